@@ -39,7 +39,7 @@ def _cutting(spark: SparkSession, work: Path, events: int, partitions: int) -> l
         rows.sortWithinPartitions("topic", "partition", "offset").write.mode("overwrite").parquet(str(moved))
 
     def cut() -> None:
-        databus.consistent(frame).write.mode("overwrite").parquet(str(told))
+        databus.consistent_events(frame).write.mode("overwrite").parquet(str(told))
 
     took = side_by_side({f"databus, floor of {partitions}": floor, f"databus, cut of {partitions}": cut})
     ours, least = took[f"databus, cut of {partitions}"], took[f"databus, floor of {partitions}"]

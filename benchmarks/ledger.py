@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from benchmarks.measure import PeakMemory, Result, content_hash
 from benchmarks.merging import floor, random_changes
 from cdckit import Ledger, merge
-from cdckit.merging import made_versions
+from cdckit.merging import plan_versions
 from cdckit.store import Store
 
 SMALL, MIDDLE, LARGE = 1_000_000, 2_000_000, 10_000_000
@@ -37,7 +37,7 @@ def _whole(spark: SparkSession, work: Path) -> list[Result]:
 
     def merge_into_store() -> None:
         with Store(spark, merged).begin() as transaction:
-            transaction.replace("history", made_versions(frame, entity="flight", keys=["number"]))
+            transaction.replace("history", plan_versions(frame, entity="flight", keys=["number"]))
             transaction.commit()
 
     _timed("floor (warm-up)", lambda: _floor(frame, work))

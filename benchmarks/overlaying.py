@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from benchmarks.joining import random_versions
 from benchmarks.measure import Result, content_hash, side_by_side
 from cdckit.history import VALID_FROM, VALID_TO
-from cdckit.query import Side, durations, join_periods, overlay
+from cdckit.query import Layer, durations, join_periods, overlay
 
 START, END = datetime(2013, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -20,7 +20,7 @@ START, END = datetime(2013, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC)
 def results(spark: SparkSession, work: Path) -> list[Result]:
     """Of two histories of 1,400,000 versions of 200,000 keys each."""
     one, other = _histories(spark, work)
-    both = overlay(Side(one, into="one"), Side(other, into="other"), how="full")
+    both = overlay(Layer(one, into="one"), Layer(other, into="other"), how="full")
     lasted = durations(one, "gate", START, END, by="number")
     frames = {
         "floor of two": _sorted(one.unionByName(other)),

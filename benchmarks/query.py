@@ -49,7 +49,7 @@ def _why(spark: SparkSession, work: Path) -> Result:
 
     def told() -> DataFrame:
         # Made anew for each run: Spark keeps what a DataFrame that was asked before has shuffled.
-        return why(frame, {"number": 4711}, "gate", keys=["number"], at=at)
+        return why(frame, {"number": 4711}, "gate", keys=["number"], valid_at=at)
 
     runs: dict[str, Callable[[], object]] = {
         "filtered scan": lambda: frame.where("data.number = 4711").collect(),

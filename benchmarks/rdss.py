@@ -65,7 +65,7 @@ def _assembly(spark: SparkSession, work: Path) -> list[Result]:
     made, moved = work / "rdss_assembled", work / "rdss_moved"
 
     def assemble() -> None:
-        rdss.assembled(rdss.parts(decoded)).write.mode("overwrite").parquet(str(made))
+        rdss.assemble_messages(rdss.parts(decoded)).write.mode("overwrite").parquet(str(made))
 
     def move() -> None:
         sorted_rows = decoded.repartition("sequence_id").sortWithinPartitions(

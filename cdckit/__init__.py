@@ -8,7 +8,7 @@ of which turns records into changes (`cdckit.replicate`, `cdckit.databus`, `cdck
 `Ledger`, which keeps both as changes come; and the questions that a history answers:
 
     what was in force      as_of, current, between, as_of_join with Lookup
-    what was believed      as_known, bitemporal, known_at
+    what was believed      as_known, bitemporal, keep_known
     what changed           changes_between
     who said so            why, blame
     several sources        union_changes, with_fields, with_priorities, Priority

@@ -12,7 +12,7 @@ from cdckit.notebook.options import options
 from cdckit.notebook.sessions import session
 from cdckit.quality.checks import check
 from cdckit.query.as_of import as_of, between, current
-from cdckit.query.bitemporal import as_known, bitemporal, known_at
+from cdckit.query.bitemporal import as_known, bitemporal, keep_known
 from cdckit.query.differences import changes_between
 from cdckit.query.joins import Lookup, as_of_join
 from cdckit.query.provenance import blame
@@ -46,7 +46,7 @@ __all__ = [
     "datahub",
     "debezium",
     "expectations",
-    "known_at",
+    "keep_known",
     "merge",
     "options",
     "rdss",

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import DELETED, VALID_FROM
 from cdckit.parts.arguments import (
-    nearest,
+    nearest_name,
     quoted,
     require_columns,
     require_int,
@@ -148,8 +148,10 @@ class Priority:
         return f"Priority({self.entity}{f', {dict(self.fields)!r}' if self.fields else ''})"
 
 
-_MADE_BY = "`changes_from(frame, keys=[…], sequence_by=…)` makes changes of any table, of Spark or of pandas."
-_OF_A_HISTORY = (
+_HOW_TO_MAKE = (
+    "`changes_from(frame, keys=[…], sequence_by=…)` makes changes of any table, of Spark or of pandas."
+)
+_NOT_A_HISTORY = (
     "This is a history, which `merge` has made: give the changes that it was merged from, such as "
     "`ledger.changes()`.  Who said what stands in the history itself, `blame(history, key)` tells."
 )
@@ -165,7 +167,7 @@ def require_changes(changes: DataFrame, *, function: str) -> None:
         InvalidArgument: Two fields of `data` differ in case alone: Spark could not tell them apart.
     """
     is_history = isinstance(changes, DataFrame) and {VALID_FROM, DELETED} <= set(changes.columns)
-    remedy = _OF_A_HISTORY if is_history else _MADE_BY
+    remedy = _NOT_A_HISTORY if is_history else _HOW_TO_MAKE
     require_types(changes, CHANGE_SCHEMA, function=function, remedy=remedy)
     data = require_struct(changes, "data", function=function)
     _require_distinct(data.fieldNames(), function=function)
@@ -177,7 +179,7 @@ def require_changes(changes: DataFrame, *, function: str) -> None:
         require_type(changes, UNTIL, T.TimestampType(), function=function)
 
 
-def require_moved(changes: DataFrame, keys: Sequence[str], *, function: str) -> None:
+def require_moves(changes: DataFrame, keys: Sequence[str], *, function: str) -> None:
     """Raise `WrongColumnType` unless `moved` says an id and both keys, all of *keys* in them."""
     kind = require_struct(changes, MOVED, function=function)
     parts = {each.name: each.dataType for each in kind}
@@ -246,9 +248,9 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
             needed = f"of fields among {', '.join(fields)}"
             example = _call_with_fields(priorities, fields)
             raise InvalidArgument("with_priorities", argument, needed, unknown, example)
-    entity = _by_source({source: p.entity for source, p in priorities.items()}, F.col("priority"))
+    entity = _value_by_source({source: p.entity for source, p in priorities.items()}, F.col("priority"))
     single = [
-        _by_source(
+        _value_by_source(
             {source: p.fields.get(name) for source, p in priorities.items()}, field_priority(changes, name)
         )
         for name in fields
@@ -265,7 +267,7 @@ def _call_with_fields(priorities: Mapping[str, Priority], fields: Sequence[str])
     """
     right: dict[str, Priority] = {}
     for source, priority in priorities.items():
-        near = {name: name if name in fields else nearest(name, fields) for name in priority.fields}
+        near = {name: name if name in fields else nearest_name(name, fields) for name in priority.fields}
         if None in near.values():
             return None
         meant = {
@@ -323,12 +325,12 @@ def _require_priorities(priorities: Mapping[str, Priority], *, function: str) ->
             raise InvalidArgument(function, f"priorities[{source!r}]", "a Priority", priority, example)
 
 
-def _as_priority(said: object) -> Priority:
+def _as_priority(value: object) -> Priority:
     """What may have been meant: a number for the entity, a mapping for single fields."""
     with suppress(InvalidArgument):
-        if isinstance(said, Priority):
-            return said
-        return Priority(0, said) if isinstance(said, Mapping) else Priority(said)  # type: ignore[arg-type]
+        if isinstance(value, Priority):
+            return value
+        return Priority(0, value) if isinstance(value, Mapping) else Priority(value)  # type: ignore[arg-type]
     return Priority(1)
 
 
@@ -367,10 +369,10 @@ def with_sequence(frame: DataFrame, number: str) -> DataFrame:
     kind = frame.schema[number].dataType
     if not (isinstance(kind, T.IntegralType) or (isinstance(kind, T.DecimalType) and kind.scale == 0)):
         raise WrongColumnType("with_sequence", number, "a whole number", kind.simpleString())
-    return frame.withColumn("sequence", number_in_order(F.col(quoted(number))))
+    return frame.withColumn("sequence", sortable_number(F.col(quoted(number))))
 
 
-def number_in_order(number: Column) -> Column:
+def sortable_number(number: Column) -> Column:
     """A whole number as text of 38 digits that sorts as the number does; null for null."""
     whole = number.cast("decimal(38,0)")
     # Of two negative numbers the one with more to it comes first: so what it lacks to all nines is written.
@@ -443,7 +445,7 @@ def union_changes(first: DataFrame, *more: DataFrame, as_double: Collection[str]
             fields[found.name] = common
     _require_distinct(fields, function="union_changes")
     some = {column for changes in (first, *more) for column in changes.columns}
-    _require_same_beside(first, more)
+    _require_same_types(first, more)
     united = _with_fields(first, fields, "field_priorities" in some)
     for changes in more:
         next_ = _with_fields(changes, fields, "field_priorities" in some)
@@ -451,7 +453,7 @@ def union_changes(first: DataFrame, *more: DataFrame, as_double: Collection[str]
     return united
 
 
-def _require_same_beside(first: DataFrame, more: Iterable[DataFrame]) -> None:
+def _require_same_types(first: DataFrame, more: Iterable[DataFrame]) -> None:
     """What the tables have beside the columns of changes: under one name, one type."""
     known: dict[str, str] = {}
     for changes in (first, *more):
@@ -504,7 +506,7 @@ def field_names(changes: DataFrame) -> list[str]:
     return require_struct(changes, "data", function="field_names").fieldNames()
 
 
-def _by_source(values: Mapping[str, int | None], otherwise: Column) -> Column:
+def _value_by_source(values: Mapping[str, int | None], otherwise: Column) -> Column:
     chosen = otherwise
     for source, value in values.items():
         chosen = F.when(F.col("source") == source, F.lit(value).cast("int")).otherwise(chosen)
@@ -520,7 +522,7 @@ def field_priority(changes: DataFrame, name: str) -> Column:
     return F.lit(None).cast("int")
 
 
-def key_alone(data: Column, keys: Sequence[str], kinds: T.StructType) -> tuple[Column, Column]:
+def keep_key(data: Column, keys: Sequence[str], kinds: T.StructType) -> tuple[Column, Column]:
     """`data` with nothing but its key, and the `carried` that goes with it."""
     values = [
         (data.getField(each.name) if each.name in keys else F.lit(None).cast(each.dataType)).alias(each.name)

@@ -87,12 +87,12 @@ class UnfitList(CdcError, ValueError):
     """A full list of a source cannot be taken, or taken back; *remedy* says what to do."""
 
     def __init__(self, function: str, source: str | None, taken: datetime, reason: str, remedy: str) -> None:
-        self.function, self.source, self.taken = function, source, taken
+        self.function, self.source, self.taken_at = function, source, taken
         self.reason, self.remedy = reason, remedy
         super().__init__(function, source, taken, reason, remedy)
 
     def __str__(self) -> str:
-        which = f"the list of {self.source!r} taken at {self.taken.isoformat()}"
+        which = f"the list of {self.source!r} taken at {self.taken_at.isoformat()}"
         return f"{self.function}() refuses {which}: {self.reason}. {self.remedy}"
 
 

@@ -6,7 +6,7 @@ from glob import glob
 from pathlib import Path
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import nearest
+from cdckit.parts.arguments import nearest_name
 
 _PACKAGE = Path(__file__).parent
 # In a checkout they lie beside the package; a wheel carries them within it (see pyproject.toml).
@@ -61,7 +61,7 @@ def _below(folders: tuple[Path, ...], name: str, *, function: str) -> str:
     outside = Path(name).is_absolute() or ".." in Path(name).parts
     if name and (outside or not glob(name.split("{")[0] + "*" * ("{" in name), root_dir=folder)):
         known = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
-        close = nearest(name, known)
+        close = nearest_name(name, known)
         top = [path for path in known if "/" not in path]
         remedy = f"There are {', '.join(top)}." if close is None else f"Is it {close!r}?"
         raise InvalidArgument(function, "name", f"a file below {folder.name}", name, remedy=remedy)

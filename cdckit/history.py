@@ -50,7 +50,7 @@ def business_fields(history: DataFrame) -> T.StructType:
     return T.StructType([field for field in history.schema.fields if field.name not in STANDARD_COLUMNS])
 
 
-def operation_of(was_deleted: Column, deleted: Column) -> Column:
+def version_operation(was_deleted: Column, deleted: Column) -> Column:
     """What a version did to its entity; *was_deleted* is of the version before it, null without one."""
     return (
         F.when(deleted, "delete")
@@ -108,7 +108,7 @@ def require_history(history: DataFrame, *columns: str, function: str) -> DataFra
     require_columns(history, columns, function=function, remedy=_remedy(history))
     require_types(history, standard_columns(*columns), function=function)
     if is_bitemporal(history):
-        needed = "what was believed at one moment: of a bitemporal table take known_at(table, at)"
+        needed = "what was believed at one moment: of a bitemporal table take keep_known(table, at)"
         raise InvalidArgument(function, "history", needed, [SYSTEM_FROM, SYSTEM_TO])
     return with_open_ends(history) if VALID_TO in history.columns else history
 

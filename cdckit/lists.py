@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
-from cdckit.changes import ABSENT, UPSERT, key_alone
+from cdckit.changes import ABSENT, UPSERT, keep_key
 from cdckit.parts.arguments import quoted_if_needed, require_struct
 from cdckit.parts.values import as_text, comparable
 
@@ -21,24 +21,24 @@ NAMED_LISTS = "cdckit.lists"
 source the instants, in microseconds.  A list that says nothing new is in none of the rows."""
 
 
-def message_of_list(source: Column, taken: Column) -> Column:
+def list_message_id(source: Column, taken_at: Column) -> Column:
     """The message that the list is which a source gave at an instant: the same whenever it is read."""
     # No text of the instant: it would be a second clock in a table that is shown in another zone.
-    return F.concat_ws("-", source, F.lit(_MARK), F.lower(F.hex(F.unix_micros(taken))))
+    return F.concat_ws("-", source, F.lit(_MARK), F.lower(F.hex(F.unix_micros(taken_at))))
 
 
-def is_of_list() -> Column:
+def is_list_change() -> Column:
     """Whether a change is what a list says, which its message tells; never null."""
     said = F.col("message_id").contains(f"{_MARK}-")
-    message = message_of_list(F.col("source"), F.col("effective_timestamp"))
+    message = list_message_id(F.col("source"), F.col("effective_timestamp"))
     # Most messages are none: of those the name is not made.
     return F.coalesce(F.when(said, F.col("message_id") == message), F.lit(False))
 
 
-def arrival_of_list(taken: Column) -> Column:
+def list_arrival(taken_at: Column) -> Column:
     """Where a list stands among all arrivals: it is known when it is taken."""
     return F.struct(
-        taken.alias("timestamp"),
+        taken_at.alias("timestamp"),
         F.lit("table").alias("topic"),
         F.lit(0).alias("partition"),
         F.lit(0).cast("bigint").alias("offset"),
@@ -46,7 +46,7 @@ def arrival_of_list(taken: Column) -> Column:
     )
 
 
-def changes_of_lists(
+def compare_lists(
     rows: DataFrame, keys: Sequence[str], no_time: Column, *, function: str, compared: bool = True
 ) -> DataFrame:
     """
@@ -64,7 +64,7 @@ def changes_of_lists(
         Changes, and beside them `begins`: whether an upsert is about an entity that the list before did
         not name.
     """
-    once, in_order = _once_in_a_list(rows, keys, function)
+    once, in_order = _drop_repeats(rows, keys, function)
     data = require_struct(rows, "data", function=function)
     follows = F.lag("next_taken").over(in_order).eqNullSafe(F.col("taken"))
     unchanged = follows & F.lag("content").over(in_order).eqNullSafe(F.col("content"))
@@ -78,7 +78,7 @@ def changes_of_lists(
         "carried",
         (~F.col("follows")).alias("begins"),
     )
-    values, only = key_alone(F.col("data"), keys, data)
+    values, only = keep_key(F.col("data"), keys, data)
     gone = F.struct(
         F.lit(ABSENT).alias("operation"),
         F.col("next_taken").alias("effective_timestamp"),
@@ -95,7 +95,7 @@ def changes_of_lists(
     return _as_changes(said.select("source", "said.*"))
 
 
-def _once_in_a_list(rows: DataFrame, keys: Sequence[str], function: str) -> tuple[DataFrame, WindowSpec]:
+def _drop_repeats(rows: DataFrame, keys: Sequence[str], function: str) -> tuple[DataFrame, WindowSpec]:
     """The rows, each once; `again` where a list then says another thing of its entity; and their order."""
     data = require_struct(rows, "data", function=function)
     of_key = {
@@ -106,12 +106,12 @@ def _once_in_a_list(rows: DataFrame, keys: Sequence[str], function: str) -> tupl
     in_order = by_key.orderBy("taken", "content")
     before, said_before = F.lag("taken").over(in_order), F.lag("content").over(in_order)
     again = said_before.isNotNull() & before.eqNullSafe(F.col("taken"))
-    named = rows.withColumns(of_key).withColumn("content", content_of(rows, function))
+    named = rows.withColumns(of_key).withColumn("content", content_digest(rows, function))
     marked = named.withColumns({"again": again, "same": said_before.eqNullSafe(F.col("content"))})
     return marked.where(~(F.col("again") & F.col("same"))), in_order
 
 
-def content_of(rows: DataFrame, function: str) -> Column:
+def content_digest(rows: DataFrame, function: str) -> Column:
     """A digest of what a row of a list says: what it tells apart, `merge` tells apart."""
     data = require_struct(rows, "data", function=function)
     carried = require_struct(rows, "carried", function=function)
@@ -145,8 +145,8 @@ def _as_changes(said: DataFrame) -> DataFrame:
         "operation",
         "effective_timestamp",
         F.lit("").alias("sequence"),
-        arrival_of_list(at).alias("arrival"),
-        message_of_list(F.col("source"), at).alias("message_id"),
+        list_arrival(at).alias("arrival"),
+        list_message_id(F.col("source"), at).alias("message_id"),
         "source",
         "priority",
         "data",

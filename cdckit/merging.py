@@ -43,7 +43,7 @@ from cdckit.parts.arguments import (
 )
 from cdckit.parts.arrow_types import arrow_schema, arrow_type
 from cdckit.parts.values import can_be_guids, guid, is_collated
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 
 KEY_TYPES = (
     T.StringType, T.VarcharType, T.CharType, T.BooleanType, T.ByteType, T.ShortType, T.IntegerType,
@@ -146,36 +146,36 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     +------+------+--------------------+-----------------+--------------+
     <BLANKLINE>
     """
-    return merged(changes, entity=entity, keys=keys, function="merge")
+    return merge_changes(changes, entity=entity, keys=keys, function="merge")
 
 
-def merged(changes: DataFrame, *, entity: str, keys: Sequence[str], function: str) -> DataFrame:
+def merge_changes(changes: DataFrame, *, entity: str, keys: Sequence[str], function: str) -> DataFrame:
     """What `merge` does, for functions whose errors should bear their own names."""
     require_name(entity, "entity", function=function)
-    ordered = sorted_by_entity(changes, entity=entity, keys=keys, function=function)
+    ordered = sort_by_entity(changes, entity=entity, keys=keys, function=function)
     history = with_guids(_versions(ordered).rows(), ordered.layout, entity)
     return with_ends(history) if UNTIL in changes.columns else history
 
 
-def made_versions(changes: DataFrame, *, entity: str, keys: Sequence[str], few: bool = False) -> Made:
+def plan_versions(changes: DataFrame, *, entity: str, keys: Sequence[str], few: bool = False) -> WorkerPlan:
     """
     What `merge` makes, for whoever wants files of it, not rows.
 
     For changes that have their guid, or a key of which workers can make it.  If they are known to be *few*,
     one task sorts them: that needs no shuffle.
     """
-    ordered = sorted_by_entity(changes, entity=entity, keys=keys, function="merge", few=few)
+    ordered = sort_by_entity(changes, entity=entity, keys=keys, function="merge", few=few)
     assert ordered.layout.by_guid or ordered.layout.entity is not None
     return _versions(ordered)
 
 
-def _versions(ordered: Sorted) -> Made:
+def _versions(ordered: SortedChanges) -> WorkerPlan:
     schema = history_schema(ordered.data)
     by = partial(versions, layout=ordered.layout, schema=arrow_schema(schema, large=True))
-    return Made(ordered.changes, by, schema, large=True)
+    return WorkerPlan(ordered.changes, by, schema, large=True)
 
 
-class Sorted(NamedTuple):
+class SortedChanges(NamedTuple):
     """Changes as the kernel reads them (`cdckit.kernel.changes`), and the type of their `data`."""
 
     changes: DataFrame
@@ -183,7 +183,7 @@ class Sorted(NamedTuple):
     data: T.StructType
 
 
-def sorted_by_entity(
+def sort_by_entity(
     changes: DataFrame,
     *,
     entity: str,
@@ -192,13 +192,13 @@ def sorted_by_entity(
     more: Mapping[str, Column] = MappingProxyType({}),
     reserved: Sequence[str] = (),
     few: bool = False,
-) -> Sorted:
+) -> SortedChanges:
     """
     The changes of each entity in one partition, in their order, and *more* columns beside them.
 
     *reserved* are names that the result will have, beside those of every history: no field may.
     """
-    data = checked_fields(changes, keys, [*STANDARD_COLUMNS, *reserved], function)
+    data = check_fields(changes, keys, [*STANDARD_COLUMNS, *reserved], function)
     instead = "keep a Ledger up: changes.writeStream.foreachBatch(ledger.sink('a name'))"
     require_batch(changes, "changes", instead, function=function)
     names = data.fieldNames()
@@ -227,10 +227,12 @@ def sorted_by_entity(
     if not says_places:
         together = flat.coalesce(1) if few else flat.repartition(*layout.identity)
         ordered = together.sortWithinPartitions(*layout.identity, *ORDER)
-        return Sorted(ordered.drop("sequence", "arrival"), layout, data)
+        return SortedChanges(ordered.drop("sequence", "arrival"), layout, data)
     is_truncate = F.col("operation").eqNullSafe(OPERATIONS.index(TRUNCATE))
     together = flat.coalesce(1) if few else _with_truncates_everywhere(flat, is_truncate, layout)
-    return Sorted(together.sortWithinPartitions(is_truncate.desc(), *layout.identity, *ORDER), layout, data)
+    return SortedChanges(
+        together.sortWithinPartitions(is_truncate.desc(), *layout.identity, *ORDER), layout, data
+    )
 
 
 def _with_truncates_everywhere(flat: DataFrame, is_truncate: Column, layout: Layout) -> DataFrame:
@@ -266,7 +268,7 @@ def history_schema(data: T.StructType, *more: T.StructField) -> T.StructType:
     )
 
 
-def checked_fields(
+def check_fields(
     changes: DataFrame, keys: Sequence[str], reserved: Sequence[str], function: str
 ) -> T.StructType:
     """The type of `data`; raises unless *changes* and *keys* are such as the merge can read."""

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import MOVED, TRUNCATE, UNTIL, UPSERT, require_moved
+from cdckit.changes import MOVED, TRUNCATE, UNTIL, UPSERT, require_moves
 from cdckit.errors import InvalidArgument
 from cdckit.kernel.changes import (
     ARRIVED,
@@ -26,10 +26,10 @@ from cdckit.kernel.changes import (
     priority_column,
     value_column,
 )
-from cdckit.kernel.moves import FAMILY, MOVE, OWN, families, taken_along
+from cdckit.kernel.moves import FAMILY, MOVE, OWN, families, inherit_words
 from cdckit.parts.arguments import quoted, require_columns, require_struct
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 
 _NODE, _OTHER = "node", "other"
 _EDGES = T.StructType().add(_NODE, T.LongType()).add(_OTHER, T.LongType())
@@ -73,7 +73,7 @@ def complete_moves(changes: DataFrame) -> DataFrame:
     4
     """
     require_columns(changes, [MOVED], function="complete_moves")
-    require_moved(changes, [], function="complete_moves")
+    require_moves(changes, [], function="complete_moves")
     return changes.withMetadata(MOVED, {_COMPLETE: True})
 
 
@@ -102,14 +102,14 @@ def with_moves(
         needed = "without the column `moved` where their guids say which entity they are about: drop it"
         raise InvalidArgument(function, "changes", needed, changes.columns)
     if not changes.schema[MOVED].metadata.get(_COMPLETE):
-        return _refused_if_incomplete(changes, keys, function)
+        return _refuse_incomplete(changes, keys, function)
     said = changes if known is None else known
-    words = words_taken_along(said, keys, function=function, at_once=at_once)
+    words = find_inherited_words(said, keys, function=function, at_once=at_once)
     plain = _with_all_priorities(changes.drop(MOVED))
     return plain.unionByName(words, allowMissingColumns=True)
 
 
-def _refused_if_incomplete(changes: DataFrame, keys: Sequence[str], function: str) -> DataFrame:
+def _refuse_incomplete(changes: DataFrame, keys: Sequence[str], function: str) -> DataFrame:
     """The changes without `moved`; one that gave a row another key, but not all its values, is an error."""
     names = require_struct(changes, "data", function=function).fieldNames()
     has_all = reduce(
@@ -125,7 +125,7 @@ def _refused_if_incomplete(changes: DataFrame, keys: Sequence[str], function: st
     return changes.withColumn("priority", priority).drop(MOVED)
 
 
-def words_taken_along(
+def find_inherited_words(
     changes: DataFrame, keys: Sequence[str], *, function: str, at_once: bool = False
 ) -> DataFrame:
     """
@@ -138,7 +138,7 @@ def words_taken_along(
     Cost: the moves are read, and in one task put together to families of keys; then the changes of these
     families are sorted and pass through Python.  To find those, all changes are shuffled by key.
     """
-    require_moved(changes, keys, function=function)
+    require_moves(changes, keys, function=function)
     data = require_struct(changes, "data", function=function)
     names = data.fieldNames()
     complete = _with_all_priorities(changes)
@@ -152,7 +152,9 @@ def words_taken_along(
         has_guid=has_guid,
     )
     order = ("effective_timestamp", "sequence", "arrival", "message_id", "source")
-    rows = complete.withColumns({_NODE: _node("data", keys, data), MOVE: _name(keys, data)}).selectExpr(
+    rows = complete.withColumns(
+        {_NODE: _key_number("data", keys, data), MOVE: _move_name(keys, data)}
+    ).selectExpr(
         _NODE,
         MOVE,
         *([GUID] if has_guid else []),
@@ -162,15 +164,17 @@ def words_taken_along(
         *(f"{name} AS own_{name}" for name in OWN if name != SNAPSHOT or is_placed),
         *([f"arrival.timestamp AS own_{ARRIVED}"] if at_once else []),
     )
-    other = F.when(complete["operation"] == UPSERT, _node(f"{MOVED}.old_key", keys, data)).otherwise(
-        _node(f"{MOVED}.new_key", keys, data)
+    other = F.when(complete["operation"] == UPSERT, _key_number(f"{MOVED}.old_key", keys, data)).otherwise(
+        _key_number(f"{MOVED}.new_key", keys, data)
     )
     # Spark would follow what a filter says through every alias above it, and plan for minutes where the
     # changes are made by long expressions; of a filter that is not determined by the row it says nothing.
     has_moved = F.col(MOVED).isNotNull() & (F.rand(0) >= 0)
-    edges = complete.where(has_moved).select(_node("data", keys, data).alias(_NODE), other.alias(_OTHER))
+    edges = complete.where(has_moved).select(
+        _key_number("data", keys, data).alias(_NODE), other.alias(_OTHER)
+    )
     in_one = partial(families, schema=arrow_schema(_FAMILIES, large=True))
-    family = Made(edges.repartition(1), in_one, _FAMILIES, large=True).rows()
+    family = WorkerPlan(edges.repartition(1), in_one, _FAMILIES, large=True).rows()
     is_truncate = F.col("operation").eqNullSafe(OPERATIONS.index(TRUNCATE))
     told = rows.where(~is_truncate).join(family, _NODE, "inner")
     shared = told.withColumn("share", F.pmod(FAMILY, F.lit(SHARES)))
@@ -182,16 +186,16 @@ def words_taken_along(
     together = shared.repartition("share").drop("share", _NODE)
     ordered = together.sortWithinPartitions(is_truncate.desc(), FAMILY, *layout.identity, *order)
     flat = T.StructType([each for each in rows.drop(_NODE, MOVE).schema if not each.name.startswith("own_")])
-    by = partial(taken_along, layout=layout, schema=arrow_schema(flat, large=True))
-    return _as_changes(Made(ordered, by, flat, large=True).rows(), complete)
+    by = partial(inherit_words, layout=layout, schema=arrow_schema(flat, large=True))
+    return _as_changes(WorkerPlan(ordered, by, flat, large=True).rows(), complete)
 
 
-def _node(struct: str, keys: Sequence[str], data: T.StructType) -> Column:
+def _key_number(struct: str, keys: Sequence[str], data: T.StructType) -> Column:
     """A number for a key: of two keys that have one, more is told together than need be."""
     return F.xxhash64(*(F.col(f"{struct}.{quoted(key)}").cast(data[key].dataType) for key in keys))
 
 
-def _name(keys: Sequence[str], data: T.StructType) -> Column:
+def _move_name(keys: Sequence[str], data: T.StructType) -> Column:
     """Of which move a change is part: the same text of both; null of all others."""
 
     def named(side: str) -> Column:

@@ -16,15 +16,15 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.columns import Kind
 from cdckit.parts.arguments import require_batch_id, require_instant
-from cdckit.parts.documents import Document, as_records, sink_of
-from cdckit.parts.workers import step
+from cdckit.parts.documents import Document, as_records, make_sink
+from cdckit.parts.workers import describe_step
 from cdckit.records import RECORD_COLUMNS
 from cdckit.store import Snapshot, Store, Transaction
-from cdckit.store.files import digest_of
-from cdckit.store.store import KIND, note, noted, require_kind
+from cdckit.store.files import sum_digests
+from cdckit.store.store import KIND, read_note, require_kind, write_note
 from cdckit.store.transaction import Scope
 
-__all__ = ["Received", "Shell"]
+__all__ = ["ReceiveResult", "Shell"]
 
 MANY_FILES = 16
 """So many small files of a table that grows are written together: each batch adds some."""
@@ -34,7 +34,7 @@ WAITING, GIVEN_UP = "waiting", "given_up_timestamp"
 
 
 @dataclass(frozen=True)
-class Received:
+class ReceiveResult:
     """
     What `Shell.receive` did.
 
@@ -43,7 +43,7 @@ class Received:
         records: How many records came; of a relay, those that had not come before.
         repeated: Whether nothing was done, because the batch had been received before.
 
-    >>> received = Received(version=7, records=0, repeated=True)
+    >>> received = ReceiveResult(version=7, records=0, repeated=True)
     >>> "received before" if received.repeated else f"{received.records} records in {received.version}"
     'received before'
     """
@@ -53,7 +53,7 @@ class Received:
     repeated: bool = False
 
 
-class Done(NamedTuple):
+class Outcome(NamedTuple):
     """
     What a door did within a transaction, which is to be committed.
 
@@ -80,11 +80,11 @@ class Settings(ABC):
 
     def note(self, tables: Transaction) -> None:
         """Let the store know it."""
-        note(tables, self.note_key, {**self.noted, "buckets": self.buckets})
+        write_note(tables, self.note_key, {**self.noted, "buckets": self.buckets})
 
     def within(self, tables: Transaction) -> Self:
         """The same in the buckets that the tables have; raises where they were made by others."""
-        found = noted(tables, self.note_key, None)
+        found = read_note(tables, self.note_key, None)
         if found is None:
             return self
         buckets = found.pop("buckets")
@@ -101,7 +101,9 @@ class Ledgers(dict[str, View]):
         raise InvalidArgument("ledgers", "a name", f"one of {', '.join(self) or 'none yet'}", name)
 
 
-def with_given_up(waiting: DataFrame, since: Column, now: datetime, wait: timedelta) -> tuple[DataFrame, int]:
+def give_up_overdue(
+    waiting: DataFrame, since: Column, now: datetime, wait: timedelta
+) -> tuple[DataFrame, int]:
     """What waits, that given up which waits *since* longer than *wait*; and how many records that are."""
     instant = require_instant(now, "now", function="expire")
     overdue = F.col(GIVEN_UP).isNull() & (instant - since > F.lit(wait))
@@ -152,7 +154,7 @@ class Shell(ABC):
     # What a door says -------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _take(self, tables: Transaction, records: DataFrame) -> Done:
+    def _take(self, tables: Transaction, records: DataFrame) -> Outcome:
         """Bring all tables up to records."""
 
     @abstractmethod
@@ -160,7 +162,7 @@ class Shell(ABC):
         """Give up what has waited for longer than *wait*; how many records that are."""
 
     @abstractmethod
-    def _rebuild(self, tables: Transaction) -> Done | None:
+    def _rebuild(self, tables: Transaction) -> Outcome | None:
         """Make everything anew from the records as they came; None if there is nothing."""
 
     @abstractmethod
@@ -183,7 +185,7 @@ class Shell(ABC):
         batch: str | int | None = None,
         *,
         received_at: datetime | None = None,
-    ) -> Received:
+    ) -> ReceiveResult:
         """
         Take records, and bring everything up to them, in one transaction.
 
@@ -205,7 +207,7 @@ class Shell(ABC):
         """
         return self._receive(records, batch, received_at, self._take)
 
-    def sink(self, name: str) -> Callable[[DataFrame, int], Received]:
+    def sink(self, name: str) -> Callable[[DataFrame, int], ReceiveResult]:
         """
         `receive` for a stream: `stream.writeStream.foreachBatch(feed.sink("orders")).start()`.
 
@@ -213,7 +215,7 @@ class Shell(ABC):
             name: Of the stream, always the same: the batches that Spark counts are those of this name.  A
                 stream that begins anew, with another checkpoint, needs another name.
         """
-        return sink_of(self.receive, name)
+        return make_sink(self.receive, name)
 
     def expire(self, now: datetime | None = None, wait: timedelta | None = None) -> int:
         """
@@ -229,11 +231,11 @@ class Shell(ABC):
         require_instant(at, "now", function="expire")
         longest = self.wait if wait is None else wait
 
-        def work(tables: Transaction) -> Done | None:
+        def work(tables: Transaction) -> Outcome | None:
             found = self._expire(tables, at, longest)
-            return Done(found) if found else None
+            return Outcome(found) if found else None
 
-        with step(self._spark, f"{self._door}: give up what waited too long"):
+        with describe_step(self._spark, f"{self._door}: give up what waited too long"):
             return self._commit(work).records
 
     def rebuild(self) -> None:
@@ -244,7 +246,7 @@ class Shell(ABC):
 
         Cost: as for receiving all records at once.
         """
-        with step(self._spark, f"{self._door}: make all tables anew"):
+        with describe_step(self._spark, f"{self._door}: make all tables anew"):
             self._commit(self._rebuild)
 
     # Questions --------------------------------------------------------------------------------------------
@@ -304,7 +306,9 @@ class Shell(ABC):
         return {}
 
     def _ledgers(self, tables: Snapshot) -> Ledgers:
-        return Ledgers({name: View(tables, kind.noted(tables)) for name, kind in self._kinds(tables).items()})
+        return Ledgers(
+            {name: View(tables, kind.stored_kind(tables)) for name, kind in self._kinds(tables).items()}
+        )
 
     def _snapshot(
         self, version: int | None = None, timestamp: datetime | None = None, *, function: str = "snapshot"
@@ -319,21 +323,21 @@ class Shell(ABC):
         records: DataFrame | Iterable[Document],
         batch: str | int | None,
         received_at: datetime | None,
-        take: Callable[[Transaction, DataFrame], Done],
-    ) -> Received:
-        with step(self._spark, f"{self._door}: take a batch of records"):
+        take: Callable[[Transaction, DataFrame], Outcome],
+    ) -> ReceiveResult:
+        with describe_step(self._spark, f"{self._door}: take a batch of records"):
             given = as_records(self._spark, records, received_at, shell=self._door)
             content = given.select("topic", "key", "value")
             return self._commit(lambda tables: take(tables, given), batch, content)
 
     def _commit(
         self,
-        work: Callable[[Transaction], Done | None],
+        work: Callable[[Transaction], Outcome | None],
         batch: str | int | None = None,
         content: DataFrame | None = None,
         *,
         function: str = "receive",
-    ) -> Received:
+    ) -> ReceiveResult:
         """
         Commit what *work* does to the newest tables, unless that is nothing.
 
@@ -342,19 +346,19 @@ class Shell(ABC):
         key = require_batch_id(batch, function=function)
         digest = None
         if key is not None and content is not None:
-            digest = digest_of(content, F.xxhash64(*content.columns))
+            digest = sum_digests(content, F.xxhash64(*content.columns))
 
-        def attempt(tables: Transaction) -> Received:
+        def attempt(tables: Transaction) -> ReceiveResult:
             require_kind(tables.base, self.kind)
             # What the commit would find out after all the work.
             came_before = key is not None and self.store.batch(key) is not None
-            done = Done(0, ()) if came_before else work(tables)
+            done = Outcome(0, ()) if came_before else work(tables)
             if done is None:
-                return Received(tables.base.version or 0, 0)
+                return ReceiveResult(tables.base.version or 0, 0)
             if not came_before:
                 tables.note(KIND, self.kind)
             committed = tables.commit(batch=key, digest=digest, reads=done.reads)
             count = 0 if committed.repeated else done.records
-            return Received(committed.version, count, committed.repeated)
+            return ReceiveResult(committed.version, count, committed.repeated)
 
         return self.store.atomically(attempt)

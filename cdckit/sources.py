@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from cdckit.changes import MOVED, Priority, field_priority, find_unused_priorities, require_changes
 from cdckit.errors import CdcError, InvalidArgument
-from cdckit.parts.arguments import nearest, require_struct
+from cdckit.parts.arguments import nearest_name, require_struct
 
 __all__ = ["UnknownSource", "require_sources", "with_fields"]
 
@@ -63,7 +63,7 @@ def require_sources(changes: DataFrame, priorities: Mapping[str, Priority]) -> N
     if unused:
         known = next(iter(unused.values()))
         unknown = [source for source in priorities if source in unused]
-        near = {source: nearest(source, known) if source in unused else source for source in priorities}
+        near = {source: nearest_name(source, known) if source in unused else source for source in priorities}
         right = {
             close: priorities[source]
             for source, close in near.items()
@@ -74,11 +74,11 @@ def require_sources(changes: DataFrame, priorities: Mapping[str, Priority]) -> N
         raise UnknownSource(unknown, known, example)
 
 
-Wording = str | Callable[..., Column]
+FieldRule = str | Callable[..., Column]
 """The name of a field, or a function of the fields after which its parameters are called."""
 
 
-def with_fields(changes: DataFrame, fields: Mapping[str, Wording]) -> DataFrame:
+def with_fields(changes: DataFrame, fields: Mapping[str, FieldRule]) -> DataFrame:
     """
     The same changes in the words of another source: each field is made of the fields that there are.
 
@@ -120,7 +120,7 @@ def with_fields(changes: DataFrame, fields: Mapping[str, Wording]) -> DataFrame:
     if not isinstance(fields, Mapping) or not fields:
         needed = "a mapping of names to fields, or to functions of fields"
         raise InvalidArgument("with_fields", "fields", needed, fields, '{"flight": "number"}')
-    made_of = {name: _made_of(name, wording, known) for name, wording in fields.items()}
+    made_of = {name: _needed_fields(name, wording, known) for name, wording in fields.items()}
     data = [_said(name, wording, made_of[name]).alias(name) for name, wording in fields.items()]
     carried = [
         reduce(and_, (F.col("carried").getField(each) for each in names), F.lit(True)).alias(name)
@@ -131,11 +131,13 @@ def with_fields(changes: DataFrame, fields: Mapping[str, Wording]) -> DataFrame:
         own = [_lowest(changes, names).alias(name) for name, names in made_of.items()]
         replaced["field_priorities"] = F.struct(*own)
     if MOVED in changes.columns:
-        replaced[MOVED] = _moved(changes, fields, made_of)
+        replaced[MOVED] = _rename_move(changes, fields, made_of)
     return changes.withColumns(replaced).drop("guid")
 
 
-def _moved(changes: DataFrame, fields: Mapping[str, Wording], made_of: Mapping[str, list[str]]) -> Column:
+def _rename_move(
+    changes: DataFrame, fields: Mapping[str, FieldRule], made_of: Mapping[str, list[str]]
+) -> Column:
     """Both keys of a move in the same words: the fields that can be made of a key alone."""
     known = changes.select(f"{MOVED}.old_key.*").columns
     of_key = [name for name, names in made_of.items() if names and set(names) <= set(known)]
@@ -150,7 +152,7 @@ def _moved(changes: DataFrame, fields: Mapping[str, Wording], made_of: Mapping[s
     return F.when(F.col(MOVED).isNotNull(), both)
 
 
-def _made_of(name: str, wording: Wording, known: list[str]) -> list[str]:
+def _needed_fields(name: str, wording: FieldRule, known: list[str]) -> list[str]:
     """The fields that one is made of."""
     if callable(wording):
         parameters = signature(wording).parameters.values()
@@ -167,7 +169,7 @@ def _made_of(name: str, wording: Wording, known: list[str]) -> list[str]:
     return names
 
 
-def _said(name: str, wording: Wording, names: list[str], of: str = "data") -> Column:
+def _said(name: str, wording: FieldRule, names: list[str], of: str = "data") -> Column:
     columns = [F.col(of).getField(each) for each in names]
     said = wording(*columns) if callable(wording) else columns[0]
     if not isinstance(said, Column):

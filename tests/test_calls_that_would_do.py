@@ -64,14 +64,17 @@ def world(spark: SparkSession) -> dict[str, Any]:
             lambda w: cdckit.as_known(w["changes"], NAIVE, **KEYS),
             "as_known(changes, datetime(2024, 1, 1, 9, 30, tzinfo=UTC), entity='flight', keys=['flight'])",
         ),
-        (lambda w: cdckit.known_at(w["table"], LATER), "known_at(table, datetime(2024, 1, 2, tzinfo=UTC))"),
         (
-            lambda w: cdckit.why(w["changes"], {"flight": "UA1"}, "gate", keys=["flight"], at=NAIVE),
+            lambda w: cdckit.keep_known(w["table"], LATER),
+            "keep_known(table, datetime(2024, 1, 2, tzinfo=UTC))",
+        ),
+        (
+            lambda w: cdckit.why(w["changes"], {"flight": "UA1"}, "gate", keys=["flight"], valid_at=NAIVE),
             "why(changes, {'flight': 'UA1'}, 'gate', keys=['flight'], "
             "at=datetime(2024, 1, 1, 9, 30, tzinfo=UTC))",
         ),
         (
-            lambda w: cdckit.blame(w["history"], {"flight": "UA1"}, at=NAIVE),
+            lambda w: cdckit.blame(w["history"], {"flight": "UA1"}, valid_at=NAIVE),
             "blame(history, {'flight': 'UA1'}, at=datetime(2024, 1, 1, 9, 30, tzinfo=UTC))",
         ),
         (

@@ -19,7 +19,7 @@ from cdckit import (
     bitemporal,
     blame,
     check,
-    known_at,
+    keep_known,
     merge,
     union_changes,
     why,
@@ -121,13 +121,13 @@ def verdicts(changes: DataFrame, field: str, **asked: Any) -> list[tuple[str, st
 def test_why_says_that_a_word_is_over(overridden: DataFrame) -> None:
     later = ("m3", "NOT_YET_EFFECTIVE", None)
     during = [("m1", "SUPERSEDED", "m2"), ("m2", "WON", None), later]
-    assert verdicts(overridden, "a", at=day(4)) == during
+    assert verdicts(overridden, "a", valid_at=day(4)) == during
     after = [("m1", "WON", None), ("m2", "EXPIRED", None), later]
-    assert verdicts(overridden, "a", at=day(5)) == after
+    assert verdicts(overridden, "a", valid_at=day(5)) == after
     unknown = [("m1", "WON", None), *((message, "ARRIVED_LATER", None) for message in ("m2", "m3"))]
-    assert verdicts(overridden, "a", at=day(3), known_at=day(3)) == unknown
+    assert verdicts(overridden, "a", valid_at=day(3), known_at=day(3)) == unknown
     row = [("m1", "WON", None), ("m2", "EXPIRED", None), later]
-    assert verdicts(overridden, "deleted_indicator", at=day(5)) == row
+    assert verdicts(overridden, "deleted_indicator", valid_at=day(5)) == row
     at_last = [("m1", "SUPERSEDED", "m3"), ("m2", "EXPIRED", None), ("m3", "WON", None)]
     assert verdicts(overridden, "a") == at_last
 
@@ -142,7 +142,7 @@ def test_why_names_the_message_that_the_history_has(spark: SparkSession, field: 
     history = as_of(merge(frame, entity="thing", keys=KEYS), at, deletes=True).collect()
     known = {(row["h"], row["k"]): row for row in history}
     for h, k in sorted({(each["data"]["h"], each["data"]["k"]) for each in changes})[:8]:
-        told = why(frame, {"h": h, "k": k}, field, keys=KEYS, at=at).collect()
+        told = why(frame, {"h": h, "k": k}, field, keys=KEYS, valid_at=at).collect()
         winners = [row["message_id"] for row in told if row["verdict"] == "WON"]
         entry = (h, k) in known and known[h, k]["field_provenance"]["guid" if field != "a" else "a"]
         assert winners == ([entry["m"]] if entry else [])
@@ -151,7 +151,7 @@ def test_why_names_the_message_that_the_history_has(spark: SparkSession, field: 
 def test_blame_tells_who_says_what_again(overridden: DataFrame) -> None:
     history = merge(overridden, entity="thing", keys=KEYS)
     for number, message in ((2, "m1"), (3, "m2"), (5, "m1"), (6, "m3")):
-        told = blame(history, {"h": 1, "k": "x"}, at=day(number)).where("field = 'a'").collect()
+        told = blame(history, {"h": 1, "k": "x"}, valid_at=day(number)).where("field = 'a'").collect()
         assert [row["message"] for row in told] == [message]
 
 
@@ -211,7 +211,7 @@ def test_a_ledger_gives_what_one_merge_gives(spark: SparkSession, tmp_path: Path
     ledger.check()
     moment = changes[0]["arrival"]["timestamp"]
     known = [each for each in changes if each["arrival"]["timestamp"] <= moment]
-    assert_folds_to(known_at(ledger.beliefs(), moment), known, **call)
+    assert_folds_to(keep_known(ledger.beliefs(), moment), known, **call)
     assert [each.sentence.says for each in check(ledger.beliefs(), "bitemporal").broken] == []
 
 

@@ -111,7 +111,7 @@ def test_a_hub_that_is_killed(spark: SparkSession, tmp_path: Path, seed: int) ->
     found, undisturbed = hub_of(spark, tmp_path), hub_of(spark, tmp_path / "undisturbed")
     found.store.check()
     everything = [each for number in range(BATCHES) for each in messages(number)]
-    undisturbed.receive(datahub.records(spark, everything, at=NOW))
+    undisturbed.receive(datahub.records(spark, everything, received_at=NOW))
     undisturbed.run(now=NOW)
     assert same(found.history("product"), undisturbed.history("product"))
     statuses = ["message_identifier", "status"]

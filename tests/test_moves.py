@@ -20,7 +20,7 @@ from cdckit import (
     bitemporal,
     blame,
     complete_moves,
-    known_at,
+    keep_known,
     merge,
     union_changes,
     why,
@@ -132,7 +132,7 @@ def test_every_question_about_a_row_that_moved_says_the_same(spark: SparkSession
     for minute in (1, 2):
         at = START + timedelta(days=1, minutes=minute)
         known = as_known(changes, at, **CALL)
-        assert shown(known, "k", "a", "b") == shown(known_at(table, at), "k", "a", "b")
+        assert shown(known, "k", "a", "b") == shown(keep_known(table, at), "k", "a", "b")
     assert shown(known, "k", "a", "b") == [(1, "large", 1), (1, None, None), (2, "large", 5)]
 
 

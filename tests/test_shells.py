@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from cdckit import datahub
 from cdckit.errors import InvalidArgument
 from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
-from cdckit.shell import Received
+from cdckit.shell import ReceiveResult
 from cdckit.store import BatchIdReused, OtherKind, Store
 from support.doors import AT, SHELLS, Door, records, settle
 
@@ -43,9 +43,9 @@ def test_a_batch_id_is_applied_once(spark: SparkSession, tmp_path: Path, door: D
     """Also by another handle, in another order, and by a stream; another content under it is an error."""
     shell, sent = door.open(spark, tmp_path), door.records(spark)
     count = len(door.values)
-    assert shell.receive(sent, "monday") == Received(1, count)
+    assert shell.receive(sent, "monday") == ReceiveResult(1, count)
     again = door.open(spark, tmp_path).receive(sent.orderBy(F.desc("offset")), "monday")
-    assert again == Received(1, 0, repeated=True)
+    assert again == ReceiveResult(1, 0, repeated=True)
     with pytest.raises(BatchIdReused, match="monday"):
         shell.receive(sent.limit(1), "monday")
     assert shell.store.snapshot().version == 1
@@ -60,7 +60,7 @@ def test_documents_are_received_as_records_of_their_time(
 ) -> None:
     shell = door.open(spark, tmp_path)
     received = shell.receive(list(door.values), received_at=AT, **door.documents)
-    assert received == Received(1, len(door.values))
+    assert received == ReceiveResult(1, len(door.values))
     settle(shell)
     [refused] = {bytes(row["value"]) for row in shell.rejects().where("value = X'3F'").collect()}
     assert refused == b"?"

@@ -5,7 +5,7 @@ The Databus door: events of LinkedIn's Databus, cut into consistency windows.
     events = databus.decode(records, [planes, flights])    every record, its event open
     told = databus.with_windows(events)                    every event, with its window and what became of it
     windows = databus.windows(events)                      one row for each window
-    whole = databus.consistent(events)                     the events of complete windows, each once
+    whole = databus.consistent_events(events)              the events of complete windows, each once
     rows = databus.rows(whole, planes)                     those of one source, typed
     changes = databus.changes(rows, keys=["tail"])
 
@@ -24,17 +24,18 @@ is in error out.
 
 from cdckit.databus.checkpoints import Checkpoint, CheckpointFile, StoredCheckpoints
 from cdckit.databus.consumers import Consumer, Event, Events, Recorder, Result
-from cdckit.databus.dispatcher import Outcome, Retries, dispatch
+from cdckit.databus.dispatcher import Backoff, Outcome, dispatch
 from cdckit.databus.event_stream import EventStream, Window
 from cdckit.databus.event_values import DatabusFault, Source, schema_id
 from cdckit.databus.events import decode
-from cdckit.databus.key_filters import ModFilter, RangeFilter, ids_of, parse_filters
+from cdckit.databus.key_filters import ModFilter, RangeFilter, parse_filters, parse_ids
 from cdckit.databus.relay import Relay
 from cdckit.databus.source_rows import changes, find_without_key, rows
-from cdckit.databus.subscriptions import Subscription, in_order, subscribed
-from cdckit.databus.window_tables import consistent, windows, with_windows
+from cdckit.databus.subscriptions import Subscription, keep_subscribed, sort_for_consumer
+from cdckit.databus.window_tables import consistent_events, windows, with_windows
 
 __all__ = [
+    "Backoff",
     "Checkpoint",
     "CheckpointFile",
     "Consumer",
@@ -48,22 +49,21 @@ __all__ = [
     "Recorder",
     "Relay",
     "Result",
-    "Retries",
     "Source",
     "StoredCheckpoints",
     "Subscription",
     "Window",
     "changes",
-    "consistent",
+    "consistent_events",
     "decode",
     "dispatch",
     "find_without_key",
-    "ids_of",
-    "in_order",
+    "keep_subscribed",
     "parse_filters",
+    "parse_ids",
     "rows",
     "schema_id",
-    "subscribed",
+    "sort_for_consumer",
     "windows",
     "with_windows",
 ]

@@ -56,7 +56,7 @@ class Checkpoint:
     snapshot_offset: int = -1
 
     def __post_init__(self) -> None:
-        wrong = self._wrong()
+        wrong = self._fault()
         if wrong:
             raise InvalidArgument("Checkpoint", *wrong)
 
@@ -102,24 +102,24 @@ class Checkpoint:
         return json.dumps(said)
 
     @property
-    def passed(self) -> int:
+    def consumed_scn(self) -> int:
         """The SCN up to which all windows were consumed whole."""
         return self.window_scn if self.window_offset == WHOLE_WINDOW else self.prev_scn
 
-    def _wrong(self) -> tuple[str, str, object] | None:
+    def _fault(self) -> tuple[str, str, object] | None:
         if self.consumption_mode not in MODES:
             return "consumption_mode", f"one of {', '.join(MODES)}", self.consumption_mode
         if self.window_offset < WHOLE_WINDOW:
             return "window_offset", "-1 (all) or more", self.window_offset
         if self.consumption_mode == ONLINE:
-            return self._wrong_online()
+            return self._online_fault()
         if self.consumption_mode in (SNAPSHOT, CATCHUP) and self.bootstrap_since_scn < 0:
             return "bootstrap_since_scn", "set in a bootstrap", self.bootstrap_since_scn
         if self.consumption_mode == SNAPSHOT:
-            return self._wrong_snapshot()
-        return self._wrong_catchup() if self.consumption_mode == CATCHUP else None
+            return self._snapshot_fault()
+        return self._catchup_fault() if self.consumption_mode == CATCHUP else None
 
-    def _wrong_online(self) -> tuple[str, str, object] | None:
+    def _online_fault(self) -> tuple[str, str, object] | None:
         if self.window_scn < -1:
             return "window_scn", "-1 (anywhere) or more", self.window_scn
         if self.window_scn == -1 and self.ts_nsecs != -1:
@@ -131,14 +131,14 @@ class Checkpoint:
             return "prev_scn", "window_scn where the window was consumed whole", self.prev_scn
         return None
 
-    def _wrong_snapshot(self) -> tuple[str, str, object] | None:
+    def _snapshot_fault(self) -> tuple[str, str, object] | None:
         if self.bootstrap_catchup_source_index:
             return "bootstrap_catchup_source_index", "0 in a snapshot", self.bootstrap_catchup_source_index
         if self.bootstrap_start_scn < 0 and self.bootstrap_target_scn >= 0:
             return "bootstrap_target_scn", "not set before bootstrap_start_scn", self.bootstrap_target_scn
         return None
 
-    def _wrong_catchup(self) -> tuple[str, str, object] | None:
+    def _catchup_fault(self) -> tuple[str, str, object] | None:
         if self.bootstrap_start_scn < 0:
             return "bootstrap_start_scn", "set in a catch-up", self.bootstrap_start_scn
         if self.bootstrap_target_scn < self.bootstrap_start_scn:
@@ -175,7 +175,7 @@ class CheckpointFile:
     >>> with TemporaryDirectory() as folder:
     ...     before = CheckpointFile(f"{folder}/flights").load()
     ...     CheckpointFile(f"{folder}/flights").store(Checkpoint.of_window(5))
-    ...     before.passed, CheckpointFile(f"{folder}/flights").load().passed
+    ...     before.consumed_scn, CheckpointFile(f"{folder}/flights").load().consumed_scn
     (-1, 5)
     """
 

@@ -21,7 +21,7 @@ from cdckit.parts import avro
 from cdckit.parts.instants import EPOCH
 
 
-class Rows:
+class EventBatch:
     """A batch of events, each column of which becomes Python's objects when it is first asked for."""
 
     def __init__(self, batch: pa.RecordBatch, sources: Mapping[int, Source]) -> None:
@@ -31,32 +31,32 @@ class Rows:
         """A column of numbers without nulls, as NumPy has it."""
         return np.asarray(self.batch.column(name))
 
-    def _listed(self, name: str) -> list[Any]:
+    def _python_values(self, name: str) -> list[Any]:
         found: list[Any] = self.batch.column(name).to_pylist()
         return found
 
     @cached_property
     def sources(self) -> list[Source]:
         """The source of each event."""
-        return [self._sources[number] for number in self._listed("source_id")]
+        return [self._sources[number] for number in self._python_values("source_id")]
 
     @cached_property
     def scns(self) -> list[int]:
         """The SCN of each."""
-        return self._listed("scn")
+        return self._python_values("scn")
 
     @cached_property
     def opcodes(self) -> list[str]:
         """The opcode of each."""
-        return self._listed("opcode")
+        return self._python_values("opcode")
 
     @cached_property
     def keys(self) -> list[int | str]:
         """The key of each, a number or a text."""
-        numbers = self._listed("long_key")
+        numbers = self._python_values("long_key")
         if self.batch.column("string_key").null_count == len(numbers):
             return numbers
-        texts = self._listed("string_key")
+        texts = self._python_values("string_key")
         return [text if number is None else number for number, text in zip(numbers, texts, strict=True)]
 
     @cached_property
@@ -68,12 +68,12 @@ class Rows:
     @cached_property
     def schema_ids(self) -> list[str | None]:
         """The id of the schema of each value."""
-        return self._listed("schema_id")
+        return self._python_values("schema_id")
 
     @cached_property
     def payloads(self) -> list[bytes | None]:
         """The Avro datum of each value."""
-        return self._listed("payload")
+        return self._python_values("payload")
 
 
 class Event:
@@ -98,7 +98,7 @@ class Event:
 
     __slots__ = ("_row", "_rows")
 
-    def __init__(self, rows: Rows, row: int) -> None:
+    def __init__(self, rows: EventBatch, row: int) -> None:
         self._rows, self._row = rows, row
 
     @property
@@ -165,7 +165,7 @@ class Events(Sequence[Event]):
 
     __slots__ = ("_places", "_rows")
 
-    def __init__(self, rows: Rows, places: range) -> None:
+    def __init__(self, rows: EventBatch, places: range) -> None:
         self._rows, self._places = rows, places
 
     @property
@@ -294,7 +294,7 @@ class Consumer:
         return Result.SUCCESS
 
 
-Answered = TypeVar("Answered")
+AnswerType = TypeVar("AnswerType")
 
 Call = tuple[str, str, float, float]
 """The name of the listener, what was called, and when that began and ended, in seconds by one clock."""
@@ -316,7 +316,7 @@ class Recorder(Consumer):
     >>> recorder = Recorder("one")
     >>> stream = databus.EventStream(events, databus.Subscription([planes]))
     >>> outcome = databus.dispatch(stream, recorder)
-    >>> print(*recorder.said, sep="; ")
+    >>> print(*recorder.names, sep="; ")
     start; start 5; start planes; planes 12 at 5; end planes; end 5; checkpoint 5; stop
     """
 
@@ -325,11 +325,11 @@ class Recorder(Consumer):
         self._consumer = consumer or _Silent()
 
     @property
-    def said(self) -> list[str]:
+    def names(self) -> list[str]:
         """What was called, in its order."""
         return [what for _, what, _, _ in self.calls]
 
-    def _note(self, what: str, call: Callable[[], Answered]) -> Answered:
+    def _note(self, what: str, call: Callable[[], AnswerType]) -> AnswerType:
         begin = time.monotonic()
         try:
             if self.takes:

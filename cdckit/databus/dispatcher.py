@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from cdckit.databus.checkpoints import SNAPSHOT, Checkpoint, Checkpoints
-from cdckit.databus.consumer_threads import STOP, Answer, Crew
+from cdckit.databus.consumer_threads import STOP, Answer, ConsumerGroups
 from cdckit.databus.consumers import Consumer, Result
 from cdckit.databus.event_stream import Window
 from cdckit.databus.event_values import Source
@@ -23,28 +23,28 @@ FINISHED, STOPPED, CLOSED = "finished", "stopped", "closed"
 
 
 @dataclass(frozen=True)
-class Retries:
+class Backoff:
     """
     How often, and after which delays, a dispatch goes on from the last checkpoint after an error.
 
     Args:
-        most: How many times in a row; None for any number.  A window that is done begins a new count.
-        delay: Before the first, in seconds.
-        growth: By what each further delay is longer than the one before.
+        retries: How many times in a row; None for any number.  A window that is done begins a new count.
+        first: Before the first, in seconds.
+        factor: By what each further delay is longer than the one before.
         longest: The longest delay, in seconds.
 
-    >>> [Retries(most=3, delay=1, growth=2, longest=3).before(attempt) for attempt in (1, 2, 3)]
+    >>> [Backoff(retries=3, first=1, factor=2, longest=3).delay_before(attempt) for attempt in (1, 2, 3)]
     [1, 2, 3]
     """
 
-    most: int | None = None
-    delay: float = 0.1
-    growth: float = 1.1
+    retries: int | None = None
+    first: float = 0.1
+    factor: float = 1.1
     longest: float = 60.0
 
-    def before(self, attempt: int) -> float:
+    def delay_before(self, attempt: int) -> float:
         """The delay before this attempt; the first is 1."""
-        return min(self.delay * self.growth ** min(attempt - 1, 1000), self.longest)
+        return min(self.first * self.factor ** min(attempt - 1, 1000), self.longest)
 
 
 class Outcome(NamedTuple):
@@ -63,7 +63,7 @@ class Outcome(NamedTuple):
     ...     def on_data_event(self, event):
     ...         return True
     >>> outcome = databus.dispatch(databus.EventStream(events, databus.Subscription([flights])), Counting())
-    >>> outcome.state, outcome.windows, outcome.checkpoint.passed, outcome.error
+    >>> outcome.state, outcome.windows, outcome.checkpoint.consumed_scn, outcome.error
     ('finished', 2, 6, None)
     """
 
@@ -95,7 +95,9 @@ class _Stop(Exception):
 class _Failed(Exception):
     def __init__(self, answer: Answer) -> None:
         self.result = answer.result
-        self.why = answer.why if isinstance(answer.why, Exception) else RuntimeError("A callback failed.")
+        self.error = (
+            answer.error if isinstance(answer.error, Exception) else RuntimeError("A callback failed.")
+        )
         super().__init__(answer)
 
 
@@ -104,7 +106,7 @@ def dispatch(
     consumers: Consumer | Sequence[Consumer | Sequence[Consumer]],
     *,
     checkpoints: Checkpoints | None = None,
-    retries: Retries | None = None,
+    backoff: Backoff | None = None,
     time_budget: float | None = None,
     checkpoint_after: int | None = None,
     checkpoint_every: float = 0.0,
@@ -123,9 +125,9 @@ def dispatch(
             each event goes to one member.
         checkpoints: Where the dispatch goes on, and keeps how far it is; without it, it begins at the
             beginning.
-        retries: What happens after an error.  By default the window comes again until it is done, however
+        backoff: What happens after an error.  By default the window comes again until it is done, however
             often that is, after 0.1 seconds and then more, up to a minute; the cause of each rollback is
-            logged as a warning.  `Retries(most=…)` sets an end.
+            logged as a warning.  `Backoff(retries=…)` sets an end.
         time_budget: How many seconds a callback may take; a longer one is an error.  No program can end it,
             so it may still run while `on_rollback` is called; but nothing more is delivered to it from there.
         checkpoint_after: After so many events within a window a checkpoint is offered, and again after as
@@ -169,8 +171,8 @@ def dispatch(
     for name, given in (("time_budget", time_budget), ("checkpoint_after", checkpoint_after)):
         if given is not None and given <= 0:
             raise InvalidArgument("dispatch", name, "above 0", given)
-    with closing(Crew(groups, time_budget)) as crew:
-        run = _Dispatch(stream, crew, checkpoints, retries or Retries(), wait)
+    with closing(ConsumerGroups(groups, time_budget)) as crew:
+        run = _Dispatch(stream, crew, checkpoints, backoff or Backoff(), wait)
         run.checkpoint_after, run.checkpoint_every = checkpoint_after, checkpoint_every
         return run.run()
 
@@ -191,9 +193,9 @@ class _Dispatch:
     def __init__(
         self,
         stream: Windows,
-        crew: Crew,
+        crew: ConsumerGroups,
         checkpoints: Checkpoints | None,
-        retries: Retries,
+        retries: Backoff,
         wait: Callable[[float], None],
     ) -> None:
         self.stream, self.crew, self.checkpoints, self.retries = stream, crew, checkpoints, retries
@@ -208,7 +210,7 @@ class _Dispatch:
         self.started: int | None = None
 
     def run(self) -> Outcome:
-        if not self.crew.all(lambda each: each.on_start_consumption()).is_success:
+        if not self.crew.call_all(lambda each: each.on_start_consumption()).is_success:
             return self._end(STOPPED)
         while True:
             try:
@@ -218,26 +220,30 @@ class _Dispatch:
             except _Stop:
                 return self._end(STOPPED)
             except _Failed as failure:
-                if not self._rolled_back(failure):
-                    return self._close(failure.why)
+                if not self._roll_back(failure):
+                    return self._close(failure.error)
 
     def _windows(self) -> Iterable[Window]:
         if isinstance(self.stream, Bootstrap):
             return self.stream.windows_from(self.last)
-        return self.stream.windows(self.last.passed)
+        return self.stream.windows(self.last.consumed_scn)
 
     def _deliver(self, window: Window) -> None:
         self.started = window.start_scn
-        self._need(self.crew.all(lambda each: each.on_start_data_event_sequence(window.start_scn)))
+        self._require_success(
+            self.crew.call_all(lambda each: each.on_start_data_event_sequence(window.start_scn))
+        )
         for count in self._sources(window):
             if window.end_scn is not None:
-                self._checkpoint(window.start_scn, window.checkpoint(self._passed(), count))
+                self._checkpoint(window.start_scn, window.checkpoint(self._delivered_scn(), count))
         if window.end_scn is None:
-            self._unheard("on_rollback", self.crew.all(lambda each: each.on_rollback(window.start_scn)))
+            self._log_failure(
+                "on_rollback", self.crew.call_all(lambda each: each.on_rollback(window.start_scn))
+            )
             return
         end = window.end_scn
-        self._need(self.crew.all(lambda each: each.on_end_data_event_sequence(end)))
-        self.pending = end, window.checkpoint(self._passed())
+        self._require_success(self.crew.call_all(lambda each: each.on_end_data_event_sequence(end)))
+        self.pending = end, window.checkpoint(self._delivered_scn())
         if not self.checkpoint_every or time.monotonic() - self.stored_at >= self.checkpoint_every:
             self._checkpoint_pending()
         self.done, self.attempts, self.started = self.done + 1, 0, None
@@ -249,27 +255,27 @@ class _Dispatch:
         for source, events in window.runs():
             if current is not source:
                 if current is not None:
-                    self._need(self.crew.all(_ending(current)))
-                self._need(self.crew.all(_starting(source)))
+                    self._require_success(self.crew.call_all(_end_source(current)))
+                self._require_success(self.crew.call_all(_start_source(source)))
                 current = source
             size = self.checkpoint_after
             if size is None:
-                self._need(self.crew.events(events))
+                self._require_success(self.crew.deliver(events))
                 continue
             while events:
                 some, events = events[: size - since], events[size - since :]
-                self._need(self.crew.events(some))
+                self._require_success(self.crew.deliver(some))
                 count, since = count + len(some), since + len(some)
                 if since >= size:
                     yield count
                     since = 0
         # A window that is rolled back is cut off within its last source.
         if current is not None and window.end_scn is not None:
-            self._need(self.crew.all(_ending(current)))
+            self._require_success(self.crew.call_all(_end_source(current)))
 
-    def _passed(self) -> int:
+    def _delivered_scn(self) -> int:
         """The SCN up to which all windows were delivered whole."""
-        return (self.last if self.pending is None else self.pending[1]).passed
+        return (self.last if self.pending is None else self.pending[1]).consumed_scn
 
     def _checkpoint_pending(self) -> None:
         """Store the checkpoint of the last window that was delivered whole, if that is to be done."""
@@ -281,7 +287,7 @@ class _Dispatch:
     def _checkpoint(self, scn: int, checkpoint: Checkpoint) -> None:
         if checkpoint.window_scn <= 0:
             return
-        answer = self.crew.all(lambda each: each.on_checkpoint(scn))
+        answer = self.crew.call_all(lambda each: each.on_checkpoint(scn))
         if not answer.is_success or answer.result == Result.SKIP_CHECKPOINT:
             _LOG.info("No checkpoint at SCN %s: a consumer answered %s.", scn, answer)
             return
@@ -289,46 +295,46 @@ class _Dispatch:
             self.checkpoints.store(checkpoint)
         self.last = checkpoint
 
-    def _rolled_back(self, failure: _Failed) -> bool:
+    def _roll_back(self, failure: _Failed) -> bool:
         """Whether it goes on from the last checkpoint."""
         self._checkpoint_pending()
-        most = self.retries.most
+        most = self.retries.retries
         if failure.result >= Result.ERROR_FATAL or (most is not None and self.attempts >= most):
             return False
         self.attempts += 1
-        start = self.started if self.started is not None else self.last.passed
-        delay = self.retries.before(self.attempts)
+        start = self.started if self.started is not None else self.last.consumed_scn
+        delay = self.retries.delay_before(self.attempts)
         _LOG.warning(
             "An error in the window that starts at SCN %s: it comes again in %.1f s, retry %s of %s.",
-            start, delay, self.attempts, "any number" if most is None else most, exc_info=failure.why,
+            start, delay, self.attempts, "any number" if most is None else most, exc_info=failure.error,
         )  # fmt: skip
-        self._unheard("on_rollback", self.crew.all(lambda each: each.on_rollback(start)))
+        self._log_failure("on_rollback", self.crew.call_all(lambda each: each.on_rollback(start)))
         self.wait(delay)
         return True
 
     def _close(self, why: Exception) -> Outcome:
-        self._unheard("on_error", self.crew.all(lambda each: each.on_error(why)))
+        self._log_failure("on_error", self.crew.call_all(lambda each: each.on_error(why)))
         return self._end(CLOSED, why)
 
     def _end(self, state: str, why: Exception | None = None) -> Outcome:
         self._checkpoint_pending()
-        self._unheard("on_stop_consumption", self.crew.all(lambda each: each.on_stop_consumption()))
+        self._log_failure("on_stop_consumption", self.crew.call_all(lambda each: each.on_stop_consumption()))
         return Outcome(state, self.last, self.done, why)
 
-    def _need(self, answer: Answer) -> None:
+    def _require_success(self, answer: Answer) -> None:
         if answer.result == STOP:
             raise _Stop
         if not answer.is_success:
             raise _Failed(answer)
 
-    def _unheard(self, name: str, answer: Answer) -> None:
+    def _log_failure(self, name: str, answer: Answer) -> None:
         if not answer.is_success:
-            _LOG.warning("%s failed, which changes nothing: %s.", name, answer.why)
+            _LOG.warning("%s failed, which changes nothing: %s.", name, answer.error)
 
 
-def _starting(source: Source) -> Callable[[Consumer], object]:
+def _start_source(source: Source) -> Callable[[Consumer], object]:
     return lambda each: each.on_start_source(source)
 
 
-def _ending(source: Source) -> Callable[[Consumer], object]:
+def _end_source(source: Source) -> Callable[[Consumer], object]:
     return lambda each: each.on_end_source(source)

@@ -13,18 +13,18 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.databus.checkpoints import ONLINE, WHOLE_WINDOW, Checkpoint
-from cdckit.databus.consumers import Events, Rows
-from cdckit.databus.event_values import Source, by_id
+from cdckit.databus.consumers import EventBatch, Events
+from cdckit.databus.event_values import Source, sources_by_id
 from cdckit.databus.events import DATA
-from cdckit.databus.grammar import COMPLETE, DAMAGED, ROLLED_BACK, STATES
 from cdckit.databus.relay_tables import EVENTS, Place
-from cdckit.databus.subscriptions import Subscription, in_consumer_order
+from cdckit.databus.subscriptions import Subscription, sort_batches
 from cdckit.databus.window_rows import STREAM
-from cdckit.databus.window_tables import made_windows
+from cdckit.databus.window_rules import COMPLETE, DAMAGED, ROLLED_BACK, STATES
+from cdckit.databus.window_tables import plan_windows
 from cdckit.errors import InvalidArgument
 from cdckit.records import ERROR_CODE
 from cdckit.store import File, Snapshot
-from cdckit.store.files import Target, batches_of
+from cdckit.store.files import Target, read_batches
 
 COLUMNS = (
     *STREAM, "window", "window_state", "window_start_scn", "window_end_scn", "window_timestamp", "kind",
@@ -38,7 +38,7 @@ class _Batch:
     """A batch of sorted events, and where windows and sources begin in it."""
 
     def __init__(self, batch: pa.RecordBatch, sources: Mapping[int, Source]) -> None:
-        self.rows = Rows(batch, sources)
+        self.rows = EventBatch(batch, sources)
         windows, numbers = (np.asarray(batch.column(name)) for name in ("window", "source_id"))
         is_new = np.diff(windows, prepend=windows[0] - 1) != 0
         starts, runs = (
@@ -61,23 +61,23 @@ class _Batch:
 class _Piece(NamedTuple):
     """Rows of a batch that are of one window."""
 
-    of: _Batch
+    source_batch: _Batch
     place: int
 
     @property
     def window(self) -> int:
-        number: int = self.of.window[self.place]
+        number: int = self.source_batch.window[self.place]
         return number
 
     def runs(self) -> Iterator[tuple[Source, Events]]:
         """The events, as many at once as are of one source."""
-        of = self.of
+        of = self.source_batch
         for run in range(of.run_of_window[self.place], of.run_of_window[self.place + 1]):
             yield of.source[run], Events(of.rows, range(of.runs[run], of.runs[run + 1]))
 
     def batch(self) -> pa.RecordBatch:
-        start = self.of.starts[self.place]
-        return self.of.rows.batch.slice(start, self.of.starts[self.place + 1] - start)
+        start = self.source_batch.starts[self.place]
+        return self.source_batch.rows.batch.slice(start, self.source_batch.starts[self.place + 1] - start)
 
 
 _ONLINE = Checkpoint(ONLINE)
@@ -183,7 +183,7 @@ class EventStream:
     ) -> None:
         self._subscription, self._buffered = subscription, buffered
         self._place = Place(folder, storage_options)
-        self._made = made_windows(events, "consistent" if buffered else "events", function="EventStream")
+        self._made = plan_windows(events, "consistent" if buffered else "events", function="EventStream")
 
     def windows(self, after: int = -1) -> Iterator[Window]:
         """
@@ -194,12 +194,12 @@ class EventStream:
                 wrote to *folder* cannot be reached from here.
             NoFileSystem: Spark or deltalake lacks the scheme of *folder*.
         """
-        spark = self._made.of.sparkSession
+        spark = self._made.source.sparkSession
         with self._place.with_events(spark, self._made, function="EventStream") as found:
-            yield from windows_of(found, self._subscription, after, failed=not self._buffered)
+            yield from stored_windows(found, self._subscription, after, failed=not self._buffered)
 
 
-def windows_of(
+def stored_windows(
     snapshot: Snapshot,
     subscription: Subscription,
     after: int,
@@ -217,14 +217,14 @@ def windows_of(
         where: Values of columns of `STREAM`, where there are several streams.
         failed: Whether windows that were rolled back or damaged come too.
     """
-    files = _in_order(snapshot, where or {}) if snapshot.has(EVENTS) else []
+    files = _stream_files(snapshot, where or {}) if snapshot.has(EVENTS) else []
     states = (_WHOLE, *_FAILED) if failed else (_WHOLE,)
     batches = _read(snapshot, files, after, states)
-    sources = by_id(subscription.sources, function="windows")
-    return split(in_consumer_order(batches, subscription), sources)
+    sources = sources_by_id(subscription.sources, function="windows")
+    return split_windows(sort_batches(batches, subscription), sources)
 
 
-def _in_order(snapshot: Snapshot, where: Mapping[str, Any]) -> list[File]:
+def _stream_files(snapshot: Snapshot, where: Mapping[str, Any]) -> list[File]:
     """The files of one stream, in the order of their windows."""
     wanted = {name: [value] for name, value in where.items() if value is not None}
     found = [one for one in snapshot.files(EVENTS, wanted) if "window" in one.low]
@@ -249,11 +249,11 @@ def _read(
             continue
         target = Target(snapshot.location, table.folder, table.stored)
         known = {*COLUMNS, ERROR_CODE} & set(snapshot.schema(EVENTS).fieldNames())
-        for batch in batches_of(target, one.path, sorted(known), _ROWS_AT_ONCE):
-            yield _seen(batch, after, states)
+        for batch in read_batches(target, one.path, sorted(known), _ROWS_AT_ONCE):
+            yield _keep_visible(batch, after, states)
 
 
-def _seen(batch: pa.RecordBatch, after: int, states: Sequence[str]) -> pa.RecordBatch:
+def _keep_visible(batch: pa.RecordBatch, after: int, states: Sequence[str]) -> pa.RecordBatch:
     state = batch.column("window_state")
     end = pc.coalesce(batch.column("window_end_scn"), batch.column("window_start_scn"))
     seen = pc.and_(pc.equal(batch.column("kind"), DATA), pc.greater(end, after))
@@ -263,19 +263,19 @@ def _seen(batch: pa.RecordBatch, after: int, states: Sequence[str]) -> pa.Record
     return batch.select(list(COLUMNS)).filter(seen)
 
 
-def split(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> Iterator[Window]:
+def split_windows(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> Iterator[Window]:
     """Sorted events, window by window."""
     pieces = _pieces(batches, sources)
     piece = next(pieces, None)
     while piece is not None:
         rest: list[_Piece | None] = [piece]
-        window = Window(*piece.of.told[piece.place], _of_one_window(piece.window, rest, pieces))
+        window = Window(*piece.source_batch.told[piece.place], _window_pieces(piece.window, rest, pieces))
         yield window
         window.skip()
         piece = rest[0]
 
 
-def _of_one_window(number: int, rest: list[_Piece | None], pieces: Iterator[_Piece]) -> Iterator[_Piece]:
+def _window_pieces(number: int, rest: list[_Piece | None], pieces: Iterator[_Piece]) -> Iterator[_Piece]:
     """The pieces of a window; the first that is of another one is left in *rest*."""
     while (piece := rest[0]) is not None and piece.window == number:
         rest[0] = None

@@ -140,7 +140,7 @@ def schema_id(text: str) -> str:
     return base64.b64encode(hashlib.md5(text.encode(), usedforsecurity=False).digest()).decode()
 
 
-def by_id(sources: Iterable[Source], *, function: str) -> dict[int, Source]:
+def sources_by_id(sources: Iterable[Source], *, function: str) -> dict[int, Source]:
     """The sources by id; raises `InvalidArgument` where an id or a name comes twice, or one is no source."""
     listed = list(sources)
     for each in listed:
@@ -177,14 +177,14 @@ FIELDS = pa.schema(
 _LIMITS = {pa.int32(): 1 << 31, pa.int64(): 1 << 63}
 
 
-class Parsed(NamedTuple):
+class ParsedEvents(NamedTuple):
     """The fields of some events, column by column, null where one is not there; and what is wrong."""
 
     fields: dict[str, pa.Array]
     findings: Findings
 
 
-def parse_events(values: pa.Array) -> Parsed:
+def parse_events(values: pa.Array) -> ParsedEvents:
     """
     What the JSON of every one of *values* says.  Total: what cannot be read becomes a finding.
 
@@ -192,11 +192,11 @@ def parse_events(values: pa.Array) -> Parsed:
     >>> parsed.fields["sequence"].to_pylist(), [str(fault) for fault, _ in parsed.findings.values()]
     ([5, None, None], ['NOT_AN_EVENT', 'FIELD_TYPE'])
     """
-    at_once = _parsed_at_once(values)
-    return Parsed(at_once, {}) if at_once is not None else _parsed_singly(values)
+    at_once = _parse_together(values)
+    return ParsedEvents(at_once, {}) if at_once is not None else _parse_singly(values)
 
 
-def _parsed_at_once(values: pa.Array) -> dict[str, pa.Array] | None:
+def _parse_together(values: pa.Array) -> dict[str, pa.Array] | None:
     """The fields as Arrow reads them; nothing where one of the texts must be looked at by itself."""
     if values.null_count or not len(values):
         return None
@@ -232,43 +232,43 @@ def _parsed_at_once(values: pa.Array) -> dict[str, pa.Array] | None:
     return {field.name: events.field(field.name) for field in FIELDS}
 
 
-def _parsed_singly(values: pa.Array) -> Parsed:
+def _parse_singly(values: pa.Array) -> ParsedEvents:
     findings: Findings = {}
     columns: dict[str, list[Any]] = {name: [None] * len(values) for name in FIELDS.names}
     for row, value in enumerate(values.to_pylist()):
         try:
-            event = _event(value)
+            event = _parse_event(value)
             for field in FIELDS:
                 said = event.get(field.name)
                 if said is not None:
                     try:
-                        columns[field.name][row] = _of_type(field, said)
-                    except _Wrong as wrong:
+                        columns[field.name][row] = _convert_field(field, said)
+                    except _InvalidEvent as wrong:
                         findings.setdefault(row, (wrong.fault, wrong.finding))
-        except _Wrong as wrong:
+        except _InvalidEvent as wrong:
             findings[row] = (wrong.fault, wrong.finding)
-    return Parsed({field.name: pa.array(columns[field.name], field.type) for field in FIELDS}, findings)
+    return ParsedEvents({field.name: pa.array(columns[field.name], field.type) for field in FIELDS}, findings)
 
 
-class _Wrong(Exception):
+class _InvalidEvent(Exception):
     def __init__(self, fault: DatabusFault, finding: str = "") -> None:
         self.fault, self.finding = fault, finding
         super().__init__(fault, finding)
 
 
-def _event(value: bytes | None) -> dict[str, Any]:
+def _parse_event(value: bytes | None) -> dict[str, Any]:
     if value is None:
-        raise _Wrong(DatabusFault.NO_VALUE)
+        raise _InvalidEvent(DatabusFault.NO_VALUE)
     try:
         event = json.loads(value.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise _Wrong(DatabusFault.NOT_AN_EVENT, f"It is not JSON: {error!s:.120}.") from error
+        raise _InvalidEvent(DatabusFault.NOT_AN_EVENT, f"It is not JSON: {error!s:.120}.") from error
     if not isinstance(event, dict):
-        raise _Wrong(DatabusFault.NOT_AN_EVENT, f"It is JSON, but no object: {value[:40]!r}.")
+        raise _InvalidEvent(DatabusFault.NOT_AN_EVENT, f"It is JSON, but no object: {value[:40]!r}.")
     return event
 
 
-def _of_type(field: pa.Field, said: Any) -> Any:
+def _convert_field(field: pa.Field, said: Any) -> Any:
     if pa.types.is_boolean(field.type):
         # A relay's own reader takes the text "true" too.
         if isinstance(said, str) and said.lower() in ("true", "false"):
@@ -276,16 +276,20 @@ def _of_type(field: pa.Field, said: Any) -> Any:
         if isinstance(said, bool):
             return said
     elif pa.types.is_string(field.type):
-        if isinstance(said, str) and _is_whole(said):
+        if isinstance(said, str) and _is_encodable(said):
             return said
     elif isinstance(said, int) and not isinstance(said, bool):
         if -_LIMITS[field.type] <= said < _LIMITS[field.type]:
             return said
-        raise _Wrong(DatabusFault.FIELD_TYPE, f"{field.name} has more than {field.type.bit_width} bits.")
-    raise _Wrong(DatabusFault.FIELD_TYPE, f"{field.name} must be {_KINDS[field.type]}; it is {said!r:.60}.")
+        raise _InvalidEvent(
+            DatabusFault.FIELD_TYPE, f"{field.name} has more than {field.type.bit_width} bits."
+        )
+    raise _InvalidEvent(
+        DatabusFault.FIELD_TYPE, f"{field.name} must be {_KINDS[field.type]}; it is {said!r:.60}."
+    )
 
 
-def _is_whole(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     """Whether a column can hold the text: an escape can spell half a character."""
     try:
         text.encode()
@@ -300,7 +304,9 @@ _KINDS = {pa.bool_(): "true or false", pa.string(): "text", pa.int32(): "a numbe
 _BASE64, _PLAIN = ("JSON",), ("JSON_PLAIN_VALUE", "JSON_PLAIN")
 
 
-def payloads_of(parsed: Parsed, is_data: Bools, is_delete: Bools, sources: dict[int, Source]) -> pa.Array:
+def event_payloads(
+    parsed: ParsedEvents, is_data: Bools, is_delete: Bools, sources: dict[int, Source]
+) -> pa.Array:
     """The Avro datum of each value, each checked against the schema of its id."""
     field, findings = parsed.fields, parsed.findings
     encodings, ids = field["valueEnc"].to_pylist(), field["schemaId"].to_pylist()
@@ -324,7 +330,7 @@ def payloads_of(parsed: Parsed, is_data: Bools, is_delete: Bools, sources: dict[
         if schema is None:
             findings[row] = (DatabusFault.SCHEMA_UNKNOWN, f"It is {ids[row]!r:.60}.")
         elif encoding in _BASE64:
-            datums[row] = from_base64(text)
+            datums[row] = decode_base64(text)
             if datums[row] is None:
                 findings[row] = (DatabusFault.VALUE_UNREADABLE, "It is not base64.")
             else:
@@ -369,11 +375,11 @@ def plain_datum(text: str, schema: str) -> bytes:
         said = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error!s:.100}") from None
-    parsed = _parsed(schema)
+    parsed = _parse_schema(schema)
     written = io.BytesIO()
     try:
         fastavro.schemaless_writer(
-            written, parsed, _value(said, parsed), strict_allow_default=True, disable_tuple_notation=True
+            written, parsed, _avro_value(said, parsed), strict_allow_default=True, disable_tuple_notation=True
         )
     except (
         ValueError,
@@ -388,7 +394,7 @@ def plain_datum(text: str, schema: str) -> bytes:
     return written.getvalue()
 
 
-def from_base64(text: str) -> bytes | None:
+def decode_base64(text: str) -> bytes | None:
     """The bytes that a text in base64 stands for; nothing where it is none."""
     try:
         return base64.b64decode(text, validate=True)
@@ -397,7 +403,7 @@ def from_base64(text: str) -> bytes | None:
 
 
 @lru_cache(maxsize=512)
-def _parsed(schema: str) -> Any:
+def _parse_schema(schema: str) -> Any:
     # Logical types stay what they are written on: a plain value is a number there, as in Avro's JSON.
     return fastavro.parse_schema(json.loads(schema, object_hook=_without_logical_type))
 
@@ -406,19 +412,19 @@ def _without_logical_type(found: dict[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in found.items() if name != "logicalType"}
 
 
-def _value(said: Any, schema: Any) -> Any:
+def _avro_value(said: Any, schema: Any) -> Any:
     if isinstance(schema, list):
-        return _of_union(said, schema)
+        return _union_value(said, schema)
     kind = schema["type"] if isinstance(schema, dict) else schema
     if kind == "record" and isinstance(said, dict):
         fields = {field["name"]: field for field in schema["fields"]}
         if more := sorted(said.keys() - fields.keys()):
             raise ValueError(f"the schema has no field {', '.join(more)}")
-        return {name: _value(each, fields[name]["type"]) for name, each in said.items()}
+        return {name: _avro_value(each, fields[name]["type"]) for name, each in said.items()}
     if kind == "array" and isinstance(said, list):
-        return [_value(each, schema["items"]) for each in said]
+        return [_avro_value(each, schema["items"]) for each in said]
     if kind == "map" and isinstance(said, dict):
-        return {name: _value(each, schema["values"]) for name, each in said.items()}
+        return {name: _avro_value(each, schema["values"]) for name, each in said.items()}
     if kind in ("bytes", "fixed") and isinstance(said, str):
         return said.encode(_BYTES)
     if kind in ("int", "long") and not (isinstance(said, int) and not isinstance(said, bool)):
@@ -426,19 +432,19 @@ def _value(said: Any, schema: Any) -> Any:
     return said
 
 
-def _of_union(said: Any, branches: list[Any]) -> Any:
+def _union_value(said: Any, branches: list[Any]) -> Any:
     if said is None:
         if "null" not in branches:
             raise ValueError("null is no value here")
         return None
-    names = {_name(branch): branch for branch in branches}
+    names = {_branch_name(branch): branch for branch in branches}
     if isinstance(said, dict) and len(said) == 1 and (name := next(iter(said))) in names:
-        return _value(said[name], names[name])
+        return _avro_value(said[name], names[name])
     others = [branch for branch in branches if branch != "null"]
-    return _value(said, others[0]) if len(others) == 1 else said
+    return _avro_value(said, others[0]) if len(others) == 1 else said
 
 
-def _name(branch: Any) -> str:
+def _branch_name(branch: Any) -> str:
     if isinstance(branch, dict):
         return str(branch.get("name", branch["type"]))
     return str(branch)

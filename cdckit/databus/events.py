@@ -15,17 +15,17 @@ from pyspark.sql import types as T
 from cdckit.databus.event_values import (
     DatabusFault,
     Findings,
-    Parsed,
+    ParsedEvents,
     Source,
-    by_id,
+    decode_base64,
     error_columns,
-    from_base64,
+    event_payloads,
     parse_events,
-    payloads_of,
+    sources_by_id,
 )
 from cdckit.parts.instants import INSTANT
 from cdckit.parts.running_aggregates import Bools
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.records import (
     ERROR_FIELDS,
     RECORD_SCHEMA,
@@ -122,12 +122,16 @@ def decode(records: DataFrame, sources: Iterable[Source], *, skip_sources: Itera
     <BLANKLINE>
     """
     require_records(records, function="decode")
-    known = by_id(sources, function="decode")
-    by = partial(_decoded, sources=known, skipped=frozenset(skip_sources))
-    return Made(for_workers(records), by, _WORKER_SCHEMA).rows().withColumn("headers", headers_from_workers())
+    known = sources_by_id(sources, function="decode")
+    by = partial(_decode_batches, sources=known, skipped=frozenset(skip_sources))
+    return (
+        WorkerPlan(for_workers(records), by, _WORKER_SCHEMA)
+        .rows()
+        .withColumn("headers", headers_from_workers())
+    )
 
 
-def _decoded(
+def _decode_batches(
     batches: Iterable[pa.RecordBatch], *, sources: dict[int, Source], skipped: frozenset[int]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
@@ -152,7 +156,7 @@ def event_columns(
     is_data = flags(pc.equal(kind, DATA)) & ~flags(pc.is_in(field["srcId"], ints(skipped)))
     is_delete = flags(pc.equal(field["opcode"], DELETE))
     find_faults(parsed, kind, is_data, sources)
-    payload = payloads_of(parsed, is_data, is_delete, sources)
+    payload = event_payloads(parsed, is_data, is_delete, sources)
     names = pa.array([each.name for each in sources.values()], pa.string())
     place = pc.index_in(field["srcId"], ints(sources))
     # A relay's own reader takes an event that says no opcode for an upsert.
@@ -185,7 +189,7 @@ def _instants(nanos: pa.Array) -> pa.Array:
     return pa.array(micros, pa.int64(), mask=~flags(nanos.is_valid())).cast(INSTANT)
 
 
-def _kinds(parsed: Parsed) -> pa.Array:
+def _kinds(parsed: ParsedEvents) -> pa.Array:
     field = parsed.fields
     number = field["srcId"]
     ends = pc.or_kleene(
@@ -203,13 +207,13 @@ def _kinds(parsed: Parsed) -> pa.Array:
         pa.scalar(END), pa.scalar(DATA), pa.scalar(CHECKPOINT), pa.scalar(ROLLBACK),
         pa.scalar(ERROR), pa.scalar(SYSTEM),
     )  # fmt: skip
-    return _without(kind, [row for row, (fault, _) in parsed.findings.items() if fault in _NO_EVENTS])
+    return _find_missing(kind, [row for row, (fault, _) in parsed.findings.items() if fault in _NO_EVENTS])
 
 
 _NO_EVENTS = (DatabusFault.NO_VALUE, DatabusFault.NOT_AN_EVENT)
 
 
-def _without(column: pa.Array, rows: list[int]) -> pa.Array:
+def _find_missing(column: pa.Array, rows: list[int]) -> pa.Array:
     if not rows:
         return column
     gone: Bools = np.zeros(len(column), dtype=bool)
@@ -217,7 +221,7 @@ def _without(column: pa.Array, rows: list[int]) -> pa.Array:
     return pc.if_else(pa.array(gone), pa.scalar(None, column.type), column)
 
 
-def find_faults(parsed: Parsed, kind: pa.Array, is_data: Bools, sources: dict[int, Source]) -> None:
+def find_faults(parsed: ParsedEvents, kind: pa.Array, is_data: Bools, sources: dict[int, Source]) -> None:
     """Look for everything that the fields of an event can have wrong, but for its value."""
     field, findings = parsed.fields, parsed.findings
 
@@ -226,25 +230,31 @@ def find_faults(parsed: Parsed, kind: pa.Array, is_data: Bools, sources: dict[in
             findings.setdefault(row, (fault, sentence(row)))
 
     for name in ("sequence", "physicalPartitionId", "timestampInNanos"):
-        find(flags(field[name].is_null()), DatabusFault.FIELD_MISSING, _saying(f"It has no {name}."))
+        find(
+            flags(field[name].is_null()), DatabusFault.FIELD_MISSING, _constant_finding(f"It has no {name}.")
+        )
     no_kind = flags(kind.is_null())
-    find(no_kind, DatabusFault.FIELD_MISSING, _saying("It has no srcId and is no end of a period."))
-    find(flags(pc.less(field["sequence"], 0)), DatabusFault.SCN_NEGATIVE, _shown("It is", field["sequence"]))
+    find(no_kind, DatabusFault.FIELD_MISSING, _constant_finding("It has no srcId and is no end of a period."))
+    find(
+        flags(pc.less(field["sequence"], 0)),
+        DatabusFault.SCN_NEGATIVE,
+        _value_finding("It is", field["sequence"]),
+    )
     opcode = field["opcode"]
     unknown = is_data & ~flags(pc.is_in(pc.fill_null(opcode, UPSERT), pa.array([UPSERT, DELETE])))
-    find(unknown, DatabusFault.OPCODE_UNKNOWN, _shown("It is", opcode))
+    find(unknown, DatabusFault.OPCODE_UNKNOWN, _value_finding("It is", opcode))
     by_number, by_text = flags(field["key"].is_valid()), flags(field["keyBytes"].is_valid())
-    find(is_data & ~(by_number | by_text), DatabusFault.KEY_INVALID, _saying("It has none."))
-    find(is_data & by_number & by_text, DatabusFault.KEY_INVALID, _saying("It has both."))
+    find(is_data & ~(by_number | by_text), DatabusFault.KEY_INVALID, _constant_finding("It has none."))
+    find(is_data & by_number & by_text, DatabusFault.KEY_INVALID, _constant_finding("It has both."))
     unknown = is_data & ~flags(pc.is_in(field["srcId"], ints(sources)))
-    find(unknown, DatabusFault.SOURCE_UNKNOWN, _shown("srcId is", field["srcId"]))
+    find(unknown, DatabusFault.SOURCE_UNKNOWN, _value_finding("srcId is", field["srcId"]))
 
 
-def _saying(sentence: str) -> Callable[[int], str]:
+def _constant_finding(sentence: str) -> Callable[[int], str]:
     return lambda _: sentence
 
 
-def _shown(before: str, column: pa.Array) -> Callable[[int], str]:
+def _value_finding(before: str, column: pa.Array) -> Callable[[int], str]:
     return lambda row: f"{before} {column[row].as_py()!r:.60}."
 
 
@@ -256,7 +266,7 @@ def string_keys(texts: pa.Array, is_data: Bools, findings: Findings) -> pa.Array
     for row, text in enumerate(texts.to_pylist()):
         key = None
         if text is not None and is_data[row]:
-            found = from_base64(text)
+            found = decode_base64(text)
             with suppress(UnicodeDecodeError):
                 key = None if found is None else found.decode()
             if key is None:

@@ -32,8 +32,8 @@ class RangeFilter:
 
     A key of text counts as the number that it spells; one that spells none is in no range.
 
-    >>> some = RangeFilter(100, ids_of("[0,2-3]"))
-    >>> [key for key in (99, 100, 200, 399, 400, -1, "7", "x") if some.takes(key)]
+    >>> some = RangeFilter(100, parse_ids("[0,2-3]"))
+    >>> [key for key in (99, 100, 200, 399, 400, -1, "7", "x") if some.accepts(key)]
     [99, 200, 399, '7']
     """
 
@@ -44,14 +44,14 @@ class RangeFilter:
         if self.size <= 0:
             raise InvalidArgument("RangeFilter", "size", "above 0", self.size)
 
-    def takes(self, key: int | str) -> bool:
+    def accepts(self, key: int | str) -> bool:
         """Whether an event with this key passes."""
         number = _number(key)
         return number is not None and any(first <= number <= last for first, last in self._bounds())
 
     def column(self) -> Column:
         """Whether an event passes, of its columns `long_key` and `string_key`."""
-        number = F.coalesce(F.col("long_key"), _spelled())
+        number = F.coalesce(F.col("long_key"), _spelled_number())
         found = [number.between(first, last) for first, last in self._bounds()]
         return F.coalesce(reduce(or_, found, F.lit(False)), F.lit(False))
 
@@ -77,8 +77,8 @@ class ModFilter:
     A key of text counts as the number that it spells; of one that spells none the hash counts that Java has
     for texts.
 
-    >>> some = ModFilter(10, ids_of("[1,3-5]"))
-    >>> [key for key in (1, 2, -13, 25, "4", "ab") if some.takes(key)]
+    >>> some = ModFilter(10, parse_ids("[1,3-5]"))
+    >>> [key for key in (1, 2, -13, 25, "4", "ab") if some.accepts(key)]
     [1, -13, 25, '4', 'ab']
     """
 
@@ -91,7 +91,7 @@ class ModFilter:
         if any(last > self.buckets for _, last in self.ids):
             raise InvalidArgument("ModFilter", "ids", f"buckets up to {self.buckets}", self.ids)
 
-    def takes(self, key: int | str) -> bool:
+    def accepts(self, key: int | str) -> bool:
         """Whether an event with this key passes."""
         number = _number(key)
         rest = abs(java_hash(str(key)) if number is None else number) % self.buckets
@@ -99,7 +99,7 @@ class ModFilter:
 
     def column(self) -> Column:
         """Whether an event passes, of its columns `long_key` and `string_key`."""
-        number = F.coalesce(F.col("long_key"), _spelled(), _java_hash(F.col("string_key")))
+        number = F.coalesce(F.col("long_key"), _spelled_number(), _java_hash(F.col("string_key")))
         # The remainder first: the least long has no absolute value.
         rest = F.abs(number % F.lit(self.buckets))
         found = [rest.between(first, last) for first, last in self.ids]
@@ -116,24 +116,24 @@ class ModFilter:
 KeyFilter = RangeFilter | ModFilter
 
 
-def ids_of(text: str) -> Ids:
+def parse_ids(text: str) -> Ids:
     """
     Ids as configurations write them.
 
     Raises:
         InvalidArgument: It is no such list.
 
-    >>> ids_of("[1, 3-5]")
+    >>> parse_ids("[1, 3-5]")
     ((1, 1), (3, 5))
     """
     inside = re.fullmatch(r"\s*\[(.*)\]\s*", text)
     if inside is None:
-        raise InvalidArgument("ids_of", "text", "ids between brackets, as in [1,3-5]", text)
+        raise InvalidArgument("parse_ids", "text", "ids between brackets, as in [1,3-5]", text)
     found = []
     for part in inside[1].split(","):
         pair = re.fullmatch(r"\s*([0-9]+)\s*(?:-\s*([0-9]+)\s*)?", part)
         if pair is None or int(pair[1]) > int(pair[2] or pair[1]):
-            raise InvalidArgument("ids_of", "text", "ids, or first-last, as in [1,3-5]", text)
+            raise InvalidArgument("parse_ids", "text", "ids, or first-last, as in [1,3-5]", text)
         found.append((int(pair[1]), int(pair[2] or pair[1])))
     return tuple(found)
 
@@ -177,7 +177,7 @@ def parse_filters(settings: Mapping[str, str]) -> dict[str, KeyFilter]:
                 )
         if not _NUMBER.fullmatch(own[number].strip()):
             raise InvalidArgument("parse_filters", f"filter({source}).{number}", "a number", own[number])
-        found[source] = make(int(own[number]), ids_of(own[ids]))
+        found[source] = make(int(own[number]), parse_ids(own[ids]))
     return found
 
 
@@ -224,7 +224,7 @@ def _mask(by: KeyFilter, numbers: pa.Array, texts: pa.Array, takes: Callable[[In
     """Keys of numbers all at once; those of text, which spell one or not, each by itself."""
     found = takes(pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False).astype(np.int64))
     for row in np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False)).tolist():
-        found[row] = by.takes(texts[row].as_py())
+        found[row] = by.accepts(texts[row].as_py())
     return found
 
 
@@ -240,7 +240,7 @@ def _number(key: int | str) -> int | None:
     return key
 
 
-def _spelled() -> Column:
+def _spelled_number() -> Column:
     # Before \z, unlike before $, no end of a line may stand.
     is_number = F.col("string_key").rlike(rf"^{_NUMBER.pattern}\z")
     return F.when(is_number, F.col("string_key").try_cast("bigint"))

@@ -9,21 +9,21 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.databus.event_values import DatabusFault, Source, by_id
+from cdckit.databus.event_values import DatabusFault, Source, sources_by_id
 from cdckit.databus.events import DATA
 from cdckit.databus.relay_intake import Intake
 from cdckit.databus.relay_streams import BootstrapStream, RelayStream
 from cdckit.databus.relay_tables import (
     EVENTS,
-    KEPT_SCHEMA,
+    STORED_SCHEMA,
     STREAMS,
     STREAMS_SCHEMA,
     WAITING_SCHEMA,
     Place,
     Settings,
-    as_told,
-    told_rows,
-    waiting_rows,
+    read_events,
+    read_waiting,
+    to_event_rows,
 )
 from cdckit.databus.source_rows import find_without_key, row_fields, rows
 from cdckit.databus.subscriptions import Subscription
@@ -34,9 +34,9 @@ from cdckit.ledger.columns import BUCKETS, Kind
 from cdckit.parts.arguments import require_keys
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA, headers_from_workers
-from cdckit.shell import GIVEN_UP, WAITING, Done, Shell, with_given_up
+from cdckit.shell import GIVEN_UP, WAITING, Outcome, Shell, give_up_overdue
 from cdckit.store import Snapshot, Transaction
-from cdckit.store.store import read_some, rows_of
+from cdckit.store.store import read_rows, read_some
 
 _BYTES = ("key", "value", "headers")
 
@@ -126,7 +126,7 @@ class Relay(Shell):
         buckets: int | None = None,
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        known = by_id(sources, function="Relay")
+        known = sources_by_id(sources, function="Relay")
         named = {each.name: each for each in known.values()}
         told = dict(keys or {})
         if strangers := sorted(set(told) - set(named)):
@@ -144,27 +144,27 @@ class Relay(Shell):
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         return {name: self._settings.kind(name) for name in self._settings.keys}
 
-    def _take(self, tables: Transaction, records: DataFrame) -> Done:
-        return Done(Intake(tables, self._settings).take(records))
+    def _take(self, tables: Transaction, records: DataFrame) -> Outcome:
+        return Outcome(Intake(tables, self._settings).take(records))
 
-    def _rebuild(self, tables: Transaction) -> Done | None:
+    def _rebuild(self, tables: Transaction) -> Outcome | None:
         if not tables.has(EVENTS):
             return None
         Intake(tables, self._settings).rebuild()
-        return Done()
+        return Outcome()
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         rows = read_some(tables, WAITING)
         if rows is None:
             return 0
-        now_waiting, found = with_given_up(rows, F.col("timestamp"), now, wait)
+        now_waiting, found = give_up_overdue(rows, F.col("timestamp"), now, wait)
         if found:
             in_order = now_waiting.repartition(*STREAM).sortWithinPartitions(*STREAM, "offset")
             tables.replace(WAITING, in_order)
         return found
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
-        found = waiting_rows(tables)
+        found = read_waiting(tables)
         sound = found.where(F.col(GIVEN_UP).isNull() & F.col(ERROR_CODE).isNull())
         return sound.select(
             *RECORD_COLUMNS[:-1],
@@ -175,20 +175,20 @@ class Relay(Shell):
         )
 
     def _rejects(self, tables: Snapshot) -> DataFrame:
-        waiting = rows_of(tables, WAITING, WAITING_SCHEMA)
+        waiting = read_rows(tables, WAITING, WAITING_SCHEMA)
         overdue = F.col(GIVEN_UP).isNotNull() & F.col(ERROR_CODE).isNull()
         fault = DatabusFault.WINDOW_OPEN
         named = {ERROR_CODE: fault.value, ERROR_DESCRIPTION: fault.sentence}
         told = waiting.withColumns(
             {name: F.when(overdue, text).otherwise(F.col(name)) for name, text in named.items()}
         )
-        columns = KEPT_SCHEMA.fieldNames()
-        found = rows_of(tables, EVENTS, KEPT_SCHEMA).select(*columns).unionByName(told.select(*columns))
+        columns = STORED_SCHEMA.fieldNames()
+        found = read_rows(tables, EVENTS, STORED_SCHEMA).select(*columns).unionByName(told.select(*columns))
         bad = found.where(F.col(ERROR_CODE).isNotNull())
         return bad.withColumn("headers", headers_from_workers()).select(*REJECT_SCHEMA.fieldNames())
 
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
-        return {"windows": (windows(as_told(told_rows(tables))), "databus_windows")}
+        return {"windows": (windows(to_event_rows(read_events(tables))), "databus_windows")}
 
     def events(self) -> DataFrame:
         """
@@ -198,18 +198,18 @@ class Relay(Shell):
             What `with_windows` returns for all records that came, each once.  A record that came behind
             others of its partition is in error, without a window.
         """
-        return as_told(told_rows(self._snapshot()))
+        return to_event_rows(read_events(self._snapshot()))
 
-    def consistent(self, *, version: int | None = None) -> DataFrame:
+    def consistent_events(self, *, version: int | None = None) -> DataFrame:
         """
-        The data events of complete windows, each once, in the columns of the function `consistent`.
+        The data events of complete windows, each once, in the columns of the function `consistent_events`.
 
         Args:
             version: The commit that is meant; the newest without it.
         """
-        found = rows_of(self.store.snapshot(version, function="consistent"), EVENTS, KEPT_SCHEMA)
+        found = read_rows(self.store.snapshot(version, function="consistent_events"), EVENTS, STORED_SCHEMA)
         whole = found.where((F.col("kind") == DATA) & (F.col("window_state") == "complete"))
-        return as_told(whole).drop(*_BYTES, ERROR_CODE, ERROR_DESCRIPTION)
+        return to_event_rows(whole).drop(*_BYTES, ERROR_CODE, ERROR_DESCRIPTION)
 
     def streams(self) -> DataFrame:
         """
@@ -224,10 +224,10 @@ class Relay(Shell):
             when.
         """
         snapshot = self._snapshot()
-        known = rows_of(snapshot, STREAMS, spark_columns(STREAMS_SCHEMA)).where(
+        known = read_rows(snapshot, STREAMS, spark_columns(STREAMS_SCHEMA)).where(
             F.col("physical_partition").isNotNull()
         )
-        waits = rows_of(snapshot, WAITING, WAITING_SCHEMA).where(F.col("kind") == DATA)
+        waits = read_rows(snapshot, WAITING, WAITING_SCHEMA).where(F.col("kind") == DATA)
         counted = waits.groupBy(*STREAM).agg(
             F.count("*").alias("open_events"), F.min("timestamp").alias("open_since")
         )
@@ -302,4 +302,4 @@ class Relay(Shell):
         if source not in told.keys:
             needed = f"a source of which a ledger is kept: {', '.join(told.keys) or 'there is none'}"
             raise InvalidArgument("without_key", "source", needed, source)
-        return find_without_key(rows(self.consistent(), told.named[source]), keys=told.keys[source])
+        return find_without_key(rows(self.consistent_events(), told.named[source]), keys=told.keys[source])

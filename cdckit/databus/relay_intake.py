@@ -18,21 +18,20 @@ from pyspark.sql import types as T
 
 from cdckit.databus.event_values import DatabusFault
 from cdckit.databus.events import DATA, decode
-from cdckit.databus.grammar import COMPLETE, OPEN, STATES, Standing
 from cdckit.databus.relay_tables import (
     EVENTS,
-    KEPT_SCHEMA,
+    STORED_SCHEMA,
     STREAMS,
     TAKEN,
     WAITING_SCHEMA,
     Last,
     Settings,
-    as_kept,
-    as_rows,
-    marks_of,
-    open_of,
-    open_text,
-    told_rows,
+    mark_rows,
+    open_span_text,
+    parse_open_span,
+    read_events,
+    read_marks,
+    to_stored_rows,
 )
 from cdckit.databus.source_rows import changes, rows
 from cdckit.databus.window_rows import (
@@ -42,18 +41,19 @@ from cdckit.databus.window_rows import (
     Key,
     Mark,
     cut_batches,
-    of_no_stream,
-    streams_of,
+    split_streams,
     with_columns,
+    with_no_window,
 )
+from cdckit.databus.window_rules import COMPLETE, OPEN, STATES, StreamPosition
 from cdckit.ledger.upkeep import apply_within
 from cdckit.parts.running_aggregates import Bools, Ints
-from cdckit.parts.workers import Made, at_once
+from cdckit.parts.workers import WorkerPlan, run_together
 from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, headers_from_workers
 from cdckit.shell import WAITING
 from cdckit.store import File, Transaction
-from cdckit.store.files import Target, Where, batches_of
-from cdckit.store.writing import OpenFiles, reported
+from cdckit.store.files import Target, Where, read_batches
+from cdckit.store.writing import OpenFiles, parse_report
 
 ASIDE = "_aside"
 """Whether a record is known to have no place: another one stands there."""
@@ -61,7 +61,7 @@ SMALL, FOLD = 4 << 20, 16
 """Files in a row that have fewer bytes are written as one, where there are so many."""
 
 
-class Kept(NamedTuple):
+class EventFile(NamedTuple):
     """A file of events of one stream; *covered* is None where it tells of no SCN."""
 
     path: str
@@ -79,15 +79,15 @@ class Task:
     waiting: Target
     marks: Mapping[Key, Mark]
     last: Last
-    files: Mapping[Key, list[Kept]]
+    files: Mapping[Key, list[EventFile]]
     """By stream the files of its events, in their order."""
-    open_files: Mapping[Key, list[Kept]]
+    open_files: Mapping[Key, list[EventFile]]
     """The same of its open window."""
     fold: int = FOLD
     """How many small files in a row are written as one."""
 
 
-def keep(batches: Iterable[pa.RecordBatch], *, task: Task) -> Iterator[pa.RecordBatch]:
+def write_events(batches: Iterable[pa.RecordBatch], *, task: Task) -> Iterator[pa.RecordBatch]:
     """
     Cut events into windows, write them, and report what was written and where streams stand.
 
@@ -96,12 +96,12 @@ def keep(batches: Iterable[pa.RecordBatch], *, task: Task) -> Iterator[pa.Record
     with OpenFiles(task.events) as events, OpenFiles(task.waiting) as waiting:
         work = _Work(task, events, waiting)
         cut = cut_batches(
-            work.once(batches),
+            work.drop_repeats(batches),
             output="kept",
             marks=task.marks,
-            covered=lambda key: partial(work.covered, key) if key in task.marks else None,
-            held=work.held,
-            tell=work.tell,
+            covered=lambda key: partial(work.covered_scns, key) if key in task.marks else None,
+            held=work.open_events,
+            tell=work.note_mark,
         )
         for rows in cut:
             work.write(rows)
@@ -123,17 +123,17 @@ class _Work:
         self.sources: set[int] = set()
         self.rows = 0
 
-    def tell(self, key: Key, mark: Mark) -> None:
+    def note_mark(self, key: Key, mark: Mark) -> None:
         """Where a stream stands."""
         self.marks[key] = mark
 
-    def covered(self, key: Key, least: int) -> tuple[Ints, Ints]:
+    def covered_scns(self, key: Key, least: int) -> tuple[Ints, Ints]:
         """What windows covered that passed in earlier batches, from an SCN on."""
         found: list[list[Ints]] = [[], []]
         for one in self.task.files.get(key, []):
             if one.covered is None or one.covered[1] < least:
                 continue
-            for spans in batches_of(self.task.events, one.path, COVERED.names):
+            for spans in read_batches(self.task.events, one.path, COVERED.names):
                 passed = spans.filter(pc.greater_equal(spans.column("covered_to"), least))
                 for parts, name in zip(found, COVERED.names, strict=True):
                     parts.append(np.asarray(passed.column(name), dtype=np.int64))
@@ -141,25 +141,25 @@ class _Work:
         lows, highs = (np.concatenate([nothing, *parts]) for parts in found)
         return lows, highs
 
-    def held(self, key: Key) -> Iterator[pa.RecordBatch]:
+    def open_events(self, key: Key) -> Iterator[pa.RecordBatch]:
         """The events of a stream's open window that earlier batches brought: it has ended."""
         self.began.add((key, WAITING))
         for one in self.task.open_files.get(key, []):
             self.gone[WAITING].append(one.path)
-            yield from batches_of(self.task.waiting, one.path)
+            yield from read_batches(self.task.waiting, one.path)
 
     # Each record once ------------------------------------------------------------------------------------
 
-    def once(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def drop_repeats(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The records that did not come before; one in the place of another is put aside."""
         for batch in batches:
-            gone, stray = self._repeated(batch)
+            gone, stray = self._find_repeats(batch)
             stray |= ~gone & np.asarray(batch.column(ASIDE))
-            stray |= ~gone & self._in_other_stream(batch, ~(gone | stray))
+            stray |= ~gone & self._find_misplaced(batch, ~(gone | stray))
             self._note_last(batch)
-            behind = self._behind(batch) & ~gone
+            behind = self._find_behind(batch) & ~gone
             if behind.any():
-                known = self._known(batch.filter(pa.array(behind)))
+                known = self._earlier_records(batch.filter(pa.array(behind)))
                 for row in np.flatnonzero(behind).tolist():
                     place = _place(batch, row)
                     same = batch.column("value")[row].as_py() in known.get((*place[:2], place[3]), ())
@@ -172,11 +172,11 @@ class _Work:
             if rows.num_rows:
                 yield rows.drop_columns([ASIDE])
 
-    def _in_other_stream(self, batch: pa.RecordBatch, has_place: Bools) -> Bools:
+    def _find_misplaced(self, batch: pa.RecordBatch, has_place: Bools) -> Bools:
         """Which rows stand in the place of one of another stream of their partition, sorted before."""
         found: list[Bools] = []
         at = 0
-        for piece in streams_of(batch):
+        for piece in split_streams(batch):
             key, offsets = _key(piece, 0), np.asarray(piece.column("offset"))
             own = offsets[has_place[at : at + len(offsets)]]
             at += len(offsets)
@@ -195,21 +195,21 @@ class _Work:
             found.append(taken)
         return np.concatenate(found) if found else np.zeros(0, dtype=bool)
 
-    def _repeated(self, batch: pa.RecordBatch) -> tuple[Bools, Bools]:
+    def _find_repeats(self, batch: pa.RecordBatch) -> tuple[Bools, Bools]:
         """Which rows stand in the place of one before them: with the same bytes, and with others."""
         gone, stray = (np.zeros(batch.num_rows, dtype=bool) for _ in range(2))
         offsets = np.asarray(batch.column("offset"))
         looked_at = {0, *(np.flatnonzero(np.diff(offsets) == 0) + 1).tolist()}
         for row in sorted(looked_at):
             if row and row - 1 not in looked_at:
-                self.before = _said(batch, row - 1)
-            place, value = _said(batch, row)
+                self.before = _place_and_value(batch, row - 1)
+            place, value = _place_and_value(batch, row)
             if self.before is not None and self.before[0] == place:
                 (gone if self.before[1] == value else stray)[row] = True
             else:
                 self.before = place, value
         if batch.num_rows - 1 not in looked_at:
-            self.before = _said(batch, batch.num_rows - 1)
+            self.before = _place_and_value(batch, batch.num_rows - 1)
         return gone, stray
 
     def _note_last(self, batch: pa.RecordBatch) -> None:
@@ -218,7 +218,7 @@ class _Work:
             before = max(self.last.get(place, -1), self.task.last.get(place, -1))
             self.last[place] = max(int(offsets[of].max()), before)
 
-    def _behind(self, batch: pa.RecordBatch) -> Bools:
+    def _find_behind(self, batch: pa.RecordBatch) -> Bools:
         """Which rows stand at or before the last one of their partition that came in earlier batches."""
         behind: Bools = np.zeros(batch.num_rows, dtype=bool)
         if self.task.last:
@@ -227,7 +227,7 @@ class _Work:
                 behind |= of & (offsets <= self.task.last.get(place, -1))
         return behind
 
-    def _known(self, rows: pa.RecordBatch) -> dict[tuple[Any, ...], set[bytes | None]]:
+    def _earlier_records(self, rows: pa.RecordBatch) -> dict[tuple[Any, ...], set[bytes | None]]:
         """What came in these places in earlier batches, by topic, partition and offset."""
         low, high = pc.min_max(rows.column("offset")).as_py().values()
         places = {_place(rows, row)[:2] for row in range(rows.num_rows)}
@@ -243,7 +243,7 @@ class _Work:
             if key[:2] in places and one.offsets[1] >= low and one.offsets[0] <= high
         )
         for key, one, target in kept:
-            for each in batches_of(target, one.path, ["offset", "value"]):
+            for each in read_batches(target, one.path, ["offset", "value"]):
                 some = each.filter(pc.is_in(each.column("offset"), value_set=rows.column("offset")))
                 for offset, value in zip(*(c.to_pylist() for c in some.columns), strict=True):
                     found.setdefault((*key[:2], offset), set()).add(value)
@@ -267,7 +267,7 @@ class _Work:
         taken = pa.array(np.full(rows.num_rows, self.task.batch))
         self.events.take(with_columns(rows, {TAKEN: taken}))
 
-    def _fold(self, table: str, files: list[Kept], key: Key) -> None:
+    def _fold(self, table: str, files: list[EventFile], key: Key) -> None:
         """Write the last files of a stream again, if they are many and small, before what follows them."""
         if (key, table) in self.began:
             return
@@ -277,7 +277,7 @@ class _Work:
         small = list(takewhile(lambda one: one.size < SMALL, reversed(files)))[::-1]
         if len(small) >= self.task.fold:
             for one in small:
-                for rows in batches_of(target, one.path):
+                for rows in read_batches(target, one.path):
                     into.take(rows)
             self.gone[table] += [one.path for one in small]
 
@@ -289,7 +289,7 @@ class _Work:
             EVENTS: self.events.close(),
             WAITING: self.waiting.close(),
             "gone": self.gone,
-            "marks": [(key, at, open_text(last), lost) for key, (at, last, lost) in self.marks.items()],
+            "marks": [(key, at, open_span_text(last), lost) for key, (at, last, lost) in self.marks.items()],
             "last": [(key, offset) for key, offset in self.last.items()],
             "sources": sorted(self.sources),
             "rows": self.rows,
@@ -304,7 +304,7 @@ def _partitions(batch: pa.RecordBatch) -> Iterator[tuple[tuple[str, int], Bools]
         yield (topics.dictionary[code].as_py(), number), (codes == code) & (numbers == number)
 
 
-def _said(batch: pa.RecordBatch, row: int) -> tuple[tuple[Any, ...], bytes | None]:
+def _place_and_value(batch: pa.RecordBatch, row: int) -> tuple[tuple[Any, ...], bytes | None]:
     return _place(batch, row), batch.column("value")[row].as_py()
 
 
@@ -334,7 +334,7 @@ def _strays(rows: pa.RecordBatch) -> pa.RecordBatch:
         ERROR_DESCRIPTION: pa.array([fault.describe()] * count),
     }
     kept = rows.drop_columns([name for name in (*EVENT_WINDOW.names, ASIDE) if name in rows.schema.names])
-    return of_no_stream(with_columns(kept, said))
+    return with_no_window(with_columns(kept, said))
 
 
 _REPORT = T.StructType().add("report", T.StringType())
@@ -349,12 +349,12 @@ class Intake:
 
     def take(self, records: DataFrame) -> int:
         """Bring all tables up to records; how many of them are new."""
-        return self._keep(self._decoded(records, aside=False))
+        return self._keep(self._decode(records, aside=False))
 
     def rebuild(self) -> None:
         """Make everything anew from the records, by the settings as they are now."""
         tables = self._transaction
-        before = told_rows(tables)
+        before = read_events(tables)
         # Of two in one place that counts which did before; one that came behind others has a place now.
         is_stray = F.coalesce(F.col(ERROR_CODE) == DatabusFault.PLACE_TAKEN.value, F.lit(False))
         place = Window.partitionBy("topic", "partition", "offset")
@@ -365,25 +365,25 @@ class Intake:
             tables.drop(name)
         self._settings.forget(tables)
         first, others = (kept.where(each) for each in ("NOT is_second", "is_second"))
-        self._keep(self._decoded(first, aside=False).unionByName(self._decoded(others, aside=True)))
+        self._keep(self._decode(first, aside=False).unionByName(self._decode(others, aside=True)))
 
     # -----------------------------------------------------------------------------------------------------
 
-    def _decoded(self, records: DataFrame, *, aside: bool) -> DataFrame:
+    def _decode(self, records: DataFrame, *, aside: bool) -> DataFrame:
         """The records with their events, in the columns in which they are kept, and `ASIDE`."""
         told = self._settings
         decoded = decode(records, told.sources.values(), skip_sources=told.skipped)
-        return as_kept(decoded).withColumn(ASIDE, F.lit(aside))
+        return to_stored_rows(decoded).withColumn(ASIDE, F.lit(aside))
 
     def _keep(self, fresh: DataFrame) -> int:
         tables = self._transaction
-        self._settings.within(tables)
-        task = task_of(tables, self._batch, FOLD)
+        self._settings.check_store(tables)
+        task = make_task(tables, self._batch, FOLD)
         order = [F.asc_nulls_first(name) for name in STREAM]
         in_order = fresh.repartition("topic", "partition").sortWithinPartitions(*order, "offset", ASIDE)
-        done = Made(in_order, partial(keep, task=task), _REPORT).rows().collect()
+        done = WorkerPlan(in_order, partial(write_events, task=task), _REPORT).rows().collect()
         reports = [json.loads(row["report"]) for row in done]
-        added = adopted(tables, task, reports)
+        added = adopt_files(tables, task, reports)
         self._apply(added, {number for each in reports for number in each["sources"]})
         return sum(each["rows"] for each in reports)
 
@@ -404,53 +404,53 @@ class Intake:
             typed = rows(passed, source)
             apply_within(tables, told.kind(name), changes(typed, keys=told.keys[name]))
 
-        at_once(tables.spark, apply, [name for name in names if name in told.keys])
+        run_together(tables.spark, apply, [name for name in names if name in told.keys])
 
 
-def task_of(tables: Transaction, batch: int, fold: int) -> Task:
+def make_task(tables: Transaction, batch: int, fold: int) -> Task:
     """What workers must know of what a relay has."""
-    marks, last = marks_of(tables)
+    marks, last = read_marks(tables)
     return Task(
         batch=batch,
-        events=tables.target(EVENTS, KEPT_SCHEMA, STREAM),
+        events=tables.target(EVENTS, STORED_SCHEMA, STREAM),
         waiting=tables.target(WAITING, WAITING_SCHEMA, STREAM),
         marks=marks,
         last=last,
-        files=by_stream(tables.files(EVENTS)),
-        open_files=by_stream(tables.files(WAITING)),
+        files=group_by_stream(tables.files(EVENTS)),
+        open_files=group_by_stream(tables.files(WAITING)),
         fold=fold,
     )
 
 
-def adopted(tables: Transaction, task: Task, reports: list[dict[str, Any]]) -> list[File]:
+def adopt_files(tables: Transaction, task: Task, reports: list[dict[str, Any]]) -> list[File]:
     """Let the tables have what workers wrote; the files of settled events."""
     added: dict[str, list[File]] = {}
     for name, target in ((EVENTS, task.events), (WAITING, task.waiting)):
-        added[name] = reported((one for each in reports for one in each[name]), target)
+        added[name] = parse_report((one for each in reports for one in each[name]), target)
         tables.adopt(name, added[name], [path for each in reports for path in each["gone"][name]])
-    tables.replace(STREAMS, as_rows(*moved_on(task, reports)))
+    tables.replace(STREAMS, mark_rows(*next_marks(task, reports)))
     return added[EVENTS]
 
 
-def by_stream(files: list[File]) -> dict[Key, list[Kept]]:
+def group_by_stream(files: list[File]) -> dict[Key, list[EventFile]]:
     """Of each stream the files of its events, in the order of their windows and offsets."""
-    found: dict[Key, list[tuple[tuple[int, int], Kept]]] = {}
+    found: dict[Key, list[tuple[tuple[int, int], EventFile]]] = {}
     for one in files:
         covered = None
         if "covered_to" in one.high:
             covered = one.low["covered_from"], one.high["covered_to"]
-        kept = Kept(one.path, one.size, (one.low["offset"], one.high["offset"]), covered)
+        kept = EventFile(one.path, one.size, (one.low["offset"], one.high["offset"]), covered)
         key = tuple(one.partition[name] for name in STREAM)
         found.setdefault(key, []).append(((one.low.get("window", 0), one.low["offset"]), kept))
     return {key: [kept for _, kept in sorted(listed)] for key, listed in found.items()}
 
 
-def moved_on(task: Task, reports: list[dict[str, Any]]) -> tuple[dict[Key, Mark], Last]:
+def next_marks(task: Task, reports: list[dict[str, Any]]) -> tuple[dict[Key, Mark], Last]:
     """Where the streams stand now; one of which nothing came may have lost records all the same."""
     now: dict[Key, Mark] = {}
     for each in reports:
         for key, standing, window, lost in each["marks"]:
-            now[tuple(key)] = Mark(Standing(*standing), open_of(window), lost)
+            now[tuple(key)] = Mark(StreamPosition(*standing), parse_open_span(window), lost)
     found = {**task.marks, **now}
     for key, mark in task.marks.items():
         place = (*key[:2], None)

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from cdckit.databus.checkpoints import CATCHUP, INIT, SNAPSHOT, Checkpoint
-from cdckit.databus.event_stream import COLUMNS, Window, windows_of
+from cdckit.databus.event_stream import COLUMNS, Window, stored_windows
 from cdckit.databus.event_values import Source
 from cdckit.databus.events import DATA, UPSERT
 from cdckit.databus.relay_tables import EVENTS, STREAMS, Place
@@ -40,7 +40,7 @@ class RelayStream:
         Raises:
             InvalidArgument: There are several streams: their SCNs cannot be compared.
         """
-        return windows_of(self._store.snapshot(), self._subscription, after, self._where)
+        return stored_windows(self._store.snapshot(), self._subscription, after, self._where)
 
 
 class BootstrapStream(RelayStream):
@@ -72,22 +72,22 @@ class BootstrapStream(RelayStream):
         """The windows for a consumer that is where a checkpoint says; each must be taken before the next."""
         mode, start = checkpoint.consumption_mode, checkpoint.bootstrap_start_scn
         if mode == INIT or (mode == SNAPSHOT and start < 0):
-            mode, start = SNAPSHOT, self._passed()
-            checkpoint = Checkpoint(SNAPSHOT, **_since_start(start, 0))
-        after = start if mode == SNAPSHOT else checkpoint.passed
+            mode, start = SNAPSHOT, self._last_scn()
+            checkpoint = Checkpoint(SNAPSHOT, **_bootstrap_start(start, 0))
+        after = start if mode == SNAPSHOT else checkpoint.consumed_scn
         if mode == SNAPSHOT and start >= 0:
             yield from self._snapshots(start, checkpoint.bootstrap_snapshot_source_index)
-            checkpoint = self._caught_up(start, self._passed())
+            checkpoint = self._catchup_windows(start, self._last_scn())
         for window in self.windows(after):
             assert window.end_scn is not None
             if window.end_scn <= checkpoint.bootstrap_target_scn:
-                window.begun = window.done = self._caught_up(start, checkpoint.bootstrap_target_scn)
+                window.begun = window.done = self._catchup_windows(start, checkpoint.bootstrap_target_scn)
             yield window
 
     def _snapshots(self, start: int, first: int) -> Iterator[Window]:
         """A window for each source from the *first* on: what is there at the SCN *start*."""
-        stands = [Checkpoint(SNAPSHOT, **_since_start(start, place)) for place in range(self._count)]
-        stands.append(self._caught_up(start, start))
+        stands = [Checkpoint(SNAPSHOT, **_bootstrap_start(start, place)) for place in range(self._count)]
+        stands.append(self._catchup_windows(start, start))
         for place, source in enumerate(self._subscription.sources[first:], first):
             for window in self._snapshot(source, start):
                 window.begun, window.done, window.ts_nsecs = stands[place], stands[place + 1], -1
@@ -97,8 +97,8 @@ class BootstrapStream(RelayStream):
     def _count(self) -> int:
         return len(self._subscription.sources)
 
-    def _caught_up(self, start: int, target: int) -> Checkpoint:
-        return Checkpoint(CATCHUP, bootstrap_target_scn=target, **_since_start(start, self._count))
+    def _catchup_windows(self, start: int, target: int) -> Checkpoint:
+        return Checkpoint(CATCHUP, bootstrap_target_scn=target, **_bootstrap_start(start, self._count))
 
     def _snapshot(self, source: Source, start: int) -> Iterator[Window]:
         now = self._store.snapshot()
@@ -120,9 +120,9 @@ class BootstrapStream(RelayStream):
         )
         filters = {name: one for name, one in self._subscription.filters.items() if name == source.name}
         with self._place.with_events(now.spark, alive, function="bootstrap") as found:
-            yield from windows_of(found, Subscription([source], filters), -1)
+            yield from stored_windows(found, Subscription([source], filters), -1)
 
-    def _passed(self) -> int:
+    def _last_scn(self) -> int:
         """The SCN at which the last window ended that passed."""
         snapshot = self._store.snapshot()
         rows = snapshot.arrow(STREAMS).to_pylist() if snapshot.has(STREAMS) else []
@@ -138,7 +138,7 @@ class BootstrapStream(RelayStream):
         return int(found[0]) if found else -1
 
 
-def _since_start(start: int, sources: int) -> dict[str, int]:
+def _bootstrap_start(start: int, sources: int) -> dict[str, int]:
     """Of a checkpoint: where a bootstrap started, and of how many sources the snapshot is done."""
     return {
         "bootstrap_since_scn": 0,

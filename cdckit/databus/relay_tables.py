@@ -18,8 +18,8 @@ from pyspark.sql import types as T
 
 from cdckit.databus.event_values import Source
 from cdckit.databus.events import EVENT_FIELDS
-from cdckit.databus.grammar import Open, Standing
 from cdckit.databus.window_rows import COVERED, EVENT_WINDOW, IS_LATE, STREAM, Key, Mark
+from cdckit.databus.window_rules import OpenSpan, StreamPosition
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind
 from cdckit.parts.arrow_types import spark_columns
@@ -27,7 +27,7 @@ from cdckit.records import ERROR_FIELDS, RECORD_COLUMNS, WORKER_FIELDS, headers_
 from cdckit.shell import GIVEN_UP, WAITING
 from cdckit.store import DamagedTable, Snapshot, Store, Transaction
 from cdckit.store.locations import locate
-from cdckit.store.store import Tables, note, noted, rows_of
+from cdckit.store.store import Tables, read_note, read_rows, write_note
 from cdckit.store.writing import Rows
 
 EVENTS = "events"
@@ -83,7 +83,7 @@ _FIRST = (
     "event_timestamp", "schema_id",
 )  # fmt: skip
 
-KEPT_SCHEMA = T.StructType(
+STORED_SCHEMA = T.StructType(
     [
         # The log tells bounds of the first columns only: those by which rows are looked for.
         *(_OWN[name] for name in _FIRST),
@@ -98,7 +98,7 @@ told it.  Headers are the text of a JSON."""
 
 WAITING_SCHEMA = T.StructType(
     [
-        *KEPT_SCHEMA.fields,
+        *STORED_SCHEMA.fields,
         T.StructField(IS_LATE, T.BooleanType()),
         T.StructField(GIVEN_UP, T.TimestampType()),
     ]
@@ -146,26 +146,26 @@ class Settings:
         """What the ledger of a source is about."""
         return Kind(name, self.keys[name], self.buckets, False, name)
 
-    def within(self, transaction: Transaction) -> None:
+    def check_store(self, transaction: Transaction) -> None:
         """Let the store know it; raises where a ledger was made by another key."""
-        before: dict[str, Any] = noted(transaction, _NOTE, {})
+        before: dict[str, Any] = read_note(transaction, _NOTE, {})
         told = {name: list(keys) for name, keys in self.keys.items()}
         for name, keys in before.items():
             if told.get(name, keys) != keys:
                 needed = f"{name}: {keys}, as its ledger was made; rebuild makes it anew"
                 raise InvalidArgument("receive", "keys", needed, f"{name}: {told[name]}")
         if not told.keys() <= before.keys():
-            note(transaction, _NOTE, {**before, **told})
+            write_note(transaction, _NOTE, {**before, **told})
 
     def forget(self, transaction: Transaction) -> None:
         """Let there be no ledgers: they are begun anew."""
-        before: dict[str, Any] = noted(transaction, _NOTE, {})
+        before: dict[str, Any] = read_note(transaction, _NOTE, {})
         for name, keys in before.items():
             Kind(name, tuple(keys), self.buckets, False, name).forget(transaction)
-        note(transaction, _NOTE, {})
+        write_note(transaction, _NOTE, {})
 
 
-def as_kept(decoded: DataFrame) -> DataFrame:
+def to_stored_rows(decoded: DataFrame) -> DataFrame:
     """What `decode` returned, in the columns in which it is kept; those of windows are null."""
     text = F.when(F.col("headers").isNotNull(), F.to_json("headers"))
     found = decoded.withColumn("headers", text)
@@ -173,33 +173,33 @@ def as_kept(decoded: DataFrame) -> DataFrame:
     return found.select(
         *(
             (F.col(each.name) if each.name in found.columns else nothing).cast(each.dataType).alias(each.name)
-            for each in KEPT_SCHEMA
+            for each in STORED_SCHEMA
         )
     )
 
 
-def as_told(kept: DataFrame) -> DataFrame:
+def to_event_rows(kept: DataFrame) -> DataFrame:
     """Kept rows in the columns of `with_windows`."""
     columns = [*RECORD_COLUMNS, *(each.name for each in [*EVENT_FIELDS, *ERROR_FIELDS]), *EVENT_WINDOW.names]
     return kept.withColumn("headers", headers_from_workers()).select(*columns)
 
 
-def told_rows(tables: Tables) -> DataFrame:
+def read_events(tables: Tables) -> DataFrame:
     """All that came, those of open windows included."""
-    names = KEPT_SCHEMA.fieldNames()
-    waiting = waiting_rows(tables).select(*names)
-    return rows_of(tables, EVENTS, KEPT_SCHEMA).select(*names).unionByName(waiting)
+    names = STORED_SCHEMA.fieldNames()
+    waiting = read_waiting(tables).select(*names)
+    return read_rows(tables, EVENTS, STORED_SCHEMA).select(*names).unionByName(waiting)
 
 
-def waiting_rows(tables: Tables) -> DataFrame:
+def read_waiting(tables: Tables) -> DataFrame:
     """The events of open windows, with what is known of these now."""
-    starts = rows_of(tables, STREAMS, spark_columns(STREAMS_SCHEMA)).select(*STREAM, "open_start_scn")
-    found = rows_of(tables, WAITING, WAITING_SCHEMA).join(F.broadcast(starts), list(STREAM), "left")
+    starts = read_rows(tables, STREAMS, spark_columns(STREAMS_SCHEMA)).select(*STREAM, "open_start_scn")
+    found = read_rows(tables, WAITING, WAITING_SCHEMA).join(F.broadcast(starts), list(STREAM), "left")
     told = found.withColumn("window_start_scn", F.col("open_start_scn"))
     return told.select(*WAITING_SCHEMA.fieldNames())
 
 
-def marks_of(tables: Transaction) -> tuple[dict[Key, Mark], Last]:
+def read_marks(tables: Transaction) -> tuple[dict[Key, Mark], Last]:
     """Where the streams stand."""
     if not tables.has(STREAMS):
         return {}, {}
@@ -207,34 +207,36 @@ def marks_of(tables: Transaction) -> tuple[dict[Key, Mark], Last]:
     marks, last = {}, {}
     for row in tables.base.arrow(STREAMS).to_pylist():
         key = tuple(row[name] for name in STREAM)
-        standing = Standing(row["passed_scn"], row["needed_scn"], row["after_rollback"], row["passed_micros"])
-        marks[key] = Mark(standing, open_of(row["open"]), row["lost"])
+        standing = StreamPosition(
+            row["passed_scn"], row["needed_scn"], row["after_rollback"], row["passed_micros"]
+        )
+        marks[key] = Mark(standing, parse_open_span(row["open"]), row["lost"])
         if key[2] is None:
             last[key[:2]] = row["last_offset"]
     return marks, last
 
 
-def as_rows(marks: Mapping[Key, Mark], last: Mapping[tuple[str, int], int]) -> pa.Table:
+def mark_rows(marks: Mapping[Key, Mark], last: Mapping[tuple[str, int], int]) -> pa.Table:
     """The same as rows of `STREAMS`."""
     listed = []
     for key in sorted({*marks, *((*place, None) for place in last)}, key=repr):
         mark = marks.get(key, Mark())
         offset = None if key[2] is not None else last[key[:2]]
         start = mark.open.low if mark.open.events else None
-        told = (mark.open.number - 1, *mark.standing, mark.lost, offset, start, open_text(mark.open))
+        told = (mark.open.number - 1, *mark.position, mark.lost, offset, start, open_span_text(mark.open))
         listed.append((*key, *told))
     columns = zip(*listed, strict=True) if listed else [[]] * len(STREAMS_SCHEMA)
     arrays = [pa.array(list(each), field.type) for each, field in zip(columns, STREAMS_SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=STREAMS_SCHEMA)
 
 
-def open_text(window: Open) -> str:
+def open_span_text(window: OpenSpan) -> str:
     """What is known of an open window, as JSON."""
     return json.dumps(asdict(window))
 
 
-def open_of(text: str) -> Open:
+def parse_open_span(text: str) -> OpenSpan:
     """The same back: the numbers of sources are keys, which in JSON are texts."""
     told = json.loads(text)
     of_source = {int(number): scn for number, scn in told.pop("of_source").items()}
-    return Open(**told, of_source=of_source)
+    return OpenSpan(**told, of_source=of_source)

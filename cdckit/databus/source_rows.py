@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import DELETE, UPSERT, number_in_order
+from cdckit.changes import DELETE, UPSERT, sortable_number
 from cdckit.databus.event_values import Source
 from cdckit.databus.events import DATA, EVENT_FIELDS
 from cdckit.databus.events import DELETE as DELETED
@@ -22,7 +22,7 @@ from cdckit.parts import avro
 from cdckit.parts.arguments import require_columns, require_keys, require_struct, require_types
 from cdckit.parts.arrow_types import spark_type
 from cdckit.parts.widening import common_type, to_common_type
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 
 _READ = T.StructType(
     [each for each in EVENT_FIELDS if each.name in ("kind", "source_id", "schema_id", "payload")]
@@ -35,8 +35,8 @@ def rows(events: DataFrame, source: Source, *, as_double: Collection[str] = ()) 
     The data events of one source, with typed values.
 
     Args:
-        events: What `decode` or `consistent` returned; what is of other sources, or no data, or in error, is
-            passed over.
+        events: What `decode` or `consistent_events` returned; what is of other sources, or no data, or in
+            error, is passed over.
         source: The source, as `decode` was given it.
         as_double: Fields that are to be doubles, which may cost digits, where two versions of the schema have
             numbers that no exact type holds.  They are text otherwise.
@@ -50,7 +50,7 @@ def rows(events: DataFrame, source: Source, *, as_double: Collection[str] = ()) 
         - `sent`: a struct of booleans: whether the schema of this event has the field.
 
     Raises:
-        MissingColumns, WrongColumnType: *events* are not what `decode` or `consistent` returns.
+        MissingColumns, WrongColumnType: *events* are not what `decode` or `consistent_events` returns.
         InvalidArgument: *source* is no `Source`.
 
     Cost: one pass through Python in Arrow batches, no shuffle.  `decode` has read the values before, to tell
@@ -77,7 +77,7 @@ def rows(events: DataFrame, source: Source, *, as_double: Collection[str] = ()) 
     row = T.StructType([T.StructField(field.name, spark_type(field.type)) for field in fields])
     flags = T.StructType([T.StructField(field.name, T.BooleanType()) for field in fields])
     made = T.StructType([*nullable, T.StructField("data", row), T.StructField("sent", flags)])
-    return Made(kept, partial(_typed, schemas=source.texts, fields=fields), made).rows()
+    return WorkerPlan(kept, partial(_decode_values, schemas=source.texts, fields=fields), made).rows()
 
 
 def row_fields(source: Source, as_double: Collection[str] = ()) -> pa.StructType:
@@ -91,7 +91,7 @@ def row_fields(source: Source, as_double: Collection[str] = ()) -> pa.StructType
     return pa.struct(list(found.values()))
 
 
-def _typed(
+def _decode_values(
     batches: Iterable[pa.RecordBatch], *, schemas: dict[str, str], fields: pa.StructType
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
@@ -101,10 +101,10 @@ def _typed(
             text = schemas.get(number.as_py()) if number.is_valid else None
             # A delete without a value may say any schema, or none.
             schema = avro.parse_schema(text or next(reversed(schemas.values())))
-            yield from _of_schema(chosen, schema, fields)
+            yield from _decode_schema_rows(chosen, schema, fields)
 
 
-def _of_schema(
+def _decode_schema_rows(
     batch: pa.RecordBatch, schema: avro.AvroSchema, fields: pa.StructType
 ) -> Iterator[pa.RecordBatch]:
     start = 0
@@ -151,7 +151,7 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     end of the same window.
 
     Args:
-        rows: `rows` of what `consistent` returned.
+        rows: `rows` of what `consistent_events` returned.
         keys: The fields of `data` that are the key.  Where there is one alone, a delete without a value has
             it from the key of its event.
         source: The name of the source in the changes; without it, the name of the Databus source.
@@ -165,13 +165,13 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         (`find_without_key` gives them).
 
     Raises:
-        MissingColumns: *rows* are not `rows` of what `consistent` returns.
+        MissingColumns: *rows* are not `rows` of what `consistent_events` returns.
         InvalidArgument: *keys* is empty or names no field of `data`.
 
     Cost: a projection, no shuffle.
 
     >>> from cdckit import databus
-    >>> whole = databus.consistent(events)
+    >>> whole = databus.consistent_events(events)
     >>> told = databus.changes(databus.rows(whole, planes), keys=["tail"])
     >>> told.select("operation", "effective_timestamp", "message_id", "data").show(truncate=False)
     +---------+-------------------+-----------+---------+
@@ -188,7 +188,7 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     return said.select(
         F.when(is_delete, DELETE).otherwise(UPSERT).alias("operation"),
         F.col("window_timestamp").alias("effective_timestamp"),
-        F.concat_ws("/", number_in_order(F.col("scn")), F.lpad("window_position", 10, "0")).alias("sequence"),
+        F.concat_ws("/", sortable_number(F.col("scn")), F.lpad("window_position", 10, "0")).alias("sequence"),
         F.struct("timestamp", "topic", "partition", "offset", F.lit(1).alias("record_number")).alias(
             "arrival"
         ),

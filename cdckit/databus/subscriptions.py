@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.databus.event_values import Source, by_id
+from cdckit.databus.event_values import Source, sources_by_id
 from cdckit.databus.key_filters import KeyFilter
-from cdckit.databus.window_rows import STREAM, Held
+from cdckit.databus.window_rows import STREAM, BatchBuffer
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_columns
 from cdckit.parts.running_aggregates import Bools, Ints
@@ -38,7 +38,7 @@ class Subscription:
     >>> from cdckit import databus
     >>> schema = '{"type": "record", "name": "plane", "fields": [{"name": "tail", "type": "string"}]}'
     >>> planes = databus.Source(3, "planes", [schema])
-    >>> asked = Subscription([planes], {"planes": databus.ModFilter(2, databus.ids_of("[0]"))})
+    >>> asked = Subscription([planes], {"planes": databus.ModFilter(2, databus.parse_ids("[0]"))})
     >>> [source.name for source in asked.sources]
     ['planes']
     """
@@ -47,7 +47,7 @@ class Subscription:
     filters: Mapping[str, KeyFilter] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        names = [each.name for each in by_id(self.sources, function="Subscription").values()]
+        names = [each.name for each in sources_by_id(self.sources, function="Subscription").values()]
         if not names:
             raise InvalidArgument("Subscription", "sources", "one or more", self.sources)
         if strangers := sorted(set(self.filters) - set(names)):
@@ -56,12 +56,12 @@ class Subscription:
             )
 
 
-def subscribed(whole: DataFrame, subscription: Subscription) -> DataFrame:
+def keep_subscribed(whole: DataFrame, subscription: Subscription) -> DataFrame:
     """
     Keep what a consumer asked for, and say in which order it gets it.
 
     Args:
-        whole: What `consistent` returned (or `with_windows`, of which the data events are kept).
+        whole: What `consistent_events` returned (or `with_windows`, of which the data events are kept).
         subscription: What is asked for.
 
     Returns:
@@ -74,8 +74,8 @@ def subscribed(whole: DataFrame, subscription: Subscription) -> DataFrame:
     Cost: a filter and a projection, no shuffle.
 
     >>> from cdckit import databus
-    >>> asked = Subscription([flights, planes], {"planes": databus.ModFilter(2, databus.ids_of("[0]"))})
-    >>> told = in_order(subscribed(databus.consistent(events), asked))
+    >>> asked = Subscription([flights, planes], {"planes": databus.ModFilter(2, databus.parse_ids("[0]"))})
+    >>> told = sort_for_consumer(keep_subscribed(databus.consistent_events(events), asked))
     >>> told.select("scn", "source", "source_rank").show()
     +---+-------+-----------+
     |scn| source|source_rank|
@@ -86,7 +86,9 @@ def subscribed(whole: DataFrame, subscription: Subscription) -> DataFrame:
     +---+-------+-----------+
     <BLANKLINE>
     """
-    require_columns(whole, ["kind", "source_id", "long_key", "string_key", "window"], function="subscribed")
+    require_columns(
+        whole, ["kind", "source_id", "long_key", "string_key", "window"], function="keep_subscribed"
+    )
     wanted = []
     rank = F.lit(None).cast("int")
     for place, source in enumerate(subscription.sources, 1):
@@ -97,9 +99,9 @@ def subscribed(whole: DataFrame, subscription: Subscription) -> DataFrame:
     return whole.where((F.col("kind") == "data") & reduce(or_, wanted)).withColumn(RANK, rank)
 
 
-def in_order(events: DataFrame) -> DataFrame:
+def sort_for_consumer(events: DataFrame) -> DataFrame:
     """
-    Sort what `subscribed` returned as a consumer sees it.
+    Sort what `keep_subscribed` returned as a consumer sees it.
 
     By stream; window by window; in each the sources in the order of the subscription; of a source by SCN, and
     for one SCN as they came.
@@ -107,23 +109,21 @@ def in_order(events: DataFrame) -> DataFrame:
     Cost: one shuffle by ranges and a sort.
 
     >>> from cdckit import databus
-    >>> asked = subscribed(databus.consistent(events), Subscription([flights, planes]))
-    >>> [(row["scn"], row["source"]) for row in in_order(asked).collect()]
+    >>> asked = keep_subscribed(databus.consistent_events(events), Subscription([flights, planes]))
+    >>> [(row["scn"], row["source"]) for row in sort_for_consumer(asked).collect()]
     [(5, 'flights'), (5, 'planes'), (6, 'flights')]
     """
-    require_columns(events, [RANK, "window", "window_position"], function="in_order")
+    require_columns(events, [RANK, "window", "window_position"], function="sort_for_consumer")
     return events.orderBy(*STREAM, "window", RANK, "scn", "window_position")
 
 
-def in_consumer_order(
-    batches: Iterable[pa.RecordBatch], subscription: Subscription
-) -> Iterator[pa.RecordBatch]:
+def sort_batches(batches: Iterable[pa.RecordBatch], subscription: Subscription) -> Iterator[pa.RecordBatch]:
     """
     Sort data events, which come window by window, and in each as they were made.
 
     A window of several batches is held until its end, above 64 MiB in files, one for each source.
     """
-    waiting = _Waiting(len(subscription.sources))
+    waiting = _OpenWindow(len(subscription.sources))
     for batch in batches:
         rank = _ranks(batch, subscription)
         if not rank.all():
@@ -139,18 +139,18 @@ def in_consumer_order(
         yield from waiting.take()
         last = max(goes_on, int(np.searchsorted(windows, windows[-1])))
         if last > goes_on:
-            yield _sorted(batch.slice(goes_on, last - goes_on), windows[goes_on:last], rank[goes_on:last])
+            yield _sort_rows(batch.slice(goes_on, last - goes_on), windows[goes_on:last], rank[goes_on:last])
         waiting.window = int(windows[-1])
         waiting.add(batch.slice(last), rank[last:])
     yield from waiting.take()
 
 
-class _Waiting:
+class _OpenWindow:
     """The window that may go on in the next batch, source by source."""
 
     def __init__(self, sources: int) -> None:
         self.window = -1
-        self._held = [Held() for _ in range(sources)]
+        self._held = [BatchBuffer() for _ in range(sources)]
 
     def add(self, rows: pa.RecordBatch, rank: Ints) -> None:
         for place in np.unique(rank).tolist():
@@ -162,7 +162,7 @@ class _Waiting:
             yield from held.take()
 
 
-def _sorted(rows: pa.RecordBatch, windows: Ints, rank: Ints) -> pa.RecordBatch:
+def _sort_rows(rows: pa.RecordBatch, windows: Ints, rank: Ints) -> pa.RecordBatch:
     if ((np.diff(rank) >= 0) | (np.diff(windows) > 0)).all():
         return rows
     return rows.take(pa.array(np.lexsort((rank, windows))))

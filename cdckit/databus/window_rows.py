@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from cdckit.databus.event_values import DatabusFault, Findings
 from cdckit.databus.events import KINDS
-from cdckit.databus.grammar import (
+from cdckit.databus.window_rules import (
     COMPLETE,
     DAMAGED,
     IS_BAD,
@@ -28,14 +28,14 @@ from cdckit.databus.grammar import (
     START,
     STATES,
     Covered,
-    Cut,
-    Judged,
-    Open,
-    Passing,
+    OpenSpan,
     Rows,
+    SpanCut,
+    SpanOutcomes,
     Spans,
-    Standing,
-    cut,
+    StreamPosition,
+    WindowMachine,
+    cut_spans,
 )
 from cdckit.parts.instants import INSTANT
 from cdckit.parts.running_aggregates import Bools, Ints
@@ -49,7 +49,7 @@ def _no_rows() -> Iterable[pa.RecordBatch]:
     return ()
 
 
-class Held:
+class BatchBuffer:
     """
     Batches of one schema, given back once in the order in which they came.
 
@@ -138,7 +138,7 @@ COVERED = pa.schema([("covered_from", pa.int64()), ("covered_to", pa.int64())])
 """Which SCNs a window that passes has said everything of: on its end, for who keeps windows."""
 
 
-def numbers_of(piece: pa.RecordBatch) -> Rows:
+def event_numbers(piece: pa.RecordBatch) -> Rows:
     """Events of one stream as cutting takes them."""
     kind = _ints(pc.index_in(piece.column("kind"), _KNOWN))
     kind = np.minimum(kind, IS_OTHER)
@@ -152,13 +152,15 @@ def numbers_of(piece: pa.RecordBatch) -> Rows:
     )
 
 
-def of_no_stream(piece: pa.RecordBatch) -> pa.RecordBatch:
+def with_no_window(piece: pa.RecordBatch) -> pa.RecordBatch:
     """Records that do not say their stream: they have no window."""
     nothing = [pa.nulls(piece.num_rows, field.type) for field in EVENT_WINDOW]
     return with_columns(piece, dict(zip(EVENT_WINDOW.names, nothing, strict=True)))
 
 
-def marked(piece: pa.RecordBatch, found: Cut, judged: Judged, *, covered: bool) -> pa.RecordBatch:
+def with_first_findings(
+    piece: pa.RecordBatch, found: SpanCut, judged: SpanOutcomes, *, covered: bool
+) -> pa.RecordBatch:
     """What is known of each row before its window ends; and of the ends what is wrong with them."""
     findings: Findings = {}
     for row, least in found.fell:
@@ -181,7 +183,7 @@ def marked(piece: pa.RecordBatch, found: Cut, judged: Judged, *, covered: bool) 
 
 
 def with_window(
-    rows: pa.RecordBatch, span: Ints, ended: Spans, judged: Judged, *, consistent: bool
+    rows: pa.RecordBatch, span: Ints, ended: Spans, judged: SpanOutcomes, *, consistent: bool
 ) -> pa.RecordBatch | None:
     """The rows, of spans that ended, with what became of these; or those alone that count, if some do."""
     scn = _ints(rows.column("scn"))
@@ -205,10 +207,10 @@ def with_window(
     }
     if not consistent:
         columns |= _with_errors(rows, _late_events(rows, state, scn, judged.above[span]))
-    return _in_order(rows, columns)
+    return _order_columns(rows, columns)
 
 
-def with_open_window(rows: pa.RecordBatch, last: Open, *, kept: bool) -> pa.RecordBatch:
+def with_open_window(rows: pa.RecordBatch, last: OpenSpan, *, kept: bool) -> pa.RecordBatch:
     """The rows, of a window that has not ended; with `IS_LATE` if they are kept until it ends."""
     count = rows.num_rows
     columns = {
@@ -218,11 +220,11 @@ def with_open_window(rows: pa.RecordBatch, last: Open, *, kept: bool) -> pa.Reco
         "window_end_scn": pa.nulls(count, pa.int64()),
         "window_timestamp": pa.nulls(count, INSTANT),
     }
-    found = _in_order(rows, columns)
+    found = _order_columns(rows, columns)
     return with_columns(found, {IS_LATE: rows.column(IS_LATE)}) if kept else found
 
 
-def ended_windows(stream: tuple[object, ...], ended: Spans, judged: Judged) -> pa.RecordBatch:
+def ended_windows(stream: tuple[object, ...], ended: Spans, judged: SpanOutcomes) -> pa.RecordBatch:
     """A row for each window that ended."""
     count = len(ended.stop)
     codes: list[str | None] = [None] * count
@@ -250,7 +252,7 @@ def ended_windows(stream: tuple[object, ...], ended: Spans, judged: Judged) -> p
     return pa.RecordBatch.from_arrays(columns, schema=WINDOW)
 
 
-def open_window(stream: tuple[object, ...], last: Open) -> pa.RecordBatch:
+def open_window(stream: tuple[object, ...], last: OpenSpan) -> pa.RecordBatch:
     """The row of a window that has not ended."""
     start = last.low if last.events else None
     row = (
@@ -289,7 +291,7 @@ def with_columns(rows: pa.RecordBatch, columns: dict[str, pa.Array]) -> pa.Recor
     return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
 
 
-def _in_order(rows: pa.RecordBatch, columns: dict[str, pa.Array]) -> pa.RecordBatch:
+def _order_columns(rows: pa.RecordBatch, columns: dict[str, pa.Array]) -> pa.RecordBatch:
     """The rows with these columns, those of windows behind all others."""
     found = dict(zip(rows.schema.names, rows.columns, strict=True)) | columns
     names = [name for name in found if name not in EVENT_WINDOW.names and name != IS_LATE]
@@ -316,15 +318,15 @@ Key = tuple[Any, ...]
 class Mark(NamedTuple):
     """Where a stream stands, so that it can be gone on from there."""
 
-    standing: Standing = START
+    position: StreamPosition = START
     """At the end of its last window."""
-    open: Open = Open()
+    open: OpenSpan = OpenSpan()
     """What is known of the window that follows."""
     lost: int = 0
     """How many records that do not say their stream stand behind that end; of no stream: how many came."""
 
 
-def _forget(key: Key, mark: Mark) -> None:
+def _ignore_mark(key: Key, mark: Mark) -> None:
     """Who asks once need not know where the streams stand."""
 
 
@@ -340,7 +342,7 @@ def cut_batches(
     marks: Mapping[Key, Mark] = MappingProxyType({}),
     covered: Callable[[Key], Covered] = lambda key: None,
     held: Callable[[Key], Iterable[pa.RecordBatch]] = _no_waiting_rows,
-    tell: Callable[[Key, Mark], None] = _forget,
+    tell: Callable[[Key, Mark], None] = _ignore_mark,
 ) -> Iterator[pa.RecordBatch]:
     """
     Cut sorted events into windows.
@@ -348,7 +350,7 @@ def cut_batches(
     Args:
         batches: Events, sorted by `STREAM`, nulls first, and offset.
         output: `events`: all of them, each with its window; `kept`: the same, with `COVERED` or, in an open
-            window, with `IS_LATE`; `consistent`: those that count; `windows`: one row for each window.
+            window, with `IS_LATE`; `consistent_events`: those that count; `windows`: one row for each window.
         marks: Where each stream stood.
         covered: By stream, what tells which SCNs the windows said that passed before.
         held: By stream, the rows of the window that was open, as they were yielded; asked for when it ends.
@@ -358,7 +360,7 @@ def cut_batches(
     unreadable: list[Ints] = []
     of: Key = ()
     for batch in batches:
-        for piece in streams_of(batch):
+        for piece in split_streams(batch):
             key = tuple(piece.column(name)[0].as_py() for name in STREAM)
             if stream is None or key != stream.key:
                 if stream is not None:
@@ -369,20 +371,20 @@ def cut_batches(
                 # Whose offsets are not known any more stand before all others.
                 lost = marks[key].lost if key in marks else before
                 known = np.concatenate([np.full(lost, -1), *unreadable])
-                waiting = Held(partial(held, key))
+                waiting = BatchBuffer(partial(held, key))
                 stream = _Stream(key, marks.get(key, Mark()), known, covered(key), waiting, output)
             if key[2] is None:
                 unreadable.append(np.asarray(piece.column("offset"), dtype=np.int64))
                 tell(key, Mark(lost=before + sum(map(len, unreadable))))
                 if output in ("events", "kept"):
-                    yield of_no_stream(piece)
+                    yield with_no_window(piece)
             else:
                 yield from stream.take(piece)
     if stream is not None:
         yield from stream.finish(tell)
 
 
-def streams_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def split_streams(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The batch, in pieces that are of one stream each."""
     if not batch.num_rows:
         return
@@ -398,21 +400,21 @@ class _Stream:
     """One physical partition of one partition of a topic."""
 
     def __init__(
-        self, key: Key, mark: Mark, unreadable: Ints, covered: Covered, held: Held, output: Output
+        self, key: Key, mark: Mark, unreadable: Ints, covered: Covered, held: BatchBuffer, output: Output
     ) -> None:
         self.key, self.unreadable, self.output = key, unreadable, output
-        self.passing, self.held = Passing(mark.standing, covered), held
+        self.passing, self.held = WindowMachine(mark.position, covered), held
         self.open = replace(mark.open)
 
     def take(self, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """What can be said once these rows are known; what stays open is held."""
-        rows = numbers_of(piece)
+        rows = event_numbers(piece)
         data = rows.kind == IS_DATA
-        before, found = self.open, cut(rows, self.open, self.unreadable)
+        before, found = self.open, cut_spans(rows, self.open, self.unreadable)
         ended = found.ended
-        judged = self.passing.judge(ended, rows, data, before)
+        judged = self.passing.judge_spans(ended, rows, data, before)
         stop = int(ended.stop[-1]) if len(ended.stop) else 0
-        late_behind = data[stop:] & self.passing.late_among(rows.scn[stop:])
+        late_behind = data[stop:] & self.passing.find_late(rows.scn[stop:])
         judged.late[stop:] = late_behind
         self.open = found.open
         self.open.late |= bool(late_behind.any())
@@ -423,16 +425,16 @@ class _Stream:
             if stop:
                 yield ended_windows(self.key, ended, judged)
             return
-        told = marked(piece, found, judged, covered=self.output == "kept")
+        told = with_first_findings(piece, found, judged, covered=self.output == "kept")
         if stop:
             for held in self.held.take():
-                yield from self._told(held, np.zeros(held.num_rows, dtype=np.int64), ended, judged)
-            yield from self._told(told.slice(0, stop), found.span[:stop], ended, judged)
+                yield from self._with_window(held, np.zeros(held.num_rows, dtype=np.int64), ended, judged)
+            yield from self._with_window(told.slice(0, stop), found.span[:stop], ended, judged)
         if stop < piece.num_rows:
             self.held.add(told.slice(stop))
 
-    def _told(
-        self, rows: pa.RecordBatch, span: Ints, ended: Spans, judged: Judged
+    def _with_window(
+        self, rows: pa.RecordBatch, span: Ints, ended: Spans, judged: SpanOutcomes
     ) -> Iterator[pa.RecordBatch]:
         found = with_window(rows, span, ended, judged, consistent=self.output == "consistent")
         if found is not None:
@@ -442,7 +444,7 @@ class _Stream:
         """The window that never ended, at the end of the stream."""
         last = self.open
         if self.key[2] is not None:
-            tell(self.key, Mark(self.passing.standing, last, len(self.unreadable)))
+            tell(self.key, Mark(self.passing.position, last, len(self.unreadable)))
         if self.output == "windows":
             if last.events or last.bad:
                 yield open_window(self.key, last)

@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.databus.events import DATA, EVENT_FIELDS
-from cdckit.databus.grammar import COMPLETE, STATES
 from cdckit.databus.window_rows import EVENT_WINDOW, STREAM, WINDOW, Output, cut_batches, with_columns
+from cdckit.databus.window_rules import COMPLETE, STATES
 from cdckit.parts.arguments import quoted, require_batch, require_types
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.workers import Made, made_beside
+from cdckit.parts.workers import WorkerPlan, map_columns
 from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_SCHEMA
 
 _READ = T.StructType(
@@ -30,8 +30,8 @@ _READ = T.StructType(
     ]
 )
 _BYTES = ("key", "value", "headers")
-_TOLD = "_told"
-_TOLD_FIELDS = T.StructType([*spark_columns(EVENT_WINDOW), *ERROR_FIELDS])
+_WINDOW = "_event_windows"
+_WINDOW_FIELDS = T.StructType([*spark_columns(EVENT_WINDOW), *ERROR_FIELDS])
 _INSTEAD = "hand each micro-batch over with all that its open windows began with (`foreachBatch`)"
 
 
@@ -100,14 +100,14 @@ def with_windows(events: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     _require_events(events, function="with_windows")
-    told = _with_told(events)
+    told = _with_window_struct(events)
     names = [name for name in events.columns if name not in EVENT_WINDOW.names]
     errors = (ERROR_CODE, ERROR_DESCRIPTION)
-    found = {name: F.coalesce(name, f"{_TOLD}.{name}").alias(name) for name in errors}
-    return told.select(*(found.get(name, F.col(quoted(name))) for name in names), *_told_columns())
+    found = {name: F.coalesce(name, f"{_WINDOW}.{name}").alias(name) for name in errors}
+    return told.select(*(found.get(name, F.col(quoted(name))) for name in names), *_window_columns())
 
 
-def consistent(events: DataFrame) -> DataFrame:
+def consistent_events(events: DataFrame) -> DataFrame:
     """
     The data events of complete windows, each once: what moves a table from one consistent state to the next.
 
@@ -124,7 +124,8 @@ def consistent(events: DataFrame) -> DataFrame:
 
     Cost: as `with_windows`, without the bytes of records in the shuffle.
 
-    >>> consistent(events).orderBy("scn", "window_position").select("scn", "source", "window_position").show()
+    >>> found = consistent_events(events).orderBy("scn", "window_position")
+    >>> found.select("scn", "source", "window_position").show()
     +---+-------+---------------+
     |scn| source|window_position|
     +---+-------+---------------+
@@ -134,12 +135,12 @@ def consistent(events: DataFrame) -> DataFrame:
     +---+-------+---------------+
     <BLANKLINE>
     """
-    _require_events(events, function="consistent")
-    told = _with_told(events.drop(*_BYTES))
-    passes = (F.col(f"{_TOLD}.window_state") == STATES[COMPLETE]) & (F.col("kind") == DATA)
+    _require_events(events, function="consistent_events")
+    told = _with_window_struct(events.drop(*_BYTES))
+    passes = (F.col(f"{_WINDOW}.window_state") == STATES[COMPLETE]) & (F.col("kind") == DATA)
     left_out = (*EVENT_WINDOW.names, *_BYTES, ERROR_CODE, ERROR_DESCRIPTION)
     names = [name for name in events.columns if name not in left_out]
-    return told.where(passes).select(*(F.col(quoted(name)) for name in names), *_told_columns())
+    return told.where(passes).select(*(F.col(quoted(name)) for name in names), *_window_columns())
 
 
 def windows(events: DataFrame) -> DataFrame:
@@ -174,7 +175,7 @@ def windows(events: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     _require_events(events, function="windows")
-    return _made(events.select(*_READ.fieldNames()), "windows").rows()
+    return _plan(events.select(*_READ.fieldNames()), "windows").rows()
 
 
 def _require_events(events: DataFrame, *, function: str) -> None:
@@ -182,38 +183,38 @@ def _require_events(events: DataFrame, *, function: str) -> None:
     require_batch(events, "events", _INSTEAD, function=function)
 
 
-def made_windows(events: DataFrame, output: Output, *, function: str) -> Made:
+def plan_windows(events: DataFrame, output: Output, *, function: str) -> WorkerPlan:
     """What workers make of events: for who writes it, without the bytes of their records."""
     _require_events(events, function=function)
     kept = events.drop(*_BYTES, *EVENT_WINDOW.names)
-    return _made(kept, output)
+    return _plan(kept, output)
 
 
-def _made(kept: DataFrame, output: Output) -> Made:
-    return Made(_in_order(kept), partial(cut_batches, output=output), _columns(kept, output))
+def _plan(kept: DataFrame, output: Output) -> WorkerPlan:
+    return WorkerPlan(_sort_streams(kept), partial(cut_batches, output=output), _columns(kept, output))
 
 
-def _with_told(events: DataFrame) -> DataFrame:
+def _with_window_struct(events: DataFrame) -> DataFrame:
     """The events, without the columns of windows that they may have, and with what is told of each."""
     kept = events.drop(*EVENT_WINDOW.names)
     read = [name for name in _READ.fieldNames() if name != ERROR_DESCRIPTION]
-    return _in_order(kept).withColumn(_TOLD, made_beside(read, _told, _TOLD_FIELDS))
+    return _sort_streams(kept).withColumn(_WINDOW, map_columns(read, _event_windows, _WINDOW_FIELDS))
 
 
-def _told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _event_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Of each event its window, and the error that it makes, if it has none yet."""
     nothing = ((batch, pa.nulls(batch.num_rows, pa.string())) for batch in batches)
     found = (with_columns(batch, {ERROR_DESCRIPTION: none}) for batch, none in nothing)
     for rows in cut_batches(found, output="events"):
-        yield rows.select(_TOLD_FIELDS.fieldNames())
+        yield rows.select(_WINDOW_FIELDS.fieldNames())
 
 
-def _in_order(events: DataFrame) -> DataFrame:
+def _sort_streams(events: DataFrame) -> DataFrame:
     return events.repartition("topic", "partition").sortWithinPartitions(*STREAM, "offset")
 
 
-def _told_columns() -> list[Column]:
-    return [F.col(f"{_TOLD}.{name}").alias(name) for name in EVENT_WINDOW.names]
+def _window_columns() -> list[Column]:
+    return [F.col(f"{_WINDOW}.{name}").alias(name) for name in EVENT_WINDOW.names]
 
 
 def _columns(events: DataFrame, output: Output) -> T.StructType:

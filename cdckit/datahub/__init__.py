@@ -16,25 +16,25 @@ from cdckit.datahub.hub import Hub
 from cdckit.datahub.intake import changes
 from cdckit.datahub.mappings import InvalidSchema
 from cdckit.datahub.message_store import decode
-from cdckit.datahub.outcomes import Sink, bulk_lines
-from cdckit.datahub.questions import ReadByAnotherSchema, query
+from cdckit.datahub.outcomes import Exporter, bulk_lines
+from cdckit.datahub.questions import SchemaMismatch, query
 from cdckit.datahub.readers import Context, Filter, Reader, UnreadableData
 from cdckit.datahub.source_systems import Schema, read_schema, schema
-from cdckit.datahub.statuses import HubFault, Outcome, Retry, Status
+from cdckit.datahub.statuses import Backoff, HubFault, Outcome, Status
 from cdckit.parts.documents import files, records
 
 __all__ = [
+    "Backoff",
     "Context",
+    "Exporter",
     "Filter",
     "Hub",
     "HubFault",
     "InvalidSchema",
     "Outcome",
-    "ReadByAnotherSchema",
     "Reader",
-    "Retry",
     "Schema",
-    "Sink",
+    "SchemaMismatch",
     "Status",
     "UnreadableData",
     "bulk_lines",

@@ -14,7 +14,7 @@ from cdckit.datahub.mappings import LINK, FieldMapping, FieldType
 from cdckit.datahub.readers import Fault, Nodes
 from cdckit.datahub.source_systems import KeyPlan, Schema
 from cdckit.datahub.statuses import HubFault
-from cdckit.parts.values import key_text, names, uuid5
+from cdckit.parts.values import guid_names, key_text, uuid5
 
 LOOKED_UP = "?"
 """What a text begins with that stands for a guid which only a look at all entities can tell."""
@@ -23,13 +23,13 @@ _uuid5 = lru_cache(1 << 18)(uuid5)
 """The same keys come again and again; so many are remembered."""
 
 
-def looked_up_by(entity: str, fields: Sequence[str], key: Mapping[str, pa.Array]) -> pa.Array:
+def lookup_texts(entity: str, fields: Sequence[str], key: Mapping[str, pa.Array]) -> pa.Array:
     """The marked texts that stand for entities with these values in these fields."""
     start = f"{LOOKED_UP}{','.join(fields)}"
-    return pa.array([start + name for name in names(entity, key)], pa.string())
+    return pa.array([start + name for name in guid_names(entity, key)], pa.string())
 
 
-def named(entity: str, key: Sequence[tuple[str, pa.Array]]) -> pa.Array:
+def describe_entities(entity: str, key: Sequence[tuple[str, pa.Array]]) -> pa.Array:
     """Entities by their keys, for people: "order number = 5, line = 2"."""
     parts = []
     for name, values in key:
@@ -40,7 +40,7 @@ def named(entity: str, key: Sequence[tuple[str, pa.Array]]) -> pa.Array:
 
 def known_guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:
     """What `cdckit.parts.values.guids` gives; each is made once a worker."""
-    return pa.array(map(_uuid5, names(entity, key)), pa.string())
+    return pa.array(map(_uuid5, guid_names(entity, key)), pa.string())
 
 
 def any_valid(values: Iterable[pa.Array]) -> pa.Array:
@@ -118,17 +118,17 @@ class Columns:
         self.holds: pa.Array = self.within
         if self._mapping.holds:
             links = [self.fields[each.reference].values for each in self._mapping.columns if each.is_needed]
-            self.needs = _lists_joined(self.inherited, links, self._count)
-            if schema.uncertain(nodes.place):
+            self.needs = _join_lists(self.inherited, links, self._count)
+            if schema.may_fail_lookup(nodes.place):
                 # Its place and its mapping tell a record from others: it may be read by several mappings.
                 names = pc.binary_join_element_wise(str(nodes.place), nodes.paths, " ")
-                self.holds = _lists_joined(self.within, [names], self._count)
+                self.holds = _join_lists(self.within, [names], self._count)
         self.guid, self.claims = self._identity()
         self.processed = self._flags() if above is None else above.alive.take(self._parent)
         self.sound = self._flags([*self.faults, *nodes.dropped])
         if self._mapping.children:
             keys = [(name, self.sought.get(name, self.fields[name].values)) for name in self._target.keys]
-            self.named = named(self._target.entity, keys)
+            self.named = describe_entities(self._target.entity, keys)
 
     @property
     def alive(self) -> pa.Array:
@@ -143,7 +143,7 @@ class Columns:
 
     def _deletes(self) -> pa.Array:
         source = self._mapping.deleted_source
-        if not self._nodes.mention(source):
+        if not self._nodes.has_property(source):
             return pa.array(np.zeros(self._count, bool))
         return pc.fill_null(self._plain(source, FieldType("boolean")).values, False)
 
@@ -178,14 +178,16 @@ class Columns:
     def _link(self, each: FieldMapping) -> Values:
         plan = self._schema.key_plan(self._nodes.place, each)
         read: list[tuple[str, pa.Array]] = []
-        guid, key, carried = self._followed(plan, read)
+        guid, key, carried = self._follow_link(plan, read)
         if each.autocreate:
             self.autocreated.append(Autocreated(plan, guid, key))
         else:
-            self.sought[each.reference] = pc.if_else(pc.is_valid(guid), named(plan.entity, read), None)
+            self.sought[each.reference] = pc.if_else(
+                pc.is_valid(guid), describe_entities(plan.entity, read), None
+            )
         return Values(guid, carried)
 
-    def _followed(
+    def _follow_link(
         self, plan: KeyPlan, read: list[tuple[str, pa.Array]]
     ) -> tuple[pa.Array, dict[str, pa.Array], pa.Array | None]:
         """
@@ -197,13 +199,13 @@ class Columns:
         carried: list[pa.Array | None] = []
         for part in plan.parts:
             if part.inner is not None:
-                key[part.field], _, part_carried = self._followed(part.inner, read)
+                key[part.field], _, part_carried = self._follow_link(part.inner, read)
             else:
                 assert part.source is not None
                 key[part.field], part_carried = self._plain(part.source, part.type)
                 read.append((part.field, key[part.field]))
             carried.append(part_carried)
-        found = known_guids(plan.entity, key) if plan.whole else looked_up_by(plan.entity, tuple(key), key)
+        found = known_guids(plan.entity, key) if plan.whole else lookup_texts(plan.entity, tuple(key), key)
         some = None if any(each is None for each in carried) else reduce(pc.or_, carried)
         return pc.if_else(any_valid(key.values()), found, None), key, some
 
@@ -219,8 +221,8 @@ class Columns:
         [key] = keys
         present = any_valid(key.values())
         self._note_missing(present, ", ".join(key))
-        looked_up = sorted(self._schema.looked_up.get(target.entity, ()))
-        claims = _lists_joined(None, [self._claim(each, some=True) for each in looked_up], self._count)
+        looked_up = sorted(self._schema.lookup_keys.get(target.entity, ()))
+        claims = _join_lists(None, [self._claim(each, some=True) for each in looked_up], self._count)
         certain = (
             each.reference == self._nodes.parent_field or self._schema.key_plan(self._nodes.place, each).whole
             for each in self._mapping.links
@@ -236,14 +238,14 @@ class Columns:
         complete = reduce(pc.or_, (all_valid(key.values()) for key in own))
         self._note_missing(complete, " or ".join(", ".join(key) for key in own))
         alternatives = self._target.alternatives
-        partial = sorted(self._schema.looked_up.get(self._target.entity, set()) - set(alternatives))
+        partial = sorted(self._schema.lookup_keys.get(self._target.entity, set()) - set(alternatives))
         parts = [
             *(self._claim(each, some=False) for each in alternatives if set(each) <= set(self.fields)),
             *(self._claim(each, some=True) for each in partial),
         ]
         # Whom a record means that has no key of its own is not known, whatever else it carries.
         known = pc.and_(complete, self._flags(self._unkeyed))
-        return pc.if_else(known, _lists_joined(None, parts, self._count), None)
+        return pc.if_else(known, _join_lists(None, parts, self._count), None)
 
     def _claim(self, key: Sequence[str], *, some: bool) -> pa.Array:
         """The marked text of these key fields; null unless all (or *some*) of them have values."""
@@ -251,7 +253,7 @@ class Columns:
         if not values:
             return pa.nulls(self._count, pa.string())
         there = any_valid(values.values()) if some else all_valid(values.values())
-        return pc.if_else(there, looked_up_by(self._target.entity, key, values), None)
+        return pc.if_else(there, lookup_texts(self._target.entity, key, values), None)
 
     def _note(self, at: int, problem: HubFault, text: str) -> None:
         if at not in self._nodes.dropped:
@@ -262,7 +264,7 @@ class Columns:
             self._note(int(at), HubFault.KEY_MISSING, fields)
 
 
-def _lists_joined(lists: pa.Array | None, more: Sequence[pa.Array], count: int) -> pa.Array:
+def _join_lists(lists: pa.Array | None, more: Sequence[pa.Array], count: int) -> pa.Array:
     """For each row the texts of its list and of these columns, without nulls; null where there are none."""
     columns = [each.to_pylist() for each in more if each.null_count < count]
     if not columns:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from cdckit.datahub.mappings import DECIMAL, LINK, TEXT, FieldType
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.instants import instant
+from cdckit.parts.instants import parse_instant
 
 TRUE = frozenset({"true", "t", "yes", "y", "on", "1"})
 FALSE = frozenset({"false", "f", "no", "n", "off", "0"})
@@ -50,14 +50,14 @@ _MAX_EXPONENT = 400
 _EXACT = Context(prec=1000)
 
 
-class Converted(NamedTuple):
+class ConvertedColumn(NamedTuple):
     """A column of values, and by position what was wrong with those that are null for it."""
 
     values: pa.Array
     errors: dict[int, str]
 
 
-def converted(values: Sequence[Any], kind: FieldType) -> Converted:
+def convert_values(values: Sequence[Any], kind: FieldType) -> ConvertedColumn:
     """
     JSON values (as `json` reads them, but floats as `Decimal`) as a column of type *kind*.
 
@@ -66,9 +66,9 @@ def converted(values: Sequence[Any], kind: FieldType) -> Converted:
     Source:
         Data hub, section on conversions; what it leaves open is decided in the functions below.
     """
-    direct = _direct(values, kind)
+    direct = _convert_directly(values, kind)
     if direct is not None:
-        return Converted(direct, {})
+        return ConvertedColumn(direct, {})
     one, errors, found = _CONVERSIONS[kind.name], {}, []
     for position, value in enumerate(values):
         try:
@@ -76,10 +76,10 @@ def converted(values: Sequence[Any], kind: FieldType) -> Converted:
         except _Unfit as error:
             errors[position] = str(error)
             found.append(None)
-    return Converted(pa.array(found, arrow_type(kind.spark)), errors)
+    return ConvertedColumn(pa.array(found, arrow_type(kind.spark)), errors)
 
 
-def _direct(values: Sequence[Any], kind: FieldType) -> pa.Array | None:
+def _convert_directly(values: Sequence[Any], kind: FieldType) -> pa.Array | None:
     """The column if no value needs a rule: this is what nearly all data is."""
     natural = NATURAL.get(kind.name)
     if natural is None or not set(map(type, values)) <= _PYTHON[natural]:
@@ -87,23 +87,23 @@ def _direct(values: Sequence[Any], kind: FieldType) -> pa.Array | None:
     try:
         if natural == pa.float64():
             values = [None if value is None else float(value) for value in values]
-        return of_natural(pa.array(values, natural), kind)
+        return convert_natural(pa.array(values, natural), kind)
     except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
         return None
 
 
-def of_natural(values: pa.Array, kind: FieldType) -> pa.Array | None:
+def convert_natural(values: pa.Array, kind: FieldType) -> pa.Array | None:
     """A column of values that JSON itself has in the `NATURAL` type; None if one of them needs a rule."""
     if kind.name in (TEXT, LINK) and kind.length is not None:
         return pc.utf8_slice_codeunits(values, 0, kind.length)
     if pa.types.is_floating(values.type):
         return values if pc.all(pc.is_finite(values), min_count=0).as_py() else None
     if kind.name in ("date", "timestamp"):
-        return _all_plain_times(values, kind)
+        return _convert_plain_times(values, kind)
     return values
 
 
-def _all_plain_times(texts: pa.Array, kind: FieldType) -> pa.Array | None:
+def _convert_plain_times(texts: pa.Array, kind: FieldType) -> pa.Array | None:
     """Texts that are all written in the plainest form; None if one of them is not, or is no time at all."""
     plain = pc.match_substring_regex(texts, _PLAIN[kind.name])
     with suppress(pa.ArrowInvalid):
@@ -211,7 +211,7 @@ def _date(value: Any, kind: FieldType) -> date:
 
 
 def _timestamp(value: Any, kind: FieldType) -> datetime:
-    found = instant(value)
+    found = parse_instant(value)
     if found is None:
         raise _unfit(value, "a timestamp, YYYY-MM-DDTHH:MM:SS")
     return found

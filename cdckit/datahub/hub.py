@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.datahub.message_store import MESSAGE_SCHEMA, decode
-from cdckit.datahub.outcomes import Sink, rejected, waiting_records
-from cdckit.datahub.questions import ReadByAnotherSchema, query
-from cdckit.datahub.readers import Filter, Reader, Work
-from cdckit.datahub.runs import Run, identified
+from cdckit.datahub.outcomes import Exporter, find_rejects, waiting_records
+from cdckit.datahub.questions import SchemaMismatch, query
+from cdckit.datahub.readers import Filter, Reader, ReaderSettings
+from cdckit.datahub.runs import Run, message_rows
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import (
     MESSAGES,
@@ -25,14 +25,14 @@ from cdckit.datahub.state import (
     RUN,
     SCHEMA,
     STATUSES,
+    RunFile,
     State,
-    UnderWay,
-    appended,
+    append_records,
 )
 from cdckit.datahub.statuses import (
     DUE,
     EVERYTHING,
-    Retry,
+    Backoff,
     Status,
     given_up,
     with_being_processed,
@@ -42,15 +42,15 @@ from cdckit.datahub.target_view import TargetView
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, require_batch_id, require_instant
 from cdckit.parts.documents import Document
-from cdckit.parts.workers import doing
-from cdckit.shell import Done, Ledgers, Received, Shell
+from cdckit.parts.workers import describe_jobs
+from cdckit.shell import Ledgers, Outcome, ReceiveResult, Shell
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.locations import locate
-from cdckit.store.store import note, noted
+from cdckit.store.store import read_note, write_note
 
 Say = Callable[[Mapping[str, Any]], None]
 """Tells other programs what is under way."""
-Attempt = Callable[[Transaction, datetime, Say], Done | None]
+Attempt = Callable[[Transaction, datetime, Say], Outcome | None]
 """What a run does at a time within a transaction."""
 
 
@@ -78,7 +78,7 @@ class Hub(Shell):
     the message is meant; `entities`, the targets whose mappings found the error; and `record_text`, JSON text
     of what stands in that place after its filters, null where the error was found by a look at all entities.
 
-    What depends on the schema is a `ReadByAnotherSchema` until a run has gone by it.
+    What depends on the schema is a `SchemaMismatch` until a run has gone by it.
 
     Its verbs and most of its questions are those of every `Shell`.
 
@@ -154,28 +154,28 @@ class Hub(Shell):
         readers: Mapping[str, Reader] | None = None,
         filters: Mapping[str, Filter] | None = None,
         files: str | Path | None = None,
-        retry: Retry | None = None,
+        backoff: Backoff | None = None,
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        self._work = Work.by(schema, readers, filters, files, function="Hub")
-        if not isinstance(retry, Retry | None):
-            raise InvalidArgument("Hub", "retry", "a datahub.Retry", retry)
-        self.schema, self._retry = schema, retry or Retry()
-        self.wait = self._retry.maximum
+        self._work = ReaderSettings.create(schema, readers, filters, files, function="Hub")
+        if not isinstance(backoff, Backoff | None):
+            raise InvalidArgument("Hub", "backoff", "a datahub.Retry", backoff)
+        self.schema, self._retry = schema, backoff or Backoff()
+        self.wait = self._retry.give_up_after
         place = locate(location, storage_options, None)
         folder = Path(place.root) if place.local else None
         if folder is not None and (folder / "current.json").exists():
             raise OtherKind(
                 place.root, f"a {self.kind}", "the tables of a hub of an earlier form (current.json)"
             )
-        self._under_way = UnderWay(folder)
+        self._under_way = RunFile(folder)
         super().__init__(spark, location, storage_options)
 
     # What the shell asks for -------------------------------------------------------------------------------
 
-    def _take(self, tables: Transaction, records: DataFrame, batch: str | None = None) -> Done:
+    def _take(self, tables: Transaction, records: DataFrame, batch: str | None = None) -> Outcome:
         # What is compared with must stand still: of one message only one may be the first.
-        return Done(appended(tables, self.schema, decode(records), batch), [MESSAGES])
+        return Outcome(append_records(tables, self.schema, decode(records), batch), [MESSAGES])
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         if not tables.has(STATUSES):
@@ -187,20 +187,22 @@ class Hub(Shell):
 
     def _rebuild(
         self, tables: Transaction, now: datetime | None = None, say: Say = lambda run: None
-    ) -> Done | None:
+    ) -> Outcome | None:
         return self._apply(tables, datetime.now(UTC) if now is None else now, say, chosen=EVERYTHING)
 
     def _ledgers(self, tables: Snapshot) -> Ledgers:
         state = self._state_of(tables)
-        return Ledgers({entity: TargetView(state, tables, entity) for entity in state.stated})
+        return Ledgers({entity: TargetView(state, tables, entity) for entity in state.stated_targets})
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
         state = self._state_of(tables)
-        return waiting_records(state.unapplied(), state.statuses(), state.received(), self._retry)
+        return waiting_records(
+            state.unapplied_statements(), state.statuses(), state.received_records(), self._retry
+        )
 
     def _rejects(self, tables: Snapshot) -> DataFrame:
         state = self._state_of(tables)
-        return rejected(state.received(), state.log(), state.statuses())
+        return find_rejects(state.received_records(), state.log(), state.statuses())
 
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
         return {"messages": (self.messages(), "messages")}
@@ -213,7 +215,7 @@ class Hub(Shell):
         batch: str | int | None = None,
         *,
         received_at: datetime | None = None,
-    ) -> Received:
+    ) -> ReceiveResult:
         """
         Store messages; `run` is called when you like, and `receipts` says how each was received.
 
@@ -232,7 +234,7 @@ class Hub(Shell):
         named = partial(self._take, batch=require_batch_id(batch, function="receive"))
         return self._receive(records, batch, received_at, named)
 
-    @doing("hub: apply what is due")
+    @describe_jobs("hub: apply what is due")
     def run(self, now: datetime | None = None) -> None:
         """
         Apply what was received since the last run, and the messages that wait and are due again.
@@ -249,7 +251,7 @@ class Hub(Shell):
         """
         self._alone("run", now, partial(self._apply, chosen=DUE))
 
-    @doing("hub: try messages again")
+    @describe_jobs("hub: try messages again")
     def reprocess(self, messages: str | Iterable[str], *, now: datetime | None = None) -> None:
         """
         Read messages again, by the schema as it is now; with the same schema no table of theirs changes.
@@ -266,14 +268,14 @@ class Hub(Shell):
         """
         listed = [messages] if isinstance(messages, str) else sorted(set(messages))
         tables = self._snapshot()
-        stored = State(self.schema, tables).stored(last=noted(tables, PROCESSED, 0))
-        unknown = identified(self._spark, listed).join(stored, "message_identifier", "left_anti").first()
+        stored = State(self.schema, tables).stored_messages(last=read_note(tables, PROCESSED, 0))
+        unknown = message_rows(self._spark, listed).join(stored, "message_identifier", "left_anti").first()
         if unknown is not None:
             needed = "identifiers of processed messages (status 21)"
             raise InvalidArgument("reprocess", "messages", needed, unknown[0])
         self._alone("reprocess", now, partial(self._apply, chosen=listed))
 
-    @doing("hub: make all tables anew")
+    @describe_jobs("hub: make all tables anew")
     def rebuild(self, *, now: datetime | None = None) -> None:
         """
         Make everything anew from the messages, by the schema as it is now.
@@ -291,26 +293,28 @@ class Hub(Shell):
         at = datetime.now(UTC) if now is None else now
         require_instant(at, "now", function=function)
         if self._snapshot().version is not None:
-            with self._under_way.alone() as say:
+            with self._under_way.lock() as say:
                 self._commit(lambda tables: work(tables, at, say))
 
-    def _apply(self, tables: Transaction, now: datetime, say: Say, *, chosen: str | list[str]) -> Done | None:
+    def _apply(
+        self, tables: Transaction, now: datetime, say: Say, *, chosen: str | list[str]
+    ) -> Outcome | None:
         """Do what a run of that time does with the *chosen* messages; by another schema, with all."""
         instant = microseconds(now, "now", function="run")
-        first, last = noted(tables, PROCESSED, 0) + 1, noted(tables, RECEIVED, 0)
-        anew = noted(tables, SCHEMA, None) not in (None, self.schema.fingerprint)
+        first, last = read_note(tables, PROCESSED, 0) + 1, read_note(tables, RECEIVED, 0)
+        anew = read_note(tables, SCHEMA, None) not in (None, self.schema.fingerprint)
         everything = anew or chosen != DUE
         name, messages = uuid4().hex, EVERYTHING if anew else chosen
         known = last if anew or chosen == DUE else first - 1
         say({"run": name, "messages": messages, "now": instant, "last": known})
         run = Run(self._work, tables, self._retry, instant)
-        stored = run.stored(None if everything else first, known)
+        stored = run.stored_messages(None if everything else first, known)
         if anew:
             run.forget_schema()
         elif chosen == EVERYTHING:
             run.forget(None)
         if isinstance(chosen, list):
-            listed = identified(self._spark, chosen)
+            listed = message_rows(self._spark, chosen)
             run.forget(listed)
             if not anew:
                 stored = stored.join(F.broadcast(listed), "message_identifier", "left_semi")
@@ -318,12 +322,12 @@ class Hub(Shell):
         if not (everything or came or run.has_due()):
             return None
         run.settle(everything=everything)
-        note(tables, PROCESSED, known)
-        note(tables, SCHEMA, self.schema.fingerprint)
+        write_note(tables, PROCESSED, known)
+        write_note(tables, SCHEMA, self.schema.fingerprint)
         # Of two runs at once, which both note their names, the second is told of the first.
-        note(tables, RUN, name)
+        write_note(tables, RUN, name)
         # What a run goes by, only runs change; messages that come meanwhile are for the next one.
-        return Done(reads=())
+        return Outcome(reads=())
 
     # Questions --------------------------------------------------------------------------------------------
 
@@ -342,7 +346,7 @@ class Hub(Shell):
         """
         number = None
         if version is not None:
-            number = noted(self._snapshot(version, function="receipts"), RECEIVED, 0)
+            number = read_note(self._snapshot(version, function="receipts"), RECEIVED, 0)
         name = require_batch_id(batch, function="receipts")
         return State(self.schema, self._snapshot()).receipts(number, name)
 
@@ -355,13 +359,13 @@ class Hub(Shell):
         messages that it has chosen are BEING_PROCESSED, and everything else is as it was before the run.
         Elsewhere nobody is told of runs, and all is as it was.
         """
-        run = self._under_way.found()
+        run = self._under_way.read()
         tables = self._snapshot()
         state = State(self.schema, tables)
-        stored = state.received().where(F.col("status") == int(Status.NOT_PROCESSED))
+        stored = state.received_records().where(F.col("status") == int(Status.NOT_PROCESSED))
         found = with_status(stored.select(*MESSAGE_SCHEMA.names, "received"), state.statuses())
         # A run that has just been committed may still be told of.
-        if run is not None and run["run"] != noted(tables, RUN, None):
+        if run is not None and run["run"] != read_note(tables, RUN, None):
             found = with_being_processed(found, run["messages"], run["now"], run["last"])
         return found.drop("received")
 
@@ -413,9 +417,9 @@ class Hub(Shell):
         """
         return self._exported(entity, after, "exports")
 
-    def export(self, entity: str, sink: Sink, *, after: int | None = None) -> None:
-        """Hand the records of an export target to *sink*, those *after* a position (see `exports`)."""
-        sink(self._exported(entity, after, "export"))
+    def export(self, entity: str, exporter: Exporter, *, after: int | None = None) -> None:
+        """Hand the records of an export target to *exporter*, those *after* a position (see `exports`)."""
+        exporter(self._exported(entity, after, "export"))
 
     def query(self, question: Mapping[str, Any], *, now: datetime | None = None) -> DataFrame:
         """Answer a question about one target (see `query`)."""
@@ -427,7 +431,7 @@ class Hub(Shell):
         target = self._target(entity, export=True, function=function)
         if isinstance(after, bool) or not isinstance(after, int | None):
             raise InvalidArgument(function, "after", "a position: a whole number, or None", after)
-        rows = self._state().exported(target)
+        rows = self._state().read_exports(target)
         return rows if after is None else rows.where(F.col("position") > after)
 
     def _state(self) -> State:
@@ -435,8 +439,8 @@ class Hub(Shell):
 
     def _state_of(self, tables: Snapshot) -> State:
         """What is known of the messages that were read, if they were read by this schema."""
-        if noted(tables, SCHEMA, None) not in (None, self.schema.fingerprint):
-            raise ReadByAnotherSchema(tables.location.root)
+        if read_note(tables, SCHEMA, None) not in (None, self.schema.fingerprint):
+            raise SchemaMismatch(tables.location.root)
         return State(self.schema, tables)
 
     def _target(self, entity: str, *, export: bool, function: str) -> str:

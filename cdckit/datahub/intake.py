@@ -17,20 +17,26 @@ from pyspark.sql import functions as F
 
 from cdckit.datahub.mappings import Place
 from cdckit.datahub.message_store import DECODED_SCHEMA, with_statuses
-from cdckit.datahub.readers import Filter, Reader, Work
-from cdckit.datahub.resolution import facts, falling, standing
+from cdckit.datahub.readers import Filter, Reader, ReaderSettings
+from cdckit.datahub.resolution import facts, find_unsupported, waiting_candidates
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statement_changes import Derived
-from cdckit.datahub.statements import MESSAGE_COLUMNS, REFRESH, Reading, statement_schema, statements_of
-from cdckit.datahub.statuses import Status, routed
+from cdckit.datahub.statement_changes import DerivedChanges
+from cdckit.datahub.statements import (
+    MESSAGE_COLUMNS,
+    REFRESH,
+    MappingReader,
+    make_statements,
+    statement_schema,
+)
+from cdckit.datahub.statuses import Status, with_refusals
 from cdckit.errors import InvalidArgument
 from cdckit.merging import merge
 from cdckit.parts.arguments import flat_columns, require_batch, require_types
 from cdckit.parts.arrow_types import arrow_schema, slices
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.store import File
 from cdckit.store.files import Target
-from cdckit.store.writing import OpenFiles, reported
+from cdckit.store.writing import OpenFiles, parse_report
 
 _CHARACTERS_AT_ONCE = 1 << 23
 """How much data is read before its rows are handed on: Python's objects take ten times the room."""
@@ -38,7 +44,7 @@ _CHARACTERS_AT_ONCE = 1 << 23
 _REPORT = flat_columns("report string")
 
 
-class Taken(NamedTuple):
+class ReadReport(NamedTuple):
     """What was read: of how many messages, and by target the files of what was said of it."""
 
     messages: int
@@ -47,7 +53,7 @@ class Taken(NamedTuple):
     """The targets of which a message gives a list of all entities."""
 
 
-def take(messages: DataFrame, work: Work, targets: Mapping[str, Target]) -> Taken:
+def read_messages(messages: DataFrame, work: ReaderSettings, targets: Mapping[str, Target]) -> ReadReport:
     """
     Let workers read messages, and write what they say.
 
@@ -55,45 +61,47 @@ def take(messages: DataFrame, work: Work, targets: Mapping[str, Target]) -> Take
     texts say by what.
 
     Args:
-        messages: As `routed` gives them; of those that are refused nothing is read.
+        messages: As `with_refusals` gives them; of those that are refused nothing is read.
         work: By what they are read.
         targets: Where the statements about each target are written.
 
     Cost: one job: one pass of the messages' data through Python, no shuffle.
     """
-    made = Made(_readable(messages), partial(_take, work=work, targets=dict(targets)), _REPORT)
+    made = WorkerPlan(
+        _message_columns(messages), partial(_read_batches, work=work, targets=dict(targets)), _REPORT
+    )
     reports = [json.loads(row["report"]) for row in made.rows().collect()]
     files = {
-        entity: reported((one for each in reports for one in each["files"][entity]), target)
+        entity: parse_report((one for each in reports for one in each["files"][entity]), target)
         for entity, target in targets.items()
     }
     refreshed = {entity for each in reports for entity in each["refreshed"]}
-    return Taken(sum(each["messages"] for each in reports), files, refreshed)
+    return ReadReport(sum(each["messages"] for each in reports), files, refreshed)
 
 
-def statements_about(messages: DataFrame, work: Work, entity: str) -> DataFrame:
+def statements_about(messages: DataFrame, work: ReaderSettings, entity: str) -> DataFrame:
     """
-    What messages, given as to `take`, say of one target (`statement_schema`).
+    What messages, given as to `read_messages`, say of one target (`statement_schema`).
 
     Cost: one pass of the messages' data through Python, no shuffle, whenever it is looked at.
     """
     columns = statement_schema(work.schema.targets[entity])
     some = replace(work, entities=frozenset([entity]))
-    return Made(_readable(messages), partial(_stated_about, work=some), columns).rows()
+    return WorkerPlan(_message_columns(messages), partial(_statements_about, work=some), columns).rows()
 
 
-def _stated_about(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.RecordBatch]:
-    return (rows for _, rows in stated(batches, work))
+def _statements_about(batches: Iterable[pa.RecordBatch], work: ReaderSettings) -> Iterator[pa.RecordBatch]:
+    return (rows for _, rows in read_statements(batches, work))
 
 
-def _readable(messages: DataFrame) -> DataFrame:
+def _message_columns(messages: DataFrame) -> DataFrame:
     """What workers are to know of each message; those that are refused have neither a system nor data."""
     columns = {name: f"if(refused IS NULL, {name}, NULL) AS {name}" for name in ("source_system", "data")}
     return messages.selectExpr(*(columns.get(name, name) for name in MESSAGE_COLUMNS))
 
 
-def _take(
-    batches: Iterable[pa.RecordBatch], work: Work, targets: Mapping[str, Target]
+def _read_batches(
+    batches: Iterable[pa.RecordBatch], work: ReaderSettings, targets: Mapping[str, Target]
 ) -> Iterator[pa.RecordBatch]:
     count, refreshed = 0, set[str]()
 
@@ -105,7 +113,7 @@ def _take(
 
     with ExitStack() as stack:
         files = {entity: stack.enter_context(OpenFiles(target)) for entity, target in targets.items()}
-        for entity, rows in stated(counted(), work):
+        for entity, rows in read_statements(counted(), work):
             files[entity].take(rows)
             if pc.any(pc.equal(rows.column("operation"), REFRESH)).as_py():
                 refreshed.add(entity)
@@ -114,12 +122,16 @@ def _take(
     yield pa.record_batch({"report": pa.array([json.dumps(report)])})
 
 
-def stated(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[tuple[str, pa.RecordBatch]]:
+def read_statements(
+    batches: Iterable[pa.RecordBatch], work: ReaderSettings
+) -> Iterator[tuple[str, pa.RecordBatch]]:
     """What messages say: statements, each batch with the target that it is about."""
-    readings: dict[Place, Reading] = {}
+    readings: dict[Place, MappingReader] = {}
     targets = {entity: work.schema.targets[entity] for entity in work.targets}
     columns = {entity: arrow_schema(statement_schema(target)) for entity, target in targets.items()}
-    brought = {place: work.schema.brought(place) & set(columns) for place in work.schema.all_mappings}
+    brought = {
+        place: work.schema.reachable_targets(place) & set(columns) for place in work.schema.all_mappings
+    }
     for batch in batches:
         for some in slices(batch, "data", _CHARACTERS_AT_ONCE):
             for place, entities in brought.items():
@@ -128,14 +140,14 @@ def stated(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[tuple[str,
                 if not entities or not ours.num_rows:
                     continue
                 if place not in readings:
-                    readings[place] = Reading(work, place)
-                for piece, found in readings[place].in_pieces(ours):
+                    readings[place] = MappingReader(work, place)
+                for piece, found in readings[place].read_pieces(ours):
                     for entity in sorted(entities):
-                        for rows in statements_of(piece, found, entity, columns[entity]):
+                        for rows in make_statements(piece, found, entity, columns[entity]):
                             yield entity, rows
 
 
-Held = Callable[[DataFrame], DataFrame]
+Cache = Callable[[DataFrame], DataFrame]
 
 
 def changes(
@@ -146,7 +158,7 @@ def changes(
     readers: Mapping[str, Reader] | None = None,
     filters: Mapping[str, Filter] | None = None,
     files: str | Path | None = None,
-    held: Held | None = None,
+    cached: Cache | None = None,
 ) -> DataFrame:
     """
     The changes of one target, for `merge`: what `Hub.changes` gives after one run over these messages.
@@ -159,7 +171,7 @@ def changes(
         readers: Readers of your own, by the names that mappings call them.
         filters: Filters of your own, likewise.
         files: The folder to which readers of files are confined.
-        held: Is given what is looked at more than once, and returns it so that it is not computed each time
+        cached: Is given what is looked at more than once, and returns it so that it is not computed each time
             anew: `lambda rows: rows.localCheckpoint()`, which runs jobs at once, for instance.
 
     Returns:
@@ -172,7 +184,7 @@ def changes(
             target that is merged; *messages* are a stream.
         MissingColumns, WrongColumnType: *messages* are not as `decode` gives them.
 
-    Cost: no job.  Without *held* the messages are read in Python several times for each target that decides
+    Cost: no job.  Without *cached* the messages are read in Python several times for each target that decides
     about this one (where its links lead, what holds or makes it, and so on), and the plan of a child holds
     the histories of its parents.  Links cost a few shuffles by guid, and one task for the statements
     whose links lead nowhere, or to what has links itself: a kilobyte each.  Weak keys cost one task for all
@@ -190,7 +202,7 @@ def changes(
     ...     {"entity": "product", "data": [{"number": 1, "name": "kettle"}, {"number": 2, "name": "mug"}]},
     ...     {"entity": "product", "refresh": True, "data": [{"number": 1, "name": "teapot"}]},
     ... ]
-    >>> records = datahub.records(session(), sent, at=datetime(2024, 1, 1, tzinfo=timezone.utc))
+    >>> records = datahub.records(session(), sent, received_at=datetime(2024, 1, 1, tzinfo=timezone.utc))
     >>> said = datahub.changes(datahub.decode(records), shop, "product")
     >>> said.orderBy("arrival.offset", "arrival.record_number").select("operation", "data.number").show()
     +---------+------+
@@ -203,30 +215,30 @@ def changes(
     +---------+------+
     <BLANKLINE>
     """
-    work = Work.by(schema, readers, filters, files, function="changes")
+    work = ReaderSettings.create(schema, readers, filters, files, function="changes")
     if entity not in schema.families:
         raise InvalidArgument("changes", "entity", f"one of {', '.join(sorted(schema.families))}", entity)
     require_types(messages, DECODED_SCHEMA, function="changes")
     instead = "hand its batches to a hub: writeStream.foreachBatch(hub.sink('a name'))"
     require_batch(messages, "messages", instead, function="changes")
-    return FromMessages(messages, work, entity, held or (lambda rows: rows)).changes(entity)
+    return MessageStatements(messages, work, entity, cached or (lambda rows: rows)).changes(entity)
 
 
-class FromMessages(Derived):
+class MessageStatements(DerivedChanges):
     """What follows from messages for one target: each part is described when it is asked for, and once."""
 
-    def __init__(self, messages: DataFrame, work: Work, entity: str, held: Held) -> None:
+    def __init__(self, messages: DataFrame, work: ReaderSettings, entity: str, held: Cache) -> None:
         super().__init__(work.schema)
         first = with_statuses(messages).where(F.col("status") == int(Status.NOT_PROCESSED))
-        read = held(routed(first, work.schema))
+        read = held(with_refusals(first, work.schema))
         self._hold, self.messages = held, lambda: read
-        self._leading = work.schema.leading_to(entity)
+        self._leading = work.schema.deciding_targets(entity)
         self.statements = cache(lambda each: held(statements_about(read, work, each)))
-        self.looked_up = lambda kind, each, rows: held(rows)
+        self.keep_lookup = lambda kind, each, rows: held(rows)
         self.waiting = cache(self._find_waiting)
         # Whether one was is not known before the messages are read.
         self.may_be_refreshed = lambda each: True
-        self.known_history = cache(self._merged)
+        self.known_history = cache(self._merge_target)
 
     @property
     def entities(self) -> list[str]:
@@ -238,8 +250,8 @@ class FromMessages(Derived):
         if found is None:
             return None
         valid = found.where("error_code IS NULL")
-        return self._hold(falling(standing(valid, self.answers())))
+        return self._hold(find_unsupported(waiting_candidates(valid, self.answers())))
 
-    def _merged(self, entity: str) -> DataFrame:
+    def _merge_target(self, entity: str) -> DataFrame:
         keys = self.schema.targets[entity].keys
         return self._hold(merge(self.changes(entity), entity=entity, keys=keys))

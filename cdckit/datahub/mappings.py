@@ -229,13 +229,13 @@ class InvalidDocument(CdcError, ValueError):
         return f"{self.path} must be {self.needed}; it is {self.found!r}."
 
     @classmethod
-    def unless(cls, sound: object, path: str, needed: str, found: object) -> None:
+    def require(cls, sound: object, path: str, needed: str, found: object) -> None:
         """Raise this error unless it is sound."""
         if not sound:
             raise cls(path, needed, found)
 
 
-class Described:
+class DocumentObject:
     """
     A JSON object of a document, and where in the document it stands.
 
@@ -246,9 +246,9 @@ class Described:
         path: Where.
         known: The properties that it may have; another one would be a rule that silently does not hold.
 
-    >>> Described({"name": "a", "keys": "x, y"}, "$", {"name", "keys"}).names("keys")
+    >>> DocumentObject({"name": "a", "keys": "x, y"}, "$", {"name", "keys"}).names("keys")
     ('x', 'y')
-    >>> Described({"nmae": "a"}, "$.queue", {"name"})
+    >>> DocumentObject({"nmae": "a"}, "$.queue", {"name"})
     Traceback (most recent call last):
     ...
     cdckit.datahub.mappings.InvalidDocument: $.queue must be an object of name; it is ['nmae'].
@@ -258,13 +258,13 @@ class Described:
 
     def __init__(self, value: Any, path: str, known: set[str]) -> None:
         self.value, self.path = value, path
-        self.error.unless(isinstance(value, Mapping), path, "an object", value)
+        self.error.require(isinstance(value, Mapping), path, "an object", value)
         unknown = sorted(set(value) - known)
-        self.error.unless(not unknown, path, f"an object of {', '.join(sorted(known))}", unknown)
+        self.error.require(not unknown, path, f"an object of {', '.join(sorted(known))}", unknown)
 
     def require(self, sound: object, name: str, needed: str, found: object) -> None:
         """Raise the error unless the property of that *name* is sound."""
-        self.error.unless(sound, f"{self.path}.{name}", needed, found)
+        self.error.require(sound, f"{self.path}.{name}", needed, found)
 
     def _value(self, name: str, needed: str, fits: Callable[[Any], object]) -> Any:
         """A property that may be left out; if it is there, it is as *needed*."""
@@ -344,10 +344,10 @@ class InvalidSchema(InvalidDocument):
     """A document that describes a source system cannot be followed."""
 
 
-require = InvalidSchema.unless
+require = InvalidSchema.require
 
 
-class _Object(Described):
+class _Object(DocumentObject):
     """A JSON object of such a document."""
 
     error = InvalidSchema
@@ -452,18 +452,18 @@ def _field(value: Any, path: str) -> FieldMapping:
     )
 
 
-def _type(said: _Object) -> FieldType:
-    name = said.text("type") or TEXT
-    said.require(name in SPARK_TYPES, "type", f"one of {', '.join(SPARK_TYPES)}", name)
-    length = said.number("length", range(1, 2**31))
-    scale = said.number("scale", range(1, _MAX_DIGITS + 1))
-    precision = said.number("precision", range(_MAX_DIGITS + 1))
+def _type(text: _Object) -> FieldType:
+    name = text.text("type") or TEXT
+    text.require(name in SPARK_TYPES, "type", f"one of {', '.join(SPARK_TYPES)}", name)
+    length = text.number("length", range(1, 2**31))
+    scale = text.number("scale", range(1, _MAX_DIGITS + 1))
+    precision = text.number("precision", range(_MAX_DIGITS + 1))
     if name != DECIMAL:
         return FieldType(name, length if name == TEXT else None)
-    said.require(scale is not None, "scale", "stated: how many digits a decimal has in all", None)
+    text.require(scale is not None, "scale", "stated: how many digits a decimal has in all", None)
     assert scale is not None
     needed = f"stated, and at most scale, {scale}: how many of the digits are decimals"
-    said.require(precision is not None and precision <= scale, "precision", needed, precision)
+    text.require(precision is not None and precision <= scale, "precision", needed, precision)
     return FieldType(name, None, scale, precision)
 
 

@@ -16,11 +16,11 @@ from pyspark.sql import types as T
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.statuses import HubFault, Status
 from cdckit.parts.arguments import flat_columns
-from cdckit.parts.arrow_types import arrow_schema, batch_of
-from cdckit.parts.instants import instant, microseconds
+from cdckit.parts.arrow_types import arrow_schema, make_batch
+from cdckit.parts.instants import microseconds, parse_instant
 from cdckit.parts.json_text import members
 from cdckit.parts.values import guid
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.records import (
     ERROR_CODE,
     ERROR_DESCRIPTION,
@@ -91,7 +91,8 @@ def decode(records: DataFrame) -> DataFrame:
     >>> from datetime import datetime, timezone
     >>> at = datetime(2024, 1, 1, tzinfo=timezone.utc)
     >>> from cdckit.datahub import records
-    >>> found = decode(records(session(), [{"entity": "product", "guid": "m1", "data": []}, {}], at=at))
+    >>> documents = [{"entity": "product", "guid": "m1", "data": []}, {}]
+    >>> found = decode(records(session(), documents, received_at=at))
     >>> found.orderBy("offset").select("message_identifier", "source_entity", "error_code").show()
     +------------------+-------------+---------------+
     |message_identifier|source_entity|     error_code|
@@ -102,7 +103,7 @@ def decode(records: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     require_records(records, function="decode")
-    decoded = Made(for_workers(records), _decoded, _WORKER_SCHEMA).rows()
+    decoded = WorkerPlan(for_workers(records), _decode_batches, _WORKER_SCHEMA).rows()
     place = {name: F.col(name) for name in ("topic", "partition", "offset")}
     sound = F.col(ERROR_CODE).isNull()
     return decoded.withColumns(
@@ -115,7 +116,7 @@ def decode(records: DataFrame) -> DataFrame:
     )
 
 
-def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(_WORKER_SCHEMA)
     for batch in batches:
         needed = (batch.column(name).is_valid() for name in ("timestamp", "topic", "partition", "offset"))
@@ -128,7 +129,7 @@ def _decoded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for each in _MESSAGE_FIELDS:
             kind = schema.field(each.name).type
             columns[each.name] = pa.array([one.get(each.name) for one in found], kind)
-        yield batch_of(columns, schema)
+        yield make_batch(columns, schema)
 
 
 def _message(value: bytes | None, has_place: bool) -> dict[str, Any]:
@@ -173,7 +174,7 @@ def _columns(document: str) -> dict[str, Any]:
             raise ValueError(f"{name} must be true or false")
     found["refresh"] = bool(said.get("refresh"))
     if said.get("timestamp") is not None:
-        at = instant(said["timestamp"])
+        at = parse_instant(said["timestamp"])
         if at is None:
             raise ValueError("timestamp must be an instant, YYYY-MM-DDTHH:MM:SS, with or without a zone")
         found["effective_timestamp"] = microseconds(at)

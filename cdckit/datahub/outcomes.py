@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from cdckit.datahub.message_store import whole_value
 from cdckit.datahub.resolution import UNPROCESSED, with_statement
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import DELETE, DROPPED, IS_RECORD, UNREADABLE, UPSERT, by_place
-from cdckit.datahub.statuses import HubFault, Outcome, Retry, Status
+from cdckit.datahub.statements import DELETE, DROPPED, IS_RECORD, UNREADABLE, UPSERT, value_by_place
+from cdckit.datahub.statuses import Backoff, HubFault, Outcome, Status
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import quoted, require_columns, text_literal
 from cdckit.parts.values import EXACT_JSON
@@ -39,14 +39,14 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
         f"""CASE WHEN error_code IS NOT NULL THEN '{Outcome.ERROR}'
             WHEN missing IS NOT NULL THEN '{Outcome.WAITING}' ELSE operation END AS outcome""",
         f"coalesce(error_code, if(missing IS NOT NULL, '{missing}', NULL)) AS error_code",
-        f"coalesce(error_description, {missing.described('missing')}) AS error_description",
+        f"coalesce(error_description, {missing.describe_sql('missing')}) AS error_description",
         "guid",
         "raw",
         "arrival.record_number AS number",
     )
 
 
-def waiting_records(unapplied: DataFrame, known: DataFrame, received: DataFrame, retry: Retry) -> DataFrame:
+def waiting_records(unapplied: DataFrame, known: DataFrame, received: DataFrame, retry: Backoff) -> DataFrame:
     """The records that wait, with the statuses that are *known* of their messages (see `Hub`)."""
     records = unapplied.select("statement.*", "missing").where(f"{IS_RECORD} AND missing IS NOT NULL")
     named = known.where(f"status <> {int(Status.REPROCESS_TIMEOUT)}")
@@ -58,7 +58,7 @@ def waiting_records(unapplied: DataFrame, known: DataFrame, received: DataFrame,
         "entity",
         "attempts",
         "next_attempt_timestamp",
-        f"{retry.given_up('message_timestamp')} AS given_up_timestamp",
+        f"{retry.give_up_time('message_timestamp')} AS given_up_timestamp",
         "message_timestamp AS waiting_since",
         "missing AS waiting_for",
     ).join(stored.select(*RECORD_COLUMNS, "message_identifier"), "message_identifier")
@@ -76,7 +76,7 @@ def problems(facts: DataFrame | None, waiting: DataFrame | None) -> DataFrame | 
         wrong = facts.where(f"error_code <> '{UNPROCESSED}'")
         found.append(wrong.selectExpr("statement.*", rank, "error"))
     if waiting is not None:
-        error = f"{HubFault.LINK_MISSING.error('missing')} AS error"
+        error = f"{HubFault.LINK_MISSING.error_sql('missing')} AS error"
         found.append(waiting.selectExpr("statement.*", "1 AS rank", error).where(IS_RECORD))
     if not found:
         return None
@@ -98,7 +98,7 @@ def message_log(known: DataFrame) -> DataFrame:
     return said.selectExpr("*", *error).drop("parts")
 
 
-def rejected(received: DataFrame, log: DataFrame, known: DataFrame) -> DataFrame:
+def find_rejects(received: DataFrame, log: DataFrame, known: DataFrame) -> DataFrame:
     """What could not be applied, or was given up, as the records that were received, with a reason."""
     sender = ("message_identifier", "source_system", "source_entity")
     error = ("error_code", "error_description")
@@ -172,7 +172,7 @@ def bulk_lines(rows: DataFrame, index: str) -> DataFrame:
     return in_order.select(lines.alias("value"))
 
 
-class Sink(Protocol):
+class Exporter(Protocol):
     """
     Takes the exported records of one target, as `export_rows` gives them, to where they belong.
 
@@ -180,7 +180,7 @@ class Sink(Protocol):
     >>> def to_index(rows):
     ...     print(bulk_lines(rows, "products").first()["value"])
     >>> gone = "'delete' AS operation, '1' AS id, 0L AS version, 0 AS arrival, struct(1 AS n) AS document"
-    >>> sink: Sink = to_index
+    >>> sink: Exporter = to_index
     >>> sink(session().sql(f"SELECT {gone}"))
     {"delete":{"_index":"products","_id":"1","version":62135596800000000,"version_type":"external_gte"}}
 
@@ -220,7 +220,7 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
         ]
     return applied.where(IS_RECORD).selectExpr(
         f"if(operation = '{DELETE}', 'delete', 'insert') AS operation",
-        f"{by_place(schema, identifiers, 'string')} AS id",
+        f"{value_by_place(schema, identifiers, 'string')} AS id",
         "unix_micros(effective_timestamp) AS version",
         "message_id",
         "arrival",
@@ -228,11 +228,11 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
     )
 
 
-def newly_exported(rows: DataFrame, known: DataFrame, position: int) -> DataFrame:
+def new_exports(rows: DataFrame, known: DataFrame, position: int) -> DataFrame:
     """What of *rows* had no position so far, or was not what it is now (`EXPORTED_COLUMNS`)."""
     digest = "xxhash64(operation, id, document) AS digest"
     said = rows.selectExpr("message_id", "arrival.record_number AS number", digest)
-    new = said.join(_last(known), [*_NAME, "digest"], "left_anti")
+    new = said.join(_last_exports(known), [*_NAME, "digest"], "left_anti")
     return new.withColumn("position", F.lit(position).cast("long"))
 
 
@@ -240,7 +240,7 @@ def with_positions(rows: DataFrame, known: DataFrame) -> DataFrame:
     """Exported records with the `position` at which they came to be what they are."""
     columns = [*rows.columns[:3], "position", *rows.columns[3:]]
     named = rows.withColumn("number", F.col("arrival.record_number"))
-    return named.join(_last(known), list(_NAME), "left").select(*columns)
+    return named.join(_last_exports(known), list(_NAME), "left").select(*columns)
 
 
 EXPORTED_COLUMNS = "message_id string, number int, digest long, position long"
@@ -250,7 +250,7 @@ _NAME = ("message_id", "number")
 """What tells one exported record from all others."""
 
 
-def _last(known: DataFrame) -> DataFrame:
+def _last_exports(known: DataFrame) -> DataFrame:
     """Of each record what it was when it was last given a position."""
     last = F.max(F.struct("position", "digest")).alias("last")
     return known.groupBy(*_NAME).agg(last).select(*_NAME, "last.*")

@@ -11,12 +11,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.datahub.conversions import converted
+from cdckit.datahub.conversions import convert_values
 from cdckit.datahub.mappings import DECIMAL, SPARK_TYPES, FieldType
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.history import DELETED, VALID_FROM, VALID_TO, business_fields
 from cdckit.parts.arguments import quoted, require_columns, require_fields, require_instant
-from cdckit.parts.instants import instant
+from cdckit.parts.instants import parse_instant
 from cdckit.query.as_of import as_of
 
 _PROPERTIES = ("entity", "timestamp", "where", "fields", "deletes")
@@ -67,7 +67,7 @@ def query(histories: Mapping[str, DataFrame], question: Mapping[str, Any], *, no
     history = histories[str(entity)]
     require_columns(history, [VALID_FROM, VALID_TO, DELETED], function="query")
     _require(isinstance(deletes, bool), "question['deletes']", "true or false", deletes)
-    rows = as_of(history, _at(question.get("timestamp"), now), deletes=deletes)
+    rows = as_of(history, _instant(question.get("timestamp"), now), deletes=deletes)
     for condition in _conditions(history, question.get("where")):
         rows = rows.where(condition)
     return rows.select(*(quoted(name) for name in _fields(history, question.get("fields"))))
@@ -78,10 +78,10 @@ def _require(sound: bool, argument: str, needed: str, found: object) -> None:
         raise InvalidArgument("query", argument, needed, found)
 
 
-def _at(timestamp: Any, now: datetime) -> datetime:
+def _instant(timestamp: Any, now: datetime) -> datetime:
     argument = "now" if timestamp is None else "question['timestamp']"
     said = now if timestamp is None else timestamp
-    found = said if timestamp is None or isinstance(said, datetime) else instant(said)
+    found = said if timestamp is None or isinstance(said, datetime) else parse_instant(said)
     if found is None:
         raise InvalidArgument("query", argument, "an instant, YYYY-MM-DDTHH:MM:SS", said)
     require_instant(found, argument, function="query")
@@ -108,7 +108,7 @@ def _literal(name: str, kind: T.DataType, value: Any) -> Column:
     needed = f"a value of the type {kind.simpleString()}"
     if isinstance(value, int) and abs(value) >= 10**400:
         raise InvalidArgument("query", argument, needed, "a number of hundreds of digits")
-    column = converted([value], _field_type(kind))
+    column = convert_values([value], _field_type(kind))
     if column.errors:
         raise InvalidArgument("query", argument, needed, value)
     found = column.values[0].as_py()
@@ -131,7 +131,7 @@ def _fields(history: DataFrame, asked: Any) -> list[str]:
     return require_fields(asked, history.columns, "question['fields']", function="query")
 
 
-class ReadByAnotherSchema(CdcError, RuntimeError):
+class SchemaMismatch(CdcError, RuntimeError):
     """A question about what messages say, and they were read by another schema than the hub's."""
 
     def __init__(self, location: str) -> None:

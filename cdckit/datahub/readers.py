@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from cdckit.datahub.conversions import Converted, converted
+from cdckit.datahub.conversions import ConvertedColumn, convert_values
 from cdckit.datahub.mappings import EntityMapping, FieldMapping, FieldType, Place
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statuses import HubFault
@@ -104,7 +104,7 @@ def read_csv(data: str | None, context: Context) -> Iterable[Any]:
     text = None if data is None else exact_values(data)
     if not isinstance(text, str):
         raise UnreadableData("the data must be a text of comma-separated values")
-    return _of_csv(text, context.config)
+    return _parse_csv(text, context.config)
 
 
 def read_file(data: str | None, context: Context) -> Iterable[Any]:
@@ -119,16 +119,16 @@ def read_file(data: str | None, context: Context) -> Iterable[Any]:
     if not isinstance(name, str):
         raise UnreadableData("the data must be the name of a file")
     # Not `read_text`, which would change the ends of lines inside a value.
-    text = _confined(name, context.files).read_bytes().decode(context.config.get("encoding", "utf-8-sig"))
+    text = _confine_path(name, context.files).read_bytes().decode(context.config.get("encoding", "utf-8-sig"))
     kind = context.config.get("format", "json")
     if kind == "csv":
-        return _of_csv(text, context.config)
+        return _parse_csv(text, context.config)
     if kind == "json":
         return read_json(text, context)
     raise UnreadableData(f"the format must be json or csv; it is {kind!r}")
 
 
-def _confined(name: str, files: str | None) -> Path:
+def _confine_path(name: str, files: str | None) -> Path:
     if files is None:
         raise UnreadableData("the hub was given no folder of files")
     folder = Path(files).resolve()
@@ -138,7 +138,7 @@ def _confined(name: str, files: str | None) -> Path:
     return path
 
 
-def _of_csv(text: str, config: Mapping[str, Any]) -> list[Record | list[str]]:
+def _parse_csv(text: str, config: Mapping[str, Any]) -> list[Record | list[str]]:
     csv.field_size_limit(2**31 - 1)
     lines = csv.reader(
         io.StringIO(text, newline=""),
@@ -154,10 +154,10 @@ def _of_csv(text: str, config: Mapping[str, Any]) -> list[Record | list[str]]:
     if not names or len(set(names)) != len(names):
         raise UnreadableData("the columns need distinct names: a line of names, or the config's columns")
     null, unsent = config.get("null", ""), config.get("unsent")
-    return [_named(row, names, null, unsent) for row in rows[header:]]
+    return [_name_values(row, names, null, unsent) for row in rows[header:]]
 
 
-def _named(row: list[str], names: list[str], null: str, unsent: str | None) -> Record | list[str]:
+def _name_values(row: list[str], names: list[str], null: str, unsent: str | None) -> Record | list[str]:
     """The line as a record; one of another length stays a list, which is an error of this record alone."""
     if len(row) != len(names):
         return row
@@ -170,7 +170,7 @@ READERS: Mapping[str, Reader] = {"json": read_json, "csv": read_csv, "file": rea
 
 
 @dataclass(frozen=True)
-class Work:
+class ReaderSettings:
     """By what messages are read (see `Hub`), and of which *entities* something is; of all without them."""
 
     schema: Schema
@@ -180,7 +180,7 @@ class Work:
     entities: frozenset[str] | None = None
 
     @classmethod
-    def by(
+    def create(
         cls,
         schema: Schema,
         readers: Mapping[str, Reader] | None,
@@ -188,7 +188,7 @@ class Work:
         files: str | Path | None,
         *,
         function: str,
-    ) -> Work:
+    ) -> ReaderSettings:
         """The same with the readers that are always there; raises if the schema is none or names others."""
         if not isinstance(schema, Schema):
             needed = "what datahub.schema or datahub.read_schema returns"
@@ -280,16 +280,16 @@ class Nodes:
         """`path` as Arrow has it."""
         return pa.array(self.path, pa.string())
 
-    def column(self, source: str, kind: FieldType) -> tuple[Converted, pa.Array | None]:
+    def column(self, source: str, kind: FieldType) -> tuple[ConvertedColumn, pa.Array | None]:
         """The values of a property as a field of that type, and which records have it (None for all)."""
         records = self.records
         try:
-            return converted([record[source] for record in records], kind), None
+            return convert_values([record[source] for record in records], kind), None
         except KeyError:
             values = [record.get(source) for record in records]
-            return converted(values, kind), pa.array([source in record for record in records])
+            return convert_values(values, kind), pa.array([source in record for record in records])
 
-    def mention(self, source: str) -> bool:
+    def has_property(self, source: str) -> bool:
         """Whether any record has the property."""
         return any(source in record for record in self.records)
 
@@ -304,7 +304,7 @@ class Nodes:
         return len(self.records) - 1
 
 
-class Walk:
+class RecordWalk:
     """
     All that the messages of a batch hold for the mapping at *place*, and what is embedded in it.
 
@@ -313,7 +313,7 @@ class Walk:
         unreadable: By the row of the message.
     """
 
-    def __init__(self, work: Work, place: Place) -> None:
+    def __init__(self, work: ReaderSettings, place: Place) -> None:
         self.schema, self.place, self._work = work.schema, place, work
         self.nodes, self.unreadable = Nodes(place), dict[int, Fault]()
         beside = work.schema.systems[place.system].mappings[place.entity]
@@ -341,14 +341,16 @@ class Walk:
             return
         count = 0
         for place, record in enumerate(found, 1):
-            at = self.nodes.add(record, message.row, self.numbered(count + 1), str(place))
-            count = self._inside(self.nodes, at, message, count + 1, {self._mapping.unique_sequence: place})
+            at = self.nodes.add(record, message.row, self.number_of(count + 1), str(place))
+            count = self._add_inner(
+                self.nodes, at, message, count + 1, {self._mapping.unique_sequence: place}
+            )
 
     def _read(self, message: Message, mapping: EntityMapping) -> list[Any]:
         context = self._context(message, mapping.reader_config)
         return list(self._work.readers[mapping.reader](message.data, context))
 
-    def numbered(self, count: Any) -> Any:
+    def number_of(self, count: Any) -> Any:
         """The number of the record that comes first, second, ... in its message; or those of several."""
         return count * self._step + self._offset
 
@@ -356,7 +358,7 @@ class Walk:
         options = plain_object(message.options)
         return Context(message.identifier, message.system, message.entity, config, options, self._work.files)
 
-    def _fit(self, nodes: Nodes, at: int, message: Message) -> bool:
+    def _accept_record(self, nodes: Nodes, at: int, message: Message) -> bool:
         """Whether the record is one, after its filters; if not, it says why."""
         record: Any = nodes.records[at]
         if not isinstance(record, dict):
@@ -379,11 +381,11 @@ class Walk:
             nodes.faults[at] = Fault(HubFault.FILTER_FAILED, "a filter must return a dictionary, or None")
         return isinstance(record, dict)
 
-    def _inside(
+    def _add_inner(
         self, nodes: Nodes, at: int, message: Message, count: int, given: dict[str | None, int]
     ) -> int:
         """Add the records inside one record, which is *given* these numbers; how many there are so far."""
-        if not self._fit(nodes, at, message):
+        if not self._accept_record(nodes, at, message):
             return count
         record, mapping = nodes.records[at], self.schema.mapping(nodes.place)
         named = {mapping.unique_identifier: message.identifier, **given}
@@ -398,10 +400,10 @@ class Walk:
                 return count
         for field_, child in self.schema.children(nodes.place):
             if field_.source in record:
-                count = self._listed(nodes, at, field_, child, message, count)
+                count = self._add_children(nodes, at, field_, child, message, count)
         return count
 
-    def _listed(
+    def _add_children(
         self, above: Nodes, at: int, each: FieldMapping, child: Place, message: Message, count: int
     ) -> int:
         """Add the children in one field of a record; how many records there are so far."""
@@ -413,10 +415,10 @@ class Walk:
             # A record may have several mappings, and each is to have a record of its own.
             own = dict(said) if isinstance(said, dict) else said
             path = f"{above.path[at]}/{each.source}/{sequence}"
-            node = nodes.add(own, message.row, self.numbered(count), path, at)
+            node = nodes.add(own, message.row, self.number_of(count), path, at)
             given = {unique: count, each.source_child_sequence: sequence}
-            count = self._inside(nodes, node, message, count, given)
-        ends = self.numbered(count)
+            count = self._add_inner(nodes, node, message, count, given)
+        ends = self.number_of(count)
         nodes.listed[start:] = [ends] * (len(nodes) - start)
         above.lists.append(Listing(child, each.parent_identifier, at, ends))
         return count

@@ -24,13 +24,20 @@ from cdckit.datahub.statements import (
     NAMES_ENTITY,
     SOUGHT,
     UPSERT,
-    by_place,
+    value_by_place,
 )
 from cdckit.datahub.statuses import HubFault
-from cdckit.datahub.weak_keys import held_keys, holders, marked, marks, with_instant, with_weak_guids
+from cdckit.datahub.weak_keys import (
+    find_key_holders,
+    has_prefix,
+    holders,
+    lookup_prefixes,
+    with_instant,
+    with_weak_guids,
+)
 from cdckit.parts.arguments import quoted, text_literal
 from cdckit.parts.values import guid
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 
 UNPROCESSED = "UNPROCESSED"
 """The error of what a record holds or makes that is in error by looking: nobody is told of it."""
@@ -38,7 +45,7 @@ UNPROCESSED = "UNPROCESSED"
 HELD, ANSWERS = "held", "answers"
 """The kinds of tables that hold what weak keys and links have found."""
 
-BY_LOOKING = (str(HubFault.KEY_AMBIGUOUS), str(HubFault.LINK_AMBIGUOUS))
+LOOKUP_FAULTS = (str(HubFault.KEY_AMBIGUOUS), str(HubFault.LINK_AMBIGUOUS))
 """The errors that only a look at all entities finds."""
 
 
@@ -55,7 +62,7 @@ class Resolution:
 
     statements: Callable[[str], DataFrame]
     """All statements about a target (`statement_schema`): what a link finds depends on every record."""
-    looked_up: Callable[[str, str, DataFrame], DataFrame | None]
+    keep_lookup: Callable[[str, str, DataFrame], DataFrame | None]
     """Rows, with the kind and target of their table, in a form that can be looked at again; None for none."""
 
     def __init__(self, schema: Schema) -> None:
@@ -66,7 +73,7 @@ class Resolution:
         self._identified = cache(self._identify)
         self._answers_of = cache(self._find_answers)
         self._linked = cache(self._link)
-        self.resolved = cache(self._resolve)
+        self.resolved_statements = cache(self._resolve)
         """The statements of one target; no more is done to them than its keys and links need."""
 
     @property
@@ -80,14 +87,14 @@ class Resolution:
 
         Those of links to weak keys have their instant: who holds such a key depends on it.
         """
-        found = [self._answers_of(each) for each in self.schema.looked_up if each in self.entities]
+        found = [self._answers_of(each) for each in self.schema.lookup_keys if each in self.entities]
         some = [each for each in found if each is not None]
         return reduce(DataFrame.unionByName, some) if some else None
 
     def _resolve(self, entity: str) -> DataFrame:
         rows = self._linked(entity)
         if self.schema.is_within(entity) and self._failed is not None:
-            rows = _unprocessed(rows, self._failed)
+            rows = _mark_unprocessed(rows, self._failed)
         return rows
 
     @cached_property
@@ -98,37 +105,39 @@ class Resolution:
         One row per record: `message_id` and `name`; None where there are none.
         """
         known = {place: text_literal(str(place)) for place in self.schema.numbers}
-        names = by_place(self.schema, known, "string")
+        names = value_by_place(self.schema, known, "string")
         found = []
         for entity in self.entities:
             mappings = self.schema.targets[entity].mappings
-            if any(each.holds and self.schema.uncertain(place) for place, each in mappings.items()):
-                name, is_wrong = f"concat_ws(' ', {names}, record) AS name", f"error_code IN {BY_LOOKING}"
+            if any(each.holds and self.schema.may_fail_lookup(place) for place, each in mappings.items()):
+                name, is_wrong = f"concat_ws(' ', {names}, record) AS name", f"error_code IN {LOOKUP_FAULTS}"
                 said = self._linked(entity).where(IS_RECORD)
                 found.append(said.selectExpr("message_id", name, "within", f"{is_wrong} AS is_wrong"))
         if not found:
             return None
         records = reduce(DataFrame.unionByName, found)
         themselves = records.where("is_wrong").select("message_id", "name").distinct()
-        wrong = self.looked_up("failed", "themselves", themselves)
+        wrong = self.keep_lookup("failed", "themselves", themselves)
         if wrong is None:
             return None
         above = records.selectExpr("message_id", "name AS below", "explode(within) AS name")
         below = above.join(wrong, ["message_id", "name"], "left_semi")
         failed = wrong.unionByName(below.selectExpr("message_id", "below AS name")).distinct()
         # Every target below looks at it, several times in a run.
-        return self.looked_up("failed", "all", failed)
+        return self.keep_lookup("failed", "all", failed)
 
     def _link(self, entity: str) -> DataFrame:
         """The statements of a target, links that are no part of its key looked up too."""
         target = self.schema.targets[entity]
         later = [name for name in target.links if name not in target.keys]
-        return self._followed(self._identified(entity), target, later)
+        return self._follow_links(self._identified(entity), target, later)
 
     def _find_held(self, entity: str) -> DataFrame | None:
         """Which records mean which entities of a target with weak keys, and which entities hold its keys."""
         target = self.schema.targets[entity]
-        return self.looked_up(HELD, entity, held_keys(self._with_instants(entity), self.schema, target))
+        return self.keep_lookup(
+            HELD, entity, find_key_holders(self._with_instants(entity), self.schema, target)
+        )
 
     def _identify(self, entity: str) -> DataFrame:
         """The statements of a target with their guids."""
@@ -139,7 +148,7 @@ class Resolution:
         looked_up = [name for name in target.links if name in target.keys and self._plans_of(target, name)]
         if not looked_up:
             return rows
-        rows = self._followed(rows, target, looked_up)
+        rows = self._follow_links(rows, target, looked_up)
         marked_ones = " OR ".join(f"startswith(data.{quoted(name)}, '{LOOKED_UP}')" for name in looked_up)
         found = f"""guid IS NULL AND error_code IS NULL AND NOT coalesce({marked_ones}, false)
             AND {NAMES_ENTITY}"""
@@ -147,7 +156,7 @@ class Resolution:
         known = F.when(F.expr(found), guid(target.entity, key)).otherwise(F.col("guid"))
         return rows.withColumn("guid", known)
 
-    def _followed(self, rows: DataFrame, target: Target, links: Iterable[str]) -> DataFrame:
+    def _follow_links(self, rows: DataFrame, target: Target, links: Iterable[str]) -> DataFrame:
         """These links with their guids in place of the marked texts."""
         pairs = [(name, entity) for name in links for entity in sorted(self._plans_of(target, name))]
         for name, entity in pairs:
@@ -173,10 +182,10 @@ class Resolution:
     def _with_instants(self, entity: str) -> DataFrame:
         """The statements of a target; where a link looks up a weak key, its marked text has its instant."""
         target, rows = self.schema.targets[entity], self._said(entity)
-        starts = [each for weak in sorted(self._weak) for each in marks(self.schema, weak)]
+        starts = [each for weak in sorted(self._weak) for each in lookup_prefixes(self.schema, weak)]
 
         def dated(text: str) -> str:
-            return f"if({marked(text, starts)}, {with_instant(text)}, {text})"
+            return f"if({has_prefix(text, starts)}, {with_instant(text)}, {text})"
 
         for name in target.links:
             if self._plans_of(target, name) & self._weak:
@@ -189,17 +198,17 @@ class Resolution:
     @cached_property
     def _weak(self) -> set[str]:
         """The targets with weak keys that links look up."""
-        return {entity for entity in self.schema.looked_up if not self.schema.targets[entity].strict}
+        return {entity for entity in self.schema.lookup_keys if not self.schema.targets[entity].strict}
 
     def _questions(self, entity: str) -> DataFrame | None:
         """By which keys links look up an entity with weak keys, and for which instants; None for no link."""
-        starts, found = marks(self.schema, entity), []
+        starts, found = lookup_prefixes(self.schema, entity), []
         for each in self.entities:
             target = self.schema.targets[each]
             for name in target.links:
                 if entity in self._plans_of(target, name):
                     asked = self._said(each).select(_data(name).alias("text"), "effective_timestamp")
-                    found.append(asked.where(marked("text", starts)))
+                    found.append(asked.where(has_prefix("text", starts)))
         return reduce(DataFrame.unionByName, found).distinct() if found else None
 
     def _find_answers(self, entity: str) -> DataFrame | None:
@@ -210,13 +219,13 @@ class Resolution:
             held, questions = self._held(entity), self._questions(entity)
             if held is None or questions is None:
                 return None
-            return self.looked_up(ANSWERS, entity, holders(held, questions))
+            return self.keep_lookup(ANSWERS, entity, holders(held, questions))
         usable = f"operation = '{UPSERT}' AND error_code IS NULL AND guid IS NOT NULL"
         claims = self._identified(entity).where(usable).selectExpr("explode(claims) AS text", "guid")
         # The least and the greatest differ where there are several: nothing need be counted.
         ends = claims.groupBy("text").agg(F.min("guid").alias("least"), F.max("guid").alias("greatest"))
         found, several = "if(least = greatest, least, NULL) AS found", "least <> greatest AS several"
-        return self.looked_up(ANSWERS, entity, ends.selectExpr("text", found, several))
+        return self.keep_lookup(ANSWERS, entity, ends.selectExpr("text", found, several))
 
 
 def needed_links(schema: Schema, entity: str) -> str | None:
@@ -245,7 +254,7 @@ def _data(name: str) -> Column:
     return F.col("data").getField(name)
 
 
-def _unprocessed(rows: DataFrame, failed: DataFrame) -> DataFrame:
+def _mark_unprocessed(rows: DataFrame, failed: DataFrame) -> DataFrame:
     """The statements, those of what the *failed* records hold or make being in error."""
     ours = failed.selectExpr("message_id AS _message", "name AS _name")
     # The innermost is enough: what fails further out has failed all that are between.
@@ -264,7 +273,7 @@ def _with_error(rows: DataFrame, problem: HubFault, finding: str = "") -> DataFr
     return rows.withColumns(columns).drop("several")
 
 
-def falling(statements: DataFrame) -> DataFrame:
+def find_unsupported(statements: DataFrame) -> DataFrame:
     """
     Of statements that stand on each other, those that something is missing for in the end.
 
@@ -280,19 +289,19 @@ def falling(statements: DataFrame) -> DataFrame:
     Cost: one task, which holds all of them: about a kilobyte each.
     """
     columns = T.StructType([statements.schema["statement"]])
-    return Made(statements.repartition(1), _fallen, columns).rows()
+    return WorkerPlan(statements.repartition(1), _find_unsupported, columns).rows()
 
 
-def _fallen(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _find_unsupported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     given = list(batches)
     if not given:
         return
     table = pa.Table.from_batches(given)
-    fallen = fallen_places(table.column("makes").to_pylist(), table.column("needs").to_pylist())
+    fallen = unsupported_places(table.column("makes").to_pylist(), table.column("needs").to_pylist())
     yield from table.select(["statement"]).take(pa.array(fallen, pa.int64())).to_batches()
 
 
-def fallen_places(makes: Sequence[str | None], needs: Sequence[Sequence[str]]) -> list[int]:
+def unsupported_places(makes: Sequence[str | None], needs: Sequence[Sequence[str]]) -> list[int]:
     """The places of the statements that fall, by what each makes and needs."""
     makers = Counter(guid for guid in makes if guid is not None)
     needing: dict[str, list[int]] = {}
@@ -346,7 +355,7 @@ def facts(resolution: Resolution) -> DataFrame | None:
     for entity in resolution.entities:
         links = map(quoted, schema.targets[entity].links)
         named = ", ".join(f"struct(data.{name} AS need, {SOUGHT}.{name} AS text)" for name in links)
-        rows = resolution.resolved(entity).where(f"error_code IS NOT NULL OR {is_applied}")
+        rows = resolution.resolved_statements(entity).where(f"error_code IS NOT NULL OR {is_applied}")
         # As texts: made of columns, each would be a dozen calls into the JVM, for each target.
         found.append(
             with_statement(rows, entity).selectExpr(
@@ -384,36 +393,36 @@ def waiting_statements(
 
     Cost: two aggregations over the guids and links of all statements.  Where something waits, a further
     round for each link of the longest chain of records that wait for each other, up to three; what is left
-    of longer chains is found in one task (see `falling`).  It is given the statements that need what only
-    statements with needs of their own make.
+    of longer chains is found in one task (see `find_unsupported`).  It is given the statements that need what
+    only statements with needs of their own make.
     """
     needing = stated.select("statement", F.explode("needs").alias("need"))
     makers = stated.where("makes IS NOT NULL")
     waiting, count, rounds = held, held.count() if held is not None else 0, 0
     while True:
-        exists = without(makers, waiting).select(F.col("makes").alias("need"))
-        missing = _not_among(needing.select("need"), exists)
+        exists = drop_waiting(makers, waiting).select(F.col("makes").alias("need"))
+        missing = _find_missing(needing.select("need"), exists)
         if answers is not None:
-            missing = _not_answered(missing, answers, exists)
+            missing = _find_unanswered(missing, answers, exists)
         leading_nowhere = keep(missing)
         if leading_nowhere is None:
             return held
         found = needing.join(leading_nowhere, "need", "left_semi").groupBy("statement")
-        waiting = without(found.agg(F.min("need").alias("missing")), held)
+        waiting = drop_waiting(found.agg(F.min("need").alias("missing")), held)
         waiting = keep(waiting if held is None else waiting.unionByName(held))
         now = 0 if waiting is None else waiting.count()
         if waiting is None or now == count:
             return None if waiting is None else _with_names(waiting, stated)
         count, rounds = now, rounds + 1
         if rounds == _ROUNDS:
-            more = falling(standing(without(stated, waiting), answers, keep))
+            more = find_unsupported(waiting_candidates(drop_waiting(stated, waiting), answers, keep))
             waiting = keep(waiting.select("statement").unionByName(more))
             assert waiting is not None
             # The next round finds these, and says for what they wait.
             count = waiting.count()
 
 
-def without(statements: DataFrame, waiting: DataFrame | None) -> DataFrame:
+def drop_waiting(statements: DataFrame, waiting: DataFrame | None) -> DataFrame:
     """The statements, which have `statement`, that are not among those that wait; None if none do."""
     if waiting is None:
         return statements
@@ -431,11 +440,11 @@ def _with_names(waiting: DataFrame, stated: DataFrame) -> DataFrame:
     return said.where("statement IS NOT NULL").selectExpr("statement", "coalesce(name, need) AS missing")
 
 
-def standing(
+def waiting_candidates(
     stated: DataFrame, answers: DataFrame | None, keep: Keep = lambda statements: statements
 ) -> DataFrame:
     """
-    Of the statements that may be applied those that may have to wait, as `falling` wants them.
+    Of the statements that may be applied those that may have to wait, as `find_unsupported` wants them.
 
     They need what only statements with needs of their own make, or what nobody makes.
     """
@@ -459,13 +468,13 @@ def _uncertain(needing: DataFrame, certain: DataFrame) -> DataFrame:
     return joined.groupBy("statement", "makes").agg(open_.alias("needs"))
 
 
-def _not_among(needed: DataFrame, exists: DataFrame) -> DataFrame:
+def _find_missing(needed: DataFrame, exists: DataFrame) -> DataFrame:
     """The distinct `need` of which `exists` has none: what is there often meets before it is shuffled."""
     both = needed.withColumn("made", F.lit(0)).unionByName(exists.withColumn("made", F.lit(1)))
     return both.groupBy("need").agg(F.max("made").alias("made")).where(F.col("made") == 0).select("need")
 
 
-def _not_answered(missing: DataFrame, answers: DataFrame, exists: DataFrame) -> DataFrame:
+def _find_unanswered(missing: DataFrame, answers: DataFrame, exists: DataFrame) -> DataFrame:
     """Of the texts that are no guid of what exists, those that lead to none by a look-up either."""
     led = missing.join(answers, missing["need"] == answers["text"], "left").select("need", "found")
     return led.join(exists.withColumnRenamed("need", "found"), "found", "left_anti").select("need")

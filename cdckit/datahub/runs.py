@@ -8,10 +8,10 @@ from functools import cached_property, reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.datahub.intake import Taken, take
-from cdckit.datahub.outcomes import export_rows, newly_exported, problems
-from cdckit.datahub.readers import Work
-from cdckit.datahub.resolution import ANSWERS, BY_LOOKING, HELD, UNPROCESSED, facts, waiting_statements
+from cdckit.datahub.intake import ReadReport, read_messages
+from cdckit.datahub.outcomes import export_rows, new_exports, problems
+from cdckit.datahub.readers import ReaderSettings
+from cdckit.datahub.resolution import ANSWERS, HELD, LOOKUP_FAULTS, UNPROCESSED, facts, waiting_statements
 from cdckit.datahub.state import (
     EXPORTED,
     HISTORY,
@@ -21,14 +21,14 @@ from cdckit.datahub.state import (
     UNAPPLIED,
     Histories,
     State,
-    table,
+    table_name,
 )
 from cdckit.datahub.statements import statement_schema
-from cdckit.datahub.statuses import Retry, Status, is_due, routed, statuses
-from cdckit.parts.workers import computed, here
+from cdckit.datahub.statuses import Backoff, Status, is_due, statuses, with_refusals
+from cdckit.parts.workers import compute_once, local_table
 from cdckit.shell import MANY_FILES
 from cdckit.store import Transaction
-from cdckit.store.store import note, noted, put, read_some
+from cdckit.store.store import read_note, read_some, replace_rows, write_note
 from cdckit.store.writing import Rows
 
 _LAST_POSITION = "last position"
@@ -43,11 +43,11 @@ would take longer than merging all of what it may have touched, and this program
 class Run(State):
     """The tables of a hub during one run at the time *now*, in microseconds; nothing is committed here."""
 
-    def __init__(self, work: Work, tables: Transaction, retry: Retry, now: int) -> None:
+    def __init__(self, work: ReaderSettings, tables: Transaction, retry: Backoff, now: int) -> None:
         super().__init__(work.schema, tables)
         self._work, self._writes, self._retry, self._now = work, tables, retry, now
         self._fresh: DataFrame | None = None
-        self._taken = Taken(0, {}, set())
+        self._taken = ReadReport(0, {}, set())
         self._attempt, self._anew = True, False
 
     def has_due(self) -> bool:
@@ -60,36 +60,36 @@ class Run(State):
 
         An *attempt* counts as one for those that come to wait.
         """
-        self._fresh, self._attempt = routed(messages, self.schema), attempt
+        self._fresh, self._attempt = with_refusals(messages, self.schema), attempt
         targets = {
-            entity: self._writes.target(table(STATEMENTS, entity), statement_schema(target))
+            entity: self._writes.target(table_name(STATEMENTS, entity), statement_schema(target))
             for entity, target in self.schema.targets.items()
         }
-        self._taken = take(self._fresh, self._work, targets)
+        self._taken = read_messages(self._fresh, self._work, targets)
         for entity, files in self._taken.files.items():
-            name = table(STATEMENTS, entity)
+            name = table_name(STATEMENTS, entity)
             self._writes.adopt(name, files)
             if self._writes.files(name):
                 self._writes.compact(name, files=MANY_FILES)
-            elif not self._writes.has(table(HISTORY, entity)):
+            elif not self._writes.has(table_name(HISTORY, entity)):
                 # Nothing was ever said of the target.
                 self._writes.drop(name)
-        known = noted(self._writes, REFRESHED, [])
-        note(self._writes, REFRESHED, sorted({*known, *self._taken.refreshed}))
+        known = read_note(self._writes, REFRESHED, [])
+        write_note(self._writes, REFRESHED, sorted({*known, *self._taken.refreshed}))
         return self._taken.messages > 0
 
     def forget(self, chosen: DataFrame | None) -> None:
         """Forget what the *chosen* messages said and came to; without them, what all said."""
         if chosen is None:
             self._drop(STATEMENTS, HELD, ANSWERS)
-            note(self._writes, REFRESHED, [])
+            write_note(self._writes, REFRESHED, [])
             return
         ids = F.broadcast(chosen)
         said = ids.withColumnRenamed("message_identifier", "message_id")
         for name in self._names(STATEMENTS):
-            put(self._writes, name, said)
+            replace_rows(self._writes, name, said)
         if self._writes.has(STATUSES):
-            put(self._writes, STATUSES, ids)
+            replace_rows(self._writes, STATUSES, ids)
 
     def forget_schema(self) -> None:
         """Forget what was read by another schema: it says nothing by this one, nor what had to wait by it."""
@@ -101,9 +101,9 @@ class Run(State):
     def settle(self, *, everything: bool = False) -> None:
         """Find out what can be applied, merge what this touches (or *everything*), and set the statuses."""
         before = read_some(self._writes, UNAPPLIED)
-        found = {name: self.read(name) for name in self._looked_up}
+        found = {name: self.read(name) for name in self._lookup_tables}
         now = self._unapplied()
-        turned = self._turned(before, now)
+        turned = self._changed_messages(before, now)
         self._keep(now)
         self._merge(turned, found, everything)
         self._set_statuses(turned, had_waiting=before is not None)
@@ -114,10 +114,10 @@ class Run(State):
         rows = super().statements(entity)
         return rows.coalesce(1) if self._is_small else rows
 
-    def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
+    def keep_lookup(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
         """A table that a run writes, and that is read until the next one."""
-        name = table(kind, entity)
-        self._writes.replace(name, self._in_few_jobs(rows))
+        name = table_name(kind, entity)
+        self._writes.replace(name, self._gather_small(rows))
         return read_some(self._writes, name)
 
     def _names(self, kind: str) -> list[str]:
@@ -129,31 +129,31 @@ class Run(State):
 
     def _keep(self, unapplied: DataFrame | None) -> None:
         if unapplied is not None:
-            self._writes.replace(UNAPPLIED, self._in_few_jobs(unapplied))
+            self._writes.replace(UNAPPLIED, self._gather_small(unapplied))
         elif self._writes.has(UNAPPLIED):
             self._writes.swap(UNAPPLIED, self._writes.files(UNAPPLIED))
 
     def _number_exports(self) -> None:
         """Give what is exported now, and was not or not so before, the next position."""
-        position = int(noted(self._writes, _LAST_POSITION, 0)) + 1
+        position = int(read_note(self._writes, _LAST_POSITION, 0)) + 1
         for entity in self.entities:
             if self.schema.targets[entity].export:
-                rows = export_rows(self.schema, entity, self.applied(entity))
-                name = table(EXPORTED, entity)
-                new = self._computed(newly_exported(rows, self.known_exports(entity), position))
+                rows = export_rows(self.schema, entity, self.applied_statements(entity))
+                name = table_name(EXPORTED, entity)
+                new = self._compute_once(new_exports(rows, self.known_exports(entity), position))
                 if new is not None:
                     self._writes.append(name, new, compact_at=MANY_FILES)
-                    note(self._writes, _LAST_POSITION, position)
+                    write_note(self._writes, _LAST_POSITION, position)
 
     @cached_property
     def _facts(self) -> DataFrame | None:
         found = facts(self)
         # What was looked up is looked at several times.
         once = found is not None and self.answers() is not None
-        return self._computed(found) if found is not None and once else found
+        return self._compute_once(found) if found is not None and once else found
 
     @cached_property
-    def _not_tried(self) -> DataFrame | None:
+    def _untried_statements(self) -> DataFrame | None:
         """The statements that are not tried in this run: their messages are not due, or were given up."""
         waiting = self.waiting()
         if waiting is None:
@@ -163,7 +163,7 @@ class Run(State):
         not_tried = f"(status = {requires} AND NOT {is_tried}) OR status = {given_up}"
         messages = self.statuses().where(not_tried).select("message_identifier")
         is_held = F.col("statement.message_id") == F.col("message_identifier")
-        return self._computed(waiting.join(messages, is_held, "left_semi"))
+        return self._compute_once(waiting.join(messages, is_held, "left_semi"))
 
     def _unapplied(self) -> DataFrame | None:
         """
@@ -172,25 +172,25 @@ class Run(State):
         Those that wait, those whose keys or links lead to several entities, and those unprocessed for that.
         """
         if self._facts is None:
-            return self._not_tried
+            return self._untried_statements
         found, stated = [], self._facts.where("error_code IS NULL")
         if self.may_wait:
-            waiting = waiting_statements(stated, self.answers(), self._not_tried, self._computed)
+            waiting = waiting_statements(stated, self.answers(), self._untried_statements, self._compute_once)
             found += [] if waiting is None else [waiting]
-        if self._looked_up:
+        if self._lookup_tables:
             # Other messages may bring statements into this, and out of it again.
-            wrong = self._facts.where(F.col("error_code").isin(*BY_LOOKING, UNPROCESSED))
+            wrong = self._facts.where(F.col("error_code").isin(*LOOKUP_FAULTS, UNPROCESSED))
             found.append(wrong.selectExpr("statement", "CAST(NULL AS string) AS missing"))
-        return self._computed(reduce(DataFrame.unionByName, found)) if found else None
+        return self._compute_once(reduce(DataFrame.unionByName, found)) if found else None
 
-    def _turned(self, before: DataFrame | None, now: DataFrame | None) -> DataFrame | None:
+    def _changed_messages(self, before: DataFrame | None, now: DataFrame | None) -> DataFrame | None:
         """The messages of which a statement is applied now and was not, or the other way round; or None."""
         both = ((-1, before), (1, now))
         counted = [rows.selectExpr("statement", f"{by} AS by") for by, rows in both if rows is not None]
         if not counted:
             return None
         changes = reduce(DataFrame.unionByName, counted).groupBy("statement").agg(F.sum("by").alias("by"))
-        return self._computed(changes.where("by <> 0").select("statement.message_id").distinct())
+        return self._compute_once(changes.where("by <> 0").select("statement.message_id").distinct())
 
     def _merge(
         self, turned: DataFrame | None, found: Mapping[str, DataFrame | None], everything: bool
@@ -199,17 +199,17 @@ class Run(State):
         assert self._fresh is not None
         histories = Histories(self, self._writes, few=self._is_small)
         spoken_of = {entity for entity, new in self._taken.files.items() if new}
-        begun = any(self._writes.has(table(HISTORY, entity)) for entity in self.stated)
+        begun = any(self._writes.has(table_name(HISTORY, entity)) for entity in self.stated_targets)
         if everything or not begun:
-            histories.merge(self.stated)
+            histories.merge(self.stated_targets)
         elif self._is_small:
             # By a key or a link what is new may move any entity.
-            anywhere = turned is not None or (spoken_of and self._looked_up)
-            histories.merge(self.stated if anywhere else histories.with_children(spoken_of))
-        elif self._found_otherwise(found):
-            histories.merge(self.stated)
+            anywhere = turned is not None or (spoken_of and self._lookup_tables)
+            histories.merge(self.stated_targets if anywhere else histories.with_children(spoken_of))
+        elif self._lookups_changed(found):
+            histories.merge(self.stated_targets)
         else:
-            histories.keep_up(self._fresh, turned, self._taken.refreshed)
+            histories.update(self._fresh, turned, self._taken.refreshed)
 
     @cached_property
     def _is_small(self) -> bool:
@@ -219,24 +219,24 @@ class Run(State):
         few = max(messages, sum(one.rows for one in stated)) <= FEW_STATEMENTS
         return few and sum(one.size for one in stated) <= FEW_BYTES
 
-    def _computed(self, rows: DataFrame) -> DataFrame | None:
-        return computed(rows, few=self._is_small)
+    def _compute_once(self, rows: DataFrame) -> DataFrame | None:
+        return compute_once(rows, few=self._is_small)
 
-    def _in_few_jobs(self, rows: DataFrame) -> Rows:
+    def _gather_small(self, rows: DataFrame) -> Rows:
         """Rows to be written: by this program, if all is small."""
-        return here(rows) if self._is_small else rows
+        return local_table(rows) if self._is_small else rows
 
     @property
-    def _looked_up(self) -> dict[str, Column]:
+    def _lookup_tables(self) -> dict[str, Column]:
         """The tables of what keys and links find, with the condition of the rows that say so."""
         weak = [name for name, target in self.schema.targets.items() if target.weak]
-        keys = {table(HELD, name): F.col("message_id").isNotNull() for name in weak}
-        return keys | {table(ANSWERS, name): F.lit(True) for name in self.schema.looked_up}
+        keys = {table_name(HELD, name): F.col("message_id").isNotNull() for name in weak}
+        return keys | {table_name(ANSWERS, name): F.lit(True) for name in self.schema.lookup_keys}
 
-    def _found_otherwise(self, before: Mapping[str, DataFrame | None]) -> bool:
+    def _lookups_changed(self, before: Mapping[str, DataFrame | None]) -> bool:
         """Whether a key or link finds another entity than it did: then any entity may have been moved."""
         for name, earlier in before.items():
-            later, says = self.read(name), self._looked_up[name]
+            later, says = self.read(name), self._lookup_tables[name]
             if earlier is None or later is None:
                 continue
             if not earlier.where(says).exceptAll(later.where(says)).isEmpty():
@@ -266,12 +266,12 @@ class Run(State):
         now = statuses(processed, found, known, now=self._now, retry=self._retry)
         if begun and (again or self._anew):
             rest = known.join(now.select("message_identifier"), "message_identifier", "left_anti")
-            self._writes.replace(STATUSES, self._in_few_jobs(now.unionByName(rest)))
+            self._writes.replace(STATUSES, self._gather_small(now.unionByName(rest)))
         else:
             # None of them was known before.
-            self._writes.append(STATUSES, self._in_few_jobs(now), compact_at=MANY_FILES)
+            self._writes.append(STATUSES, self._gather_small(now), compact_at=MANY_FILES)
 
 
-def identified(spark: SparkSession, messages: list[str]) -> DataFrame:
+def message_rows(spark: SparkSession, messages: list[str]) -> DataFrame:
     """One row per identifier of a message."""
     return spark.createDataFrame([(each,) for each in messages], "message_identifier string")

@@ -99,7 +99,7 @@ class Planner:
             used = {name for name in target.keys if name in named}
             parts = [KeyPart(name, target.fields[name], named[name]) for name in used]
         else:
-            parts, used = self._translated(there, target, named, (*above, here))
+            parts, used = self._translate_key(there, target, named, (*above, here))
         order = list(target.fields)
         parts.sort(key=lambda part: order.index(part.field))
         fields = tuple(part.field for part in parts)
@@ -119,7 +119,7 @@ class Planner:
         must(whole or not field.autocreate, "autocreate", f"with the one whole key of {entity}")
         return KeyPlan(entity, tuple(parts), whole, field.autocreate, there)
 
-    def _translated(
+    def _translate_key(
         self, there: Place, target: Target, named: dict[str, str], above: tuple[tuple[Place, str], ...]
     ) -> tuple[list[KeyPart], set[str]]:
         """The parts of the key, as the mapping *there* names them, and the names that were used for it."""
@@ -209,7 +209,7 @@ class Schema:
             for index, _ in enumerate(self.systems[place.system].mappings.get(field.child_entity, ())):
                 yield field, Place(place.system, field.child_entity, index)
 
-    def uncertain(self, place: Place) -> bool:
+    def may_fail_lookup(self, place: Place) -> bool:
         """Whether a record may turn out to be in error when it is looked up whom its key and links mean."""
         mapping = self.mapping(place)
         is_whole = (self.key_plan(place, each).whole for each in mapping.links)
@@ -233,12 +233,12 @@ class Schema:
         """Whether what is said of a target can come from what another record holds or makes."""
         return bool(self.parent_fields(entity)) or entity in self.autocreated
 
-    def leading_to(self, entity: str) -> list[str]:
+    def deciding_targets(self, entity: str) -> list[str]:
         """The targets that decide about *entity*: where its links lead, what holds or makes it, and so on."""
         leads: dict[str, set[str]] = {name: set() for name in self.targets}
         for place, mapping in self.all_mappings.items():
             leads[mapping.reference] |= {self.key_plan(place, each).entity for each in mapping.links}
-            for below in self.brought(place):
+            for below in self.reachable_targets(place):
                 leads[below].add(mapping.reference)
         found = [entity]
         for each in found:
@@ -255,7 +255,7 @@ class Schema:
         return sha256(f"{_RULES} {self.systems!r}".encode()).hexdigest()
 
     @cached_property
-    def looked_up(self) -> dict[str, set[tuple[str, ...]]]:
+    def lookup_keys(self) -> dict[str, set[tuple[str, ...]]]:
         """For each target the sets of key fields by which links look it up other than by its guid."""
         found: dict[str, set[tuple[str, ...]]] = {}
         for plan in with_inner(self._plans.values()):
@@ -272,7 +272,7 @@ class Schema:
     def generations(self) -> list[list[str]]:
         """The same, those together that need not wait for each other."""
         parents = {name: self.parents(name) for name, each in self.targets.items() if not each.export}
-        return _in_order(parents, "free of children that hold their parents")
+        return _sort_generations(parents, "free of children that hold their parents")
 
     @cached_property
     def _plans(self) -> dict[tuple[Place, str], KeyPlan]:
@@ -312,14 +312,14 @@ class Schema:
         for (place, reference), plan in self._plans.items():
             if any(reference in each for each in self.mapping(place).alternatives):
                 links_in_keys[self.mapping(place).reference].add(plan.entity)
-        _in_order(links_in_keys, "free of keys that lead back to themselves")
+        _sort_generations(links_in_keys, "free of keys that lead back to themselves")
 
     def _require_sound_children(self) -> None:
         for place, mapping in self.all_mappings.items():
             for field in mapping.children:
                 self._require_sound_child(place, field)
         for place in self.all_mappings:
-            self.brought(place)
+            self.reachable_targets(place)
         _ = self.generations
 
     def _require_sound_child(self, place: Place, field: FieldMapping) -> None:
@@ -343,7 +343,7 @@ class Schema:
             require(leads, up, f"a link that leads to {parent.entity}", field.parent_identifier)
             require(not mapping.export, child, "an entity that is not exported", mapping.reference)
 
-    def brought(self, place: Place, above: tuple[Place, ...] = ()) -> set[str]:
+    def reachable_targets(self, place: Place, above: tuple[Place, ...] = ()) -> set[str]:
         """The targets of which a message can bring records that enters at the mapping at *place*."""
         needed = "free of children that hold their parents"
         require(place not in above, f"{place}.fields", needed, str(place))
@@ -352,11 +352,11 @@ class Schema:
             self.key_plan(place, each).entity for each in self.mapping(place).columns if each.autocreate
         }
         for _, child in self.children(place):
-            found |= self.brought(child, (*above, place))
+            found |= self.reachable_targets(child, (*above, place))
         return found
 
 
-def _in_order(above: Mapping[str, set[str]], needed: str) -> list[list[str]]:
+def _sort_generations(above: Mapping[str, set[str]], needed: str) -> list[list[str]]:
     """The names in generations, each after those *above* it; raises `InvalidSchema` if they go round."""
     sorter = TopologicalSorter(above)
     try:

@@ -18,15 +18,15 @@ from cdckit.datahub.message_store import DECODED_SCHEMA, MESSAGE_SCHEMA, identit
 from cdckit.datahub.outcomes import EXPORTED_COLUMNS, export_rows, message_log, record_log, with_positions
 from cdckit.datahub.resolution import UNAPPLIED_COLUMNS
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statement_changes import Derived
+from cdckit.datahub.statement_changes import DerivedChanges
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.statuses import STATUS_SCHEMA, Status
-from cdckit.merging import history_schema, made_versions
+from cdckit.merging import history_schema, plan_versions
 from cdckit.parts.arguments import flat_columns, quoted, text_literal
-from cdckit.parts.workers import at_once, computed
+from cdckit.parts.workers import compute_once, run_together
 from cdckit.shell import MANY_FILES
 from cdckit.store import Transaction
-from cdckit.store.store import Tables, note, noted, put, read_some, rows_of
+from cdckit.store.store import Tables, read_note, read_rows, read_some, replace_rows, write_note
 from cdckit.store.writing import Rows
 
 if sys.platform != "win32":
@@ -35,10 +35,10 @@ if sys.platform != "win32":
 _RUN = "run.json"
 """What is under way, while it is: locked by the program that does it, and empty otherwise."""
 
-Said = Mapping[str, Any]
+RunNote = Mapping[str, Any]
 
 
-class UnderWay:
+class RunFile:
     """
     The file by which runs of several programs see each other.
 
@@ -54,7 +54,7 @@ class UnderWay:
         self._path = None if folder is None else folder / _RUN
 
     @contextmanager
-    def alone(self) -> Iterator[Callable[[Said], None]]:
+    def lock(self) -> Iterator[Callable[[RunNote], None]]:
         """Wait for the runs of others to end, then tell what is under way with what is yielded."""
         if self._path is None:
             yield lambda run: None
@@ -64,7 +64,7 @@ class UnderWay:
             _lock(file)
             file.truncate(0)
 
-            def say(run: Said) -> None:
+            def say(run: RunNote) -> None:
                 file.truncate(0)
                 json.dump(run, file)
                 file.flush()
@@ -75,7 +75,7 @@ class UnderWay:
                 # Deleted, it would be another file than the one for which others wait.
                 file.truncate(0)
 
-    def found(self) -> dict[str, Any] | None:
+    def read(self) -> dict[str, Any] | None:
         """What was told of the run that is under way; None if there is none."""
         if self._path is None:
             return None
@@ -129,12 +129,12 @@ RECEIVED_SCHEMA = T.StructType(
 """One row is one record that was received: what it holds, its status then, in which receipt and batch."""
 
 
-def table(kind: str, entity: str) -> str:
+def table_name(kind: str, entity: str) -> str:
     """The name of a target's table."""
     return f"{kind}.{entity}"
 
 
-class State(Derived):
+class State(DerivedChanges):
     """What a hub knows, and what follows from it, by the schema by which its messages were read."""
 
     def __init__(self, schema: Schema, tables: Tables) -> None:
@@ -146,27 +146,27 @@ class State(Derived):
         return self._tables.read(name) if self._tables.has(name) else None
 
     @property
-    def stated(self) -> list[str]:
+    def stated_targets(self) -> list[str]:
         """The targets of which anything was said that are merged, parents before their children."""
-        return [each for each in self.schema.families if self._tables.has(table(STATEMENTS, each))]
+        return [each for each in self.schema.families if self._tables.has(table_name(STATEMENTS, each))]
 
-    def received(self, first: int | None = None, last: int | None = None) -> DataFrame:
+    def received_records(self, first: int | None = None, last: int | None = None) -> DataFrame:
         """All records that were received, or those of some receipts, in `RECEIVED_SCHEMA`."""
-        return rows_of(self._tables, MESSAGES, RECEIVED_SCHEMA, {"received": (first, last)})
+        return read_rows(self._tables, MESSAGES, RECEIVED_SCHEMA, {"received": (first, last)})
 
     def receipts(self, number: int | None, batch: str | None) -> DataFrame:
         """The receipts of one time, or of a batch, whenever it was received; all without both."""
-        rows = self.received(number, number)
+        rows = self.received_records(number, number)
         ours = rows if batch is None else rows.where(F.col("batch") == batch)
         place = ("topic", "partition", "offset")
         return ours.select(*place, "message_identifier", "status", "error_code", "error_description")
 
-    def stored(self, first: int | None = None, last: int | None = None) -> DataFrame:
+    def stored_messages(self, first: int | None = None, last: int | None = None) -> DataFrame:
         """The messages among them, each once, in `MESSAGE_SCHEMA`."""
         is_stored = f"status = {int(Status.NOT_PROCESSED)}"
-        return self.received(first, last).where(is_stored).select(*MESSAGE_SCHEMA.names)
+        return self.received_records(first, last).where(is_stored).select(*MESSAGE_SCHEMA.names)
 
-    messages = stored
+    messages = stored_messages
 
     def waiting(self) -> DataFrame | None:
         """The statements that wait, and for what: `statement`, `missing`; None if there are none."""
@@ -175,67 +175,74 @@ class State(Derived):
 
     def statuses(self) -> DataFrame:
         """The messages that runs have processed, and where they stand (`STATUS_SCHEMA`)."""
-        return rows_of(self._tables, STATUSES, STATUS_SCHEMA)
+        return read_rows(self._tables, STATUSES, STATUS_SCHEMA)
 
-    def exported(self, entity: str) -> DataFrame:
+    def read_exports(self, entity: str) -> DataFrame:
         """The records of an export target, each with its position."""
-        rows = export_rows(self.schema, entity, self.applied(entity))
+        rows = export_rows(self.schema, entity, self.applied_statements(entity))
         return with_positions(rows, self.known_exports(entity))
 
     def known_exports(self, entity: str) -> DataFrame:
         """What the runs so far have exported of a target."""
-        return rows_of(self._tables, table(EXPORTED, entity), EXPORTED_COLUMNS)
+        return read_rows(self._tables, table_name(EXPORTED, entity), EXPORTED_COLUMNS)
 
     def history(self, entity: str) -> DataFrame:
         """The history of a target."""
-        return rows_of(self._tables, table(HISTORY, entity), history_schema(self.schema.targets[entity].data))
+        return read_rows(
+            self._tables, table_name(HISTORY, entity), history_schema(self.schema.targets[entity].data)
+        )
 
     def log(self) -> DataFrame:
         """What became of each record, and of the messages that the schema has no place for."""
         waiting, some = self.waiting(), self.entities or list(self.schema.targets)[:1]
         records = reduce(
-            DataFrame.unionByName, (record_log(self.processed(each), waiting, each) for each in some)
+            DataFrame.unionByName,
+            (record_log(self.processed_statements(each), waiting, each) for each in some),
         )
         return records.unionByName(message_log(self.statuses()), allowMissingColumns=True)
 
     @property
     def entities(self) -> list[str]:
         """The targets of which anything was said, exported ones too."""
-        return [each for each in self.schema.targets if self._tables.has(table(STATEMENTS, each))]
+        return [each for each in self.schema.targets if self._tables.has(table_name(STATEMENTS, each))]
 
     def statements(self, entity: str) -> DataFrame:
         """All statements about a target; none if nothing was ever said of it."""
-        return rows_of(self._tables, table(STATEMENTS, entity), statement_schema(self.schema.targets[entity]))
+        return read_rows(
+            self._tables, table_name(STATEMENTS, entity), statement_schema(self.schema.targets[entity])
+        )
 
-    def looked_up(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
+    def keep_lookup(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
         """What the last run has found in the place of *rows*; themselves before the first one."""
-        name = table(kind, entity)
+        name = table_name(kind, entity)
         return read_some(self._tables, name) if self._tables.has(name) else rows
 
     def may_be_refreshed(self, entity: str) -> bool:
         """Whether there ever was a refresh of the target."""
-        return entity in noted(self._tables, REFRESHED, [])
+        return entity in read_note(self._tables, REFRESHED, [])
 
     def known_history(self, entity: str) -> DataFrame | None:
         """The history of a target as the last run has left it."""
-        return self.read(table(HISTORY, entity))
+        return self.read(table_name(HISTORY, entity))
 
-    def unapplied(self) -> DataFrame:
+    def unapplied_statements(self) -> DataFrame:
         """The statements that wait, and those that a look at all entities found wrong."""
-        return rows_of(self._tables, UNAPPLIED, UNAPPLIED_COLUMNS)
+        return read_rows(self._tables, UNAPPLIED, UNAPPLIED_COLUMNS)
 
 
-def appended(tables: Transaction, schema: Schema, decoded: DataFrame, batch: str | None) -> int:
+def append_records(tables: Transaction, schema: Schema, decoded: DataFrame, batch: str | None) -> int:
     """Append decoded records to those that were received; how many they are."""
-    number = int(noted(tables, RECEIVED, 0)) + 1
-    earlier = State(schema, tables).received().where(F.col("status") != int(Status.PREVIOUSLY_RECEIVED))
+    number = int(read_note(tables, RECEIVED, 0)) + 1
+    earlier = (
+        State(schema, tables).received_records().where(F.col("status") != int(Status.PREVIOUSLY_RECEIVED))
+    )
     said = with_statuses(decoded, earlier.select(identity().alias("identity")))
     receipt = {"received": F.lit(number).cast("long"), "batch": F.lit(batch).cast("string")}
-    note(tables, RECEIVED, number)
+    write_note(tables, RECEIVED, number)
     return tables.append(MESSAGES, said.withColumns(receipt), compact_at=MANY_FILES).rows
 
 
-_Touched = Mapping[str, DataFrame | None]
+_TouchedGuids = Mapping[str, DataFrame | None]
 """By target the guids of the entities that are merged anew; None for all of them."""
 
 
@@ -252,58 +259,64 @@ class Histories:
     def merge(self, entities: Collection[str]) -> None:
         """Merge everything that was ever said of these targets anew."""
         for generation in self.schema.generations:
-            at_once(self._writes.spark, self._merge_all, [each for each in generation if each in entities])
+            run_together(
+                self._writes.spark, self._merge_all, [each for each in generation if each in entities]
+            )
 
-    def keep_up(self, fresh: DataFrame, turned: DataFrame | None, refreshed: set[str]) -> None:
+    def update(self, fresh: DataFrame, turned: DataFrame | None, refreshed: set[str]) -> None:
         """
         Merge those entities anew that the run touches.
 
         These are what *fresh* messages speak of, and those (`message_id`) of which a statement has *turned*,
         being applied now and not before, or the other way round; and all of the *refreshed* targets.
         """
-        moved = self._moved(fresh, turned)
+        moved = self._named_guids(fresh, turned)
         if moved is None:
             return
-        touched: _Touched = {}
-        stated = set(self._state.stated)
+        touched: _TouchedGuids = {}
+        stated = set(self._state.stated_targets)
         for generation in self.schema.generations:
             merge_some = partial(self._merge_some, moved=moved, touched=touched, refreshed=refreshed)
-            for some in at_once(self._writes.spark, merge_some, [one for one in generation if one in stated]):
+            for some in run_together(
+                self._writes.spark, merge_some, [one for one in generation if one in stated]
+            ):
                 touched = {**touched, **some}
 
     def with_children(self, entities: Collection[str]) -> set[str]:
         """These targets and those whose entities are their children, at any depth."""
         found = set(entities)
-        for entity in self._state.stated:
+        for entity in self._state.stated_targets:
             # Parents come before their children.
             if self.schema.parents(entity) & found:
                 found.add(entity)
-        return found & set(self._state.stated)
+        return found & set(self._state.stated_targets)
 
     def _merge_all(self, entity: str) -> None:
-        self._writes.replace(table(HISTORY, entity), self._merged(entity))
+        self._writes.replace(table_name(HISTORY, entity), self._merge_target(entity))
 
-    def _merged(self, entity: str, touched: DataFrame | None = None) -> Rows:
+    def _merge_target(self, entity: str, touched: DataFrame | None = None) -> Rows:
         """The history of a target, or of the entities *touched* alone."""
         changes, keys = self._state.changes(entity, touched), self.schema.targets[entity].keys
-        made = made_versions(changes, entity=entity, keys=keys, few=self._few)
-        return made.here() if self._few else made
+        made = plan_versions(changes, entity=entity, keys=keys, few=self._few)
+        return made.local_table() if self._few else made
 
-    def _merge_some(self, entity: str, moved: DataFrame, touched: _Touched, refreshed: set[str]) -> _Touched:
+    def _merge_some(
+        self, entity: str, moved: DataFrame, touched: _TouchedGuids, refreshed: set[str]
+    ) -> _TouchedGuids:
         """Merge the entities of a target that the run touches, and say which these are."""
-        name = table(HISTORY, entity)
+        name = table_name(HISTORY, entity)
         before = self._state.read(name)
         if before is None or entity in refreshed:
             self._merge_all(entity)
             return {entity: None}
-        some = self._touched(entity, moved, touched)
+        some = self._touched_guids(entity, moved, touched)
         if some is None:
             return {}
-        put(self._writes, name, some, self._merged(entity, some))
+        replace_rows(self._writes, name, some, self._merge_target(entity, some))
         self._writes.compact(name, files=MANY_FILES)
         return {entity: some}
 
-    def _moved(self, messages: DataFrame, turned: DataFrame | None) -> DataFrame | None:
+    def _named_guids(self, messages: DataFrame, turned: DataFrame | None) -> DataFrame | None:
         """
         What the new messages speak of, and those of which a statement has *turned*; None for nothing.
 
@@ -313,18 +326,18 @@ class Histories:
         if turned is not None:
             ids = ids.unionByName(turned).distinct()
         found = []
-        for entity in self._state.stated:
-            rows = self._state.resolved(entity).join(ids, "message_id", "left_semi")
+        for entity in self._state.stated_targets:
+            rows = self._state.resolved_statements(entity).join(ids, "message_id", "left_semi")
             parents = ", ".join(f"data.{quoted(name)}" for name in self.schema.parent_fields(entity))
             listed = f"CAST(array({parents}) AS array<string>) AS parents"
             found.append(rows.selectExpr(f"{text_literal(entity)} AS entity", "guid", listed))
-        return computed(reduce(DataFrame.unionByName, found)) if found else None
+        return compute_once(reduce(DataFrame.unionByName, found)) if found else None
 
-    def _touched(self, entity: str, moved: DataFrame, touched: _Touched) -> DataFrame | None:
+    def _touched_guids(self, entity: str, moved: DataFrame, touched: _TouchedGuids) -> DataFrame | None:
         """The guids whose versions may have changed; None if there are none."""
         ours = moved.where(F.col("entity") == entity)
         found = [ours.select("guid")]
-        rows = self._state.resolved(entity)
+        rows = self._state.resolved_statements(entity)
         for place, (field, held_by) in enumerate(self.schema.parent_fields(entity).items()):
             scopes = [ours.selectExpr(f"parents[{place}] AS scope")]
             for parent in {self.schema.mapping(each).reference for each in held_by.values()} & set(touched):
@@ -336,4 +349,4 @@ class Histories:
             found.append(
                 below.join(reduce(DataFrame.unionByName, scopes), "scope", "left_semi").drop("scope")
             )
-        return computed(reduce(DataFrame.unionByName, found).where("guid IS NOT NULL").distinct())
+        return compute_once(reduce(DataFrame.unionByName, found).where("guid IS NOT NULL").distinct())

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from cdckit.changes import ABSENT
 from cdckit.datahub.mappings import Place, Target
-from cdckit.datahub.resolution import UNPROCESSED, Resolution, needed_links, with_statement, without
+from cdckit.datahub.resolution import UNPROCESSED, Resolution, drop_waiting, needed_links, with_statement
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import (
     AUTOCREATE,
@@ -26,9 +26,9 @@ from cdckit.datahub.statements import (
     NAMES_ENTITY,
     REFRESH,
     UPSERT,
-    by_place,
-    priority_of,
-    source_of,
+    priority_sql,
+    source_sql,
+    value_by_place,
 )
 from cdckit.history import DELETED, FIELD_PROVENANCE, SOURCE_MESSAGE, VALID_FROM
 from cdckit.parts.arguments import quoted, text_literal
@@ -95,7 +95,7 @@ def position(number: str) -> str:
     return f"struct(effective_timestamp, {arrival} AS arrival)"
 
 
-class Derived(Resolution):
+class DerivedChanges(Resolution):
     """What follows from statements, guids and links: what is applied, and the changes of each target."""
 
     waiting: Callable[[], DataFrame | None]
@@ -112,28 +112,28 @@ class Derived(Resolution):
         """Whether a statement of the targets that are looked at may need another one."""
         return any(needed_links(self.schema, entity) is not None for entity in self.entities)
 
-    def processed(self, entity: str) -> DataFrame:
+    def processed_statements(self, entity: str) -> DataFrame:
         """The statements of a target that are processed, with their guids and links."""
-        rows = self.resolved(entity)
+        rows = self.resolved_statements(entity)
         # What no record holds or makes is always processed.
         is_within = self.schema.is_within(entity)
         return rows.where(f"NOT error_code <=> '{UNPROCESSED}'") if is_within else rows
 
-    def applied(self, entity: str) -> DataFrame:
+    def applied_statements(self, entity: str) -> DataFrame:
         """The statements of a target that are applied."""
-        valid, waiting = self.processed(entity).where("error_code IS NULL"), self.waiting()
+        valid, waiting = self.processed_statements(entity).where("error_code IS NULL"), self.waiting()
         if waiting is None:
             return valid
-        return without(with_statement(valid, entity), waiting).drop("statement")
+        return drop_waiting(with_statement(valid, entity), waiting).drop("statement")
 
     def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
         """The changes of a target; of the entities *touched* alone, where they are given."""
-        applied = self.applied(entity)
-        own = record_changes(self.schema, entity, _of_guids(applied, touched))
+        applied = self.applied_statements(entity)
+        own = record_changes(self.schema, entity, _keep_guids(applied, touched))
         events = self._events(entity, applied)
         if not events:
             return own
-        said = _of_guids(self.processed(entity), touched)
+        said = _keep_guids(self.processed_statements(entity), touched)
         missed = absences(mentions(said, self.schema.parent_fields(entity)), events)
         return _with_absences(own, missed, _field_priorities(self.schema, self.schema.targets[entity]))
 
@@ -149,7 +149,7 @@ class Derived(Resolution):
         return found
 
 
-def _of_guids(statements: DataFrame, touched: DataFrame | None) -> DataFrame:
+def _keep_guids(statements: DataFrame, touched: DataFrame | None) -> DataFrame:
     """The statements about the entities *touched*; ends of lists are about none."""
     return statements if touched is None else statements.join(touched, "guid", "left_semi")
 
@@ -164,15 +164,15 @@ def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame
     target = schema.targets[entity]
     said = applied.where(f"guid IS NOT NULL AND {NAMES_ENTITY}")
     if entity in schema.autocreated:
-        said = _without_vain_autocreates(said)
+        said = _drop_needless_autocreates(said)
     more = _field_priorities(schema, target)
     return said.selectExpr(
         "guid", "message_id", "effective_timestamp", "arrival", "data", "carried",
         f"if(operation = '{AUTOCREATE}', '{UPSERT}', operation) AS operation",
         "'' AS sequence",
-        f"{source_of(schema)} AS source",
+        f"{source_sql(schema)} AS source",
         # A link may make an entity without any mapping of the target.
-        f"coalesce({priority_of(schema, target)}, 0) AS priority",
+        f"coalesce({priority_sql(schema, target)}, 0) AS priority",
         *([f"if(operation <> '{AUTOCREATE}', {more}, NULL) AS field_priorities"] if more else []),
     )  # fmt: skip
 
@@ -193,7 +193,7 @@ def _with_absences(own: DataFrame, missed: DataFrame, field_priorities: str | No
     return own.unionByName(missed.withColumns(columns).drop("place"))
 
 
-def _without_vain_autocreates(said: DataFrame) -> DataFrame:
+def _drop_needless_autocreates(said: DataFrame) -> DataFrame:
     """Keep an "autocreate" only where nothing makes its entity sooner."""
     # Of two that stand in one place the record itself comes first: it says more than its link.
     place = f"struct(effective_timestamp, arrival, operation = '{AUTOCREATE}' AS is_auto)"
@@ -211,7 +211,7 @@ def _field_priorities(schema: Schema, target: Target) -> str | None:
                 stated.setdefault(each.reference, {})[place] = str(each.priority)
     if not stated:
         return None
-    fields = (f"{by_place(schema, values, 'int')} AS {quoted(name)}" for name, values in stated.items())
+    fields = (f"{value_by_place(schema, values, 'int')} AS {quoted(name)}" for name, values in stated.items())
     return f"struct({', '.join(fields)})"
 
 
@@ -229,9 +229,9 @@ def list_events(schema: Schema, statements: DataFrame, field: str | None) -> Dat
         "message_id",
         "effective_timestamp",
         "arrival",
-        f"{priority_of(schema)} AS priority",
+        f"{priority_sql(schema)} AS priority",
         "place",
-        f"{source_of(schema)} AS source",
+        f"{source_sql(schema)} AS source",
     )
 
 
@@ -265,7 +265,7 @@ def cascade_events(
             by.selectExpr(
                 "scope",
                 "message_identifier AS message_id",
-                f"coalesce({priority_of(schema)}, of_delete) AS priority",
+                f"coalesce({priority_sql(schema)}, of_delete) AS priority",
                 "place",
                 "source_system AS source",
                 "deleted_at AS effective_timestamp",

@@ -16,12 +16,21 @@ from pyspark.sql import types as T
 
 from cdckit.changes import ARRIVAL_TYPE
 from cdckit.datahub.columns import Columns
-from cdckit.datahub.conversions import NATURAL, Converted, of_natural
+from cdckit.datahub.conversions import NATURAL, ConvertedColumn, convert_natural
 from cdckit.datahub.mappings import LINK, FieldType, Place, Target
-from cdckit.datahub.readers import Fault, Listing, Message, Nodes, Reader, Walk, Work, read_json
+from cdckit.datahub.readers import (
+    Fault,
+    Listing,
+    Message,
+    Nodes,
+    Reader,
+    ReaderSettings,
+    RecordWalk,
+    read_json,
+)
 from cdckit.datahub.source_systems import Schema
 from cdckit.parts.arguments import flat_columns, text_literal
-from cdckit.parts.arrow_types import struct_of
+from cdckit.parts.arrow_types import make_struct
 from cdckit.parts.json_text import as_json, storable
 from cdckit.parts.running_aggregates import Ints
 
@@ -74,21 +83,21 @@ MESSAGE_COLUMNS = (
 """The columns of the message store that are read."""
 
 
-def by_place(schema: Schema, said: Mapping[Place, str], kind: str) -> str:
-    """By the mapping that the column `place` names what is *said* for it, all in SQL; null for nothing."""
-    listed = ", ".join(said.get(place, "NULL") for place in schema.numbers)
+def value_by_place(schema: Schema, texts: Mapping[Place, str], kind: str) -> str:
+    """By the mapping that the column `place` names what is *texts* for it, all in SQL; null for nothing."""
+    listed = ", ".join(texts.get(place, "NULL") for place in schema.numbers)
     return f"get(CAST(array({listed}) AS array<{kind}>), place)"
 
 
-def source_of(schema: Schema) -> str:
+def source_sql(schema: Schema) -> str:
     """The source system of a statement, as SQL."""
-    return by_place(schema, {place: text_literal(place.system) for place in schema.numbers}, "string")
+    return value_by_place(schema, {place: text_literal(place.system) for place in schema.numbers}, "string")
 
 
-def priority_of(schema: Schema, target: Target | None = None) -> str:
+def priority_sql(schema: Schema, target: Target | None = None) -> str:
     """The priority of the mapping of a statement, as SQL; null for mappings of others than *target*."""
     mappings = schema.all_mappings if target is None else target.mappings
-    return by_place(schema, {place: str(each.priority) for place, each in mappings.items()}, "int")
+    return value_by_place(schema, {place: str(each.priority) for place, each in mappings.items()}, "int")
 
 
 _WORD = re.compile(r"\w+", re.ASCII)
@@ -128,7 +137,7 @@ def plain_objects(texts: pa.Array, properties: Mapping[str, pa.DataType]) -> Obj
     ([0, 0, 1], [1, 2, 1], [1, 2, None], False)
     """
     nulls = bool(pc.any(pc.match_substring_regex(texts, rf":\s*{_NULL}"), min_count=0).as_py())
-    lists = _parsed(texts, pa.list_(pa.struct(list(properties.items()))), only_known=nulls)
+    lists = _parse_texts(texts, pa.list_(pa.struct(list(properties.items()))), only_known=nulls)
     objects = lists.flatten()
     if lists.null_count or objects.null_count:
         raise Unusual
@@ -141,7 +150,7 @@ def plain_objects(texts: pa.Array, properties: Mapping[str, pa.DataType]) -> Obj
     return Objects(np.repeat(np.arange(len(texts)), counts), order, found, nulls)
 
 
-def _parsed(texts: pa.Array, kind: pa.DataType, *, only_known: bool) -> pa.Array:
+def _parse_texts(texts: pa.Array, kind: pa.DataType, *, only_known: bool) -> pa.Array:
     lines = pc.binary_join_element_wise('{"of":', texts, "}", "").buffers()[2]
     options = {
         "explicit_schema": pa.schema([("of", kind)]),
@@ -180,21 +189,21 @@ _MANY, _FEW = 1 << 12, 1 << 8
 """How many messages Arrow is given at once, and how many where one of those is unusual."""
 
 
-class Found(NamedTuple):
+class FoundRecords(NamedTuple):
     """What messages hold for one mapping, and that as columns, parents before what they hold."""
 
-    walk: Walk
+    walk: RecordWalk
     columns: list[tuple[Nodes, Columns]]
 
 
-class Reading:
+class MappingReader:
     """The reading of the messages of one mapping, which stands at *place*, in one partition."""
 
-    def __init__(self, work: Work, place: Place) -> None:
+    def __init__(self, work: ReaderSettings, place: Place) -> None:
         self._work, self._place = work, place
         self._form = plain_form(work.schema, place, work.readers)
 
-    def in_pieces(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, Found]]:
+    def read_pieces(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, FoundRecords]]:
         """
         The messages of *batch* in pieces, and what each holds.
 
@@ -202,24 +211,24 @@ class Reading:
         tried in this partition: then the source does not write what its fields are.
         """
         for many in _pieces(batch, _MANY):
-            found = self._if_plain(many)
+            found = self._read_plain(many)
             if found is not None or self._form is None or many.num_rows <= _FEW:
-                yield many, found or self._by_python(many)
+                yield many, found or self._read_by_python(many)
                 continue
-            few = [(each, self._if_plain(each)) for each in _pieces(many, _FEW)]
+            few = [(each, self._read_plain(each)) for each in _pieces(many, _FEW)]
             if not any(found for _, found in few):
                 self._form = None
             for each, found in few:
-                yield each, found or self._by_python(each)
+                yield each, found or self._read_by_python(each)
 
-    def _if_plain(self, batch: pa.RecordBatch) -> Found | None:
+    def _read_plain(self, batch: pa.RecordBatch) -> FoundRecords | None:
         """None if anything is unusual, an error in a record included."""
         if self._form is None:
             return None
-        walk = Walk(self._work, self._place)
+        walk = RecordWalk(self._work, self._place)
         try:
             objects = plain_objects(batch.column("data"), self._form)
-            numbers: list[int] = walk.numbered(objects.order).tolist()
+            numbers: list[int] = walk.number_of(objects.order).tolist()
             rows: list[int] = objects.text.tolist()
             walk.nodes = PlainNodes(
                 self._place, message=rows, number=numbers, listed=numbers, objects=objects
@@ -227,14 +236,14 @@ class Reading:
             columns = Columns(walk.nodes, self._work.schema, None)
         except Unusual:
             return None
-        return None if columns.faults else Found(walk, [(walk.nodes, columns)])
+        return None if columns.faults else FoundRecords(walk, [(walk.nodes, columns)])
 
-    def _by_python(self, batch: pa.RecordBatch) -> Found:
-        walk = Walk(self._work, self._place)
+    def _read_by_python(self, batch: pa.RecordBatch) -> FoundRecords:
+        walk = RecordWalk(self._work, self._place)
         names = ("message_identifier", "source_system", "source_entity", "options", "data", "refresh")
         for row, values in enumerate(zip(*(batch.column(name).to_pylist() for name in names), strict=True)):
             walk.read(Message(row, *values))
-        return Found(walk, list(_columns(walk.nodes, self._work.schema)))
+        return FoundRecords(walk, list(_columns(walk.nodes, self._work.schema)))
 
 
 def _columns(nodes: Nodes, schema: Schema, above: Columns | None = None) -> Iterator[tuple[Nodes, Columns]]:
@@ -263,15 +272,15 @@ class PlainNodes(Nodes):
     def paths(self) -> pa.Array:
         return pa.array(self.objects.order).cast(pa.string())
 
-    def column(self, source: str, kind: FieldType) -> tuple[Converted, pa.Array | None]:
+    def column(self, source: str, kind: FieldType) -> tuple[ConvertedColumn, pa.Array | None]:
         values = self.objects.properties[source]
-        found = of_natural(values, kind)
+        found = convert_natural(values, kind)
         if found is None or (pa.types.is_floating(values.type) and _has_negative_zero(values)):
             raise Unusual
         absent = values.null_count and not self.objects.nulls
-        return Converted(found, {}), values.is_valid() if absent else None
+        return ConvertedColumn(found, {}), values.is_valid() if absent else None
 
-    def mention(self, source: str) -> bool:
+    def has_property(self, source: str) -> bool:
         values = self.objects.properties[source]
         return bool(self.objects.nulls or values.null_count < len(values))
 
@@ -308,8 +317,8 @@ def _properties(schema: Schema, place: Place) -> Iterator[tuple[str, FieldType]]
             yield each.source, each.type
 
 
-def statements_of(
-    batch: pa.RecordBatch, found: Found, entity: str, columns: pa.Schema
+def make_statements(
+    batch: pa.RecordBatch, found: FoundRecords, entity: str, columns: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """
     What messages say of one target: *found* in them is what they hold for one mapping.
@@ -320,14 +329,14 @@ def statements_of(
     for nodes, records in found.columns:
         rows = _Rows(batch, schema, columns, nodes.place)
         if schema.mapping(nodes.place).reference == entity:
-            yield from rows.of_records(nodes, records)
-        yield from rows.of_autocreated(nodes, records, entity)
+            yield from rows.record_rows(nodes, records)
+        yield from rows.autocreate_rows(nodes, records, entity)
         for child in {each.child for each in nodes.lists}:
             if schema.mapping(child).reference == entity:
                 lists = [each for each in nodes.lists if each.child == child]
-                yield from replace(rows, place=child).of_lists(lists, nodes, records)
+                yield from replace(rows, place=child).list_rows(lists, nodes, records)
     if schema.mapping(walk.place).reference == entity:
-        yield from _Rows(batch, schema, columns, walk.place).of_messages(walk)
+        yield from _Rows(batch, schema, columns, walk.place).message_rows(walk)
 
 
 @dataclass
@@ -339,7 +348,7 @@ class _Rows:
     columns: pa.Schema
     place: Place
 
-    def of_records(self, nodes: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
+    def record_rows(self, nodes: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
         """One row per record that was processed at all."""
         count = len(nodes)
         dropped = np.zeros(count, bool)
@@ -355,17 +364,19 @@ class _Rows:
             "inherited": columns.inherited,
             "within": columns.within,
             "error_code": _sparse(count, {at: str(fault.problem) for at, fault in faults.items()}),
-            "error_description": _sparse(count, {at: _described(fault) for at, fault in faults.items()}),
+            "error_description": _sparse(count, {at: _describe_fault(fault) for at, fault in faults.items()}),
             "raw": _sparse(count, {at: _raw(nodes.originals.get(at, nodes.records[at])) for at in faults}),
         }
         values = {name: each.values for name, each in columns.fields.items()}
         carried = {name: each.carried for name, each in columns.fields.items() if each.carried is not None}
         if SOUGHT in self.columns.names:
-            rows[SOUGHT] = struct_of(columns.sought, self.columns.field(SOUGHT).type, count)
+            rows[SOUGHT] = make_struct(columns.sought, self.columns.field(SOUGHT).type, count)
         place = (nodes.message, nodes.number)
-        yield from self._made(operation, *place, rows, columns.processed, values, carried, columns.times)
+        yield from self._make_batch(
+            operation, *place, rows, columns.processed, values, carried, columns.times
+        )
 
-    def of_autocreated(self, nodes: Nodes, columns: Columns, entity: str) -> Iterator[pa.RecordBatch]:
+    def autocreate_rows(self, nodes: Nodes, columns: Columns, entity: str) -> Iterator[pa.RecordBatch]:
         """One row per link that makes what it leads to, if it leads to that target."""
         for made in columns.autocreated:
             if made.plan.entity != entity:
@@ -377,9 +388,9 @@ class _Rows:
             # A delete makes nothing.
             usable = pc.and_(columns.alive, pc.is_valid(made.guid))
             place = (nodes.message, nodes.number)
-            yield from there._made(AUTOCREATE, *place, rows, usable, made.key, times=columns.times)
+            yield from there._make_batch(AUTOCREATE, *place, rows, usable, made.key, times=columns.times)
 
-    def of_lists(self, lists: list[Listing], parents: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
+    def list_rows(self, lists: list[Listing], parents: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
         """One row per list of children in a record that was processed."""
         at = pa.array([each.parent for each in lists], pa.int64())
         of_parents = {"record": parents.paths, "inherited": columns.needs, "within": columns.holds}
@@ -393,22 +404,22 @@ class _Rows:
         }
         message, ends = [parents.message[each.parent] for each in lists], [each.ends for each in lists]
         times = None if columns.times is None else columns.times.take(at)
-        yield from self._made(LIST, message, ends, rows, columns.alive.take(at), values, times=times)
+        yield from self._make_batch(LIST, message, ends, rows, columns.alive.take(at), values, times=times)
 
-    def of_messages(self, walk: Walk) -> Iterator[pa.RecordBatch]:
+    def message_rows(self, walk: RecordWalk) -> Iterator[pa.RecordBatch]:
         """One row per message that is a refresh, and per message that could not be read."""
         # Each mapping of a record tries what the others read: one of them says so for all.
         faults = walk.unreadable if self.place.index == 0 else {}
         rows = {
             "error_code": pa.array([str(fault.problem) for fault in faults.values()], pa.string()),
-            "error_description": pa.array(map(_described, faults.values()), pa.string()),
+            "error_description": pa.array(map(_describe_fault, faults.values()), pa.string()),
         }
         is_refresh = np.asarray(pc.fill_null(self.batch.column("refresh"), False))
         read = [row for row in map(int, np.flatnonzero(is_refresh)) if row not in walk.unreadable]
         for operation, messages, more in ((UNREADABLE, list(faults), rows), (REFRESH, read, {})):
-            yield from self._made(operation, messages, [END_OF_MESSAGE] * len(messages), more)
+            yield from self._make_batch(operation, messages, [END_OF_MESSAGE] * len(messages), more)
 
-    def _made(
+    def _make_batch(
         self,
         operation: str | pa.Array,
         message: list[int],
@@ -426,8 +437,8 @@ class _Rows:
         if values is not None:
             data, flags = (self.columns.field(name).type for name in ("data", "carried"))
             said = {each.name: pa.array(np.full(count, each.name in values)) for each in flags}
-            rows["data"] = struct_of(values, data, count)
-            rows["carried"] = struct_of({**said, **carried}, flags, count)
+            rows["data"] = make_struct(values, data, count)
+            rows["carried"] = make_struct({**said, **carried}, flags, count)
         rows["operation"] = pa.array([operation] * count) if isinstance(operation, str) else operation
         at = pa.array(message, pa.int64())
         batch = self.batch
@@ -440,12 +451,12 @@ class _Rows:
         parts = {name: batch.column(name).take(at) for name in ("topic", "partition", "offset")}
         parts["timestamp"] = batch.column("message_timestamp").take(at)
         parts["record_number"] = pa.array(number, pa.int32())
-        rows["arrival"] = struct_of(parts, self.columns.field("arrival").type, count)
-        made = pa.RecordBatch.from_struct_array(struct_of(rows, pa.struct(list(self.columns)), count))
+        rows["arrival"] = make_struct(parts, self.columns.field("arrival").type, count)
+        made = pa.RecordBatch.from_struct_array(make_struct(rows, pa.struct(list(self.columns)), count))
         yield made if keep is None else made.filter(keep)
 
 
-def _described(fault: Fault) -> str:
+def _describe_fault(fault: Fault) -> str:
     return storable(fault.problem.describe(fault.text))
 
 

@@ -44,30 +44,30 @@ class HubFault(Fault):
         """The sentence, with what was found in this message or record."""
         return f"{self.sentence.removesuffix('.')}: {finding}" if finding else self.sentence
 
-    def described(self, finding: str) -> str:
+    def describe_sql(self, finding: str) -> str:
         """The same with what an expression of SQL says, as one."""
         return f"concat({text_literal(self.sentence.removesuffix('.') + ': ')}, {finding})"
 
-    def error(self, finding: str) -> str:
+    def error_sql(self, finding: str) -> str:
         """The code, and the sentence with what an expression says: the error of a message."""
-        return f"concat({text_literal(f'{self}: ')}, {self.described(finding)})"
+        return f"concat({text_literal(f'{self}: ')}, {self.describe_sql(finding)})"
 
 
 @dataclass(frozen=True)
-class Retry:
+class Backoff:
     """
     When what waits is tried again, and when it is given up.
 
     Args:
         first: How long after the first attempt.
-        growth: By what each further delay is longer than the one before.
-        maximum: The age, since it was stored, at which it is given up.
+        factor: By what each further delay is longer than the one before.
+        give_up_after: The age, since it was stored, at which it is given up.
 
     Source:
         Data hub: "automatically resubmitted periodically, up to a maximum delay".  The figures are the
         product's.
 
-    >>> next_time = Retry(growth=2.0).next_attempt("TIMESTAMP '2024-01-01 10:00:00Z'", "3")
+    >>> next_time = Backoff(factor=2.0).next_attempt("TIMESTAMP '2024-01-01 10:00:00Z'", "3")
     >>> session().sql(f"SELECT {next_time} AS after_the_third_attempt").show()
     +-----------------------+
     |after_the_third_attempt|
@@ -78,21 +78,21 @@ class Retry:
     """
 
     first: timedelta = timedelta(seconds=60)
-    growth: float = 2.0
-    maximum: timedelta = timedelta(days=40)
+    factor: float = 2.0
+    give_up_after: timedelta = timedelta(days=40)
 
     def __post_init__(self) -> None:
-        if self.first <= timedelta(0) or self.maximum <= timedelta(0) or not self.growth >= 1:
-            raise InvalidArgument("Retry", "its arguments", "delays above zero that do not shrink", self)
+        if self.first <= timedelta(0) or self.give_up_after <= timedelta(0) or not self.factor >= 1:
+            raise InvalidArgument("Backoff", "its arguments", "delays above zero that do not shrink", self)
 
     def next_attempt(self, now: str, attempts: str) -> str:
         """When something is due again that was tried so many times, the last time *now*: all in SQL."""
-        delay = f"{self.first.total_seconds()}D * pow({self.growth}D, {attempts} - 1)"
-        return _later(now, f"least({delay}, {self.maximum.total_seconds()}D)")
+        delay = f"{self.first.total_seconds()}D * pow({self.factor}D, {attempts} - 1)"
+        return _later(now, f"least({delay}, {self.give_up_after.total_seconds()}D)")
 
-    def given_up(self, stored: str) -> str:
+    def give_up_time(self, stored: str) -> str:
         """When something is given up that was *stored* then, in SQL."""
-        return _later(stored, f"{self.maximum.total_seconds()}D")
+        return _later(stored, f"{self.give_up_after.total_seconds()}D")
 
 
 def _later(at: str, seconds: str) -> str:
@@ -154,13 +154,13 @@ class Outcome(StrEnum):
     ERROR = "error"
 
 
-def routed(messages: DataFrame, schema: Schema) -> DataFrame:
+def with_refusals(messages: DataFrame, schema: Schema) -> DataFrame:
     """Say of each message where the schema has no place for it: `refused` (a status) and `refusal`."""
     entities = {name: list(each.mappings) for name, each in schema.systems.items()}
     places = F.from_json(F.lit(json.dumps(entities)), "map<string, array<string>>")
     no_default = text_literal("the message names none, and there is none by default, *")
     wanted = f"if(source_system = '{DEFAULT_SYSTEM}', {no_default}, source_system)"
-    no_entity = HubFault.ENTITY_NOT_FOUND.error("concat(source_system, ' has no ', source_entity)")
+    no_entity = HubFault.ENTITY_NOT_FOUND.error_sql("concat(source_system, ' has no ', source_entity)")
 
     def found(no_system: str, no_entity: str) -> str:
         return f"""CASE WHEN _known IS NULL THEN {no_system}
@@ -171,14 +171,14 @@ def routed(messages: DataFrame, schema: Schema) -> DataFrame:
         .selectExpr(
             "*",
             f"{found(str(int(Status.SYSTEM_NOT_FOUND)), str(int(Status.ENTITY_NOT_FOUND)))} AS refused",
-            f"{found(HubFault.SYSTEM_NOT_FOUND.error(wanted), no_entity)} AS refusal",
+            f"{found(HubFault.SYSTEM_NOT_FOUND.error_sql(wanted), no_entity)} AS refusal",
         )
         .drop("_known")
     )
 
 
 def statuses(
-    processed: DataFrame, problems: DataFrame | None, before: DataFrame, *, now: int, retry: Retry
+    processed: DataFrame, problems: DataFrame | None, before: DataFrame, *, now: int, retry: Backoff
 ) -> DataFrame:
     """
     The statuses (`STATUS_SCHEMA`) of the messages that a run at the time *now*, in microseconds, processed.
@@ -193,7 +193,7 @@ def statuses(
         named = problems.withColumnRenamed("message_id", "message_identifier")
         joined = processed.join(named, "message_identifier", "left")
     earlier = before.selectExpr("message_identifier", "attempts AS earlier")
-    given_up = retry.given_up("message_timestamp")
+    given_up = retry.give_up_time("message_timestamp")
     requires, timeout = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
     found = joined.join(earlier, "message_identifier", "left").selectExpr(
         "message_identifier",

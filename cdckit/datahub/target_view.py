@@ -32,15 +32,15 @@ class TargetView(View):
         """The changes of which the history is made, with their `guid`; of one entity, with a *key*."""
         keys = {KEYS: [*self.kind.keys]}
         found = self._state.changes(self.kind.entity).withColumn(GUID, F.col(GUID).alias(GUID, metadata=keys))
-        return _of_entity(found, key, "data.")
+        return _keep_entity(found, key, "data.")
 
     def history(self, key: Key | None = None) -> DataFrame:
         """Every version, in the columns that `merge` gives; of one entity, with a *key*."""
-        return _of_entity(self._state.history(self.kind.entity), key)
+        return _keep_entity(self._state.history(self.kind.entity), key)
 
-    def as_of(self, at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
+    def as_of(self, valid_at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
         """The version of each entity that was in force at an instant, as `View.as_of`."""
-        return as_of(self.history(key), at, deletes=deletes)
+        return as_of(self.history(key), valid_at, deletes=deletes)
 
     def contracts(self) -> dict[str, tuple[DataFrame, str]]:
         """The tables, each with the suite of sentences that it keeps, as `View.contracts`."""
@@ -48,7 +48,7 @@ class TargetView(View):
         return {"changes": (log, "changes"), "history": (history, "history"), "ledger": (history, "ledger")}
 
 
-def _of_entity(rows: DataFrame, key: Key | None, within: str = "") -> DataFrame:
+def _keep_entity(rows: DataFrame, key: Key | None, within: str = "") -> DataFrame:
     if isinstance(key, str):
         return rows.where(F.col(GUID) == key)
     for name, value in (key or {}).items():

@@ -43,11 +43,11 @@ from pyspark.sql import functions as F
 from cdckit.datahub.columns import LOOKED_UP
 from cdckit.datahub.mappings import Target
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import DELETE, IS_RECORD, REFRESH, UPSERT, priority_of
+from cdckit.datahub.statements import DELETE, IS_RECORD, REFRESH, UPSERT, priority_sql
 from cdckit.parts.arguments import flat_columns, quoted, text_literal
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.values import NAME_END, name_parts, name_start, uuid5
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 
 LOOKS = "looks"
 """What a record in error does; the others upsert, delete or refresh."""
@@ -69,8 +69,8 @@ class WeakKeys:
     """By mapping the priorities of the fields that have one of their own."""
 
     @classmethod
-    def of(cls, schema: Schema, target: Target) -> WeakKeys:
-        asked = schema.looked_up.get(target.entity, set())
+    def from_schema(cls, schema: Schema, target: Target) -> WeakKeys:
+        asked = schema.lookup_keys.get(target.entity, set())
         keys = [*target.alternatives, *sorted(asked - set(target.alternatives))]
         position = {name: at for at, name in enumerate(target.keys)}
         priorities = {}
@@ -82,12 +82,12 @@ class WeakKeys:
             target.keys,
             tuple(tuple(position[name] for name in key) for key in keys),
             len(target.alternatives),
-            {at: marked_text(target.entity, key) for at, key in enumerate(keys) if key in asked},
+            {at: lookup_prefix(target.entity, key) for at, key in enumerate(keys) if key in asked},
             priorities,
         )
 
 
-def marked_text(entity: str, fields: Iterable[str]) -> str:
+def lookup_prefix(entity: str, fields: Iterable[str]) -> str:
     """What the marked texts of links begin with that look up an entity by these fields."""
     return f"{LOOKED_UP}{','.join(fields)}{name_start(entity)}"
 
@@ -106,7 +106,7 @@ class _Entity:
     seen_in: str = ""
 
 
-class Said(NamedTuple):
+class KeyRecord(NamedTuple):
     """One record, or the end of a list of all entities: key fields are parts of JSON texts."""
 
     instant: int
@@ -120,7 +120,7 @@ class Said(NamedTuple):
     carried: tuple[bool, ...]
 
 
-class Walk:
+class KeyWalk:
     """All entities of a target while its records are gone through."""
 
     def __init__(self, keys: WeakKeys) -> None:
@@ -151,16 +151,16 @@ class Walk:
         """The end of a list of all entities."""
         self._refreshes.append((message, priority))
 
-    def record(self, said: Said) -> tuple[str | None, bool]:
+    def record(self, said: KeyRecord) -> tuple[str | None, bool]:
         """The guid of the entity that a record means, if it means one, and whether it means several."""
-        found = self._found(said.values)
+        found = self._find_entities(said.values)
         if len(found) > 1:
             return None, True
         if found:
             entity = found[0]
             self._catch_up(entity)
         elif said.kind == UPSERT:
-            entity = self._begun(said)
+            entity = self._begin_entity(said)
         else:
             return None, False
         entity.seen_in = said.message
@@ -170,16 +170,16 @@ class Walk:
             self._take(entity, said)
         return entity.guid, False
 
-    def _found(self, values: tuple[str | None, ...]) -> list[_Entity]:
+    def _find_entities(self, values: tuple[str | None, ...]) -> list[_Entity]:
         found: list[_Entity] = []
         for at in range(self._keys.alternatives):
-            key = _whole(values, self._keys.keys[at])
+            key = _whole_key(values, self._keys.keys[at])
             if key is not None:
                 found += [each for each in self._held[at].get(key, ()) if each not in found]
         return found
 
-    def _begun(self, said: Said) -> _Entity:
-        wholes = (_whole(said.values, key) for key in self._keys.keys[: self._keys.alternatives])
+    def _begin_entity(self, said: KeyRecord) -> _Entity:
+        wholes = (_whole_key(said.values, key) for key in self._keys.keys[: self._keys.alternatives])
         key = next(filter(None, wholes))
         name = f"{name_start(self._keys.entity)}{key}{NAME_END}"
         guid = uuid5(name)
@@ -198,7 +198,7 @@ class Walk:
                 entity.deleted, entity.priority = True, priority
         entity.refreshes = len(self._refreshes)
 
-    def _take(self, entity: _Entity, said: Said) -> None:
+    def _take(self, entity: _Entity, said: KeyRecord) -> None:
         revived = entity.deleted
         if revived and said.priority < entity.priority:
             return
@@ -218,7 +218,7 @@ class Walk:
 
     def _hold(self, entity: _Entity, before: tuple[str | None, ...], now: tuple[str | None, ...]) -> None:
         for at, positions in enumerate(self._keys.keys):
-            text = _whole if at < self._keys.alternatives else _some
+            text = _whole_key if at < self._keys.alternatives else _partial_key
             old, new = text(before, positions), text(now, positions)
             if old == new:
                 continue
@@ -240,7 +240,7 @@ def _delete(entity: _Entity, priority: int) -> None:
         entity.deleted, entity.priority = True, priority
 
 
-def _whole(values: tuple[str | None, ...], positions: tuple[int, ...]) -> str | None:
+def _whole_key(values: tuple[str | None, ...], positions: tuple[int, ...]) -> str | None:
     """The key as JSON text; None unless all of its fields have values."""
     if len(positions) == 1:
         return values[positions[0]]
@@ -248,7 +248,7 @@ def _whole(values: tuple[str | None, ...], positions: tuple[int, ...]) -> str | 
     return None if None in parts else ",".join(filter(None, parts))
 
 
-def _some(values: tuple[str | None, ...], positions: tuple[int, ...]) -> str | None:
+def _partial_key(values: tuple[str | None, ...], positions: tuple[int, ...]) -> str | None:
     """The same; None unless any of its fields has a value."""
     return ",".join(filter(None, (values[at] for at in positions))) or None
 
@@ -270,7 +270,7 @@ FOUND_COLUMNS = flat_columns(
 """What is found of records (`message_id`, `number`, `place`), and of the keys that links look up (`text`)."""
 
 
-def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFrame:
+def find_key_holders(statements: DataFrame, schema: Schema, target: Target) -> DataFrame:
     """
     Find the entity of every record of a target with weak keys, and those that hold the keys of links.
 
@@ -286,7 +286,7 @@ def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFram
     gone through in one task: ten to twenty microseconds a record, one or two kilobytes an entity.  That
     is minutes for ten million records, whatever the cluster; a target with one key costs nothing of this.
     """
-    keys = WeakKeys.of(schema, target)
+    keys = WeakKeys.from_schema(schema, target)
     is_record = f"{IS_RECORD} AND claims IS NOT NULL"
     sent = statements.where(f"({is_record}) OR operation = '{REFRESH}'").selectExpr(
         "unix_micros(effective_timestamp) AS at",
@@ -296,26 +296,27 @@ def held_keys(statements: DataFrame, schema: Schema, target: Target) -> DataFram
         "place",
         "record",
         f"if({IS_RECORD} AND error_code IS NOT NULL, '{LOOKS}', operation) AS kind",
-        f"{priority_of(schema)} AS priority",
+        f"{priority_sql(schema)} AS priority",
         *(f"data.{quoted(name)} AS `value {at}`" for at, name in enumerate(keys.fields)),
         *(f"carried.{quoted(name)} AS `carried {at}`" for at, name in enumerate(keys.fields)),
     )
     # Of refreshes in one place the strongest counts.
     in_order = ("at", "arrival", "message_id", F.desc("priority"))
     single = sent.repartition(1).sortWithinPartitions(*in_order).drop("arrival")
-    return Made(single, partial(walked, keys=keys), FOUND_COLUMNS).rows()
+    return WorkerPlan(single, partial(walk_records, keys=keys), FOUND_COLUMNS).rows()
 
 
-def walked(batches: Iterable[pa.RecordBatch], keys: WeakKeys) -> Iterator[pa.RecordBatch]:
+def walk_records(batches: Iterable[pa.RecordBatch], keys: WeakKeys) -> Iterator[pa.RecordBatch]:
     """
     What is found of rows in their order, in `FOUND_COLUMNS`.
 
-    They are `Said` in columns, but with the values of key fields one by one, then whether each was carried.
+    They are `KeyRecord` in columns, but with the values of key fields one by one, then whether each was
+    carried.
     """
-    walk = Walk(keys)
+    walk = KeyWalk(keys)
     for batch in batches:
         found = []
-        for said in _said(batch, keys):
+        for said in _key_records(batch, keys):
             walk.begin(said.instant)
             if said.kind == REFRESH:
                 walk.refresh(said.message, said.priority)
@@ -326,16 +327,16 @@ def walked(batches: Iterable[pa.RecordBatch], keys: WeakKeys) -> Iterator[pa.Rec
     yield _output([], walk)
 
 
-def _said(batch: pa.RecordBatch, keys: WeakKeys) -> Iterator[Said]:
-    standard, fields = len(Said._fields) - 2, len(keys.fields)
+def _key_records(batch: pa.RecordBatch, keys: WeakKeys) -> Iterator[KeyRecord]:
+    standard, fields = len(KeyRecord._fields) - 2, len(keys.fields)
     columns = batch.columns
     values = [key_parts(name, columns[standard + at]) for at, name in enumerate(keys.fields)]
     carried = [column.to_pylist() for column in columns[standard + fields :]]
     plain = (column.to_pylist() for column in columns[:standard])
-    return map(Said, *plain, zip(*values, strict=True), zip(*carried, strict=True))
+    return map(KeyRecord, *plain, zip(*values, strict=True), zip(*carried, strict=True))
 
 
-def _output(found: list[tuple[Any, ...]], walk: Walk) -> pa.RecordBatch:
+def _output(found: list[tuple[Any, ...]], walk: KeyWalk) -> pa.RecordBatch:
     holders = [(None, None, None, guid, several, text, at) for text, at, guid, several in walk.changes]
     rows = [*found, *holders]
     walk.changes.clear()
@@ -344,7 +345,9 @@ def _output(found: list[tuple[Any, ...]], walk: Walk) -> pa.RecordBatch:
 
 
 def with_weak_guids(statements: DataFrame, held: DataFrame | None) -> DataFrame:
-    """The statements with `guid` and `several`, as `held_keys` has found them; None if it found nothing."""
+    """
+    The statements with `guid` and `several`, as `find_key_holders` has found them; None if it found nothing.
+    """
     if held is None:
         return statements.withColumns({"guid": F.lit(None).cast("string"), "several": F.lit(False)})
     # Claims are null where a key cannot be read: the record finds nothing.
@@ -353,12 +356,12 @@ def with_weak_guids(statements: DataFrame, held: DataFrame | None) -> DataFrame:
     return named.join(means, [*_RECORD], "left").drop("number")
 
 
-def marks(schema: Schema, entity: str) -> list[str]:
+def lookup_prefixes(schema: Schema, entity: str) -> list[str]:
     """What the marked texts of links begin with that look up *entity*."""
-    return [marked_text(entity, fields) for fields in sorted(schema.looked_up.get(entity, ()))]
+    return [lookup_prefix(entity, fields) for fields in sorted(schema.lookup_keys.get(entity, ()))]
 
 
-def marked(text: str, starts: Iterable[str]) -> str:
+def has_prefix(text: str, starts: Iterable[str]) -> str:
     """Whether a text is one of those that begin so, in SQL."""
     return " OR ".join(f"startswith({text}, {text_literal(start)})" for start in starts) or "false"
 
@@ -370,7 +373,7 @@ def with_instant(text: str) -> str:
 
 def holders(held: DataFrame, questions: DataFrame) -> DataFrame:
     """
-    The entities that hold the keys of links, by what `held_keys` gives.
+    The entities that hold the keys of links, by what `find_key_holders` gives.
 
     One row per question (`text`, marked, and `effective_timestamp`; no two the same) that leads somewhere:
     `text`, with its instant, `found` (a guid, null where there are several) and `several`.

@@ -18,12 +18,12 @@ from pyspark.sql import types as T
 
 from cdckit.debezium.avro_schemas import column_types, plain_schema, whole_schema
 from cdckit.debezium.events import OF_ROWS, EventFault
-from cdckit.debezium.json_events import ENVELOPE, FOUND, Producer, document_of, envelopes, json_key
+from cdckit.debezium.json_events import ENVELOPE, FOUND, Producer, document_fields, envelopes, json_key
 from cdckit.errors import InvalidArgument
 from cdckit.parts import avro
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.avro import SchemaRefused
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.records import WORKER_FIELDS, for_workers, headers_from_workers, require_records
 
 TEXTS = pa.map_(pa.string(), pa.string())
@@ -110,7 +110,7 @@ def groups(datums: pa.Array, registry: Registry) -> Iterator[Group]:
     is_framed = pc.and_(pc.equal(pc.binary_length(heads), width), pc.starts_with(heads, MAGIC.decode()))
     framed = pc.fill_null(is_framed, False)
     other = pc.and_(datums.is_valid(), pc.invert(framed))
-    yield from _refused(other, EventFault.NOT_FRAMED)
+    yield from _refuse_group(other, EventFault.NOT_FRAMED)
     by_head = {
         head: int.from_bytes(head[len(MAGIC) :], "big")
         for head in pc.unique(heads.filter(framed)).to_pylist()
@@ -118,7 +118,7 @@ def groups(datums: pa.Array, registry: Registry) -> Iterator[Group]:
     strange = [head for head, schema_id in by_head.items() if schema_id not in registry.schemas]
     unknown = pc.and_(framed, pc.is_in(heads, pa.array(strange, heads.type)))
     said = [str(by_head[head]) for head in heads.filter(unknown).to_pylist()]
-    yield from _refused(unknown, EventFault.UNKNOWN_SCHEMA, said)
+    yield from _refuse_group(unknown, EventFault.UNKNOWN_SCHEMA, said)
     for head, schema_id in by_head.items():
         if schema_id not in registry.schemas:
             continue
@@ -127,7 +127,7 @@ def groups(datums: pa.Array, registry: Registry) -> Iterator[Group]:
             schema = plain_schema(registry.schemas[schema_id])
         except avro.SchemaRefused as refused:
             says = [f"{schema_id}: {refused}"] * chosen.true_count
-            yield from _refused(chosen, EventFault.SCHEMA_UNUSABLE, says)
+            yield from _refuse_group(chosen, EventFault.SCHEMA_UNUSABLE, says)
             continue
         places = np.flatnonzero(chosen.to_numpy(zero_copy_only=False))
         bodies = pc.binary_slice(datums.take(pa.array(places)), width, _LONGEST)
@@ -140,7 +140,7 @@ def groups(datums: pa.Array, registry: Registry) -> Iterator[Group]:
             start += count
 
 
-def _refused(chosen: pa.Array, fault: EventFault, findings: list[str] | None = None) -> Iterator[Group]:
+def _refuse_group(chosen: pa.Array, fault: EventFault, findings: list[str] | None = None) -> Iterator[Group]:
     places = np.flatnonzero(chosen.to_numpy(zero_copy_only=False))
     count = len(places)
     if count:
@@ -188,7 +188,7 @@ def read_batches(
             columns = [
                 *batch.take(places).columns,
                 found,
-                _said(group.values, found),
+                _other_values(group.values, found),
                 ids.take(pa.array(np.zeros(len(places), np.int64))),
                 keys.take(places),
                 # What is wrong with the value is said first.
@@ -208,7 +208,7 @@ def _keys(keys: pa.Array, registry: Registry) -> tuple[pa.Array, pa.Array, pa.Ar
     take = pa.array(order, mask=order < 0)
     maps = pa.concat_arrays([pa.nulls(0, TEXTS), *(as_maps(each.values) for each in named)])
     codes = pa.concat_arrays([_no_text(0), *(each.faults for each in named)])
-    findings = pa.concat_arrays([_no_text(0), *(_of_key(each) for each in named)])
+    findings = pa.concat_arrays([_no_text(0), *(_key_findings(each) for each in named)])
     return maps.take(take), codes.take(take), findings.take(take)
 
 
@@ -216,7 +216,7 @@ def _is_other(group: Group) -> bool:
     return group.schema_id is None and group.faults[0].as_py() == EventFault.NOT_FRAMED
 
 
-def _of_key(group: Group) -> pa.Array:
+def _key_findings(group: Group) -> pa.Array:
     return pc.binary_join_element_wise("in the key:", pc.fill_null(group.findings, ""), " ")
 
 
@@ -241,7 +241,7 @@ def _field(values: pa.Array, field: T.StructField) -> pa.Array:
     return as_maps(found) if isinstance(field.dataType, T.MapType) else texts(found)
 
 
-def _said(values: pa.Array, found: pa.Array) -> pa.Array:
+def _other_values(values: pa.Array, found: pa.Array) -> pa.Array:
     """The value as JSON where it is not about a row, or where its row is text of its own."""
     if not pa.types.is_struct(values.type):
         return _no_text(len(values))
@@ -321,10 +321,10 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
     envelope = T.StructType(ENVELOPE)
     registry = Registry(texts, _BY_FORM[ids])
     by = partial(read_batches, registry=registry, envelope=envelope)
-    read = Made(for_workers(records), by, worker_schema(envelope)).rows()
+    read = WorkerPlan(for_workers(records), by, worker_schema(envelope)).rows()
     found = F.col(FOUND)
     row_key = F.coalesce("avro_key", json_key())
-    document = document_of(F.col("text"), found["source"]["connector"], row_key)
+    document = document_fields(F.col("text"), found["source"]["connector"], row_key)
     after = F.coalesce(found["after"], document)
     told = read.withColumns({"headers": headers_from_workers(), FOUND: found.withField("after", after)})
     producer = Producer(

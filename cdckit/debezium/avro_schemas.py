@@ -33,20 +33,20 @@ def whole_schema(texts: Sequence[str]) -> str:
         given: dict[str, Mapping[str, Any]] = {}
         for other in others:
             _note(json.loads(other), given)
-        return json.dumps(_Whole(given).read(json.loads(own), ""))
+        return json.dumps(_SchemaCopy(given).read(json.loads(own), ""))
     except (ValueError, RecursionError):
         return own
 
 
-def spelled_out(schema: Any) -> Any:
+def expand_names(schema: Any) -> Any:
     """
     A schema that contains itself nowhere, with the definition wherever a type is named.
 
     >>> point = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}]}
-    >>> spelled_out([point, {"type": "array", "items": "Point"}])[1]["items"]["fields"]
+    >>> expand_names([point, {"type": "array", "items": "Point"}])[1]["items"]["fields"]
     [{'name': 'x', 'type': 'int'}]
     """
-    return _Whole({}, again=True).read(schema, "")
+    return _SchemaCopy({}, again=True).read(schema, "")
 
 
 def _note(schema: Any, given: dict[str, Mapping[str, Any]]) -> None:
@@ -56,7 +56,7 @@ def _note(schema: Any, given: dict[str, Mapping[str, Any]]) -> None:
             given[_full_name(kind, "")] = kind
 
 
-class _Whole:
+class _SchemaCopy:
     """Copies a schema; what it has met a definition of, it names, or spells out *again*."""
 
     def __init__(self, given: Mapping[str, Mapping[str, Any]], *, again: bool = False) -> None:
@@ -72,7 +72,7 @@ class _Whole:
         if not isinstance(kind, Mapping):
             return kind
         if kind.get("type") in _NAMED:
-            return self._named(kind, namespace)
+            return self._define(kind, namespace)
         # Items of an array, values of a map, and a type within a type.
         parts = {
             name: self.read(kind[name], namespace) for name in ("type", "items", "values") if name in kind
@@ -84,10 +84,10 @@ class _Whole:
             if full in self.defined:
                 return self.defined[full] if self.again else full
             if full in self.given:
-                return self._named(self.given[full], "")
+                return self._define(self.given[full], "")
         return name
 
-    def _named(self, kind: Mapping[str, Any], namespace: str) -> dict[str, Any]:
+    def _define(self, kind: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         full = _full_name(kind, namespace)
         space, _, name = full.rpartition(".")
         made = self.defined[full] = {**kind, "name": name, "namespace": space}
@@ -146,14 +146,14 @@ def column_types(text: str) -> dict[str, str]:
     >>> column_types(json.dumps({"type": "record", "fields": [{"name": "after", "type": ["null", row]}]}))
     {'day': 'io.debezium.time.Date'}
     """
-    for name, kind in _fields(spelled_out(json.loads(text))):
-        row = _held(kind)
+    for name, kind in _fields(expand_names(json.loads(text))):
+        row = _nullable_type(kind)
         if name in ("before", "after") and isinstance(row, Mapping) and row.get("type") == "record":
-            return {column: _said(_schema(_held(each))) for column, each in _fields(row)}
+            return {column: _type_text(_schema(_nullable_type(each))) for column, each in _fields(row)}
     return {}
 
 
-def _said(schema: dict[str, Any]) -> str:
+def _type_text(schema: dict[str, Any]) -> str:
     has_parts = len(schema) > 1
     return json.dumps(schema, separators=(",", ":"), ensure_ascii=False) if has_parts else schema["type"]
 
@@ -164,11 +164,11 @@ def _schema(kind: Any) -> dict[str, Any]:
     if said.get("connect.name") == VARIABLE or said.get("connect.internal.type") == "MapEntry":
         return {"type": _type(kind)}
     if said.get("type") == "array":
-        return {"type": "array", "items": _schema(_held(said["items"]))}
+        return {"type": "array", "items": _schema(_nullable_type(said["items"]))}
     if said.get("type") == "map":
-        return {"type": "map", "keys": {"type": "string"}, "values": _schema(_held(said["values"]))}
+        return {"type": "map", "keys": {"type": "string"}, "values": _schema(_nullable_type(said["values"]))}
     if said.get("type") == "record":
-        fields = [_schema(_held(each)) | {"field": name} for name, each in _fields(said)]
+        fields = [_schema(_nullable_type(each)) | {"field": name} for name, each in _fields(said)]
         return {"type": "struct", "fields": fields}
     return {"type": _type(kind)}
 
@@ -179,7 +179,7 @@ def _fields(kind: Any) -> Iterator[tuple[str, Any]]:
             yield field["name"], field["type"]
 
 
-def _held(kind: Any) -> Any:
+def _nullable_type(kind: Any) -> Any:
     """What a type holds that may be null."""
     if not isinstance(kind, list):
         return kind

@@ -20,9 +20,9 @@ from cdckit.debezium.encodings import (
     cast_encoding,
     digits,
     plain_encoding,
-    pointed,
     read_marked,
     spark_type,
+    with_points,
 )
 from cdckit.debezium.events import TEXTS, Kind, require_events
 from cdckit.errors import InvalidArgument
@@ -36,7 +36,7 @@ _WITH_PARTS = re.compile(r"\s*(array|map|struct)\s*<(.*)>\s*", re.IGNORECASE | r
 _NAMES_OF_JSON = {"double": "float64", "float": "float32"}
 
 
-def encoding(said: str, *, function: str) -> Encoding:
+def encoding(name: str, *, function: str) -> Encoding:
     """
     The encoding that a type's name stands for.
 
@@ -50,18 +50,18 @@ def encoding(said: str, *, function: str) -> Encoding:
     'array<decimal(10,2)>'
     """
     try:
-        return _encoding(type_name(said), function)
+        return _encoding(type_name(name), function)
     except _NoName:
-        return _of_spark(spark_type(said, function=function))
+        return _spark_encoding(spark_type(name, function=function))
 
 
-def known_encoding(said: str) -> str:
+def known_encoding(name: str) -> str:
     """The name itself if it is that of an encoding; `string` for a type of the database's own, an enum."""
     try:
-        encoding(said, function="columns")
+        encoding(name, function="columns")
     except InvalidArgument:
         return "string"
-    return said
+    return name
 
 
 def is_schema(said: str) -> bool:
@@ -141,13 +141,13 @@ def _unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
-def _of_spark(kind: T.DataType) -> Encoding:
+def _spark_encoding(kind: T.DataType) -> Encoding:
     if isinstance(kind, T.ArrayType):
-        return _array(_of_spark(kind.elementType))
+        return _array(_spark_encoding(kind.elementType))
     if isinstance(kind, T.MapType):
-        return _map(_of_spark(kind.keyType), _of_spark(kind.valueType))
+        return _map(_spark_encoding(kind.keyType), _spark_encoding(kind.valueType))
     if isinstance(kind, T.StructType):
-        return _struct([(each.name, _of_spark(each.dataType)) for each in kind])
+        return _struct([(each.name, _spark_encoding(each.dataType)) for each in kind])
     return cast_encoding(kind)
 
 
@@ -158,7 +158,7 @@ def _array(items: Encoding) -> Encoding:
     def read(parts: Column) -> Column:
         return F.transform(parts, items.read)
 
-    return Encoding(T.ArrayType(items.type), _whole(sent, read, _is_lost), _needed(items))
+    return Encoding(T.ArrayType(items.type), _whole(sent, read, _is_lost), _most_digits(items))
 
 
 def _map(keys: Encoding, values: Encoding) -> Encoding:
@@ -176,7 +176,7 @@ def _map(keys: Encoding, values: Encoding) -> Encoding:
     def is_lost(parts: Column, value: Column) -> Column:
         return _is_lost(F.map_values(parts), F.map_values(value))
 
-    return Encoding(T.MapType(T.StringType(), values.type), _whole(sent, read, is_lost), _needed(values))
+    return Encoding(T.MapType(T.StringType(), values.type), _whole(sent, read, is_lost), _most_digits(values))
 
 
 def _struct(fields: list[tuple[str, Encoding]]) -> Encoding:
@@ -201,14 +201,14 @@ def _struct(fields: list[tuple[str, Encoding]]) -> Encoding:
         )
 
     made = T.StructType([T.StructField(name, kind.type) for name, kind in fields])
-    return Encoding(made, _whole(sent, read, is_lost), _needed(*(kind for _, kind in fields)))
+    return Encoding(made, _whole(sent, read, is_lost), _most_digits(*(kind for _, kind in fields)))
 
 
 def _digits_for(part: Encoding) -> Callable[[Column], Column]:
-    return pointed if part.digits == Digits.CODED else digits
+    return with_points if part.digits == Digits.CODED else digits
 
 
-def _needed(*parts: Encoding) -> Digits:
+def _most_digits(*parts: Encoding) -> Digits:
     """What parts need of fractions; their own text says which of them are numbers."""
     most = max(each.digits for each in parts)
     return Digits.ALL if most == Digits.CODED else most
@@ -272,7 +272,7 @@ def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
     """
     require_events(decoded, function="columns")
     require_batch(decoded, "decoded", "say its columns yourself", function="columns")
-    rows = decoded.where(is_of(table, function="columns") & (F.col("kind") == Kind.ROW)).where(
+    rows = decoded.where(is_event_of(table, function="columns") & (F.col("kind") == Kind.ROW)).where(
         F.col(ERROR_CODE).isNull()
     )
     name = F.concat_ws(".", "db", "schema", "table").alias("name")
@@ -294,10 +294,10 @@ def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
     for row in found:
         # Null where wal2json was told to leave types out.
         made.setdefault(row["key"], []).append(known_encoding(row["value"] or "string"))
-    return {name: _named(said) for name, said in made.items()}
+    return {name: _distinct_types(said) for name, said in made.items()}
 
 
-def _named(said: Sequence[str]) -> tuple[str, ...]:
+def _distinct_types(said: Sequence[str]) -> tuple[str, ...]:
     """Each type once: by its name, but of several that have parts by what events say, to tell them apart."""
     names = tuple(dict.fromkeys(map(type_name, said)))
     return names if len(names) == 1 else tuple(dict.fromkeys(said))
@@ -315,7 +315,7 @@ def _require_one(table: str, found: Sequence[str], decoded: DataFrame) -> None:
     raise InvalidArgument("columns", "table", f"the name of a table among {known or 'none at all'}", table)
 
 
-def keys_of(decoded: DataFrame, table: str) -> list[str]:
+def find_keys(decoded: DataFrame, table: str) -> list[str]:
     """
     The key columns of a table, as the keys of its records name them.
 
@@ -323,7 +323,7 @@ def keys_of(decoded: DataFrame, table: str) -> list[str]:
         InvalidArgument: They name none, or not all the same.
     """
     require_batch(decoded, "decoded", "say its keys yourself", function="changes")
-    rows = decoded.where(is_of(table, function="changes") & F.col(ERROR_CODE).isNull())
+    rows = decoded.where(is_event_of(table, function="changes") & F.col(ERROR_CODE).isNull())
     named = rows.select(F.map_keys("row_key").alias("keys")).where(F.col("keys").isNotNull()).distinct()
     found = [list(row["keys"]) for row in named.limit(2).collect()]
     if len(found) != 1 or not found[0]:
@@ -332,7 +332,7 @@ def keys_of(decoded: DataFrame, table: str) -> list[str]:
     return found[0]
 
 
-def is_of(table: str, *, function: str) -> Column:
+def is_event_of(table: str, *, function: str) -> Column:
     """Whether an event is of the table: its name, with the schema and the database before it if wanted."""
     require_name(table, "table", function=function)
     full = F.concat_ws(".", "db", "schema", "table")

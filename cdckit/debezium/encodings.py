@@ -68,7 +68,9 @@ def read_json(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Colu
 
 
 def read_marked(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Column] = _itself) -> Column:
-    """What JSON text says, each number and `true` as a text with a mark, for `digits` or for `pointed`."""
+    """
+    What JSON text says, each number and `true` as a text with a mark, for `digits` or for `with_points`.
+    """
     marked = F.regexp_replace(text, _ANY_NUMBER, f'$1"{_MARK}$2"')
     return read_quickly(marked, kind, chosen=chosen)
 
@@ -79,13 +81,13 @@ def digits(value: Column) -> Column:
     return F.when(F.contains(value, F.lit(_MARK)), plain).otherwise(value)
 
 
-def pointed(value: Column) -> Column:
+def with_points(value: Column) -> Column:
     """As `digits`; but a whole number and `true` have a point behind them, which no Base64 has."""
     return digits(F.regexp_replace(value, rf"^{_MARK}(\d++|true)(?!\.)", "$1."))
 
 
 def without_point(text: Column) -> Column:
-    """A text as it was sent, without the point that `pointed` gave it."""
+    """A text as it was sent, without the point that `with_points` gave it."""
     return F.regexp_replace(text, r"\.(?!\d)", "")
 
 
@@ -183,9 +185,9 @@ def spark_type(said: str, *, function: str) -> T.DataType:
 def cast_encoding(kind: T.DataType) -> Encoding:
     """The encoding of a type without parts whose values Spark's casts read."""
     if isinstance(kind, T.BinaryType):
-        return Encoding(kind, _from_base64)
+        return Encoding(kind, _decode_base64)
     if isinstance(kind, T.DecimalType):
-        return Encoding(kind, lambda text: _exactly(text, kind), Digits.ALL)
+        return Encoding(kind, lambda text: _exact_decimal(text, kind), Digits.ALL)
     if isinstance(kind, T.StringType):
         return Encoding(kind, lambda text: text.try_cast(kind), Digits.WRITTEN)
     if isinstance(kind, T.TimestampType | T.TimestampNTZType | T.DateType):
@@ -193,7 +195,7 @@ def cast_encoding(kind: T.DataType) -> Encoding:
     return Encoding(kind, lambda text: text.try_cast(kind))
 
 
-def _exactly(text: Column, kind: T.DecimalType) -> Column:
+def _exact_decimal(text: Column, kind: T.DecimalType) -> Column:
     """The decimal that a text says; null if it has digits behind the last place, which a cast would round."""
     value = text.try_cast(kind).cast("string")
     is_longer = text.rlike(rf"\.\d{{{kind.scale}}}\d|[eE]")
@@ -220,15 +222,15 @@ def _or_infinity(of: Encoding, later: _Test, earlier: _Test) -> Encoding:
     return Encoding(of.type, read)
 
 
-def _is(*texts: str) -> _Test:
+def _equals_any(*texts: str) -> _Test:
     return lambda text: text.isin(*texts)
 
 
-def _begins(*patterns: str) -> _Test:
+def _matches_any(*patterns: str) -> _Test:
     return lambda text: text.rlike("^(?:" + "|".join(patterns) + ")")
 
 
-def _whole(text: Column) -> Column:
+def _long(text: Column) -> Column:
     return text.try_cast("long")
 
 
@@ -236,17 +238,17 @@ def _micros(micros: Column) -> Column:
     return F.timestamp_micros(micros)
 
 
-def _from_base64(text: Column) -> Column:
+def _decode_base64(text: Column) -> Column:
     return F.try_to_binary(text, F.lit("base64"))
 
 
-def _cut(nanos: Column) -> Column:
+def _micros_of_nanos(nanos: Column) -> Column:
     """Microseconds of nanoseconds, cut towards the past."""
     # As decimals: the quotient of two longs is a double, which has fewer digits.
     return F.floor(nanos.cast("decimal(20,0)") / 1000).cast("long")
 
 
-def _from_hex(text: Column) -> Column:
+def _decode_hex(text: Column) -> Column:
     """Bytes as PostgreSQL's plugins write them, with or without the sign in front."""
     return F.try_to_binary(F.regexp_replace(text, r"^\\x", ""), F.lit("hex"))
 
@@ -295,14 +297,14 @@ def _connect_decimal(digits: list[int]) -> Encoding:
     return Encoding(
         kind,
         lambda text: F.coalesce(
-            decimal_of_bytes(_from_base64(_padded_alone(text)), most, scale),
-            _exactly(F.when(text.rlike(_IS_NUMBER), text), kind),
+            decimal_of_bytes(_decode_base64(_mark_unpadded(text)), most, scale),
+            _exact_decimal(F.when(text.rlike(_IS_NUMBER), text), kind),
         ),
         Digits.CODED,
     )
 
 
-def _padded_alone(text: Column) -> Column:
+def _mark_unpadded(text: Column) -> Column:
     """The text, made what no Base64 is if it is not filled up: Spark would read it, and so a number."""
     return F.concat(text, F.repeat(F.lit("."), F.octet_length(text) % 4))
 
@@ -322,7 +324,7 @@ def _numeric(digits: list[int]) -> Encoding:
 def _variable(text: Column) -> Column:
     """The digits of a VariableScaleDecimal, `{"scale": 2, "value": "…"}`, as text: each has its own scale."""
     parts = F.from_json(text, "scale int, value string")
-    whole = decimal_of_bytes(_from_base64(parts["value"]), 38, 0).cast("string")
+    whole = decimal_of_bytes(_decode_base64(parts["value"]), 38, 0).cast("string")
     sign = F.when(F.startswith(whole, F.lit("-")), "-").otherwise("")
     plain, scale = F.regexp_replace(whole, "^-", ""), parts["scale"]
     enough = F.lpad(plain, F.greatest(F.length(plain), scale + 1), F.lit("0"))
@@ -340,31 +342,31 @@ def _variable(text: Column) -> Column:
 # What Debezium writes for PostgreSQL's infinities, the later one first: its driver's milliseconds of them, as
 # they are or as microseconds; nanoseconds, cut to what a long holds; days, for which an int is too small, so
 # that the later one is the smaller but in newer releases; or a text.
-_MICROS = _is("9223372036825200000"), _is("-9223372036832400000")
+_MICROS = _equals_any("9223372036825200000"), _equals_any("-9223372036832400000")
 _MILLIS = (
-    _is("9223372036825200000", "9223372036825200"),
-    _is("-9223372036832400000", "-9223372036832400"),
+    _equals_any("9223372036825200000", "9223372036825200"),
+    _equals_any("-9223372036832400000", "-9223372036832400"),
 )
-_NANOS = _is("9223372036854775807"), _is("-9223372036854775808")
-_DAYS = _is("-2147472692", "2146033979"), _is("-2147472691")
+_NANOS = _equals_any("9223372036854775807"), _equals_any("-9223372036854775808")
+_DAYS = _equals_any("-2147472692", "2146033979"), _equals_any("-2147472691")
 _ISO = (
-    _begins("infinity$", r"\+294247-01-10T04:00:25\.2", r"\+292278994-", "[-+]5877611-06-21"),
-    _begins("-infinity$", r"-290308-12-21T19:59:27\.6", "-292275055-", "-5877611-06-22"),
+    _matches_any("infinity$", r"\+294247-01-10T04:00:25\.2", r"\+292278994-", "[-+]5877611-06-21"),
+    _matches_any("-infinity$", r"-290308-12-21T19:59:27\.6", "-292275055-", "-5877611-06-22"),
 )
 
 _TEXT = Encoding(T.StringType(), lambda text: text)
 AS_SENT = Encoding(T.StringType(), lambda text: text, Digits.WRITTEN)
-_LONG = Encoding(T.LongType(), _whole)
+_LONG = Encoding(T.LongType(), _long)
 _DATE = _or_infinity(
     Encoding(T.DateType(), lambda text: F.date_from_unix_date(text.try_cast("int"))),
     *_DAYS,
 )
 _OF_MILLIS = _or_infinity(
-    Encoding(T.TimestampType(), lambda text: _micros(F.try_multiply(_whole(text), F.lit(1000)))),
+    Encoding(T.TimestampType(), lambda text: _micros(F.try_multiply(_long(text), F.lit(1000)))),
     *_MILLIS,
 )
-_BASE64 = Encoding(T.BinaryType(), _from_base64)
-_MILLIS_OF_DAY = Encoding(T.LongType(), lambda text: F.try_multiply(_whole(text), F.lit(1000)))
+_BASE64 = Encoding(T.BinaryType(), _decode_base64)
+_MILLIS_OF_DAY = Encoding(T.LongType(), lambda text: F.try_multiply(_long(text), F.lit(1000)))
 _INSTANT = cast_encoding(T.TimestampType())
 _INT, _SMALL = cast_encoding(T.IntegerType()), cast_encoding(T.ShortType())
 
@@ -387,10 +389,10 @@ _SIMPLE: dict[str, Encoding] = {
     "io.debezium.time.date": _DATE,
     "io.debezium.time.timestamp": _OF_MILLIS,
     "io.debezium.time.microtimestamp": _or_infinity(
-        Encoding(T.TimestampType(), lambda text: _micros(_whole(text))), *_MICROS
+        Encoding(T.TimestampType(), lambda text: _micros(_long(text))), *_MICROS
     ),
     "io.debezium.time.nanotimestamp": _or_infinity(
-        Encoding(T.TimestampType(), lambda text: _micros(_cut(_whole(text)))), *_NANOS
+        Encoding(T.TimestampType(), lambda text: _micros(_micros_of_nanos(_long(text)))), *_NANOS
     ),
     "io.debezium.time.zonedtimestamp": _INSTANT,
     "io.debezium.time.isotimestamp": _INSTANT,
@@ -401,7 +403,7 @@ _SIMPLE: dict[str, Encoding] = {
     ),
     "io.debezium.time.time": _MILLIS_OF_DAY,
     "io.debezium.time.microtime": _LONG,
-    "io.debezium.time.nanotime": Encoding(T.LongType(), lambda text: _cut(_whole(text))),
+    "io.debezium.time.nanotime": Encoding(T.LongType(), lambda text: _micros_of_nanos(_long(text))),
     "io.debezium.time.microduration": _LONG,
     "io.debezium.time.nanoduration": _LONG,
     "io.debezium.time.year": _INT,
@@ -422,7 +424,7 @@ _SIMPLE: dict[str, Encoding] = {
     "xml": _TEXT,
     "inet": _TEXT,
     "interval": _TEXT,
-    "bytea": Encoding(T.BinaryType(), _from_hex),
+    "bytea": Encoding(T.BinaryType(), _decode_hex),
     "time without time zone": _TEXT,
     "time with time zone": _TEXT,
     "timestamp without time zone": _INSTANT,
@@ -430,11 +432,11 @@ _SIMPLE: dict[str, Encoding] = {
 }
 
 
-def _ignoring(found: Encoding) -> Callable[[list[int]], Encoding]:
+def _without_digits(found: Encoding) -> Callable[[list[int]], Encoding]:
     return lambda digits: found
 
 
-_BITS = _ignoring(_BASE64)
+_BITS = _without_digits(_BASE64)
 _WITH_DIGITS: dict[str, Callable[[list[int]], Encoding]] = {
     "org.apache.kafka.connect.data.decimal": _connect_decimal,
     "io.debezium.data.bits": _BITS,

@@ -13,7 +13,7 @@ from cdckit.changes import MOVED, UPSERT
 from cdckit.changes import TRUNCATE as IS_TRUNCATED
 from cdckit.debezium.column_types import Columns
 from cdckit.debezium.event_rows import PLACEHOLDER, typed_rows
-from cdckit.debezium.events import DELETE, OF_ROWS, READ, TRUNCATE, apart
+from cdckit.debezium.events import DELETE, OF_ROWS, READ, TRUNCATE, project_apart
 from cdckit.parts.arguments import require_instant, require_instants
 from cdckit.records import ERROR_CODE
 
@@ -125,7 +125,7 @@ def changes(
     good = F.explode_outer(F.when(F.col(ERROR_CODE).isNull(), parts))
     spread = rows.withColumn("record_number", good).where(F.col("record_number").isNotNull())
     is_leaving = F.col("moved") & (F.col("record_number") == 1)
-    operation = apart(F.col("operation"))
+    operation = project_apart(F.col("operation"))
     is_deleted = is_leaving | (operation == DELETE)
     names, named = rows.schema["data"].dataType.fieldNames(), rows.schema["old"].dataType.fieldNames()  # type: ignore[attr-defined]
     kinds = {field.name: field.dataType for field in rows.schema["data"].dataType}  # type: ignore[attr-defined]
@@ -152,12 +152,12 @@ def changes(
         F.when(is_leaving, leaving).otherwise(F.col("data")).alias("data"),
         F.when(is_leaving, key_alone).otherwise(F.col("carried")).alias("carried"),
         (F.col("operation") == READ).alias("snapshot"),
-        _moved(rows).alias(MOVED),
+        _move_struct(rows).alias(MOVED),
         "faults",
     )
 
 
-def _moved(rows: DataFrame) -> Column:
+def _move_struct(rows: DataFrame) -> Column:
     """How the row came to another key: in one update, or in a delete and a create that name each other."""
     names = rows.schema["old"].dataType.fieldNames()  # type: ignore[attr-defined]
     own = F.struct(*(F.col("data")[name].alias(name) for name in names))
@@ -167,7 +167,7 @@ def _moved(rows: DataFrame) -> Column:
     def move(id_: Column, old: Column, new: Column) -> Column:
         return F.struct(F.coalesce("position", id_).alias("id"), old.alias("old_key"), new.alias("new_key"))
 
-    other, is_delete = F.col("other"), apart(F.col("operation")) == DELETE
+    other, is_delete = F.col("other"), project_apart(F.col("operation")) == DELETE
     return (
         F.when(F.col("moved"), move(record, F.col("old"), own))
         .when(other.isNotNull() & is_delete, move(event, own, other))

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.column_types import Columns, encoding, is_of, is_schema, keys_of
+from cdckit.debezium.column_types import Columns, encoding, find_keys, is_event_of, is_schema
 from cdckit.debezium.column_types import columns as columns_of
 from cdckit.debezium.encodings import (
     MANY_DIGITS,
@@ -22,8 +22,8 @@ from cdckit.debezium.encodings import (
     Digits,
     Encoding,
     digits,
-    pointed,
     read_marked,
+    with_points,
     without_point,
 )
 from cdckit.debezium.events import (
@@ -34,8 +34,8 @@ from cdckit.debezium.events import (
     UPDATE,
     EventFault,
     Kind,
-    apart,
     error_columns,
+    project_apart,
     require_events,
     without_schema,
 )
@@ -65,7 +65,7 @@ def with_digits(decoded: DataFrame, encodings: Mapping[str, Sequence[Encoding]])
     A whole number, or `true`, where a text would be Base64 has a point behind it.
     """
     coded = coded_names(encodings)
-    again = F.when(_asks(encodings), _images(coded))
+    again = F.when(_needs_digits(encodings), _images(coded))
     # What both need Spark works out once; in a step of its own it would have to be carried there.
     exact = {name: F.coalesce(again[name], F.col(name)) for name in _IMAGES}
     return decoded.withColumns({"row_key": _key(coded), **exact})
@@ -103,12 +103,14 @@ def _given_text(name: str) -> Column:
 
 def _exact(image: Column, coded: Sequence[str]) -> Column:
     def own(name: Column, value: Column) -> Column:
-        return F.when(name.isin(*coded), pointed(value)).otherwise(digits(value)) if coded else digits(value)
+        return (
+            F.when(name.isin(*coded), with_points(value)).otherwise(digits(value)) if coded else digits(value)
+        )
 
     return F.transform_values(image, own)
 
 
-def _asks(encodings: Mapping[str, Sequence[Encoding]]) -> Column:
+def _needs_digits(encodings: Mapping[str, Sequence[Encoding]]) -> Column:
     """Whether what was read of an event may be another number, or no number, than what it says."""
     found: dict[Digits, list[Column]] = {need: [] for need in Digits}
     for name, kinds in encodings.items():
@@ -214,12 +216,12 @@ def typed_rows(
         raise InvalidArgument("changes", "unreadable", f"one of {', '.join(UNREADABLE)}", unreadable)
     said = _columns(decoded, table, columns)
     encodings = {name: _encodings(name, types) for name, types in said.items()}
-    named = require_keys(keys_of(decoded, table) if keys is None else keys, list(said), function="changes")
+    named = require_keys(find_keys(decoded, table) if keys is None else keys, list(said), function="changes")
     varied = [name for name, types in said.items() if len(types) > 1]
     # Apart, or Spark writes the rows that pass anew, in a method too long for the JVM to compile.
-    is_row = apart(F.col("operation")).isin(*operations) & F.col("kind").isin(Kind.ROW, Kind.TRUNCATE)
+    is_row = project_apart(F.col("operation")).isin(*operations) & F.col("kind").isin(Kind.ROW, Kind.TRUNCATE)
     is_sound = is_row & F.col(ERROR_CODE).isNull()
-    events = decoded.where(is_of(table, function="changes") & is_sound)
+    events = decoded.where(is_event_of(table, function="changes") & is_sound)
     coded = coded_names(encodings)
     sent = with_digits(events, encodings).select(
         *RECORD_COLUMNS,
@@ -233,9 +235,9 @@ def typed_rows(
     )
     absent = placeholders(placeholder)
     texts = sent.withColumns(
-        _texts(list(said), named, varied, absent) | {"operation": apart(F.col("operation"))}
+        _texts(list(said), named, varied, absent) | {"operation": project_apart(F.col("operation"))}
     )
-    return texts.select(*RECORD_COLUMNS, *KEPT, "content", *_made(said, encodings, named, unreadable))
+    return texts.select(*RECORD_COLUMNS, *KEPT, "content", *_make_row(said, encodings, named, unreadable))
 
 
 def _encodings(name: str, types: Sequence[str]) -> list[Encoding]:
@@ -262,39 +264,39 @@ def _content() -> Column:
 def _texts(
     names: Sequence[str], keys: Sequence[str], varied: Sequence[str], absent: Sequence[str]
 ) -> dict[str, Column]:
-    """All that is taken from the maps of an event, under the names that `_of` knows."""
+    """All that is taken from the maps of an event, under the names that `_text_column` knows."""
     return {
         **{f"text of {name}": _text(name, keys, absent) for name in names},
         **{f"carried {name}": _carried(name, keys, absent) for name in names},
-        **{f"old text of {name}": _old(name) for name in keys},
+        **{f"old text of {name}": _old_text(name) for name in keys},
         **{f"other text of {name}": F.col("other_key")[name] for name in keys},
         **{f"type of {name}": F.try_element_at("types", F.lit(name)) for name in varied},
     }
 
 
-def _made(
+def _make_row(
     said: Mapping[str, Sequence[str]],
     encodings: Mapping[str, Sequence[Encoding]],
     keys: Sequence[str],
     unreadable: str,
 ) -> list[Column]:
     """The row of the table, and what is wrong with it."""
-    values = {name: _typed("text of", name, types, encodings[name]) for name, types in said.items()}
-    old = {name: _typed("old text of", name, said[name], encodings[name]) for name in keys}
-    other = {name: _typed("other text of", name, said[name], encodings[name]) for name in keys}
+    values = {name: _typed_value("text of", name, types, encodings[name]) for name, types in said.items()}
+    old = {name: _typed_value("old text of", name, said[name], encodings[name]) for name in keys}
+    other = {name: _typed_value("other text of", name, said[name], encodings[name]) for name in keys}
     named = reduce(and_, (value.isNotNull() for value in other.values()))
-    changed = (~_of("old text of", name).eqNullSafe(_of("text of", name)) for name in keys)
+    changed = (~_text_column("old text of", name).eqNullSafe(_text_column("text of", name)) for name in keys)
     return [
         F.struct(*(value.alias(name) for name, value in values.items())).alias("data"),
-        F.struct(*(_of("carried", name).alias(name) for name in said)).alias("carried"),
+        F.struct(*(_text_column("carried", name).alias(name) for name in said)).alias("carried"),
         F.struct(*(value.alias(name) for name, value in old.items())).alias("old"),
-        ((apart(F.col("operation")) == UPDATE) & reduce(or_, changed)).alias("moved"),
+        ((project_apart(F.col("operation")) == UPDATE) & reduce(or_, changed)).alias("moved"),
         F.when(named, F.struct(*(value.alias(name) for name, value in other.items()))).alias("other"),
         *_errors(values, old, unreadable, coded_names(encodings)),
     ]
 
 
-def _of(what: str, name: str) -> Column:
+def _text_column(what: str, name: str) -> Column:
     return F.col(quoted(f"{what} {name}"))
 
 
@@ -347,9 +349,9 @@ def _text(name: str, keys: Sequence[str], absent: Sequence[str]) -> Column:
     else:
         of_delete = F.lit(None).cast("string")
     now, before = F.col("after")[name], F.col("before")[name]
-    is_null = now.isNull() & _has("after", name)
+    is_null = now.isNull() & _has_text("after", name)
     return (
-        F.when(_says(now, absent) & ~_is_delete(), now)
+        F.when(_is_sent(now, absent) & ~_is_delete(), now)
         .when(_is_delete(), of_delete)
         .when(~is_null & ~_is_any_of(before, absent), before)
     )
@@ -358,16 +360,16 @@ def _text(name: str, keys: Sequence[str], absent: Sequence[str]) -> Column:
 def _carried(name: str, keys: Sequence[str], absent: Sequence[str]) -> Column:
     """Whether `_text` is what the event says, null or not."""
     now, before = F.col("after")[name], F.col("before")[name]
-    is_null = now.isNull() & _has("after", name)
+    is_null = now.isNull() & _has_text("after", name)
     return (
-        F.when(_says(now, absent) & ~_is_delete(), True)
+        F.when(_is_sent(now, absent) & ~_is_delete(), True)
         .when(_is_delete(), F.lit(name in keys))
         .when(is_null, True)
         .otherwise(F.coalesce(~_is_any_of(before, absent), F.lit(False)))
     )
 
 
-def _says(now: Column, absent: Sequence[str]) -> Column:
+def _is_sent(now: Column, absent: Sequence[str]) -> Column:
     """
     Whether an event says a value.
 
@@ -382,7 +384,7 @@ def _is_any_of(text: Column, absent: Sequence[str]) -> Column:
     return F.octet_length(text).isin(*lengths) & text.isin(*absent)
 
 
-def _old(name: str) -> Column:
+def _old_text(name: str) -> Column:
     """
     The text of a key column before the event, which may have sent only what changed.
 
@@ -391,20 +393,20 @@ def _old(name: str) -> Column:
     return F.coalesce(F.col("before")[name], F.col("after")[name])
 
 
-def _has(texts: str, name: str) -> Column:
+def _has_text(texts: str, name: str) -> Column:
     return F.coalesce(F.map_contains_key(texts, name), F.lit(False))
 
 
-def _typed(texts: str, name: str, types: Sequence[str], encodings: Sequence[Encoding]) -> Column:
+def _typed_value(texts: str, name: str, types: Sequence[str], encodings: Sequence[Encoding]) -> Column:
     """The value of a column, read as the event's own type of it where there are several."""
-    common = _common(name, encodings)
-    *others, value = [as_type(each.read(_of(texts, name)), each.type, common) for each in encodings]
+    common = _common_type(name, encodings)
+    *others, value = [as_type(each.read(_text_column(texts, name)), each.type, common) for each in encodings]
     for said, other in zip(types, others, strict=False):
-        value = F.when(_of("type of", name) == said, other).otherwise(value)
+        value = F.when(_text_column("type of", name) == said, other).otherwise(value)
     return value
 
 
-def _common(name: str, encodings: Sequence[Encoding]) -> T.DataType:
+def _common_type(name: str, encodings: Sequence[Encoding]) -> T.DataType:
     common = encodings[0].type
     for each in encodings[1:]:
         wider = common_spark_type(common, each.type)
@@ -422,12 +424,12 @@ def _errors(
 ) -> list[Column]:
     """What is wrong with a row; a key that cannot be read, now or before, always costs it."""
     missing = {key: values[key].isNull() for key in old}
-    unread = {name: _unread("text of", name, value) for name, value in values.items()}
-    says = {name: _saying("text of", name, coded) for name in values}
+    unread = {name: _is_unread("text of", name, value) for name, value in values.items()}
+    says = {name: _unread_finding("text of", name, coded) for name in values}
     invalid = {name: each for name, each in unread.items() if unreadable == "reject" or name in old}
     for key, value in old.items():
-        says[key] = F.when(unread[key], says[key]).otherwise(_saying("old text of", key, coded))
-        invalid[key] |= _unread("old text of", key, value)
+        says[key] = F.when(unread[key], says[key]).otherwise(_unread_finding("old text of", key, coded))
+        invalid[key] |= _is_unread("old text of", key, value)
     faults = F.lit(None).cast("array<string>")
     if unreadable == "null":
         named = F.array_compact(F.array(*(F.when(each, says[name]) for name, each in unread.items())))
@@ -436,11 +438,11 @@ def _errors(
         [
             # Joined by *or*, whose parts Spark takes to be needed all: it works a value out once, for the
             # row and for this.  Of what is coalesced it takes so the first alone, and works out others anew.
-            (EventFault.VALUE_INVALID, reduce(or_, invalid.values()), _first(invalid, says)),
+            (EventFault.VALUE_INVALID, reduce(or_, invalid.values()), _first_finding(invalid, says)),
             (
                 EventFault.KEY_MISSING,
                 (F.col("operation") != TRUNCATE) & reduce(or_, missing.values()),
-                _first(missing, {key: F.lit(key) for key in old}),
+                _first_finding(missing, {key: F.lit(key) for key in old}),
             ),
         ]
     )
@@ -448,15 +450,15 @@ def _errors(
     return [column.alias(name) for name, column in found.items()]
 
 
-def _unread(texts: str, name: str, value: Column) -> Column:
-    return _of(texts, name).isNotNull() & value.isNull()
+def _is_unread(texts: str, name: str, value: Column) -> Column:
+    return _text_column(texts, name).isNotNull() & value.isNull()
 
 
-def _saying(texts: str, name: str, coded: Sequence[str]) -> Column:
-    text = F.substring(_of(texts, name), 1, 200)
+def _unread_finding(texts: str, name: str, coded: Sequence[str]) -> Column:
+    text = F.substring(_text_column(texts, name), 1, 200)
     return F.concat(F.lit(f"{name}: "), without_point(text) if name in coded else text)
 
 
-def _first(conditions: Mapping[str, Column], says: Mapping[str, Column]) -> Column:
+def _first_finding(conditions: Mapping[str, Column], says: Mapping[str, Column]) -> Column:
     """What is said of the first name whose condition holds."""
     return F.coalesce(*(F.when(condition, says[name]) for name, condition in conditions.items()))

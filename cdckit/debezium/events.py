@@ -74,17 +74,17 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
       transaction have the same two: those of one document come one after the other in the topic, so the
       record's offset tells them apart; and a redelivered one from the first, since it has another offset.
     """
-    postgres = _joined(*_lsns(source("sequence"), source("lsn")))
-    binlog = _joined(F.regexp_extract(source("file"), r"(\d+)$", 1), source("pos"), source("row"))
+    postgres = _join_digits(*_lsns(source("sequence"), source("lsn")))
+    binlog = _join_digits(F.regexp_extract(source("file"), r"(\d+)$", 1), source("pos"), source("row"))
     # MySQL: the server, a colon and a number; MariaDB: the domain, the server and a number.
     server = F.regexp_extract(source("gtid"), r"^([^:@]+):|^(\d+-\d+)-\d+$", 0)
     named = F.concat(F.regexp_replace(server, r":$|-\d+$", LOG_END), binlog)
     binlog = F.when(server != "", named).otherwise(binlog)
     commit_lsn, change_lsn = (
-        F.coalesce(_known(source(name)), F.lit("")) for name in ("commit_lsn", "change_lsn")
+        F.coalesce(_without_null(source(name)), F.lit("")) for name in ("commit_lsn", "change_lsn")
     )
     by_lsn = F.concat_ws("/", commit_lsn, change_lsn, _digits(source("event_serial_no")))
-    scns = _joined(F.coalesce(source("commit_scn"), source("scn")), source("scn"), source("txSeq"))
+    scns = _join_digits(F.coalesce(source("commit_scn"), source("scn")), source("scn"), source("txSeq"))
     in_redo_log = F.concat_ws("/", source("rs_id"), _digits(source("ssn")))
     unnumbered = F.coalesce(source("lcr_position"), F.when(source("rs_id").isNotNull(), in_redo_log))
     oracle = F.concat_ws("/", scns, F.when(source("txSeq").isNull(), unnumbered))
@@ -98,7 +98,8 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
         .when(connector.isin("sqlserver", "db2"), by_lsn)
         .when(connector == "oracle", oracle)
         .when(
-            connector == "mongodb", F.concat_ws("/", _joined(source("ts_ms"), source("ord")), in_transaction)
+            connector == "mongodb",
+            F.concat_ws("/", _join_digits(source("ts_ms"), source("ord")), in_transaction),
         )
     )
     return F.when(there.isNotNull(), made)
@@ -113,7 +114,7 @@ def lsn_position(lsn: Column) -> Column:
 def binlog_position(place: Column) -> Column:
     """A place in a binlog as Maxwell writes it (`master.000006:800911`), as text that sorts."""
     parts = [F.regexp_extract(place, r"(\d+):(\d+)$", part) for part in (1, 2)]
-    return F.when(place.rlike(r"\d+:\d+$"), _joined(*parts))
+    return F.when(place.rlike(r"\d+:\d+$"), _join_digits(*parts))
 
 
 def _lsns(sequence: Column, lsn: Column) -> tuple[Column, Column]:
@@ -125,7 +126,7 @@ def _lsns(sequence: Column, lsn: Column) -> tuple[Column, Column]:
     return before, F.coalesce(own, lsn.cast("string"))
 
 
-def _known(lsn: Column) -> Column:
+def _without_null(lsn: Column) -> Column:
     return F.nullif(lsn, F.lit("NULL"))
 
 
@@ -133,7 +134,7 @@ def _digits(number: Column) -> Column:
     return F.lpad(F.coalesce(number.cast("string"), F.lit("")), _DIGITS, "0")
 
 
-def _joined(*numbers: Column) -> Column:
+def _join_digits(*numbers: Column) -> Column:
     return F.concat_ws("/", *(_digits(number) for number in numbers))
 
 
@@ -253,7 +254,7 @@ def with_events(read: DataFrame, columns: dict[str, Column], faults: dict[str, C
     return read.select(*RECORD_COLUMNS, *made, *errors)
 
 
-def apart(value: Column) -> Column:
+def project_apart(value: Column) -> Column:
     """
     The same value, in a projection that Spark compiles by itself.
 
@@ -304,15 +305,15 @@ def messages(decoded: DataFrame) -> DataFrame:
     require_events(decoded, function="messages")
     good = decoded.where((F.col("kind") == Kind.MESSAGE) & F.col(ERROR_CODE).isNull())
     # Debezium has bytes, in Base64; wal2json text.
-    coded = _said("$.payload.message.content", "$.message.content")
+    coded = _json_value("$.payload.message.content", "$.message.content")
     return good.select(
         *("topic", "partition", "offset", "source", "event_timestamp", "position", "transaction_id"),
-        _said("$.payload.message.prefix", "$.message.prefix", "$.prefix").alias("prefix"),
-        F.coalesce(F.try_to_binary(coded, F.lit("base64")), F.encode(_said("$.content"), "UTF-8")).alias(
-            "content"
-        ),
+        _json_value("$.payload.message.prefix", "$.message.prefix", "$.prefix").alias("prefix"),
+        F.coalesce(
+            F.try_to_binary(coded, F.lit("base64")), F.encode(_json_value("$.content"), "UTF-8")
+        ).alias("content"),
     )
 
 
-def _said(*paths: str) -> Column:
+def _json_value(*paths: str) -> Column:
     return F.coalesce(*(F.get_json_object("said", path) for path in paths))

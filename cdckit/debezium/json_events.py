@@ -34,7 +34,7 @@ MONGODB = "mongodb"
 _ID = "_id"
 
 
-def document_of(text: Column, connector: Column, row_key: Column) -> Column:
+def document_fields(text: Column, connector: Column, row_key: Column) -> Column:
     """
     The document of an event, field by field; null for another connector.
 
@@ -62,23 +62,23 @@ _TIMES = ("ts_ms", "ts_us", "ts_ns")
 """All that a heartbeat says."""
 
 
-def _told(*names: str) -> list[T.StructField]:
+def _text_fields(*names: str) -> list[T.StructField]:
     return [T.StructField(name, T.LongType() if name in _NUMBERS else T.StringType()) for name in names]
 
 
 SOURCE = T.StructType(
-    _told(
+    _text_fields(
         *("connector", "name", "snapshot", "db", "schema", "table", "collection", "txId", "gtid"),
         *("ts_us", "ts_ns", *SOURCE_FIELDS),
     )
 )
 ENVELOPE = [
-    *_told("op", "ts_ms", "ts_us", "ts_ns"),
+    *_text_fields("op", "ts_ms", "ts_us", "ts_ns"),
     *(T.StructField(name, TEXTS) for name in ("before", "after")),
     T.StructField("source", SOURCE),
     T.StructField("transaction", T.StructType([T.StructField("id", T.StringType())])),
     # Of what is not about a row: transactions, changes of a schema.
-    *_told("status", "id", "databaseName", "schemaName", "ddl"),
+    *_text_fields("status", "id", "databaseName", "schemaName", "ddl"),
 ]
 """What is read of an event's envelope."""
 
@@ -107,7 +107,7 @@ _NOTHING = r'^\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\}\s*$'
 def json_events(records: DataFrame) -> DataFrame:
     """The events of *records* that are JSON, or are no events at all: every record has its row."""
     # To look for fractions with more digits would cost a fifth: `with_digits` does, where types ask for them.
-    read = one_object(records, _VALUE, exact=False)
+    read = parse_object(records, _VALUE, exact=False)
     text, is_read = text_of_value(), F.col(_VALUE_READ).isNotNull()
     unread = [(EventFault.NOT_JSON, ~is_read & ~_is_nothing(text), text)]
     envelope = _envelope(F.col(_VALUE_READ))
@@ -120,12 +120,12 @@ def _envelope(value: Column) -> Column:
     # A struct that is never null: of such a one Spark makes the fields alone that are asked for.
     payload = value["payload"]
     fields = {field.name: F.coalesce(payload[field.name], value[field.name]) for field in ENVELOPE}
-    document = document_of(text_of_value(), fields["source"]["connector"], json_key())
+    document = document_fields(text_of_value(), fields["source"]["connector"], json_key())
     fields |= {"after": F.coalesce(fields["after"], document), "schema": value["schema"]}
     return F.struct(*(field.alias(name) for name, field in fields.items()))
 
 
-def one_object(records: DataFrame, kind: T.StructType, *, exact: bool = True) -> DataFrame:
+def parse_object(records: DataFrame, kind: T.StructType, *, exact: bool = True) -> DataFrame:
     """
     The records, with `found`: the one JSON object that their value is; null for all else.
 
@@ -137,7 +137,7 @@ def one_object(records: DataFrame, kind: T.StructType, *, exact: bool = True) ->
     Spark puts what a column is made of wherever a filter reads it, and would read the text there anew.  It
     does not for what is exploded; and filters that do not read it go on to the records, and to their files.
     """
-    listed = (read_json if exact else read_quickly)(text_of_value(), T.ArrayType(kind), chosen=_in_a_list)
+    listed = (read_json if exact else read_quickly)(text_of_value(), T.ArrayType(kind), chosen=_wrap_in_list)
     # As a list of lists, since a function that is given each list reads it once.
     only = F.filter(F.array(listed), lambda found: F.size(found) == 1)
     return records.withColumn(FOUND, F.explode_outer(F.flatten(only)))
@@ -148,7 +148,7 @@ def text_of_value() -> Column:
     return F.try_validate_utf8(F.col("value").cast("string"))
 
 
-def _in_a_list(text: Column) -> Column:
+def _wrap_in_list(text: Column) -> Column:
     return F.concat(F.lit("["), text, F.lit("]"))
 
 
@@ -235,11 +235,11 @@ def _kind(text: Column) -> Column:
             told["source"].isNotNull() & F.coalesce(told["databaseName"], told["ddl"]).isNotNull(),
             Kind.SCHEMA_CHANGE,
         )
-        .when(told["ts_ms"].isNotNull() & _says_times_alone(text), Kind.HEARTBEAT)
+        .when(told["ts_ms"].isNotNull() & _has_only_times(text), Kind.HEARTBEAT)
     )
 
 
-def _says_times_alone(text: Column) -> Column:
+def _has_only_times(text: Column) -> Column:
     """Whether a value, or its payload, says nothing else, as a heartbeat."""
     names = F.json_object_keys(F.coalesce(F.get_json_object(text, "$.payload"), text))
     return F.size(F.array_except(names, F.array(*(F.lit(each) for each in _TIMES)))) == 0
@@ -276,21 +276,21 @@ def json_types() -> Column:
     images = F.filter(fields, lambda each: each["field"].isin("after", "before") & each["fields"].isNotNull())
     columns = F.filter(F.try_element_at(images, F.lit(1))["fields"], lambda each: each["field"].isNotNull())
     entries = F.transform(
-        columns, lambda each: F.struct(each["field"].alias("key"), _type_of(each).alias("value"))
+        columns, lambda each: F.struct(each["field"].alias("key"), _column_type(each).alias("value"))
     )
-    return texts_of(entries)
+    return texts_by_name(entries)
 
 
-def _type_of(column: Column) -> Column:
+def _column_type(column: Column) -> Column:
     precision, scale = (
         F.try_element_at(column["parameters"], F.lit(name)) for name in ("connect.decimal.precision", "scale")
     )
     digits = F.concat(F.lit("("), F.concat_ws(",", precision, scale), F.lit(")"))
     meaning = F.concat(column["name"], F.when(scale.isNotNull(), digits).otherwise(""))
-    return F.coalesce(_schema_of_parts(column), meaning, column["type"])
+    return F.coalesce(_part_schema(column), meaning, column["type"])
 
 
-def _schema_of_parts(column: Column) -> Column:
+def _part_schema(column: Column) -> Column:
     """Of an array, a map or a struct its schema; null for a value that is one, whatever it is made of."""
     parts = {"array": ["items"], "map": ["keys", "values"], "struct": ["fields"]}
     made = F.lit(None).cast("string")
@@ -301,7 +301,7 @@ def _schema_of_parts(column: Column) -> Column:
     return F.when(column["name"].isNull() | (column["name"] != VARIABLE), made)
 
 
-def texts_of(entries: Column) -> Column:
+def texts_by_name(entries: Column) -> Column:
     """The entries as a map; null where a name is there twice, which Spark would end the job for."""
     names = entries["key"]
     return F.when(F.size(names) == F.size(F.array_distinct(names)), F.map_from_entries(entries))

@@ -22,7 +22,7 @@ from cdckit.debezium.events import (
     time_columns,
     with_events,
 )
-from cdckit.debezium.json_events import FOUND, one_object, text_of_value, texts_of
+from cdckit.debezium.json_events import FOUND, parse_object, text_of_value, texts_by_name
 from cdckit.parts.arguments import flat_columns
 from cdckit.records import require_records
 
@@ -80,7 +80,7 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     require_records(records, function="decode_maxwell")
-    read = one_object(records, _MAXWELL_ROW)
+    read = parse_object(records, _MAXWELL_ROW)
     said = F.col(FOUND)
     operation = F.lit(None).cast("string")
     for name, meaning in _TYPES.items():
@@ -143,7 +143,7 @@ def _with_nulls(data: Column, old: Column) -> Column:
     gone = F.filter(F.map_keys(old), lambda name: ~F.map_contains_key(data, name))
     null = F.lit(None).cast("string").alias("value")
     nulls = F.transform(gone, lambda name: F.struct(name.alias("key"), null))
-    return F.when(F.size(gone) > 0, texts_of(F.concat(F.map_entries(data), nulls))).otherwise(data)
+    return F.when(F.size(gone) > 0, texts_by_name(F.concat(F.map_entries(data), nulls))).otherwise(data)
 
 
 _COLUMN = flat_columns("name string, type string, value string")
@@ -195,7 +195,7 @@ def decode_wal2json(records: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     require_records(records, function="decode_wal2json")
-    read = one_object(records, _WAL2JSON_ROW)
+    read = parse_object(records, _WAL2JSON_ROW)
     said = F.col(FOUND)
     action, columns, identity = said["action"], said["columns"], said["identity"]
     operation = F.lit(None).cast("string")
@@ -247,4 +247,4 @@ def decode_wal2json(records: DataFrame) -> DataFrame:
 def _texts(columns: Column, of: str) -> Column:
     """By name, one thing that is said of each column; null where a name is missing or there twice."""
     entries = F.transform(columns, lambda each: F.struct(each["name"].alias("key"), each[of].alias("value")))
-    return F.when(~F.exists(columns, lambda each: each["name"].isNull()), texts_of(entries))
+    return F.when(~F.exists(columns, lambda each: each["name"].isNull()), texts_by_name(entries))

@@ -33,7 +33,7 @@ def positions(stands: Ints) -> pa.Array:
     return pa.array(stands, mask=stands == NOWHERE)
 
 
-def ranked(values: pa.Array) -> Ints:
+def rank_values(values: pa.Array) -> Ints:
     """Numbers that sort as the values do, texts by their bytes; null comes first."""
     encoded = values.dictionary_encode()
     order = ints(pc.sort_indices(encoded.dictionary).cast(pa.int64()))
@@ -47,7 +47,7 @@ def ranked(values: pa.Array) -> Ints:
 def same_values(left: pa.Array, right: pa.Array) -> Bools:
     """Pair by pair, whether two arrays hold the same, by the one equality (`cdckit.parts.values`)."""
     if pa.types.is_nested(left.type):
-        numbers = numbered(pa.concat_arrays([left, right]))
+        numbers = number_values(pa.concat_arrays([left, right]))
         same: Bools = numbers[: len(left)] == numbers[len(left) :]
         return same
     if pa.types.is_null(left.type):
@@ -60,7 +60,7 @@ def same_values(left: pa.Array, right: pa.Array) -> Bools:
     return same
 
 
-def numbered(values: pa.Array) -> Ints:
+def number_values(values: pa.Array) -> Ints:
     """
     The values as numbers: equal numbers, equal values, by the one equality (`cdckit.parts.values`).
 
@@ -70,19 +70,21 @@ def numbered(values: pa.Array) -> Ints:
     """
     kind = values.type
     if pa.types.is_map(kind):
-        found = _of_maps(values)
+        found = _number_maps(values)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        found = _of_lists(*_elements(values, values.values))
+        found = _number_lists(*_elements(values, values.values))
     elif _is_variant(kind):
-        found = _of_variants(values)
+        found = _number_variants(values)
     elif pa.types.is_struct(kind):
-        found = _of_rows([numbered(values.field(index)) for index in range(kind.num_fields)], len(values))
+        found = _number_rows(
+            [number_values(values.field(index)) for index in range(kind.num_fields)], len(values)
+        )
     else:
-        found = _of_plain(values)
+        found = _number_plain(values)
     return np.where(np.asarray(values.is_valid()), found, NOWHERE)
 
 
-def _of_plain(values: pa.Array) -> Ints:
+def _number_plain(values: pa.Array) -> Ints:
     if pa.types.is_null(values.type):
         return np.full(len(values), NOWHERE)
     if pa.types.is_floating(values.type):
@@ -92,7 +94,7 @@ def _of_plain(values: pa.Array) -> Ints:
     return ints(pc.fill_null(values.dictionary_encode().indices, NOWHERE))
 
 
-def _of_rows(columns: Sequence[Ints], count: int) -> Ints:
+def _number_rows(columns: Sequence[Ints], count: int) -> Ints:
     """The rows of some columns of numbers as numbers."""
     if len(columns) < 2:
         # NOWHERE is a number like any other within a row: a struct that holds a null is not a null.
@@ -103,7 +105,7 @@ def _of_rows(columns: Sequence[Ints], count: int) -> Ints:
     return ints(fixed.dictionary_encode().indices)
 
 
-def _of_lists(elements: Ints, lengths: Ints) -> Ints:
+def _number_lists(elements: Ints, lengths: Ints) -> Ints:
     """Lists as numbers, given the numbers of all their elements in a row."""
     ends = np.cumsum(np.append(0, lengths)) * elements.itemsize
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(elements))]
@@ -111,19 +113,19 @@ def _of_lists(elements: Ints, lengths: Ints) -> Ints:
     return ints(texts.dictionary_encode().indices)
 
 
-def _of_maps(values: pa.MapArray) -> Ints:
+def _number_maps(values: pa.MapArray) -> Ints:
     keys, lengths = _elements(values, values.keys)
     items, _ = _elements(values, values.items)
-    entries = _of_rows([keys, items], len(keys))
+    entries = _number_rows([keys, items], len(keys))
     # A map is the set of its entries: in whatever order they are written.
-    return _of_lists(entries[np.lexsort((entries, np.repeat(np.arange(len(lengths)), lengths)))], lengths)
+    return _number_lists(entries[np.lexsort((entries, np.repeat(np.arange(len(lengths)), lengths)))], lengths)
 
 
 def _elements(lists: pa.Array, elements: pa.Array) -> tuple[Ints, Ints]:
     """The numbers of the elements of all lists in a row, and how many each list has; null has none."""
     offsets = ints(lists.offsets)
     lengths = np.diff(offsets)
-    used = numbered(elements.slice(offsets[0], offsets[-1] - offsets[0]))
+    used = number_values(elements.slice(offsets[0], offsets[-1] - offsets[0]))
     valid = np.asarray(lists.is_valid())
     if valid.all():
         return used, lengths
@@ -138,15 +140,15 @@ def _is_variant(kind: pa.DataType) -> bool:
     return any(b"variant" in mark for mark in marks)
 
 
-def _of_variants(values: pa.StructArray) -> Ints:
+def _number_variants(values: pa.StructArray) -> Ints:
     """Variants by the JSON that they stand for: the same one can be written in several ways."""
-    bytes_ = _of_rows([numbered(values.field(name)) for name in ("value", "metadata")], len(values))
+    bytes_ = _number_rows([number_values(values.field(name)) for name in ("value", "metadata")], len(values))
     _, first, which = np.unique(bytes_, return_index=True, return_inverse=True)
     if len(first) < 2:
         return which
     parts = (values.field(name).take(pa.array(first)).to_pylist() for name in ("value", "metadata"))
     texts = [_json(value, metadata) for value, metadata in zip(*parts, strict=True)]
-    return _of_plain(pa.array(texts))[which]
+    return _number_plain(pa.array(texts))[which]
 
 
 def _json(value: bytes | None, metadata: bytes | None) -> str | None:
@@ -176,12 +178,12 @@ def whole_entities(batches: Iterable[pa.RecordBatch], identity: Sequence[str]) -
             cut = _last_start(pieces[-1], batch, identity)
             if cut is not None:
                 pieces.append(batch.slice(0, cut))
-                yield _taken(pieces)
+                yield _join_and_clear(pieces)
                 batch, rows, size = batch.slice(cut), 0, 0
         pieces.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
     if pieces:
-        yield _taken(pieces)
+        yield _join_and_clear(pieces)
 
 
 def first_of_entity(table: pa.RecordBatch, identity: Sequence[str]) -> Bools:
@@ -203,17 +205,17 @@ def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _last_start(before: pa.RecordBatch, batch: pa.RecordBatch, identity: Sequence[str]) -> int | None:
     """Where the last entity that begins within *batch* begins, if one does."""
-    both = _joined([before.slice(before.num_rows - 1), batch]).select(list(identity))
+    both = _join_pieces([before.slice(before.num_rows - 1), batch]).select(list(identity))
     starts = np.flatnonzero(first_of_entity(both, identity)[1:])
     return int(starts[-1]) if len(starts) else None
 
 
-def _taken(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _join_and_clear(pieces: list[pa.RecordBatch]) -> pa.RecordBatch:
     """The pieces as one, and the list empty: a large entity is not held twice while it is merged."""
-    joined = _joined(pieces)
+    joined = _join_pieces(pieces)
     pieces.clear()
     return joined
 
 
-def _joined(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def _join_pieces(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     return pa.concat_batches(pieces) if len(pieces) > 1 else pieces[0]

@@ -17,8 +17,8 @@ import pyarrow as pa
 from cdckit.kernel.arrays import first_of_entity, ints
 from cdckit.kernel.changes import ARRIVED, Changes, Layout
 from cdckit.kernel.ends import Versions, no_versions
-from cdckit.kernel.places import placed_entities
-from cdckit.kernel.versions import may_count, portions, versions_of, written
+from cdckit.kernel.source_order import order_entities
+from cdckit.kernel.versions import find_versions, may_matter, portions, version_rows
 from cdckit.parts.running_aggregates import NEVER, Bools, Ints
 
 EPOCH_ROWS_AT_ONCE = 1 << 18
@@ -28,26 +28,26 @@ EPOCH_BYTES_AT_ONCE = 1 << 27
 
 def beliefs(batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The versions of every entity in *batches*, each with the interval in which it was believed."""
-    for table in placed_entities(batches, layout):
-        changes = Changes.of(table, layout)
+    for table in order_entities(batches, layout):
+        changes = Changes.from_table(table, layout)
         entity = np.cumsum(first_of_entity(table, layout.identity), dtype=np.int64)
-        keep = ~_repeated_later(changes, entity)
+        keep = ~_find_later_repeats(changes, entity)
         if not keep.all():
             changes, entity = changes.where(keep), entity[keep]
         epochs = _epochs(changes, entity)
         row_bytes = 1 + table.nbytes // table.num_rows
-        rows = _nothing(changes)
-        for some in _together(epochs, row_bytes):
-            rows = _folded(_joined(rows, _believed(changes, epochs, some)))
+        rows = _no_rows(changes)
+        for some in _split_epochs(epochs, row_bytes):
+            rows = _fold_rows(_joined(rows, _merge_epochs(changes, epochs, some)))
         for some_rows in portions(changes, len(rows.since)):
-            yield _written(changes, _some(rows, some_rows), schema)
+            yield _belief_rows(changes, _select_rows(rows, some_rows), schema)
 
 
-def _repeated_later(changes: Changes, entity: Ints) -> Bools:
+def _find_later_repeats(changes: Changes, entity: Ints) -> Bools:
     """Repeats that stand after, and came no sooner than, another one of the same: they never count."""
     repeated = np.zeros(len(changes), dtype=bool)
     arrived = ints(changes.table.column(ARRIVED))
-    order = changes.by_record(entity)
+    order = changes.order_by_record(entity)
     same = changes.same_record(entity, order[1:], order[:-1])
     repeated[order[1:]] = same & (arrived[order[1:]] >= arrived[order[:-1]])
     return repeated
@@ -112,7 +112,7 @@ def _reach(changes: Changes, entity: Ints, moment: Ints) -> Ints:
     return reach
 
 
-def _together(epochs: _Epochs, row_bytes: int) -> Iterator[Ints]:
+def _split_epochs(epochs: _Epochs, row_bytes: int) -> Iterator[Ints]:
     """The epochs, so many at once as have the changes that may be merged together, and at least one."""
     share = np.cumsum(epochs.size) // max(1, min(EPOCH_ROWS_AT_ONCE, EPOCH_BYTES_AT_ONCE // row_bytes))
     cuts = np.flatnonzero(np.diff(share, prepend=-1))
@@ -129,7 +129,7 @@ class _Rows(NamedTuple):
     until: Ints
 
 
-def _believed(changes: Changes, epochs: _Epochs, some: Ints) -> _Rows:
+def _merge_epochs(changes: Changes, epochs: _Epochs, some: Ints) -> _Rows:
     """What is believed in some epochs, each for itself."""
     size = epochs.size[some]
     epoch = np.repeat(some, size)
@@ -139,16 +139,16 @@ def _believed(changes: Changes, epochs: _Epochs, some: Ints) -> _Rows:
     epoch, position = epoch[known], position[known]
     then = changes.take(position)
     # Segments are numbered from one.
-    keep = may_count(then, epoch + 1)
+    keep = may_matter(then, epoch + 1)
     if not keep.all():
         then, epoch, position = then.where(keep), epoch[keep], position[keep]
     if not len(then):
-        return _nothing(changes)
-    found = versions_of(then, epoch + 1)
-    return _rows(found._replace(states=found.states.among(position)), epochs)
+        return _no_rows(changes)
+    found = find_versions(then, epoch + 1)
+    return _close_rows(found._replace(states=found.states.among(position)), epochs)
 
 
-def _rows(found: Versions, epochs: _Epochs) -> _Rows:
+def _close_rows(found: Versions, epochs: _Epochs) -> _Rows:
     """Each version, first while it is the last one known, then with the end that the next one gave it."""
     begun = found.states
     epoch = begun.entity - 1
@@ -165,16 +165,16 @@ def _rows(found: Versions, epochs: _Epochs) -> _Rows:
     found = found._replace(states=begun._replace(ends=first, entity=first))
     open_ = _Rows(found._replace(end=np.full(len(first), NEVER)), since, closed)
     shut = _Rows(found.at(ended), closed[ended], until[ended])
-    return _joined(_some(open_, since < closed), _some(shut, shut.since < shut.until))
+    return _joined(_select_rows(open_, since < closed), _select_rows(shut, shut.since < shut.until))
 
 
-def _folded(rows: _Rows) -> _Rows:
+def _fold_rows(rows: _Rows) -> _Rows:
     """Rows that believe the same in epochs that follow one another as one."""
     found = rows.versions
-    rows = _some(rows, np.lexsort((rows.since, found.begin, found.states.entity)))
+    rows = _select_rows(rows, np.lexsort((rows.since, found.begin, found.states.entity)))
     begun, begin, end = rows.versions
     content = [
-        *(begin, end, begun.entity, begun.dead, begun.row, begun.said_by),
+        *(begin, end, begun.entity, begun.dead, begun.row, begun.source_row),
         *(*begun.standing, *begun.key_priorities),
     ]
     same = np.zeros(len(begin), dtype=bool)
@@ -183,19 +183,19 @@ def _folded(rows: _Rows) -> _Rows:
     )
     starts = np.flatnonzero(~same)
     ends = np.append(starts[1:], len(same))[: len(starts)] - 1
-    return _some(rows, starts)._replace(until=rows.until[ends])
+    return _select_rows(rows, starts)._replace(until=rows.until[ends])
 
 
-def _written(changes: Changes, rows: _Rows, schema: pa.Schema) -> pa.RecordBatch:
+def _belief_rows(changes: Changes, rows: _Rows, schema: pa.Schema) -> pa.RecordBatch:
     kind = schema.field("system_from_timestamp").type
     system = {
         "system_from_timestamp": pa.array(rows.since).cast(kind),
         "system_to_timestamp": pa.array(rows.until, mask=rows.until == NEVER).cast(kind),
     }
-    return written(changes, rows.versions, schema, system)
+    return version_rows(changes, rows.versions, schema, system)
 
 
-def _some(rows: _Rows, which: Ints | Bools | slice) -> _Rows:
+def _select_rows(rows: _Rows, which: Ints | Bools | slice) -> _Rows:
     return _Rows(rows.versions.at(which), rows.since[which], rows.until[which])
 
 
@@ -204,6 +204,6 @@ def _joined(one: _Rows, other: _Rows) -> _Rows:
     return _Rows(Versions.joined([one.versions, other.versions]), since, until)
 
 
-def _nothing(changes: Changes) -> _Rows:
+def _no_rows(changes: Changes) -> _Rows:
     none = np.empty(0, dtype=np.int64)
     return _Rows(no_versions(changes), none, none)

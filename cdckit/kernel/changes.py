@@ -174,14 +174,14 @@ def has_ends(table: pa.RecordBatch) -> bool:
 class Changes:
     """Changes as Arrow columns, sorted by entity and then by the order of changes."""
 
-    def __init__(self, table: pa.RecordBatch, layout: Layout, said: Said | None = None) -> None:
+    def __init__(self, table: pa.RecordBatch, layout: Layout, said: ChangeIdentity | None = None) -> None:
         self.table, self.layout = table, layout
         operation = ints(table.column("operation"))
         self.is_delete, self.is_absence = operation > 0, operation == OPERATIONS.index(ABSENT)
         self.priority = ints(table.column("priority"))
-        self._said = Said.of(table) if said is None else said
+        self._identity = ChangeIdentity.from_table(table) if said is None else said
         # Others have such numbers, too: hashes of rows, and what follows the last record of a message.
-        self.is_taken_along = (self._said.record >= TAKEN_ALONG) & (self.priority == NO_PRIORITY)
+        self.is_taken_along = (self._identity.record >= TAKEN_ALONG) & (self.priority == NO_PRIORITY)
         self.has_ends = has_ends(table)
         self._carried = [
             ints(table.column(carried_column(word))) for word, _ in enumerate(carried_words(layout.fields))
@@ -190,10 +190,10 @@ class Changes:
     @property
     def message(self) -> Ints:
         """The ids of the messages as numbers: equal numbers, equal ids.  Of two sources they may be one."""
-        return self._said.message
+        return self._identity.message
 
     @classmethod
-    def of(cls, table: pa.RecordBatch, layout: Layout) -> Changes:
+    def from_table(cls, table: pa.RecordBatch, layout: Layout) -> Changes:
         """The changes of *table*; raises `InvalidChanges` where one lacks what every change needs."""
         require_whole(table)
         return cls(table, layout)
@@ -203,11 +203,11 @@ class Changes:
 
     def take(self, at: Ints) -> Changes:
         """The changes at these positions; one may be there for several entities, but once for each."""
-        return Changes(self.table.take(pa.array(at)), self.layout, self._said.at(at))
+        return Changes(self.table.take(pa.array(at)), self.layout, self._identity.select(at))
 
     def where(self, keep: Bools) -> Changes:
         """Some of the changes, in their order."""
-        return Changes(self.table.filter(pa.array(keep)), self.layout, self._said.at(keep))
+        return Changes(self.table.filter(pa.array(keep)), self.layout, self._identity.select(keep))
 
     def carries(self, index: int) -> Bools:
         """Whether each change carried the field at *index*."""
@@ -247,34 +247,34 @@ class Changes:
             return np.full(len(self), NEVER)
         return ints(pc.fill_null(self.table.column(UNTIL).cast(pa.int64()), NEVER))
 
-    def repeated(self, entity: Ints) -> Bools:
+    def find_repeats(self, entity: Ints) -> Bools:
         """The same (source, message, record number) twice is one change of an entity: all but the first."""
         again = np.zeros(len(self), dtype=bool)
-        if not self._said.distinct:
-            order = self.by_record(entity)
+        if not self._identity.distinct:
+            order = self.order_by_record(entity)
             again[order[1:]] = self.same_record(entity, order[1:], order[:-1])
         return again
 
     def same_record(self, entity: Ints, one: Ints, other: Ints) -> Bools:
         """Pair by pair, whether the changes at *one* and at *other* are the same word about one entity."""
-        columns = (entity, *self._said.identity)
+        columns = (entity, *self._identity.identity)
         same: Bools = np.logical_and.reduce([column[one] == column[other] for column in columns])
         return same
 
-    def by_record(self, entity: Ints) -> Ints:
+    def order_by_record(self, entity: Ints) -> Ints:
         """The positions, sorted by entity and by which word they are about it."""
-        order: Ints = np.lexsort((*self._said.identity, entity))
+        order: Ints = np.lexsort((*self._identity.identity, entity))
         return order
 
     def share_messages(self, entity: Ints) -> bool:
         """Whether messages of one id made several changes of one entity."""
-        if self._said.distinct:
+        if self._identity.distinct:
             return False
         pairs = np.sort((entity << 32) + self.message)
         return bool((pairs[1:] == pairs[:-1]).any())
 
 
-class Said(NamedTuple):
+class ChangeIdentity(NamedTuple):
     """Which word each change is: of which source, in which of its messages, as which record of it."""
 
     message: Ints
@@ -289,17 +289,19 @@ class Said(NamedTuple):
         return (self.record, self.message, self.source)
 
     @classmethod
-    def of(cls, table: pa.RecordBatch) -> Said:
+    def from_table(cls, table: pa.RecordBatch) -> ChangeIdentity:
         """That of every row of *table*."""
-        message = _numbered(table.column("message_id"))
+        message = _number_texts(table.column("message_id"))
         distinct = bool(message.max(initial=-1) + 1 == len(message))
-        return cls(message, _numbered(table.column("source")), ints(table.column("record_number")), distinct)
+        return cls(
+            message, _number_texts(table.column("source")), ints(table.column("record_number")), distinct
+        )
 
-    def at(self, which: Ints | Bools) -> Said:
+    def select(self, which: Ints | Bools) -> ChangeIdentity:
         """That of some of the changes."""
-        return Said(self.message[which], self.source[which], self.record[which], self.distinct)
+        return ChangeIdentity(self.message[which], self.source[which], self.record[which], self.distinct)
 
 
-def _numbered(texts: pa.Array) -> Ints:
+def _number_texts(texts: pa.Array) -> Ints:
     """Each text's place among the distinct ones, in the order in which they first appear; null is one."""
     return ints(texts.dictionary_encode("encode").indices)

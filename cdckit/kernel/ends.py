@@ -6,7 +6,7 @@ only grows, and the merge of `states` serves for each of them: of the changes th
 those that begin within it.  What two stretches in a row leave as it was is one version.
 
 An entity with many ends is halved, and each half again, each with the changes that hold at some time within
-it; those that cannot matter there are left out (`overruled`).  So n changes of which k end cost about
+it; those that cannot matter there are left out (`find_overruled`).  So n changes of which k end cost about
 n log k, not n k; but nearly n k where few of them are sure, such as upserts that carry a field or two and
 deletes, in turns.
 """
@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cdckit.kernel.changes import Changes
-from cdckit.kernel.overruled import Words, overruled
+from cdckit.kernel.overruled import Words, find_overruled
 from cdckit.kernel.states import States, effective, states
 from cdckit.parts.running_aggregates import NEVER, Bools, Ints
 
@@ -44,7 +44,7 @@ class Versions(NamedTuple):
 
     def at(self, which: Ints | Bools | slice) -> Versions:
         """Some of the versions."""
-        return Versions(self.states.at(which), self.begin[which], self.end[which])
+        return Versions(self.states.select(which), self.begin[which], self.end[which])
 
     @classmethod
     def joined(cls, some: Sequence[Versions]) -> Versions:
@@ -67,13 +67,13 @@ def versions_with_ends(changes: Changes, entity: Ints) -> Versions:
     roots = _roots(stretches, entity)
     words = Words.of(changes, entity) if (roots.high - roots.low > MANY).any() else None
     for leaves in _leaves(roots, _Times(stretches, instants, changes.until(), words)):
-        found.append(_of_stretches(changes, leaves, stretches, instants))
+        found.append(_merge_stretches(changes, leaves, stretches, instants))
     begun, begin, end = Versions.joined(found)
     new = begun.changed(changes, entity)
     new[1:] |= begin[1:] != end[:-1]
     first = np.flatnonzero(new)
     last = np.append(first[1:], len(new))[: len(first)] - 1
-    return Versions(begun.at(first), begin[first], end[last])
+    return Versions(begun.select(first), begin[first], end[last])
 
 
 def _stretches(changes: Changes, entity: Ints) -> _Stretches:
@@ -124,8 +124,10 @@ def _leaves(nodes: _Nodes, times: _Times) -> Iterator[_Nodes]:
     """Nodes of one stretch each, in the order of these, so many at once as may be merged together."""
     for some in _portions(nodes):
         if (some.high - some.low > 1).any():
-            halves = _halved(some, times)
-            yield from _leaves(halves if times.words is None else _reduced(halves, times, times.words), times)
+            halves = _split_nodes(some, times)
+            yield from _leaves(
+                halves if times.words is None else _prune_nodes(halves, times, times.words), times
+            )
         else:
             yield some
 
@@ -143,7 +145,7 @@ def _portions(nodes: _Nodes) -> Iterator[_Nodes]:
         yield _Nodes(nodes.low[begin:end], nodes.high[begin:end], node, position)
 
 
-def _halved(nodes: _Nodes, times: _Times) -> _Nodes:
+def _split_nodes(nodes: _Nodes, times: _Times) -> _Nodes:
     """Each node of several stretches as two, in their order."""
     low, high, wide = nodes.low, nodes.high, nodes.high - nodes.low > 1
     middle = np.where(wide, (low + high) // 2, low)
@@ -160,7 +162,7 @@ def _halved(nodes: _Nodes, times: _Times) -> _Nodes:
     return _Nodes(lows, highs, node[order], position[order])
 
 
-def _reduced(nodes: _Nodes, times: _Times, words: Words) -> _Nodes:
+def _prune_nodes(nodes: _Nodes, times: _Times, words: Words) -> _Nodes:
     """The nodes of many stretches without the changes that cannot matter in them."""
     many = np.flatnonzero((nodes.high - nodes.low > MANY)[nodes.node])
     if not len(many):
@@ -170,11 +172,11 @@ def _reduced(nodes: _Nodes, times: _Times, words: Words) -> _Nodes:
     end = times.stretches.end[nodes.high - 1][node]
     lasting = (times.instants[position] <= begin) & (times.until[position] >= end)
     keep = np.ones(len(nodes.node), dtype=bool)
-    keep[many] = ~overruled(words, node, position, lasting)
+    keep[many] = ~find_overruled(words, node, position, lasting)
     return nodes._replace(node=nodes.node[keep], position=nodes.position[keep])
 
 
-def _of_stretches(changes: Changes, leaves: _Nodes, stretches: _Stretches, instants: Ints) -> Versions:
+def _merge_stretches(changes: Changes, leaves: _Nodes, stretches: _Stretches, instants: Ints) -> Versions:
     """What stands in each stretch for itself."""
     position, number = leaves.position, leaves.low[leaves.node] + 1
     then = changes.take(position)

@@ -35,9 +35,9 @@ from cdckit.kernel.changes import (
     priority_column,
     value_column,
 )
-from cdckit.kernel.places import placed_entities
-from cdckit.kernel.states import counting, field, steps
-from cdckit.parts.arrow_types import batch_of
+from cdckit.kernel.source_order import order_entities
+from cdckit.kernel.states import counting_changes, field, steps
+from cdckit.parts.arrow_types import make_batch
 from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
 
 MOVE = "move"
@@ -78,7 +78,7 @@ class LateMoves(CdcError, ValueError):
         )
 
 
-def taken_along(
+def inherit_words(
     batches: Iterable[pa.RecordBatch], layout: Layout, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """
@@ -90,10 +90,10 @@ def taken_along(
         layout: Of their columns.
         schema: Of the result: theirs, but for these.
     """
-    for table in placed_entities(batches, layout, (FAMILY,)):
-        changes = Changes.of(table, layout)
+    for table in order_entities(batches, layout, (FAMILY,)):
+        changes = Changes.from_table(table, layout)
         entity = np.cumsum(first_of_entity(table, layout.identity), dtype=np.int64)
-        keep = ~changes.repeated(entity)
+        keep = ~changes.find_repeats(entity)
         moves = _moves(changes, keep)
         if len(moves.leaving):
             # Of a family that is told of in part, some keys have no change that moves.
@@ -103,7 +103,9 @@ def taken_along(
             changes, entity = changes.where(keep), entity[keep]
             if f"own_{ARRIVED}" in table.schema.names:
                 _require_at_once(changes, entity, moves)
-            yield _shown(changes, _words(changes, entity, _found(changes, entity, moves)), schema)
+            yield _with_own_places(
+                changes, _inherited_words(changes, entity, _find_inherited(changes, entity, moves)), schema
+            )
 
 
 class _Moves(NamedTuple):
@@ -147,7 +149,7 @@ def _require_at_once(changes: Changes, entity: Ints, moves: _Moves) -> None:
         raise LateMoves(changes.table.column("message_id")[int(moves.arriving[late][0])].as_py())
 
 
-class _Taken(NamedTuple):
+class _InheritedValues(NamedTuple):
     """Values that are taken along, one by one."""
 
     arriving: Ints
@@ -158,22 +160,24 @@ class _Taken(NamedTuple):
     """Which field."""
 
 
-_NOTHING = _Taken(*[np.zeros(0, np.int64)] * 3)
+_NOTHING = _InheritedValues(*[np.zeros(0, np.int64)] * 3)
 
 
-def _found(changes: Changes, entity: Ints, moves: _Moves) -> _Taken:
+def _find_inherited(changes: Changes, entity: Ints, moves: _Moves) -> _InheritedValues:
     taken = _NOTHING
     for _ in range(len(moves.leaving) + 1):
-        before, taken = taken, _standing(changes, entity, moves, taken)
+        before, taken = taken, _inherit_standing(changes, entity, moves, taken)
         if all(map(np.array_equal, before, taken)):
             return taken
     raise CircularMoves(changes.table.column("message_id")[int(moves.leaving[0])].as_py())
 
 
-def _standing(changes: Changes, entity: Ints, moves: _Moves, taken: _Taken) -> _Taken:
+def _inherit_standing(
+    changes: Changes, entity: Ints, moves: _Moves, taken: _InheritedValues
+) -> _InheritedValues:
     """What stands before each delete and was not sent with its upsert, given what was taken along so far."""
-    words = _words(changes, entity, taken)
-    all_, origin, of = _among(changes, entity, words)
+    words = _inherited_words(changes, entity, taken)
+    all_, origin, of = _insert_words(changes, entity, words)
     own = origin[:, 0] == NOWHERE
     place = np.empty(len(changes), np.int64)
     place[origin[own, 1]] = np.flatnonzero(own)
@@ -181,7 +185,7 @@ def _standing(changes: Changes, entity: Ints, moves: _Moves, taken: _Taken) -> _
     if all_.has_ends:
         held, of, leaving = _held_before(all_, of, leaving)
         all_, origin = all_.take(held), origin[held]
-    counts = counting(all_, of)
+    counts = counting_changes(all_, of)
     then, of, origin = all_.where(counts), of[counts], origin[counts]
     did, number, counted = steps(then, of), np.cumsum(counts) - 1, counts[leaving]
     # A delete that counts is never the first change of its key.
@@ -194,10 +198,10 @@ def _standing(changes: Changes, entity: Ints, moves: _Moves, taken: _Taken) -> _
         unsent = (stands != NOWHERE) & ~changes.carries(index)[arriving]
         at = stands[unsent]
         said = np.where(origin[at, 0] == NOWHERE, origin[at, 1], origin[at, 0])
-        found.append(_Taken(arriving[unsent], said, np.full(len(at), index)))
+        found.append(_InheritedValues(arriving[unsent], said, np.full(len(at), index)))
     arriving, said, fields = (np.concatenate(part) for part in zip(*found, strict=True))
     order = np.lexsort((fields, said, arriving))
-    return _Taken(arriving[order], said[order], fields[order])
+    return _InheritedValues(arriving[order], said[order], fields[order])
 
 
 def _held_before(changes: Changes, entity: Ints, leaving: Ints) -> tuple[Ints, Ints, Ints]:
@@ -210,7 +214,7 @@ def _held_before(changes: Changes, entity: Ints, leaving: Ints) -> tuple[Ints, I
     return position[held], move[held] + 1, np.cumsum(np.bincount(move[held])) - 1
 
 
-class _Words(NamedTuple):
+class _InheritedWords(NamedTuple):
     """What is taken along as changes: of each upsert, one for each change that said some of it."""
 
     table: pa.RecordBatch
@@ -218,7 +222,7 @@ class _Words(NamedTuple):
     origin: Ints
 
 
-def _words(changes: Changes, entity: Ints, taken: _Taken) -> _Words:
+def _inherited_words(changes: Changes, entity: Ints, taken: _InheritedValues) -> _InheritedWords:
     layout = changes.layout
     new = np.ones(len(taken.field), dtype=bool)
     new[1:] = (np.diff(taken.arriving) != 0) | (np.diff(taken.origin) != 0)
@@ -240,7 +244,7 @@ def _words(changes: Changes, entity: Ints, taken: _Taken) -> _Words:
     columns["priority"] = pa.array(np.full(count, NO_PRIORITY), kinds["priority"])
     columns["record_number"] = pa.array(_numbers(entity[arriving]), kinds["record_number"])
     columns[MOVE] = pa.nulls(count, kinds[MOVE])
-    return _Words(batch_of(columns, changes.table.schema), arriving, origin)
+    return _InheritedWords(make_batch(columns, changes.table.schema), arriving, origin)
 
 
 def _numbers(entity: Ints) -> Ints:
@@ -252,7 +256,7 @@ def _numbers(entity: Ints) -> Ints:
     return numbers
 
 
-def _among(changes: Changes, entity: Ints, words: _Words) -> tuple[Changes, Ints, Ints]:
+def _insert_words(changes: Changes, entity: Ints, words: _InheritedWords) -> tuple[Changes, Ints, Ints]:
     """
     The changes with the words behind their upserts; where each one is from; and their entities.
 
@@ -268,12 +272,12 @@ def _among(changes: Changes, entity: Ints, words: _Words) -> tuple[Changes, Ints
     return among, origin[order], entity[origin[order, 1]]
 
 
-def _shown(changes: Changes, words: _Words, schema: pa.Schema) -> pa.RecordBatch:
+def _with_own_places(changes: Changes, words: _InheritedWords, schema: pa.Schema) -> pa.RecordBatch:
     """The words at the places that their upserts say themselves."""
     names = words.table.schema.names
     own = {name: words.table.column(f"own_{name}") for name in OWN if f"own_{name}" in names}
     columns = dict(zip(names, words.table.columns, strict=True))
-    return batch_of({**columns, **own}, schema)
+    return make_batch({**columns, **own}, schema)
 
 
 def families(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -295,4 +299,4 @@ def families(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[p
         for end in (one, other):
             np.minimum.at(family, family[end], lower)
         family = family[family]
-    yield batch_of({schema.names[0]: pa.array(nodes), schema.names[1]: pa.array(nodes[family])}, schema)
+    yield make_batch({schema.names[0]: pa.array(nodes), schema.names[1]: pa.array(nodes[family])}, schema)

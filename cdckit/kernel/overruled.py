@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cdckit.kernel.arrays import numbered
+from cdckit.kernel.arrays import number_values
 from cdckit.kernel.changes import Changes, value_column
 from cdckit.parts.running_aggregates import Bools, Ints
 
@@ -69,7 +69,7 @@ class Words(NamedTuple):
             )
             least = _of_entity(np.where(changes.is_delete, priority, 0), entity)
             renews = said & ((priority > least) | ((priority == least) & np.asarray(column.is_valid())))
-            fields.append(Word(said, priority, numbered(column), index in layout.keys, renews))
+            fields.append(Word(said, priority, number_values(column), index in layout.keys, renews))
             if index in layout.keys:
                 whole &= said | changes.is_delete
         pairs, count = np.unique(np.stack([entity, changes.message]), axis=1, return_counts=True)
@@ -90,7 +90,7 @@ def _ranks(priority: Ints) -> Ints:
     return ranks
 
 
-def overruled(words: Words, node: Ints, position: Ints, lasting: Bools) -> Bools:
+def find_overruled(words: Words, node: Ints, position: Ints, lasting: Bools) -> Bools:
     """
     Which rows cannot matter.
 
@@ -103,13 +103,13 @@ def overruled(words: Words, node: Ints, position: Ints, lasting: Bools) -> Bools
     is_delete, priority = words.is_delete[position], words.priority[position]
     lasting = lasting & words.is_sole[position]
     upsert = lasting & ~is_delete
-    most = _most_before(np.where(upsert, priority, 0), node)
+    most = _greatest_before(np.where(upsert, priority, 0), node)
     threat: Bools = is_delete & (priority >= most)
-    strongest: Bools = priority >= _most_before(priority, node)
+    strongest: Bools = priority >= _greatest_before(priority, node)
     firm = upsert & strongest
     zone: Ints = np.cumsum(threat | _first(node))
     begins_alive = ~threat[_first(zone)][zone - 1]
-    settled = begins_alive | (_most_before(firm.astype(np.int64), zone) > 0)
+    settled = begins_alive | (_greatest_before(firm.astype(np.int64), zone) > 0)
     sure: Bools = upsert & (settled | firm)
     found: Bools = upsert & settled & (priority <= most)
     for word in words.fields:
@@ -117,7 +117,7 @@ def overruled(words: Words, node: Ints, position: Ints, lasting: Bools) -> Bools
             break
         at = np.flatnonzero(word.carries[position])
         of = _Field(zone[at], node[at], word.priority[position[at]], word.value[position[at]], sure[at])
-        found[at] &= _key_overruled(of) if word.is_key else _field_overruled(of)
+        found[at] &= _find_overruled_keys(of) if word.is_key else _find_overruled_values(of)
     # A weak delete finds the entity alive, and stronger than it is.
     found |= lasting & is_delete & ~threat
     ends = lasting & words.may_end[position] & strongest
@@ -143,13 +143,13 @@ class _Field(NamedTuple):
     sure: Bools
 
 
-def _field_overruled(of: _Field) -> Bools:
+def _find_overruled_values(of: _Field) -> Bools:
     zone, priority, value, sure = of.zone, of.priority, of.value, of.sure
     again = np.zeros(len(zone), dtype=bool)
     again[1:] = sure[1:] & sure[:-1] & (zone[1:] == zone[:-1])
     again[1:] &= (priority[1:] == priority[:-1]) & (value[1:] == value[:-1])
     others = np.flatnonzero(sure & ~again)
-    most = _most_before(_counted(priority, others)[::-1], zone[-1:] - zone[::-1])[::-1]
+    most = _greatest_before(_stated_priorities(priority, others)[::-1], zone[-1:] - zone[::-1])[::-1]
     # Of each zone and priority the last two words in a row that differ.
     group = np.unique(np.stack([zone, priority]), axis=1, return_inverse=True)[1].reshape(-1)
     others = others[np.argsort(group[others], kind="stable")]
@@ -161,17 +161,17 @@ def _field_overruled(of: _Field) -> Bools:
     return found
 
 
-def _key_overruled(of: _Field) -> Bools:
+def _find_overruled_keys(of: _Field) -> Bools:
     sure = np.flatnonzero(of.sure)
-    stated = _counted(of.priority, sure)
-    before = _most_before(stated, of.zone)
-    behind = _most_before(stated[::-1], of.zone[-1:] - of.zone[::-1])[::-1]
-    is_there = _most_before(stated, of.node) > 0
+    stated = _stated_priorities(of.priority, sure)
+    before = _greatest_before(stated, of.zone)
+    behind = _greatest_before(stated[::-1], of.zone[-1:] - of.zone[::-1])[::-1]
+    is_there = _greatest_before(stated, of.node) > 0
     found: Bools = (before >= of.priority) | (is_there & (behind > of.priority))
     return found
 
 
-def _counted(priority: Ints, at: Ints) -> Ints:
+def _stated_priorities(priority: Ints, at: Ints) -> Ints:
     """The priorities of the rows at these positions, 0 of the others."""
     stated = np.zeros_like(priority)
     stated[at] = priority[at]
@@ -184,7 +184,7 @@ def _first(number: Ints) -> Bools:
     return first
 
 
-def _most_before(rank: Ints, segment: Ints) -> Ints:
+def _greatest_before(rank: Ints, segment: Ints) -> Ints:
     """The greatest of the ranks of the rows before, within the segment; 0 if there is none."""
     several = int(rank.max(initial=0)) + 1
     running = np.maximum.accumulate(segment * several + rank)

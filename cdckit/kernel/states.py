@@ -87,7 +87,7 @@ def field(changes: Changes, steps: Steps, index: int, priority: Ints) -> Field:
     again = wins & (before != NOWHERE)
     if not is_key:
         again &= rank == rank[before]
-    again = _where_equal(changes, index, again, before)
+    again = _find_equal(changes, index, again, before)
     equal = again & (priority == priority[before])
     confirms = again & ~equal
     ruling = last_where(wins & ~equal, of)
@@ -95,7 +95,7 @@ def field(changes: Changes, steps: Steps, index: int, priority: Ints) -> Field:
     return Field(is_set, equal, confirms, standing, ruling)
 
 
-def _where_equal(changes: Changes, index: int, asked: Bools, before: Ints) -> Bools:
+def _find_equal(changes: Changes, index: int, asked: Bools, before: Ints) -> Bools:
     """Of the changes *asked* about, those that say the same value as the one at *before*."""
     if changes.layout.tells_apart(index):
         return asked
@@ -117,10 +117,10 @@ class States(NamedTuple):
     """For each field the change that value and message are from."""
     key_priorities: list[Ints]
     """For each key field, in the order of the fields, its priority: it need not be that change's."""
-    said_by: Ints
+    source_row: Ints
     """The last change at or before the end that changed the state."""
 
-    def at(self, which: Ints | Bools | slice) -> States:
+    def select(self, which: Ints | Bools | slice) -> States:
         """Some of the states."""
         return States(
             self.entity[which],
@@ -129,7 +129,7 @@ class States(NamedTuple):
             self.row[which],
             [stands[which] for stands in self.standing],
             [priority[which] for priority in self.key_priorities],
-            self.said_by[which],
+            self.source_row[which],
         )
 
     def among(self, position: Ints) -> States:
@@ -139,7 +139,7 @@ class States(NamedTuple):
             return np.where(stands == NOWHERE, NOWHERE, position[stands])
 
         standing = [mapped(stands) for stands in self.standing]
-        ends, row, said_by = mapped(self.ends), mapped(self.row), mapped(self.said_by)
+        ends, row, said_by = mapped(self.ends), mapped(self.row), mapped(self.source_row)
         return States(self.entity, ends, self.dead, row, standing, self.key_priorities, said_by)
 
     @classmethod
@@ -199,7 +199,7 @@ def states(changes: Changes, entity: Ints) -> States:
         # What a row takes along is no news of the message that once said it.
         said_by = last_where(~changes.is_taken_along, of)[said_by]
     begun = States(entity[ends], ends, dead, row, standing, key_priorities, said_by)
-    return begun if differences.instants.all() else begun.at(differences.instants)
+    return begun if differences.instants.all() else begun.select(differences.instants)
 
 
 def _last_of_instants(changes: Changes, of: Segments) -> Ints:
@@ -256,24 +256,24 @@ class Differ:
         return differs
 
 
-def counting(changes: Changes, entity: Ints) -> Bools:
+def counting_changes(changes: Changes, entity: Ints) -> Bools:
     """
     All but repeats, deletes before the first upsert of an entity, and absences of what is not alive.
 
     Entities are numbered from 1, growing.
     """
-    return effective(changes, entity, ~changes.repeated(entity))
+    return effective(changes, entity, ~changes.find_repeats(entity))
 
 
 def effective(changes: Changes, entity: Ints, keep: Bools) -> Bools:
     """Of the changes to *keep* all but such deletes and absences."""
     keep = keep & (last_where(keep & ~changes.is_delete, segments(entity)) != NOWHERE)
     if (keep & changes.is_absence).any():
-        keep &= ~changes.is_absence | _found_alive(changes, entity, keep)
+        keep &= ~changes.is_absence | _find_alive(changes, entity, keep)
     return keep
 
 
-def _found_alive(changes: Changes, entity: Ints, keep: Bools) -> Bools:
+def _find_alive(changes: Changes, entity: Ints, keep: Bools) -> Bools:
     """
     Which absences stand where the entity is alive.
 

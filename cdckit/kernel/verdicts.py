@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from cdckit.errors import CdcError
 from cdckit.kernel.arrays import bools, first_of_entity, ints, positions
 from cdckit.kernel.changes import OPERATIONS, Changes, Layout
-from cdckit.kernel.places import placed_entities
+from cdckit.kernel.source_order import order_entities
 from cdckit.kernel.states import Field, Steps, effective, field, steps
-from cdckit.parts.arrow_types import batch_of
+from cdckit.parts.arrow_types import make_batch
 from cdckit.parts.running_aggregates import NEVER, NOWHERE, Bools, Ints, row_before
 
 
@@ -82,8 +82,8 @@ class Question(NamedTuple):
 
     field: int | None
     """None asks about the row itself: whether the entity is there or deleted."""
-    at: int
-    known: int | None
+    valid_at: int
+    known_at: int | None
 
 
 class _Ruling(NamedTuple):
@@ -103,13 +103,13 @@ def verdicts(
     batches: Iterator[pa.RecordBatch], layout: Layout, question: Question, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """One row per change, of the one entity in *batches*, that speaks of the field asked about."""
-    pieces = list(placed_entities(batches, layout))
+    pieces = list(order_entities(batches, layout))
     if not pieces:
         return
-    changes = Changes.of(pa.concat_batches(pieces), layout)
+    changes = Changes.from_table(pa.concat_batches(pieces), layout)
     if first_of_entity(changes.table, layout.identity).sum() != 1:
         raise NotOneEntity()
-    ruling = _ruled(changes, question)
+    ruling = _judge_changes(changes, question)
     speaks, own = _words(changes, question.field)
     spoken = np.flatnonzero(speaks)
     at = pa.array(spoken)
@@ -126,7 +126,7 @@ def verdicts(
         "message_id": table.column("message_id").take(at),
         "source": table.column("source").take(at),
         "operation": pa.array(OPERATIONS).take(table.column("operation")).take(at),
-        "value": _said(changes, question.field, spoken),
+        "value": _stated_values(changes, question.field, spoken),
         "priority": pa.array(stated.astype(np.int32)).take(at),
         "verdict": pa.array([str(each) for each in _ALL]).take(verdict),
         "reason": reasons.take(pa.array((ruling.verdict + len(_ALL) * (tied + 2 * along))[speaks])),
@@ -134,7 +134,7 @@ def verdicts(
         "by_source": table.column("source").take(by).take(at),
         "by_priority": pa.array(overruling.astype(np.int32), mask=ruling.by == NOWHERE).take(at),
     }
-    yield batch_of(columns, schema)
+    yield make_batch(columns, schema)
 
 
 def _ties(changes: Changes, ruling: _Ruling, stated: Ints, overruling: Ints) -> Bools:
@@ -144,13 +144,13 @@ def _ties(changes: Changes, ruling: _Ruling, stated: Ints, overruling: Ints) -> 
     by, instants = ruling.by[lost], changes.instants()
     same = (instants[lost] == instants[by]) & (stated[lost] == overruling[lost])
     # A source has an order of its own: where it says one, that is no tie.
-    ordered = _equal(changes, "source", lost, by) & ~_equal(changes, PLACE, lost, by)
+    ordered = _find_equal(changes, "source", lost, by) & ~_find_equal(changes, PLACE, lost, by)
     same &= ~ordered
     tied[lost[same]] = tied[by[same]] = True
     return tied
 
 
-def _equal(changes: Changes, column: str, some: Ints, others: Ints) -> Bools:
+def _find_equal(changes: Changes, column: str, some: Ints, others: Ints) -> Bools:
     values = changes.table.column(column)
     left, right = (pc.fill_null(values.take(pa.array(at)), "") for at in (some, others))
     return bools(pc.equal(left, right))
@@ -164,24 +164,24 @@ def _words(changes: Changes, index: int | None) -> tuple[Bools, Ints]:
     return speaks, changes.field_priority(index)
 
 
-def _said(changes: Changes, index: int | None, at: Ints) -> pa.Array:
+def _stated_values(changes: Changes, index: int | None, at: Ints) -> pa.Array:
     """What the changes at these positions say of the field, or of the row: whether it is deleted."""
     return pa.array(changes.is_delete[at]) if index is None else changes.values_at(index, at)
 
 
-def _ruled(changes: Changes, question: Question) -> _Ruling:
+def _judge_changes(changes: Changes, question: Question) -> _Ruling:
     verdict = np.full(len(changes), _ALL.index(Verdict.NOTHING_THERE))
     nowhere = np.full(len(changes), NOWHERE)
     ruling = _Ruling(verdict, nowhere, nowhere.copy(), np.zeros(len(changes), dtype=bool))
-    unknown = _unknown(changes, question.known)
-    later = ~unknown & (changes.instants() > question.at)
+    unknown = _find_unknown(changes, question.known_at)
+    later = ~unknown & (changes.instants() > question.valid_at)
     verdict[unknown] = _ALL.index(Verdict.ARRIVED_LATER)
     verdict[later] = _ALL.index(Verdict.NOT_YET_EFFECTIVE)
     asked = np.flatnonzero(~unknown & ~later)
     then = changes.take(asked)
     one = np.ones(len(then), dtype=np.int64)
-    repeated, until = then.repeated(one), then.until()
-    expired = (until <= question.at) & (until != NEVER)
+    repeated, until = then.find_repeats(one), then.until()
+    expired = (until <= question.valid_at) & (until != NEVER)
     verdict[asked[expired]] = _ALL.index(Verdict.EXPIRED)
     verdict[asked[repeated]] = _ALL.index(Verdict.REPEATED)
     counts = effective(then, one, ~(repeated | expired))
@@ -189,9 +189,9 @@ def _ruled(changes: Changes, question: Question) -> _Ruling:
     if len(then):
         did, index = steps(then, one[: len(then)]), question.field
         if index is None:
-            found = _of_row(then, did)
+            found = _judge_row(then, did)
         else:
-            found = _of_field(did, field(then, did, index, then.field_priority(index)))
+            found = _judge_field(did, field(then, did, index, then.field_priority(index)))
         verdict[counted] = found.verdict
         ruling.by[counted] = np.where(found.by == NOWHERE, NOWHERE, counted[found.by])
         ruling.by_priority[counted] = np.where(found.by == NOWHERE, NOWHERE, counted[found.by_priority])
@@ -199,7 +199,7 @@ def _ruled(changes: Changes, question: Question) -> _Ruling:
     return ruling
 
 
-def _unknown(changes: Changes, known: int | None) -> Bools:
+def _find_unknown(changes: Changes, known: int | None) -> Bools:
     """Which changes had not arrived at the moment of knowledge: one without a time of arrival never has."""
     if known is None:
         return np.zeros(len(changes), dtype=bool)
@@ -207,7 +207,7 @@ def _unknown(changes: Changes, known: int | None) -> Bools:
     return bools(arrived.is_null()) | (ints(pc.fill_null(arrived.cast(pa.int64()), 0)) > known)
 
 
-def _of_field(did: Steps, told: Field) -> _Ruling:
+def _judge_field(did: Steps, told: Field) -> _Ruling:
     """What became of the words about one field, of changes that all count."""
     wins = told.standing == did.of.positions
     standing, ranking = row_before(told.standing, did.of), row_before(told.ruling, did.of)
@@ -227,11 +227,11 @@ def _of_field(did: Steps, told: Field) -> _Ruling:
         (stopped, Verdict.OUTRANKED, ruler),
         (did.kill, Verdict.NEVER_SET, np.full(len(wins), NOWHERE)),
     ]
-    verdict, by = _first_of(cases)
+    verdict, by = _first_case(cases)
     return _Ruling(verdict, by, np.where(told.equal | told.confirms, ranking, by), of_row)
 
 
-def _of_row(changes: Changes, did: Steps) -> _Ruling:
+def _judge_row(changes: Changes, did: Steps) -> _Ruling:
     """What became of the words about the row itself, of changes that all count."""
     wins, ruler, was_dead = did.row == did.of.positions, row_before(did.row, did.of), _was_dead(did)
     again = (changes.is_delete == was_dead) & (changes.priority == changes.priority[ruler])
@@ -242,7 +242,7 @@ def _of_row(changes: Changes, did: Steps) -> _Ruling:
         (was_dead, Verdict.DELETED, ruler),
         (everything, Verdict.OUTRANKED, ruler),
     ]
-    verdict, by = _first_of(cases)
+    verdict, by = _first_case(cases)
     return _Ruling(verdict, by, by, everything)
 
 
@@ -259,7 +259,7 @@ def _winners(wins: Bools, standing: Ints) -> list[tuple[Bools, Verdict, Ints]]:
     ]
 
 
-def _first_of(cases: list[tuple[Bools, Verdict, Ints]]) -> tuple[Ints, Ints]:
+def _first_case(cases: list[tuple[Bools, Verdict, Ints]]) -> tuple[Ints, Ints]:
     """For each change the verdict, and who overruled it, of the first case that it is one of."""
     which = [condition for condition, _, _ in cases]
     places = [_ALL.index(verdict) for _, verdict, _ in cases]

@@ -11,9 +11,9 @@ from cdckit.history import FIELD_PROVENANCE
 from cdckit.kernel.arrays import BYTES_AT_ONCE, ROWS_AT_ONCE, first_of_entity, positions
 from cdckit.kernel.changes import GUID, Changes, Layout, value_column
 from cdckit.kernel.ends import Versions, versions_with_ends
-from cdckit.kernel.places import placed_entities
+from cdckit.kernel.source_order import order_entities
 from cdckit.kernel.states import States, effective, states
-from cdckit.parts.arrow_types import batch_of
+from cdckit.parts.arrow_types import make_batch
 from cdckit.parts.running_aggregates import NEVER, NOWHERE, Bools, Ints
 from cdckit.parts.values import guids
 
@@ -31,7 +31,7 @@ def portions(changes: Changes, rows: int) -> Iterator[slice]:
         yield slice(start, start + at_once)
 
 
-def written(
+def version_rows(
     changes: Changes, versions: Versions, schema: pa.Schema, more: Mapping[str, pa.Array] | None = None
 ) -> pa.RecordBatch:
     """
@@ -56,14 +56,14 @@ def written(
         "valid_from_timestamp": pa.array(versions.begin).cast(kind),
         "valid_to_timestamp": pa.array(versions.end, mask=versions.end == NEVER).cast(kind),
         "deleted_indicator": pa.array(states.dead),
-        "source_message": message.take(pa.array(states.said_by)),
+        "source_message": message.take(pa.array(states.source_row)),
         FIELD_PROVENANCE: pa.StructArray.from_arrays(
             provenance, fields=list(schema.field(FIELD_PROVENANCE).type)
         ),
         **(more or {}),
     }
-    fields = {name: _shown(changes, states, index) for index, name in enumerate(layout.fields)}
-    return batch_of({**fields, **fixed}, schema)
+    fields = {name: _field_values(changes, states, index) for index, name in enumerate(layout.fields)}
+    return make_batch({**fields, **fixed}, schema)
 
 
 def _guids(changes: Changes, states: States) -> pa.Array:
@@ -79,7 +79,7 @@ def _guids(changes: Changes, states: States) -> pa.Array:
     return guids(layout.entity, key).take(pa.array(np.cumsum(first) - 1))
 
 
-def _shown(changes: Changes, states: States, index: int) -> pa.Array:
+def _field_values(changes: Changes, states: States, index: int) -> pa.Array:
     """A field's values: one that is the identity shows it, carried or not."""
     stands = states.ends if changes.layout.tells_apart(index) else states.standing[index]
     return changes.values_at(index, stands)
@@ -97,28 +97,28 @@ def versions(
     batches: Iterable[pa.RecordBatch], layout: Layout, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The versions of every entity in *batches*, sorted by identity and then by the order of changes."""
-    for table in placed_entities(batches, layout):
-        changes = Changes.of(table, layout)
+    for table in order_entities(batches, layout):
+        changes = Changes.from_table(table, layout)
         entity = np.cumsum(first_of_entity(table, layout.identity), dtype=np.int64)
-        keep = may_count(changes, entity)
+        keep = may_matter(changes, entity)
         if not keep.all():
             changes, entity = changes.where(keep), entity[keep]
         del table  # Of one large entity, what does not count need not be held while the rest is written.
         if len(changes):
-            found = versions_of(changes, entity)
+            found = find_versions(changes, entity)
             for some in portions(changes, len(found.begin)):
-                yield written(changes, found.at(some), schema)
+                yield version_rows(changes, found.at(some), schema)
 
 
-def may_count(changes: Changes, entity: Ints) -> Bools:
+def may_matter(changes: Changes, entity: Ints) -> Bools:
     """Which changes count; where some end, all but repeats: what else counts is another at each instant."""
-    keep = ~changes.repeated(entity)
+    keep = ~changes.find_repeats(entity)
     if changes.has_ends and (changes.until()[keep] != NEVER).any():
         return keep
     return effective(changes, entity, keep)
 
 
-def versions_of(changes: Changes, entity: Ints) -> Versions:
+def find_versions(changes: Changes, entity: Ints) -> Versions:
     """The versions that come of changes that may count; entities are numbered from 1, growing."""
     if changes.has_ends:
         return versions_with_ends(changes, entity)

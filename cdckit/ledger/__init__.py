@@ -8,7 +8,7 @@ The ledger: log and history of one kind of entity, kept up as changes come.
 from __future__ import annotations
 
 from cdckit.ledger.ledger import Ledger
-from cdckit.ledger.upkeep import Applied
+from cdckit.ledger.upkeep import ApplyResult
 from cdckit.ledger.views import Pending, View
 
-__all__ = ["Applied", "Ledger", "Pending", "View"]
+__all__ = ["ApplyResult", "Ledger", "Pending", "View"]

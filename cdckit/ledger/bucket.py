@@ -13,25 +13,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.history import VALID_TO
-from cdckit.kernel.arrays import bools, numbered, ranked
+from cdckit.kernel.arrays import bools, number_values, rank_values
 from cdckit.kernel.changes import GUID, require_whole
-from cdckit.ledger.bucket_merge import Merged, merged_changes
+from cdckit.ledger.bucket_merge import MergeResult, merge_bucket
 from cdckit.ledger.columns import BUCKET, EVERY, LATEST, OPEN, PLACE
 from cdckit.ledger.tasks import (
     FOLD,
     Paths,
     Targets,
     Task,
-    entities_of,
-    flat,
-    joined,
-    rows_of,
-    selected,
+    drop_entities,
+    entity_guids,
+    flatten_changes,
+    join_batches,
+    read_rows,
+    select_rows,
     with_columns,
-    without,
 )
-from cdckit.parts.arrow_types import batch_of
-from cdckit.store.files import Target, batches_of
+from cdckit.parts.arrow_types import make_batch
+from cdckit.store.files import Target, read_batches
 from cdckit.store.writing import OpenFiles
 
 OPEN_ROWS = 1024
@@ -62,17 +62,17 @@ class Outcome(NamedTuple):
     """Whether rows may take other words along than they did: an entity with moves was merged again."""
 
 
-def upkeep(task: Task, targets: Targets) -> Outcome:
+def keep_up_bucket(task: Task, targets: Targets) -> Outcome:
     """Do the upkeep of one bucket: read, merge, write."""
-    new = rows_of(targets.log, task.fresh)
-    require_whole(flat(new, targets.layout))
+    new = read_rows(targets.log, task.fresh)
+    require_whole(flatten_changes(new, targets.layout))
     if pc.any(pc.equal(new.column(GUID), EVERY)).as_py():
         # A truncate is news to every entity.
         task = replace(task, anew=True)
     rewritten = _with_other_words(task, targets)
-    near = [] if task.anew else files_about(task.open, pa.concat_arrays([entities_of(new), rewritten]))
-    opened, unborn = rows_of(targets.history, near), rows_of(targets.unborn, task.unborn)
-    merged = merged_changes(task, targets, new, opened, unborn, rewritten)
+    near = [] if task.anew else files_about(task.open, pa.concat_arrays([entity_guids(new), rewritten]))
+    opened, unborn = read_rows(targets.history, near), read_rows(targets.unborn, task.unborn)
+    merged = merge_bucket(task, targets, new, opened, unborn, rewritten)
     files = _Files(targets)
     try:
         keep = _write_log(files, task, new, merged)
@@ -93,10 +93,10 @@ def _with_other_words(task: Task, targets: Targets) -> pa.Array:
     """The entities to which rows took along other words than before."""
     if targets.words is None or task.words_before is None or task.anew:
         return pa.array([], targets.log.shape.schema.field(GUID).type)
-    now, before = (rows_of(targets.words, paths) for paths in (task.words, task.words_before))
-    both = joined([now, before], targets.words.shape.schema)
+    now, before = (read_rows(targets.words, paths) for paths in (task.words, task.words_before))
+    both = join_batches([now, before], targets.words.shape.schema)
     rows = pa.StructArray.from_arrays(both.columns, names=both.schema.names)
-    known = numbered(rows)
+    known = number_values(rows)
     alone = ~np.where(
         np.arange(len(known)) < now.num_rows,
         np.isin(known, known[now.num_rows :]),
@@ -139,55 +139,57 @@ class _Files:
             each.discard()
 
 
-def _write_log(files: _Files, task: Task, new: pa.RecordBatch, merged: Merged) -> list[str]:
+def _write_log(files: _Files, task: Task, new: pa.RecordBatch, merged: MergeResult) -> list[str]:
     """The log: returned are the fresh files that stay as they are."""
     small = [one for one in task.log if one.size < SMALL]
     if merged.news.num_rows == new.num_rows and len(small) + len(task.fresh) < FOLD:
         return [one.path for one in task.fresh]
     files.write("log", merged.news)
     if merged.news.num_rows and len(small) + 1 >= FOLD:
-        rows = (each for one in small for each in batches_of(files.targets.log, one.path))
+        rows = (each for one in small for each in read_batches(files.targets.log, one.path))
         files.folded += files.write_apart("log", rows)
         files.remove("log", small)
     return []
 
 
-def _write_open(files: _Files, task: Task, near: Paths, opened: pa.RecordBatch, merged: Merged) -> None:
+def _write_open(files: _Files, task: Task, near: Paths, opened: pa.RecordBatch, merged: MergeResult) -> None:
     """The open versions: those in the files that may hold what is touched are written again."""
-    parts_of = [without(opened, merged.guids)]
+    parts_of = [drop_entities(opened, merged.guids)]
     for rows in (merged.versions, merged.continued):
-        found = selected(rows, bools(rows.column(VALID_TO).is_null()))
+        found = select_rows(rows, bools(rows.column(VALID_TO).is_null()))
         at = pc.index_in(found.column(GUID), value_set=merged.guids)
-        parts_of.append(_kept(found, task, merged, at, is_open=True))
+        parts_of.append(_with_hidden_columns(found, task, merged, at, is_open=True))
     files.remove("history", task.open if task.anew else near)
     among = [] if task.anew else task.open
-    for part in cut_by_guid(joined(parts_of, files.targets.kept), among, OPEN_ROWS):
+    for part in cut_by_guid(join_batches(parts_of, files.targets.stored_schema), among, OPEN_ROWS):
         files.write_apart("history", [part])
 
 
-def _write_closed(files: _Files, task: Task, merged: Merged) -> None:
+def _write_closed(files: _Files, task: Task, merged: MergeResult) -> None:
     """The closed versions: of those there are, what late changes have touched; many small files as one."""
     history = files.targets.history
     found = []
     for rows in (merged.versions, merged.continued):
-        closed = selected(rows, bools(rows.column(VALID_TO).is_valid()))
-        found.append(_kept(closed, task, merged, pa.nulls(closed.num_rows, pa.int32()), is_open=False))
+        closed = select_rows(rows, bools(rows.column(VALID_TO).is_valid()))
+        found.append(
+            _with_hidden_columns(closed, task, merged, pa.nulls(closed.num_rows, pa.int32()), is_open=False)
+        )
     small = [one for one in task.closed if one.rows < CLOSED_ROWS and one.size < SMALL]
     gone = task.closed if task.anew else small if len(small) >= task.fold else []
     files.remove("history", gone)
     if not task.anew:
-        found.append(without(rows_of(history, gone), merged.late))
-    for part in cut_by_guid(joined(found, files.targets.kept), [], CLOSED_ROWS):
+        found.append(drop_entities(read_rows(history, gone), merged.late))
+    for part in cut_by_guid(join_batches(found, files.targets.stored_schema), [], CLOSED_ROWS):
         files.write_apart("history", [part])
     for one in [] if task.anew else files_about(task.closed, merged.late):
-        if one not in gone and _holds(history, one.path, merged.late):
-            before = batches_of(history, one.path)
-            files.write_apart("history", (without(rows, merged.late) for rows in before))
+        if one not in gone and _holds_any(history, one.path, merged.late):
+            before = read_batches(history, one.path)
+            files.write_apart("history", (drop_entities(rows, merged.late) for rows in before))
             files.remove("history", [one])
 
 
-def _kept(
-    rows: pa.RecordBatch, task: Task, merged: Merged, entity: pa.Array, *, is_open: bool
+def _with_hidden_columns(
+    rows: pa.RecordBatch, task: Task, merged: MergeResult, entity: pa.Array, *, is_open: bool
 ) -> pa.RecordBatch:
     """The versions with the columns that users do not see; *entity* is the place of each in *merged*."""
     columns = {
@@ -199,21 +201,21 @@ def _kept(
     return with_columns(rows, columns)
 
 
-def _holds(target: Target, path: str, guids: pa.Array) -> bool:
+def _holds_any(target: Target, path: str, guids: pa.Array) -> bool:
     """Whether a file has rows of one of these entities."""
     return bool(len(guids)) and any(
         pc.any(pc.is_in(batch.column(0), value_set=guids)).as_py()
-        for batch in batches_of(target, path, [GUID])
+        for batch in read_batches(target, path, [GUID])
     )
 
 
-def _write_unborn(files: _Files, task: Task, unborn: pa.RecordBatch, merged: Merged) -> None:
+def _write_unborn(files: _Files, task: Task, unborn: pa.RecordBatch, merged: MergeResult) -> None:
     """The entities that have no current version: some may have one now, and others have come."""
     both = (merged.versions, merged.continued)
     born = pa.concat_arrays([rows.column(GUID).filter(rows.column(VALID_TO).is_null()) for rows in both])
     lacking = pc.invert(pc.is_in(merged.guids, value_set=born))
     guids = merged.guids.filter(lacking)
-    kept = without(unborn, merged.guids)
+    kept = drop_entities(unborn, merged.guids)
     if task.anew:
         kept = kept.slice(0, 0)
     if len(guids) or kept.num_rows < unborn.num_rows:
@@ -221,7 +223,7 @@ def _write_unborn(files: _Files, task: Task, unborn: pa.RecordBatch, merged: Mer
         latest, place = merged.latest.filter(lacking), merged.place.filter(lacking)
         columns = {GUID: guids, LATEST: latest, PLACE: place, BUCKET: bucket}
         files.write("unborn", kept)
-        files.write("unborn", batch_of(columns, unborn.schema))
+        files.write("unborn", make_batch(columns, unborn.schema))
         files.remove("unborn", task.unborn)
 
 
@@ -259,13 +261,13 @@ def cut_by_guid(rows: pa.RecordBatch, among: Paths, at_least: int) -> Iterator[p
     """
     if not rows.num_rows:
         return
-    order = ranked(rows.column(GUID))
+    order = rank_values(rows.column(GUID))
     if (np.diff(order) < 0).any():
         rows = rows.take(pa.array(np.argsort(order, kind="stable")))
     many = max(at_least, max(rows.num_rows, sum(one.rows for one in among)) // _FILES)
     guids = rows.column(GUID).cast(pa.large_binary())
     lows = sorted(one.low for one in among)[1:]
-    starts = [bisect_left(range(len(guids)), low, key=lambda at: _of(guids, at)) for low in lows]
+    starts = [bisect_left(range(len(guids)), low, key=lambda at: _guid_at(guids, at)) for low in lows]
     bounds = sorted({0, *starts, rows.num_rows})
     for begin, end in pairwise(bounds):
         pieces = (end - begin) // many if end - begin > 2 * many else 1
@@ -274,5 +276,5 @@ def cut_by_guid(rows: pa.RecordBatch, among: Paths, at_least: int) -> Iterator[p
             yield rows.slice(start, stop - start)
 
 
-def _of(guids: pa.Array, at: int) -> bytes:
+def _guid_at(guids: pa.Array, at: int) -> bytes:
     return guids[at].as_py() or b""

@@ -16,32 +16,32 @@ import pyarrow.compute as pc
 
 from cdckit.changes import MOVED, UNTIL
 from cdckit.history import VALID_TO
-from cdckit.kernel.arrays import bools, ints, positions, ranked, same_values
+from cdckit.kernel.arrays import bools, ints, positions, rank_values, same_values
 from cdckit.kernel.changes import GUID, SNAPSHOT
-from cdckit.kernel.places import arrivals, is_placed, placed_entities
+from cdckit.kernel.source_order import arrivals, is_placed, order_entities
 from cdckit.kernel.versions import versions
 from cdckit.ledger.columns import ALWAYS_LATE, EVERY, IDENTITY, LATEST, PLACE
-from cdckit.ledger.open_versions import resumed
+from cdckit.ledger.open_versions import resume_changes
 from cdckit.ledger.tasks import (
     Targets,
     Task,
-    entities_of,
-    flat,
-    in_order,
-    joined,
-    joined_flat,
-    like,
-    numbered_texts,
-    ordered,
-    rows_of,
-    selected,
+    align_columns,
+    change_order,
+    entity_guids,
+    flatten_changes,
+    join_batches,
+    join_flat_batches,
+    number_texts,
+    order_changes,
+    read_rows,
+    select_rows,
     with_columns,
 )
 from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints, greatest_before, segments
-from cdckit.store.files import batches_of
+from cdckit.store.files import read_batches
 
 
-class Merged(NamedTuple):
+class MergeResult(NamedTuple):
     """The outcome for the entities that are touched."""
 
     guids: pa.Array
@@ -63,35 +63,37 @@ class Merged(NamedTuple):
     """Whether an entity that was merged again is one that moves came from, or went to."""
 
 
-def merged_changes(
+def merge_bucket(
     task: Task,
     targets: Targets,
     new: pa.RecordBatch,
     opened: pa.RecordBatch,
     unborn: pa.RecordBatch,
     rewritten: pa.Array,
-) -> Merged:
+) -> MergeResult:
     """What comes of *new* changes, and of *rewritten*, the entities to which other words were taken."""
-    late = _late(task, targets, new, opened, unborn)
-    again = _merged_again(task, targets, selected(new, late), rewritten)
-    later = selected(new, ~late)
-    on = ordered(later)
-    stored = opened.filter(pc.is_in(opened.column(GUID), value_set=entities_of(on)))
+    late = _find_late(task, targets, new, opened, unborn)
+    again = _merge_again(task, targets, select_rows(new, late), rewritten)
+    later = select_rows(new, ~late)
+    on = order_changes(later)
+    stored = opened.filter(pc.is_in(opened.column(GUID), value_set=entity_guids(on)))
     begun, continued = _continue(targets, stored, on)
-    guids, latest, place = _latest([again.rows, on])
-    return Merged(
+    guids, latest, place = _latest_positions([again.rows, on])
+    return MergeResult(
         guids,
         latest,
         place,
-        joined([_with_hidden(again.versions, targets), _with_hidden(begun, targets)], targets.kept),
+        join_batches(
+            [_with_hidden(again.versions, targets), _with_hidden(begun, targets)], targets.stored_schema
+        ),
         continued,
-        entities_of(again.rows),
-        joined([again.news, later], new.schema),
+        entity_guids(again.rows),
+        join_batches([again.news, later], new.schema),
         MOVED in new.schema.names and again.rows.column(MOVED).null_count < again.rows.num_rows,
     )
 
 
-def _late(
+def _find_late(
     task: Task, targets: Targets, new: pa.RecordBatch, opened: pa.RecordBatch, unborn: pa.RecordBatch
 ) -> Bools:
     """The changes of entities for which their place in the log matters, or that may be in it already."""
@@ -100,7 +102,7 @@ def _late(
     known = [
         batch.column(0)
         for one in task.log
-        for batch in batches_of(targets.log, one.path, [IDENTITY], 1 << 20)
+        for batch in read_batches(targets.log, one.path, [IDENTITY], 1 << 20)
     ]
     late = may_be_repeated(new.column(IDENTITY), known)
     encoded = new.column(GUID).dictionary_encode()
@@ -109,9 +111,9 @@ def _late(
     for there in (opened, unborn):
         at = pc.index_in(encoded.dictionary, value_set=there.column(GUID)).take(encoded.indices)
         latest = there.column(LATEST).take(at)
-        late |= _behind(instant, latest) | bools(pc.equal(latest, pa.scalar(ALWAYS_LATE, latest.type)))
+        late |= _find_behind(instant, latest) | bools(pc.equal(latest, pa.scalar(ALWAYS_LATE, latest.type)))
         if SNAPSHOT in new.schema.names:
-            late |= is_placed(new) & _behind(new.column("sequence"), there.column(PLACE).take(at))
+            late |= is_placed(new) & _find_behind(new.column("sequence"), there.column(PLACE).take(at))
             late |= bools(new.column(SNAPSHOT))
     if UNTIL in new.schema.names:
         late |= np.asarray(new.column(UNTIL).is_valid())
@@ -123,12 +125,12 @@ def _late(
     return np.isin(entity, entity[late])
 
 
-def _behind(values: pa.Array, bound: pa.Array) -> Bools:
+def _find_behind(values: pa.Array, bound: pa.Array) -> Bools:
     """Which values are not beyond what they are bound by; null binds none."""
     return bools(pc.less_equal(values, bound.cast(values.type)))
 
 
-class _Again(NamedTuple):
+class _SecondMerge(NamedTuple):
     """Of entities that are merged again: their changes in order, which of them are news, their versions."""
 
     rows: pa.RecordBatch
@@ -136,8 +138,8 @@ class _Again(NamedTuple):
     versions: pa.RecordBatch
 
 
-def _merged_again(task: Task, targets: Targets, new: pa.RecordBatch, rewritten: pa.Array) -> _Again:
-    guids = pa.concat_arrays([entities_of(new), rewritten])
+def _merge_again(task: Task, targets: Targets, new: pa.RecordBatch, rewritten: pa.Array) -> _SecondMerge:
+    guids = pa.concat_arrays([entity_guids(new), rewritten])
     known = pa.concat_arrays([guids, pa.array([EVERY], guids.type)])
     old = (
         []
@@ -145,24 +147,28 @@ def _merged_again(task: Task, targets: Targets, new: pa.RecordBatch, rewritten: 
         else [
             batch if task.anew else batch.filter(pc.is_in(batch.column(GUID), value_set=known))
             for one in task.log
-            for batch in batches_of(targets.log, one.path)
+            for batch in read_batches(targets.log, one.path)
         ]
     )
     if targets.words is not None and (task.anew or len(guids)):
-        words = like(rows_of(targets.words, task.words), new.schema)
+        words = align_columns(read_rows(targets.words, task.words), new.schema)
         old.append(words if task.anew else words.filter(pc.is_in(words.column(GUID), value_set=known)))
     before = sum(batch.num_rows for batch in old)
-    rows = joined([*old, new], new.schema)
-    order = in_order(rows)
+    rows = join_batches([*old, new], new.schema)
+    order = change_order(rows)
     rows, is_new = rows.take(pa.array(order)), order >= before
     drop = is_repeated(rows, is_new)
-    news = selected(rows, is_new & ~drop)
-    rows = selected(rows, ~drop)
+    news = select_rows(rows, is_new & ~drop)
+    rows = select_rows(rows, ~drop)
     if not task.anew:
-        touched = pa.concat_arrays([entities_of(news), rewritten, pa.array([EVERY], guids.type)])
+        touched = pa.concat_arrays([entity_guids(news), rewritten, pa.array([EVERY], guids.type)])
         rows = rows.filter(pc.is_in(rows.column(GUID), value_set=touched))
-    found = versions([flat(rows, targets.layout)] if rows.num_rows else [], targets.layout, targets.merged)
-    return _Again(rows, news, joined(found, targets.merged))
+    found = versions(
+        [flatten_changes(rows, targets.layout)] if rows.num_rows else [],
+        targets.layout,
+        targets.merged_schema,
+    )
+    return _SecondMerge(rows, news, join_batches(found, targets.merged_schema))
 
 
 def _continue(
@@ -170,13 +176,19 @@ def _continue(
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """The versions that begin with later changes, and the open ones that they follow, with their ends."""
     if not stored.num_rows:
-        found = versions([flat(on, targets.layout)] if on.num_rows else [], targets.layout, targets.merged)
-        return joined(found, targets.merged), stored
-    placed = placed_entities([flat(on, targets.resuming)], targets.resuming)
-    changes = joined_flat([resumed(stored, targets.resuming), *placed])
-    changes = changes.take(pa.array(np.argsort(ranked(changes.column(GUID)), kind="stable")))
-    found = joined(versions([changes], targets.resuming, targets.merged), targets.merged)
-    entity = numbered_texts(found.column(GUID))
+        found = versions(
+            [flatten_changes(on, targets.layout)] if on.num_rows else [],
+            targets.layout,
+            targets.merged_schema,
+        )
+        return join_batches(found, targets.merged_schema), stored
+    placed = order_entities([flatten_changes(on, targets.resume_layout)], targets.resume_layout)
+    changes = join_flat_batches([resume_changes(stored, targets.resume_layout), *placed])
+    changes = changes.take(pa.array(np.argsort(rank_values(changes.column(GUID)), kind="stable")))
+    found = join_batches(
+        versions([changes], targets.resume_layout, targets.merged_schema), targets.merged_schema
+    )
+    entity = number_texts(found.column(GUID))
     first = np.ones(len(entity), dtype=bool)
     first[1:] = entity[1:] != entity[:-1]
     first &= bools(pc.is_in(found.column(GUID), value_set=stored.column(GUID)))
@@ -185,19 +197,19 @@ def _continue(
     assert as_stored.num_rows == stored.num_rows
     assert not at.null_count
     ended = with_columns(stored, {VALID_TO: as_stored.column(VALID_TO).take(at)})
-    return selected(found, ~first), ended
+    return select_rows(found, ~first), ended
 
 
 def _with_hidden(found: pa.RecordBatch, targets: Targets) -> pa.RecordBatch:
     """Versions with room for the columns that users do not see."""
-    return like(found, targets.kept)
+    return align_columns(found, targets.stored_schema)
 
 
-def _latest(sorted_rows: list[pa.RecordBatch]) -> tuple[pa.Array, pa.Array, pa.Array]:
+def _latest_positions(sorted_rows: list[pa.RecordBatch]) -> tuple[pa.Array, pa.Array, pa.Array]:
     """The entities in rows that are in order, the last instant of each, and the last place."""
     guids, instants, places = [], [], []
     for rows in sorted_rows:
-        entity = numbered_texts(rows.column(GUID))
+        entity = number_texts(rows.column(GUID))
         last = np.ones(len(entity), dtype=bool)
         last[:-1] = entity[1:] != entity[:-1]
         guids.append(rows.column(GUID).filter(pa.array(last)))
@@ -222,7 +234,7 @@ def _last_places(rows: pa.RecordBatch, entity: Ints) -> pa.Array:
     last = np.full(int(entity.max(initial=-1)) + 1, NOWHERE)
     if SNAPSHOT in rows.schema.names:
         at = np.flatnonzero(is_placed(rows))
-        at = at[np.lexsort((ranked(sequence)[at], entity[at]))]
+        at = at[np.lexsort((rank_values(sequence)[at], entity[at]))]
         last[entity[at]] = at
     return sequence.take(positions(last))
 
@@ -249,13 +261,13 @@ def is_repeated(rows: pa.RecordBatch, is_new: Bools) -> Bools:
     changes that come as they arrived is one, wherever batches are cut.  One that stands later and arrived
     sooner is news: it counted until the other one came.
 
-    *rows* are in their order (`in_order`), those of the log before new ones where they tie.
+    *rows* are in their order (`change_order`), those of the log before new ones where they tie.
     """
     identity = (
         ints(rows.column("arrival").field("record_number")),
-        numbered_texts(rows.column("source")),
-        numbered_texts(rows.column("message_id")),
-        numbered_texts(rows.column(GUID)),
+        number_texts(rows.column("source")),
+        number_texts(rows.column("message_id")),
+        number_texts(rows.column(GUID)),
     )
     order = np.lexsort((np.arange(rows.num_rows), *identity))
     same = np.logical_and.reduce([part[order[1:]] == part[order[:-1]] for part in identity])
@@ -265,13 +277,13 @@ def is_repeated(rows: pa.RecordBatch, is_new: Bools) -> Bools:
     order, again, of = order[several], again[several], segments(number[several])
     arrived = arrivals(rows.take(pa.array(order)))
     drop = arrived > -greatest_before(-arrived, of)
-    drop[again] |= _in_one_place(rows, order[again], order[np.flatnonzero(again) - 1])
+    drop[again] |= _same_place(rows, order[again], order[np.flatnonzero(again) - 1])
     found: Bools = np.zeros(rows.num_rows, dtype=bool)
     found[order] = drop & is_new[order]
     return found
 
 
-def _in_one_place(rows: pa.RecordBatch, one: Ints, other: Ints) -> Bools:
+def _same_place(rows: pa.RecordBatch, one: Ints, other: Ints) -> Bools:
     """Pair by pair, whether two changes of one identity stand at one place in the order."""
     left, right = (rows.take(pa.array(at)) for at in (one, other))
     columns = ("effective_timestamp", "sequence", "arrival")

@@ -11,13 +11,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import CHANGE_SCHEMA, MOVED, UNTIL, require_moved
+from cdckit.changes import CHANGE_SCHEMA, MOVED, UNTIL, require_moves
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import STANDARD_COLUMNS, with_ends
 from cdckit.kernel.changes import GUID, KEYS, MADE_OF, SNAPSHOT
-from cdckit.lists import is_of_list
-from cdckit.merging import checked_fields, fields_with_priority, history_schema
-from cdckit.moves import words_taken_along
+from cdckit.lists import is_list_change
+from cdckit.merging import check_fields, fields_with_priority, history_schema
+from cdckit.moves import find_inherited_words
 from cdckit.parts.arguments import quoted
 from cdckit.parts.values import guid
 from cdckit.parts.widening import common_spark_type
@@ -93,12 +93,12 @@ class Kind:
             transaction.drop(name)
         transaction.note(self._key, None)
 
-    def within(self, transaction: Transaction) -> Kind:
+    def with_buckets_of(self, transaction: Transaction) -> Kind:
         """The same in the number of buckets that a transaction knows, if it knows one."""
         text = transaction.note_of(self._key)
         return self if text is None else replace(self, buckets=json.loads(text)["buckets"])
 
-    def noted(self, snapshot: Snapshot, buckets: int | None = None) -> Kind:
+    def stored_kind(self, snapshot: Snapshot, buckets: int | None = None) -> Kind:
         """
         The same as the store knows it; raises `OtherKind` if that is about something else.
 
@@ -123,7 +123,7 @@ class Kind:
             raise OtherKind(location, f"{self} in {buckets} buckets", f"one in {found_kind.buckets}")
         return found_kind
 
-    def of_changes(self, by_guid: bool) -> Kind:
+    def for_changes(self, by_guid: bool) -> Kind:
         """The same, for changes that bring their guids or not; raises if those before were not so."""
         if self.by_guid is not None and self.by_guid != by_guid:
             needed = f"{'with' if self.by_guid else 'without'} the column {GUID}, as those before"
@@ -199,7 +199,7 @@ LISTS_SCHEMA = T.StructType(
 changes, which do not tell."""
 
 
-def logged(changes: DataFrame, kind: Kind) -> DataFrame:
+def to_log_rows(changes: DataFrame, kind: Kind) -> DataFrame:
     """
     The changes as rows of the log, and beside them the hash `CONTENT` and the instant `LISTED`.
 
@@ -207,7 +207,7 @@ def logged(changes: DataFrame, kind: Kind) -> DataFrame:
         MissingColumns, WrongColumnType, InvalidArgument: They are no changes that `merge` would take, or
             are a stream.
     """
-    data = checked_fields(changes, kind.keys, [*STANDARD_COLUMNS, *HIDDEN], "apply")
+    data = check_fields(changes, kind.keys, [*STANDARD_COLUMNS, *HIDDEN], "apply")
     fields_with_priority(changes, data.fieldNames(), "apply")
     if changes.isStreaming:
         needed = "a batch: of a stream, let writeStream.foreachBatch(ledger.sink('a name')) hand them over"
@@ -216,25 +216,25 @@ def logged(changes: DataFrame, kind: Kind) -> DataFrame:
         if kind.by_guid:
             needed = "without the column `moved` where their guids say which entity they are about: drop it"
             raise InvalidArgument("apply", "changes", needed, changes.columns)
-        require_moved(changes, kind.keys, function="apply")
+        require_moves(changes, kind.keys, function="apply")
     optional = [name for name in ("field_priorities", UNTIL, SNAPSHOT, MOVED) if name in changes.columns]
     key = {name: F.col("data").getField(name) for name in kind.keys}
     found = changes if kind.by_guid else changes.withColumn(GUID, guid(kind.entity, key))
     return found.select(
         GUID,
         kind.bucket_column(F.col(GUID)).alias(BUCKET),
-        _identity().alias(IDENTITY),
+        _identity_digest().alias(IDENTITY),
         *CHANGE_SCHEMA.fieldNames(),
         "data",
         "carried",
         *optional,
-        _content(changes, optional).alias(CONTENT),
-        F.when(is_of_list(), F.unix_micros("effective_timestamp")).alias(LISTED),
+        _content_digest(changes, optional).alias(CONTENT),
+        F.when(is_list_change(), F.unix_micros("effective_timestamp")).alias(LISTED),
     )
 
 
 def log_columns(rows: T.StructType) -> T.StructType:
-    """The columns of the log, of those of `logged`."""
+    """The columns of the log, of those of `to_log_rows`."""
     return T.StructType([each for each in rows if each.name not in (CONTENT, LISTED)])
 
 
@@ -245,24 +245,24 @@ def words_columns(log: T.StructType) -> T.StructType:
 
 def with_all_priorities(log: T.StructType) -> T.StructType:
     """The columns of a log in which every field has a priority of its own: words have one for each."""
-    names = fields_of(log).fieldNames()
+    names = log_fields(log).fieldNames()
     own = T.StructType([T.StructField(name, T.IntegerType()) for name in names])
     some = [each for each in log if each.name != "field_priorities"]
     return T.StructType([*some, T.StructField("field_priorities", own)])
 
 
-def words_of(log: DataFrame, kind: Kind) -> DataFrame:
+def inherited_words(log: DataFrame, kind: Kind) -> DataFrame:
     """The words that rows took along, in the columns of their table."""
-    words = words_taken_along(shown_changes(log, kind), kind.keys, function="apply")
-    hidden = {BUCKET: kind.bucket_column(F.col(GUID)), IDENTITY: _identity()}
+    words = find_inherited_words(visible_changes(log, kind), kind.keys, function="apply")
+    hidden = {BUCKET: kind.bucket_column(F.col(GUID)), IDENTITY: _identity_digest()}
     return as_columns(words.withColumns(hidden), words_columns(log.schema))
 
 
-def _identity() -> Column:
+def _identity_digest() -> Column:
     return F.xxhash64("message_id", "arrival.record_number", "source")
 
 
-def _content(changes: DataFrame, optional: list[str]) -> Column:
+def _content_digest(changes: DataFrame, optional: list[str]) -> Column:
     """Of all that a change says; a null beside a value is another content than the value beside the null."""
     columns = [
         F.col(name) for name in (GUID, *CHANGE_SCHEMA.fieldNames(), *optional) if name in changes.columns
@@ -285,14 +285,14 @@ def _holds_map(kind: T.DataType) -> bool:
     return isinstance(kind, T.MapType)
 
 
-def fields_of(log: T.StructType) -> T.StructType:
+def log_fields(log: T.StructType) -> T.StructType:
     """The business fields of a log."""
     found = log["data"].dataType
     assert isinstance(found, T.StructType)
     return found
 
 
-def kept_history(data: T.StructType) -> T.StructType:
+def stored_history_columns(data: T.StructType) -> T.StructType:
     """The columns of the table of versions."""
     hidden = [
         T.StructField(LATEST, T.TimestampType()),
@@ -317,25 +317,25 @@ def require_keys_keep_their_texts(
             raise WrongColumnType(function, f"data.{name}", "string, as before", other.simpleString())
 
 
-def shown_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:
+def visible_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:
     """The changes as they were given, and the guid of each; of the truncates those of bucket *copy*."""
     names = [name for name in log.columns if name not in HIDDEN]
     keys = {KEYS if kind.by_guid else MADE_OF: list(kind.keys)}
-    filled = {"carried": _filled(log), GUID: F.col(GUID).alias(GUID, metadata=keys)}
+    filled = {"carried": _carried_flags(log), GUID: F.col(GUID).alias(GUID, metadata=keys)}
     # Of a truncate every bucket has one.
     return log.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == copy)).withColumns(filled).select(*names)
 
 
-def _filled(log: DataFrame) -> Column:
+def _carried_flags(log: DataFrame) -> Column:
     """Whether each field was carried: not, by changes from before the field was known."""
     flags = [
         F.coalesce(F.col("carried").getField(name), F.lit(False)).alias(name)
-        for name in fields_of(log.schema).fieldNames()
+        for name in log_fields(log.schema).fieldNames()
     ]
     return F.struct(*flags)
 
 
-def shown_history(history: DataFrame, log: T.StructType) -> DataFrame:
+def visible_history(history: DataFrame, log: T.StructType) -> DataFrame:
     """The versions in the columns that `merge` gives those of such a log."""
-    shown = history.select(*(quoted(name) for name in history_schema(fields_of(log)).fieldNames()))
+    shown = history.select(*(quoted(name) for name in history_schema(log_fields(log)).fieldNames()))
     return with_ends(shown) if UNTIL in log.fieldNames() else shown

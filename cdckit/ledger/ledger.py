@@ -13,19 +13,19 @@ from pyspark.sql import functions as F
 from cdckit.changes import Priority, require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.kernel.changes import GUID
-from cdckit.ledger.columns import BUCKETS, CONTENT, Kind, logged
-from cdckit.ledger.lists import apply_lists, given_lists, lists_in_changes, require_share, revoke_list
+from cdckit.ledger.columns import BUCKETS, CONTENT, Kind, to_log_rows
+from cdckit.ledger.lists import apply_lists, lists_in_changes, read_lists, require_share, revoke_list
 from cdckit.ledger.publication import Form, history_changes, publish
-from cdckit.ledger.upkeep import Applied, Taken, Upkeep, revoke_within
-from cdckit.ledger.views import Gate, Key, View, asked, require_gate
+from cdckit.ledger.upkeep import ApplyResult, LoggedChanges, Upkeep, revoke_within
+from cdckit.ledger.views import Gate, Key, View, require_gate, run_gate
 from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.arguments import StreamBatch, microseconds, require_batch_id, require_name
-from cdckit.parts.documents import sink_of
+from cdckit.parts.documents import make_sink
 from cdckit.parts.tables import AnyTable
-from cdckit.parts.workers import doing
+from cdckit.parts.workers import describe_jobs
 from cdckit.query.provenance import Messages
-from cdckit.store import Committed, Snapshot, Store, Transaction
-from cdckit.store.files import digest_of
+from cdckit.store import CommitResult, Snapshot, Store, Transaction
+from cdckit.store.files import sum_digests
 
 
 class Ledger:
@@ -61,8 +61,8 @@ class Ledger:
     ...     print(ledger.apply(late, "tuesday"), ledger.apply(late, "tuesday"))
     ...     versions = ledger.history().orderBy("number", "valid_from_timestamp")
     ...     versions.select("number", "name", "valid_from_timestamp", "valid_to_timestamp").show()
-    Applied(version=1, news=3, repeated=False)
-    Applied(version=2, news=1, repeated=False) Applied(version=2, news=0, repeated=True)
+    ApplyResult(version=1, news=3, repeated=False)
+    ApplyResult(version=2, news=1, repeated=False) ApplyResult(version=2, news=0, repeated=True)
     +------+------+--------------------+-------------------+
     |number|  name|valid_from_timestamp| valid_to_timestamp|
     +------+------+--------------------+-------------------+
@@ -97,11 +97,11 @@ class Ledger:
         self.store = Store(spark, location, storage_options)
         self._spark, self._buckets = spark, buckets
         self._kind = Kind(entity, tuple(listed), BUCKETS if buckets is None else buckets, None, name)
-        self.at()
+        self.at_commit()
 
     # Asking ----------------------------------------------------------------------------------------------
 
-    def at(self, version: int | None = None, timestamp: datetime | None = None) -> View:
+    def at_commit(self, version: int | None = None, timestamp: datetime | None = None) -> View:
         """
         The ledger as it was at a commit, the newest without arguments: "what did it say last Tuesday?"
 
@@ -113,24 +113,24 @@ class Ledger:
             InvalidArgument: There is no such commit, `vacuum` has deleted its files, or *timestamp* is naive.
             OtherKind: The store is not this ledger's.
         """
-        snapshot = self.store.snapshot(version, timestamp, function="at")
-        return View(snapshot, self._noted(snapshot))
+        snapshot = self.store.snapshot(version, timestamp, function="at_commit")
+        return View(snapshot, self._stored_kind(snapshot))
 
     def changes(self, key: Key | None = None) -> DataFrame:
         """`View.changes` of the newest commit."""
-        return self.at().changes(key)
+        return self.at_commit().changes(key)
 
     def history(self, key: Key | None = None) -> DataFrame:
         """`View.history` of the newest commit."""
-        return self.at().history(key)
+        return self.at_commit().history(key)
 
     def beliefs(self) -> DataFrame:
         """`View.beliefs` of the newest commit."""
-        return self.at().beliefs()
+        return self.at_commit().beliefs()
 
-    def as_of(self, at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
+    def as_of(self, valid_at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
         """`View.as_of` of the newest commit."""
-        return self.at().as_of(at, key, deletes=deletes)
+        return self.at_commit().as_of(valid_at, key, deletes=deletes)
 
     def history_changes(self, since: int, until: int | None = None) -> DataFrame:
         """
@@ -182,10 +182,10 @@ class Ledger:
         newest = now.version or 0
         if not isinstance(since, int) or isinstance(since, bool) or since > newest:
             raise InvalidArgument("history_changes", "since", f"a commit up to {newest}", since)
-        return history_changes(self._commit(since, "since"), now, self._noted(now))
+        return history_changes(self._commit(since, "since"), now, self._stored_kind(now))
 
-    def _noted(self, snapshot: Snapshot) -> Kind:
-        return self._kind.noted(snapshot, self._buckets)
+    def _stored_kind(self, snapshot: Snapshot) -> Kind:
+        return self._kind.stored_kind(snapshot, self._buckets)
 
     def _commit(self, version: int | None, argument: str) -> Snapshot:
         try:
@@ -196,22 +196,22 @@ class Ledger:
 
     def lists(self) -> DataFrame:
         """`View.lists` of the newest commit."""
-        return self.at().lists()
+        return self.at_commit().lists()
 
     def contracts(self) -> dict[str, tuple[DataFrame, str]]:
         """`View.contracts` of the newest commit."""
-        return self.at().contracts()
+        return self.at_commit().contracts()
 
     def create_view(self, name: str) -> None:
         """`View.create_view` of the newest commit; what is applied later is seen when it is called again."""
-        self.at().create_view(name)
+        self.at_commit().create_view(name)
 
     # Writing ---------------------------------------------------------------------------------------------
 
-    @doing("ledger: take a batch of changes")
+    @describe_jobs("ledger: take a batch of changes")
     def apply(
         self, changes: DataFrame, batch: str | int | None = None, *, gate: Gate | None = None
-    ) -> Applied:
+    ) -> ApplyResult:
         """
         Take what is new of a batch of changes, and bring the history up to it, in one transaction.
 
@@ -265,32 +265,32 @@ class Ledger:
         require_changes(changes, function="apply")
         require_gate(gate, function="apply")
         by_guid = GUID in changes.columns
-        kind = self.at().kind.of_changes(by_guid)
-        rows = logged(changes, kind)
+        kind = self.at_commit().kind.for_changes(by_guid)
+        rows = to_log_rows(changes, kind)
         key = self._batch_id(batch)
-        taken: tuple[object, Taken] | None = None
+        taken: tuple[object, LoggedChanges] | None = None
 
-        def work(transaction: Transaction) -> Applied:
+        def work(transaction: Transaction) -> ApplyResult:
             nonlocal taken
             # Another writer may have been the first.
-            known = kind.noted(transaction.base, self._buckets).of_changes(by_guid)
+            known = kind.stored_kind(transaction.base, self._buckets).for_changes(by_guid)
             if key is not None and self.store.batch(key) is not None:
-                content = digest_of(rows, F.col(CONTENT)) if taken is None else taken[1].digest
+                content = sum_digests(rows, F.col(CONTENT)) if taken is None else taken[1].digest
                 done = transaction.commit(batch=key, digest=content, reads=())
-                return Applied(done.version, 0, repeated=True)
+                return ApplyResult(done.version, 0, repeated=True)
             upkeep = Upkeep(transaction, known, rows.schema)
             if taken is None or taken[0] != (known, upkeep.targets.log):
                 taken = (known, upkeep.targets.log), upkeep.take(rows)
             fresh, content, listed = taken[1]
             with_lists = lists_in_changes(transaction, known, changes, listed)
             news, buckets = upkeep.run(fresh)
-            looked_at = [*asked(gate, transaction, known, buckets), *([known.lists] if with_lists else [])]
+            looked_at = [*run_gate(gate, transaction, known, buckets), *([known.lists] if with_lists else [])]
             done = transaction.commit(batch=key, digest=content, reads=looked_at)
-            return Applied(done.version, 0 if done.repeated else news, done.repeated)
+            return ApplyResult(done.version, 0 if done.repeated else news, done.repeated)
 
         return self.store.atomically(work)
 
-    def sink(self, name: str, *, gate: Gate | None = None) -> Callable[[DataFrame, int], Applied]:
+    def sink(self, name: str, *, gate: Gate | None = None) -> Callable[[DataFrame, int], ApplyResult]:
         """
         `apply` for one stream: `stream.writeStream.foreachBatch(ledger.sink("orders")).start()`.
 
@@ -305,19 +305,19 @@ class Ledger:
             InvalidArgument: *name* is no name, or *gate* no function.
         """
         require_gate(gate, function="sink")
-        return sink_of(partial(self.apply, gate=gate), name)
+        return make_sink(partial(self.apply, gate=gate), name)
 
-    @doing("ledger: take a full list")
+    @describe_jobs("ledger: take a full list")
     def apply_list(
         self,
         rows: AnyTable,
         *,
-        taken: datetime | str,
+        taken_at: datetime | str,
         source: str = "table",
         priority: int | Priority = 0,
         max_deleted: float | None = None,
         gate: Gate | None = None,
-    ) -> Applied:
+    ) -> ApplyResult:
         """
         Take tonight's full list of a source: what its list before named and this one does not is gone.
 
@@ -331,7 +331,7 @@ class Ledger:
                 the ledger; all other columns become fields.  A field that only other sources, or other
                 lists, have is not sent by this one.  A column in which nothing stands, as all are in a
                 frame of pandas without rows, has the type that the ledger knows.
-            taken: When the list was taken; aware, any zone.  Or the name of a column of *rows*, of
+            taken_at: When the list was taken; aware, any zone.  Or the name of a column of *rows*, of
                 timestamps, that tells several lists apart, and is no field; a list in which nothing stands
                 is in no such table.
             source: Who says so.
@@ -345,7 +345,7 @@ class Ledger:
             The commit, and how many changes were news; `repeated` where the ledger had all of the lists.
 
         Raises:
-            MissingColumns, WrongColumnType: *rows* lack a key or the column *taken*, or have it in another
+            MissingColumns, WrongColumnType: *rows* lack a key or the column *taken_at*, or have it in another
                 type, or in none where the ledger does not know it yet; and as for `apply`.
             InvalidArgument: *rows* are a stream; an argument is not of its form.
             UnfitList: The ledger has another list of this source and instant; or one lacks too many.
@@ -361,13 +361,13 @@ class Ledger:
         >>> monday = session().createDataFrame([(1, "kettle"), (2, "mug")], "id int, name string")
         >>> with TemporaryDirectory() as folder:
         ...     ledger = Ledger(session(), folder, entity="product", keys=["id"], buckets=1)
-        ...     print(ledger.apply_list(monday, taken=datetime(2024, 1, 1, tzinfo=UTC)))
-        ...     print(ledger.apply_list(monday.where("id = 1"), taken=datetime(2024, 1, 2, tzinfo=UTC)))
+        ...     print(ledger.apply_list(monday, taken_at=datetime(2024, 1, 1, tzinfo=UTC)))
+        ...     print(ledger.apply_list(monday.where("id = 1"), taken_at=datetime(2024, 1, 2, tzinfo=UTC)))
         ...     ledger.history().orderBy("id", "valid_from_timestamp").select(
         ...         "id", "name", "valid_from_timestamp", "deleted_indicator"
         ...     ).show()
-        Applied(version=1, news=2, repeated=False)
-        Applied(version=2, news=1, repeated=False)
+        ApplyResult(version=1, news=2, repeated=False)
+        ApplyResult(version=2, news=1, repeated=False)
         +---+------+--------------------+-----------------+
         | id|  name|valid_from_timestamp|deleted_indicator|
         +---+------+--------------------+-----------------+
@@ -379,10 +379,10 @@ class Ledger:
         """
         require_gate(gate, function="apply_list")
         require_share(max_deleted)
-        given = given_lists(self._spark, rows, self.at().kind, taken, source, priority)
+        given = read_lists(self._spark, rows, self.at_commit().kind, taken_at, source, priority)
 
-        def work(transaction: Transaction) -> Applied:
-            kind = self._noted(transaction.base).of_changes(False)
+        def work(transaction: Transaction) -> ApplyResult:
+            kind = self._stored_kind(transaction.base).for_changes(False)
             return apply_lists(transaction, kind, given, max_deleted, gate)
 
         return self.store.atomically(work)
@@ -390,31 +390,34 @@ class Ledger:
     def list_sink(
         self,
         *,
-        taken: str,
+        taken_at: str,
         source: str = "table",
         priority: int | Priority = 0,
         max_deleted: float | None = None,
         gate: Gate | None = None,
-    ) -> Callable[[DataFrame, int], Applied]:
+    ) -> Callable[[DataFrame, int], ApplyResult]:
         """
-        `apply_list` for a stream of lists: `stream.writeStream.foreachBatch(ledger.list_sink(taken="day"))`.
+        `apply_list` for a stream of lists:
+        `stream.writeStream.foreachBatch(ledger.list_sink(taken_at="day"))`.
 
         A batch may hold several lists, and holds each of them whole, as a stream of files does where a list
         is one file.  A list that was cut in two is refused with its second part (`UnfitList`), and ends the
         stream.  A batch that comes again, to this stream or to another one, is no news.
 
         Args:
-            taken: The column that tells the lists apart.
+            taken_at: The column that tells the lists apart.
             source, priority, max_deleted, gate: As for `apply_list`.
         """
         require_gate(gate, function="list_sink")
         require_share(max_deleted)
         return lambda rows, _: self.apply_list(
-            rows, taken=taken, source=source, priority=priority, max_deleted=max_deleted, gate=gate
+            rows, taken_at=taken_at, source=source, priority=priority, max_deleted=max_deleted, gate=gate
         )
 
-    @doing("ledger: take back a full list")
-    def revoke_list(self, taken: datetime, *, source: str = "table", gate: Gate | None = None) -> Applied:
+    @describe_jobs("ledger: take back a full list")
+    def revoke_list(
+        self, taken_at: datetime, *, source: str = "table", gate: Gate | None = None
+    ) -> ApplyResult:
         """
         Take a full list back, as if it had never come: such as that of a night in which the export broke off.
 
@@ -422,7 +425,7 @@ class Ledger:
         otherwise than the one before, that one says now.  Another list of that instant can be applied then.
 
         Args:
-            taken: The instant of the list.
+            taken_at: The instant of the list.
             source: Who gave it.
             gate: As for `apply`.
 
@@ -438,15 +441,15 @@ class Ledger:
         Cost: as of a late list.
         """
         require_gate(gate, function="revoke_list")
-        at = microseconds(taken, "taken", function="revoke_list")
+        at = microseconds(taken_at, "taken_at", function="revoke_list")
 
-        def work(transaction: Transaction) -> Applied:
-            kind = self._noted(transaction.base)
+        def work(transaction: Transaction) -> ApplyResult:
+            kind = self._stored_kind(transaction.base)
             return revoke_list(transaction, kind, source, at, gate)
 
         return self.store.atomically(work)
 
-    @doing("ledger: take messages back")
+    @describe_jobs("ledger: take messages back")
     def revoke(self, messages: Messages, *, source: str | None = None, gate: Gate | None = None) -> int:
         """
         Take messages back, as if they had never come: a correction that was wrong, a load that broke off.
@@ -474,15 +477,15 @@ class Ledger:
         require_gate(gate, function="revoke")
 
         def work(transaction: Transaction) -> int:
-            kind = self._noted(transaction.base)
+            kind = self._stored_kind(transaction.base)
             touched = revoke_within(transaction, kind, messages, source)
             if not touched:
                 return transaction.base.version or 0
-            return transaction.commit(reads=asked(gate, transaction, kind, touched)).version
+            return transaction.commit(reads=run_gate(gate, transaction, kind, touched)).version
 
         return self.store.atomically(work)
 
-    @doing("ledger: make the history anew")
+    @describe_jobs("ledger: make the history anew")
     def rebuild(self) -> int:
         """
         Make the history anew from the log; returns the commit.
@@ -498,9 +501,9 @@ class Ledger:
         Cost: one job without a shuffle, in which a task reads, sorts and merges the log of a bucket, and
             writes its versions.  All of a bucket's log is in a worker's memory at once: it is not streamed.
         """
-        return self._made_anew(adopt=False)
+        return self._remake(adopt=False)
 
-    @doing("ledger: keep what another program has changed in the log")
+    @describe_jobs("ledger: keep what another program has changed in the log")
     def adopt(self) -> int:
         """
         Keep what another program has changed in the log of changes, and make the history anew from it.
@@ -516,21 +519,21 @@ class Ledger:
 
         Cost: that of `rebuild`.
         """
-        return self._made_anew(adopt=True)
+        return self._remake(adopt=True)
 
-    def _made_anew(self, *, adopt: bool) -> int:
+    def _remake(self, *, adopt: bool) -> int:
         with self.store.begin() as transaction:
-            kind = self._noted(transaction.base)
+            kind = self._stored_kind(transaction.base)
             if adopt:
                 transaction.accept(kind.changes)
             elif (foreign := transaction.base.change_by_others(kind.changes)) is not None:
-                raise foreign.of(kind.changes)
+                raise foreign.named(kind.changes)
             for name in (kind.history, kind.unborn, kind.words):
                 transaction.renew(name)
             Upkeep(transaction, kind, transaction.schema(kind.changes), anew=True).run()
             return transaction.commit(reads=[kind.changes, kind.history, kind.unborn]).version
 
-    @doing("ledger: publish the history")
+    @describe_jobs("ledger: publish the history")
     def publish(
         self,
         target: str | Path,
@@ -585,10 +588,10 @@ class Ledger:
         >>> table[["number", "name", "is_current"]].values.tolist()
         [[1, 'kettle', False], [1, 'teapot', True], [2, 'mug', False]]
         """
-        return publish(self.store, self._noted, target, form, anew=anew, options=storage_options)
+        return publish(self.store, self._stored_kind, target, form, anew=anew, options=storage_options)
 
-    @doing("ledger: write small files together")
-    def compact(self) -> Committed:
+    @describe_jobs("ledger: write small files together")
+    def compact(self) -> CommitResult:
         """
         Write the small files of each bucket together; as `cdckit.store.Store.compact`, but for one thing:
         the files of versions stay cut by ranges of guids.
@@ -600,7 +603,7 @@ class Ledger:
             ConflictingCommit, StoreIsBusy: Other writers were faster.
         """
         with self.store.begin() as transaction:
-            kind = self._noted(transaction.base)
+            kind = self._stored_kind(transaction.base)
             upkeep = Upkeep(transaction, kind, transaction.schema(kind.changes))
             for name in filter(transaction.has, (kind.changes, kind.unborn, kind.words)):
                 transaction.compact(name)
@@ -623,10 +626,10 @@ class Ledger:
         """
         self.store.check(deep=deep)
         if deep:
-            self.at().require_merged()
+            self.at_commit().require_merged()
 
     def vacuum(self, older_than: timedelta = timedelta(days=7)) -> list[str]:
-        """Delete files of older commits, which `at` then refuses; as `cdckit.store.Store.vacuum`."""
+        """Delete files of older commits, which `at_commit` then refuses; as `cdckit.store.Store.vacuum`."""
         return self.store.vacuum(older_than)
 
     def _batch_id(self, batch: str | int | None) -> str | None:

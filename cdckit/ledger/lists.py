@@ -24,16 +24,22 @@ from pyspark.sql import types as T
 from cdckit.changes import ABSENT, CHANGE_SCHEMA, UPSERT, Priority, union_changes, with_priorities
 from cdckit.errors import InvalidArgument, UnfitList, WrongColumnType
 from cdckit.kernel.changes import GUID
-from cdckit.ledger.columns import Kind, fields_of, logged, require_keys_keep_their_texts, shown_changes
-from cdckit.ledger.upkeep import Applied, Upkeep, remove_changes
-from cdckit.ledger.views import Gate, asked
+from cdckit.ledger.columns import (
+    Kind,
+    log_fields,
+    require_keys_keep_their_texts,
+    to_log_rows,
+    visible_changes,
+)
+from cdckit.ledger.upkeep import ApplyResult, Upkeep, remove_changes
+from cdckit.ledger.views import Gate, run_gate
 from cdckit.lists import (
     NAMED_LISTS,
-    arrival_of_list,
-    changes_of_lists,
-    content_of,
-    is_of_list,
-    message_of_list,
+    compare_lists,
+    content_digest,
+    is_list_change,
+    list_arrival,
+    list_message_id,
 )
 from cdckit.parts.arguments import (
     microseconds,
@@ -45,18 +51,18 @@ from cdckit.parts.arguments import (
     require_struct,
     require_type,
 )
-from cdckit.parts.instants import INSTANT, written
+from cdckit.parts.instants import INSTANT, instant_literal
 from cdckit.parts.tables import AnyTable, as_spark
 from cdckit.parts.values import as_text, guid
 from cdckit.store import Snapshot, Transaction
 
 FUNCTION = "apply_list"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-Known = dict[str | None, dict[int, int | None]]
+KnownLists = dict[str | None, dict[int, int | None]]
 """The lists of each source: how many entities each names, by its instant in microseconds."""
 
 
-class Given(NamedTuple):
+class GivenLists(NamedTuple):
     """Lists as they were given: their rows as upserts, whose word they are, and when each was taken."""
 
     rows: DataFrame
@@ -65,9 +71,9 @@ class Given(NamedTuple):
     taken: list[int]
 
 
-def known_lists(base: Snapshot, kind: Kind) -> Known:
+def known_lists(base: Snapshot, kind: Kind) -> KnownLists:
     """The lists that a ledger has."""
-    found: Known = {}
+    found: KnownLists = {}
     if base.has(kind.lists):
         table = base.arrow(kind.lists)
         taken = table.column("taken").cast(pa.int64()).to_pylist()
@@ -78,7 +84,7 @@ def known_lists(base: Snapshot, kind: Kind) -> Known:
     return found
 
 
-def note_lists(transaction: Transaction, kind: Kind, known: Known) -> None:
+def note_lists(transaction: Transaction, kind: Kind, known: KnownLists) -> None:
     """Let the ledger have these lists."""
     rows = [(source, at, count) for source, lists in known.items() for at, count in sorted(lists.items())]
     columns = {
@@ -89,16 +95,16 @@ def note_lists(transaction: Transaction, kind: Kind, known: Known) -> None:
     transaction.replace(kind.lists, pa.table(columns))
 
 
-def given_lists(
+def read_lists(
     spark: SparkSession,
     table: AnyTable,
     kind: Kind,
-    taken: datetime | str,
+    taken_at: datetime | str,
     source: str,
     priority: int | Priority,
-) -> Given:
+) -> GivenLists:
     """
-    The rows of one list or, where *taken* is a column, of several, as upserts.
+    The rows of one list or, where *taken_at* is a column, of several, as upserts.
 
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: As `Ledger.apply_list`.
@@ -109,30 +115,30 @@ def given_lists(
     if not isinstance(priority, Priority):
         require_int(priority, "priority", function=FUNCTION)
         priority = Priority(int(priority))
-    apart = [taken] if isinstance(taken, str) else []
+    apart = [taken_at] if isinstance(taken_at, str) else []
     rows = as_spark(spark, table, function=FUNCTION)
     remedy = f"A list names its entities by the columns {', '.join(kind.keys)}."
     require_columns(rows, [*kind.keys, *apart], function=FUNCTION, remedy=remedy)
     stream = "let writeStream.foreachBatch(ledger.list_sink(taken=…)) hand them over"
     require_batch(rows, "rows", stream, function=FUNCTION)
-    at, instants = _instants(rows, taken)
+    at, instants = _instants(rows, taken_at)
     data = [F.col(quoted(name)).alias(name) for name in rows.columns if name not in apart]
     carried = [F.lit(True).alias(name) for name in rows.columns if name not in apart]
     said = rows.select(
         F.lit(UPSERT).alias("operation"),
         at.alias("effective_timestamp"),
         F.lit("").alias("sequence"),
-        arrival_of_list(at).alias("arrival"),
-        message_of_list(F.lit(source), at).alias("message_id"),
+        list_arrival(at).alias("arrival"),
+        list_message_id(F.lit(source), at).alias("message_id"),
         F.lit(source).alias("source"),
         F.lit(0).alias("priority"),
         F.struct(*data).alias("data"),
         F.struct(*carried).alias("carried"),
     )
-    return Given(said, source, priority, instants)
+    return GivenLists(said, source, priority, instants)
 
 
-def _in_types_of_log(transaction: Transaction, kind: Kind, given: Given) -> Given:
+def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> GivenLists:
     """
     The lists, of which columns in which nothing stands have the types that the ledger knows.
 
@@ -140,7 +146,7 @@ def _in_types_of_log(transaction: Transaction, kind: Kind, given: Given) -> Give
         WrongColumnType: A key is of another type than in the ledger, or of none where that has none either.
     """
     found = require_struct(given.rows, "data", function=FUNCTION)
-    before = fields_of(transaction.schema(kind.changes)) if transaction.has(kind.changes) else T.StructType()
+    before = log_fields(transaction.schema(kind.changes)) if transaction.has(kind.changes) else T.StructType()
     kinds = {each.name: each.dataType for each in before}
     void = [each.name for each in found if isinstance(each.dataType, T.NullType)]
     for name in void:
@@ -175,13 +181,13 @@ def _instants(rows: DataFrame, taken: datetime | str) -> tuple[Column, list[int]
     return F.timestamp_micros(F.lit(at)), [at]
 
 
-def _weighed(rows: DataFrame, given: Given) -> DataFrame:
+def _with_priority(rows: DataFrame, given: GivenLists) -> DataFrame:
     if given.priority.fields or "field_priorities" in rows.columns:
         return with_priorities(rows, {given.source: given.priority})
     return rows.withColumn("priority", F.lit(given.priority.entity))
 
 
-class Restated(NamedTuple):
+class Restatement(NamedTuple):
     """
     What changes in the log where lists of a source come or go.
 
@@ -197,14 +203,14 @@ class Restated(NamedTuple):
     before: Mapping[int, int | None]
 
 
-def restated(
+def restate_lists(
     transaction: Transaction,
     kind: Kind,
     source: str,
     known: Collection[int],
-    given: Given | None,
+    given: GivenLists | None,
     gone: Collection[int] = (),
-) -> Restated:
+) -> Restatement:
     """
     Compare each list that comes with the one before it, and each that follows one that comes or goes.
 
@@ -222,25 +228,25 @@ def restated(
     before = {at: previous[at] for at in stated}
     neighbours = {*stated, *(at for at in before.values() if at is not None)} - set(new)
     if given is None:
-        rows = said_at(transaction, kind, source, neighbours)
+        rows = list_rows_at(transaction, kind, source, neighbours)
     else:
         rows = given.rows.where(F.unix_micros("effective_timestamp").isin(new))
         if neighbours:
-            rows = union_changes(said_at(transaction, kind, source, neighbours), rows)
-        rows = _weighed(rows, given)
+            rows = union_changes(list_rows_at(transaction, kind, source, neighbours), rows)
+        rows = _with_priority(rows, given)
     following = [(at, next_) for next_, at in before.items() if at is not None]
-    changes = changes_of_lists(_placed(rows, following), kind.keys, F.lit(""), function=FUNCTION).where(
+    changes = compare_lists(_with_next_list(rows, following), kind.keys, F.lit(""), function=FUNCTION).where(
         F.unix_micros("effective_timestamp").isin(stated)
     )
     kept = transaction.scratch(changes)
     touched = [at for at in {*stated, *gone} if at in known]
-    return Restated(kept, _stale(transaction, kind, source, touched, kept) if touched else None, before)
+    return Restatement(kept, _stale(transaction, kind, source, touched, kept) if touched else None, before)
 
 
-def said_at(transaction: Transaction, kind: Kind, source: str, instants: Collection[int]) -> DataFrame:
+def list_rows_at(transaction: Transaction, kind: Kind, source: str, instants: Collection[int]) -> DataFrame:
     """What the lists of a source named at some instants, as upserts of these instants."""
     spark = transaction.spark
-    said = shown_changes(transaction.read(kind.changes), kind).where(_is_said_by(source))
+    said = visible_changes(transaction.read(kind.changes), kind).where(_is_of_source(source))
     at = spark.createDataFrame([(each,) for each in instants], "at long")
     until = said.join(F.broadcast(at), F.unix_micros("effective_timestamp") <= F.col("at"))
     names = [name for name in said.columns if name not in (GUID, "effective_timestamp")]
@@ -249,11 +255,11 @@ def said_at(transaction: Transaction, kind: Kind, source: str, instants: Collect
     return found.select(F.timestamp_micros("at").alias("effective_timestamp"), "last.*")
 
 
-def _is_said_by(source: str | None) -> Column:
-    return F.col("source").eqNullSafe(F.lit(source)) & is_of_list()
+def _is_of_source(source: str | None) -> Column:
+    return F.col("source").eqNullSafe(F.lit(source)) & is_list_change()
 
 
-def _placed(rows: DataFrame, following: list[tuple[int, int]]) -> DataFrame:
+def _with_next_list(rows: DataFrame, following: list[tuple[int, int]]) -> DataFrame:
     """The rows, each with when its list was taken, and the one after it where that is compared with it."""
     later = rows.sparkSession.createDataFrame(following, "at long, later long")
     joined = rows.join(F.broadcast(later), F.unix_micros("effective_timestamp") == F.col("at"), "left")
@@ -271,7 +277,7 @@ def _placed(rows: DataFrame, following: list[tuple[int, int]]) -> DataFrame:
 def _stale(
     transaction: Transaction, kind: Kind, source: str, instants: list[int], changes: DataFrame
 ) -> DataFrame:
-    log = transaction.read(kind.changes).where(_is_said_by(source))
+    log = transaction.read(kind.changes).where(_is_of_source(source))
     there = log.where(F.unix_micros("effective_timestamp").isin(instants)).select(GUID, "message_id")
     key = {name: F.col("data").getField(name) for name in kind.keys}
     now = changes.select(guid(kind.entity, key).alias(GUID), "message_id")
@@ -282,10 +288,10 @@ def _stale(
 
 
 def apply_lists(
-    transaction: Transaction, kind: Kind, given: Given, max_deleted: float | None, gate: Gate | None
-) -> Applied:
+    transaction: Transaction, kind: Kind, given: GivenLists, max_deleted: float | None, gate: Gate | None
+) -> ApplyResult:
     """What `Ledger.apply_list` does, and the commit."""
-    given = _in_types_of_log(transaction, kind, given)
+    given = _cast_to_log(transaction, kind, given)
     known = known_lists(transaction.base, kind)
     lists = known.get(given.source, {})
     again = [at for at in given.taken if at in lists]
@@ -294,38 +300,40 @@ def apply_lists(
     if len(again) == len(given.taken):
         if known != known_lists(transaction.base, kind):
             note_lists(transaction, kind, known)
-        return Applied(transaction.commit(reads=[kind.lists]).version, 0, repeated=True)
-    found = restated(transaction, kind, given.source, lists, given)
-    known[given.source] |= counted_lists(transaction, kind, given.source, lists, found, max_deleted)
-    return _state(transaction, kind, found, known, gate)
+        return ApplyResult(transaction.commit(reads=[kind.lists]).version, 0, repeated=True)
+    found = restate_lists(transaction, kind, given.source, lists, given)
+    known[given.source] |= count_lists(transaction, kind, given.source, lists, found, max_deleted)
+    return _apply_restatement(transaction, kind, found, known, gate)
 
 
-def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate: Gate | None) -> Applied:
+def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate: Gate | None) -> ApplyResult:
     """What `Ledger.revoke_list` does, and the commit."""
     known = known_lists(transaction.base, kind)
     lists = known.get(source, {})
     if at not in lists:
         needed = f"an instant at which a list of {source!r} was taken; ledger.lists() shows them"
-        raise InvalidArgument("revoke_list", "taken", needed, instant_of(at))
+        raise InvalidArgument("revoke_list", "taken", needed, to_instant(at))
     if lists[at] is None:
         reason = "it came as changes, in which lists that said nothing new are not named"
         remedy = "Give it, and the later ones of this source, to ledger.apply_list first: then it knows them."
-        raise UnfitList("revoke_list", source, instant_of(at), reason, remedy)
-    found = restated(transaction, kind, source, lists, None, [at])
+        raise UnfitList("revoke_list", source, to_instant(at), reason, remedy)
+    found = restate_lists(transaction, kind, source, lists, None, [at])
     known[source] = {each: rows for each, rows in lists.items() if each != at}
-    return _state(transaction, kind, found, known, gate)
+    return _apply_restatement(transaction, kind, found, known, gate)
 
 
-def _state(transaction: Transaction, kind: Kind, found: Restated, known: Known, gate: Gate | None) -> Applied:
+def _apply_restatement(
+    transaction: Transaction, kind: Kind, found: Restatement, known: KnownLists, gate: Gate | None
+) -> ApplyResult:
     """Let the log say what is restated, and the history follow."""
     again = [] if found.stale is None else remove_changes(transaction, kind, found.stale)
-    rows = logged(found.changes, kind)
+    rows = to_log_rows(found.changes, kind)
     upkeep = Upkeep(transaction, kind, rows.schema)
     fresh = upkeep.take(rows).files
     note_lists(transaction, kind, known)
     news, touched = upkeep.run(fresh, again=again)
-    done = transaction.commit(reads=[kind.lists, *asked(gate, transaction, kind, touched)])
-    return Applied(done.version, news)
+    done = transaction.commit(reads=[kind.lists, *run_gate(gate, transaction, kind, touched)])
+    return ApplyResult(done.version, news)
 
 
 def require_share(max_deleted: float | None) -> None:
@@ -339,7 +347,7 @@ def require_share(max_deleted: float | None) -> None:
 # Judging --------------------------------------------------------------------------------------------------
 
 
-def require_same(transaction: Transaction, kind: Kind, given: Given, again: list[int]) -> dict[int, int]:
+def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again: list[int]) -> dict[int, int]:
     """
     How many entities each list names that the ledger has and that is given again.
 
@@ -348,11 +356,11 @@ def require_same(transaction: Transaction, kind: Kind, given: Given, again: list
 
     Cost: one scan of the log and two aggregations.
     """
-    there = said_at(transaction, kind, given.source, again).withColumn("given", F.lit(0))
+    there = list_rows_at(transaction, kind, given.source, again).withColumn("given", F.lit(0))
     rows = given.rows.where(F.unix_micros("effective_timestamp").isin(again)).withColumn("given", F.lit(1))
     both = union_changes(there, rows)
     at = F.unix_micros("effective_timestamp").alias("at")
-    each = both.select(at, "given", content_of(both, FUNCTION).alias("content")).distinct()
+    each = both.select(at, "given", content_digest(both, FUNCTION).alias("content")).distinct()
     same = each.groupBy("at", "content").agg(F.sum("given").alias("given"), F.count("*").alias("said"))
     counted = same.groupBy("at").agg(F.sum("given"), F.count_if(F.col("said") == 1))
     found = dict.fromkeys(again, 0)
@@ -361,19 +369,19 @@ def require_same(transaction: Transaction, kind: Kind, given: Given, again: list
             reason = f"the ledger has a list of this instant, and {differing} rows of the two differ"
             remedy = (
                 "If the new one is right, take the old one back first: "
-                f"ledger.revoke_list(taken={written(instant_of(at_))}, source={given.source!r})."
+                f"ledger.revoke_list(taken={instant_literal(to_instant(at_))}, source={given.source!r})."
             )
-            raise UnfitList(FUNCTION, given.source, instant_of(at_), reason, remedy)
+            raise UnfitList(FUNCTION, given.source, to_instant(at_), reason, remedy)
         found[at_] = rows_
     return found
 
 
-def counted_lists(
+def count_lists(
     transaction: Transaction,
     kind: Kind,
     source: str,
     lists: Mapping[int, int | None],
-    found: Restated,
+    found: Restatement,
     max_deleted: float | None,
 ) -> dict[int, int]:
     """
@@ -390,7 +398,7 @@ def counted_lists(
     unknown = [each for each in before if each in lists and each not in counts]
     if unknown:
         counts |= dict.fromkeys(unknown, 0)
-        there = said_at(transaction, kind, source, unknown).groupBy(at).count()
+        there = list_rows_at(transaction, kind, source, unknown).groupBy(at).count()
         counts |= {row["at"]: row["count"] for row in there.collect()}
     ended = F.count_if(F.col("operation") == ABSENT)
     told = found.changes.groupBy(at).agg(F.count_if("begins").alias("begun"), ended.alias("ended")).collect()
@@ -404,7 +412,7 @@ def counted_lists(
             reason = f"it lacks {lost} of the {of} entities that the list before it named, more than "
             reason += f"max_deleted={max_deleted!r} allows"
             remedy = "Look whether it is whole; if it is, apply it with a larger share."
-            raise UnfitList(FUNCTION, source, instant_of(each), reason, remedy)
+            raise UnfitList(FUNCTION, source, to_instant(each), reason, remedy)
         counts[each] = of + begun - lost
     return {each: counts[each] for each in new}
 
@@ -434,15 +442,15 @@ def lists_in_changes(
     for source, instants in listed.items():
         there, new = known.get(source, {}), sorted(instants - set(known.get(source, {})))
         if there and new and new[0] < max(there):
-            raise _unfit(source, new[0], "some of which are later")
+            raise _unfit_list(source, new[0], "some of which are later")
         names_all = instants <= set(named.get(source, ()))
         if names_all and any(at <= max(instants) and at not in instants for at in there):
-            raise _unfit(source, new[0] if new else min(instants), "some of which it leaves out")
+            raise _unfit_list(source, new[0] if new else min(instants), "some of which it leaves out")
         if there:
             until[source] = min(max(there), max(instants))
-    for source in _not_repeated(transaction, kind, changes, until) if until else []:
+    for source in _find_unrepeated(transaction, kind, changes, until) if until else []:
         new = sorted(listed[source] - set(known[source]))
-        raise _unfit(source, new[0] if new else min(listed[source]), "and what those say is not in it")
+        raise _unfit_list(source, new[0] if new else min(listed[source]), "and what those say is not in it")
     now = {
         source: {**dict.fromkeys(instants), **known.get(source, {})} for source, instants in listed.items()
     }
@@ -451,13 +459,13 @@ def lists_in_changes(
     return bool(listed)
 
 
-def _not_repeated(
+def _find_unrepeated(
     transaction: Transaction, kind: Kind, changes: DataFrame, until: Mapping[str | None, int]
 ) -> list[str | None]:
     """A source of which the log and the changes do not say the same until the instant, if there is one."""
     at = F.unix_micros("effective_timestamp")
-    meant = reduce(or_, (_is_said_by(source) & (at <= last) for source, last in until.items()))
-    there = shown_changes(transaction.read(kind.changes), kind)
+    meant = reduce(or_, (_is_of_source(source) & (at <= last) for source, last in until.items()))
+    there = visible_changes(transaction.read(kind.changes), kind)
     key = {name: F.col("data").getField(name) for name in kind.keys}
     given = changes if kind.by_guid else changes.withColumn(GUID, guid(kind.entity, key))
     columns = [*CHANGE_SCHEMA.names, "data", "carried", GUID]
@@ -472,15 +480,15 @@ def _not_repeated(
     return [row[0] for row in alone.where("count = 1").select("source").limit(1).collect()]
 
 
-def _unfit(source: str | None, at: int, why: str) -> UnfitList:
+def _unfit_list(source: str | None, at: int, why: str) -> UnfitList:
     reason = f"it is not compared with the lists of this source that the ledger has, {why}"
     remedy = (
         "A list says what is gone against the one before it: give it to the ledger as it is, "
-        f"ledger.apply_list(rows, taken={written(instant_of(at))}, source={source!r})."
+        f"ledger.apply_list(rows, taken={instant_literal(to_instant(at))}, source={source!r})."
     )
-    return UnfitList("apply", source, instant_of(at), reason, remedy)
+    return UnfitList("apply", source, to_instant(at), reason, remedy)
 
 
-def instant_of(at: int) -> datetime:
+def to_instant(at: int) -> datetime:
     """The instant of microseconds since 1970."""
     return _EPOCH + timedelta(microseconds=at)

@@ -22,15 +22,15 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.history import VALID_FROM, VALID_TO
 from cdckit.kernel.changes import GUID
-from cdckit.ledger.columns import Kind, shown_history
+from cdckit.ledger.columns import Kind, visible_history
 from cdckit.parts.arguments import quoted
 from cdckit.parts.values import comparable
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.store import File, Snapshot, Store, StoreIsBusy
 from cdckit.store.columns import as_columns
-from cdckit.store.files import signed
-from cdckit.store.log import waits
-from cdckit.store.published import InCatalogue, Published
+from cdckit.store.files import to_signed
+from cdckit.store.log import retry_waits
+from cdckit.store.published import CatalogueTable, PublishedTable
 
 Form = Callable[[DataFrame], DataFrame]
 """From a history to the table that is wanted of it, such as `scd_type_2`; each entity by itself."""
@@ -55,17 +55,17 @@ def publish(
 ) -> int:
     """What `Ledger.publish` does; *kind_of* tells what the ledger of the store is about."""
     number = _form_number(form)
-    for wait in waits():
+    for wait in retry_waits():
         now = store.snapshot()
         history = _History(now, kind_of(now), form)
-        columns = history.formed(now.read(history.kind.history, files=[])).schema
+        columns = history.apply_form(now.read(history.kind.history, files=[])).schema
         source = f"{now.store}/{history.kind.name}"
         # The table of a catalogue is a text in which nothing is a path's.
-        table: Published | InCatalogue
+        table: PublishedTable | CatalogueTable
         if isinstance(target, str) and not re.search(r"[/\\:]", target):
-            table = InCatalogue(now.spark, target, source)
+            table = CatalogueTable(now.spark, target, source)
         else:
-            table = Published(now.spark, target, source, options)
+            table = PublishedTable(now.spark, target, source, options)
         if not anew:
             table.require_untouched()
         assert now.version is not None
@@ -80,7 +80,7 @@ def publish(
         if put(table, now.version, number):
             return now.version
         time.sleep(wait)
-    raise StoreIsBusy(str(target), len(waits()))
+    raise StoreIsBusy(str(target), len(retry_waits()))
 
 
 @dataclass(frozen=True)
@@ -91,41 +91,43 @@ class _History:
     kind: Kind
     form: Form
 
-    def formed(self, versions: DataFrame) -> DataFrame:
+    def apply_form(self, versions: DataFrame) -> DataFrame:
         """Versions in that form."""
-        found = self.form(shown_history(versions, self.now.schema(self.kind.changes)))
+        found = self.form(visible_history(versions, self.now.schema(self.kind.changes)))
         if not isinstance(found, DataFrame) or GUID not in found.columns:
             needed = f"a function that makes a table with the column {GUID} of a history"
             raise InvalidArgument("publish", "form", needed, self.form)
         return found
 
-    def put_all(self, table: Published | InCatalogue, commit: int, number: int) -> bool:
+    def put_all(self, table: PublishedTable | CatalogueTable, commit: int, number: int) -> bool:
         """Write the whole table; False if another writer was faster."""
-        rows = self.formed(self.now.read(self.kind.history))
-        if isinstance(table, InCatalogue):
+        rows = self.apply_form(self.now.read(self.kind.history))
+        if isinstance(table, CatalogueTable):
             return table.replace(rows, commit, number)
         size = sum(one.size for one in self.now.files(self.kind.history))
-        return table.put(_in_files(rows, size), None, commit, number)
+        return table.put(_split_files(rows, size), None, commit, number)
 
-    def put_changes(self, then: Snapshot, table: Published | InCatalogue, commit: int, number: int) -> bool:
+    def put_changes(
+        self, then: Snapshot, table: PublishedTable | CatalogueTable, commit: int, number: int
+    ) -> bool:
         """Write the rows of entities whose versions have changed; False if another writer was faster."""
         name = self.kind.history
         touched = history_changes(then, self.now, self.kind).select(GUID).distinct().persist()
         try:
-            versions = self.now.read(name, files=_files_of(touched, self.now.files(name)))
+            versions = self.now.read(name, files=_files_about(touched, self.now.files(name)))
             some = versions.join(touched, GUID, "left_semi").select(*map(quoted, versions.columns))
-            rows = self.formed(some)
-            if isinstance(table, InCatalogue):
+            rows = self.apply_form(some)
+            if isinstance(table, CatalogueTable):
                 return table.merge(rows, touched, commit, number)
             small = [one for one in table.files() if one.size < _FILE // 4]
-            gone = {one.path: one for one in _files_of(touched, table.files())}
+            gone = {one.path: one for one in _files_about(touched, table.files())}
             if len(small) >= _FEW:
                 gone |= {one.path: one for one in small}
             if gone:
                 rest = table.read(list(gone.values())).join(touched, GUID, "left_anti")
                 rows = rest.select(*map(quoted, rows.columns)).union(rows)
             size = sum(one.size for one in gone.values())
-            return table.put(_in_files(rows, size), gone.values(), commit, number)
+            return table.put(_split_files(rows, size), gone.values(), commit, number)
         finally:
             touched.unpersist()
 
@@ -144,22 +146,22 @@ def _form_number(form: Form) -> int:
         raise InvalidArgument("publish", "form", needed, form)
     by_default = function.__defaults__, sorted((function.__kwdefaults__ or {}).items())
     text = f"{function.__module__}.{function.__qualname__}{(by_default, args, sorted(told.items()))}"
-    return signed(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()))
+    return to_signed(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()))
 
 
-def _in_files(rows: DataFrame, size: int) -> DataFrame:
+def _split_files(rows: DataFrame, size: int) -> DataFrame:
     """The rows in files by ranges of guids, so that a batch about few entities touches few of them."""
     parts = max(1, math.ceil(size / _FILE))
     return rows.repartitionByRange(parts, GUID).sortWithinPartitions(GUID)
 
 
-def _files_of(guids: DataFrame, files: list[File]) -> list[File]:
+def _files_about(guids: DataFrame, files: list[File]) -> list[File]:
     """The files that can hold rows of these entities."""
     if len(files) < 2:
         return files
     bounds = [((one.low.get(GUID) or "").encode(), one.high.get(GUID)) for one in files]
     ends = [(low, None if high is None else high.encode()) for low, high in bounds]
-    numbers = Made(
+    numbers = WorkerPlan(
         guids, partial(_numbers, bounds=ends), T.StructType().add("number", T.IntegerType()), large=True
     )
     # As many rows as there are files, at most.
@@ -188,22 +190,22 @@ def history_changes(then: Snapshot, now: Snapshot, kind: Kind) -> DataFrame:
     later = {one.path: one for one in now.files(kind.history)}
     come = [one for path, one in later.items() if path not in files]
     gone = [one for path, one in files.items() if path not in later]
-    after = shown_history(now.read(kind.history, files=come), now.schema(kind.changes))
+    after = visible_history(now.read(kind.history, files=come), now.schema(kind.changes))
     if not gone:
         return after.select(F.lit("appeared").alias(CHANGE), "*")
     rows = then.read(kind.history, files=gone)
-    before = _in_columns(shown_history(rows, then.schema(kind.changes)), after.schema)
-    return _differing(before, after)
+    before = _cast_columns(visible_history(rows, then.schema(kind.changes)), after.schema)
+    return _find_differences(before, after)
 
 
-def _in_columns(rows: DataFrame, columns: T.StructType) -> DataFrame:
+def _cast_columns(rows: DataFrame, columns: T.StructType) -> DataFrame:
     """Rows of an earlier commit in the columns of a later one: fields may have come, or be of wider types."""
     lacking = {one.name: F.lit(None).cast(one.dataType) for one in columns if one.name not in rows.columns}
     found = as_columns(rows, columns).withColumns(lacking)
     return found.select(*map(quoted, columns.fieldNames()))
 
 
-def _differing(before: DataFrame, after: DataFrame) -> DataFrame:
+def _find_differences(before: DataFrame, after: DataFrame) -> DataFrame:
     was, is_ = (F.struct(*map(quoted, rows.columns)) for rows in (before, after))
     joined = before.select(GUID, VALID_FROM, was.alias("was")).join(
         after.select(GUID, VALID_FROM, is_.alias("is")), [GUID, VALID_FROM], "full_outer"

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.changes import TRUNCATE, UNTIL
-from cdckit.kernel.arrays import bools, ints, ranked
+from cdckit.kernel.arrays import bools, ints, rank_values
 from cdckit.kernel.changes import (
     GUID,
     OPERATIONS,
@@ -23,12 +23,12 @@ from cdckit.kernel.changes import (
     priority_column,
     value_column,
 )
-from cdckit.kernel.places import PLACES, places
+from cdckit.kernel.source_order import PLACES, order_positions
 from cdckit.ledger.columns import BUCKET, LATEST, OPEN, PLACE
-from cdckit.parts.arrow_types import arrow_schema, batch_of
+from cdckit.parts.arrow_types import arrow_schema, make_batch
 from cdckit.parts.running_aggregates import Bools, Ints
 from cdckit.store.columns import true_names
-from cdckit.store.files import Target, batches_of
+from cdckit.store.files import Target, read_batches
 
 
 class FileRange(NamedTuple):
@@ -69,19 +69,21 @@ class Targets:
     """Of what rows took along when their keys changed; None where nobody says that they did."""
 
     @property
-    def resuming(self) -> Layout:
+    def resume_layout(self) -> Layout:
         """For changes made of open versions: there every field has a priority of its own."""
         return replace(self.layout, field_priorities=frozenset(range(len(self.layout.fields))))
 
     @cached_property
-    def kept(self) -> pa.Schema:
+    def stored_schema(self) -> pa.Schema:
         """The columns of the table of versions."""
         return arrow_schema(true_names(self.history.stored), large=True)
 
     @cached_property
-    def merged(self) -> pa.Schema:
+    def merged_schema(self) -> pa.Schema:
         """Those of them that the kernel makes."""
-        return pa.schema([each for each in self.kept if each.name not in (BUCKET, OPEN, LATEST, PLACE)])
+        return pa.schema(
+            [each for each in self.stored_schema if each.name not in (BUCKET, OPEN, LATEST, PLACE)]
+        )
 
 
 @dataclass(frozen=True)
@@ -117,57 +119,59 @@ class Task:
 # Rows -----------------------------------------------------------------------------------------------------
 
 
-def rows_of(target: Target, paths: Paths) -> pa.RecordBatch:
+def read_rows(target: Target, paths: Paths) -> pa.RecordBatch:
     """All rows of some files of a table."""
-    return joined((batch for one in paths for batch in batches_of(target, one.path)), target.shape.schema)
+    return join_batches(
+        (batch for one in paths for batch in read_batches(target, one.path)), target.shape.schema
+    )
 
 
-def joined(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+def join_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     """The rows of batches of one schema, in one; copied only if several have some."""
     some = [batch for batch in batches if batch.num_rows]
     return some[0] if len(some) == 1 else _one_batch(pa.Table.from_batches(some, schema=schema))
 
 
-def like(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def align_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The rows in the columns of *schema*; those that they lack are null."""
     there = set(rows.schema.names)
     columns = {
         each.name: rows.column(each.name) if each.name in there else pa.nulls(rows.num_rows, each.type)
         for each in schema
     }
-    return batch_of(columns, schema)
+    return make_batch(columns, schema)
 
 
-def selected(rows: pa.RecordBatch, which: Bools) -> pa.RecordBatch:
+def select_rows(rows: pa.RecordBatch, which: Bools) -> pa.RecordBatch:
     """Some of the rows; copied only if they are not all."""
     return rows if which.all() else rows.filter(pa.array(which))
 
 
-def joined_flat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def join_flat_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """The rows of batches in one, in the columns of the first."""
     first, *more = batches
-    return joined([first, *(batch.select(first.schema.names) for batch in more)], first.schema)
+    return join_batches([first, *(batch.select(first.schema.names) for batch in more)], first.schema)
 
 
-def ordered(rows: pa.RecordBatch) -> pa.RecordBatch:
+def order_changes(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Changes, those of an entity together and in their order."""
-    return rows.take(pa.array(in_order(rows)))
+    return rows.take(pa.array(change_order(rows)))
 
 
-def entities_of(rows: pa.RecordBatch) -> pa.Array:
+def entity_guids(rows: pa.RecordBatch) -> pa.Array:
     """The entities that rows are about."""
     return rows.column(GUID).unique()
 
 
-def without(rows: pa.RecordBatch, guids: pa.Array) -> pa.RecordBatch:
+def drop_entities(rows: pa.RecordBatch, guids: pa.Array) -> pa.RecordBatch:
     """The rows of all other entities."""
-    return selected(rows, ~bools(pc.is_in(rows.column(GUID), value_set=guids)))
+    return select_rows(rows, ~bools(pc.is_in(rows.column(GUID), value_set=guids)))
 
 
 def with_columns(rows: pa.RecordBatch, columns: dict[str, pa.Array]) -> pa.RecordBatch:
     """The rows with other values in some columns."""
     found = dict(zip(rows.schema.names, rows.columns, strict=True))
-    return batch_of({**found, **columns}, rows.schema)
+    return make_batch({**found, **columns}, rows.schema)
 
 
 def _one_batch(rows: pa.Table) -> pa.RecordBatch:
@@ -176,7 +180,7 @@ def _one_batch(rows: pa.Table) -> pa.RecordBatch:
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
 
 
-def flat(rows: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
+def flatten_changes(rows: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
     """The changes in the columns of `cdckit.kernel.layout`; of every field there is a priority, or a null."""
     columns = {
         name: rows.column(name) for name in (GUID, "effective_timestamp", "message_id", "source", "priority")
@@ -197,7 +201,7 @@ def flat(rows: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
     named = set() if stated is None else {field.name for field in stated.type}
     for index, name in enumerate(layout.fields):
         columns[value_column(index)] = data.field(name)
-        columns[priority_column(index)] = _within(stated, name) if name in named else nothing
+        columns[priority_column(index)] = _struct_part(stated, name) if name in named else nothing
     lacking = np.asarray(pc.or_(data.is_null(), carried.is_null()))
     for word, names in enumerate(carried_words(layout.fields)):
         bits = np.zeros(rows.num_rows, np.int64)
@@ -207,25 +211,25 @@ def flat(rows: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def _within(values: pa.StructArray, name: str) -> pa.Array:
+def _struct_part(values: pa.StructArray, name: str) -> pa.Array:
     """A part of a struct; null where the struct is."""
     part = values.field(name)
     return pc.if_else(values.is_valid(), part, pa.scalar(None, part.type)) if values.null_count else part
 
 
-def numbered_texts(texts: pa.Array) -> Ints:
+def number_texts(texts: pa.Array) -> Ints:
     """Equal texts as equal numbers; null is one."""
     return ints(texts.dictionary_encode("encode").indices)
 
 
-def in_order(rows: pa.RecordBatch) -> Ints:
+def change_order(rows: pa.RecordBatch) -> Ints:
     """
     The positions of changes so that those of an entity stand together, in the order of changes.
 
     The entities are in the order of their guids, so that their versions need not be sorted to be written.
     Sorted as numbers; only what is left open, changes of one entity and one instant, by all of the order.
     """
-    entity = ranked(rows.column(GUID))
+    entity = rank_values(rows.column(GUID))
     instant = ints(rows.column("effective_timestamp"))
     order = np.lexsort((instant, entity))
     tied = np.zeros(len(order), dtype=bool)
@@ -235,5 +239,5 @@ def in_order(rows: pa.RecordBatch) -> Ints:
     if not tied.any():
         return order
     at = order[tied]
-    order[tied] = at[places(rows.take(pa.array(at)), entity[at], instant[at])]
+    order[tied] = at[order_positions(rows.take(pa.array(at)), entity[at], instant[at])]
     return order

@@ -24,7 +24,7 @@ from pyspark.sql import types as T
 from cdckit.changes import MOVED, TRUNCATE
 from cdckit.kernel.arrays import bools, ints
 from cdckit.kernel.changes import GUID, SNAPSHOT, Layout
-from cdckit.ledger.bucket import Outcome, upkeep
+from cdckit.ledger.bucket import Outcome, keep_up_bucket
 from cdckit.ledger.columns import (
     BUCKET,
     CONTENT,
@@ -33,25 +33,25 @@ from cdckit.ledger.columns import (
     OPEN,
     UNBORN_SCHEMA,
     Kind,
-    fields_of,
-    kept_history,
+    inherited_words,
     log_columns,
-    logged,
+    log_fields,
     require_keys_keep_their_texts,
+    stored_history_columns,
+    to_log_rows,
     with_all_priorities,
     words_columns,
-    words_of,
 )
-from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task, selected, with_columns
+from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task, select_rows, with_columns
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.values import guid
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.query.provenance import Messages, revoke
 from cdckit.store import File, Transaction
 from cdckit.store.columns import as_columns, keeps_types, true_names
-from cdckit.store.files import Target, signed
+from cdckit.store.files import Target, to_signed
 from cdckit.store.transaction import Scope
-from cdckit.store.writing import OpenFiles, reported
+from cdckit.store.writing import OpenFiles, parse_report
 
 _REPORT = T.StructType().add("report", T.StringType())
 _BYTES_PER_TASK = 8 << 20
@@ -62,7 +62,7 @@ _FEW = 8
 
 
 @dataclass(frozen=True)
-class Applied:
+class ApplyResult:
     """
     What `Ledger.apply` did.
 
@@ -71,7 +71,7 @@ class Applied:
         news: How many of the changes the log did not have.
         repeated: Whether nothing was done, because the batch had been applied before.
 
-    >>> said = Applied(version=7, news=0)
+    >>> said = ApplyResult(version=7, news=0)
     >>> "repeated" if said.repeated else f"{said.news} changes were news, seen from commit {said.version} on"
     '0 changes were news, seen from commit 7 on'
     """
@@ -81,7 +81,7 @@ class Applied:
     repeated: bool = False
 
 
-class Taken(NamedTuple):
+class LoggedChanges(NamedTuple):
     """
     Changes that were written into the log.
 
@@ -117,7 +117,7 @@ class Upkeep:
         self._tables, self._kind, log = transaction, kind, log_columns(log)
         before = transaction.schema(kind.changes) if transaction.has(kind.changes) else None
         if before is not None:
-            require_keys_keep_their_texts(fields_of(before), fields_of(log), kind)
+            require_keys_keep_their_texts(log_fields(before), log_fields(log), kind)
         to_log = transaction.target(kind.changes, log, [BUCKET])
         has_moves = MOVED in true_names(to_log.stored).fieldNames()
         if has_moves:
@@ -125,7 +125,7 @@ class Upkeep:
             to_log = transaction.target(kind.changes, more, [BUCKET])
         columns = true_names(to_log.stored)
         self.anew = anew or (before is not None and not keeps_types(before, columns))
-        history = kept_history(fields_of(columns))
+        history = stored_history_columns(log_fields(columns))
         if self.anew:
             for name, of, by in (
                 (kind.history, history, [BUCKET, OPEN]),
@@ -144,7 +144,7 @@ class Upkeep:
         )
         kind.note(transaction)
 
-    def take(self, rows: DataFrame) -> Taken:
+    def take(self, rows: DataFrame) -> LoggedChanges:
         """Let workers write rows of `columns.logged`, a file for each bucket; one job, with a shuffle."""
         columns = true_names(self.targets.log.stored)
         wanted = T.StructType([*columns, rows.schema[CONTENT], rows.schema[LISTED]])
@@ -152,12 +152,12 @@ class Upkeep:
             rows = as_columns(rows, wanted)
         # However many partitions they come in: a file for each of those and bucket would be thousands.
         write = partial(_write, buckets=self._kind.buckets, target=self.targets.log)
-        found = _reports(Made(rows.repartition(BUCKET), write, _REPORT, large=True))
-        files = reported((each for one in found for each in one["files"]), self.targets.log)
+        found = _reports(WorkerPlan(rows.repartition(BUCKET), write, _REPORT, large=True))
+        files = parse_report((each for one in found for each in one["files"]), self.targets.log)
         lists: dict[str | None, set[int]] = {}
         for source, at in (each for one in found for each in one["lists"]):
             lists.setdefault(source, set()).add(at)
-        return Taken(files, signed(sum(one["content"] for one in found)), lists)
+        return LoggedChanges(files, to_signed(sum(one["content"] for one in found)), lists)
 
     def run(
         self, fresh: Collection[File] = (), *, again: Collection[int] = (), fold: int = FOLD
@@ -175,22 +175,24 @@ class Upkeep:
             How many of the changes were news, and the buckets that were touched.
         """
         tasks = self._tasks(fresh, again, fold)
-        outcomes = self._let_do(tasks, fresh)
+        outcomes = self._run_workers(tasks, fresh)
         news = sum(one.news for one in outcomes)
         if not any(one.moved for one in outcomes):
             return news, [task.bucket for task in tasks]
-        self._take_along()
+        self._inherit_words()
         # What a row takes along any bucket may have said.
         return news, list(range(self._kind.buckets))
 
-    def _take_along(self) -> None:
+    def _inherit_words(self) -> None:
         """Let rows take along to their new keys what the log says by now."""
         tables, kind = self._tables, self._kind
         before = tables.files(kind.words)
-        tables.swap(kind.words, before, words_of(tables.read(kind.changes), kind).repartition(BUCKET))
-        was, now, files = _by_bucket(before), _by_bucket(tables.files(kind.words)), self._files()
+        tables.swap(kind.words, before, inherited_words(tables.read(kind.changes), kind).repartition(BUCKET))
+        was, now, files = _group_by_bucket(before), _group_by_bucket(tables.files(kind.words)), self._files()
         buckets = sorted({*was, *now})
-        self._let_do([replace(_task(files, each), words_before=was.get(each, [])) for each in buckets], [])
+        self._run_workers(
+            [replace(_task(files, each), words_before=was.get(each, [])) for each in buckets], []
+        )
 
     def _files(self) -> dict[int, Task]:
         """The buckets, with the files that there are of each."""
@@ -205,13 +207,13 @@ class Upkeep:
         }
         found: dict[int, Task] = {}
         for part, files in parts.items():
-            for bucket, paths in _by_bucket(files).items():
+            for bucket, paths in _group_by_bucket(files).items():
                 more: dict[str, Any] = {part: paths}
                 found[bucket] = replace(_task(found, bucket), **more)
         return found
 
     def _tasks(self, fresh: Iterable[File], again: Collection[int], fold: int) -> list[Task]:
-        files, news = self._files(), _by_bucket(fresh)
+        files, news = self._files(), _group_by_bucket(fresh)
         buckets = {*news, *again}
         if self.anew:
             buckets |= files.keys()
@@ -227,16 +229,20 @@ class Upkeep:
             for each in sorted(buckets)
         ]
 
-    def _let_do(self, tasks: list[Task], fresh: Collection[File]) -> list[Outcome]:
+    def _run_workers(self, tasks: list[Task], fresh: Collection[File]) -> list[Outcome]:
         """Let the workers do it, and the tables have what they wrote."""
-        outcomes, kind, targets = _done(self._tables.spark, tasks, self.targets), self._kind, self.targets
+        outcomes, kind, targets = (
+            _run_tasks(self._tables.spark, tasks, self.targets),
+            self._kind,
+            self.targets,
+        )
         by_path = {one.path: one for one in fresh}
         for part, name, target in (
             ("log", kind.changes, targets.log),
             ("history", kind.history, targets.history),
             ("unborn", kind.unborn, targets.unborn),
         ):
-            added = reported((each for one in outcomes for each in one.added[part]), target)
+            added = parse_report((each for one in outcomes for each in one.added[part]), target)
             removed = [path for one in outcomes for path in one.removed[part]]
             same_rows: list[str] = []
             if part == "log":
@@ -248,7 +254,7 @@ class Upkeep:
         return outcomes
 
 
-def reads(kind: Kind, buckets: list[int]) -> list[Scope]:
+def read_scopes(kind: Kind, buckets: list[int]) -> list[Scope]:
     """What an upkeep of these buckets must find as it was."""
     return [(name, {BUCKET: buckets}) for name in (kind.changes, kind.history, kind.unborn)]
 
@@ -259,11 +265,11 @@ def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> li
 
     A ledger that is there keeps its number of buckets.  Raises as `Ledger.apply`.
     """
-    kind = kind.within(transaction)
-    rows = logged(changes, kind)
+    kind = kind.with_buckets_of(transaction)
+    rows = to_log_rows(changes, kind)
     work = Upkeep(transaction, kind, rows.schema)
     _, buckets = work.run(work.take(rows).files)
-    return reads(kind, buckets)
+    return read_scopes(kind, buckets)
 
 
 def withdraw_within(transaction: Transaction, kind: Kind, messages: DataFrame) -> list[Scope]:
@@ -275,14 +281,14 @@ def withdraw_within(transaction: Transaction, kind: Kind, messages: DataFrame) -
 
     Cost: the buckets of these entities are written anew, log and history; the other ones are not read.
     """
-    kind = kind.within(transaction)
+    kind = kind.with_buckets_of(transaction)
     if not transaction.has(kind.changes):
         return []
     key = {name: F.col(name) for name in kind.keys}
     gone = messages.select(guid(kind.entity, key).alias(GUID), "message_id")
     buckets = remove_changes(transaction, kind, gone)
     Upkeep(transaction, kind, transaction.schema(kind.changes)).run(again=buckets)
-    return reads(kind, buckets)
+    return read_scopes(kind, buckets)
 
 
 def remove_changes(transaction: Transaction, kind: Kind, messages: DataFrame) -> list[int]:
@@ -326,7 +332,7 @@ def revoke_within(transaction: Transaction, kind: Kind, messages: Messages, sour
 
 
 def _layout(kind: Kind, log: T.StructType) -> Layout:
-    names, stated = fields_of(log).fieldNames(), []
+    names, stated = log_fields(log).fieldNames(), []
     if "field_priorities" in log.fieldNames():
         priorities = log["field_priorities"].dataType
         assert isinstance(priorities, T.StructType)
@@ -345,7 +351,7 @@ def _task(files: Mapping[int, Task], bucket: int) -> Task:
     return files.get(bucket) or Task(bucket)
 
 
-def _by_bucket(files: Iterable[File]) -> dict[int, Paths]:
+def _group_by_bucket(files: Iterable[File]) -> dict[int, Paths]:
     found: dict[int, Paths] = {}
     for one in files:
         low, high = one.low.get(GUID), one.high.get(GUID)
@@ -366,7 +372,7 @@ def _has_types(rows: T.DataType, columns: T.DataType) -> bool:
 # In the workers --------------------------------------------------------------------------------------------
 
 
-def _reports(made: Made) -> list[dict[str, Any]]:
+def _reports(made: WorkerPlan) -> list[dict[str, Any]]:
     return [json.loads(row["report"]) for row in made.rows().collect()]
 
 
@@ -374,29 +380,29 @@ def _report(told: dict[str, Any]) -> pa.RecordBatch:
     return pa.record_batch({"report": pa.array([json.dumps(told)])})
 
 
-def _done(spark: SparkSession, tasks: list[Task], targets: Targets) -> list[Outcome]:
+def _run_tasks(spark: SparkSession, tasks: list[Task], targets: Targets) -> list[Outcome]:
     """Let the workers do it, each some of the buckets."""
     if not tasks:
         return []
-    parts = sum(_bytes(task) for task in tasks) // _BYTES_PER_TASK
+    parts = sum(_task_bytes(task) for task in tasks) // _BYTES_PER_TASK
     many = len(tasks)
     spread = spark.range(many) if parts < _FEW else spark.range(0, many, 1, min(parts, many))
-    found = _reports(Made(spread, partial(_upkeep, tasks=tasks, targets=targets), _REPORT))
+    found = _reports(WorkerPlan(spread, partial(_keep_up_buckets, tasks=tasks, targets=targets), _REPORT))
     return [Outcome(**each) for each in found]
 
 
-def _bytes(task: Task) -> int:
+def _task_bytes(task: Task) -> int:
     """About how much a task reads and writes: of the log a column alone, if the bucket is not merged anew."""
     parts = [task.fresh, task.open, task.unborn, *([task.log, task.closed] if task.anew else [])]
     return sum(one.size for part in parts for one in part)
 
 
-def _upkeep(
+def _keep_up_buckets(
     batches: Iterable[pa.RecordBatch], tasks: list[Task], targets: Targets
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield _report(upkeep(tasks[number], targets)._asdict())
+            yield _report(keep_up_bucket(tasks[number], targets)._asdict())
 
 
 def _write(batches: Iterable[pa.RecordBatch], buckets: int, target: Target) -> Iterator[pa.RecordBatch]:
@@ -404,28 +410,28 @@ def _write(batches: Iterable[pa.RecordBatch], buckets: int, target: Target) -> I
     with OpenFiles(target) as files:
         for batch in batches:
             content += int(ints(batch.column(CONTENT)).sum(dtype=np.int64))
-            lists |= _lists(batch)
-            for rows in _everywhere(batch, buckets):
+            lists |= _named_lists(batch)
+            for rows in _copy_truncates(batch, buckets):
                 files.take(rows)
         found = files.close()
     yield _report({"files": found, "content": content, "lists": list(lists)})
 
 
-def _everywhere(changes: pa.RecordBatch, buckets: int) -> Iterator[pa.RecordBatch]:
+def _copy_truncates(changes: pa.RecordBatch, buckets: int) -> Iterator[pa.RecordBatch]:
     """The changes, of each truncate a copy for every bucket."""
     is_truncate = bools(pc.equal(changes.column("operation"), TRUNCATE))
     if not (SNAPSHOT in changes.schema.names and is_truncate.any()):
         yield changes
         return
-    yield selected(changes, ~is_truncate)
-    some = selected(changes, is_truncate)
+    yield select_rows(changes, ~is_truncate)
+    some = select_rows(changes, is_truncate)
     every = pa.array([EVERY] * some.num_rows, changes.schema.field(GUID).type)
     for bucket in range(buckets):
         own = pa.array([bucket] * some.num_rows, changes.schema.field(BUCKET).type)
         yield with_columns(some, {GUID: every, BUCKET: own})
 
 
-def _lists(batch: pa.RecordBatch) -> set[tuple[str | None, int]]:
+def _named_lists(batch: pa.RecordBatch) -> set[tuple[str | None, int]]:
     """The source and the instant of each list of which there are changes."""
     at = batch.column(LISTED)
     if at.null_count == len(at):

@@ -22,11 +22,11 @@ from cdckit.ledger.columns import (
     LISTS_SCHEMA,
     OPEN,
     Kind,
-    fields_of,
-    shown_changes,
-    shown_history,
+    log_fields,
+    visible_changes,
+    visible_history,
 )
-from cdckit.ledger.upkeep import reads
+from cdckit.ledger.upkeep import read_scopes
 from cdckit.merging import merge
 from cdckit.moves import complete_moves
 from cdckit.outputs.sql import create_view
@@ -57,7 +57,7 @@ class View:
     ...     ledger = Ledger(session(), folder, entity="product", keys=["number"], buckets=1)
     ...     monday = ledger.apply(changes.where("message_id = 'm1'"), "monday").version
     ...     _ = ledger.apply(changes, "tuesday")
-    ...     ledger.at(monday).history().select("number", "name").orderBy("number").show()
+    ...     ledger.at_commit(monday).history().select("number", "name").orderBy("number").show()
     +------+------+
     |number|  name|
     +------+------+
@@ -93,12 +93,12 @@ class View:
         if key is not None:
             where[GUID].append(EVERY)
         copy = 0 if key is None else where[BUCKET][0]
-        shown = shown_changes(self._snapshot.read(self.kind.changes, where), self.kind, copy)
+        shown = visible_changes(self._snapshot.read(self.kind.changes, where), self.kind, copy)
         if MOVED not in shown.columns:
             return shown
         if key is None:
             return complete_moves(shown)
-        words = shown_changes(self._snapshot.read(self.kind.words, where), self.kind)
+        words = visible_changes(self._snapshot.read(self.kind.words, where), self.kind)
         return shown.drop(MOVED).unionByName(words)
 
     def history(self, key: Key | None = None) -> DataFrame:
@@ -112,7 +112,7 @@ class View:
             NoSuchTable: Nothing was ever applied.
             InvalidArgument: *key* is no such thing.
         """
-        return self._shown(self._snapshot.read(self.kind.history, self._where(key, "history")))
+        return self._visible_history(self._snapshot.read(self.kind.history, self._where(key, "history")))
 
     def beliefs(self) -> DataFrame:
         """
@@ -127,23 +127,25 @@ class View:
         """
         return bitemporal(self.changes(), entity=self.kind.entity, keys=list(self.kind.keys))
 
-    def as_of(self, at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
+    def as_of(self, valid_at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
         """
         The version of each entity that was in force at an instant.
 
         Args:
-            at: The instant; aware, any zone.
+            valid_at: The instant; aware, any zone.
             key: Of the one entity that is wanted: a mapping of its key fields, or its guid.
             deletes: Keep the entities that were deleted then.
 
         Raises:
             NoSuchTable: Nothing was ever applied.
-            InvalidArgument: *at* is naive, or *key* is no such thing.
+            InvalidArgument: *valid_at* is naive, or *key* is no such thing.
 
         Cost: the files that can hold such versions are read (`files` names them), no shuffle.
         """
-        found = self._snapshot.read(self.kind.history, self._where(key, "as_of"), self.files(at=at, key=key))
-        return as_of(self._shown(found), at, deletes=deletes)
+        found = self._snapshot.read(
+            self.kind.history, self._where(key, "as_of"), self.files(valid_at=valid_at, key=key)
+        )
+        return as_of(self._visible_history(found), valid_at, deletes=deletes)
 
     def lists(self) -> DataFrame:
         """
@@ -209,20 +211,20 @@ class View:
             found = f"{number} of its versions, or of those that the log gives, are not in the other"
             raise DamagedTable(self.kind.history, self.kind.history, found, "Let `rebuild()` make it anew.")
 
-    def files(self, *, at: datetime | None = None, key: Key | None = None) -> list[File]:
+    def files(self, *, valid_at: datetime | None = None, key: Key | None = None) -> list[File]:
         """The files of the history that `as_of` and `history` read."""
         where = self._where(key, "files")
-        if at is None:
+        if valid_at is None:
             return self._snapshot.files(self.kind.history, where)
-        microseconds(at, "at", function="as_of", call=lambda said: f"ledger.as_of({said})")
-        begun = {**where, VALID_FROM: (None, at)}
+        microseconds(valid_at, "valid_at", function="as_of", call=lambda said: f"ledger.as_of({said})")
+        begun = {**where, VALID_FROM: (None, valid_at)}
         return [
             *self._snapshot.files(self.kind.history, {**begun, OPEN: [True]}),
-            *self._snapshot.files(self.kind.history, {**begun, OPEN: [False], VALID_TO: (at, None)}),
+            *self._snapshot.files(self.kind.history, {**begun, OPEN: [False], VALID_TO: (valid_at, None)}),
         ]
 
-    def _shown(self, versions: DataFrame) -> DataFrame:
-        return shown_history(versions, self._snapshot.schema(self.kind.changes))
+    def _visible_history(self, versions: DataFrame) -> DataFrame:
+        return visible_history(versions, self._snapshot.schema(self.kind.changes))
 
     def _where(self, key: Key | None, function: str) -> dict[str, Any]:
         if key is None:
@@ -237,7 +239,7 @@ class View:
         if not isinstance(key, Mapping) or self.kind.by_guid or set(key) != set(keys):
             needed = "a guid" if self.kind.by_guid else f"a guid, or values of {', '.join(keys)}"
             raise InvalidArgument(function, "key", needed, key)
-        fields = fields_of(self._snapshot.schema(self.kind.changes))
+        fields = log_fields(self._snapshot.schema(self.kind.changes))
         types = {name: arrow_type(fields[name].dataType) for name in keys}
         if can_be_guids(types):
             try:
@@ -295,7 +297,7 @@ class Pending(View):
             adds to the log or takes from it; one aggregation and one semi-join by guid.
         """
         found = self._snapshot.read(self.kind.history, {BUCKET: self._buckets})
-        return self._shown(self._touched(found))
+        return self._visible_history(self._keep_touched(found))
 
     def touched_changes(self) -> DataFrame:
         """
@@ -304,19 +306,19 @@ class Pending(View):
         Cost: as of `touched_history`, of the log.
         """
         found = self._snapshot.read(self.kind.changes, {BUCKET: self._buckets})
-        return shown_changes(self._touched(found), self.kind, min(self._buckets, default=0))
+        return visible_changes(self._keep_touched(found), self.kind, min(self._buckets, default=0))
 
-    def _looked_at(self) -> list[Scope]:
+    def _read_scopes(self) -> list[Scope]:
         """What the commit must find as it was, so that the gate's word holds of what it makes."""
         whole: list[Scope] = [self.kind.changes, self.kind.history] if self._beyond else []
-        return [*reads(self.kind, self._buckets), *whole]
+        return [*read_scopes(self.kind, self._buckets), *whole]
 
     def _where(self, key: Key | None, function: str) -> dict[str, Any]:
         # Every question of a `View` comes by here, those about what is touched do not.
         self._beyond = True
         return super()._where(key, function)
 
-    def _touched(self, rows: DataFrame) -> DataFrame:
+    def _keep_touched(self, rows: DataFrame) -> DataFrame:
         """The rows, of guid first, of entities of which the log has other changes; by a truncate, of all."""
         base, counts = self._snapshot.base, []
         for name in filter(self._snapshot.has, (self.kind.changes, self.kind.words)):
@@ -349,10 +351,10 @@ def require_gate(gate: Gate | None, *, function: str) -> None:
         raise InvalidArgument(function, "gate", needed, gate, remedy=remedy)
 
 
-def asked(gate: Gate | None, transaction: Transaction, kind: Kind, buckets: list[int]) -> list[Scope]:
+def run_gate(gate: Gate | None, transaction: Transaction, kind: Kind, buckets: list[int]) -> list[Scope]:
     """Let a gate, if there is one, look; returns what the commit of these buckets must find as it was."""
     if gate is None:
-        return reads(kind, buckets)
+        return read_scopes(kind, buckets)
     after = Pending(transaction, kind, buckets)
     gate(after)
-    return after._looked_at()
+    return after._read_scopes()

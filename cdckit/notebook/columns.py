@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import CHANGE_SCHEMA, DIGITS, number_in_order
+from cdckit.changes import CHANGE_SCHEMA, DIGITS, sortable_number
 from cdckit.history import (
     DELETED,
     FIELD_PROVENANCE,
@@ -27,14 +27,14 @@ from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION
 _LONGEST = 12
 
 
-class Said(NamedTuple):
+class MessageLabel(NamedTuple):
     """A message as a table names it, and all that is known of it."""
 
     short: str
     in_full: str
 
 
-def by_their_names(messages: Iterable[str]) -> dict[str, Said]:
+def shorten_messages(messages: Iterable[str]) -> dict[str, MessageLabel]:
     """Long names without their middles, as far as the names of one table still differ."""
     names = sorted(set(messages))
     for tail in range(4, max(map(len, names), default=0)):
@@ -43,19 +43,19 @@ def by_their_names(messages: Iterable[str]) -> dict[str, Said]:
             for name in names
         }
         if len(set(short.values())) == len(names):
-            return {name: Said(one_line(text), one_line(name)) for name, text in short.items()}
-    return {name: Said(one_line(name), one_line(name)) for name in names}
+            return {name: MessageLabel(one_line(text), one_line(name)) for name, text in short.items()}
+    return {name: MessageLabel(one_line(name), one_line(name)) for name in names}
 
 
-def by_their_sources(
+def label_messages(
     messages: Collection[str], changes: DataFrame, clock: Callable[[int], str]
-) -> dict[str, Said]:
+) -> dict[str, MessageLabel]:
     """
     The source that sent each message; in full also when it was true, when it came, and from where.
 
     A message that *changes* do not hold keeps its name.  *clock* writes microseconds since 1970.
     """
-    said = by_their_names(messages)
+    said = shorten_messages(messages)
     if not messages:
         return said
     at = F.col("arrival")
@@ -82,7 +82,7 @@ def by_their_sources(
             "at ": one_line(row["place"] or ""),
         }
         in_full = ", ".join([name, *(word + fact for word, fact in facts.items() if fact)])
-        said[row["message_id"]] = Said(name, in_full)
+        said[row["message_id"]] = MessageLabel(name, in_full)
     return said
 
 
@@ -111,7 +111,7 @@ _ENDS = (VALID_TO, SYSTEM_TO)
 _MESSAGES = ("message", "message_id", "by_message", "a_message", "b_message")
 
 
-class Shown(NamedTuple):
+class TableColumn(NamedTuple):
     """
     A column of the table.
 
@@ -125,50 +125,50 @@ class Shown(NamedTuple):
     cell: Column
 
 
-def are_changes(frame: DataFrame) -> bool:
+def has_change_columns(frame: DataFrame) -> bool:
     """Whether *frame* has the columns of changes."""
     return {*CHANGE_SCHEMA.names, "data", "carried"} <= set(frame.columns)
 
 
-def columns_of(frame: DataFrame, *, provenance: bool, width: int) -> list[Shown]:
+def table_columns(frame: DataFrame, *, provenance: bool, width: int) -> list[TableColumn]:
     """The columns of *frame* as a reader wants them, in their order."""
     names = set(frame.columns)
-    if are_changes(frame):
-        return _of_changes(frame, provenance, width)
+    if has_change_columns(frame):
+        return _change_columns(frame, provenance, width)
     if {ERROR_CODE, ERROR_DESCRIPTION, "topic", "partition", "offset", "value"} <= names:
-        return _of_rejects(frame, width)
-    return _of_versions(frame, provenance, width)
+        return _reject_columns(frame, width)
+    return _version_columns(frame, provenance, width)
 
 
-def only(columns: Sequence[Shown], headings: Sequence[str]) -> list[Shown]:
+def select_columns(columns: Sequence[TableColumn], headings: Sequence[str]) -> list[TableColumn]:
     """The columns with these headings, in their order; and the state, which says what is deleted."""
     chosen = [each for heading in headings for each in columns if each.heading == heading]
     return chosen + [each for each in columns if each.kind == "state" and each not in chosen]
 
 
-def by_heading(frame: DataFrame, shown: Sequence[Shown], asked: Iterable[str]) -> list[str]:
+def resolve_headings(frame: DataFrame, shown: Sequence[TableColumn], asked: Iterable[str]) -> list[str]:
     """What stands above the columns that are asked for: a name that is no heading is one of *frame*'s."""
     headings = _headings(frame)
     known = {each.heading for each in shown}
     return [name if name in known else headings.get(name, name) for name in asked]
 
 
-def by_name(frame: DataFrame, asked: Iterable[str]) -> list[str]:
+def resolve_names(frame: DataFrame, asked: Iterable[str]) -> list[str]:
     """The names of the columns that are asked for: one that *frame* does not have may be a heading."""
     names = {heading: name for name, heading in _headings(frame).items()}
     known = set(frame.columns)
-    if are_changes(frame):
+    if has_change_columns(frame):
         known |= set(require_struct(frame, "data", function="show").names)
     return [name if name in known else names.get(name, name) for name in asked]
 
 
 def _headings(frame: DataFrame) -> dict[str, str]:
     """What stands above the columns of *frame* that are called otherwise."""
-    called = _OF_CHANGES if are_changes(frame) else {**_TIMES, **_MARKS}
+    called = _OF_CHANGES if has_change_columns(frame) else {**_TIMES, **_MARKS}
     return {name: heading for name, heading in called.items() if name in frame.columns}
 
 
-def _of_versions(frame: DataFrame, provenance: bool, width: int) -> list[Shown]:
+def _version_columns(frame: DataFrame, provenance: bool, width: int) -> list[TableColumn]:
     """A history, or what is left of one: fields first, then the intervals, the state, message and guid."""
     types = {field.name: field.dataType for field in frame.schema.fields}
     for name in (*_TIMES, *_MARKS):
@@ -184,15 +184,17 @@ def _of_versions(frame: DataFrame, provenance: bool, width: int) -> list[Shown]:
     ]
     for name, heading in _TIMES.items():
         if name in types:
-            columns.append(Shown(heading, "end" if name in _ENDS else "begin", _cell(_micros(_at(name)))))
+            columns.append(
+                TableColumn(heading, "end" if name in _ENDS else "begin", _cell(_micros(_column(name))))
+            )
     for name, heading in _MARKS.items():
         if name in types:
             entry = said.get("guid") if name == DELETED else None
-            columns.append(Shown(heading, heading, _cell(_at(name), entry)))
+            columns.append(TableColumn(heading, heading, _cell(_column(name), entry)))
     return columns
 
 
-def _of_changes(frame: DataFrame, provenance: bool, width: int) -> list[Shown]:
+def _change_columns(frame: DataFrame, provenance: bool, width: int) -> list[TableColumn]:
     """Who says what first, then the fields, blank where not sent, then when and in which message."""
     fields = require_struct(frame, "data", function="show").fields
     carried = set(require_struct(frame, "carried", function="show").names)
@@ -200,26 +202,26 @@ def _of_changes(frame: DataFrame, provenance: bool, width: int) -> list[Shown]:
     if provenance and "field_priorities" in frame.columns:
         ranks = set(require_struct(frame, "field_priorities", function="show").names)
     columns = [
-        Shown("source", "value", _cell(_at("source"))),
-        Shown("operation", "operation", _cell(_at("operation"))),
+        TableColumn("source", "value", _cell(_column("source"))),
+        TableColumn("operation", "operation", _cell(_column("operation"))),
     ]
     for name, kind in ((field.name, field.dataType) for field in fields):
-        sent = _at("carried").getField(name) if name in carried else F.lit(True)
-        rank = _at("field_priorities").getField(name) if name in ranks else F.lit(None)
-        value = _value(_at("data").getField(name), kind, width)
-        columns.append(Shown(name, _kind(kind), _cell(value, rank=rank, sent=sent)))
-    arrived = _at("arrival").getField("timestamp")
+        sent = _column("carried").getField(name) if name in carried else F.lit(True)
+        rank = _column("field_priorities").getField(name) if name in ranks else F.lit(None)
+        value = _value(_column("data").getField(name), kind, width)
+        columns.append(TableColumn(name, _kind(kind), _cell(value, rank=rank, sent=sent)))
+    arrived = _column("arrival").getField("timestamp")
     columns += [
-        Shown("effective", "instant", _cell(_micros(_at("effective_timestamp")))),
-        Shown("arrived", "instant", _cell(_micros(arrived))),
-        Shown("sequence", "quiet", _cell(_value(_sequence(), T.StringType(), width))),
-        Shown("priority", "quiet", _cell(F.nullif(_at("priority").cast("string"), F.lit("0")))),
-        Shown("message", "message", _cell(_at("message_id"))),
+        TableColumn("effective", "instant", _cell(_micros(_column("effective_timestamp")))),
+        TableColumn("arrived", "instant", _cell(_micros(arrived))),
+        TableColumn("sequence", "quiet", _cell(_value(_sequence(), T.StringType(), width))),
+        TableColumn("priority", "quiet", _cell(F.nullif(_column("priority").cast("string"), F.lit("0")))),
+        TableColumn("message", "message", _cell(_column("message_id"))),
     ]
     apart = {*CHANGE_SCHEMA.names, "data", "carried", "field_priorities"}
     others = [field for field in frame.schema.fields if field.name not in apart]
     return columns + [
-        Shown("guid", "guid", _cell(_at("guid")))
+        TableColumn("guid", "guid", _cell(_column("guid")))
         if field.name == "guid"
         else _plain(field.name, field.dataType, width)
         for field in others
@@ -228,20 +230,20 @@ def _of_changes(frame: DataFrame, provenance: bool, width: int) -> list[Shown]:
 
 def _sequence() -> Column:
     """The sequence, unless it only repeats when the change is effective; of a number, the number alone."""
-    said = _at("sequence")
-    repeats = said.eqNullSafe(number_in_order(_micros(_at("effective_timestamp"))))
+    said = _column("sequence")
+    repeats = said.eqNullSafe(sortable_number(_micros(_column("effective_timestamp"))))
     number = F.when(said.rlike(f"^[0-9]{{{DIGITS}}}$"), F.regexp_replace(said, "^0+(?=[0-9])", ""))
     return F.when(~repeats, F.coalesce(number, said))
 
 
-def _of_rejects(frame: DataFrame, width: int) -> list[Shown]:
+def _reject_columns(frame: DataFrame, width: int) -> list[TableColumn]:
     """What is wrong first, then where the record lies, and how it begins."""
     first = (ERROR_CODE, ERROR_DESCRIPTION, "topic", "partition", "offset", "timestamp", "key", "value")
     types = {field.name: field.dataType for field in frame.schema.fields}
     ordered = [*(name for name in first if name in types), *(name for name in types if name not in first)]
     # Spark's type of a timestamp is a number that says nothing to a reader.
     return [
-        Shown(name, "quiet", _cell(_value(_at(name), types[name], width)))
+        TableColumn(name, "quiet", _cell(_value(_column(name), types[name], width)))
         if name == "headers"
         else _plain(name, types[name], width)
         for name in ordered
@@ -251,10 +253,10 @@ def _of_rejects(frame: DataFrame, width: int) -> list[Shown]:
 
 def _plain(
     name: str, kind: T.DataType, width: int, entry: Column | None = None, *, message: bool = False
-) -> Shown:
+) -> TableColumn:
     if message and isinstance(kind, T.StringType):
-        return Shown(name, "message", _cell(_at(name), entry))
-    return Shown(name, _kind(kind), _cell(_value(_at(name), kind, width), entry))
+        return TableColumn(name, "message", _cell(_column(name), entry))
+    return TableColumn(name, _kind(kind), _cell(_value(_column(name), kind, width), entry))
 
 
 def _kind(kind: T.DataType) -> str:
@@ -299,7 +301,7 @@ def _provenance(history: DataFrame) -> dict[str, Column]:
     }
 
 
-def _at(name: str) -> Column:
+def _column(name: str) -> Column:
     return F.col(quoted(name))
 
 

@@ -13,19 +13,19 @@ from pyspark.sql import functions as F
 
 from cdckit.history import SYSTEM_FROM, VALID_FROM
 from cdckit.notebook.columns import (
-    are_changes,
-    by_heading,
-    by_name,
-    by_their_names,
-    by_their_sources,
-    columns_of,
-    only,
+    has_change_columns,
+    label_messages,
     require_changes,
+    resolve_headings,
+    resolve_names,
+    select_columns,
+    shorten_messages,
+    table_columns,
 )
 from cdckit.notebook.options import as_zone, options, require_rows
-from cdckit.notebook.table_layout import Cell, Look, Page, Rows, page_of
+from cdckit.notebook.table_layout import Cell, Look, Page, TableRows, make_page
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_fields
-from cdckit.parts.workers import step
+from cdckit.parts.workers import describe_step
 
 # With the table, as styles of its own: notebooks that are looked at elsewhere lose their style sheets.
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px;white-space:pre"
@@ -38,7 +38,9 @@ _DELETED_COLOUR = "#b2182b"
 def as_text_table(page: Page) -> str:
     """The table in columns that are as wide as their texts, and below it the caption."""
     lines = [page.headings]
-    lines += [[f"{cell.text} ·{cell.said}" if cell.said else cell.text for cell in row] for row in page.rows]
+    lines += [
+        [f"{cell.text} ·{cell.message}" if cell.message else cell.text for cell in row] for row in page.rows
+    ]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     written = [
         "  ".join(text + " " * (width - _width(text)) for text, width in zip(line, widths, strict=True))
@@ -80,8 +82,10 @@ def _html_cell(cell: Cell, number: bool, deleted: bool) -> str:
     elif cell.look == "value" and deleted:
         text = f'<del style="opacity:0.6">{text}</del>'
     in_full = f' title="{escape(cell.in_full)}"' if cell.in_full else ""
-    if cell.said:
-        text += f'<sup style="line-height:0;opacity:0.6;padding-left:3px"{in_full}>{escape(cell.said)}</sup>'
+    if cell.message:
+        text += (
+            f'<sup style="line-height:0;opacity:0.6;padding-left:3px"{in_full}>{escape(cell.message)}</sup>'
+        )
         in_full = ""
     style = _LONG_CELL if len(cell.text) > _LONG else _NUMBER if number else _CELL
     return f'<td style="{style}"{in_full}>{text}</td>'
@@ -162,12 +166,12 @@ def show(
     require_rows(width, "width", function="show")
     if changes is not None:
         require_changes(changes)
-    shown = columns_of(frame, provenance=provenance, width=width)
+    shown = table_columns(frame, provenance=provenance, width=width)
     if columns is not None:
-        asked = by_heading(frame, shown, [columns] if isinstance(columns, str) else columns)
+        asked = resolve_headings(frame, shown, [columns] if isinstance(columns, str) else columns)
         known = [each.heading for each in shown]
-        shown = only(shown, require_fields(asked, known, "columns", function="show"))
-    ordered = frame if order_by is None else _ordered(frame, order_by)
+        shown = select_columns(shown, require_fields(asked, known, "columns", function="show"))
+    ordered = frame if order_by is None else _order_rows(frame, order_by)
     # By place, not by name: a field may be called as another one's provenance is.
     cells = [column.cell.alias(str(place)) for place, column in enumerate(shown)]
     headings = tuple(column.heading for column in shown)
@@ -190,20 +194,20 @@ class Table:
 
     @cached_property
     def _page(self) -> Page:
-        with step(self._cells.sparkSession, f"show {self._look.rows} rows"):
-            rows = Rows([tuple(row) for row in self._cells.collect()], self._look)
+        with describe_step(self._cells.sparkSession, f"show {self._look.rows} rows"):
+            rows = TableRows([tuple(row) for row in self._cells.collect()], self._look)
             if self._changes is None:
-                return page_of(rows, by_their_names(rows.messages), named=False)
-            messages = by_their_sources(rows.messages, self._changes, rows.clock.in_full)
-            return page_of(rows, messages, named=True)
+                return make_page(rows, shorten_messages(rows.messages), named=False)
+            messages = label_messages(rows.messages, self._changes, rows.clock.in_full)
+            return make_page(rows, messages, named=True)
 
 
-def _ordered(frame: DataFrame, order_by: str | Sequence[str]) -> DataFrame:
+def _order_rows(frame: DataFrame, order_by: str | Sequence[str]) -> DataFrame:
     known = {name: F.col(quoted(name)) for name in frame.columns}
-    if are_changes(frame):
+    if has_change_columns(frame):
         data = frame.schema["data"].dataType
         known = {name: F.col("data").getField(name) for name in getattr(data, "names", [])} | known
-    asked = by_name(frame, [order_by] if isinstance(order_by, str) else order_by)
+    asked = resolve_names(frame, [order_by] if isinstance(order_by, str) else order_by)
     chosen = require_fields(asked, list(known), "order_by", function="show")
     ties = [name for name in ("guid", VALID_FROM, SYSTEM_FROM) if name in frame.columns]
     return frame.orderBy(*(known[name] for name in dict.fromkeys([*chosen, *ties])))

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdckit.errors import CdcError, MissingColumns, WrongColumnType
 from cdckit.notebook import Table, show
 from cdckit.notebook.options import options
-from cdckit.parts.workers import latest
+from cdckit.parts.workers import latest_step
 
 _PACKAGE = Path(__file__).parents[1]
 _GROUP, _CELL = "spark.jobGroup.id", "cell "
@@ -44,17 +44,17 @@ def attach() -> None:
 def load(shell: Any) -> None:
     """Arrange for it in this shell of IPython."""
     forms = shell.display_formatter.mimebundle_formatter
-    forms.for_type(DataFrame, partial(_shown, shell, forms_of))
-    forms.for_type(Table, partial(_shown, shell, forms_of_table))
+    forms.for_type(DataFrame, partial(_show_forms, shell, frame_forms))
+    forms.for_type(Table, partial(_show_forms, shell, table_forms))
     # By its name, since what it is imported from imports this module.
-    forms.for_type_by_name("cdckit.outputs.scd", "ScdType4", partial(_shown, shell, forms_of_both))
+    forms.for_type_by_name("cdckit.outputs.scd", "ScdType4", partial(_show_forms, shell, type_4_forms))
     known = (getattr(each, "__self__", None) for each in shell.events.callbacks["pre_run_cell"])
     if not any(isinstance(each, _Progress) for each in known):
         progress, interrupts = _Progress(shell), _Interrupts()
         shell.events.register("pre_run_cell", progress.begin)
         shell.events.register("post_run_cell", progress.end)
         shell.events.register("pre_run_cell", interrupts.begin)
-        shell.set_custom_exc((CdcError,), _tell)
+        shell.set_custom_exc((CdcError,), _show_error)
         # The cell that runs now has begun already.
         progress.begin()
         interrupts.begin()
@@ -63,23 +63,23 @@ def load(shell: Any) -> None:
 _Forms = dict[str, str] | None
 
 
-def _shown(shell: Any, forms: Callable[[Any], _Forms], value: Any) -> _Forms:
+def _show_forms(shell: Any, forms: Callable[[Any], _Forms], value: Any) -> _Forms:
     """The value's forms; where making them fails, what is wrong, without the sixty lines around it."""
     try:
         return forms(value)
     except (CdcError, PySparkException) as error:
-        name, sentence = said_in_short(error)
+        name, sentence = summarize_error(error)
         # For `%tb` and `%debug`, as the shell itself does it.
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
         shell._showtraceback(type(error), sentence, [f"{name}: {sentence}", "(All of it: %tb)"])
         return {"text/plain": repr(value) if isinstance(value, DataFrame) else "", "text/html": ""}
 
 
-def said_in_short(error: Exception) -> tuple[str, str]:
+def summarize_error(error: Exception) -> tuple[str, str]:
     """
     The kind of an error and its sentence: of one that Spark passes on, what was raised in the beginning.
 
-    >>> said_in_short(ValueError("[USER_RAISED_EXCEPTION] merge() needs a key. SQLSTATE: P0001"))
+    >>> summarize_error(ValueError("[USER_RAISED_EXCEPTION] merge() needs a key. SQLSTATE: P0001"))
     ('ValueError', 'merge() needs a key.')
     """
     text = str(error).strip()
@@ -93,7 +93,7 @@ def said_in_short(error: Exception) -> tuple[str, str]:
     return type(error).__name__, re.sub(r"^\[[A-Z0-9_.]+\] ", "", sentence)
 
 
-def forms_of(frame: DataFrame) -> _Forms:
+def frame_forms(frame: DataFrame) -> _Forms:
     """
     A frame that ends a cell as `show` shows it, HTML and text; nothing where Spark's own words stand.
 
@@ -106,17 +106,17 @@ def forms_of(frame: DataFrame) -> _Forms:
         table = show(frame)
     except (MissingColumns, WrongColumnType):
         return None
-    return forms_of_table(table)
+    return table_forms(table)
 
 
-def forms_of_table(table: Table) -> _Forms:
+def table_forms(table: Table) -> _Forms:
     """The two forms of what `show` returned."""
     return {"text/plain": repr(table), "text/html": table._repr_html_()}
 
 
-def forms_of_both(tables: Any) -> _Forms:
+def type_4_forms(tables: Any) -> _Forms:
     """The two tables of `scd_type_4`, each below its name."""
-    found = {"current": forms_of(tables.current), "history": forms_of(tables.history)}
+    found = {"current": frame_forms(tables.current), "history": frame_forms(tables.history)}
     forms = {name: each for name, each in found.items() if each is not None}
     if len(forms) < len(found):
         return None
@@ -126,19 +126,19 @@ def forms_of_both(tables: Any) -> _Forms:
     }
 
 
-def _tell(
+def _show_error(
     shell: Any, kind: type[BaseException], error: BaseException, trace: Any, tb_offset: Any = None
 ) -> None:
     """Show an error of ours below the caller's own lines; `%tb` and `%debug` know the rest."""
-    shell.showtraceback((kind, error, callers_alone(trace)), tb_offset=tb_offset)
+    shell.showtraceback((kind, error, trim_trace(trace)), tb_offset=tb_offset)
     sys.last_traceback = trace
 
 
-def callers_alone(trace: TracebackType | None) -> TracebackType | None:
+def trim_trace(trace: TracebackType | None) -> TracebackType | None:
     """The trace without what lies inside of this package: where the caller called it is what he can mend."""
     if trace is None or Path(trace.tb_frame.f_code.co_filename).is_relative_to(_PACKAGE):
         return None
-    return TracebackType(callers_alone(trace.tb_next), trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
+    return TracebackType(trim_trace(trace.tb_next), trace.tb_frame, trace.tb_lasti, trace.tb_lineno)
 
 
 class _Interrupts:
@@ -236,7 +236,7 @@ def _line() -> str:
     if not known:
         return ""
     done, all_of_them = sum(each.numCompletedTasks for each in known), sum(each.numTasks for each in known)
-    return f"{latest() or 'Spark works'}: {done} of {all_of_them} tasks"
+    return f"{latest_step() or 'Spark works'}: {done} of {all_of_them} tasks"
 
 
 def _context() -> SparkContext | None:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import nearest, require_flag
+from cdckit.parts.arguments import nearest_name, require_flag
 
 MOST_ROWS = 1000
 """As many as a table that is looked at may have."""
@@ -72,7 +72,7 @@ class Options:
     def __setattr__(self, name: str, value: object) -> None:
         known = [each for each, what in vars(type(self)).items() if isinstance(what, _Option)]
         if name not in known:
-            close = nearest(name, known)
+            close = nearest_name(name, known)
             remedy = None if close is None else f"Is it options.{close}?"
             raise InvalidArgument(
                 "options", "its attribute", f"one of {', '.join(known)}", name, None, remedy
@@ -105,12 +105,12 @@ def as_zone(zone: tzinfo | str | None, *, function: str) -> tzinfo:
         raise InvalidArgument(function, "zone", needed, zone, remedy=remedy) from None
 
 
-def _nearest_zone(said: str) -> str | None:
+def _nearest_zone(name: str) -> str | None:
     """The zone whose name, or whose city, is most like what was said."""
     zones = sorted(available_timezones())
     by_city = {zone.rsplit("/", 1)[-1]: zone for zone in zones}
-    city = nearest(said, by_city)
-    return nearest(said, zones) or (None if city is None else by_city[city])
+    city = nearest_name(name, by_city)
+    return nearest_name(name, zones) or (None if city is None else by_city[city])
 
 
 def require_rows(number: int, argument: str, *, function: str) -> int:

@@ -25,7 +25,7 @@ _ALWAYS = b"WARNING: Using incubator modules: jdk.incubator.vector"
 
 
 @contextmanager
-def without_the_usual() -> Iterator[None]:
+def hide_usual_warnings() -> Iterator[None]:
     """
     Within it, a JVM that starts says nothing of its incubator modules.
 
@@ -41,7 +41,7 @@ def without_the_usual() -> Iterator[None]:
     read, write = os.pipe()
     os.dup2(write, 2)
     os.close(write)
-    threading.Thread(target=_hand_on, args=(read, os.dup(stderr)), daemon=True).start()
+    threading.Thread(target=_forward_lines, args=(read, os.dup(stderr)), daemon=True).start()
     try:
         yield
     finally:
@@ -49,7 +49,7 @@ def without_the_usual() -> Iterator[None]:
         os.close(stderr)
 
 
-def _hand_on(read: int, to: int) -> None:
+def _forward_lines(read: int, to: int) -> None:
     with os.fdopen(read, "rb") as lines, os.fdopen(to, "wb", buffering=0) as stderr:
         for line in lines:
             if line.strip() != _ALWAYS:
@@ -136,7 +136,7 @@ def session(
     >>> session().conf.get("spark.sql.session.timeZone")
     'UTC'
     """
-    running = _running()
+    running = _running_session()
     if running is not None:
         jupyter.attach()
         return running
@@ -151,18 +151,18 @@ def session(
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        with without_the_usual():
+        with hide_usual_warnings():
             made = builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() == "JAVA_GATEWAY_EXITED":
             raise NoJava() from error
         raise
-    _ask_once()
+    _cache_java_names()
     jupyter.attach()
     return made
 
 
-def _running() -> SparkSession | None:
+def _running_session() -> SparkSession | None:
     try:
         found = SparkSession.active()
         found.range(0)  # One whose context was stopped is found as well, and can do nothing.
@@ -171,7 +171,7 @@ def _running() -> SparkSession | None:
     return found
 
 
-def _ask_once() -> None:
+def _cache_java_names() -> None:
     """Let PySpark's view of its JVM keep what names of classes stand for, which is always the same."""
     jvm: Any = SparkContext._jvm
     for name in _ASKED_AT_EVERY_USE if jvm is not None else ():
@@ -218,12 +218,12 @@ def _forking(config: Mapping[str, str]) -> dict[str, str]:
     own; macOS does not let a process fork after it has used some of its libraries.
     """
     here = config.get("spark.master", "local").partition("[")[0] == "local"  # and not local-cluster[…]
-    if sys.platform != "linux" or not here or "spark.pyspark.python" in config or not _is_found():
+    if sys.platform != "linux" or not here or "spark.pyspark.python" in config or not _package_is_found():
         return {}
     return {"spark.python.daemon.module": "cdckit.parts.worker_daemon"}
 
 
-def _is_found() -> bool:
+def _package_is_found() -> bool:
     """Whether a Python that is started here finds this very package: who knows what `sys.path` was told."""
     code = "import importlib.util as u; print(u.find_spec('cdckit').origin)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

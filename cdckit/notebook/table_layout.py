@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
 from typing import Any, NamedTuple
 
-from cdckit.notebook.columns import Said, one_line
+from cdckit.notebook.columns import MessageLabel, one_line
 from cdckit.parts.instants import EPOCH, microseconds
 
 _TIMESPECS = (
@@ -89,7 +89,7 @@ class Cell(NamedTuple):
     """Text, its message and all that is known of it, and its look: see `cdckit.notebook.display`."""
 
     text: str
-    said: str = ""
+    message: str = ""
     in_full: str = ""
     look: str = ""
 
@@ -114,14 +114,14 @@ class Look(NamedTuple):
     zone: tzinfo
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """What was read for a table: perhaps one row more than it shows."""
 
     found: Sequence[tuple[Any, ...]]
     look: Look
 
     @property
-    def shown(self) -> Sequence[tuple[Any, ...]]:
+    def visible_rows(self) -> Sequence[tuple[Any, ...]]:
         """The rows that the table has."""
         return self.found[: self.look.rows]
 
@@ -131,13 +131,13 @@ class Rows(NamedTuple):
         return {
             place: kind
             for place, kind in enumerate(self.look.kinds)
-            if kind not in ("state", "quiet") or any(row[place].value for row in self.shown)
+            if kind not in ("state", "quiet") or any(row[place].value for row in self.visible_rows)
         }
 
     @property
     def messages(self) -> set[str]:
         """The messages that are named in it."""
-        cells = [(kind, row[place]) for place, kind in self.kinds.items() for row in self.shown]
+        cells = [(kind, row[place]) for place, kind in self.kinds.items() for row in self.visible_rows]
         named = {cell.value for kind, cell in cells if kind == "message" and cell.value is not None}
         return named | {cell.m for _, cell in cells if cell.m is not None}
 
@@ -146,7 +146,9 @@ class Rows(NamedTuple):
         """The instants of each column that has some."""
         return {
             place: [
-                row[place].value for row in self.shown if row[place].value is not None and row[place].sent
+                row[place].value
+                for row in self.visible_rows
+                if row[place].value is not None and row[place].sent
             ]
             for place, kind in self.kinds.items()
             if kind in _INSTANTS
@@ -158,7 +160,7 @@ class Rows(NamedTuple):
         return Clock.of([each for column in self.times.values() for each in column], self.look.zone)
 
 
-def page_of(rows: Rows, messages: Mapping[str, Said], *, named: bool) -> Page:
+def make_page(rows: TableRows, messages: Mapping[str, MessageLabel], *, named: bool) -> Page:
     """The table of what was read, its messages called as *messages* say: *named* by their sources, or not."""
     look, kinds, clock, times = rows.look, rows.kinds, rows.clock, rows.times
     # Beginnings and ends are read together, so they are written alike; a field is written for itself.
@@ -168,17 +170,18 @@ def page_of(rows: Rows, messages: Mapping[str, Said], *, named: bool) -> Page:
     }
     table = [
         [
-            _shown(row[place], kind, partial(clock.text, spec=specs.get(place, "")), messages, look.width)
+            _show_cell(row[place], kind, partial(clock.text, spec=specs.get(place, "")), messages, look.width)
             for place, kind in kinds.items()
         ]
-        for row in rows.shown
+        for row in rows.visible_rows
     ]
     deleted = [
-        any(kind == "state" and bool(row[place].value) for place, kind in kinds.items()) for row in rows.shown
+        any(kind == "state" and bool(row[place].value) for place, kind in kinds.items())
+        for row in rows.visible_rows
     ]
     headings = [one_line(look.headings[place]) for place in kinds]
     numbers = [kind == "number" for kind in kinds.values()]
-    cells = [(kind, row[place]) for place, kind in kinds.items() for row in rows.shown]
+    cells = [(kind, row[place]) for place, kind in kinds.items() for row in rows.visible_rows]
     notes = {
         _count(len(rows.found), look.rows): True,
         clock.caption: any(times.values()),
@@ -201,16 +204,16 @@ def _count(found: int, rows: int) -> str:
     return f"{found} row{'s' if found != 1 else ''}" if found else "no rows"
 
 
-def _shown(
-    cell: Any, kind: str, instant: Callable[[int], str], messages: Mapping[str, Said], width: int
+def _show_cell(
+    cell: Any, kind: str, instant: Callable[[int], str], messages: Mapping[str, MessageLabel], width: int
 ) -> Cell:
     if not cell.sent:
         return Cell("")
-    said, in_full = _said(cell, messages)
+    said, in_full = _message_label(cell, messages)
     if kind == "state":
         return Cell("deleted", said, in_full, "mark") if cell.value else Cell("")
     if kind == "quiet":
-        return Cell(_cut(cell.value or "", width))
+        return Cell(_shorten(cell.value or "", width))
     if cell.value is None:
         return Cell(OPEN if kind == "end" else NULL, said, in_full, "" if kind == "end" else "nothing")
     if kind == "message":
@@ -218,15 +221,15 @@ def _shown(
     if kind in _INSTANTS:
         return Cell(instant(cell.value), said, in_full, "value" if kind == "instant" else "")
     if kind == "guid":
-        return Cell(_cut(cell.value, 8))
+        return Cell(_shorten(cell.value, 8))
     if kind == "operation":
         return Cell(one_line(cell.value), look="mark" if cell.value == "delete" else "")
     if kind == "bytes":
         return Cell(_bytes(cell.value), said, in_full, "value")
-    return Cell(_cut(cell.value, width), said, in_full, "value")
+    return Cell(_shorten(cell.value, width), said, in_full, "value")
 
 
-def _said(cell: Any, messages: Mapping[str, Said]) -> tuple[str, str]:
+def _message_label(cell: Any, messages: Mapping[str, MessageLabel]) -> tuple[str, str]:
     if cell.m is None:
         return (cell.p, f"priority {cell.p}") if cell.p else ("", "")
     message = messages[cell.m]
@@ -238,5 +241,5 @@ def _bytes(value: Any) -> str:
     return text if len(value.first) == value.of else f"{text[:-1]}…' ({value.of:,} bytes)"
 
 
-def _cut(text: str, longest: int) -> str:
+def _shorten(text: str, longest: int) -> str:
     return one_line(text if len(text) <= longest else text[:longest] + "…")

@@ -96,12 +96,12 @@ class Call(calls.Call):
         return self.history
 
 
-def columns(names: Iterable[str]) -> list[Column]:
+def quoted_columns(names: Iterable[str]) -> list[Column]:
     """The columns of these names, whatever stands in the names."""
     return [F.col(quoted(name)) for name in names]
 
 
-def free(taken: Sequence[str], name: str) -> str:
+def free_name(taken: Sequence[str], name: str) -> str:
     """A name for a column that is needed on the way, which no column has."""
     while name.lower() in {each.lower() for each in taken}:
         name += "_"

@@ -17,21 +17,21 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.history import DELETED, FIELD_PROVENANCE, OPEN_END, SOURCE_MESSAGE, VALID_FROM, VALID_TO
-from cdckit.outputs.history_call import Call, columns, free
+from cdckit.outputs.history_call import Call, free_name, quoted_columns
 from cdckit.parts.arguments import microseconds, quoted, require_flag, require_name
 from cdckit.parts.values import comparable
 from cdckit.query.as_of import current
-from cdckit.query.intervals import lasts
+from cdckit.query.intervals import is_ever_in_force
 
 
-def folded(versions: DataFrame, tracked: Sequence[T.StructField]) -> DataFrame:
+def fold_versions(versions: DataFrame, tracked: Sequence[T.StructField]) -> DataFrame:
     """
     One row per run of neighbouring versions of an entity that are equal in the tracked fields.
 
     Two versions are neighbours if one begins at the instant at which the other ends; a deleted one is never
     equal to one that is not.  The row is the last version of the run, from the first one's beginning on.
     """
-    goes_on, begins, ends = (free(versions.columns, name) for name in ("goes_on", "begins", "ends"))
+    goes_on, begins, ends = (free_name(versions.columns, name) for name in ("goes_on", "begins", "ends"))
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
     until_here = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     said = F.struct(
@@ -61,7 +61,7 @@ def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
     Returns:
         `guid` and the fields of the entity.  An entity that is deleted now has no row, as AUTO CDC
         removes it; one that came back has one.  A version that begins in the future counts, see `current`:
-        for an instant of your own ask `as_of(history, at)`.
+        for an instant of your own ask `as_of(history, valid_at)`.
 
     Raises:
         UnfitHistory: *history* is no history; all that is wrong is said at once.
@@ -82,9 +82,9 @@ def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
     """
     require_flag(provenance, "provenance", function="scd_type_1")
     call = Call("scd_type_1", history, provenance=provenance)
-    versions = call.require_all().where(lasts())
+    versions = call.require_all().where(is_ever_in_force())
     return current(versions).select(
-        columns(["guid", *call.known.fieldNames(), *_messages(versions, provenance)])
+        quoted_columns(["guid", *call.known.fieldNames(), *_messages(versions, provenance)])
     )
 
 
@@ -299,8 +299,8 @@ class _TypeTwo:
 
     def table(self) -> DataFrame:
         """The rows in the columns of the table, spread by guid."""
-        versions = self._call.require_all().where(lasts())
-        rows = folded(versions if self._deletes else versions.where(~F.col(DELETED)), self._tracked)
+        versions = self._call.require_all().where(is_ever_in_force())
+        rows = fold_versions(versions if self._deletes else versions.where(~F.col(DELETED)), self._tracked)
         now = self._values_of_now()
         begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
         # The instant as a number: its text would depend on the session's zone.
@@ -313,7 +313,7 @@ class _TypeTwo:
         if self._provenance and FIELD_PROVENANCE in rows.columns:
             about.append(FIELD_PROVENANCE)
         made = [column.alias(name) for name, column in named.items()]
-        table = rows.withColumns(now).select(*made, *columns(about))
+        table = rows.withColumns(now).select(*made, *quoted_columns(about))
         if self._open is None:
             return table
         stands_for_open = F.coalesce(ends, F.timestamp_micros(F.lit(self._open)))
@@ -374,14 +374,14 @@ def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = 
     chosen = call.fields(fields, "fields")
     new = [name for field in chosen for name in _names(field)]
     call.new_columns(new)
-    alive = call.require_all().where(lasts() & ~F.col(DELETED))
+    alive = call.require_all().where(is_ever_in_force() & ~F.col(DELETED))
     kept = ["guid", *call.known.fieldNames(), *new, *_messages(history, provenance)]
-    return current(_with_previous(alive, chosen)).select(columns(kept))
+    return current(_with_previous(alive, chosen)).select(quoted_columns(kept))
 
 
 def _with_previous(alive: DataFrame, fields: Sequence[T.StructField]) -> DataFrame:
     """The versions, each with the value that stood before the present one, and when that one came."""
-    before = free(alive.columns, "before")
+    before = free_name(alive.columns, "before")
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
     until_here = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     values = F.struct(*(_value(field).alias(f"value_{place}") for place, field in enumerate(fields)))

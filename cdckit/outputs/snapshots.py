@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED, VALID_FROM, VALID_TO
-from cdckit.outputs.history_call import Call, columns, free
+from cdckit.outputs.history_call import Call, free_name, quoted_columns
 from cdckit.parts import instants
 from cdckit.parts.arguments import microseconds, require_flag, require_instant
 from cdckit.parts.values import utc_clock
-from cdckit.query.intervals import lasts
+from cdckit.query.intervals import is_ever_in_force
 
 
 def _months_on(day: date, months: int) -> date:
@@ -81,7 +81,7 @@ class CalendarPeriods:
     after: date
 
     @classmethod
-    def that_begin(cls, unit: str, zone: str, start: datetime, end: datetime) -> CalendarPeriods:
+    def beginning_between(cls, unit: str, zone: str, start: datetime, end: datetime) -> CalendarPeriods:
         """Those that begin at *start* or later, and before *end*."""
 
         def from_then(at: datetime) -> date:
@@ -103,11 +103,11 @@ class CalendarPeriods:
         return midnight(self.after, self.zone)
 
     @property
-    def most(self) -> int:
+    def upper_count(self) -> int:
         """As many as there are, or more."""
         return (self.after - self.first).days // UNITS[self.unit].days + 1
 
-    def touched(self, begins: Column, ends: Column) -> Column:
+    def touched_numbers(self, begins: Column, ends: Column) -> Column:
         """
         The numbers of the periods that an interval may cover an instant of, and one or two more.
 
@@ -151,7 +151,7 @@ class EqualPeriods:
     number: int
 
     @classmethod
-    def that_begin(cls, length: timedelta, zone: str, start: datetime, end: datetime) -> EqualPeriods:
+    def beginning_between(cls, length: timedelta, zone: str, start: datetime, end: datetime) -> EqualPeriods:
         """Those that begin at *start* or a whole number of lengths after it, and before *end*."""
         return cls(length, zone, start, -((start - end) // length))
 
@@ -161,11 +161,11 @@ class EqualPeriods:
         return self.begin + self.number * self.length
 
     @property
-    def most(self) -> int:
+    def upper_count(self) -> int:
         """How many there are."""
         return self.number
 
-    def touched(self, begins: Column, ends: Column) -> Column:
+    def touched_numbers(self, begins: Column, ends: Column) -> Column:
         """The numbers of the periods that an interval may cover an instant of, and one more."""
         since = [F.unix_micros(at) - F.lit(instants.microseconds(self.begin)) for at in (begins, ends)]
         first, last = (F.call_function("div", each, self._length) for each in since)
@@ -212,7 +212,7 @@ def periodic_snapshots(
     end: date | datetime,
     every: str | timedelta = "day",
     zone: str = "UTC",
-    at: str = "end",
+    boundary: str = "end",
     deletes: bool = False,
 ) -> DataFrame:
     """
@@ -226,9 +226,9 @@ def periodic_snapshots(
         every: "day", "week" (from Monday), "month", "quarter" or "year" of *zone*, so that a day has 23 or 25
             hours when clocks are set; or a `timedelta`: periods of that length, counted from *start*.
         zone: Whose midnights these are, such as "America/New_York".
-        at: "end": what was in force up to the end of the period, so at its last microsecond; a version that
-            begins at the instant when the period ends belongs to the next one.  "start": what was in force at
-            the instant when it begins.
+        boundary: "end": what was in force up to the end of the period, so at its last microsecond; a version
+            that begins at the instant when the period ends belongs to the next one.  "start": what was in
+            force at the instant when it begins.
         deletes: Keep the entities that were deleted then, with nulls in all fields but the keys.
 
     Returns:
@@ -277,17 +277,17 @@ def periodic_snapshots(
     call.new_columns(["period_date", "period_from_timestamp", "period_to_timestamp"])
     history = call.require_all()
     require_flag(deletes, "deletes", function=_FUNCTION)
-    if at not in ("end", "start"):
-        raise InvalidArgument(_FUNCTION, "at", '"end" or "start"', at)
+    if boundary not in ("end", "start"):
+        raise InvalidArgument(_FUNCTION, "boundary", '"end" or "start"', boundary)
     periods = _periods(start, end, every, zone)
     versions = history if deletes else history.where(~F.col(DELETED))
-    return _exploded(versions.where(lasts()), periods, at_end=at == "end")
+    return _explode_periods(versions.where(is_ever_in_force()), periods, at_end=boundary == "end")
 
 
-def _exploded(versions: DataFrame, periods: Periods, *, at_end: bool) -> DataFrame:
+def _explode_periods(versions: DataFrame, periods: Periods, *, at_end: bool) -> DataFrame:
     """Each version once for each period at whose end, or start, it is in force."""
     number, day, begin, end = (
-        free(versions.columns, name)
+        free_name(versions.columns, name)
         for name in ("number_", "period_date", "period_from_timestamp", "period_to_timestamp")
     )
     first, last = (
@@ -295,12 +295,12 @@ def _exploded(versions: DataFrame, periods: Periods, *, at_end: bool) -> DataFra
     )
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
     versions = versions.where((begins < last) & (ends.isNull() | (ends > first)))
-    touched = periods.touched(F.greatest(begins, first), F.least(ends, last))
+    touched = periods.touched_numbers(F.greatest(begins, first), F.least(ends, last))
     names = versions.columns
-    numbered = versions.select(F.explode(touched).alias(number), *columns(names))
+    numbered = versions.select(F.explode(touched).alias(number), *quoted_columns(names))
     from_, to = periods.bounds(F.col(number))
     told = numbered.select(
-        periods.day(F.col(number)).alias(day), from_.alias(begin), to.alias(end), *columns(names)
+        periods.day(F.col(number)).alias(day), from_.alias(begin), to.alias(end), *quoted_columns(names)
     )
     if at_end:
         # At the last instant before the end: a version that begins at the end is not in force yet.
@@ -318,24 +318,24 @@ def _periods(start: date | datetime, end: date | datetime, every: str | timedelt
         raise InvalidArgument(_FUNCTION, "zone", needed, zone) from error
 
     def call(_: str) -> str:
-        until = f"start={instants.written(start)}, end={instants.written(end)}"
+        until = f"start={instants.instant_literal(start)}, end={instants.instant_literal(end)}"
         return f"{_FUNCTION}(history, {until}, every={every!r}, zone={zone!r})"
 
     first, last = (_instant(at, name, zone, call) for at, name in ((start, "start"), (end, "end")))
     if last <= first:
         raise InvalidArgument(_FUNCTION, "end", f"after start, {first.isoformat()}", last.isoformat())
     if isinstance(every, timedelta) and every >= timedelta(microseconds=1):
-        periods: Periods = EqualPeriods.that_begin(every, zone, first, last)
+        periods: Periods = EqualPeriods.beginning_between(every, zone, first, last)
     elif isinstance(every, str) and every in UNITS:
         try:
-            periods = CalendarPeriods.that_begin(every, zone, first, last)
+            periods = CalendarPeriods.beginning_between(every, zone, first, last)
         except (ValueError, OverflowError) as error:
             needed = "a while before the year 10000"
             raise InvalidArgument(_FUNCTION, "end", needed, last.isoformat()) from error
     else:
         needed = f"one of {', '.join(UNITS)}, or a timedelta, such as timedelta(hours=1)"
         raise InvalidArgument(_FUNCTION, "every", needed, every)
-    if periods.most > _MOST:
+    if periods.upper_count > _MOST:
         needed = f"long enough for at most {_MOST:,} periods from start to end"
         raise InvalidArgument(_FUNCTION, "every", needed, every)
     return periods

@@ -214,22 +214,22 @@ def to_pandas(frame: DataFrame, *, limit: int = 100_000) -> pd.DataFrame:
     if table.num_rows > limit:
         raise TooManyRows(limit, len(frame.columns))
     # Spark names the zone of its session, which says nothing about the instants.
-    in_utc = pa.schema([field.with_type(_in_utc(field.type)) for field in table.schema])
-    found: pd.DataFrame = table.cast(in_utc).to_pandas(types_mapper=_type_of, maps_as_pydicts="strict")
+    in_utc = pa.schema([field.with_type(_type_in_utc(field.type)) for field in table.schema])
+    found: pd.DataFrame = table.cast(in_utc).to_pandas(types_mapper=_nullable_type, maps_as_pydicts="strict")
     return found
 
 
-def _type_of(arrow: pa.DataType) -> Any:
+def _nullable_type(arrow: pa.DataType) -> Any:
     found = _WITH_NULLS.get(arrow)
     return None if found is None else found()
 
 
-def _in_utc(arrow: pa.DataType) -> pa.DataType:
+def _type_in_utc(arrow: pa.DataType) -> pa.DataType:
     """The same type with every instant in it in UTC."""
 
     def within(field: pa.Field) -> pa.Field:
         # Where a struct is null, Spark leaves nulls in its fields, also in those that may have none.
-        return field.with_type(_in_utc(field.type)).with_nullable(True)
+        return field.with_type(_type_in_utc(field.type)).with_nullable(True)
 
     if pa.types.is_struct(arrow):
         return pa.struct([within(field) for field in arrow])

@@ -16,11 +16,11 @@ from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra, WrongCo
 from cdckit.parts import instants
 
 
-def nearest(name: object, known: Iterable[str]) -> str | None:
+def nearest_name(name: object, known: Iterable[str]) -> str | None:
     """
     The one of the *known* names that is most like *name*, upper and lower case being alike, if one is.
 
-    >>> nearest("Nmae", ["number", "name"]), nearest("colour", ["number", "name"])
+    >>> nearest_name("Nmae", ["number", "name"]), nearest_name("colour", ["number", "name"])
     ('name', None)
     """
     by_lower = {each.lower(): each for each in known}
@@ -28,15 +28,15 @@ def nearest(name: object, known: Iterable[str]) -> str | None:
     return by_lower[close[0]] if close else None
 
 
-def perhaps(name: object, known: Iterable[str]) -> str:
+def suggest_name(name: object, known: Iterable[str]) -> str:
     """The question that follows a name that is unknown; nothing where no name is like it."""
-    close = nearest(name, known)
+    close = nearest_name(name, known)
     return "" if close is None else f" (is it {close}?)"
 
 
-def perhaps_each(names: Iterable[object], known: Sequence[str]) -> str | None:
+def suggest_names(names: Iterable[object], known: Sequence[str]) -> str | None:
     """The question for all names that are unknown, as a sentence; None where no name is like one of them."""
-    near = {str(name): nearest(name, known) for name in names if name not in known}
+    near = {str(name): nearest_name(name, known) for name in names if name not in known}
     asked = [f"{close} for {name}" for name, close in near.items() if close is not None]
     return f"Is it {' and '.join(asked)}?" if asked else None
 
@@ -63,7 +63,7 @@ def microseconds(at: datetime, argument: str, *, function: str, call: Call | Non
     if not instants.is_datetime(at) or at.utcoffset() is None:
         needed, example = "an aware datetime (one with tzinfo)", None
         if call is not None or argument.isidentifier():
-            said = instants.written(at)
+            said = instants.instant_literal(at)
             written = f"{function}({argument}={said})" if call is None else call(said)
             example = f"{written}  # or in another zone"
         raise InvalidArgument(function, argument, needed, at, example)
@@ -74,8 +74,8 @@ def require_period(start: datetime, end: datetime | None, *, function: str) -> t
     """Start and end of a half-open period as columns; an end of None is open, a null column."""
 
     def call(_: str) -> str:
-        until = None if end is None else instants.written(end)
-        return f"{function}(history, {instants.written(start)}, {until})"
+        until = None if end is None else instants.instant_literal(end)
+        return f"{function}(history, {instants.instant_literal(start)}, {until})"
 
     first = require_instant(start, "start", function=function, call=call)
     if end is None:
@@ -92,7 +92,7 @@ def require_fields(fields: Iterable[str], known: Sequence[str], argument: str, *
     found = listed(fields)
     if not found or set(found) - set(known) or len(set(found)) != len(found):
         needed = f"one or more fields among {', '.join(known)}"
-        raise InvalidArgument(function, argument, needed, found, remedy=perhaps_each(found, known))
+        raise InvalidArgument(function, argument, needed, found, remedy=suggest_names(found, known))
     return found
 
 
@@ -121,7 +121,7 @@ def require_keys(keys: Sequence[str], known: Sequence[str], *, function: str) ->
     listed = list(keys) if isinstance(keys, Sequence) and not isinstance(keys, str) else []
     if not listed or [name for name in listed if name not in known] or len(set(listed)) != len(listed):
         needed = f"a list of distinct fields among {', '.join(known)}"
-        close = f"Say keys={[keys]!r}." if keys in known else perhaps_each(listed or [keys], known)
+        close = f"Say keys={[keys]!r}." if keys in known else suggest_names(listed or [keys], known)
         raise InvalidArgument(function, "keys", needed, keys, remedy=close)
     return listed
 
@@ -195,13 +195,13 @@ def require_columns(
     *remedy* is the sentence that says what makes such a table.
     """
     if not isinstance(frame, DataFrame):
-        raise InvalidArgument(function, "its table", "a DataFrame of Spark", *_instead_of(frame, remedy))
+        raise InvalidArgument(function, "its table", "a DataFrame of Spark", *_describe_frame(frame, remedy))
     missing = [column for column in columns if column not in frame.columns]
     if missing:
         raise MissingColumns(function, missing, frame.columns, remedy)
 
 
-def _instead_of(frame: object, remedy: str | None) -> tuple[object, None, str | None]:
+def _describe_frame(frame: object, remedy: str | None) -> tuple[object, None, str | None]:
     """What was found instead of a table of Spark, no example, and what makes one of it."""
     if not type(frame).__module__.startswith("pandas"):
         return frame, None, remedy

@@ -150,16 +150,16 @@ def with_texts(arrow: pa.DataType, *, large: bool) -> pa.DataType:
     return arrow
 
 
-def batch_of(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+def make_batch(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
     """A batch of *schema*; a column whose texts are large or not in another way is given that of *schema*."""
     return pa.RecordBatch.from_arrays([_cast(columns[one.name], one.type) for one in schema], schema=schema)
 
 
-def struct_of(columns: Mapping[str, pa.Array], kind: pa.StructType, count: int) -> pa.Array:
+def make_struct(columns: Mapping[str, pa.Array], kind: pa.StructType, count: int) -> pa.Array:
     """
     Columns as one of that type, in which those are null that are not there.
 
-    >>> struct_of({"b": pa.array([1])}, pa.struct([("a", pa.string()), ("b", pa.int64())]), 1).to_pylist()
+    >>> make_struct({"b": pa.array([1])}, pa.struct([("a", pa.string()), ("b", pa.int64())]), 1).to_pylist()
     [{'a': None, 'b': 1}]
     """
     parts = [
@@ -189,7 +189,7 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """As Arrow's own cast, which forgets elements where those of a list are all null by their type."""
     if values.type == kind:
         return values
-    if not _holds_nulls_alone(kind):
+    if not _is_null_type(kind):
         return values.cast(kind)
     if pa.types.is_struct(kind):
         parts = [_cast(values.field(place), part.type) for place, part in enumerate(kind)]
@@ -202,10 +202,10 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return pa.ListArray.from_arrays(offsets, _cast(values.values, kind.value_type), type=kind, mask=mask)
 
 
-def _holds_nulls_alone(kind: pa.DataType) -> bool:
+def _is_null_type(kind: pa.DataType) -> bool:
     """Whether a part of the type is that of nulls alone."""
     return any(
-        pa.types.is_null(kind.field(place).type) or _holds_nulls_alone(kind.field(place).type)
+        pa.types.is_null(kind.field(place).type) or _is_null_type(kind.field(place).type)
         for place in range(kind.num_fields)
     )
 

@@ -11,7 +11,7 @@ from pyspark.sql import Column
 
 from cdckit.errors import CdcError
 from cdckit.parts import instants
-from cdckit.parts.arguments import nearest, perhaps
+from cdckit.parts.arguments import nearest_name, suggest_name
 
 
 class UnfitCall(CdcError, ValueError):
@@ -65,9 +65,9 @@ class Call:
         """The names that are known, each once, a misspelt one as the one that is near."""
         found = []
         for name in named:
-            near = name if name in known else nearest(name, known)
+            near = name if name in known else nearest_name(name, known)
             if near != name:
-                sentence = f"{argument} names {name}, which is no {self.kind}{perhaps(name, known)}"
+                sentence = f"{argument} names {name}, which is no {self.kind}{suggest_name(name, known)}"
                 self.refuse(sentence, is_mended=near is not None)
             if near is not None:
                 found.append(near)
@@ -88,11 +88,11 @@ class Call:
         # What is a column, nobody can write down.
         if not self._is_mended or any(isinstance(part, Column) for part in parts):
             return None
-        said = "".join(f", {name}={_written(value)}" for name, value in self.said.items())
+        said = "".join(f", {name}={_literal_text(value)}" for name, value in self.said.items())
         return f"{self.function}({self.first}{said})"
 
 
-def stated(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+def stated_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call by name, without the first one and those that go without saying."""
     _, *others = signature(function).parameters.values()
     given = {each.name: (arguments[each.name], each.default) for each in others}
@@ -103,8 +103,8 @@ def stated(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[s
     }
 
 
-def _written(value: Any) -> str:
+def _literal_text(value: Any) -> str:
     """A value as a program says it; an instant in UTC."""
     if isinstance(value, datetime) and value.utcoffset() is not None:
-        return instants.written(value)
+        return instants.instant_literal(value)
     return repr(value).removeprefix("datetime.")

@@ -20,30 +20,30 @@ Document = Mapping[str, Any] | str | bytes
 """A message: a dictionary, or JSON text, or its bytes."""
 
 
-def records(spark: SparkSession, documents: Iterable[Document], *, at: datetime) -> DataFrame:
+def records(spark: SparkSession, documents: Iterable[Document], *, received_at: datetime) -> DataFrame:
     """
-    Documents as records of a topic, as the web service would have passed them on at *at*.
+    Documents as records of a topic, as the web service would have passed them on at *received_at*.
 
     Args:
         spark: The session.
         documents: The messages: dictionaries (numbers may be `Decimal`), or JSON texts or bytes, which
             are passed on as they are.
-        at: When they are stored: an aware datetime.  They stand in their order.
+        received_at: When they are stored: an aware datetime.  They stand in their order.
 
     Returns:
         One row per document, in the columns of `cdckit.records.RECORD_SCHEMA`; the topic is "web", the
-        offset is made of *at* and the place.  So documents without a `guid` that are passed on at one
-        instant in two calls are the same messages; so are some of two lists whose instants are fewer
+        offset is made of *received_at* and the place.  So documents without a `guid` that are passed on at
+        one instant in two calls are the same messages; so are some of two lists whose instants are fewer
         microseconds apart than the first list has documents.  Where two processes pass on documents at
         once, give each a `guid`.
 
     Raises:
-        InvalidArgument: *at* is naive, or *documents* is a single one, or one of them is no document: has a
-            value that JSON does not know, as an instant, which must be a text.
+        InvalidArgument: *received_at* is naive, or *documents* is a single one, or one of them is no
+            document: has a value that JSON does not know, as an instant, which must be a text.
 
     >>> from datetime import datetime, timezone
     >>> at = datetime(2024, 1, 1, tzinfo=timezone.utc)
-    >>> records(session(), [{"entity": "product"}], at=at).select("value", "topic").show(truncate=21)
+    >>> records(session(), [{"entity": "product"}], received_at=at).select("value", "topic").show(truncate=21)
     +---------------------+-----+
     |                value|topic|
     +---------------------+-----+
@@ -51,10 +51,10 @@ def records(spark: SparkSession, documents: Iterable[Document], *, at: datetime)
     +---------------------+-----+
     <BLANKLINE>
     """
-    return records_of(spark, documents, at, argument="documents", function="records")
+    return make_records(spark, documents, received_at, argument="documents", function="records")
 
 
-def records_of(
+def make_records(
     spark: SparkSession, documents: Iterable[Document], at: datetime, *, argument: str, function: str
 ) -> DataFrame:
     """What `records` returns, for a function under whose name, and its argument's, errors are told."""
@@ -147,7 +147,7 @@ def as_records(
     if not isinstance(given, DataFrame):
         stored = datetime.now(UTC) if received_at is None else received_at
         require_instant(stored, "received_at", function="receive")
-        return records_of(spark, given, stored, argument="records", function="receive")
+        return make_records(spark, given, stored, argument="records", function="receive")
     if received_at is not None:
         needed = "left out for a table: its rows have a timestamp"
         raise InvalidArgument("receive", "received_at", needed, received_at)
@@ -157,7 +157,7 @@ def as_records(
     return given
 
 
-def sink_of(take: Callable[[DataFrame, str], _Answer], name: str) -> Callable[[DataFrame, int], _Answer]:
+def make_sink(take: Callable[[DataFrame, str], _Answer], name: str) -> Callable[[DataFrame, int], _Answer]:
     """*take* for the batches of a stream, which Spark counts, under ids that no other stream's have."""
     require_name(name, "name", function="sink")
     return lambda rows, batch: take(rows, StreamBatch(name, batch))

@@ -30,13 +30,13 @@ def microseconds(at: datetime) -> int:
 
 def parse_instants(texts: pa.Array) -> tuple[pa.Array, Bools]:
     """Instants of ISO 8601 *texts*, UTC where no zone is said; and which texts are none."""
-    instants = _instants_of_common_form(texts)
+    instants = _parse_common_form(texts)
     if instants is None:
         instants = pa.array([_instant(text) for text in texts.to_pylist()], INSTANT)
     return instants, instants.is_null().to_numpy(zero_copy_only=False)
 
 
-def _instants_of_common_form(texts: pa.Array) -> pa.Array | None:
+def _parse_common_form(texts: pa.Array) -> pa.Array | None:
     """All instants at once, or nothing if one of *texts* has to be looked at by itself."""
     try:
         instants = texts.cast(pa.timestamp("us")).cast(INSTANT)
@@ -54,14 +54,14 @@ def _instant(text: str | None) -> datetime | None:
         return None
 
 
-def written(at: object) -> str:
+def instant_literal(at: object) -> str:
     """
     An instant as a program says it, in UTC where it has no zone; 1 January 2024 for what is no time at all.
 
-    >>> print(written(datetime(2024, 2, 1, 9, 30)), written("2024-02-01T10:00+02:00"))
+    >>> print(instant_literal(datetime(2024, 2, 1, 9, 30)), instant_literal("2024-02-01T10:00+02:00"))
     datetime(2024, 2, 1, 9, 30, tzinfo=UTC) datetime(2024, 2, 1, 8, 0, tzinfo=UTC)
     """
-    found = instant(at) if isinstance(at, str) else at
+    found = parse_instant(at) if isinstance(at, str) else at
     if is_datetime(found):
         found = found.replace(tzinfo=UTC) if found.utcoffset() is None else found.astimezone(UTC)
     elif isinstance(found, date) and not isinstance(found, datetime):
@@ -74,13 +74,13 @@ def written(at: object) -> str:
     return f"datetime({', '.join(map(str, parts))}, tzinfo=UTC)"
 
 
-def instant(value: object) -> datetime | None:
+def parse_instant(value: object) -> datetime | None:
     """
     The instant that an ISO 8601 text names, in UTC where it says no zone; None if it names none.
 
     A day, or a minute, is the instant at which it begins; digits after the sixth of a second are cut.
 
-    >>> print(instant("2024-01-01T10:00+02:00"), instant("2024-01-01"), instant("2024-02-30"))
+    >>> print(*map(parse_instant, ("2024-01-01T10:00+02:00", "2024-01-01", "2024-02-30")))
     2024-01-01 08:00:00+00:00 2024-01-01 00:00:00+00:00 None
     """
     said = _ISO_8601.fullmatch(value) if isinstance(value, str) else None

@@ -11,12 +11,12 @@ from uuid import uuid4
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def _refused(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
 
 
 # What the numbers are is not asked here, so the longest one is no error.
-_DECODER = json.JSONDecoder(parse_constant=_refused, parse_int=float)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=float)
 
 
 def members(
@@ -38,41 +38,41 @@ def members(
     """
     if text.startswith("\ufeff"):
         raise ValueError("a byte order mark stands before the object")
-    if text[_skipped(text, 0) :][:1] != "{":
+    if text[_skip_space(text, 0) :][:1] != "{":
         raise ValueError("it is no JSON object" if text.strip() else "it is empty")
-    at = _past(text, 0, "{")
+    at = _pass_sign(text, 0, "{")
     values: dict[str, Any] = {}
     places: dict[str, slice] = {}
     if text[at : at + 1] != "}":
         while True:
-            quote = _skipped(text, at)
+            quote = _skip_space(text, at)
             if text[quote : quote + 1] != '"':
                 raise ValueError(f"a name is missing at character {quote}")
             name, at = decoder.raw_decode(text, quote)
             if once and name in values:
                 raise ValueError(f"the name {name!r:.80} comes twice")
-            start = _past(text, at, ":")
+            start = _pass_sign(text, at, ":")
             values[name], at = decoder.raw_decode(text, start)
             places[name] = slice(start, at)
-            at = _skipped(text, at)
+            at = _skip_space(text, at)
             if text[at : at + 1] != ",":
                 break
-            at = _skipped(text, at + 1)
-    at = _past(text, at, "}")
+            at = _skip_space(text, at + 1)
+    at = _pass_sign(text, at, "}")
     if at != len(text):
         raise ValueError(f"there is more after the object, at character {at}")
     return values, places
 
 
-def _past(text: str, at: int, needed: str) -> int:
+def _pass_sign(text: str, at: int, needed: str) -> int:
     """Where the text goes on behind the sign that is needed here, and the space around it."""
-    at = _skipped(text, at)
+    at = _skip_space(text, at)
     if text[at : at + 1] != needed:
         raise ValueError(f"{needed} is missing at character {at}")
-    return _skipped(text, at + 1)
+    return _skip_space(text, at + 1)
 
 
-def _skipped(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     space = _SPACE.match(text, at)
     return space.end() if space else at
 
@@ -145,6 +145,6 @@ def _whole_number(text: str) -> int | float:
 
 
 # Made once: `json.loads` with these options would make one for every text.
-_EXACT = json.JSONDecoder(parse_float=Decimal, parse_constant=_refused)
-_PLAIN = json.JSONDecoder(parse_int=_whole_number, parse_constant=_refused)
-_LENIENT = json.JSONDecoder(parse_float=_any_number, parse_int=_any_number, parse_constant=_refused)
+_EXACT = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse_constant)
+_PLAIN = json.JSONDecoder(parse_int=_whole_number, parse_constant=_refuse_constant)
+_LENIENT = json.JSONDecoder(parse_float=_any_number, parse_int=_any_number, parse_constant=_refuse_constant)

@@ -46,12 +46,12 @@ def as_text(value: Column, kind: T.DataType) -> Column:
     Instants are in UTC whatever the session's zone, nested values are JSON, binary is hex digits.
     """
     if isinstance(kind, T.StructType | T.ArrayType | T.MapType | T.VariantType):
-        return F.to_json(_in_order(value, kind), EXACT_JSON)
+        return F.to_json(_canonical(value, kind), EXACT_JSON)
     if isinstance(kind, T.TimestampType):
         return utc_clock(value).cast("string")
     if isinstance(kind, T.BinaryType):
         return F.lower(F.hex(value))
-    return _in_order(value, kind).cast("string")
+    return _canonical(value, kind).cast("string")
 
 
 def decimal_text(number: Column) -> Column:
@@ -103,17 +103,17 @@ def comparable(value: Column, kind: T.DataType) -> Column:
         return value.cast("string")
     if isinstance(kind, T.VariantType):
         return F.to_json(value, EXACT_JSON)
-    if _holds(kind, lambda part: isinstance(part, T.MapType | T.VariantType) or is_collated(part)):
-        return _within(value, kind, comparable)
+    if _has_part(kind, lambda part: isinstance(part, T.MapType | T.VariantType) or is_collated(part)):
+        return _convert_parts(value, kind, comparable)
     return value
 
 
-def _in_order(value: Column, kind: T.DataType) -> Column:
+def _canonical(value: Column, kind: T.DataType) -> Column:
     """The same value, written in one way of several: maps with their keys sorted, 0.0 for -0.0."""
     if isinstance(kind, T.FloatType | T.DoubleType):
         return F.when(value == 0, F.lit(0.0).cast(kind)).otherwise(value)
-    if _holds(kind, lambda part: isinstance(part, T.MapType | T.FloatType | T.DoubleType)):
-        written = _within(value, kind, _in_order)
+    if _has_part(kind, lambda part: isinstance(part, T.MapType | T.FloatType | T.DoubleType)):
+        written = _convert_parts(value, kind, _canonical)
         return F.map_from_entries(written) if isinstance(kind, T.MapType) else written
     return value
 
@@ -121,7 +121,7 @@ def _in_order(value: Column, kind: T.DataType) -> Column:
 _Form = Callable[[Column, T.DataType], Column]
 
 
-def _within(value: Column, kind: T.DataType, form: _Form) -> Column:
+def _convert_parts(value: Column, kind: T.DataType, form: _Form) -> Column:
     """An array or a struct with its elements, or its fields, in another form; of a map, its entries."""
     if isinstance(kind, T.ArrayType):
         element = kind.elementType
@@ -148,14 +148,14 @@ def _entries(value: Column, kind: T.MapType, form: _Form) -> Column:
     return F.array_sort(F.transform(F.map_entries(value), formed), by_key)
 
 
-def _holds(kind: T.DataType, is_one: Callable[[T.DataType], bool]) -> bool:
+def _has_part(kind: T.DataType, is_one: Callable[[T.DataType], bool]) -> bool:
     """Whether the type, or a part of it, is one of those."""
     if isinstance(kind, T.StructType):
-        return any(_holds(field.dataType, is_one) for field in kind)
+        return any(_has_part(field.dataType, is_one) for field in kind)
     if isinstance(kind, T.ArrayType):
-        return _holds(kind.elementType, is_one)
+        return _has_part(kind.elementType, is_one)
     if isinstance(kind, T.MapType):
-        return is_one(kind) or _holds(kind.keyType, is_one) or _holds(kind.valueType, is_one)
+        return is_one(kind) or _has_part(kind.keyType, is_one) or _has_part(kind.valueType, is_one)
     return is_one(kind)
 
 
@@ -243,10 +243,10 @@ def guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:
     >>> guids("product", {"product_number": pa.array([1234567])}).to_pylist()
     ['e5d2e9d5-3392-53e3-8df4-cbded0d4a616']
     """
-    return pa.array([uuid5(name) for name in names(entity, key)], pa.string())
+    return pa.array([uuid5(name) for name in guid_names(entity, key)], pa.string())
 
 
-def names(entity: str, key: Mapping[str, pa.Array]) -> list[str]:
+def guid_names(entity: str, key: Mapping[str, pa.Array]) -> list[str]:
     """The texts that guids are made of, one for each row of the keys' arrays."""
     start = name_start(entity)
     columns = [name_parts(name, array) for name, array in key.items()]

@@ -17,8 +17,8 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.util import inheritable_thread_target
 
-from cdckit.parts.arrow_types import arrow_schema, batch_of, with_texts
-from cdckit.parts.task_costs import begin_task
+from cdckit.parts.arrow_types import arrow_schema, make_batch, with_texts
+from cdckit.parts.worker_tuning import begin_task
 
 _MOST_BYTES = (1 << 31) - 1
 
@@ -26,52 +26,56 @@ Function = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @dataclass(frozen=True)
-class Made:
+class WorkerPlan:
     """
     What workers make of the partitions of a table; nothing is computed yet.
 
     Args:
-        of: The table.
-        by: Is given the batches of one partition, and yields batches of exactly *columns*; in those the
+        source: The table.
+        function: Is given the batches of one partition, and yields batches of exactly *columns*; in those the
             texts and bytes may be large ones or not, Spark takes either.
         columns: The columns, all nullable.
-        large: Whether *by* is given all texts and bytes as Arrow's large ones, or none, whatever
+        large: Whether *function* is given all texts and bytes as Arrow's large ones, or none, whatever
             the session has set for `spark.sql.execution.arrow.useLargeVarTypes`.
     """
 
-    of: DataFrame
-    by: Function
+    source: DataFrame
+    function: Function
     columns: T.StructType
     large: bool = False
 
     def rows(self) -> DataFrame:
         """What they make, as rows of a DataFrame."""
-        return self.of.mapInArrow(partial(_made, by=self.by, large=self.large), self.columns)
+        return self.source.mapInArrow(
+            partial(_run_function, by=self.function, large=self.large), self.columns
+        )
 
-    def here(self) -> pa.Table:
+    def local_table(self) -> pa.Table:
         """The same made by this program, in its memory: for few rows, where to start tasks takes longer."""
-        rows = self.of.toArrow().to_batches()
-        made = self.by(_with_texts(rows, large=self.large))
+        rows = self.source.toArrow().to_batches()
+        made = self.function(_with_texts(rows, large=self.large))
         return pa.Table.from_batches(made, arrow_schema(self.columns, large=self.large))
 
     def batches(self) -> Function:
-        """What workers run for it: from the batches of a partition of `of` to those of `columns`."""
-        return partial(_made, by=self.by, large=self.large)
+        """What workers run for it: from the batches of a partition of `source` to those of `columns`."""
+        return partial(_run_function, by=self.function, large=self.large)
 
 
-def made_beside(names: Sequence[str], by: Function, columns: T.StructType, *, large: bool = False) -> Column:
+def map_columns(
+    names: Sequence[str], function: Function, columns: T.StructType, *, large: bool = False
+) -> Column:
     """
     What workers make of some columns of the rows beside it, as a struct: one for each row, in their order.
 
     Only these columns go to the workers, and only what is made comes back; all others wait in the JVM, above
-    some size in a file.  Where rows are wide, that is a fraction of what `Made` costs.
+    some size in a file.  Where rows are wide, that is a fraction of what `WorkerPlan` costs.
 
     Args:
-        names: The columns that *by* is given, two or more.
-        by: Is given the batches of one partition, and yields, in batches of any size, a row of *columns* for
-            each of their rows, in the same order; it may be behind by as many as it likes.
+        names: The columns that *function* is given, two or more.
+        function: Is given the batches of one partition, and yields, in batches of any size, a row of
+            *columns* for each of their rows, in the same order; it may be behind by as many as it likes.
         columns: The fields of the struct.
-        large: Whether *by* is given all texts and bytes as Arrow's large ones, or none.
+        large: Whether *function* is given all texts and bytes as Arrow's large ones, or none.
 
     Sort within partitions before: Spark moves no sort, filter or limit past the column, since it is told that
     what is made is not determined by the values of the row.
@@ -79,7 +83,7 @@ def made_beside(names: Sequence[str], by: Function, columns: T.StructType, *, la
 
     def one_each(columns_of_batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         batches = (pa.RecordBatch.from_arrays(list(each), list(names)) for each in columns_of_batches)
-        for made in _made(batches, by, large=large):
+        for made in _run_function(batches, function, large=large):
             yield pa.StructArray.from_arrays(made.columns, made.schema.names)
 
     # PySpark's stubs know no structs here.
@@ -88,7 +92,7 @@ def made_beside(names: Sequence[str], by: Function, columns: T.StructType, *, la
     return beside
 
 
-def _made(batches: Iterable[pa.RecordBatch], by: Function, large: bool) -> Iterator[pa.RecordBatch]:
+def _run_function(batches: Iterable[pa.RecordBatch], by: Function, large: bool) -> Iterator[pa.RecordBatch]:
     if TaskContext.get() is not None:
         begin_task()
     return by(_with_texts(batches, large=large))
@@ -102,7 +106,7 @@ def _with_texts(batches: Iterable[pa.RecordBatch], *, large: bool) -> Iterator[p
             yield batch
         else:
             for piece in [batch] if large else _pieces(batch):
-                yield batch_of(dict(zip(schema.names, piece.columns, strict=True)), schema)
+                yield make_batch(dict(zip(schema.names, piece.columns, strict=True)), schema)
 
 
 def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
@@ -118,7 +122,7 @@ _FEW = 1_000
 """So many rows this program may hold; more stay with the executors."""
 
 
-def computed(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
+def compute_once(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
     """
     Rows computed once and looked at again; None if there are none.
 
@@ -133,7 +137,7 @@ def computed(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
     Cost: a job; without *few* another one, which looks whether there are more than a few.
     """
     kept = rows if few else rows.localCheckpoint()
-    some = here(kept if few else kept.limit(_FEW + 1))
+    some = local_table(kept if few else kept.limit(_FEW + 1))
     if not some.num_rows:
         return None
     if some.num_rows > _FEW and not few:
@@ -142,7 +146,7 @@ def computed(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
     return found.coalesce(1) if few else found
 
 
-def here(rows: DataFrame) -> pa.Table:
+def local_table(rows: DataFrame) -> pa.Table:
     """Few rows in the memory of this program, instants in UTC; a job."""
     return rows.toArrow().cast(arrow_schema(rows.schema))
 
@@ -154,7 +158,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def at_once(spark: SparkSession, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+def run_together(spark: SparkSession, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """
     What *work* gives for each item, in their order.
 
@@ -178,7 +182,7 @@ _running: list[str] = []
 
 
 @contextmanager
-def step(spark: SparkSession | None, words: str) -> Iterator[None]:
+def describe_step(spark: SparkSession | None, words: str) -> Iterator[None]:
     """
     Within it, *words* describe the jobs of this thread, unless an inner step says more.
 
@@ -200,13 +204,13 @@ def step(spark: SparkSession | None, words: str) -> Iterator[None]:
             context.setLocalProperty(_DESCRIPTION, before)  # type: ignore[arg-type]
 
 
-def doing(words: str) -> Callable[[Callable[_Arguments, _Answer]], Callable[_Arguments, _Answer]]:
+def describe_jobs(words: str) -> Callable[[Callable[_Arguments, _Answer]], Callable[_Arguments, _Answer]]:
     """A function within whose calls *words* describe the jobs of the thread that calls it."""
 
     def described(function: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
         @wraps(function)
         def call(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Answer:
-            with step(SparkSession.getActiveSession(), words):
+            with describe_step(SparkSession.getActiveSession(), words):
                 return function(*given, **named)
 
         return call
@@ -214,6 +218,6 @@ def doing(words: str) -> Callable[[Callable[_Arguments, _Answer]], Callable[_Arg
     return described
 
 
-def latest() -> str:
+def latest_step() -> str:
     """The words of the step that began last, of whichever thread; empty where none runs."""
     return _running[-1] if _running else ""

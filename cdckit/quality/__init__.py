@@ -6,7 +6,7 @@ stream's batches, the rows of changes and histories that are not sound, and whet
 from cdckit.quality.checks import BrokenPromises
 from cdckit.quality.data_docs import check_all, gate
 from cdckit.quality.findings import (
-    coalesce,
+    coalesce_versions,
     find_contradictions,
     find_empty_periods,
     find_gaps,
@@ -18,7 +18,7 @@ from cdckit.quality.findings import (
 __all__ = [
     "BrokenPromises",
     "check_all",
-    "coalesce",
+    "coalesce_versions",
     "find_contradictions",
     "find_empty_periods",
     "find_gaps",

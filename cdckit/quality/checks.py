@@ -21,22 +21,22 @@ from cdckit.notebook.display import Table, as_html_table, as_text_table
 from cdckit.notebook.options import require_rows
 from cdckit.notebook.table_layout import Cell, Page
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_package
-from cdckit.parts.workers import step
-from cdckit.quality.contracts import beside_merged, differing
+from cdckit.parts.workers import describe_step
+from cdckit.quality.contracts import compare_with_log, with_differences
 from cdckit.quality.suites import (
     ALIKE,
     BATCH,
     BREAKS,
     SEVERITIES,
-    Counted,
     Sentence,
+    SqlSentence,
     Suite,
-    are_the_tables,
-    by_rows,
-    counted,
-    promised,
-    suite_of,
-    unrolled,
+    are_table_rows,
+    expand_query,
+    group_by_rows,
+    keep_promised,
+    read_suite,
+    to_sql,
     with_breaks,
 )
 
@@ -56,34 +56,34 @@ class BrokenPromises(CdcError, ValueError):
         super().__init__(suite, rows, broken, self.first)
 
     def __str__(self) -> str:
-        listed = "\n".join(map(self._told, self.broken))
+        listed = "\n".join(map(self._sentence_text, self.broken))
         what = _count(len(self.broken), "sentence")
         return f"A table of {_count(self.rows, 'row')} breaks {what} of the suite {self.suite}:\n{listed}"
 
-    def _told(self, says: str) -> str:
+    def _sentence_text(self, says: str) -> str:
         shown = indent(self.first.get(says, ""), "  ")
         return f"- {_count(self.broken[says], 'row')}: {says}" + (f"\n{shown}" if shown else "")
 
 
 @dataclass(frozen=True)
-class Told:
+class SentenceResult:
     """One sentence, how many rows break it, and the first of these as a table to look at, if it has some."""
 
     sentence: Sentence
     broken: int
-    shown: Table | None
+    examples: Table | None
 
 
-class Checked:
+class CheckResult:
     """
     What `check` returns: displays itself in Jupyter, and is text where there is none.
 
-    `suite` is the name of the suite, `rows` the number of rows, `told` what was found, a `Told` for each
-    sentence; `ok` says whether no sentence is broken.
+    `suite` is the name of the suite, `rows` the number of rows, `results` what was found, a `SentenceResult`
+    for each sentence; `ok` says whether no sentence is broken.
     """
 
-    def __init__(self, suite: str, rows: int, told: tuple[Told, ...]) -> None:
-        self.suite, self.rows, self.told = suite, rows, told
+    def __init__(self, suite: str, rows: int, told: tuple[SentenceResult, ...]) -> None:
+        self.suite, self.rows, self.results = suite, rows, told
 
     @property
     def ok(self) -> bool:
@@ -91,11 +91,11 @@ class Checked:
         return not self.broken
 
     @property
-    def broken(self) -> tuple[Told, ...]:
+    def broken(self) -> tuple[SentenceResult, ...]:
         """The sentences that the table breaks."""
-        return tuple(each for each in self.told if each.broken)
+        return tuple(each for each in self.results if each.broken)
 
-    def require(self, severity: str = "info") -> Checked:
+    def require(self, severity: str = "info") -> CheckResult:
         """
         Raise if a sentence is broken that matters at least so much; else this same answer.
 
@@ -108,34 +108,36 @@ class Checked:
         least = SEVERITIES.index(severity)
         broken = [each for each in self.broken if SEVERITIES.index(each.sentence.severity) >= least]
         if broken:
-            first = {each.sentence.says: repr(each.shown) for each in broken if each.shown is not None}
+            first = {each.sentence.says: repr(each.examples) for each in broken if each.examples is not None}
             numbers = {each.sentence.says: each.broken for each in broken}
             raise BrokenPromises(self.suite, self.rows, numbers, first)
         return self
 
     def __repr__(self) -> str:
-        shown = [f"{each.sentence.says}\n{each.shown!r}" for each in self.broken if each.shown is not None]
+        shown = [
+            f"{each.sentence.says}\n{each.examples!r}" for each in self.broken if each.examples is not None
+        ]
         return "\n\n".join([as_text_table(self._page), *shown])
 
     def _repr_html_(self) -> str:
         shown = [
-            f'<p style="margin:1em 0 0.2em">{escape(each.sentence.says)}</p>{each.shown._repr_html_()}'
+            f'<p style="margin:1em 0 0.2em">{escape(each.sentence.says)}</p>{each.examples._repr_html_()}'
             for each in self.broken
-            if each.shown is not None
+            if each.examples is not None
         ]
         return "".join([as_html_table(self._page), *shown])
 
     @property
     def _page(self) -> Page:
-        some = any(each.broken for each in self.told)
-        rows = [_row(each, some) for each in self.told]
+        some = any(each.broken for each in self.results)
+        rows = [_row(each, some) for each in self.results]
         headings = ["rows that break it", "of what weight", "sentence"] if some else ["sentence"]
-        kept = f"{len(self.told) - len(self.broken)} of {_count(len(self.told), 'sentence')} kept"
+        kept = f"{len(self.results) - len(self.broken)} of {_count(len(self.results), 'sentence')} kept"
         caption = f"{self.suite}: {kept} by {_count(self.rows, 'row')}"
         return Page(headings, [True, False, False][-len(headings) :], rows, [False] * len(rows), caption)
 
 
-def _row(told: Told, some: bool) -> list[Cell]:
+def _row(told: SentenceResult, some: bool) -> list[Cell]:
     sentence = Cell(told.sentence.says, in_full=told.sentence.source)
     if not some:
         return [sentence]
@@ -160,7 +162,7 @@ def ephemeral_context(part: str) -> Any:
     return context
 
 
-def counted_by_great_expectations(frame: DataFrame, sentences: Sequence[Sentence]) -> Iterator[int]:
+def count_by_great_expectations(frame: DataFrame, sentences: Sequence[Sentence]) -> Iterator[int]:
     """How many rows break each of the sentences; of a sentence about the whole table 1, if it is broken."""
     if not sentences:
         return
@@ -174,21 +176,21 @@ def counted_by_great_expectations(frame: DataFrame, sentences: Sequence[Sentence
         try:
             stated = ExpectationConfiguration(type=each.type, kwargs=dict(each.kwargs)).to_domain_obj()
         except (GreatExpectationsError, ValueError, TypeError) as error:
-            raise _cannot_be_run(each, str(error)) from error
+            raise _unusable_sentence(each, str(error)) from error
         result = batch.validate(stated, result_format="BASIC")
-        message = _raised(result.exception_info or {})
+        message = _error_text(result.exception_info or {})
         if message is not None:
-            raise _cannot_be_run(each, message)
+            raise _unusable_sentence(each, message)
         yield 0 if result.success else int(result.result.get("unexpected_count") or 1)
 
 
-def _raised(told: Mapping[str, Any]) -> str | None:
+def _error_text(told: Mapping[str, Any]) -> str | None:
     """What went wrong: it is told once, or for each number that Great Expectations wanted."""
     infos = [told, *(each for each in told.values() if isinstance(each, Mapping))]
     return next((str(each.get("exception_message")) for each in infos if each.get("raised_exception")), None)
 
 
-def _cannot_be_run(sentence: Sentence, message: str) -> InvalidArgument:
+def _unusable_sentence(sentence: Sentence, message: str) -> InvalidArgument:
     said = " ".join(message.split())[:500]
     return InvalidArgument(
         "check",
@@ -212,7 +214,7 @@ def check(
     tables: Mapping[str, DataFrame] | None = None,
     rows: int = 3,
     cache: bool = False,
-) -> Checked:
+) -> CheckResult:
     """
     Whether a table keeps what a suite promises, sentence by sentence, with the rows that break it.
 
@@ -233,9 +235,9 @@ def check(
     and an end may take back what was once there.
 
     Returns:
-        A `Checked`: in a notebook a table of the sentences, each with the number of rows that break it, and
-        below it the first of these rows; of the suite `ledger` what the version `has` and what by the log it
-        is `due` to have, where the two differ.  `require()` raises if a sentence is broken.
+        A `CheckResult`: in a notebook a table of the sentences, each with the number of rows that break it,
+        and below it the first of these rows; of the suite `ledger` what the version `has` and what by the log
+        it is `due` to have, where the two differ.  `require()` raises if a sentence is broken.
 
     Raises:
         InvalidArgument: There is no such suite, a table that it reads is not given, Great Expectations cannot
@@ -267,15 +269,15 @@ def check(
     2 ·m1/0  NULL ·m3/0  11:00       …         deleted ·m3/0  m3
     (1 row; instants of 2024-01-01, UTC; … is an open end; after a value its message/priority)
     """
-    told = suite_of(suite, function=_FUNCTION)
+    told = read_suite(suite, function=_FUNCTION)
     require_columns(frame, told.columns, function=_FUNCTION)
     require_batch(frame, "frame", "check each batch in writeStream.foreachBatch(…)", function=_FUNCTION)
     _require_free(frame)
-    told = promised(told, frame)
+    told = keep_promised(told, frame)
     require_rows(rows, "rows", function=_FUNCTION)
     views = _views(frame, told, tables or {})
-    with step(frame.sparkSession, f"check: {told.name}"), _held(frame, cache):
-        return Checked(told.name, *_answered(told, views, rows))
+    with describe_step(frame.sparkSession, f"check: {told.name}"), _cache_frame(frame, cache):
+        return CheckResult(told.name, *_check_sentences(told, views, rows))
 
 
 def _require_free(frame: DataFrame) -> None:
@@ -285,21 +287,23 @@ def _require_free(frame: DataFrame) -> None:
         raise InvalidArgument(_FUNCTION, "frame", needed, taken, remedy="Give them other names.")
 
 
-def _answered(told: Suite, views: Mapping[str, DataFrame], rows: int) -> tuple[int, tuple[Told, ...]]:
-    made = [counted(each) for each in told.sentences]
+def _check_sentences(
+    told: Suite, views: Mapping[str, DataFrame], rows: int
+) -> tuple[int, tuple[SentenceResult, ...]]:
+    made = [to_sql(each) for each in told.sentences]
     seen, numbers = count([each for each in made if each is not None], views)
     strange = [each for each, query in zip(told.sentences, made, strict=True) if query is None]
-    others = counted_by_great_expectations(views["batch"], strange)
+    others = count_by_great_expectations(views["batch"], strange)
     found = []
     for sentence, query in zip(told.sentences, made, strict=True):
         number = next(others) if query is None else next(numbers)
         shown = None
         if number and query is not None:
-            broken_by = differing(breaking(query, views))
+            broken_by = with_differences(breaking_rows(query, views))
             order = [name for name in told.order_by if name in broken_by.columns]
             shown = show(broken_by, rows=rows, order_by=order or None)
             repr(shown)  # now, while the table is there
-        found.append(Told(sentence, number, shown))
+        found.append(SentenceResult(sentence, number, shown))
     return seen, tuple(found)
 
 
@@ -311,12 +315,12 @@ def _views(frame: DataFrame, suite: Suite, tables: Mapping[str, DataFrame]) -> d
         raise InvalidArgument(_FUNCTION, "tables", needed, sorted(tables), example)
     views = {"batch": frame} | {VIEW + name: tables[name] for name in suite.tables}
     if any(_MERGED in str(each.kwargs) for each in suite.sentences):
-        views["batch"], views[_MERGED] = beside_merged(frame, tables["changes"], function=_FUNCTION)
+        views["batch"], views[_MERGED] = compare_with_log(frame, tables["changes"], function=_FUNCTION)
     return views
 
 
 @contextmanager
-def _held(frame: DataFrame, cache: bool) -> Iterator[None]:
+def _cache_frame(frame: DataFrame, cache: bool) -> Iterator[None]:
     # `is_cached` knows only what this very object was told; what others hold is theirs to release.
     if not cache or frame.storageLevel.useMemory or frame.storageLevel.useDisk:
         yield
@@ -328,16 +332,16 @@ def _held(frame: DataFrame, cache: bool) -> Iterator[None]:
         frame.unpersist()
 
 
-def count(sentences: Sequence[Counted], views: Mapping[str, DataFrame]) -> tuple[int, Iterator[int]]:
+def count(sentences: Sequence[SqlSentence], views: Mapping[str, DataFrame]) -> tuple[int, Iterator[int]]:
     """How many rows the table has, and how many of them break each sentence."""
-    groups = by_rows(sentences)
-    if not any(are_the_tables(rows) for rows, _ in groups):
+    groups = group_by_rows(sentences)
+    if not any(are_table_rows(rows) for rows, _ in groups):
         groups.append((BATCH, []))
     parts = []
     for rows, places in groups:
         asked, conditions = with_breaks(rows, {place: sentences[place] for place in places})
         breaks = [f"count_if({condition})" for condition in conditions]
-        count = "count(*)" if are_the_tables(rows) else "CAST(NULL AS bigint)"
+        count = "count(*)" if are_table_rows(rows) else "CAST(NULL AS bigint)"
         parts.append(f"SELECT {count} AS seen, array({', '.join(breaks)}) AS broken FROM {asked}")
     query = " UNION ALL ".join(f"SELECT {n} AS part, * FROM ({part})" for n, part in enumerate(parts))
     answers = {row["part"]: row for row in sql(query, views).collect()}
@@ -348,18 +352,18 @@ def count(sentences: Sequence[Counted], views: Mapping[str, DataFrame]) -> tuple
     return seen, iter(numbers[place] for place in range(len(sentences)))
 
 
-def breaking(sentence: Counted, views: Mapping[str, DataFrame]) -> DataFrame:
+def breaking_rows(sentence: SqlSentence, views: Mapping[str, DataFrame]) -> DataFrame:
     """The rows that break a sentence, with the columns of the table where they are rows of it."""
     found = sql(f"SELECT * FROM {sentence.rows} WHERE {sentence.breaks}", views)
     columns = views["batch"].columns
     if len({name.lower() for name in found.columns}) < len(found.columns):
-        return found.toDF(*_told_apart(found.columns))
+        return found.toDF(*_distinct_names(found.columns))
     if set(columns) <= set(found.columns):
         return found.select(*(F.col(quoted(name)) for name in columns))
     return found
 
 
-def _told_apart(names: Sequence[str]) -> list[str]:
+def _distinct_names(names: Sequence[str]) -> list[str]:
     """The names of columns, numbered where one was there before: in Spark such a column has no name."""
     apart: list[str] = []
     for name in names:
@@ -374,7 +378,7 @@ def sql(query: str, views: Mapping[str, DataFrame]) -> DataFrame:
     """The answer to a query in which tables stand under their names: `{batch}`, and those of views."""
     beside = [name for name in views if name.startswith(VIEW)]
     named = re.sub(rf"\b({'|'.join(beside)})\b", r"{\1}", query) if beside else query
-    named = unrolled(named, views["batch"].schema)
+    named = expand_query(named, views["batch"].schema)
     used = {name: view for name, view in views.items() if "{" + name + "}" in named}
     return _answer(views["batch"].sparkSession, named, used)
 

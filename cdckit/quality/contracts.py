@@ -13,11 +13,11 @@ from cdckit.changes import UNTIL, require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED, FIELD_PROVENANCE, VALID_FROM, provenance_type
 from cdckit.kernel.changes import GUID, KEYS, MADE_OF
-from cdckit.merging import KEY_TYPES, merged
+from cdckit.merging import KEY_TYPES, merge_changes
 from cdckit.parts.arguments import quoted, require_columns, require_struct
 from cdckit.parts.values import as_text, comparable, is_collated
 from cdckit.parts.widening import as_type
-from cdckit.quality.suites import Suite, promised, suite_of
+from cdckit.quality.suites import Suite, keep_promised, read_suite
 
 
 @runtime_checkable
@@ -33,7 +33,7 @@ class HasContracts(Protocol):
         ...
 
 
-class Asked(NamedTuple):
+class ContractTable(NamedTuple):
     """
     A table, the suite that it should keep, and the other tables that the suite may read.
 
@@ -46,7 +46,7 @@ class Asked(NamedTuple):
     several: Mapping[str, Sequence[str]]
 
 
-def asked_of(given: object, *, function: str) -> dict[str, Asked]:
+def find_contracts(given: object, *, function: str) -> dict[str, ContractTable]:
     """
     Every table that is asked, by its name, a name within another one behind a dot.
 
@@ -57,24 +57,25 @@ def asked_of(given: object, *, function: str) -> dict[str, Asked]:
         InvalidArgument: Something is neither a table with its suite nor a mapping of such, or two tables
             have the same name.
     """
-    found: dict[str, Asked] = {}
-    for name, each in _asked(given, "", function):
+    found: dict[str, ContractTable] = {}
+    for name, each in _walk_contracts(given, "", function):
         if name in found:
             raise InvalidArgument(function, "asked", "tables of different names", f"two of the name {name}")
         found[name] = each
     return found
 
 
-def _asked(given: object, within: str, function: str) -> Iterator[tuple[str, Asked]]:
+def _walk_contracts(given: object, within: str, function: str) -> Iterator[tuple[str, ContractTable]]:
     named = given.contracts() if _has_contracts(given) else given
     if not isinstance(named, Mapping) or not all(isinstance(name, str) for name in named):
-        raise _not_asked(given, within, function)
+        raise _no_contracts(given, within, function)
     pairs = {name: each for name, each in named.items() if isinstance(each, tuple)}
     wrong = [name for name, each in pairs.items() if len(each) != 2 or not isinstance(each[0], DataFrame)]
     if wrong:
-        raise _not_asked(pairs[wrong[0]], f"{within}{wrong[0]}.", function)
+        raise _no_contracts(pairs[wrong[0]], f"{within}{wrong[0]}.", function)
     suites = {
-        name: promised(suite_of(suite, function=function), table) for name, (table, suite) in pairs.items()
+        name: keep_promised(read_suite(suite, function=function), table)
+        for name, (table, suite) in pairs.items()
     }
     by_suite: dict[str, list[str]] = {}
     for name, suite in suites.items():
@@ -83,9 +84,9 @@ def _asked(given: object, within: str, function: str) -> Iterator[tuple[str, Ask
     several = {suite: names for suite, names in by_suite.items() if len(names) > 1}
     for name, each in named.items():
         if name in pairs:
-            yield within + name, Asked(each[0], suites[name], beside, several)
+            yield within + name, ContractTable(each[0], suites[name], beside, several)
         else:
-            yield from _asked(each, f"{within}{name}.", function)
+            yield from _walk_contracts(each, f"{within}{name}.", function)
 
 
 def _has_contracts(given: object) -> TypeGuard[HasContracts]:
@@ -93,7 +94,7 @@ def _has_contracts(given: object) -> TypeGuard[HasContracts]:
     return isinstance(given, HasContracts) and not isinstance(given, DataFrame)
 
 
-def _not_asked(given: object, within: str, function: str) -> InvalidArgument:
+def _no_contracts(given: object, within: str, function: str) -> InvalidArgument:
     where = f"asked[{within[:-1]!r}]" if within else "asked"
     needed = "what has `contracts()`, as a ledger has, or a mapping of name to (table, suite)"
     return InvalidArgument(function, where, needed, given, 'check_all({"flights": (history, "history")})')
@@ -105,7 +106,7 @@ SIDES, FIELDS = ("has", "due"), "fields"
 _NEEDED = [GUID, "operation", "effective_timestamp", "message_id", "priority", "data", "carried"]
 
 
-def beside_merged(history: DataFrame, log: DataFrame, *, function: str) -> tuple[DataFrame, DataFrame]:
+def compare_with_log(history: DataFrame, log: DataFrame, *, function: str) -> tuple[DataFrame, DataFrame]:
     """
     The history, and the one that its log gives, in the same columns and in forms that Spark can compare.
 
@@ -117,17 +118,17 @@ def beside_merged(history: DataFrame, log: DataFrame, *, function: str) -> tuple
     found = require_struct(history, FIELD_PROVENANCE, function=function)
     # The log of a ledger, or of a target of a hub, says them.
     said = log.schema[GUID].metadata
-    keys = said.get(MADE_OF) or said.get(KEYS) or _kept_fields(history, log, found.names)
+    keys = said.get(MADE_OF) or said.get(KEYS) or _guess_keys(history, log, found.names)
     whole = log.dropna(subset=_NEEDED)
     if UNTIL in log.columns:
         whole = whole.where(f"{UNTIL} IS NULL OR {UNTIL} > effective_timestamp")
-    due = merged(whole, entity=GUID, keys=keys, function=function)
+    due = merge_changes(whole, entity=GUID, keys=keys, function=function)
     names = [*due.columns, *(name for name in history.columns if name not in due.columns)]
-    columns = [_alike(name, history, due) for name in names]
+    columns = [_common_form(name, history, due) for name in names]
     return history.select(*(one for one, _ in columns)), due.select(*(other for _, other in columns))
 
 
-def differing(found: DataFrame) -> DataFrame:
+def with_differences(found: DataFrame) -> DataFrame:
     """
     The same rows, each with what differs between its structs `has` and `due` as texts in their place.
 
@@ -164,7 +165,7 @@ def _texts(side: Column, kind: T.DataType) -> dict[str, Column]:
     return found
 
 
-def _alike(name: str, one: DataFrame, other: DataFrame) -> tuple[Column, Column]:
+def _common_form(name: str, one: DataFrame, other: DataFrame) -> tuple[Column, Column]:
     """A column of two tables in one type: text, unless they have it in the same."""
     kinds = [each.schema[name].dataType if name in each.columns else None for each in (one, other)]
     if name == FIELD_PROVENANCE:
@@ -190,7 +191,7 @@ def _provenance(kind: T.DataType | None, fields: Sequence[str]) -> Column:
     return F.struct(*(made.alias(each) for made, each in zip(entries, fields, strict=True)))
 
 
-def _kept_fields(history: DataFrame, log: DataFrame, names: Sequence[str]) -> Sequence[str]:
+def _guess_keys(history: DataFrame, log: DataFrame, names: Sequence[str]) -> Sequence[str]:
     """
     The fields that the history treats as keys, for a log that does not say which they are.
 

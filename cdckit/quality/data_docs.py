@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from pyspark.sql import DataFrame
 
 from cdckit.errors import InvalidArgument
-from cdckit.quality.checks import Checked, Told, check, ephemeral_context
-from cdckit.quality.contracts import Asked, HasContracts, asked_of
+from cdckit.quality.checks import CheckResult, SentenceResult, check, ephemeral_context
+from cdckit.quality.contracts import ContractTable, HasContracts, find_contracts
 from cdckit.quality.suites import Suite
 
 _FUNCTION = "check_all"
@@ -22,17 +22,17 @@ _LONGEST = 200
 
 
 def check_all(
-    asked: HasContracts | Mapping[str, object],
+    contracts: HasContracts | Mapping[str, object],
     *,
     tables: Mapping[str, DataFrame] | None = None,
     rows: int = 3,
     docs: str | Path | None = None,
-) -> dict[str, Checked]:
+) -> dict[str, CheckResult]:
     """
     Check several tables, such as those of a store that have a suite, each by its own: a checkpoint.
 
     Args:
-        asked: A store, which knows its tables and their suites: a `Ledger`, or a shell of a door (`Hub`,
+        contracts: A store, which knows its tables and their suites: a `Ledger`, or a shell of a door (`Hub`,
             `Feed`, `Relay`, `Exchange`, `Service`).  Or by what each is to be called, a table and the name of
             its suite, or a store, or a mapping like this one.
         tables: Other tables that suites read, as for `check`.  Those that are asked need not be told: the
@@ -64,7 +64,7 @@ def check_all(
     ...     {name: each.rows for name, each in check_all(ledger).items()}
     {'changes': 4, 'history': 4, 'ledger': 4}
     """
-    every = asked_of(asked, function=_FUNCTION)
+    every = find_contracts(contracts, function=_FUNCTION)
     for name, each in every.items():
         _require_clear(name, each, tables or {})
     context = None if docs is None else ephemeral_context("Data Docs")
@@ -77,7 +77,7 @@ def check_all(
     return found
 
 
-def _require_clear(name: str, asked: Asked, tables: Mapping[str, DataFrame]) -> None:
+def _require_clear(name: str, asked: ContractTable, tables: Mapping[str, DataFrame]) -> None:
     """Of tables beside each other that could all be the one which a suite reads, none is taken."""
     for table in asked.suite.tables:
         if table in asked.several and table not in tables:
@@ -87,7 +87,7 @@ def _require_clear(name: str, asked: Asked, tables: Mapping[str, DataFrame]) -> 
             raise InvalidArgument(_FUNCTION, "asked", needed, found, remedy=remedy)
 
 
-def _write(context: Any, found: Mapping[str, Checked], suites: Mapping[str, Suite], folder: Path) -> None:
+def _write(context: Any, found: Mapping[str, CheckResult], suites: Mapping[str, Suite], folder: Path) -> None:
     """What was found as results of Great Expectations, and its pages about them in a folder."""
     from great_expectations.core import RunIdentifier
     from great_expectations.data_context.types.resource_identifiers import (
@@ -144,7 +144,7 @@ def _suite(suite: Suite) -> Any:
     return gx.ExpectationSuite(**{**suite.stated, "name": suite.name, "expectations": described})
 
 
-def _results(checked: Checked, suite: Suite, name: str, run: Any) -> Any:
+def _results(checked: CheckResult, suite: Suite, name: str, run: Any) -> Any:
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
 
     configurations = [each.configuration for each in _suite(suite).expectations]
@@ -159,9 +159,9 @@ def _results(checked: Checked, suite: Suite, name: str, run: Any) -> Any:
                 "exception_traceback": None,
             },
         )
-        for told, configuration in zip(checked.told, configurations, strict=True)
+        for told, configuration in zip(checked.results, configurations, strict=True)
     ]
-    kept, of = len(checked.told) - len(checked.broken), len(checked.told)
+    kept, of = len(checked.results) - len(checked.broken), len(checked.results)
     statistics = {
         "evaluated_expectations": of,
         "successful_expectations": kept,
@@ -175,7 +175,7 @@ def _results(checked: Checked, suite: Suite, name: str, run: Any) -> Any:
     )
 
 
-def _result(told: Told, rows: int) -> dict[str, Any]:
+def _result(told: SentenceResult, rows: int) -> dict[str, Any]:
     share = 100 * told.broken / rows if rows else 0.0
     return {
         "observed_value": told.broken,

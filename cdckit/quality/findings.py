@@ -24,7 +24,7 @@ from cdckit.history import (
     require_free,
     require_history,
 )
-from cdckit.merging import checked_fields
+from cdckit.merging import check_fields
 from cdckit.parts.arguments import (
     both_sides,
     quoted,
@@ -34,13 +34,13 @@ from cdckit.parts.arguments import (
     require_struct,
 )
 from cdckit.parts.values import comparable
-from cdckit.query.intervals import folded, is_period, key_column, overlapping, period_rows
+from cdckit.query.intervals import find_overlapping, fold_periods, is_period, key_column, period_rows
 
 _EARLIEST = "-9999-01-01"
 """Before all that a history can say."""
 
 
-def coalesce(history: DataFrame, on: Iterable[str] | None = None) -> DataFrame:
+def coalesce_versions(history: DataFrame, on: Iterable[str] | None = None) -> DataFrame:
     """
     Fold neighbouring versions of an entity that say the same into one.
 
@@ -68,7 +68,7 @@ def coalesce(history: DataFrame, on: Iterable[str] | None = None) -> DataFrame:
     Source:
         Böhlen, Snodgrass, Soo, "Coalescing in Temporal Databases", VLDB 1996.
 
-    >>> coalesce(history, on=["number"]).orderBy("number", "valid_from_timestamp").select(
+    >>> coalesce_versions(history, on=["number"]).orderBy("number", "valid_from_timestamp").select(
     ...     "number", "valid_from_timestamp", "valid_to_timestamp", "deleted_indicator"
     ... ).show()
     +------+--------------------+-------------------+-----------------+
@@ -80,14 +80,14 @@ def coalesce(history: DataFrame, on: Iterable[str] | None = None) -> DataFrame:
     +------+--------------------+-------------------+-----------------+
     <BLANKLINE>
     """
-    history = require_history(history, *HISTORY_SCHEMA.fieldNames(), function="coalesce")
+    history = require_history(history, *HISTORY_SCHEMA.fieldNames(), function="coalesce_versions")
     fields = business_fields(history)
     known = fields.fieldNames()
-    names = known if on is None else require_fields(on, known, "on", function="coalesce")
+    names = known if on is None else require_fields(on, known, "on", function="coalesce_versions")
     said = F.struct(F.col(DELETED), *(comparable(F.col(quoted(n)), fields[n].dataType) for n in names))
     # The version in one column: whatever its fields are called, they cannot be taken for another.
     version = F.struct(*_folded_columns(history, names)).alias("version")
-    runs = folded(
+    runs = fold_periods(
         history.select("guid", VALID_FROM, VALID_TO, said.alias("said"), version), ["guid"], F.col("said")
     )
     return runs.select(F.col("version").withField(VALID_TO, F.col(VALID_TO)).alias("version")).select(
@@ -297,13 +297,13 @@ def find_uncovered(
     for column in (begin, end):
         require_free(history, column, function=function)
     fields, referred = both_sides(on)
-    children = _existing(history, fields, function=function)
-    parents = _existing(parent, referred, function=function)
+    children = _existing_periods(history, fields, function=function)
+    parents = _existing_periods(parent, referred, function=function)
     for field, same in zip(fields, referred, strict=True):
         require_alike(parent, same, history, field, "of the history", function=function)
     keys = [key_column(place) for place in range(len(fields))]
     orphans = children.join(parents.select(*keys).distinct(), keys, "left_anti")
-    found = overlapping(children, _absences(parents, keys), keys).select(
+    found = find_overlapping(children, _absences(parents, keys), keys).select(
         "a.row",
         F.greatest("a.begins", "b.begins").alias(begin),
         # An open end is null, and `least` passes over nulls.
@@ -312,8 +312,10 @@ def find_uncovered(
     return found.union(orphans.select("row", "begins", "ends")).select("row.*", begin, end)
 
 
-def _existing(history: DataFrame, on: Iterable[str], *, function: str) -> DataFrame:
-    """The versions that are there and refer, or can be referred to, by *on*, as `overlapping` takes them."""
+def _existing_periods(history: DataFrame, on: Iterable[str], *, function: str) -> DataFrame:
+    """
+    The versions that are there and refer, or can be referred to, by *on*, as `find_overlapping` takes them.
+    """
     history = require_history(history, VALID_FROM, VALID_TO, DELETED, function=function)
     fields = require_fields(on, history.columns, "on", function=function)
     refers = reduce(and_, (F.col(quoted(name)).isNotNull() for name in fields))
@@ -344,7 +346,7 @@ def _folded_columns(history: DataFrame, names: Iterable[str]) -> list[Column]:
     columns = ["guid", VALID_FROM, VALID_TO, DELETED, *names, SOURCE_MESSAGE]
     chosen = [F.col(quoted(column)) for column in columns]
     if FIELD_PROVENANCE in history.columns:
-        entries = require_struct(history, FIELD_PROVENANCE, function="coalesce").fieldNames()
+        entries = require_struct(history, FIELD_PROVENANCE, function="coalesce_versions").fieldNames()
         kept = [F.col(FIELD_PROVENANCE).getField(n).alias(n) for n in ("guid", *names) if n in entries]
         chosen.append(F.struct(*kept).alias(FIELD_PROVENANCE))
     return chosen
@@ -410,7 +412,7 @@ def find_contradictions(changes: DataFrame, *, keys: Sequence[str]) -> DataFrame
     +------+----------+-------+------+
     <BLANKLINE>
     """
-    data = checked_fields(changes, keys, STANDARD_COLUMNS, _FIND_CONTRADICTIONS)
+    data = check_fields(changes, keys, STANDARD_COLUMNS, _FIND_CONTRADICTIONS)
     taken = [name for name in changes.columns if name.lower() in (_COUNTS, _DIFFERS)]
     if taken:
         needed = f"free of columns {_COUNTS} and {_DIFFERS}: rename these first"

@@ -33,7 +33,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.files import expectations
 from cdckit.history import FIELD_PROVENANCE, STANDARD_COLUMNS
-from cdckit.parts.arguments import nearest, quoted, text_literal
+from cdckit.parts.arguments import nearest_name, quoted, text_literal
 
 SEVERITIES = ("info", "warning", "critical")
 """How much it matters that a sentence is broken, as Great Expectations has it: the last most."""
@@ -89,7 +89,7 @@ def suite_names() -> list[str]:
     return sorted(path.stem for path in Path(expectations()).glob("*.json"))
 
 
-def suite_of(given: str | Mapping[str, Any], *, function: str) -> Suite:
+def read_suite(given: str | Mapping[str, Any], *, function: str) -> Suite:
     """
     A suite by its name, or of the JSON that Great Expectations writes, as Python has it.
 
@@ -99,7 +99,7 @@ def suite_of(given: str | Mapping[str, Any], *, function: str) -> Suite:
     if isinstance(given, str):
         known = suite_names()
         if given not in known:
-            close = nearest(given, known)
+            close = nearest_name(given, known)
             remedy = None if close is None else f"Probably {close!r} was meant."
             raise InvalidArgument(function, "suite", f"one of {', '.join(known)}", given, remedy=remedy)
         given = json.loads(Path(expectations(f"{given}.json")).read_text())
@@ -117,7 +117,7 @@ def suite_of(given: str | Mapping[str, Any], *, function: str) -> Suite:
     )
 
 
-def promised(suite: Suite, frame: DataFrame) -> Suite:
+def keep_promised(suite: Suite, frame: DataFrame) -> Suite:
     """The suite without what this table does not promise, such as no gaps where changes may end."""
     marks = {mark for column in frame.schema for mark, is_so in column.metadata.items() if is_so}
     kept = [place for place, each in enumerate(suite.sentences) if each.unless not in marks]
@@ -150,20 +150,20 @@ _BITS = 62
 """So many sentences fit into a number; those beyond are asked of the wider rows."""
 
 
-class Counted(NamedTuple):
+class SqlSentence(NamedTuple):
     """A sentence as SQL: of which rows it speaks, and which of them break it."""
 
     rows: str
     breaks: str
 
 
-def counted(sentence: Sentence) -> Counted | None:
+def to_sql(sentence: Sentence) -> SqlSentence | None:
     """A sentence as a condition; none for the sorts of expectations that Great Expectations has to run."""
     kwargs = {name: value for name, value in sentence.kwargs.items() if value is not None}
     if kwargs.get("mostly") == 1:
         del kwargs["mostly"]  # all, which is what is meant where it does not stand
     if sentence.type == "unexpected_rows_expectation":
-        return _of_query(kwargs["unexpected_rows_query"], sentence.breaks)
+        return _parse_query(kwargs["unexpected_rows_query"], sentence.breaks)
     if sentence.type == "expect_column_values_to_be_unique" and kwargs.keys() == {"column"}:
         return _unique([kwargs["column"]])
     if sentence.type == "expect_compound_columns_to_be_unique" and kwargs.keys() == {"column_list"}:
@@ -171,7 +171,7 @@ def counted(sentence: Sentence) -> Counted | None:
     if kwargs.keys() - _KNOWN.get(sentence.type, set()):
         return None
     breaks = _condition(sentence.type, kwargs)
-    return None if breaks is None else Counted(BATCH, breaks)
+    return None if breaks is None else SqlSentence(BATCH, breaks)
 
 
 _KNOWN = {
@@ -215,7 +215,7 @@ def _condition(sort: str, of: Mapping[str, Any]) -> str | None:
     return None
 
 
-def by_rows(sentences: Sequence[Counted]) -> list[tuple[str, list[int]]]:
+def group_by_rows(sentences: Sequence[SqlSentence]) -> list[tuple[str, list[int]]]:
     """
     Of which rows the sentences speak, each with the places of those that do, so that few passes do.
 
@@ -224,13 +224,13 @@ def by_rows(sentences: Sequence[Counted]) -> list[tuple[str, list[int]]]:
     found: dict[str, list[int]] = {}
     for place, each in enumerate(sentences):
         found.setdefault(each.rows, []).append(place)
-    wider = next((rows for rows in found if rows != BATCH and are_the_tables(rows)), None)
+    wider = next((rows for rows in found if rows != BATCH and are_table_rows(rows)), None)
     if wider is not None and BATCH in found:
         found[wider] += found.pop(BATCH)
     return list(found.items())
 
 
-def with_breaks(rows: str, sentences: Mapping[int, Counted]) -> tuple[str, list[str]]:
+def with_breaks(rows: str, sentences: Mapping[int, SqlSentence]) -> tuple[str, list[str]]:
     """
     The rows with a column more, which has the answers of the sentences about the rows of the table itself.
 
@@ -245,37 +245,37 @@ def with_breaks(rows: str, sentences: Mapping[int, Counted]) -> tuple[str, list[
     return wider, [asked.get(place, each.breaks) for place, each in sentences.items()]
 
 
-def are_the_tables(rows: str) -> bool:
+def are_table_rows(rows: str) -> bool:
     """Whether these are the rows of the table itself, perhaps with more columns, as suites write them."""
     return rows == BATCH or rows.startswith(_WIDER)
 
 
-def _of_query(query: str, breaks: str) -> Counted:
+def _parse_query(query: str, breaks: str) -> SqlSentence:
     """In parts where the suite says what *breaks* it; else all rows of its answer break the sentence."""
     begin, end = "SELECT * FROM ", f" WHERE {breaks}"
     if breaks and query.startswith(begin) and query.endswith(end):
-        return Counted(query.removeprefix(begin).removesuffix(end), breaks)
+        return SqlSentence(query.removeprefix(begin).removesuffix(end), breaks)
     whole = query.strip().rstrip("; \n")
-    return Counted(f"(\n{whole}\n)", "true")  # a comment at its end ends with the line
+    return SqlSentence(f"(\n{whole}\n)", "true")  # a comment at its end ends with the line
 
 
-def _in_a_format(sql: str) -> str:
+def _escape_braces(sql: str) -> str:
     """The text of a query is a format, so its braces are doubled."""
     return sql.replace("{", "{{").replace("}", "}}")
 
 
 def _literal(value: object) -> str:
     if isinstance(value, str):
-        return _in_a_format(text_literal(value))
+        return _escape_braces(text_literal(value))
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _unique(columns: Sequence[str]) -> Counted:
+def _unique(columns: Sequence[str]) -> SqlSentence:
     """As Great Expectations counts: all rows that are alike, but for those in which every column is null."""
     names = list(map(_name, columns))
     alike = f"{_WIDER}count(*) OVER (PARTITION BY {', '.join(names)}) AS {ALIKE} FROM {BATCH})"
     some = " OR ".join(f"{name} IS NOT NULL" for name in names)
-    return Counted(alike, f"{ALIKE} > 1 AND ({some})")
+    return SqlSentence(alike, f"{ALIKE} > 1 AND ({some})")
 
 
 NAMELESS = (
@@ -301,7 +301,7 @@ SOME = {_SOME.format(differs): differs for differs in ("now < was", "was IS NOT 
 """Whether two arrays of priorities, one for each field, differ somewhere, and how."""
 
 
-def unrolled(query: str, schema: T.StructType) -> str:
+def expand_query(query: str, schema: T.StructType) -> str:
     """The query with such texts replaced, of a table of these columns."""
     kinds = {field.name: field.dataType for field in schema}
     said = kinds.get(FIELD_PROVENANCE)
@@ -323,7 +323,7 @@ def unrolled(query: str, schema: T.StructType) -> str:
     if (
         isinstance(carried, T.StructType)
         and {each.dataType for each in carried} <= {T.BooleanType()}
-        and len(_told_apart(carried)) == len(carried)
+        and len(_distinct_fields(carried)) == len(carried)
     ):
         flags = [f"carried.{_name(name)}" for name in carried.names]
         made[UNSAID] = _any(f"{flag} IS NULL" for flag in flags)
@@ -344,14 +344,14 @@ def unrolled(query: str, schema: T.StructType) -> str:
 
 
 def _name(field: str) -> str:
-    return _in_a_format(quoted(field))
+    return _escape_braces(quoted(field))
 
 
 def _any(conditions: Iterable[str]) -> str:
     return f"({' OR '.join(conditions) or 'false'})"
 
 
-def _told_apart(kind: T.StructType) -> Sequence[T.StructField]:
+def _distinct_fields(kind: T.StructType) -> Sequence[T.StructField]:
     """The fields whose names do not differ in case alone: of others SQL cannot tell which is meant."""
     count = Counter(name.lower() for name in kind.fieldNames())
     return [field for field in kind if count[field.name.lower()] == 1]
@@ -361,7 +361,7 @@ def _and_leaf(column: str, kind: T.DataType | None) -> str:
     """That a small field of it is null, too: for a struct alone Spark would read all of its fields."""
     if not isinstance(kind, T.StructType):
         return ""
-    leaves = [each for each in _told_apart(kind) if type(each.dataType) in _SIZES]
+    leaves = [each for each in _distinct_fields(kind) if type(each.dataType) in _SIZES]
     small = min(leaves, key=lambda each: _SIZES[type(each.dataType)], default=None)
     return f" AND {_name(column)}.{_name(small.name)} IS NULL" if small is not None else ""
 

@@ -7,48 +7,48 @@ with `Lookup`, `as_known`, `bitemporal`, `known_at`, `blame` and `why`.
     as_of           as_of, current, between, timeline,   what was in force, then or for a while
                     with_operation
     joins           as_of_join, Lookup                   what was in force, or known, as a fact happened
-    overlays        overlay, Side, join_periods          what several histories say at once
+    overlays        overlay, Layer, join_periods          what several histories say at once
     intervals       allen_relation, ALLEN_RELATIONS      how two periods lie to each other
     differences     changes_between, diff                what changed
     measures        durations, weighted_means,           how long, how many
                     counts_over_time
     state_episodes  episodes, transitions                how long in a row, from what to what
-    bitemporal      as_known, bitemporal, known_at       what was believed
-    beliefs         beliefs_about, belief_changes,       what was believed when, and for how long it was wrong
+    bitemporal      as_known, bitemporal, keep_known       what was believed
+    beliefs         beliefs_about, diff_beliefs,       what was believed when, and for how long it was wrong
                     as_shown, error_durations
-    provenance      blame, by_message, sources_of,       which message said it
+    provenance      blame, values_by_message, count_sources,       which message said it
                     with_messages, revoke
     why             why                                  what became of every change of an entity
 """
 
 from cdckit.query.as_of import timeline, with_operation
-from cdckit.query.beliefs import as_shown, belief_changes, beliefs_about, error_durations
+from cdckit.query.beliefs import as_shown, beliefs_about, diff_beliefs, error_durations
 from cdckit.query.differences import diff
 from cdckit.query.intervals import ALLEN_RELATIONS, allen_relation
 from cdckit.query.measures import counts_over_time, durations, weighted_means
-from cdckit.query.overlays import Side, join_periods, overlay
-from cdckit.query.provenance import by_message, revoke, sources_of, with_messages
+from cdckit.query.overlays import Layer, join_periods, overlay
+from cdckit.query.provenance import count_sources, revoke, values_by_message, with_messages
 from cdckit.query.state_episodes import episodes, transitions
 
 __all__ = [
     "ALLEN_RELATIONS",
-    "Side",
+    "Layer",
     "allen_relation",
     "as_shown",
-    "belief_changes",
     "beliefs_about",
-    "by_message",
+    "count_sources",
     "counts_over_time",
     "diff",
+    "diff_beliefs",
     "durations",
     "episodes",
     "error_durations",
     "join_periods",
     "overlay",
     "revoke",
-    "sources_of",
     "timeline",
     "transitions",
+    "values_by_message",
     "weighted_means",
     "with_messages",
     "with_operation",

@@ -15,37 +15,37 @@ from cdckit.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
-    operation_of,
     require_free,
     require_history,
+    version_operation,
 )
 from cdckit.parts.arguments import require_flag, require_instants, require_period
-from cdckit.query.entity_keys import of_entity
+from cdckit.query.entity_keys import is_entity
 
 
-def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -> DataFrame:
+def as_of(history: DataFrame, valid_at: datetime | Column, *, deletes: bool = False) -> DataFrame:
     """
-    Keep the version of each entity that was in force at *at*.
+    Keep the version of each entity that was in force at *valid_at*.
 
-    An interval is closed at its start and open at its end: a version that ends at *at* is already
-    gone, one that starts at *at* is in force.
+    An interval is closed at its start and open at its end: a version that ends at *valid_at* is already
+    gone, one that starts at *valid_at* is in force.
 
     Args:
         history: One row per version; `valid_from_timestamp` (never null), `valid_to_timestamp`
             (null while the version is current), `deleted_indicator`.
-        at: The instant to read at: an aware datetime in any zone, or a column of instants.  Such a
+        valid_at: The instant to read at: an aware datetime in any zone, or a column of instants.  Such a
             column is read from each version itself, and a deleted one has nulls in all fields but the
             keys: for instants that must not vanish with a delete there is `as_of_join`.
-        deletes: Keep the entities that were deleted at *at*, with nulls in all fields but the keys.
+        deletes: Keep the entities that were deleted at *valid_at*, with nulls in all fields but the keys.
 
     Returns:
-        The same columns; at most one row per entity.  An entity of which nothing was known at *at*
+        The same columns; at most one row per entity.  An entity of which nothing was known at *valid_at*
         has none.
 
     Raises:
         MissingColumns, WrongColumnType: *history* lacks one of the three columns, or has it in another
-            type, or *at* is a column of something else than timestamps.
-        InvalidArgument: *at* is a naive datetime (no instant without its zone), or *deletes* is neither
+            type, or *valid_at* is a column of something else than timestamps.
+        InvalidArgument: *valid_at* is a naive datetime (no instant without its zone), or *deletes* is neither
             True nor False.
 
     Cost: one filter, no shuffle.
@@ -65,7 +65,7 @@ def as_of(history: DataFrame, at: datetime | Column, *, deletes: bool = False) -
     """
     history = require_history(history, VALID_FROM, VALID_TO, DELETED, function="as_of")
     instant = require_instants(
-        history, at, "at", function="as_of", call=lambda said: f"as_of(history, {said})"
+        history, valid_at, "valid_at", function="as_of", call=lambda said: f"as_of(history, {said})"
     )
     started = F.col(VALID_FROM) <= instant
     not_ended = F.col(VALID_TO).isNull() | (F.col(VALID_TO) > instant)
@@ -203,7 +203,7 @@ def with_operation(history: DataFrame) -> DataFrame:
     history = require_history(history, "guid", VALID_FROM, DELETED, function="with_operation")
     require_free(history, "operation", function="with_operation")
     was_deleted = F.lag(DELETED).over(Window.partitionBy("guid").orderBy(VALID_FROM))
-    return history.withColumn("operation", operation_of(was_deleted, F.col(DELETED)))
+    return history.withColumn("operation", version_operation(was_deleted, F.col(DELETED)))
 
 
 def timeline(history: DataFrame, key: Mapping[str, Any]) -> DataFrame:
@@ -245,7 +245,7 @@ def timeline(history: DataFrame, key: Mapping[str, Any]) -> DataFrame:
     history = require_history(history, "guid", VALID_FROM, DELETED, function="timeline")
     require_free(history, "operation", function="timeline")
     known = T.StructType([history.schema["guid"], *business_fields(history)])
-    asked = of_entity(key, known, function="timeline")
+    asked = is_entity(key, known, function="timeline")
     # Without the hint Spark would shuffle all of the history: it cannot know how few entities these are.
     guids = F.broadcast(history.where(asked).select("guid").distinct())
     found = history.join(guids, on="guid", how="left_semi")

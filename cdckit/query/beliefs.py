@@ -21,10 +21,10 @@ from cdckit.history import (
 from cdckit.parts import instants
 from cdckit.parts.arguments import microseconds, require_fields, require_instant, require_instants
 from cdckit.parts.values import as_text, comparable
-from cdckit.query.bitemporal import fields_of, known_at
+from cdckit.query.bitemporal import history_fields, keep_known
 from cdckit.query.differences import DIFFERING, diff, require_reader_keys
-from cdckit.query.intervals import folded, is_period
-from cdckit.query.overlays import Side, overlay
+from cdckit.query.intervals import fold_periods, is_period
+from cdckit.query.overlays import Layer, overlay
 
 _ERRORS = ("field", "error", VALID_FROM, VALID_TO, "shown_value", "true_value", "seconds")
 _LEARNT = {
@@ -36,27 +36,27 @@ _LEARNT = {
 """What a column of `diff` is called where one belief follows another."""
 
 
-def beliefs_about(table: DataFrame, at: datetime | Column) -> DataFrame:
+def beliefs_about(table: DataFrame, valid_at: datetime | Column) -> DataFrame:
     """
     What was believed about one instant, as a history whose time is that of knowledge.
 
     Every question about a history is one about beliefs then: `changes_between` lists what was learnt when,
-    `blame(beliefs_about(table, monday), key, at=tuesday)` says which message brought each value that was
-    believed on Tuesday about Monday, and since when it was believed.
+    `blame(beliefs_about(table, monday), key, valid_at=tuesday)` says which message brought each value that
+    was believed on Tuesday about Monday, and since when it was believed.
 
     Args:
         table: What `bitemporal` returned.
-        at: The instant that the beliefs are about: an aware datetime, or a column of instants.
+        valid_at: The instant that the beliefs are about: an aware datetime, or a column of instants.
 
     Returns:
-        A history: of each entity the versions that were in force at *at* by some belief.  Their
+        A history: of each entity the versions that were in force at *valid_at* by some belief.  Their
         `valid_from_timestamp` and `valid_to_timestamp` say when that was believed, and the system
         interval is gone.
 
     Raises:
-        MissingColumns, WrongColumnType: *table* lacks one of the four columns of its intervals, or *at* is a
-            column of something else than timestamps.
-        InvalidArgument: *at* is naive.
+        MissingColumns, WrongColumnType: *table* lacks one of the four columns of its intervals, or *valid_at*
+            is a column of something else than timestamps.
+        InvalidArgument: *valid_at* is naive.
 
     Cost: one filter, no shuffle.
 
@@ -77,22 +77,22 @@ def beliefs_about(table: DataFrame, at: datetime | Column) -> DataFrame:
     <BLANKLINE>
     """
     function = "beliefs_about"
-    table = _table(table, function=function)
+    table = _require_table(table, function=function)
     instant = require_instants(
-        table, at, "at", function=function, call=lambda said: f"beliefs_about(table, {said})"
+        table, valid_at, "valid_at", function=function, call=lambda said: f"beliefs_about(table, {said})"
     )
     meant = (F.col(VALID_FROM) <= instant) & (F.col(VALID_TO).isNull() | (F.col(VALID_TO) > instant))
     known = {VALID_FROM: F.col(SYSTEM_FROM), VALID_TO: F.col(SYSTEM_TO)}
     return table.where(meant).withColumns(known).drop(SYSTEM_FROM, SYSTEM_TO)
 
 
-def belief_changes(
+def diff_beliefs(
     table: DataFrame, earlier: datetime, later: datetime, *, keys: Sequence[str] = ()
 ) -> DataFrame:
     """
     Where what is known at a later moment differs from what was known at an earlier one.
 
-    That is `diff(known_at(table, earlier), known_at(table, later))`, of those beliefs alone that came or
+    That is `diff(keep_known(table, earlier), keep_known(table, later))`, of those beliefs alone that came or
     went between the two.
 
     Args:
@@ -105,7 +105,7 @@ def belief_changes(
         One row per entity, field and interval in which the beliefs differ: `guid`, *keys*, `field`,
         `valid_from_timestamp`, `valid_to_timestamp`, `from_value`, `to_value` (text), `from_message` and
         `to_message`, as in `diff`.  For the beliefs about one instant, and every step between the two
-        moments, there is `changes_between(beliefs_about(table, at), earlier, later)`.
+        moments, there is `changes_between(beliefs_about(table, valid_at), earlier, later)`.
 
     Raises:
         MissingColumns, WrongColumnType: *table* lacks one of its columns.
@@ -117,7 +117,7 @@ def belief_changes(
     >>> ten, noon = (datetime(2024, 1, 1, hour, 30, tzinfo=timezone.utc) for hour in (10, 12))
     >>> from cdckit import bitemporal
     >>> table = bitemporal(changes, entity="product", keys=["number"])
-    >>> learnt = belief_changes(table, ten, noon, keys=["number"])
+    >>> learnt = diff_beliefs(table, ten, noon, keys=["number"])
     >>> learnt.orderBy("field").select(
     ...     "number", "field", "valid_from_timestamp", "from_value", "to_value"
     ... ).show()
@@ -129,16 +129,16 @@ def belief_changes(
     +------+-----------------+--------------------+----------+--------+
     <BLANKLINE>
     """
-    function = "belief_changes"
-    table = _table(table, DELETED, function=function)
+    function = "diff_beliefs"
+    table = _require_table(table, DELETED, function=function)
     then, now = (
         (F.col(SYSTEM_FROM) <= moment) & (F.col(SYSTEM_TO).isNull() | (F.col(SYSTEM_TO) > moment))
         for moment in _moments(earlier, later, function=function)
     )
-    require_reader_keys(fields_of(table), keys, (*DIFFERING, *_LEARNT.values()), function=function)
+    require_reader_keys(history_fields(table), keys, (*DIFFERING, *_LEARNT.values()), function=function)
     # What is believed at both moments differs in nothing, whatever stands around it.
     gone, come = (
-        known_at(table.where(rows), at) for rows, at in ((then & ~now, earlier), (now & ~then, later))
+        keep_known(table.where(rows), at) for rows, at in ((then & ~now, earlier), (now & ~then, later))
     )
     return diff(gone, come, keys=keys).withColumnsRenamed(_LEARNT)
 
@@ -175,7 +175,7 @@ def as_shown(table: DataFrame) -> DataFrame:
     +------+--------------------+-------------------+
     <BLANKLINE>
     """
-    table = _table(table, function="as_shown")
+    table = _require_table(table, function="as_shown")
     # Spark's greatest and least pass over nulls: an open end is later than any other.
     begins, ends = F.greatest(VALID_FROM, SYSTEM_FROM), F.least(VALID_TO, SYSTEM_TO)
     begun = F.col(VALID_FROM).isNotNull() & F.col(SYSTEM_FROM).isNotNull()
@@ -239,8 +239,8 @@ def error_durations(
     <BLANKLINE>
     """
     function = "error_durations"
-    table = _table(table, DELETED, SOURCE_MESSAGE, function=function)
-    known = fields_of(table)
+    table = _require_table(table, DELETED, SOURCE_MESSAGE, function=function)
+    known = history_fields(table)
     asked = require_fields(fields, known.fieldNames(), "fields", function=function)
     named = [field.name for field in require_reader_keys(known, keys, _ERRORS, function=function)]
     ends = F.lit(True)
@@ -248,25 +248,25 @@ def error_durations(
         truth = table.where(F.col(SYSTEM_TO).isNull()).drop(SYSTEM_FROM, SYSTEM_TO)
     else:
         last = require_instant(until, "until", function=function)
-        truth, ends = known_at(table, until), F.col(VALID_FROM) < last
+        truth, ends = keep_known(table, until), F.col(VALID_FROM) < last
     needed = list(dict.fromkeys((*asked, *named)))
     both = overlay(
-        Side(as_shown(table), into="shown", fields=needed),
-        Side(truth, into="truth", fields=needed),
+        Layer(as_shown(table), into="shown", fields=needed),
+        Layer(truth, into="truth", fields=needed),
         how="full",
     ).where(ends)
     if until is not None:
         both = both.withColumn(VALID_TO, F.least(VALID_TO, last))
     errors = both.select(
         "guid",
-        F.struct(F.lit(0).alias("of"), *(_either(name).alias(name) for name in named)).alias("key"),
+        F.struct(F.lit(0).alias("of"), *(_true_or_shown(name).alias(name) for name in named)).alias("key"),
         VALID_FROM,
         VALID_TO,
         F.inline(F.array(*(_error(table, name) for name in asked))),
     ).where(F.col("error").isNotNull())
     said = F.struct("error", "shown_value", "true_value")
     seconds = (F.unix_micros(VALID_TO) - F.unix_micros(VALID_FROM)) / F.lit(1_000_000)
-    return folded(errors, ["guid", "field"], said).select(
+    return fold_periods(errors, ["guid", "field"], said).select(
         "guid",
         *(F.col("key").getField(name).alias(name) for name in named),
         "field",
@@ -279,7 +279,7 @@ def error_durations(
     )
 
 
-def _table(table: DataFrame, *more: str, function: str) -> DataFrame:
+def _require_table(table: DataFrame, *more: str, function: str) -> DataFrame:
     """The table; it must have what all these questions read, and *more* of the standard columns."""
     return require_bitemporal(table, "guid", VALID_FROM, VALID_TO, *more, function=function)
 
@@ -288,7 +288,7 @@ def _moments(earlier: datetime, later: datetime, *, function: str) -> list[Colum
     """Two moments of knowledge as columns; raises unless both are aware, and one after the other."""
 
     def call(_: str) -> str:
-        return f"{function}(table, {instants.written(earlier)}, {instants.written(later)})"
+        return f"{function}(table, {instants.instant_literal(earlier)}, {instants.instant_literal(later)})"
 
     first = microseconds(earlier, "earlier", function=function, call=call)
     last = microseconds(later, "later", function=function, call=call)
@@ -297,7 +297,7 @@ def _moments(earlier: datetime, later: datetime, *, function: str) -> list[Colum
     return [F.timestamp_micros(F.lit(moment)) for moment in (first, last)]
 
 
-def _either(name: str) -> Column:
+def _true_or_shown(name: str) -> Column:
     """The true value where there is truth, be it null: a key of two fields is that of one version."""
     true, shown = (F.col(side).getField(name) for side in ("truth", "shown"))
     return F.when(F.col("truth").isNotNull(), true).otherwise(shown)

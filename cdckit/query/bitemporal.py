@@ -21,21 +21,21 @@ from cdckit.history import (
 )
 from cdckit.kernel.beliefs import beliefs
 from cdckit.kernel.changes import ARRIVED
-from cdckit.merging import history_schema, merged, sorted_by_entity, with_guids
+from cdckit.merging import history_schema, merge_changes, sort_by_entity, with_guids
 from cdckit.parts.arguments import require_instant, require_instants, require_name
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 
 
-def as_known(changes: DataFrame, at: datetime, *, entity: str, keys: Sequence[str]) -> DataFrame:
+def as_known(changes: DataFrame, known_at: datetime, *, entity: str, keys: Sequence[str]) -> DataFrame:
     """
     The history as it was believed at a moment: what the messages that had arrived by then say.
 
     Args:
         changes: One row per change.  What counts as the moment at which a change became known is
             `arrival.timestamp`, the time of the message; of a redelivered one the first.
-        at: The moment of knowledge, aware.  A message that arrives at *at* is known; one without a
-            time of arrival never is.
+        known_at: The moment of knowledge, aware.  A message that arrives at *known_at* is known; one without
+            a time of arrival never is.
         entity: As for `merge`.
         keys: As for `merge`.
 
@@ -43,7 +43,7 @@ def as_known(changes: DataFrame, at: datetime, *, entity: str, keys: Sequence[st
         A history, as `merge` returns it.
 
     Raises:
-        MissingColumns, WrongColumnType, InvalidArgument: As `merge`; and if *at* is naive.
+        MissingColumns, WrongColumnType, InvalidArgument: As `merge`; and if *known_at* is naive.
 
     Cost: one merge of the changes that were known.
 
@@ -68,8 +68,10 @@ def as_known(changes: DataFrame, at: datetime, *, entity: str, keys: Sequence[st
     def call(said: str) -> str:
         return f"as_known(changes, {said}, entity={entity!r}, keys={keys!r})"
 
-    known = F.col("arrival.timestamp") <= require_instant(at, "at", function="as_known", call=call)
-    return merged(changes.where(known), entity=entity, keys=keys, function="as_known")
+    known = F.col("arrival.timestamp") <= require_instant(
+        known_at, "known_at", function="as_known", call=call
+    )
+    return merge_changes(changes.where(known), entity=entity, keys=keys, function="as_known")
 
 
 def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
@@ -78,7 +80,7 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
 
     Two times meet in a row: from `valid_from_timestamp` to `valid_to_timestamp` the values held in
     the world, and from `system_from_timestamp` to `system_to_timestamp` the messages that had arrived
-    said so.  "What did we believe on Tuesday about Monday" is `as_of(known_at(table, tuesday), monday)`.
+    said so.  "What did we believe on Tuesday about Monday" is `as_of(keep_known(table, tuesday), monday)`.
 
     Args:
         changes: One row per change; `arrival.timestamp` is when it became known.
@@ -140,7 +142,7 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
     <BLANKLINE>
     """
     require_name(entity, "entity", function="bitemporal")
-    ordered = sorted_by_entity(
+    ordered = sort_by_entity(
         changes,
         entity=entity,
         keys=keys,
@@ -150,32 +152,32 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
     )
     schema = history_schema(ordered.data, *SYSTEM_INTERVAL.fields)
     by = partial(beliefs, layout=ordered.layout, schema=arrow_schema(schema, large=True))
-    table = with_guids(Made(ordered.changes, by, schema, large=True).rows(), ordered.layout, entity)
+    table = with_guids(WorkerPlan(ordered.changes, by, schema, large=True).rows(), ordered.layout, entity)
     return with_ends(table) if UNTIL in changes.columns else table
 
 
-def known_at(table: DataFrame, at: datetime | Column) -> DataFrame:
+def keep_known(table: DataFrame, known_at: datetime | Column) -> DataFrame:
     """
     Keep what was believed at a moment, of everything that `bitemporal` tells.
 
     Args:
         table: What `bitemporal` returned.
-        at: The moment of knowledge: an aware datetime, or a column of instants.  An interval is
+        known_at: The moment of knowledge: an aware datetime, or a column of instants.  An interval is
             closed at its start and open at its end.
 
     Returns:
         A history: the same columns but for the system interval, which has been asked for.
 
     Raises:
-        MissingColumns, WrongColumnType: *table* has no system interval, or *at* is a column of
+        MissingColumns, WrongColumnType: *table* has no system interval, or *known_at* is a column of
             something else than timestamps.
-        InvalidArgument: *at* is naive.
+        InvalidArgument: *known_at* is naive.
 
     Cost: one filter, no shuffle.
 
     >>> from datetime import datetime, timezone
     >>> at = datetime(2024, 1, 1, 9, 30, tzinfo=timezone.utc)
-    >>> known = known_at(bitemporal(changes, entity="product", keys=["number"]), at)
+    >>> known = keep_known(bitemporal(changes, entity="product", keys=["number"]), at)
     >>> known.orderBy("number").select("number", "name", "valid_to_timestamp").show()
     +------+------+------------------+
     |number|  name|valid_to_timestamp|
@@ -185,16 +187,16 @@ def known_at(table: DataFrame, at: datetime | Column) -> DataFrame:
     +------+------+------------------+
     <BLANKLINE>
     """
-    table = require_bitemporal(table, function="known_at")
+    table = require_bitemporal(table, function="keep_known")
     moment = require_instants(
-        table, at, "at", function="known_at", call=lambda said: f"known_at(table, {said})"
+        table, known_at, "known_at", function="keep_known", call=lambda said: f"keep_known(table, {said})"
     )
     begun = F.col(SYSTEM_FROM) <= moment
     not_ended = F.col(SYSTEM_TO).isNull() | (F.col(SYSTEM_TO) > moment)
     return table.where(begun & not_ended).drop(SYSTEM_FROM, SYSTEM_TO)
 
 
-def fields_of(table: DataFrame) -> T.StructType:
+def history_fields(table: DataFrame) -> T.StructType:
     """The business fields of a history or a bitemporal table."""
     system = SYSTEM_INTERVAL.fieldNames()
     return T.StructType([field for field in business_fields(table) if field.name not in system])

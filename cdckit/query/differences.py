@@ -16,13 +16,20 @@ from cdckit.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
-    operation_of,
     provenance_type,
     require_history,
+    version_operation,
 )
 from cdckit.parts.arguments import quoted, require_fields, require_period, require_struct
 from cdckit.parts.values import as_text, comparable
-from cdckit.query.intervals import UNSOUND, folded, is_period, lasts, side_column, standing_still
+from cdckit.query.intervals import (
+    UNSOUND,
+    fold_periods,
+    is_ever_in_force,
+    is_period,
+    layer_column,
+    split_periods,
+)
 
 _PRESENCE = T.StructField(DELETED, T.BooleanType())
 _CHANGED = ("changed_at_timestamp", "operation", "field", "from_value", "to_value", "message", "priority")
@@ -86,7 +93,7 @@ def changes_between(
     +------+--------------------+---------+-----------------+----------+--------+-------+--------+
     <BLANKLINE>
     """
-    history = _versions_of(history, function="changes_between")
+    history = _require_versions(history, function="changes_between")
     named = require_reader_keys(business_fields(history), keys, _CHANGED, function="changes_between")
     first, last = require_period(start, end, function="changes_between")
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
@@ -108,13 +115,13 @@ def changes_between(
                 F.lit(field.name).alias("field"),
                 as_text(_value(was, field), field.dataType).alias("from_value"),
                 as_text(_value(is_, field), field.dataType).alias("to_value"),
-                _said_by(is_, field).getField("m").alias("message"),
-                _said_by(is_, field).getField("p").alias("priority"),
+                _provenance_entry(is_, field).getField("m").alias("message"),
+                _provenance_entry(is_, field).getField("p").alias("priority"),
             ),
         )
         for field in [_PRESENCE, *business_fields(history)]
     ]
-    operation = operation_of(_value(was, _PRESENCE), _value(is_, _PRESENCE))
+    operation = version_operation(_value(was, _PRESENCE), _value(is_, _PRESENCE))
     return joined.select(
         F.col("guid"),
         *(_value(is_, field).alias(field.name) for field in named),
@@ -171,7 +178,7 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
     +------+-----+--------------------+-------+-------+---------+---------+
     <BLANKLINE>
     """
-    a, b = (_versions_of(each, function="diff") for each in (a, b))
+    a, b = (_require_versions(each, function="diff") for each in (a, b))
     fields = business_fields(a).fields
     _require_same_fields(a, b)
     named = require_reader_keys(business_fields(a), keys, DIFFERING, function="diff")
@@ -183,8 +190,8 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
                 F.lit(field.name).alias("field"),
                 as_text(_value(left, field), field.dataType).alias("a_value"),
                 as_text(_value(right, field), field.dataType).alias("b_value"),
-                _said_by(left, field).getField("m").alias("a_message"),
-                _said_by(right, field).getField("m").alias("b_message"),
+                _provenance_entry(left, field).getField("m").alias("a_message"),
+                _provenance_entry(right, field).getField("m").alias("b_message"),
             ),
         )
         for field in [_PRESENCE, *fields]
@@ -205,7 +212,7 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
         VALID_TO,
         F.inline(F.array(*listed)),
     )
-    periods = folded(differing.where(F.col("field").isNotNull()), ["guid", "field"], F.struct(*_SAID))
+    periods = fold_periods(differing.where(F.col("field").isNotNull()), ["guid", "field"], F.struct(*_SAID))
     return periods.select(
         "guid",
         *(F.col("key").getField(field.name).alias(field.name) for field in named),
@@ -226,7 +233,7 @@ def require_reader_keys(
     return [fields[name] for name in names]
 
 
-def _versions_of(history: DataFrame, *, function: str) -> DataFrame:
+def _require_versions(history: DataFrame, *, function: str) -> DataFrame:
     found = require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
     if FIELD_PROVENANCE in found.columns:
         require_struct(found, FIELD_PROVENANCE, function=function)
@@ -274,7 +281,7 @@ def _is_there(version: Column) -> Column:
     return ~F.coalesce(_value(version, _PRESENCE), F.lit(True))
 
 
-def _said_by(version: Column, field: T.StructField) -> Column:
+def _provenance_entry(version: Column, field: T.StructField) -> Column:
     """The provenance of the field; of the row itself, if the field is whether the entity is deleted."""
     return version.getField("said_by").getField("guid" if field == _PRESENCE else field.name)
 
@@ -288,14 +295,14 @@ def _same(one: Column, other: Column, field: T.StructField) -> Column:
 def _side_by_side(a: DataFrame, b: DataFrame) -> DataFrame:
     """For each period in which neither history changes, `a` and `b`: the version in force, if any."""
     lines = [
-        _versions(history.where(lasts())).select(
+        _versions(history.where(is_ever_in_force())).select(
             "guid",
             "begins",
-            F.struct(F.col("version.ends").alias("ends"), "version").alias(side_column(place)),
+            F.struct(F.col("version.ends").alias("ends"), "version").alias(layer_column(place)),
         )
         for place, history in enumerate((a, b))
     ]
     line = lines[0].unionByName(lines[1], allowMissingColumns=True)
-    sides = {side_column(place): name for place, name in enumerate("ab")}
-    states = standing_still(line, ["guid"], ["a", "b"], why=UNSOUND, function="diff")
+    sides = {layer_column(place): name for place, name in enumerate("ab")}
+    states = split_periods(line, ["guid"], ["a", "b"], why=UNSOUND, function="diff")
     return states.withColumnsRenamed(sides)

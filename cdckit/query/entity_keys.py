@@ -22,7 +22,7 @@ _DIGITS = 38
 _LONG = range(-(2**63), 2**63)
 
 
-def of_entity(key: Mapping[str, Any], known: T.StructType, *, within: str = "", function: str) -> Column:
+def is_entity(key: Mapping[str, Any], known: T.StructType, *, within: str = "", function: str) -> Column:
     """
     The condition that a row is of the entity with that key, null being a value like any other.
 
@@ -42,14 +42,14 @@ def of_entity(key: Mapping[str, Any], known: T.StructType, *, within: str = "", 
         try:
             asked = literal(value, kind)
         except ValueError:
-            raise InvalidArgument(function, f"key[{name!r}]", _needed(kind), value) from None
+            raise InvalidArgument(function, f"key[{name!r}]", _needed_form(kind), value) from None
         inside = within and name != "guid"
         column = F.col(within).getField(name) if inside else F.col(quoted(name))
         conditions.append(comparable(column, kind).eqNullSafe(comparable(asked, kind)))
     return reduce(Column.__and__, conditions)
 
 
-def _needed(kind: T.DataType) -> str:
+def _needed_form(kind: T.DataType) -> str:
     if isinstance(kind, T.TimestampType):
         return "an aware datetime (one with tzinfo)"
     if isinstance(kind, T.TimestampNTZType):
@@ -71,7 +71,9 @@ def literal(value: Any, kind: T.DataType) -> Column:
     """
     if value is None:
         return F.lit(None).cast(kind)
-    needed, made = next((how for kinds, how in _MADE.items() if isinstance(kind, kinds)), (object, _unknown))
+    needed, made = next(
+        (how for kinds, how in _LITERALS.items() if isinstance(kind, kinds)), (object, _unknown)
+    )
     # A bool is an int to Python, and a datetime a date.
     if not isinstance(value, needed) or (type(value) in (bool, datetime) and type(value) is not needed):
         raise ValueError(value)
@@ -82,7 +84,7 @@ def _unknown(value: Any, kind: T.DataType) -> Column:
     raise ValueError(value)
 
 
-def _integral(value: Any, kind: T.DataType) -> Column:
+def _whole_number(value: Any, kind: T.DataType) -> Column:
     # Not of the field's own type, which has fewer: a number beyond them is just one that it never has.
     if int(value) not in _LONG:
         raise ValueError(value)
@@ -100,7 +102,7 @@ def _decimal(value: Any, kind: T.DataType) -> Column:
     return F.lit(Decimal(digits))
 
 
-def _fractional(value: Any, kind: T.DataType) -> Column:
+def _float(value: Any, kind: T.DataType) -> Column:
     try:
         return F.lit(float(value)).cast(kind)
     except OverflowError:
@@ -135,12 +137,12 @@ def _struct(value: Any, kind: Any) -> Column:
     return F.struct(*(literal(value[each.name], each.dataType).alias(each.name) for each in kind)).cast(kind)
 
 
-_MADE: dict[Any, tuple[Any, Callable[[Any, T.DataType], Column]]] = {
+_LITERALS: dict[Any, tuple[Any, Callable[[Any, T.DataType], Column]]] = {
     (T.StringType, T.VarcharType, T.CharType): (str, lambda value, _: F.lit(str(value))),
     T.BooleanType: (bool, lambda value, _: F.lit(bool(value))),
-    T.IntegralType: (Integral, _integral),
+    T.IntegralType: (Integral, _whole_number),
     T.DecimalType: ((Decimal, Integral), _decimal),
-    T.FractionalType: (Real, _fractional),
+    T.FractionalType: (Real, _float),
     T.DateType: (date, lambda value, _: F.date_from_unix_date(F.lit((value - EPOCH.date()).days))),
     T.TimestampType: (datetime, _instant),
     T.TimestampNTZType: (datetime, _wall_clock),

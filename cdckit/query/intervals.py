@@ -108,19 +108,19 @@ def is_period(begins: Column, ends: Column) -> Column:
     return begins.isNotNull() & (ends.isNull() | (ends > begins))
 
 
-def lasts() -> Column:
+def is_ever_in_force() -> Column:
     """Whether a version is in force at any instant."""
     return is_period(F.col(VALID_FROM), F.col(VALID_TO))
 
 
-def in_one_form(frame: DataFrame, name: str) -> Column:
+def comparable_column(frame: DataFrame, name: str) -> Column:
     """A column in the form in which its equal values meet."""
     return comparable(F.col(quoted(name)), frame.schema[name].dataType)
 
 
 def key_columns(frame: DataFrame, names: Iterable[str]) -> list[Column]:
     """The parts of a key in such a form and under names of ours, whatever they are called."""
-    return [in_one_form(frame, name).alias(key_column(place)) for place, name in enumerate(names)]
+    return [comparable_column(frame, name).alias(key_column(place)) for place, name in enumerate(names)]
 
 
 def key_column(place: int) -> str:
@@ -150,7 +150,7 @@ _PERIOD = ("begins", "ends", "row")
 
 
 def period_rows(frame: DataFrame, key: Sequence[str], period: tuple[str, str]) -> DataFrame:
-    """The rows as `overlapping` takes them: by *key*, without those that are no periods."""
+    """The rows as `find_overlapping` takes them: by *key*, without those that are no periods."""
     rows = frame.select(
         *key_columns(frame, key),
         F.col(quoted(period[0])).alias("begins"),
@@ -160,7 +160,7 @@ def period_rows(frame: DataFrame, key: Sequence[str], period: tuple[str, str]) -
     return with_open_ends(rows, "ends").where(is_period(F.col("begins"), F.col("ends")))
 
 
-def overlapping(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
+def find_overlapping(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     """
     The pairs of periods that share an instant, each once, as the structs `a` and `b`.
 
@@ -168,24 +168,24 @@ def overlapping(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     periods (`is_period`).
     """
     if not keys:
-        return _by_numbers(a, b, keys)
-    crowded = _crowded(a, b, keys)
+        return _compare_numbers(a, b, keys)
+    crowded = _find_crowded_keys(a, b, keys)
 
     def of(frame: DataFrame, how: str) -> DataFrame:
         return frame.join(crowded, _same(keys), how)
 
-    some = _each_with_each(of(a, "left_anti"), of(b, "left_anti"), keys)
-    return some.unionByName(_by_numbers(of(a, "left_semi"), of(b, "left_semi"), keys))
+    some = _compare_all(of(a, "left_anti"), of(b, "left_anti"), keys)
+    return some.unionByName(_compare_numbers(of(a, "left_semi"), of(b, "left_semi"), keys))
 
 
-def _crowded(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
+def _find_crowded_keys(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The keys that have more periods than `_FEW`, each once."""
     both = a.select(*keys).unionByName(b.select(*keys))
     counted = both.groupBy(*keys).agg(F.count(F.lit(1)).alias("many")).where(F.col("many") > _FEW)
     return counted.select(*(F.col(key).alias(f"same_{key}") for key in keys))
 
 
-def _each_with_each(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
+def _compare_all(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The pairs among all pairs of a key: where they are few, faster than to number them."""
     other = b.select(*(F.col(name).alias(f"same_{name}") for name in (*keys, *_PERIOD)))
     shared = _begins_before_end("", "same_") & _begins_before_end("same_", "")
@@ -205,7 +205,7 @@ def _same(keys: Sequence[str]) -> Column:
     return reduce(and_, (F.col(key).eqNullSafe(F.col(f"same_{key}")) for key in keys), F.lit(True))
 
 
-def _by_numbers(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
+def _compare_numbers(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     """
     The pairs, without comparing everything with everything.
 
@@ -213,14 +213,14 @@ def _by_numbers(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     than at its beginning.  The beginnings that lie within a period are neighbours when all are sorted, so
     their numbers from `low` up to `high` say which they are.
     """
-    numbered = _numbered(a, b, keys)
+    numbered = _number_periods(a, b, keys)
     of_a, of_b = numbered.where("is_a"), numbered.where("NOT is_a")
-    return _beginning_within(of_a, of_b, keys, ("a", "b")).unionByName(
-        _beginning_within(of_b, of_a, keys, ("b", "a"))
+    return _pair_beginnings(of_a, of_b, keys, ("a", "b")).unionByName(
+        _pair_beginnings(of_b, of_a, keys, ("b", "a"))
     )
 
 
-def _numbered(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
+def _number_periods(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     """
     All periods, with their own number among the beginnings of their table, and `low` and `high`.
 
@@ -229,7 +229,7 @@ def _numbered(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     moments = _moments(a, keys, is_a=True).unionByName(
         _moments(b, keys, is_a=False), allowMissingColumns=True
     )
-    counted = _counted_by_key(moments, keys) if keys else _counted_by_hour(moments)
+    counted = _count_by_key(moments, keys) if keys else _count_by_hour(moments)
     own = F.when(F.col("is_a"), F.col("before_a")).otherwise(F.col("before_b"))
     others = F.when(F.col("is_a"), F.col("before_b")).otherwise(F.col("before_a"))
     # Equal periods of a table are numbered alike: the end of any of them will do.
@@ -260,13 +260,13 @@ def _moments(frame: DataFrame, keys: Sequence[str], *, is_a: bool) -> DataFrame:
     ).withColumnRenamed("row", "a" if is_a else "b")
 
 
-def _counted_by_key(moments: DataFrame, keys: Sequence[str]) -> DataFrame:
+def _count_by_key(moments: DataFrame, keys: Sequence[str]) -> DataFrame:
     """With the numbers of beginnings of either table that stand before each moment of its key."""
     counts = {f"before_{side}": _sum(_begins(side)).over(_before(*keys)) for side in "ab"}
     return moments.withColumns({name: F.coalesce(count, F.lit(0)) for name, count in counts.items()})
 
 
-def _counted_by_hour(moments: DataFrame) -> DataFrame:
+def _count_by_hour(moments: DataFrame) -> DataFrame:
     """
     The same for all moments together: hours are added up first, so that no task sorts all of them.
 
@@ -279,7 +279,7 @@ def _counted_by_hour(moments: DataFrame) -> DataFrame:
         F.col("hour").alias("of_hour"),
         *(F.coalesce(F.sum(f"in_{side}").over(earlier), F.lit(0)).alias(f"until_{side}") for side in "ab"),
     )
-    within = _counted_by_key(by_hour, ["hour"])
+    within = _count_by_key(by_hour, ["hour"])
     joined = within.join(offsets, F.col("hour").eqNullSafe(F.col("of_hour")), "inner")
     return joined.withColumns(
         {f"before_{side}": F.col(f"before_{side}") + F.col(f"until_{side}") for side in "ab"}
@@ -299,7 +299,7 @@ def _before(*keys: str) -> WindowSpec:
     return in_line.rowsBetween(Window.unboundedPreceding, -1)
 
 
-def _beginning_within(
+def _pair_beginnings(
     outer: DataFrame, inner: DataFrame, keys: Sequence[str], sides: tuple[str, str]
 ) -> DataFrame:
     """The pairs in which the period of *inner* begins within that of *outer*."""
@@ -323,7 +323,7 @@ def _side(side: str) -> Column:
     return F.struct("begins", "ends", F.col(side).alias("row")).alias(side)
 
 
-def where_sound(rows: DataFrame, *, overlap: Column, text: Column, keep: Column) -> DataFrame:
+def require_sound_rows(rows: DataFrame, *, overlap: Column, text: Column, keep: Column) -> DataFrame:
     """
     The rows for which *keep* is true; an error that says *text* if *overlap* is true for any row.
 
@@ -338,7 +338,7 @@ UNSOUND = "the history is not sound"
 UNSOUND_OR_ON = f"{UNSOUND}, or `on` does not tell one entity from the next"
 
 
-def overlap_text(
+def overlap_message(
     of: Column,
     key: Iterable[tuple[Column, T.DataType]],
     at: Column,
@@ -368,7 +368,7 @@ def overlap_text(
     )
 
 
-def standing_still(
+def split_periods(
     line: DataFrame,
     names: Sequence[str],
     into: Sequence[str],
@@ -382,7 +382,7 @@ def standing_still(
     All sides stand in one line per key, by time.  Between two beginnings nothing begins, but versions may end
     there of which none follows: such a stretch is cut at their ends.
     """
-    sides = [side_column(place) for place in range(len(into))]
+    sides = [layer_column(place) for place in range(len(into))]
     in_time = Window.partitionBy(*names).orderBy("begins")
     earlier = in_time.rowsBetween(Window.unboundedPreceding, -1)
     states = line.select(
@@ -400,10 +400,10 @@ def standing_still(
         )
     )
     key = [(F.col(name), line.schema[name].dataType) for name in names]
-    text = overlap_text(F.concat(F.lit("side "), fault), key, F.col("begins"), why=why, function=function)
+    text = overlap_message(F.concat(F.lit("side "), fault), key, F.col("begins"), why=why, function=function)
     last_of_its_instant = F.col("next").isNull() | (F.col("next") > F.col("begins"))
     now = [F.coalesce(F.col(side), before[side]).alias(side) for side in sides]
-    sound = where_sound(states, overlap=fault.isNotNull(), text=text, keep=last_of_its_instant)
+    sound = require_sound_rows(states, overlap=fault.isNotNull(), text=text, keep=last_of_its_instant)
     stretches = sound.select(*names, "begins", "next", *now)
     return stretches.select(*names, *sides, F.inline(_periods(sides))).select(
         *names,
@@ -429,16 +429,16 @@ def _in_force(state: Column, at: Column) -> Column:
     return F.when(ends.isNull() | (ends > at), state)
 
 
-def kept(rows: DataFrame, sides: int, how: str) -> DataFrame:
+def keep_present(rows: DataFrame, sides: int, how: str) -> DataFrame:
     """The periods in which all sides are there ("inner"), the first is ("left"), or any is ("full")."""
-    present = [F.col(side_column(place)).isNotNull() for place in range(sides)]
+    present = [F.col(layer_column(place)).isNotNull() for place in range(sides)]
     if how == "left":
         return rows.where(present[0])
     both = Column.__and__ if how == "inner" else Column.__or__
     return rows.where(reduce(both, present))
 
 
-def folded(rows: DataFrame, names: Sequence[str], said: Column) -> DataFrame:
+def fold_periods(rows: DataFrame, names: Sequence[str], content: Column) -> DataFrame:
     """
     Neighbouring periods of *names* that say the same as one: the first, to the end of the last.
 
@@ -446,13 +446,13 @@ def folded(rows: DataFrame, names: Sequence[str], said: Column) -> DataFrame:
     """
     in_time = Window.partitionBy(*names).orderBy(VALID_FROM)
     whole = in_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    before = F.lag(F.struct(F.col(VALID_TO).alias("end"), said.alias("said"))).over(in_time)
+    before = F.lag(F.struct(F.col(VALID_TO).alias("end"), content.alias("said"))).over(in_time)
     # In structs, so that an open end and no next period are two things.
     marked = rows.select(
         "*",
         F.struct(before.getField("end").alias("end")).alias("before"),
         F.struct(F.last(VALID_TO).over(whole).alias("end")).alias("final"),
-        before.eqNullSafe(F.struct(F.col(VALID_FROM).alias("end"), said.alias("said"))).alias("continues"),
+        before.eqNullSafe(F.struct(F.col(VALID_FROM).alias("end"), content.alias("said"))).alias("continues"),
     )
     # A run ends with the period before the next run.
     end = F.coalesce(F.lead("before").over(in_time), F.col("final")).getField("end")
@@ -460,6 +460,6 @@ def folded(rows: DataFrame, names: Sequence[str], said: Column) -> DataFrame:
     return first.drop("before", "final", "continues")
 
 
-def side_column(place: int) -> str:
+def layer_column(place: int) -> str:
     """What the side at that place is called in a line."""
     return f"side_{place}"

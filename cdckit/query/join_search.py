@@ -20,8 +20,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import types as T
 
-from cdckit.kernel.arrays import ROWS_AT_ONCE, bools, ints, numbered, positions, whole_entities
-from cdckit.parts.arrow_types import arrow_schema, batch_of
+from cdckit.kernel.arrays import ROWS_AT_ONCE, bools, ints, number_values, positions, whole_entities
+from cdckit.parts.arrow_types import arrow_schema, make_batch
 from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
 from cdckit.query.lookups import Lookup
 
@@ -50,7 +50,7 @@ class Versions(NamedTuple):
     known: Ints
     forgotten: Ints
 
-    def at(self, which: Ints | Bools) -> Versions:
+    def select(self, which: Ints | Bools) -> Versions:
         """Some of them."""
         return Versions(*(column[which] for column in self))
 
@@ -59,8 +59,8 @@ class Points(NamedTuple):
     """What is asked about: a key, an instant of the world, a moment of knowledge."""
 
     key: Ints
-    at: Ints
-    known: Ints
+    valid_at: Ints
+    known_at: Ints
 
 
 class Overlap(Exception):
@@ -118,8 +118,8 @@ class VersionIndex:
         last = self._last_begin(points, just_before)
         for level, node in self._lists_of(points):
             stands = np.searchsorted(level.place, node + last, side="right") - 1
-            version, here = self._standing(level, node, stands)
-            here &= _has_not_ended(self._versions.ends[version], points, just_before)
+            version, here = self._listed_versions(level, node, stands)
+            here &= _is_in_force(self._versions.ends[version], points, just_before)
             # Both are in force from the later beginning on: that is the instant to tell.
             later = np.where(begins[found] > begins[version], found, version)
             _require_one(here & (found != NOWHERE), later)
@@ -134,10 +134,10 @@ class VersionIndex:
         """
         found = np.full(len(points.key), NOWHERE)
         begins = np.full(len(points.key), NEVER)
-        first = np.searchsorted(self._times, points.at, side="right" if later else "left")
+        first = np.searchsorted(self._times, points.valid_at, side="right" if later else "left")
         for level, node in self._lists_of(points):
             stands = np.searchsorted(level.place, node + first)
-            version, here = self._standing(level, node, stands)
+            version, here = self._listed_versions(level, node, stands)
             starts = self._versions.begins[version]
             _require_one(here & (found != NOWHERE) & (starts == begins), version)
             here &= starts < begins
@@ -154,14 +154,14 @@ class VersionIndex:
             # The greatest end so far in each list: nodes grow, so that none is carried to the next.
             latest = np.maximum.accumulate(level.place // many * many + ends[level.version])
             stands = np.searchsorted(level.place, node + last, side="right") - 1
-            _, here = self._standing(level, node, stands)
+            _, here = self._listed_versions(level, node, stands)
             end = self._times[latest[np.maximum(stands, 0)] % many]
-            found |= here & _has_not_ended(end, points, just_before)
+            found |= here & _is_in_force(end, points, just_before)
         return found
 
     def _last_begin(self, points: Points, just_before: bool) -> Ints:
         """For each point the last of the times at which a version may have begun, if it is in force."""
-        return np.searchsorted(self._times, points.at, side="left" if just_before else "right") - 1
+        return np.searchsorted(self._times, points.valid_at, side="left" if just_before else "right") - 1
 
     def _moment(self, key: Ints, moment: Ints) -> Ints:
         """
@@ -174,11 +174,11 @@ class VersionIndex:
 
     def _lists_of(self, points: Points) -> Iterator[tuple[_Level, Ints]]:
         """Each level, and where the list of each point begins in it, as the places are numbered."""
-        leaf = np.searchsorted(self._leaves, self._moment(points.key, points.known), side="right") - 1
+        leaf = np.searchsorted(self._leaves, self._moment(points.key, points.known_at), side="right") - 1
         for level in self._levels:
             yield level, (leaf >> level.height) * len(self._times)
 
-    def _standing(self, level: _Level, node: Ints, stands: Ints) -> tuple[Ints, Bools]:
+    def _listed_versions(self, level: _Level, node: Ints, stands: Ints) -> tuple[Ints, Bools]:
         """The versions at these places of a level, and whether they are in the list that was asked."""
         inside = np.clip(stands, 0, len(level.place) - 1)
         offset = level.place[inside] - node
@@ -191,9 +191,9 @@ class VersionIndex:
             _require_one((node[1:] == node[:-1]) & (begins[1:] < ends[:-1]), level.version[1:])
 
 
-def _has_not_ended(ends: Ints, points: Points, just_before: bool) -> Bools:
+def _is_in_force(ends: Ints, points: Points, just_before: bool) -> Bools:
     # What has no end has not ended, not even at the last instant that there is.
-    return (ends >= points.at) if just_before else (ends > points.at) | (ends == NEVER)
+    return (ends >= points.valid_at) if just_before else (ends > points.valid_at) | (ends == NEVER)
 
 
 def _require_one(two: Bools, version: Ints) -> None:
@@ -232,7 +232,7 @@ Distances = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
-class How:
+class LookupRule:
     """
     How a lookup is asked: what workers need of a `Lookup`.
 
@@ -248,12 +248,12 @@ class How:
     reason: bool
 
     @staticmethod
-    def of(lookup: Lookup, source: int) -> How:
+    def from_lookup(lookup: Lookup, source: int) -> LookupRule:
         """The same without its table."""
         most = lookup.tolerance
         tolerance = ANY if most is None else min(ANY, most // timedelta(microseconds=1))
         gives_reason = lookup.reason is not None
-        return How(lookup.into, source, lookup.direction, lookup.strictly, tolerance, gives_reason)
+        return LookupRule(lookup.into, source, lookup.direction, lookup.strictly, tolerance, gives_reason)
 
 
 class Answers(NamedTuple):
@@ -263,7 +263,9 @@ class Answers(NamedTuple):
     reason: Ints
 
 
-def answered(versions: Versions, deleted: Bools, points: Points, has_time: Bools, how: How) -> Answers:
+def answer_points(
+    versions: Versions, deleted: Bools, points: Points, has_time: Bools, how: LookupRule
+) -> Answers:
     """
     What the points find; raises `Overlap` where that could be two versions.
 
@@ -276,10 +278,10 @@ def answered(versions: Versions, deleted: Bools, points: Points, has_time: Bools
     """
     alive = np.flatnonzero(~deleted)
     # Points that look into the same lists come together: of a key with many beliefs, three times as fast.
-    order = np.lexsort((points.known, points.key))
+    order = np.lexsort((points.known_at, points.key))
     points, has_time = Points(*(column[order] for column in points)), has_time[order]
     try:
-        found, distance, ahead = _nearest(versions.at(alive), points, how)
+        found, distance, ahead = _nearest(versions.select(alive), points, how)
     except Overlap as overlap:
         raise Overlap(int(alive[overlap.version])) from None
     version = np.append(alive, NOWHERE)[found]
@@ -295,7 +297,7 @@ def answered(versions: Versions, deleted: Bools, points: Points, has_time: Bools
     return Answers(version[back], reason[back])
 
 
-def _nearest(alive: Versions, points: Points, how: How) -> tuple[Ints, Distances, Bools]:
+def _nearest(alive: Versions, points: Points, how: LookupRule) -> tuple[Ints, Distances, Bools]:
     """For each point a version or `NOWHERE`, how far from the point it begins, and whether it is ahead."""
     index = VersionIndex(alive)
     # Where nothing is found, NOWHERE takes the last one of these.
@@ -304,10 +306,10 @@ def _nearest(alive: Versions, points: Points, how: How) -> tuple[Ints, Distances
     distance, ahead = np.zeros(len(found), dtype=np.uint64), np.zeros(len(found), dtype=bool)
     if how.direction != "forward":
         found = index.in_force(points, just_before=how.strictly)
-        distance = _time_between(begins[found], points.at)
+        distance = _time_between(begins[found], points.valid_at)
     if how.direction != "backward":
         later = index.next_to_begin(points, later=how.strictly)
-        until = _time_between(points.at, begins[later])
+        until = _time_between(points.valid_at, begins[later])
         ahead = (later != NOWHERE) & ((found == NOWHERE) | (until < distance))
         found, distance = np.where(ahead, later, found), np.where(ahead, until, distance)
     return found, distance, ahead
@@ -318,14 +320,14 @@ def _time_between(first: Ints, second: Ints) -> Distances:
     return second.view(np.uint64) - first.view(np.uint64)
 
 
-def _reasons(versions: Versions, deleted: Bools, points: Points, how: How) -> Ints:
+def _reasons(versions: Versions, deleted: Bools, points: Points, how: LookupRule) -> Ints:
     """Why there is nothing at each point, if there is nothing."""
     first = np.full(1 + max(versions.key.max(initial=0), points.key.max(initial=0)), NEVER)
     np.minimum.at(first, versions.key, versions.known)
     first_known = first[points.key]
-    not_yet = (first_known != NEVER) & (first_known > points.known)
+    not_yet = (first_known != NEVER) & (first_known > points.known_at)
     reason = np.where(not_yet, NOT_YET, NO_VERSION)
-    gone = VersionIndex(versions.at(deleted), may_overlap=True)
+    gone = VersionIndex(versions.select(deleted), may_overlap=True)
     # Nearest looks both ways, and just before an instant something else may be in force than at it.
     if how.direction != "forward":
         reason[gone.any_in_force(points, just_before=how.strictly)] = DELETED
@@ -344,42 +346,44 @@ OVERLAP = "overlap"
 """Into which lookup a version goes that overlaps with another one."""
 
 
-def said_columns(hows: Sequence[How]) -> T.StructType:
+def answer_columns(hows: Sequence[LookupRule]) -> T.StructType:
     """What is said of each row."""
     said = T.StructType().add(OVERLAP, T.StringType())
     for index, how in enumerate(hows):
-        said = said.add(said_column(STAND, index), T.LongType())
+        said = said.add(answer_column(STAND, index), T.LongType())
         if how.reason:
-            said = said.add(said_column(REASON, index), T.StringType())
+            said = said.add(answer_column(REASON, index), T.StringType())
     return said
 
 
-def said_column(kind: str, index: int) -> str:
+def answer_column(kind: str, index: int) -> str:
     """The name of a column of one lookup."""
     return f"{kind}_{index}"
 
 
-def told(
-    batches: Iterable[pa.RecordBatch], group: str, key: Sequence[str], hows: Sequence[How]
+def answer_batches(
+    batches: Iterable[pa.RecordBatch], group: str, key: Sequence[str], hows: Sequence[LookupRule]
 ) -> Iterator[pa.RecordBatch]:
     """
     For each row, of which those of a group lie together, where it stands, and which version each fact gets.
 
     Of a version, its own place among all rows; of a fact, the place of the version that it gets, or null.
     """
-    schema = arrow_schema(said_columns(hows))
+    schema = arrow_schema(answer_columns(hows))
     begin = 0
     for table in whole_entities(batches, [group]):
-        said = _said(table, begin, key, hows)
+        said = _answer_table(table, begin, key, hows)
         begin += table.num_rows
-        made = batch_of({name: said.get(name, pa.nulls(table.num_rows)) for name in schema.names}, schema)
+        made = make_batch({name: said.get(name, pa.nulls(table.num_rows)) for name in schema.names}, schema)
         for start in range(0, table.num_rows, ROWS_AT_ONCE):
             yield made.slice(start, ROWS_AT_ONCE)
 
 
-def _said(table: pa.RecordBatch, begin: int, key: Sequence[str], hows: Sequence[How]) -> dict[str, pa.Array]:
+def _answer_table(
+    table: pa.RecordBatch, begin: int, key: Sequence[str], hows: Sequence[LookupRule]
+) -> dict[str, pa.Array]:
     """What is said of the rows of whole groups, of which the first stands at *begin*; nothing where null."""
-    number = numbered(pa.StructArray.from_arrays([table.column(name) for name in key], list(key)))
+    number = number_values(pa.StructArray.from_arrays([table.column(name) for name in key], list(key)))
     source = ints(table.column(SOURCE).fill_null(NOWHERE))
     facts = np.flatnonzero(source == NOWHERE)
     place = np.arange(begin, begin + table.num_rows)
@@ -389,33 +393,33 @@ def _said(table: pa.RecordBatch, begin: int, key: Sequence[str], hows: Sequence[
         try:
             answers = _answers(table, number, facts, rows, how)
         except Overlap as overlap:
-            return {OVERLAP: _at(table.num_rows, rows[[overlap.version]], pa.array([how.into]))}
+            return {OVERLAP: _scatter(table.num_rows, rows[[overlap.version]], pa.array([how.into]))}
         # Where nothing is found, NOWHERE takes the last one of these.
         stands = place.copy()
         stands[facts] = np.append(place[rows], NOWHERE)[answers.version]
-        said[said_column(STAND, index)] = positions(stands)
+        said[answer_column(STAND, index)] = positions(stands)
         if how.reason:
             lacks = answers.version == NOWHERE
             why = pa.array(REASONS).take(pa.array(answers.reason[lacks]))
-            said[said_column(REASON, index)] = _at(table.num_rows, facts[lacks], why)
+            said[answer_column(REASON, index)] = _scatter(table.num_rows, facts[lacks], why)
     return said
 
 
-def _at(count: int, rows: Ints, values: pa.Array) -> pa.Array:
+def _scatter(count: int, rows: Ints, values: pa.Array) -> pa.Array:
     """So many values: these in some rows, null in all others."""
     places = np.full(count, NOWHERE)
     places[rows] = np.arange(len(rows))
     return values.take(positions(places))
 
 
-def _answers(table: pa.RecordBatch, number: Ints, facts: Ints, rows: Ints, how: How) -> Answers:
+def _answers(table: pa.RecordBatch, number: Ints, facts: Ints, rows: Ints, how: LookupRule) -> Answers:
     """What the facts in some rows find among the versions in others; raises `Overlap` with one of those."""
     points, has_time = _points(table, number, facts)
     begins, known = (_micros(table, name, rows, _ALWAYS) for name in (AT, KNOWN))
     ends, forgotten = (_micros(table, name, rows, NEVER) for name in (UNTIL, FORGOTTEN))
     versions = Versions(number[rows], begins, ends, known, forgotten)
     deleted = bools(table.column(IS_DELETED).take(pa.array(rows)))
-    return answered(versions, deleted, points, has_time, how)
+    return answer_points(versions, deleted, points, has_time, how)
 
 
 def _points(table: pa.RecordBatch, number: Ints, facts: Ints) -> tuple[Points, Bools]:

@@ -16,8 +16,14 @@ from cdckit.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
 from cdckit.parts.arguments import quoted, require_columns, require_instant, require_type
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.values import comparable
-from cdckit.parts.workers import made_beside
-from cdckit.query.intervals import is_period, key_columns, lasts, overlap_text, where_sound
+from cdckit.parts.workers import map_columns
+from cdckit.query.intervals import (
+    is_ever_in_force,
+    is_period,
+    key_columns,
+    overlap_message,
+    require_sound_rows,
+)
 from cdckit.query.join_search import (
     AT,
     FORGOTTEN,
@@ -28,18 +34,18 @@ from cdckit.query.join_search import (
     SOURCE,
     STAND,
     UNTIL,
-    How,
-    said_column,
-    said_columns,
-    told,
+    LookupRule,
+    answer_batches,
+    answer_column,
+    answer_columns,
 )
 from cdckit.query.lookups import (
     FUNCTION,
-    Asked,
     Lookup,
-    asked_by_key,
-    checked_key,
-    checked_lookups,
+    LookupGroup,
+    check_key,
+    check_lookups,
+    group_lookups,
     version_columns,
 )
 
@@ -153,8 +159,8 @@ def as_of_join(
     moment = _moment(facts, time, known)
     # All are checked before the first is joined: an error speaks of what the caller gave.
     beliefs = known is not None
-    sound = checked_lookups(facts, lookups, beliefs=beliefs)
-    keys = [checked_key(facts, lookup) for lookup in sound]
+    sound = check_lookups(facts, lookups, beliefs=beliefs)
+    keys = [check_key(facts, lookup) for lookup in sound]
     columns = [
         version_columns(
             lookup.history,
@@ -165,11 +171,11 @@ def as_of_join(
         )
         for lookup in sound
     ]
-    names = [*facts.columns, *(name for lookup in sound for name in lookup.made.values())]
+    names = [*facts.columns, *(name for lookup in sound for name in lookup.added_names.values())]
     found = facts
-    for asked in asked_by_key(sound, keys, columns):
+    for asked in group_lookups(sound, keys, columns):
         plain = not beliefs and all(lookup.is_plain for lookup, _ in asked.lookups)
-        found = _in_force(found, asked, time) if plain else _looked_up(found, asked, time, moment)
+        found = _in_force(found, asked, time) if plain else _look_up(found, asked, time, moment)
     return found.select(*map(quoted, names))
 
 
@@ -212,7 +218,7 @@ class _Line(NamedTuple):
     of_facts: list[Column]
 
 
-def _line(facts: DataFrame, asked: Asked, time: str, known: Column | None = None) -> _Line:
+def _line(facts: DataFrame, asked: LookupGroup, time: str, known: Column | None = None) -> _Line:
     """Facts and versions; *time* is the facts' column that says when, *known* their moment of knowledge."""
     places = {name: f"fact_{index}" for index, name in enumerate(facts.columns)}
     # The time is there already, and a part of the key is, if it is compared as it stands.  Where rows are
@@ -229,7 +235,11 @@ def _line(facts: DataFrame, asked: Asked, time: str, known: Column | None = None
     key = key_columns(facts, asked.columns)
     questions = facts.select(*key, F.col(quoted(time)).alias(AT), *knowledge, *carried)
     # Those that are in force at some instant, and believed at some moment: the others answer nothing.
-    counts = lasts() if known is None else lasts() & is_period(F.col(SYSTEM_FROM), F.col(SYSTEM_TO))
+    counts = (
+        is_ever_in_force()
+        if known is None
+        else is_ever_in_force() & is_period(F.col(SYSTEM_FROM), F.col(SYSTEM_TO))
+    )
     # A deleted version is no answer; where somebody asks for the reason, it is one.
     asks_why = [
         any(each.reason is not None for each in asked.of(place)) for place in range(len(asked.sources))
@@ -268,7 +278,7 @@ def _version(place: int) -> str:
     return f"version_{place}"
 
 
-def _sorted_by_number(line: DataFrame, group: str, number: Column) -> DataFrame:
+def _sort_by_number(line: DataFrame, group: str, number: Column) -> DataFrame:
     """
     The rows of each partition about in the order of their group, and within it of a number.
 
@@ -281,14 +291,14 @@ def _sorted_by_number(line: DataFrame, group: str, number: Column) -> DataFrame:
     return line.sortWithinPartitions(F.shiftleft(upper, 32).bitwiseOR(lower.bitwiseAND(F.lit((1 << 32) - 1))))
 
 
-def _text_of_overlap(into: Column, line: DataFrame, asked: Asked) -> Column:
+def _overlap_message(into: Column, line: DataFrame, asked: LookupGroup) -> Column:
     """What to say of a version that begins while another one of its key is in force."""
     lookup = F.concat(F.lit("lookup '"), into, F.lit("'"))
     key = [(F.col(name), line.schema[name].dataType) for name in asked.key]
-    return overlap_text(lookup, key, F.col(AT), function=FUNCTION)
+    return overlap_message(lookup, key, F.col(AT), function=FUNCTION)
 
 
-def _looked_up(facts: DataFrame, asked: Asked, time: str, known: Column | None) -> DataFrame:
+def _look_up(facts: DataFrame, asked: LookupGroup, time: str, known: Column | None) -> DataFrame:
     """
     The facts with more columns: workers are given keys and times, and say which version each fact gets.
 
@@ -297,27 +307,27 @@ def _looked_up(facts: DataFrame, asked: Asked, time: str, known: Column | None) 
     line, (group, *_), of_facts = _line(facts, asked, time, known)
     together = line.repartition(group).sortWithinPartitions(group)
     arrow_schema(together.select(*asked.key).schema)  # raises for a key that workers cannot be given
-    hows = [How.of(lookup, place) for lookup, place in asked.lookups]
+    hows = [LookupRule.from_lookup(lookup, place) for lookup, place in asked.lookups]
     times = [AT, UNTIL, *([KNOWN, FORGOTTEN] if known is not None else [])]
     read = dict.fromkeys([group, *asked.key, SOURCE, *times, IS_DELETED])
-    by = partial(told, group=group, key=asked.key, hows=hows)
-    said = together.withColumn(_SAID, made_beside(list(read), by, said_columns(hows), large=True))
-    line = said.select(*line.columns, f"{_SAID}.*")
+    by = partial(answer_batches, group=group, key=asked.key, hows=hows)
+    said = together.withColumn(_ANSWER, map_columns(list(read), by, answer_columns(hows), large=True))
+    line = said.select(*line.columns, f"{_ANSWER}.*")
     overlap = F.col(OVERLAP)
-    text = _text_of_overlap(overlap, line, asked)
-    line = where_sound(line, overlap=overlap.isNotNull(), text=text, keep=F.lit(True))
+    text = _overlap_message(overlap, line, asked)
+    line = require_sound_rows(line, overlap=overlap.isNotNull(), text=text, keep=F.lit(True))
     places = [place for _, place in asked.lookups]
     for index, place in enumerate(places):
         line = _with_version(line, group, index, place, later=places[index + 1 :])
     made = []
     for index, (lookup, _) in enumerate(asked.lookups):
-        made.append(F.col(_found(index)).alias(lookup.into))
+        made.append(F.col(_found_column(index)).alias(lookup.into))
         if lookup.reason is not None:
-            made.append(F.col(said_column(REASON, index)).alias(lookup.reason))
+            made.append(F.col(answer_column(REASON, index)).alias(lookup.reason))
     return line.select(*of_facts, *made)
 
 
-_SAID = "said"
+_ANSWER = "said"
 
 
 def _with_version(line: DataFrame, group: str, index: int, place: int, later: Sequence[int]) -> DataFrame:
@@ -334,22 +344,22 @@ def _with_version(line: DataFrame, group: str, index: int, place: int, later: Se
         place: That of its source.
         later: The places of sources that are needed afterwards; of others the versions go.
     """
-    stand, source = F.col(said_column(STAND, index)), F.col(SOURCE)
-    near = _sorted_by_number(line, group, stand * 2 + source.isNull().cast("long"))
+    stand, source = F.col(answer_column(STAND, index)), F.col(SOURCE)
+    near = _sort_by_number(line, group, stand * 2 + source.isNull().cast("long"))
     in_line = Window.partitionBy(group).orderBy(stand.asc_nulls_first(), source.asc_nulls_last())
     so_far = in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     found = F.last(_version(place), ignorenulls=True).over(so_far)
     # Versions that are needed afterwards carry none: what is sorted again is to be narrow.
     of_fact = F.when(source.isNull(), found) if later else found
-    return near.withColumn(_found(index), of_fact).where(source.isNull() | source.isin(*later))
+    return near.withColumn(_found_column(index), of_fact).where(source.isNull() | source.isin(*later))
 
 
-def _found(index: int) -> str:
+def _found_column(index: int) -> str:
     """The name of the column with what a lookup found."""
     return f"found_{index}"
 
 
-def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
+def _in_force(facts: DataFrame, asked: LookupGroup, time: str) -> DataFrame:
     """
     The facts with one more column for each lookup, made by the JVM: no key need fit into memory.
 
@@ -359,37 +369,37 @@ def _in_force(facts: DataFrame, asked: Asked, time: str) -> DataFrame:
     """
     line, by, of_facts = _line(facts, asked, time)
     # What this does not sort (keys with one upper half, times before 1970 or from 2106 on), the window does.
-    line = _sorted_by_number(line.repartition(by[0]), by[0], F.unix_seconds(AT))
+    line = _sort_by_number(line.repartition(by[0]), by[0], F.unix_seconds(AT))
     is_fact = F.col(SOURCE).isNull()
     # At one instant versions come first, since they are closed there; facts without a time before all.
     in_line = Window.partitionBy(*by).orderBy(F.col(AT).asc_nulls_first(), F.col(SOURCE).asc_nulls_last())
     so_far = in_line.rowsBetween(Window.unboundedPreceding, -1)
     held = [_version(place) for place in range(len(asked.sources))]
     line = line.withColumns(
-        {_last(place): F.last(name, ignorenulls=True).over(so_far) for place, name in enumerate(held)}
+        {_last_column(place): F.last(name, ignorenulls=True).over(so_far) for place, name in enumerate(held)}
     )
     overlapping = F.coalesce(
         *(
-            F.when((F.col(SOURCE) == place) & _lasts(asked, place), F.lit(asked.of(place)[0].into))
+            F.when((F.col(SOURCE) == place) & _is_in_force(asked, place), F.lit(asked.of(place)[0].into))
             for place in range(len(asked.sources))
         )
     )
-    text = _text_of_overlap(overlapping, line, asked)
-    return where_sound(line, overlap=overlapping.isNotNull(), text=text, keep=is_fact).select(
+    text = _overlap_message(overlapping, line, asked)
+    return require_sound_rows(line, overlap=overlapping.isNotNull(), text=text, keep=is_fact).select(
         *of_facts,
         *(
-            F.when(_lasts(asked, place), F.col(_last(place))).alias(lookup.into)
+            F.when(_is_in_force(asked, place), F.col(_last_column(place))).alias(lookup.into)
             for lookup, place in asked.lookups
         ),
     )
 
 
-def _last(place: int) -> str:
+def _last_column(place: int) -> str:
     """The name of the column with the last version of a source."""
     return f"last_{place}"
 
 
-def _lasts(asked: Asked, place: int) -> Column:
+def _is_in_force(asked: LookupGroup, place: int) -> Column:
     """Whether the last version of a source is still in force."""
-    end = F.col(_last(place)).getField(VALID_TO)
-    return F.col(_last(place)).isNotNull() & (end.isNull() | (end > F.col(AT)))
+    end = F.col(_last_column(place)).getField(VALID_TO)
+    return F.col(_last_column(place)).isNotNull() & (end.isNull() | (end > F.col(AT)))

@@ -33,7 +33,7 @@ from cdckit.parts.arguments import (
     require_name,
     require_struct,
 )
-from cdckit.query.bitemporal import fields_of
+from cdckit.query.bitemporal import history_fields
 from cdckit.query.intervals import key_column
 
 FUNCTION = "as_of_join"
@@ -94,13 +94,13 @@ class Lookup:
         return self.direction == "backward" and not asks
 
     @property
-    def made(self) -> dict[str, str]:
+    def added_names(self) -> dict[str, str]:
         """The names of the columns that it adds to the facts, by the argument that says them."""
         reason = {} if self.reason is None else {"reason": self.reason}
         return {"into": self.into, **reason}
 
 
-def checked_lookups(facts: DataFrame, lookups: Sequence[Lookup], *, beliefs: bool) -> list[Lookup]:
+def check_lookups(facts: DataFrame, lookups: Sequence[Lookup], *, beliefs: bool) -> list[Lookup]:
     """The lookups, with null for every end that is open; raises for those of no meaning."""
     if not lookups or not all(isinstance(lookup, Lookup) for lookup in lookups):
         raise InvalidArgument(FUNCTION, "lookups", "one or more Lookup", lookups)
@@ -109,7 +109,7 @@ def checked_lookups(facts: DataFrame, lookups: Sequence[Lookup], *, beliefs: boo
     require_distinct(facts, "facts", function=FUNCTION)
     require_batch(facts, "facts", "join each batch in writeStream.foreachBatch(…)", function=FUNCTION)
     taken = {name.lower(): name for name in facts.columns}
-    for argument, name in [each for lookup in lookups for each in lookup.made.items()]:
+    for argument, name in [each for lookup in lookups for each in lookup.added_names.items()]:
         if name.lower() in taken:
             needed = f"a name other than {', '.join(taken.values())}"
             raise InvalidArgument(FUNCTION, argument, needed, name)
@@ -132,14 +132,14 @@ def _require_options(lookup: Lookup) -> None:
         raise InvalidArgument(FUNCTION, "tolerance", "a timedelta of no time or more, or None", tolerance)
 
 
-def checked_key(facts: DataFrame, lookup: Lookup) -> dict[str, str]:
+def check_key(facts: DataFrame, lookup: Lookup) -> dict[str, str]:
     """The lookup's key as a mapping of fact column to field; raises unless both sides have it in one type."""
     history, on = lookup.history, lookup.on
     argument = f"history of {lookup.into!r}"
     require_distinct(history, argument, function=FUNCTION)
     require_batch(history, argument, "ask the table that keeps it", function=FUNCTION)
     ours, theirs = both_sides(on)
-    require_fields(theirs, ["guid", *fields_of(history).names], "on", function=FUNCTION)
+    require_fields(theirs, ["guid", *history_fields(history).names], "on", function=FUNCTION)
     require_columns(facts, ours, function=FUNCTION)
     key = dict(zip(ours, theirs, strict=True))
     for column, name in key.items():
@@ -168,7 +168,7 @@ def version_columns(
     function: str,
 ) -> list[str]:
     """The columns of a version in the struct that has it: the fields that are *asked* for, or all."""
-    known = fields_of(history).names
+    known = history_fields(history).names
     fields = known if asked is None else listed(asked)
     if fields:
         require_fields(fields, known, "fields", function=function)
@@ -196,7 +196,7 @@ class Source(NamedTuple):
     columns: tuple[str, ...]
 
 
-class Asked(NamedTuple):
+class LookupGroup(NamedTuple):
     """
     Lookups that have one key of the facts in common.
 
@@ -220,17 +220,17 @@ class Asked(NamedTuple):
         return [lookup for lookup, source in self.lookups if source == place]
 
 
-def asked_by_key(
+def group_lookups(
     lookups: Sequence[Lookup], keys: Sequence[Mapping[str, str]], columns: Sequence[Sequence[str]]
-) -> list[Asked]:
+) -> list[LookupGroup]:
     """
     The lookups, each with its key and the columns of its struct, together by the facts' columns.
 
     These stand in the order in which the first lookup names them, as an error tells the key.
     """
-    found: dict[frozenset[str], Asked] = {}
+    found: dict[frozenset[str], LookupGroup] = {}
     for lookup, key, held in zip(lookups, keys, columns, strict=True):
-        asked = found.setdefault(frozenset(key), Asked(tuple(key), [], []))
+        asked = found.setdefault(frozenset(key), LookupGroup(tuple(key), [], []))
         source = Source(lookup.history, tuple(key[name] for name in asked.columns), tuple(held))
         if source not in asked.sources:
             asked.sources.append(source)

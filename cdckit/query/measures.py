@@ -16,7 +16,7 @@ from cdckit.history import VALID_FROM, VALID_TO, business_fields, require_histor
 from cdckit.parts.arguments import listed, quoted, require_fields, require_period
 from cdckit.parts.instants import microseconds
 from cdckit.query.as_of import between
-from cdckit.query.intervals import in_one_form
+from cdckit.query.intervals import comparable_column
 
 
 def durations(
@@ -167,7 +167,7 @@ def require_groups(
         raise InvalidArgument(
             function, "history", f"of fields with other names than {', '.join(made)}", taken
         )
-    return [in_one_form(history, name).alias(name) for name in (*groups, *asked)]
+    return [comparable_column(history, name).alias(name) for name in (*groups, *asked)]
 
 
 def require_end(end: datetime, *, function: str) -> None:
@@ -301,7 +301,7 @@ def counts_over_time(
         _require_exact(history, name)
     step = None if every is None else _require_grid(start, end, every)
     net = _net_changes(between(history, start, end), groups, added, start, end, step)
-    told = _steps(net, end) if step is None else _on_grid(net, start, end, step)
+    told = _steps(net, end) if step is None else _sample_grid(net, start, end, step)
     return told.select(
         *(F.col("group").getField(f"by_{index}").alias(name) for index, name in enumerate(groups)),
         *made[1:],
@@ -341,7 +341,7 @@ def _net_changes(
     is not earlier), with the changes `of_0`, `of_1` ...; and one at the start, if of nothing.
     """
     first, last = F.lit(microseconds(start)), F.lit(microseconds(end))
-    values = [F.lit(1).cast("bigint"), *(_wide(versions, name) for name in added)]
+    values = [F.lit(1).cast("bigint"), *(_widen(versions, name) for name in added)]
     nothing = [value * F.lit(0) for value in values]
     changes = [
         _change(first, nothing),
@@ -369,11 +369,11 @@ def _net_changes(
 
 def _group(versions: DataFrame, by: Sequence[str]) -> Column:
     """The group in one column; the same for all, if there are no groups."""
-    parts = [in_one_form(versions, name) for name in by] or [F.lit(0)]
+    parts = [comparable_column(versions, name) for name in by] or [F.lit(0)]
     return F.struct(*(part.alias(f"by_{index}") for index, part in enumerate(parts)))
 
 
-def _wide(versions: DataFrame, name: str) -> Column:
+def _widen(versions: DataFrame, name: str) -> Column:
     """A number in the type that its sums have; a null adds nothing."""
     found, value = versions.schema[name].dataType, F.col(quoted(name))
     if isinstance(found, T.DecimalType):
@@ -387,18 +387,18 @@ def _change(at: Column, values: Sequence[Column]) -> Column:
     return F.struct(at.alias("at"), *(value.alias(f"of_{index}") for index, value in enumerate(values)))
 
 
-def _nothing(told: DataFrame, first: Column) -> DataFrame:
-    """One row like those *told*, which changes nothing."""
-    kinds = {field.name: field.dataType for field in told.schema}
+def _nothing(changes: DataFrame, first: Column) -> DataFrame:
+    """One row like those *changes*, which changes nothing."""
+    kinds = {field.name: field.dataType for field in changes.schema}
     zeros = [F.lit(0).cast(kind).alias(name) for name, kind in kinds.items() if name.startswith("of_")]
-    return told.sparkSession.range(1).select(_group(told, []).alias("group"), first.alias("at"), *zeros)
+    return changes.sparkSession.range(1).select(_group(changes, []).alias("group"), first.alias("at"), *zeros)
 
 
 def _measures(net: DataFrame) -> list[str]:
     return [name for name in net.columns if name.startswith("of_")]
 
 
-def _added_up(net: DataFrame, rows: WindowSpec) -> list[Column]:
+def _sum_changes(net: DataFrame, rows: WindowSpec) -> list[Column]:
     """What the changes of a window's rows add up to; nothing, if there are none."""
     return [
         F.coalesce(F.sum(name).over(rows).cast(net.schema[name].dataType), F.lit(0)).alias(name)
@@ -414,7 +414,7 @@ def _steps(net: DataFrame, end: datetime) -> DataFrame:
     """
     days = net.withColumn("day", F.call_function("div", F.col("at"), F.lit(_DAY)))
     on_day = Window.partitionBy("group", "day").orderBy("at")
-    so_far = _added_up(net, on_day.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    so_far = _sum_changes(net, on_day.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     steps = days.select("group", "day", "at", F.lead("at").over(on_day).alias("next"), *so_far)
     totals = days.groupBy("group", "day").agg(
         F.min("at").alias("at"), *(F.sum(name).alias(name) for name in _measures(net))
@@ -423,7 +423,7 @@ def _steps(net: DataFrame, end: datetime) -> DataFrame:
     before = totals.select(
         F.struct("group", "day").alias("of"),
         F.lead("at").over(by_day).alias("next_day"),
-        F.struct(*_added_up(net, by_day.rowsBetween(Window.unboundedPreceding, -1))).alias("before"),
+        F.struct(*_sum_changes(net, by_day.rowsBetween(Window.unboundedPreceding, -1))).alias("before"),
     )
     joined = steps.join(before, F.struct("group", "day") == F.col("of"), "inner")
     ends = F.coalesce("next", "next_day", F.lit(microseconds(end)))
@@ -435,11 +435,11 @@ def _steps(net: DataFrame, end: datetime) -> DataFrame:
     )
 
 
-def _on_grid(net: DataFrame, start: datetime, end: datetime, step: int) -> DataFrame:
+def _sample_grid(net: DataFrame, start: datetime, end: datetime, step: int) -> DataFrame:
     """What there is at each instant of the grid: what changed last holds until it changes again."""
     number = -(-(microseconds(end) - microseconds(start)) // step)
     in_line = Window.partitionBy("group").orderBy("at")
-    so_far = _added_up(net, in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    so_far = _sum_changes(net, in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     last = F.coalesce(F.lead("at").over(in_line), F.lit(number)) - 1
     known = net.select("group", "at", last.alias("last"), *so_far)
     each = known.select("group", F.explode(F.sequence("at", "last")).alias("number"), *_measures(net))

@@ -40,15 +40,15 @@ from cdckit.query.intervals import (
     SHARING,
     TOUCHING,
     allen_relation,
-    folded,
-    kept,
+    find_overlapping,
+    fold_periods,
+    is_ever_in_force,
+    keep_present,
     key_column,
     key_columns,
-    lasts,
-    overlapping,
+    layer_column,
     period_rows,
-    side_column,
-    standing_still,
+    split_periods,
 )
 from cdckit.query.lookups import version_columns
 
@@ -57,7 +57,7 @@ _WAYS = ("inner", "left", "full")
 
 
 @dataclass(frozen=True)
-class Side:
+class Layer:
     """
     One of the histories of an overlay.
 
@@ -73,7 +73,7 @@ class Side:
         fields: The business fields that the struct gets; all of them by default, none with `[]`.
         provenance: Whether the struct gets `field_provenance`, too.
 
-    >>> Side(history, into="product", on="number", fields=["name"]).fields
+    >>> Layer(history, into="product", on="number", fields=["name"]).fields
     ['name']
     """
 
@@ -84,12 +84,13 @@ class Side:
     provenance: bool = False
 
 
-def overlay(*sides: Side, how: str = "inner", fold: bool = False) -> DataFrame:
+def overlay(*layers: Layer, how: str = "inner", fold: bool = False) -> DataFrame:
     """
     Histories laid on each other: for each period in which none of them moves, what each of them says.
 
     At every instant it is the join of what was in force then: `as_of(overlay(a, b), at)`, so to speak, is the
-    join of `as_of(a, at)` and `as_of(b, at)`.  The key is that of the first side.  Other sides are found
+    join of `as_of(a, valid_at)` and `as_of(b, valid_at)`.  The key is that of the first side.  Other sides
+    are found
 
     - *by the same key*, where their `on` names exactly the key fields of the first;
     - *by a link*, where it names other fields of the first side: a flight's `tail` leads to the version of
@@ -99,7 +100,7 @@ def overlay(*sides: Side, how: str = "inner", fold: bool = False) -> DataFrame:
     Deleted versions are not there: a side that is deleted, or of which nothing is known, is null.
 
     Args:
-        sides: Two or more, the first of which has the key; see `Side`.
+        layers: Two or more, the first of which has the key; see `Layer`.
         how: Which periods are kept: "inner", those in which all sides are there; "left", those in which the
             first is; "full", those in which any is (by the same key only).
         fold: Make neighbouring periods one if the `guid` and the fields of all sides are equal in them
@@ -134,8 +135,8 @@ def overlay(*sides: Side, how: str = "inner", fold: bool = False) -> DataFrame:
 
     >>> prices = history.where("number = 1").withColumns({"price": F.length("name"), "name": F.lit(None)})
     >>> found = overlay(
-    ...     Side(history, into="product", on="number", fields=["name"]),
-    ...     Side(prices, into="cost", on="number", fields=["price"]),
+    ...     Layer(history, into="product", on="number", fields=["name"]),
+    ...     Layer(prices, into="cost", on="number", fields=["price"]),
     ...     how="left",
     ... )
     >>> found.select("number", "valid_from_timestamp", "product.name", "cost.price").orderBy(
@@ -150,15 +151,15 @@ def overlay(*sides: Side, how: str = "inner", fold: bool = False) -> DataFrame:
     +------+--------------------+------+-----+
     <BLANKLINE>
     """
-    sides = _checked_sides(sides, how, fold)
+    layers = _check_layers(layers, how, fold)
     columns = [
         version_columns(side.history, side.fields, provenance=side.provenance, function=_OVERLAY)
-        for side in sides
+        for side in layers
     ]
-    first, *others = sides
+    first, *others = layers
     key = listed(first.on)
-    links = [_checked_link(first, side) for side in others]
-    _require_names(sides, key)
+    links = [_check_link(first, side) for side in others]
+    _require_names(layers, key)
     for side, link in zip(others, links, strict=True):
         if how == "full" and set(link) != set(key):
             needed = f"inner or left, where {side.into} is found by the link {', '.join(link)}"
@@ -168,34 +169,35 @@ def overlay(*sides: Side, how: str = "inner", fold: bool = False) -> DataFrame:
         if set(link) == set(key)
         else _line_by_link(first, key, side, link, place, columns[place])
         for place, (side, link) in enumerate(
-            zip(sides, [dict(zip(key, key, strict=True)), *links], strict=True)
+            zip(layers, [dict(zip(key, key, strict=True)), *links], strict=True)
         )
     ]
     names = [key_column(place) for place in range(len(key))]
     line = reduce(lambda one, more: one.unionByName(more, allowMissingColumns=True), lines)
-    rows = standing_still(line, names, [side.into for side in sides], function=_OVERLAY)
-    rows = kept(rows, len(sides), how)
+    rows = split_periods(line, names, [side.into for side in layers], function=_OVERLAY)
+    rows = keep_present(rows, len(layers), how)
     if fold:
         said = (
-            _said(side, place, columns[place]).alias(side_column(place)) for place, side in enumerate(sides)
+            _layer_content(side, place, columns[place]).alias(layer_column(place))
+            for place, side in enumerate(layers)
         )
-        rows = folded(rows, names, F.struct(*said))
+        rows = fold_periods(rows, names, F.struct(*said))
     return rows.select(
         *(F.col(column).alias(name) for column, name in zip(names, key, strict=True)),
         VALID_FROM,
         VALID_TO,
-        *(F.col(side_column(place)).alias(side.into) for place, side in enumerate(sides)),
+        *(F.col(layer_column(place)).alias(side.into) for place, side in enumerate(layers)),
     )
 
 
-def _checked_sides(sides: Sequence[Side], how: str, fold: bool) -> tuple[Side, ...]:
+def _check_layers(layers: Sequence[Layer], how: str, fold: bool) -> tuple[Layer, ...]:
     """The sides, with null for every end that is open; raises for those of no meaning."""
-    if len(sides) < 2 or not all(isinstance(side, Side) for side in sides):
-        raise InvalidArgument(_OVERLAY, "sides", "two or more Side", sides)
+    if len(layers) < 2 or not all(isinstance(side, Layer) for side in layers):
+        raise InvalidArgument(_OVERLAY, "layers", "two or more Side", layers)
     if how not in _WAYS:
         raise InvalidArgument(_OVERLAY, "how", f"one of {', '.join(_WAYS)}", how)
     require_flag(fold, "fold", function=_OVERLAY)
-    for side in sides:
+    for side in layers:
         require_name(side.into, "into", function=_OVERLAY)
         require_flag(side.provenance, "provenance", function=_OVERLAY)
         argument = f"history of {side.into!r}"
@@ -203,13 +205,13 @@ def _checked_sides(sides: Sequence[Side], how: str, fold: bool) -> tuple[Side, .
         require_batch(side.history, argument, "ask the table that keeps it", function=_OVERLAY)
     columns = HISTORY_SCHEMA.fieldNames()
     return tuple(
-        replace(side, history=require_history(side.history, *columns, function=_OVERLAY)) for side in sides
+        replace(side, history=require_history(side.history, *columns, function=_OVERLAY)) for side in layers
     )
 
 
-def _require_names(sides: Sequence[Side], key: Sequence[str]) -> None:
+def _require_names(layers: Sequence[Layer], key: Sequence[str]) -> None:
     taken = {name.lower() for name in (*key, VALID_FROM, VALID_TO)}
-    for side in sides:
+    for side in layers:
         if side.into.lower() in taken:
             raise InvalidArgument(
                 _OVERLAY, "into", f"a name other than {', '.join(sorted(taken))}", side.into
@@ -217,64 +219,64 @@ def _require_names(sides: Sequence[Side], key: Sequence[str]) -> None:
         taken.add(side.into.lower())
 
 
-def _checked_link(first: Side, side: Side) -> dict[str, str]:
+def _check_link(first: Layer, layer: Layer) -> dict[str, str]:
     """What the first side and this one have in common, as a mapping of its field to this one's."""
     if isinstance(first.on, Mapping):
         raise InvalidArgument(_OVERLAY, "on", "of the first side, a field or a list of fields", first.on)
-    known, theirs_known = (["guid", *business_fields(each.history).fieldNames()] for each in (first, side))
+    known, theirs_known = (["guid", *business_fields(each.history).fieldNames()] for each in (first, layer))
     require_fields(first.on, known, "on", function=_OVERLAY)
-    ours, theirs = both_sides(side.on)
+    ours, theirs = both_sides(layer.on)
     require_fields(ours, known, "on", function=_OVERLAY)
     require_fields(theirs, theirs_known, "on", function=_OVERLAY)
     for field, same in zip(ours, theirs, strict=True):
-        require_alike(side.history, same, first.history, field, f"in {first.into}", function=_OVERLAY)
+        require_alike(layer.history, same, first.history, field, f"in {first.into}", function=_OVERLAY)
     return dict(zip(ours, theirs, strict=True))
 
 
-def _alive(side: Side) -> DataFrame:
-    return side.history.where(~F.col(DELETED) & lasts())
+def _alive(layer: Layer) -> DataFrame:
+    return layer.history.where(~F.col(DELETED) & is_ever_in_force())
 
 
 def _struct(columns: Sequence[str]) -> Column:
     return F.struct(*(F.col(quoted(name)) for name in columns))
 
 
-def _line(side: Side, fields: Sequence[str], place: int, columns: Sequence[str]) -> DataFrame:
+def _line(layer: Layer, fields: Sequence[str], place: int, columns: Sequence[str]) -> DataFrame:
     """The versions of a side, each where it begins."""
     state = F.struct(F.col(VALID_TO).alias("ends"), _struct(columns).alias("version"))
     begins = F.col(VALID_FROM).alias("begins")
-    return _alive(side).select(*key_columns(side.history, fields), begins, state.alias(side_column(place)))
+    return _alive(layer).select(*key_columns(layer.history, fields), begins, state.alias(layer_column(place)))
 
 
 def _line_by_link(
-    first: Side,
+    first: Layer,
     key: Sequence[str],
-    side: Side,
+    layer: Layer,
     link: Mapping[str, str],
     place: int,
     columns: Sequence[str],
 ) -> DataFrame:
     """The versions of a side that the versions of the first lead to, cut to these and under their key."""
 
-    def periods(of: Side, fields: Iterable[str], row: Column) -> DataFrame:
+    def periods(of: Layer, fields: Iterable[str], row: Column) -> DataFrame:
         period = (F.col(VALID_FROM).alias("begins"), F.col(VALID_TO).alias("ends"))
         return _alive(of).select(*key_columns(of.history, fields), *period, row.alias("row"))
 
     leading = periods(first, link, F.struct(*key_columns(first.history, key)))
-    found = periods(side, link.values(), _struct(columns))
-    pairs = overlapping(leading, found, [key_column(part) for part in range(len(link))])
+    found = periods(layer, link.values(), _struct(columns))
+    pairs = find_overlapping(leading, found, [key_column(part) for part in range(len(link))])
     # Spark's least passes over nulls: an open end is later than any other.
     ends = F.least("a.ends", "b.ends")
     return pairs.select(
         "a.row.*",
         F.greatest("a.begins", "b.begins").alias("begins"),
-        F.struct(ends.alias("ends"), F.col("b.row").alias("version")).alias(side_column(place)),
+        F.struct(ends.alias("ends"), F.col("b.row").alias("version")).alias(layer_column(place)),
     )
 
 
-def _said(side: Side, place: int, columns: Sequence[str]) -> Column:
+def _layer_content(layer: Layer, place: int, columns: Sequence[str]) -> Column:
     """What counts of a version where periods are folded: the entity and the fields."""
-    version, schema = F.col(side_column(place)), side.history.schema
+    version, schema = F.col(layer_column(place)), layer.history.schema
     fields = [name for name in columns if name == "guid" or name not in STANDARD_COLUMNS]
     parts = [
         comparable(version.getField(name), schema[name].dataType).alias(f"part_{index}")
@@ -358,7 +360,7 @@ def join_periods(
     one, other = period_rows(a, list(key), period), period_rows(b, list(key.values()), period)
     found = [
         join(one, other, names)
-        for kinds, join in ((SHARING, overlapping), (TOUCHING, _touching), (APART, _of_one_key))
+        for kinds, join in ((SHARING, find_overlapping), (TOUCHING, _pair_touching), (APART, _pair_apart))
         if set(asked) & set(kinds)
     ]
     pairs = found[0]
@@ -400,22 +402,26 @@ def _require_tables(
     return key
 
 
-def _touching(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
+def _pair_touching(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The pairs in which one period ends as the other begins."""
-    one, other = _held(a, keys, "a"), _held(b, keys, "b")
+    one, other = _rename_keys(a, keys, "a"), _rename_keys(b, keys, "b")
     same = _same(keys)
     meets = one.join(other, same & (F.col("a.ends") == F.col("b.begins")), "inner")
     met = one.join(other, same & (F.col("a.begins") == F.col("b.ends")), "inner")
     return meets.unionByName(met).select("a", "b")
 
 
-def _of_one_key(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
+def _pair_apart(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The pairs of one key in which one period is over before the other begins."""
     apart = (F.col("a.ends") < F.col("b.begins")) | (F.col("b.ends") < F.col("a.begins"))
-    return _held(a, keys, "a").join(_held(b, keys, "b"), _same(keys) & apart, "inner").select("a", "b")
+    return (
+        _rename_keys(a, keys, "a")
+        .join(_rename_keys(b, keys, "b"), _same(keys) & apart, "inner")
+        .select("a", "b")
+    )
 
 
-def _held(frame: DataFrame, keys: Sequence[str], side: str) -> DataFrame:
+def _rename_keys(frame: DataFrame, keys: Sequence[str], side: str) -> DataFrame:
     return frame.select(
         *(F.col(key).alias(f"{side}_{key}") for key in keys), F.struct("begins", "ends", "row").alias(side)
     )

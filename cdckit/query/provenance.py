@@ -23,7 +23,7 @@ from cdckit.history import (
     provenance_type,
     require_history,
 )
-from cdckit.lists import is_of_list
+from cdckit.lists import is_list_change
 from cdckit.parts.arguments import (
     quoted,
     require_columns,
@@ -34,27 +34,27 @@ from cdckit.parts.arguments import (
 )
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.as_of import as_of, current
-from cdckit.query.entity_keys import of_entity
-from cdckit.query.intervals import lasts
+from cdckit.query.entity_keys import is_entity
+from cdckit.query.intervals import is_ever_in_force
 
 MESSAGE_SOURCE = "message_source"
 MESSAGE_ARRIVAL = "message_arrival_timestamp"
 
 _GUID = "guid"
-_SAID_WITH = (T.StructField("message", T.StringType()), T.StructField("priority", T.IntegerType()))
+_ENTRY_FIELDS = (T.StructField("message", T.StringType()), T.StructField("priority", T.IntegerType()))
 _MESSAGE = T.StructType([CHANGE_SCHEMA[name] for name in ("message_id", "source", "arrival")])
 
 
-def blame(history: DataFrame, key: Mapping[str, Any], *, at: datetime | None = None) -> DataFrame:
+def blame(history: DataFrame, key: Mapping[str, Any], *, valid_at: datetime | None = None) -> DataFrame:
     """
     Who is responsible for each value of one entity, and since when.
 
     Args:
         history: One row per version; the versions of an entity do not overlap, which is not checked.
         key: Value by field; `guid` may be one of them.  It is matched with the version in force at
-            *at*: an entity whose key changed answers to the key that it had then, with its whole past.
+            *valid_at*: an entity whose key changed answers to the key that it had then, with its whole past.
             A part of the key speaks of every entity that has these values.
-        at: The instant to ask about, an aware datetime; None asks about the current version.
+        valid_at: The instant to ask about, an aware datetime; None asks about the current version.
 
     Returns:
         One row per field, those of one entity in the order of the fields in the history: `guid`;
@@ -64,13 +64,13 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, at: datetime | None = N
         entity is there, or who deleted it.  A field that nobody ever set has a row too, with nulls:
         that differs from a null that a message sent or a delete left.  A key field that no message
         carried shows its value with neither message nor time.  No row at all for an unknown key, or
-        when nothing was known of the entity at *at*.
+        when nothing was known of the entity at *valid_at*.
 
     Raises:
         MissingColumns, WrongColumnType: *history* lacks a column that a history has, or a field of
             `field_provenance`, or has it in another type.
         InvalidArgument: *key* is empty, names no field or has a value of another type than its field, or
-            *at* is a naive datetime.
+            *valid_at* is a naive datetime.
 
     Cost: reads the history twice, a filter each; the guids that the first pass finds are sent to all
     workers.  Then one shuffle and sort of the versions of the entities asked for.
@@ -90,19 +90,21 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, at: datetime | None = N
     """
     history, fields = _with_provenance(history, function="blame")
     identity = T.StructType([HISTORY_SCHEMA[_GUID], *fields.fields[1:]])
-    asked = of_entity(key, identity, function="blame")
-    if at is None:
+    asked = is_entity(key, identity, function="blame")
+    if valid_at is None:
         in_force, known = current(history, deletes=True), history
     else:
 
         def call(said: str) -> str:
             return f"blame(history, {dict(key)!r}, at={said})"
 
-        known = history.where(F.col(VALID_FROM) <= require_instant(at, "at", function="blame", call=call))
-        in_force = as_of(history, at, deletes=True)
+        known = history.where(
+            F.col(VALID_FROM) <= require_instant(valid_at, "valid_at", function="blame", call=call)
+        )
+        in_force = as_of(history, valid_at, deletes=True)
     # Without the hint the whole history would be shuffled to meet a handful of guids.
     entities = F.broadcast(in_force.where(asked).select(_GUID))
-    versions = _with_beginnings(_said(known.join(entities, _GUID, "left_semi"), fields), fields)
+    versions = _with_beginnings(_with_entries(known.join(entities, _GUID, "left_semi"), fields), fields)
     since = [
         F.max(F.when(F.col("begins").getItem(index), F.col(VALID_FROM))) for index, _ in enumerate(fields)
     ]
@@ -111,7 +113,7 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, at: datetime | None = N
     )
     rows = [
         F.struct(
-            *_told(index, field),
+            *_answer_columns(index, field),
             F.when(_message(index).isNotNull(), F.col("since").getItem(index)).alias("since_timestamp"),
         )
         for index, field in enumerate(fields)
@@ -119,13 +121,13 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, at: datetime | None = N
     return last.select(_GUID, F.inline(F.array(*rows)))
 
 
-def by_message(history: DataFrame, messages: str | Iterable[str]) -> DataFrame:
+def values_by_message(history: DataFrame, messages: str | Iterable[str]) -> DataFrame:
     """
     Everything that one message, or several, are responsible for in a history.
 
     Args:
         history: One row per version; the versions of an entity do not overlap, which is not checked.
-            Some of them will do: `by_message(current(history), …)` is what the messages are
+            Some of them will do: `values_by_message(current(history), …)` is what the messages are
             responsible for now.
         messages: The id of a message, or several ids.  A history holds ids alone: where several sources
             use one, this is what all their messages of that id are responsible for.
@@ -148,7 +150,7 @@ def by_message(history: DataFrame, messages: str | Iterable[str]) -> DataFrame:
     a part, and a sort of the first and last version of each stretch.  Every id is part of the query
     plan, several times per field: ask for some, not for many thousands.
 
-    >>> made = by_message(history, ["m2", "m3"]).orderBy("message", "field")
+    >>> made = values_by_message(history, ["m2", "m3"]).orderBy("message", "field")
     >>> made.select("field", "value", "message", "valid_from_timestamp", "valid_to_timestamp").show()
     +-----------------+------+-------+--------------------+------------------+
     |            field| value|message|valid_from_timestamp|valid_to_timestamp|
@@ -159,9 +161,9 @@ def by_message(history: DataFrame, messages: str | Iterable[str]) -> DataFrame:
     +-----------------+------+-------+--------------------+------------------+
     <BLANKLINE>
     """
-    history, fields = _with_provenance(history, function="by_message")
-    wanted = _message_ids(messages, function="by_message")
-    said = _said(history, fields)
+    history, fields = _with_provenance(history, function="values_by_message")
+    wanted = _message_ids(messages, function="values_by_message")
+    said = _with_entries(history, fields)
     theirs = [_message(index).isin(wanted) for index, _ in enumerate(fields)]
     # The version before is still there if it matters: a run that goes on has the same message in both.
     begun = _with_beginnings(said.where(reduce(Column.__or__, theirs)), fields)
@@ -171,7 +173,7 @@ def by_message(history: DataFrame, messages: str | Iterable[str]) -> DataFrame:
     for index, field in enumerate(fields):
         begins = F.col("begins").getItem(index)
         ends = F.coalesce(F.col("next_begins").getItem(index), F.lit(True))
-        row = F.struct(*_told(index, field), begins.alias("begins"), ends.alias("ends"))
+        row = F.struct(*_answer_columns(index, field), begins.alias("begins"), ends.alias("ends"))
         # What lies between the two ends of a run need not be sorted again: of long runs that is most.
         rows.append(F.when(theirs[index] & (begins | ends), row))
     edges = versions.select(_GUID, F.inline(F.array_compact(F.array(*rows))), VALID_FROM, VALID_TO)
@@ -180,11 +182,11 @@ def by_message(history: DataFrame, messages: str | Iterable[str]) -> DataFrame:
     return spans.where("begins").drop("begins", "ends")
 
 
-def sources_of(history: DataFrame, changes: DataFrame) -> DataFrame:
+def count_sources(history: DataFrame, changes: DataFrame) -> DataFrame:
     """
     How many values of each field come from each source.
 
-    Every version counts, so the caller chooses which: `sources_of(current(history), changes)` is the
+    Every version counts, so the caller chooses which: `count_sources(current(history), changes)` is the
     usual question.
 
     Args:
@@ -205,7 +207,7 @@ def sources_of(history: DataFrame, changes: DataFrame) -> DataFrame:
     Cost: the values are counted per field and message before anything is joined; then one shuffle of
     these counts, one of the distinct messages, and small ones.
 
-    >>> sources_of(current(history), changes).orderBy("field").show()
+    >>> count_sources(current(history), changes).orderBy("field").show()
     +-----------------+------+------+-----+
     |            field|source|values|share|
     +-----------------+------+------+-----+
@@ -215,8 +217,8 @@ def sources_of(history: DataFrame, changes: DataFrame) -> DataFrame:
     +-----------------+------+------+-----+
     <BLANKLINE>
     """
-    history, fields = _with_provenance(history, function="sources_of")
-    require_types(changes, _MESSAGE, function="sources_of")
+    history, fields = _with_provenance(history, function="count_sources")
+    require_types(changes, _MESSAGE, function="count_sources")
     entries = [
         F.when(
             _message(index).isNotNull(),
@@ -224,7 +226,7 @@ def sources_of(history: DataFrame, changes: DataFrame) -> DataFrame:
         )
         for index, field in enumerate(fields)
     ]
-    single = _said(history, fields).select(F.inline(F.array_compact(F.array(*entries))))
+    single = _with_entries(history, fields).select(F.inline(F.array_compact(F.array(*entries))))
     counted = single.groupBy("field", "message").agg(F.count("*").alias("values"))
     known = with_messages(counted, changes, message="message")
     by_source = known.groupBy("field", F.col(MESSAGE_SOURCE).alias("source")).agg(
@@ -342,19 +344,24 @@ def revoke(changes: DataFrame, messages: Messages, *, source: str | None = None)
         return _without_messages(changes, messages, of_source, by_source=by_source)
     listed = _message_ids(messages, function="revoke")
     meant = of_source & F.coalesce(F.col("message_id").isin(listed), F.lit(False))
-    return changes.where(~_no_list(meant, _of_list(changes), F.col("message_id"))) if listed else changes
+    return (
+        changes.where(~_refuse_lists(meant, _is_list_change(changes), F.col("message_id")))
+        if listed
+        else changes
+    )
 
 
-def _of_list(changes: DataFrame) -> Column:
+def _is_list_change(changes: DataFrame) -> Column:
     """Whether a change is of a full list; without the columns that tell, it is of none."""
-    return is_of_list() if {"source", "effective_timestamp"} <= set(changes.columns) else F.lit(False)
+    return is_list_change() if {"source", "effective_timestamp"} <= set(changes.columns) else F.lit(False)
 
 
-def _no_list(meant: Column, of_list: Column, message: Column) -> Column:
+def _refuse_lists(meant: Column, of_list: Column, message: Column) -> Column:
     """*meant*, the changes that are to go; ends the job for those of a full list."""
     sentence = (
         "revoke() needs messages that stand for themselves, and this is a full list, of which the changes "
-        "say only what was new: take it back by `ledger.revoke_list(taken=…, source=…)`, or leave it out of "
+        "say only what was new: take it back by `ledger.revoke_list(taken_at=…, source=…)`, or leave it out "
+        "of "
         "what `changes_from_snapshots` is given.  The message: "
     )
     refused = F.raise_error(F.concat(F.lit(sentence), message)).cast("boolean")
@@ -368,10 +375,12 @@ def _without_messages(
     require_types(messages, T.StructType([CHANGE_SCHEMA[name] for name in names]), function="revoke")
     wanted = messages.select(F.struct(*names).alias("revoked")).where("revoked.message_id IS NOT NULL")
     told = changes.select(
-        F.struct(F.col("*")).alias("row"), of_source.alias("of_source"), _of_list(changes).alias("of_list")
+        F.struct(F.col("*")).alias("row"),
+        of_source.alias("of_source"),
+        _is_list_change(changes).alias("of_list"),
     )
     same = [F.col(f"row.{name}").eqNullSafe(F.col(f"revoked.{name}")) for name in names]
-    meant = _no_list(F.col("of_source"), F.col("of_list"), F.col("row.message_id"))
+    meant = _refuse_lists(F.col("of_source"), F.col("of_list"), F.col("row.message_id"))
     left = told.join(wanted, reduce(Column.__and__, same) & meant, "left_anti")
     return left.select("row.*")
 
@@ -405,7 +414,7 @@ def _with_provenance(history: DataFrame, *, function: str) -> tuple[DataFrame, T
     return history, T.StructType([columns[DELETED], *(columns[name] for name in names)])
 
 
-def _said(history: DataFrame, fields: T.StructType) -> DataFrame:
+def _with_entries(history: DataFrame, fields: T.StructType) -> DataFrame:
     """
     The versions as `guid`, the two timestamps, and `said`: value, message and priority of each field.
 
@@ -431,12 +440,12 @@ def _with_beginnings(versions: DataFrame, fields: T.StructType) -> DataFrame:
     Without versions that end as they begin: what they say never stood.
     """
     by_time = Window.partitionBy(_GUID).orderBy(VALID_FROM)
-    in_force = versions.where(lasts())
+    in_force = versions.where(is_ever_in_force())
     before = in_force.withColumn("before", F.lag(F.struct(VALID_TO, "said")).over(by_time))
     follows = F.col("before").getField(VALID_TO).eqNullSafe(F.col(VALID_FROM))
     begins = []
     for index, field in enumerate(fields):
-        kind = T.StructType([T.StructField("value", field.dataType), *_SAID_WITH])
+        kind = T.StructType([T.StructField("value", field.dataType), *_ENTRY_FIELDS])
         now, then = (
             comparable(said.getField(_place(index)), kind)
             for said in (F.col("said"), F.col("before").getField("said"))
@@ -446,7 +455,7 @@ def _with_beginnings(versions: DataFrame, fields: T.StructType) -> DataFrame:
     return before.withColumn("begins", F.array(*begins)).drop("before")
 
 
-def _told(index: int, field: T.StructField) -> list[Column]:
+def _answer_columns(index: int, field: T.StructField) -> list[Column]:
     """What is said of a field, as the columns that every answer shows."""
     part = F.col("said").getField(_place(index))
     value = part.getField("value")

@@ -16,11 +16,11 @@ from cdckit.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
-    operation_of,
     require_history,
+    version_operation,
 )
 from cdckit.parts.arguments import listed, quoted, require_fields, require_name, require_period
-from cdckit.query.intervals import in_one_form, lasts
+from cdckit.query.intervals import comparable_column, is_ever_in_force
 from cdckit.query.measures import require_groups
 
 _LONGEST = 2**63 - 1
@@ -91,7 +91,7 @@ def episodes(
     if not isinstance(bridge, timedelta) or bridge < timedelta(0):
         raise InvalidArgument(function, "bridge", "a timedelta of no time or more", bridge)
     columns = [F.col(quoted(name)) for name in kept]
-    held = history.where(condition & ~F.col(DELETED) & lasts()).select(
+    held = history.where(condition & ~F.col(DELETED) & is_ever_in_force()).select(
         "guid", VALID_FROM, VALID_TO, F.struct(*columns, SOURCE_MESSAGE).alias("first")
     )
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
@@ -181,17 +181,19 @@ def transitions(
         F.col(DELETED).alias("deleted"),
         F.col(VALID_TO).alias("ends"),
         # A deleted version keeps the fields of the key.
-        F.when(~F.col(DELETED), in_one_form(history, field)).alias("value"),
-        *(in_one_form(history, name).alias(f"by_{index}") for index, name in enumerate(groups)),
+        F.when(~F.col(DELETED), comparable_column(history, field)).alias("value"),
+        *(comparable_column(history, name).alias(f"by_{index}") for index, name in enumerate(groups)),
     )
-    states = history.where(lasts()).select("guid", F.col(VALID_FROM).alias("begins"), state.alias("now"))
+    states = history.where(is_ever_in_force()).select(
+        "guid", F.col(VALID_FROM).alias("begins"), state.alias("now")
+    )
     before = F.lag("now").over(Window.partitionBy("guid").orderBy("begins"))
     told = states.withColumn("before", before).withColumn(
         "before", F.when(F.col("before.ends") == F.col("begins"), F.col("before"))
     )
     now, was = F.col("now"), F.col("before")
     in_period = (F.col("begins") >= first) & (F.lit(True) if end is None else F.col("begins") < last)
-    operation = operation_of(was.getField("deleted"), now.getField("deleted"))
+    operation = version_operation(was.getField("deleted"), now.getField("deleted"))
     of_group = F.when(now.getField("deleted"), F.coalesce(was, now)).otherwise(now)
     changed = (
         F.when(operation == "update", ~was.getField("value").eqNullSafe(now.getField("value")))

@@ -16,13 +16,13 @@ from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED
 from cdckit.kernel.changes import GUID, SNAPSHOT
 from cdckit.kernel.verdicts import PLACE, Question, verdicts
-from cdckit.merging import sorted_by_entity
+from cdckit.merging import sort_by_entity
 from cdckit.moves import brings_identity, with_moves
 from cdckit.parts.arguments import microseconds, require_fields, require_keys, require_struct
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.instants import written
-from cdckit.parts.workers import Made
-from cdckit.query.entity_keys import of_entity
+from cdckit.parts.instants import instant_literal
+from cdckit.parts.workers import WorkerPlan
+from cdckit.query.entity_keys import is_entity
 
 _AT_LAST = 2**63 - 1
 """Microseconds since 1970, as all instants here: after every one."""
@@ -34,7 +34,7 @@ def why(
     field: str,
     *,
     keys: Sequence[str],
-    at: datetime | None = None,
+    valid_at: datetime | None = None,
     known_at: datetime | None = None,
 ) -> DataFrame:
     """
@@ -47,8 +47,8 @@ def why(
             by them, it is the entity that a change gave these values to.
         field: The field that is asked about; `deleted_indicator` asks about the row itself: who says
             that the entity is there, or that it is deleted.
-        at: The time that is asked about, aware: what the value was then.  Without it, what it is at last,
-            when all that is known has come true.
+        valid_at: The time that is asked about, aware: what the value was then.  Without it, what it is at
+            last, when all that is known has come true.
         known_at: The moment of knowledge, aware: messages that arrived later do not count.  Without
             it everything that is known counts; with it, a message without a time of arrival never does.
         keys: As for `merge`.
@@ -74,8 +74,8 @@ def why(
         - NOTHING_THERE: a delete of an entity that was not there;
         - NEVER_SET: it deleted the entity, but there was no value to take;
         - REPEATED: the same message of the same source, and record of it, once more;
-        - EXPIRED: it held until a time (`effective_until`) that is not after *at*;
-        - NOT_YET_EFFECTIVE: it speaks of a time after *at*;
+        - EXPIRED: it held until a time (`effective_until`) that is not after *valid_at*;
+        - NOT_YET_EFFECTIVE: it speaks of a time after *valid_at*;
         - ARRIVED_LATER: it arrived after *known_at*.
 
         What a row took along from another key (`complete_moves`) is said of this key by the message that had
@@ -87,7 +87,7 @@ def why(
     Raises:
         MissingColumns, WrongColumnType: As `merge`.
         InvalidArgument: As `merge`; *key* does not name exactly the keys, or the guid where there is one,
-            or has a value of another type; *field* is not of the changes; *at* or *known_at* is naive.
+            or has a value of another type; *field* is not of the changes; *valid_at* or *known_at* is naive.
         PythonException: When the result is computed, as `merge`; or several entities have had these key
             fields (its text holds `NotOneEntity`).
 
@@ -99,7 +99,7 @@ def why(
 
     >>> from datetime import datetime, timezone
     >>> noon = datetime(2024, 1, 1, 12, 0, tzinfo=timezone.utc)
-    >>> told = why(changes, {"number": 1}, "name", keys=["number"], at=noon)
+    >>> told = why(changes, {"number": 1}, "name", keys=["number"], valid_at=noon)
     >>> told.select("step", "message_id", "value", "verdict", "by_message").show()
     +----+----------+------+----------+----------+
     |step|message_id| value|   verdict|by_message|
@@ -115,13 +115,13 @@ def why(
     (field,) = require_fields([field], [*names, DELETED], "field", function="why")
 
     def call(_: str) -> str:
-        known = "" if known_at is None else f", known_at={written(known_at)}"
-        then = "" if at is None else f", at={written(at)}"
+        known = "" if known_at is None else f", known_at={instant_literal(known_at)}"
+        then = "" if valid_at is None else f", at={instant_literal(valid_at)}"
         return f"why(changes, {key!r}, {field!r}, keys={keys!r}{then}{known})"
 
     question = Question(
         None if field == DELETED else names.index(field),
-        _AT_LAST if at is None else microseconds(at, "at", function="why", call=call),
+        _AT_LAST if valid_at is None else microseconds(valid_at, "valid_at", function="why", call=call),
         None if known_at is None else microseconds(known_at, "known_at", function="why", call=call),
     )
     if MOVED in changes.columns:
@@ -130,16 +130,18 @@ def why(
         known = None if known_at is None else changes.where(F.col("arrival.timestamp") <= F.lit(known_at))
         changes = with_moves(changes, keys, function="why", known=known)
     more = {"arrival_timestamp": F.col("arrival.timestamp"), PLACE: F.col("sequence")}
-    mine = _of_key(changes, key, keys, data)
-    ordered = sorted_by_entity(mine, entity="", keys=keys, function="why", more=more)
+    mine = _keep_entity(changes, key, keys, data)
+    ordered = sort_by_entity(mine, entity="", keys=keys, function="why", more=more)
     schema = _verdict_schema(T.BooleanType() if field == DELETED else data[field].dataType)
     told = partial(
         verdicts, layout=ordered.layout, question=question, schema=arrow_schema(schema, large=True)
     )
-    return Made(ordered.changes.coalesce(1), told, schema, large=True).rows().orderBy("step")
+    return WorkerPlan(ordered.changes.coalesce(1), told, schema, large=True).rows().orderBy("step")
 
 
-def _of_key(changes: DataFrame, key: Mapping[str, Any], keys: Sequence[str], data: T.StructType) -> DataFrame:
+def _keep_entity(
+    changes: DataFrame, key: Mapping[str, Any], keys: Sequence[str], data: T.StructType
+) -> DataFrame:
     """The changes of the entity, which *key* names by its guid or by all key fields."""
     listed = require_keys(keys, data.fieldNames(), function="why")
     has_guid = GUID in changes.columns
@@ -149,7 +151,7 @@ def _of_key(changes: DataFrame, key: Mapping[str, Any], keys: Sequence[str], dat
         example = ", ".join(f"{name!r}: …" for name in listed)
         raise InvalidArgument("why", "key", f"a value for each of {needed}, such as {{{example}}}", key)
     known = T.StructType([*data, *(changes.schema[name] for name in changes.columns if name == GUID)])
-    asked = of_entity(key, known, within="data", function="why")
+    asked = is_entity(key, known, within="data", function="why")
     every = F.col("operation") == TRUNCATE if SNAPSHOT in changes.columns else F.lit(False)
     if GUID in key or not brings_identity(changes, listed):
         return changes.where(asked | every)

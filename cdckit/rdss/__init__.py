@@ -2,16 +2,16 @@
 The RDSS door: messages of the Research Data Shared Service, version 4 of its message API.
 
     decoded = rdss.decode(records)                         every record: header, body and verdict
-    refused = rdss.queued(decoded)                         what the error queues take, decorated
+    refused = rdss.queue_records(decoded)                  what the error queues take, decorated
     parts = rdss.parts(decoded)                            of messages that came as several, each part
-    whole = rdss.assembled(parts)                          those that are all there, put together
+    whole = rdss.assemble_messages(parts)                  those that are all there, put together
     late = rdss.waiting(parts, now=...)                    those that are not
     values = rdss.split(value)                             a message over the limit, as several within it
     told = rdss.changes(decoded, "Dataset")                what creates, updates and deletes say of objects
     judged = rdss.with_unknown(decoded, known=history)     the verdict on messages about unknown objects
-    rdss.preservation_events(decoded), rdss.reads(decoded) what is said of packages, and what was asked for
-    ancestry = rdss.version_ancestry(rdss.version_links(history))      versions before and after each other
-    verdict = rdss.validate(value, now=...)                the same for the bytes of one message
+    rdss.preservation_events(decoded), rdss.read_requests(decoded) what is said of packages, and what was
+    asked for ancestry = rdss.version_ancestry(rdss.version_links(history))      versions before and after
+    each other verdict = rdss.validate(value, now=...)                the same for the bytes of one message
     exchange = rdss.Exchange(spark, location)              all this kept up in a store, as messages come
 
 A message that cannot be used has one of the catalogue's codes (`RdssFault`), which says the queue it goes to.
@@ -22,11 +22,11 @@ from cdckit.rdss.exchange import Exchange
 from cdckit.rdss.exchange_tables import Fate, Status
 from cdckit.rdss.existence import find_unknown, with_unknown
 from cdckit.rdss.findings import Queue, RdssFault
-from cdckit.rdss.objects import ObjectType, changes, reads
-from cdckit.rdss.preservation import as_preserved, preservation_events
-from cdckit.rdss.queues import decorated, decorated_value, queued
-from cdckit.rdss.reading import RULES, Rules, joined, split
-from cdckit.rdss.sequences import assembled, parts, waiting, with_repeats
+from cdckit.rdss.objects import ObjectType, changes, read_requests
+from cdckit.rdss.preservation import preservation_events, preservation_history
+from cdckit.rdss.queues import decorate_bytes, decorate_message, queue_records
+from cdckit.rdss.reading import RULES, Rules, join_parts, split
+from cdckit.rdss.sequences import assemble_messages, parts, waiting, with_repeats
 from cdckit.rdss.validation import Verdict, validate
 from cdckit.rdss.version_chains import (
     find_version_cycles,
@@ -46,21 +46,21 @@ __all__ = [
     "Rules",
     "Status",
     "Verdict",
-    "as_preserved",
-    "assembled",
+    "assemble_messages",
     "changes",
     "decode",
-    "decorated",
-    "decorated_value",
+    "decorate_bytes",
+    "decorate_message",
     "find_unknown",
     "find_version_cycles",
-    "joined",
+    "join_parts",
     "latest_versions",
     "missed_versions",
     "parts",
     "preservation_events",
-    "queued",
-    "reads",
+    "preservation_history",
+    "queue_records",
+    "read_requests",
     "split",
     "validate",
     "version_ancestry",

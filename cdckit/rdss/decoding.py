@@ -16,12 +16,12 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.task_costs import without_collection
-from cdckit.parts.workers import Made
-from cdckit.rdss.acceptance import Accepted, accepted, form_of
+from cdckit.parts.worker_tuning import without_garbage_collection
+from cdckit.parts.workers import WorkerPlan
+from cdckit.rdss.fast_validation import AcceptedMessage, accept_message, value_pattern
 from cdckit.rdss.reading import RULES, Rules
 from cdckit.rdss.validation import Verdict, validate
-from cdckit.rdss.validators import instant_of
+from cdckit.rdss.validators import parse_instant
 from cdckit.records import (
     ERROR_FIELDS,
     RECORD_SCHEMA,
@@ -75,7 +75,7 @@ _MADE = [*MESSAGE_FIELDS, *ERROR_FIELDS]
 _BODY = [field.name for field in _MADE].index("body")
 _SLICE = [T.StructField(name, _NUMBER) for name in ("body_from", "body_length")]
 
-TOLD_FIELDS = [*_MADE[:_BODY], *_SLICE, *_MADE[_BODY + 1 :]]
+WORKER_MESSAGE_FIELDS = [*_MADE[:_BODY], *_SLICE, *_MADE[_BODY + 1 :]]
 """The same with the place of the body for its text: its first byte in the value, from 1 on, and how many."""
 
 _FORMS = {
@@ -94,11 +94,11 @@ _YEAR_1 = pa.scalar(datetime.min.replace(tzinfo=UTC), pa.timestamp("us", "UTC"))
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
 
-def told_columns(
+def message_columns(
     values: Sequence[bytes | None], arrivals: pa.Array, now: datetime | None, rules: Rules
 ) -> list[pa.Array]:
     """
-    The columns of `TOLD_FIELDS` for messages.
+    The columns of `WORKER_MESSAGE_FIELDS` for messages.
 
     Args:
         values: The messages.
@@ -107,7 +107,7 @@ def told_columns(
         rules: The limits.
     """
     instants = pa.nulls(len(values), arrivals.type).fill_null(now) if now else arrivals
-    likely = [accepted(value, rules, header_forms=False) for value in values]
+    likely = [accept_message(value, rules, header_forms=False) for value in values]
     places = pa.array([place for place, each in enumerate(likely) if each is not None], pa.int64())
     messages = [each for each in likely if each is not None]
     columns, have_forms = _accepted_columns(messages, [values[place] for place in places.to_pylist()])
@@ -121,7 +121,7 @@ def told_columns(
         validate(values[place], now=now or instants[place].as_py() or _BEFORE_ALL, rules=rules)
         for place in others
     ]
-    judged = _judged_columns(verdicts, [values[place] for place in others])
+    judged = _verdict_columns(verdicts, [values[place] for place in others])
     back = pc.array_sort_indices(pa.concat_arrays([told, pa.array(others, pa.int64())]))
     return [
         pa.concat_arrays([one.filter(valid), another]).take(back)
@@ -130,10 +130,10 @@ def told_columns(
 
 
 def _accepted_columns(
-    messages: Sequence[Accepted], values: Sequence[bytes | None]
+    messages: Sequence[AcceptedMessage], values: Sequence[bytes | None]
 ) -> tuple[list[pa.Array], pa.Array]:
     """The columns of messages that were accepted but for the forms of their headers; and which have these."""
-    headers = _transposed([_of_header(each.header) for each in messages], len(_PATHS))
+    headers = _transpose([_of_header(each.header) for each in messages], len(_PATHS))
     named = dict(zip(_HEADER, headers, strict=True))
     have_forms = pa.repeat(pa.scalar(True), len(messages))
     columns = []
@@ -158,15 +158,15 @@ def _accepted_columns(
 
 
 def _matches(texts: pa.Array, form: str) -> pa.Array:
-    return pc.match_substring_regex(texts, f"^(?:{form_of(form)})$").fill_null(True)
+    return pc.match_substring_regex(texts, f"^(?:{value_pattern(form)})$").fill_null(True)
 
 
 def _numbers(count: int) -> pa.Array:
     return pa.array(range(count), pa.int64())
 
 
-def _judged_columns(verdicts: Sequence[Verdict], values: Sequence[bytes | None]) -> list[pa.Array]:
-    columns = columns_of([row_of(verdict) for verdict in verdicts])
+def _verdict_columns(verdicts: Sequence[Verdict], values: Sequence[bytes | None]) -> list[pa.Array]:
+    columns = row_columns([verdict_row(verdict) for verdict in verdicts])
     slices = [
         (None, None)
         if value is None or verdict.body_text is None
@@ -185,12 +185,12 @@ def _slice(value: bytes, text: Any) -> tuple[int, int]:
 
 
 def _slice_columns(slices: Sequence[tuple[int | None, int | None]]) -> list[pa.Array]:
-    return [pa.array(each, pa.int32()) for each in _transposed(slices, len(_SLICE))]
+    return [pa.array(each, pa.int32()) for each in _transpose(slices, len(_SLICE))]
 
 
-def columns_of(rows: Sequence[Row]) -> list[pa.Array]:
+def row_columns(rows: Sequence[Row]) -> list[pa.Array]:
     """The columns of `MESSAGE_FIELDS` and of the verdict."""
-    columns = _transposed(rows, len(_MADE))
+    columns = _transpose(rows, len(_MADE))
     return [
         _instants(pa.array(each, pa.string()))
         if field.dataType is _INSTANT
@@ -199,7 +199,7 @@ def columns_of(rows: Sequence[Row]) -> list[pa.Array]:
     ]
 
 
-def _transposed(rows: Sequence[Row], width: int) -> list[tuple[Any, ...]]:
+def _transpose(rows: Sequence[Row], width: int) -> list[tuple[Any, ...]]:
     return list(zip(*rows, strict=True)) if rows else [()] * width
 
 
@@ -213,7 +213,7 @@ def _instants(texts: pa.Array) -> pa.Array:
     else:
         if not pc.any(pc.less(instants, _YEAR_1)).as_py():
             return instants
-    return pa.array([instant_of(text) for text in texts.to_pylist()], kind)
+    return pa.array([parse_instant(text) for text in texts.to_pylist()], kind)
 
 
 def _histories(lists: Sequence[Sequence[Any] | None]) -> pa.Array:
@@ -225,21 +225,21 @@ def _histories(lists: Sequence[Sequence[Any] | None]) -> pa.Array:
         begins.append(None if each is None else len(stops))
         stops += map(_of_stop, each or ())
     fields = list(kind.value_type)
-    columns = [pa.array(each, pa.string()) for each in _transposed(stops, len(fields))]
+    columns = [pa.array(each, pa.string()) for each in _transpose(stops, len(fields))]
     offsets = pa.array([*begins, len(stops)], pa.int32())
     return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(columns, fields=fields), type=kind)
 
 
-def row_of(verdict: Verdict) -> Row:
+def verdict_row(verdict: Verdict) -> Row:
     """The values of the columns of a message that has this verdict."""
     header = _readable(verdict)
-    told = (*(_at(header, path) for path in _PATHS), _object(verdict.body), verdict.body_text)
+    told = (*(_header_value(header, path) for path in _PATHS), _object(verdict.body), verdict.body_text)
     if verdict.code is None:
         return (*told, *_NO_FAULT)
     return (*told, verdict.code.queue.value, verdict.code.value, verdict.description)
 
 
-def _at(header: Mapping[str, Any], path: str) -> Any:
+def _header_value(header: Mapping[str, Any], path: str) -> Any:
     outer, _, inner = path.partition(".")
     found = header.get(outer)
     return (found or {}).get(inner) if inner else found
@@ -309,7 +309,7 @@ def decode(records: DataFrame, *, now: datetime | None = None, rules: Rules = RU
         the verdict: `queue` (`invalid` or `error`), `error_code` and `error_description`, all null for a
         valid message.  It never fails on data: where an error stands, the columns hold what could be read;
         `tenant_jisc_id` is null where it has more than 64 bits.  A message that is one part of several holds
-        a piece of a body: see `assembled`.
+        a piece of a body: see `assemble_messages`.
 
     Raises:
         InvalidArgument: *now* has no zone.
@@ -335,17 +335,17 @@ def decode(records: DataFrame, *, now: datetime | None = None, rules: Rules = RU
     require_records(records, function="decode")
     if now is not None and (not isinstance(now, datetime) or now.utcoffset() is None):
         raise InvalidArgument("decode", "now", "an aware datetime (one with tzinfo)", now)
-    return decode_beside(records, T.StructType(), now=now, rules=rules)
+    return decode_with_columns(records, T.StructType(), now=now, rules=rules)
 
 
-def decode_beside(
+def decode_with_columns(
     records: DataFrame, beside: T.StructType, *, now: datetime | None = None, rules: Rules = RULES
 ) -> DataFrame:
     """What `decode` returns, and the columns *beside* of each record."""
-    columns = T.StructType([*WORKER_FIELDS, *beside.fields, *TOLD_FIELDS])
-    made = Made(
+    columns = T.StructType([*WORKER_FIELDS, *beside.fields, *WORKER_MESSAGE_FIELDS])
+    made = WorkerPlan(
         for_workers(records, *beside.fieldNames()),
-        partial(_decoded, now=now, rules=rules, names=columns.fieldNames()),
+        partial(_decode_batches, now=now, rules=rules, names=columns.fieldNames()),
         columns,
     )
     # The body is a piece of the value, which need not come twice from the workers.
@@ -354,13 +354,13 @@ def decode_beside(
     return told.select(*DECODED_SCHEMA.fieldNames(), *beside.fieldNames())
 
 
-def _decoded(
+def _decode_batches(
     batches: Iterable[pa.RecordBatch], *, now: datetime | None, rules: Rules, names: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     for whole in batches:
         for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
             batch = whole.slice(start, _ROWS_AT_ONCE)
-            with without_collection():
+            with without_garbage_collection():
                 values = batch.column("value").to_pylist()
-                told = told_columns(values, batch.column("timestamp"), now, rules)
+                told = message_columns(values, batch.column("timestamp"), now, rules)
             yield pa.RecordBatch.from_arrays([*batch.columns, *told], names=names)

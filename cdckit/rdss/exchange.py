@@ -13,7 +13,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import BUCKETS, Kind
 from cdckit.parts.arguments import require_flag, require_instant
 from cdckit.parts.documents import Document, as_records
-from cdckit.parts.workers import doing
+from cdckit.parts.workers import describe_jobs
 from cdckit.rdss.exchange_intake import Intake
 from cdckit.rdss.exchange_tables import (
     MESSAGES,
@@ -23,21 +23,21 @@ from cdckit.rdss.exchange_tables import (
     Fate,
     Settings,
     Status,
+    find_wholes,
+    last_status,
     own_messages,
-    status_of,
-    wholes_of,
     with_body,
     with_fates,
 )
-from cdckit.rdss.objects import PRESERVATION, READ, ObjectType, reads, require_object_type
-from cdckit.rdss.preservation import as_preserved, preservation_events
-from cdckit.rdss.queues import queued
+from cdckit.rdss.objects import PRESERVATION, READ, ObjectType, read_requests, require_object_type
+from cdckit.rdss.preservation import preservation_events, preservation_history
+from cdckit.rdss.queues import queue_records
 from cdckit.rdss.reading import RULES, Rules
 from cdckit.rdss.sequences import waiting
 from cdckit.records import ERROR_CODE, RECORD_COLUMNS, REJECT_SCHEMA
-from cdckit.shell import GIVEN_UP, WAITING, Done, Shell
+from cdckit.shell import GIVEN_UP, WAITING, Outcome, Shell
 from cdckit.store import Snapshot, Transaction
-from cdckit.store.store import read_some, rows_of
+from cdckit.store.store import read_rows, read_some
 
 _TOLD = (
     *("message_id", "correlation_id", "message_class", "message_type", "sequence_id", "sequence_position"),
@@ -143,13 +143,13 @@ class Exchange(Shell):
 
     # What the shell asks for -------------------------------------------------------------------------------
 
-    def _take(self, tables: Transaction, records: DataFrame) -> Done:
+    def _take(self, tables: Transaction, records: DataFrame) -> Outcome:
         settings = self._settings.within(tables)
         intake = Intake(tables, settings)
         written = intake.keep(records)
         intake.take(written)
         settings.note(tables)
-        return Done(written.rows)
+        return Outcome(written.rows)
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         rows = read_some(tables, WAITING)
@@ -165,18 +165,18 @@ class Exchange(Shell):
             tables.replace(WAITING, told.select(*columns).unionByName(before))
         return found
 
-    def _rebuild(self, tables: Transaction) -> Done | None:
+    def _rebuild(self, tables: Transaction) -> Outcome | None:
         if not tables.has(MESSAGES):
             return None
         Intake(tables, self._settings).rebuild()
         self._settings.note(tables)
-        return Done()
+        return Outcome()
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         return {str(each): self._settings.kind(each) for each in self._settings.types}
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
-        found = rows_of(tables, WAITING, WAITING_SCHEMA).where(F.col(GIVEN_UP).isNull())
+        found = read_rows(tables, WAITING, WAITING_SCHEMA).where(F.col(GIVEN_UP).isNull())
         place = ("message_id", "sequence_id", "sequence_position", "sequence_total")
         return found.select(*RECORD_COLUMNS, *place, "waiting_since", "waiting_for")
 
@@ -191,11 +191,11 @@ class Exchange(Shell):
 
     def _queued(self, tables: Snapshot) -> DataFrame:
         found = with_fates(tables).where(F.col(ERROR_CODE).isNotNull())
-        return queued(with_body(found), rules=self._settings.rules)
+        return queue_records(with_body(found), rules=self._settings.rules)
 
     # Its own ----------------------------------------------------------------------------------------------
 
-    @doing("exchange: note messages of our own")
+    @describe_jobs("exchange: note messages of our own")
     def note_own(
         self,
         records: DataFrame | Iterable[Document],
@@ -231,11 +231,11 @@ class Exchange(Shell):
             raise InvalidArgument("note_own", "status", "TO_SEND or SENT", status)
         given = as_records(self._spark, records, received_at, shell=self._door)
 
-        def work(tables: Transaction) -> Done:
+        def work(tables: Transaction) -> Outcome:
             settings = self._settings.within(tables)
             noted = Intake(tables, settings).own(given, status)
             settings.note(tables)
-            return Done(noted)
+            return Outcome(noted)
 
         return self._commit(work).records
 
@@ -271,11 +271,11 @@ class Exchange(Shell):
 
         Cost: no job; the files of one bucket are read by this program.
         """
-        return status_of(self._snapshot(), message_id)
+        return last_status(self._snapshot(), message_id)
 
-    def queued(self) -> DataFrame:
+    def queue_records(self) -> DataFrame:
         """
-        The same as the queues take them, decorated with their errors (see `queued`).
+        The same as the queues take them, decorated with their errors (see `queue_records`).
 
         Cost: they are read once more, in Python.
         """
@@ -283,18 +283,18 @@ class Exchange(Shell):
 
     def history(self, object_type: str = ObjectType.RESEARCH_OBJECT) -> DataFrame:
         """
-        Every version of the objects of one type: of a preservation system as `as_preserved` has them.
+        Every version of the objects of one type: of a preservation system as `preservation_history` has them.
 
         Raises:
             InvalidArgument: No ledger is kept of that type.
             NoSuchTable: No message has said anything of objects yet.
         """
         found = self.ledgers()[require_object_type(object_type, function="history")].history()
-        return as_preserved(found) if self._settings.keeps_deleted else found
+        return preservation_history(found) if self._settings.keeps_deleted else found
 
-    def reads(self) -> DataFrame:
-        """The requests to read an object, each with its response (see `reads`)."""
-        return reads(self._processed(READ))
+    def read_requests(self) -> DataFrame:
+        """The requests to read an object, each with its response (see `read_requests`)."""
+        return read_requests(self._processed(READ))
 
     def preservation_events(self) -> DataFrame:
         """What preservation systems have done with objects, each message once (see `preservation_events`)."""
@@ -305,4 +305,4 @@ class Exchange(Shell):
         snapshot = self._snapshot()
         rows = with_fates(snapshot).where(F.col("fate") == Fate.PROCESSED.value)
         some = rows.where(F.col("message_type") == message_type).select(*MESSAGES_SCHEMA.fieldNames())
-        return wholes_of(some, snapshot, self._settings.rules)
+        return find_wholes(some, snapshot, self._settings.rules)

@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.ledger.upkeep import apply_within, withdraw_within
-from cdckit.parts.workers import at_once
-from cdckit.rdss.decoding import DECODED_SCHEMA, decode, decode_beside
+from cdckit.parts.workers import run_together
+from cdckit.rdss.decoding import DECODED_SCHEMA, decode, decode_with_columns
 from cdckit.rdss.exchange_tables import (
     BUCKET,
     FATES,
@@ -37,28 +37,28 @@ from cdckit.rdss.exchange_tables import (
     Settings,
     Status,
     as_fates,
-    as_noted,
-    as_wholes,
-    kept,
-    numbered,
-    put_together,
+    assemble_wholes,
+    find_wholes,
     rows_at_once,
-    wholes_of,
+    to_message_rows,
+    to_note_rows,
+    to_whole_rows,
     with_body,
+    with_places,
 )
 from cdckit.rdss.existence import as_decoded, namings, with_unknown
 from cdckit.rdss.objects import CREATE, KEY, READ, UPDATE, ObjectType, changes
-from cdckit.rdss.sequences import CAME, IDENTITY, digest, marked, with_outcome, with_terms
+from cdckit.rdss.sequences import CAME, IDENTITY, digest, mark_repeats, with_outcome, with_terms
 from cdckit.rdss.version_chains import related_versions
 from cdckit.records import ERROR_CODE, RECORD_COLUMNS
 from cdckit.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.store import Transaction
-from cdckit.store.files import are_few
-from cdckit.store.store import rows_of
-from cdckit.store.writing import Written
+from cdckit.store.files import hold_few_rows
+from cdckit.store.store import read_rows
+from cdckit.store.writing import WriteResult
 
 
-class _Sort(NamedTuple):
+class _VerdictKind(NamedTuple):
     """What a verdict is about: a message of this batch or of an earlier one, and what was thought of it."""
 
     is_new: bool
@@ -86,13 +86,13 @@ class Objects:
         A message that came before has another verdict now where one of these changes whether its object
         existed: one that comes late, and was published earlier.
         """
-        named = self._named(wholes)
+        named = self._name_objects(wholes)
         if named is None:
             return
         verdicts, sorts = self._verdicts(named)
         refused = self._refused(wholes, verdicts, sorts)
         right = self._right(wholes, verdicts, sorts)
-        taken_back = self._taken_back(verdicts, sorts)
+        taken_back = self._find_withdrawn(verdicts, sorts)
         if taken_back is not None:
             refused = [*refused, taken_back]
             for each in self._settings.types:
@@ -103,7 +103,7 @@ class Objects:
 
     # -----------------------------------------------------------------------------------------------------
 
-    def _named(self, wholes: DataFrame) -> DataFrame | None:
+    def _name_objects(self, wholes: DataFrame) -> DataFrame | None:
         """The objects that are named in *wholes*, which is kept; None if there are none."""
         bucket = self._settings.bucket
         named = namings(wholes).withColumns(
@@ -122,9 +122,10 @@ class Objects:
         near = rows_at_once(tables, NAMINGS, NAMINGS_SCHEMA, {BUCKET: touched})
         return near.where(F.col(TAKEN) == self._batch).select("named", BUCKET).distinct()
 
-    def _verdicts(self, named: DataFrame) -> tuple[DataFrame, set[_Sort]]:
+    def _verdicts(self, named: DataFrame) -> tuple[DataFrame, set[_VerdictKind]]:
         """
-        One row per message that names one of these objects: its verdict, its `_Sort`; and all of these.
+        One row per message that names one of these objects: its verdict, its `_VerdictKind`; and all of
+            these.
 
         An update that is right now, and was not, or the other way round, changes whether the version that it
         brought exists: so messages about that are looked at, too, until no more are found.
@@ -133,7 +134,9 @@ class Objects:
         number = None
         while True:
             verdicts = self._verdicts_about(named)
-            sorts = {_Sort(*row) for row in verdicts.select(*_Sort._fields).distinct().collect()}
+            sorts = {
+                _VerdictKind(*row) for row in verdicts.select(*_VerdictKind._fields).distinct().collect()
+            }
             if not any(
                 each.is_version and not each.is_new and each.was_unknown != each.is_unknown for each in sorts
             ):
@@ -183,20 +186,20 @@ class Objects:
     def _around(self, asked: DataFrame) -> DataFrame:
         """All that is said of the existence of each object that these rows name."""
         tables = self._transaction
-        if are_few(tables.files(NAMINGS)):
+        if hold_few_rows(tables.files(NAMINGS)):
             # To look for what is needed of so few would take longer.
             return rows_at_once(tables, NAMINGS, NAMINGS_SCHEMA)
         needed = [row[0] for row in asked.select(F.explode("buckets")).distinct().collect()]
         about = asked.select(F.explode("objects").alias("named")).distinct()
         return tables.read(NAMINGS, {BUCKET: needed}).join(about, "named", "left_semi")
 
-    def _refused(self, wholes: DataFrame, verdicts: DataFrame, sorts: set[_Sort]) -> list[DataFrame]:
+    def _refused(self, wholes: DataFrame, verdicts: DataFrame, sorts: set[_VerdictKind]) -> list[DataFrame]:
         """The new messages about unknown objects."""
         if not any(each.is_new and each.is_unknown for each in sorts):
             return []
-        return [_judged(wholes, verdicts.where("is_new AND is_unknown"))]
+        return [_with_verdicts(wholes, verdicts.where("is_new AND is_unknown"))]
 
-    def _right(self, wholes: DataFrame, verdicts: DataFrame, sorts: set[_Sort]) -> DataFrame | None:
+    def _right(self, wholes: DataFrame, verdicts: DataFrame, sorts: set[_VerdictKind]) -> DataFrame | None:
         """The messages that say something of objects, and are right now: new ones, and healed ones."""
         found = []
         told = verdicts.where("NOT is_unknown AND NOT is_read").select("message_id", "is_new")
@@ -212,23 +215,23 @@ class Objects:
             return None
         return found[0] if len(found) == 1 else found[0].unionByName(found[1])
 
-    def _taken_back(self, verdicts: DataFrame, sorts: set[_Sort]) -> DataFrame | None:
+    def _find_withdrawn(self, verdicts: DataFrame, sorts: set[_VerdictKind]) -> DataFrame | None:
         """The messages that were right before, and are about an unknown object now."""
         if not any(each.is_unknown and not each.is_new and not each.was_unknown for each in sorts):
             return None
         told = verdicts.where("is_unknown AND NOT is_new AND NOT was_unknown")
         tables = self._transaction
         messages, ids = tables.read(MESSAGES), told.select("message_id")
-        sequences = rows_of(tables, SEQUENCES, SEQUENCES_SCHEMA).join(ids, "message_id", "left_semi")
+        sequences = read_rows(tables, SEQUENCES, SEQUENCES_SCHEMA).join(ids, "message_id", "left_semi")
         alone = messages.where("sequence_total = 1").join(ids, "message_id", "left_semi")
         several = messages.where("sequence_total > 1").join(
             sequences.select("sequence_id"), "sequence_id", "left_semi"
         )
         rows = alone.unionByName(several.select(*alone.columns))
-        found = wholes_of(rows.select(*messages.columns), tables, self._settings.rules)
-        return tables.scratch(_judged(found, told))
+        found = find_wholes(rows.select(*messages.columns), tables, self._settings.rules)
+        return tables.scratch(_with_verdicts(found, told))
 
-    def _keep_unknown(self, verdicts: DataFrame, sorts: set[_Sort], refused: list[DataFrame]) -> None:
+    def _keep_unknown(self, verdicts: DataFrame, sorts: set[_VerdictKind], refused: list[DataFrame]) -> None:
         heals = any(each.was_unknown and not each.is_unknown for each in sorts)
         if not heals and not refused:
             return
@@ -245,10 +248,10 @@ class Objects:
         def apply(each: ObjectType) -> None:
             apply_within(tables, settings.kind(each), changes(right, each))
 
-        at_once(tables.spark, apply, settings.types)
+        run_together(tables.spark, apply, settings.types)
 
 
-def _judged(wholes: DataFrame, verdicts: DataFrame) -> DataFrame:
+def _with_verdicts(wholes: DataFrame, verdicts: DataFrame) -> DataFrame:
     told = verdicts.select("message_id", *VERDICT)
     found = wholes.drop(*VERDICT).join(told, "message_id", "inner")
     return found.select(*WHOLE_SCHEMA.fieldNames())
@@ -272,17 +275,17 @@ class Intake:
         self._objects = Objects(transaction, settings, self._batch)
         self._repository = LocalRepository(transaction, settings)
 
-    def keep(self, records: DataFrame) -> Written:
+    def keep(self, records: DataFrame) -> WriteResult:
         """Write the messages as they came, with what their headers say and the verdict on each by itself."""
         decoded = decode(records.select(*RECORD_COLUMNS), rules=self._settings.rules)
-        return self._transaction.append(MESSAGES, kept(numbered(decoded, self._batch)))
+        return self._transaction.append(MESSAGES, to_message_rows(with_places(decoded, self._batch)))
 
-    def take(self, written: Written) -> None:
+    def take(self, written: WriteResult) -> None:
         """Bring the other tables up to messages that were kept."""
         if not written.files:
             return
         came = rows_at_once(self._transaction, MESSAGES, MESSAGES_SCHEMA, files=written.files)
-        self._take(came, self._repository.known(came))
+        self._take(came, self._repository.known_messages(came))
         for grown in (MESSAGES, FATES, SEQUENCES):
             if self._transaction.has(grown):
                 self._transaction.compact(grown, files=MANY_FILES)
@@ -291,7 +294,9 @@ class Intake:
         """Make everything anew from the messages as they came, by the settings as they are now."""
         tables = self._transaction
         before = tables.read(MESSAGES).select(*RECORD_COLUMNS, *PLACE)
-        tables.replace(MESSAGES, kept(decode_beside(before, PLACE_SCHEMA, rules=self._settings.rules)))
+        tables.replace(
+            MESSAGES, to_message_rows(decode_with_columns(before, PLACE_SCHEMA, rules=self._settings.rules))
+        )
         for name in TABLES:
             tables.drop(name)
         self._objects.forget()
@@ -301,7 +306,7 @@ class Intake:
     def own(self, records: DataFrame, status: Status) -> int:
         """Let messages of our own be known; how many sound ones there are."""
         decoded = decode(records.select(*RECORD_COLUMNS), now=_BEFORE_ALL, rules=self._settings.rules)
-        return self._repository.note(as_noted(decoded.where(F.col(ERROR_CODE).isNull())), status)
+        return self._repository.note(to_note_rows(decoded.where(F.col(ERROR_CODE).isNull())), status)
 
     # -----------------------------------------------------------------------------------------------------
 
@@ -317,16 +322,16 @@ class Intake:
         sorts = {tuple(row) for row in came.select(is_sound, is_part).distinct().collect()}
         ordered = came.withColumn(CAME, F.struct(*ORDER))
         claims = _claims(ordered.where(F.col(IDENTITY).isNotNull()), F.col(IDENTITY))
-        wholes = as_wholes(with_body(came.where(is_sound & ~is_part)))
+        wholes = to_whole_rows(with_body(came.where(is_sound & ~is_part)))
         if (True, True) not in sorts:
-            repeats = marked(claims, known).where("is_repeat")
+            repeats = mark_repeats(claims, known).where("is_repeat")
             wholes = self._without(wholes, tables.append(FATES, _fates(repeats, Fate.DUPLICATE)))
         else:
-            judged = self._judged(came.where(is_sound & is_part), known)
-            made = tables.scratch(self._made(judged))
+            judged = self._judge_parts(came.where(is_sound & is_part), known)
+            made = tables.scratch(self._assemble_wholes(judged))
             late = _claims(judged.where("part = 'contradicting'"), digest(), is_late=True)
             of_sequences = _claims(made.where(is_sound), F.col("message_id"), records=F.col(RECORDS))
-            claims = tables.scratch(marked(claims.unionByName(late).unionByName(of_sequences), known))
+            claims = tables.scratch(mark_repeats(claims.unionByName(late).unionByName(of_sequences), known))
             fates = (
                 as_fates(judged.where("part = 'duplicate'"), Fate.DUPLICATE)
                 .unionByName(_fates(made.where(~is_sound)))
@@ -340,7 +345,7 @@ class Intake:
         if any(is_sound for is_sound, _ in sorts):
             self._objects.take(wholes)
 
-    def _without(self, wholes: DataFrame, noted: Written) -> DataFrame:
+    def _without(self, wholes: DataFrame, noted: WriteResult) -> DataFrame:
         """The messages that are not among the duplicates noted here."""
         if not noted.rows:
             return wholes
@@ -349,7 +354,7 @@ class Intake:
         first = {name: F.col(RECORDS)[0][name] for name in PLACE}
         return wholes.withColumns(first).join(repeats, list(PLACE), "left_anti").drop(*PLACE)
 
-    def _judged(self, came: DataFrame, known: DataFrame | None) -> DataFrame:
+    def _judge_parts(self, came: DataFrame, known: DataFrame | None) -> DataFrame:
         """
         The parts of the batch, and those that waited for them, with their outcomes.
 
@@ -383,11 +388,11 @@ class Intake:
         mine = parts.where("is_own").drop("is_own").withColumn("part", F.lit("duplicate"))
         return self._transaction.scratch(judged.unionByName(mine, allowMissingColumns=True))
 
-    def _made(self, judged: DataFrame) -> DataFrame:
+    def _assemble_wholes(self, judged: DataFrame) -> DataFrame:
         """Sequences that are whole now, as the messages they are, and when the last part came."""
         complete = judged.where(F.col("part") == "complete")
         last = complete.groupBy("sequence_id").agg(F.first("whole_at").alias(CAME))
-        return put_together(complete, self._settings.rules).join(last, "sequence_id", "inner")
+        return assemble_wholes(complete, self._settings.rules).join(last, "sequence_id", "inner")
 
     def _keep_parts(self, judged: DataFrame, wholes: DataFrame) -> None:
         """Keep the parts that wait, and of sequences that are whole what their parts were."""

@@ -19,12 +19,12 @@ from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.existence import NAMING_SCHEMA
 from cdckit.rdss.objects import KEY, ObjectType
 from cdckit.rdss.reading import Rules
-from cdckit.rdss.sequences import IDENTITY, PARTS_SCHEMA, assembled, identity, parts
+from cdckit.rdss.sequences import IDENTITY, PARTS_SCHEMA, assemble_messages, identity, parts
 from cdckit.records import ERROR_CODE, ERROR_FIELDS
 from cdckit.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.store import File, Snapshot, Transaction
-from cdckit.store.files import Where, are_few
-from cdckit.store.store import Tables, noted, rows_of
+from cdckit.store.files import Where, hold_few_rows
+from cdckit.store.store import Tables, read_note, read_rows
 
 
 class Status(StrEnum):
@@ -168,9 +168,9 @@ class Settings(shell.Settings):
         return F.pmod(F.crc32(F.encode(named, "utf-8")), F.lit(self.buckets)).cast("int")
 
 
-def buckets_of(tables: Tables) -> int:
+def bucket_count(tables: Tables) -> int:
     """How many buckets the tables have."""
-    return int(noted(tables, Settings.note_key, {})["buckets"])
+    return int(read_note(tables, Settings.note_key, {})["buckets"])
 
 
 def rows_at_once(
@@ -185,16 +185,16 @@ def rows_at_once(
         return tables.spark.createDataFrame([], columns).coalesce(1)
     some = tables.files(name, where) if files is None else list(files)
     rows = tables.read(name, where, some)
-    return rows.coalesce(1) if are_few(some) else rows
+    return rows.coalesce(1) if hold_few_rows(some) else rows
 
 
-def numbered(decoded: DataFrame, batch: int) -> DataFrame:
+def with_places(decoded: DataFrame, batch: int) -> DataFrame:
     """What `decode` returned of a batch, each row with its place."""
     places = {"batch": F.lit(batch).cast("long"), "number": F.monotonically_increasing_id()}
     return decoded.withColumns(places)
 
 
-def kept(decoded: DataFrame) -> DataFrame:
+def to_message_rows(decoded: DataFrame) -> DataFrame:
     """The rows of `MESSAGES` for what `decode` returned, with their places."""
     text = F.col("value").cast("string")
     is_sound = F.col(ERROR_CODE).isNull()
@@ -220,26 +220,26 @@ def as_fates(messages: DataFrame, fate: Fate | None = None) -> DataFrame:
     return messages.select(*PLACE, told.alias("fate"), *verdict)
 
 
-def as_wholes(messages: DataFrame) -> DataFrame:
+def to_whole_rows(messages: DataFrame) -> DataFrame:
     """Messages that came in one piece (`with_body`) as `WHOLE_SCHEMA`."""
     own = F.array(F.struct(*PLACE)).alias(RECORDS)
     return messages.select(*DECODED_SCHEMA.fieldNames(), own)
 
 
-def put_together(complete: DataFrame, rules: Rules) -> DataFrame:
+def assemble_wholes(complete: DataFrame, rules: Rules) -> DataFrame:
     """Messages whose parts are all there (rows of `parts`, with their places) as `WHOLE_SCHEMA`."""
     some = complete.where(F.col("part") == "complete")
     brought = some.groupBy("sequence_id").agg(F.collect_list(F.struct(*PLACE)).alias(RECORDS))
-    made = assembled(some.select(*PARTS_SCHEMA.fieldNames()), rules=rules)
+    made = assemble_messages(some.select(*PARTS_SCHEMA.fieldNames()), rules=rules)
     return made.join(brought, on="sequence_id", how="inner").select(*WHOLE_SCHEMA.fieldNames())
 
 
-def wholes_of(messages: DataFrame, tables: Tables, rules: Rules) -> DataFrame:
+def find_wholes(messages: DataFrame, tables: Tables, rules: Rules) -> DataFrame:
     """The sound whole messages among rows of `MESSAGES`, of which all parts must be among them."""
-    apart = rows_of(tables, FATES, FATES_SCHEMA).select(*PLACE)
+    apart = read_rows(tables, FATES, FATES_SCHEMA).select(*PLACE)
     sound = with_body(messages.where(F.col(ERROR_CODE).isNull())).join(apart, list(PLACE), "left_anti")
-    alone = as_wholes(sound.where("sequence_total = 1"))
-    whole = put_together(parts(sound), rules).where(F.col(ERROR_CODE).isNull())
+    alone = to_whole_rows(sound.where("sequence_total = 1"))
+    whole = assemble_wholes(parts(sound), rules).where(F.col(ERROR_CODE).isNull())
     return alone.unionByName(whole)
 
 
@@ -247,14 +247,14 @@ def with_fates(tables: Tables) -> DataFrame:
     """Every row of `MESSAGES` with its `fate`, and the verdict that holds."""
     own = {name: F.col(name) for name in VERDICT}
     overdue = F.col(GIVEN_UP).isNotNull()
-    waits = rows_of(tables, WAITING, WAITING_SCHEMA).select(
+    waits = read_rows(tables, WAITING, WAITING_SCHEMA).select(
         *PLACE, F.when(overdue, F.col("queue")).otherwise(F.lit(Fate.WAITING.value)).alias("fate"), *VERDICT
     )
-    unknown = rows_of(tables, UNKNOWN, WHOLE_SCHEMA).select(F.explode(RECORDS).alias("place"), *VERDICT)
+    unknown = read_rows(tables, UNKNOWN, WHOLE_SCHEMA).select(F.explode(RECORDS).alias("place"), *VERDICT)
     refused = unknown.select("place.*", F.col("queue").alias("fate"), *VERDICT)
-    told = rows_of(tables, FATES, FATES_SCHEMA).unionByName(waits).unionByName(refused)
+    told = read_rows(tables, FATES, FATES_SCHEMA).unionByName(waits).unionByName(refused)
     said = told.select(*PLACE, "fate", *(F.col(name).alias(f"told_{name}") for name in VERDICT))
-    found = rows_of(tables, MESSAGES, MESSAGES_SCHEMA).join(said, list(PLACE), "left")
+    found = read_rows(tables, MESSAGES, MESSAGES_SCHEMA).join(said, list(PLACE), "left")
     is_duplicate = F.col("fate").eqNullSafe(Fate.DUPLICATE.value)
     verdict = {
         name: F.when(~is_duplicate, F.coalesce(f"told_{name}", column)) for name, column in own.items()
@@ -288,18 +288,18 @@ class LocalRepository:
     def buckets(self, came: DataFrame) -> list[int]:
         """The buckets of the messages that a batch can make whole, or bring again."""
         ids = came.select(F.coalesce(IDENTITY, "message_id").alias("id"))
-        waiting = rows_of(self._transaction, WAITING, WAITING_SCHEMA)
+        waiting = read_rows(self._transaction, WAITING, WAITING_SCHEMA)
         first = waiting.join(came.select("sequence_id").distinct(), "sequence_id", "left_semi")
         sought = ids.unionByName(first.select(F.col("message_id").alias("id")))
         found = sought.where("id is not null").select(self._settings.bucket(F.col("id"))).distinct()
         return sorted(row[0] for row in found.collect())
 
-    def known(self, came: DataFrame) -> DataFrame | None:
+    def known_messages(self, came: DataFrame) -> DataFrame | None:
         """What makes messages the same again that were known before, in the buckets of these; and whose."""
         before = self._transaction.base
         if not before.has(REPOSITORY):
             return None
-        return _known(before.read(REPOSITORY, {BUCKET: self.buckets(came)}))
+        return _repeat_keys(before.read(REPOSITORY, {BUCKET: self.buckets(came)}))
 
     def forget(self) -> DataFrame | None:
         """Keep our own messages alone, and return what makes them the same again; None if there are none."""
@@ -309,7 +309,7 @@ class LocalRepository:
         told = tables.read(REPOSITORY).where(F.col("status") != Status.RECEIVED.value)
         own = tables.scratch(told.withColumn(BUCKET, self._settings.bucket(F.col(IDENTITY))))
         tables.replace(REPOSITORY, own.repartition(BUCKET), partition_by=[BUCKET])
-        return _known(own)
+        return _repeat_keys(own)
 
     def note(self, messages: DataFrame, status: Status) -> int:
         """Let messages be known that have an `identity`; how many that are."""
@@ -324,29 +324,29 @@ class LocalRepository:
         return done.rows
 
 
-def _known(rows: DataFrame) -> DataFrame:
+def _repeat_keys(rows: DataFrame) -> DataFrame:
     return rows.select(IDENTITY, (F.col("status") != Status.RECEIVED.value).alias("is_own"))
 
 
-def as_noted(messages: DataFrame) -> DataFrame:
+def to_note_rows(messages: DataFrame) -> DataFrame:
     """Whole messages, or parts of our own, by their ids: what `note` takes."""
     return messages.select(F.col("message_id").alias(IDENTITY), *_TOLD)
 
 
 def own_messages(tables: Tables) -> DataFrame:
     """One row per message of our own, with the last of its statuses."""
-    rows = rows_of(tables, REPOSITORY, REPOSITORY_SCHEMA)
+    rows = read_rows(tables, REPOSITORY, REPOSITORY_SCHEMA)
     own = rows.where(F.col("status") != Status.RECEIVED.value)
     return own.groupBy(F.col(IDENTITY).alias("message_id")).agg(
         *(F.first(name).alias(name) for name in _TOLD), _last_status()
     )
 
 
-def status_of(tables: Snapshot, message_id: str) -> Status | None:
+def last_status(tables: Snapshot, message_id: str) -> Status | None:
     """The last status of a message; None if it is not known."""
     if not tables.has(REPOSITORY):
         return None
-    bucket = zlib.crc32(message_id.encode()) % buckets_of(tables)
+    bucket = zlib.crc32(message_id.encode()) % bucket_count(tables)
     rows = tables.arrow(REPOSITORY, {BUCKET: [bucket], IDENTITY: [message_id]})
     found = pc.unique(rows["status"]).to_pylist()
     return max(map(Status, found), key=STATUSES.index, default=None)

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from cdckit.changes import ARRIVAL_TYPE, DELETE, UPSERT, require_changes
 from cdckit.history import DELETED, SOURCE_MESSAGE, VALID_FROM, require_history
 from cdckit.parts.arguments import require_batch, require_columns, require_flag, require_types
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.findings import BODY, RdssFault, json_path
 from cdckit.rdss.objects import CREATE, KEY, READ, RELATED, REMOVE, UPDATE, is_statement
@@ -135,7 +135,8 @@ def with_unknown(
 
     Returns:
         The same rows: valid updates, deletes and reads of unknown objects have `queue`, `error_code` and
-        `error_description` now.  So `cdckit.rejects`, `queued` and `changes` treat them as refused.  They
+        `error_description` now.  So `cdckit.rejects`, `queue_records` and `changes` treat them as refused.
+        They
         can heal: a create that comes late, and was published before them, makes them right.
 
     Raises:
@@ -165,8 +166,8 @@ def with_unknown(
     asked = _with_existence(decoded, known, keeps_deleted)
     unknown = is_statement(*_CODES) & ~F.col("existed")
     verdict = {
-        "queue": _by_type(lambda code: code.queue.value),
-        ERROR_CODE: _by_type(lambda code: code.value),
+        "queue": _text_by_type(lambda code: code.queue.value),
+        ERROR_CODE: _text_by_type(lambda code: code.value),
         ERROR_DESCRIPTION: _description(),
     }
     judged = {name: F.when(unknown, said).otherwise(F.col(name)) for name, said in verdict.items()}
@@ -202,9 +203,11 @@ def find_unknown(
 
 def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: bool) -> DataFrame:
     """Each message, and whether its object existed before it: `existed`."""
-    said = _with_asked(decoded).withColumns({"settles": _settles(keeps_deleted), "is_message": F.lit(True)})
+    said = _with_needed_objects(decoded).withColumns(
+        {"settles": _settles(keeps_deleted), "is_message": F.lit(True)}
+    )
     if known is not None:
-        before = _known(known).withColumn("is_message", F.lit(False))
+        before = _known_instants(known).withColumn("is_message", F.lit(False))
         kept = before.where("settles.exists") if keeps_deleted else before
         said = said.unionByName(kept, allowMissingColumns=True)
     # What names no object is of none: each such row is looked at alone, not all of them by one task.
@@ -243,7 +246,7 @@ def _wrong(told: DataFrame) -> DataFrame:
         )
     )
     undecided = linked.where("NOT is_right").repartition(1).sortWithinPartitions("at")
-    return Made(undecided.select("message_id", "follows"), _find_wrong, _WRONG).rows()
+    return WorkerPlan(undecided.select("message_id", "follows"), _find_wrong, _WRONG).rows()
 
 
 def _find_wrong(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -262,7 +265,7 @@ def _is_wrong(message_id: str, follows: Iterable[str], wrong: set[str]) -> bool:
     return False
 
 
-def _with_asked(decoded: DataFrame) -> DataFrame:
+def _with_needed_objects(decoded: DataFrame) -> DataFrame:
     """One row per message and object of which one must exist: its own, and those it is a version of."""
     versions = F.when(is_statement(UPDATE), related_versions(F.col("body"), F.col("object_uuid")))
     asked = decoded.withColumn("versions", F.coalesce(versions, F.array().cast("array<string>")))
@@ -290,7 +293,7 @@ def _settled(exists: Column, by: Column | None = None) -> Column:
     )
 
 
-def _known(known: DataFrame) -> DataFrame:
+def _known_instants(known: DataFrame) -> DataFrame:
     """The instants at which known objects came to be, changed or went."""
     if "operation" in known.columns:
         require_changes(known, function="with_unknown")
@@ -309,7 +312,7 @@ def _known(known: DataFrame) -> DataFrame:
     )
 
 
-def _by_type(text: Callable[[RdssFault], str]) -> Column:
+def _text_by_type(text: Callable[[RdssFault], str]) -> Column:
     """What is said of a message by its type."""
     chosen = [F.when(F.col("message_type") == name, F.lit(text(code))) for name, code in _CODES.items()]
     return F.coalesce(*chosen)
@@ -318,7 +321,7 @@ def _by_type(text: Callable[[RdssFault], str]) -> Column:
 def _description() -> Column:
     place = f"At {json_path((*BODY, KEY))}: "
     return F.concat(
-        _by_type(RdssFault.describe),
+        _text_by_type(RdssFault.describe),
         F.lit(f" {place}no object "),
         F.col("object_uuid"),
         F.lit(" was known when the message was published."),

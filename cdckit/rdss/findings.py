@@ -131,7 +131,7 @@ class Finding:
         return self.code.describe(f"At {self.path}: {self.sentence}")
 
 
-def found(code: RdssFault, path: Path, sentence: str) -> Finding:
+def make_finding(code: RdssFault, path: Path, sentence: str) -> Finding:
     """A finding at the place that *path* leads to."""
     return Finding(code, json_path(path), sentence)
 
@@ -149,10 +149,10 @@ def json_path(path: Iterable[str | int]) -> str:
 def _step(step: str | int) -> str:
     if isinstance(step, str) and _NAME.fullmatch(step) and len(step) <= _SHOWN:
         return f".{step}"
-    return f"[{step}]" if isinstance(step, int) else f"[{shown(step)}]"
+    return f"[{step}]" if isinstance(step, int) else f"[{show_value(step)}]"
 
 
-def shown(value: object) -> str:
+def show_value(value: object) -> str:
     """A value in a sentence: short, and in characters that every file can hold."""
     text = ascii(value) if isinstance(value, str) else repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
@@ -195,7 +195,7 @@ def _finding(error: ValidationError, path: Path, otherwise: RdssFault) -> Findin
     code = RdssFault.UNKNOWN_TYPE if is_type else otherwise
     if _UUID in (error.absolute_keyword_location or ""):
         code = RdssFault.INVALID_UUID
-    return found(code, whole, _sentence(error))
+    return make_finding(code, whole, _sentence(error))
 
 
 def _sentence(error: ValidationError) -> str:
@@ -203,19 +203,19 @@ def _sentence(error: ValidationError) -> str:
     kind: Any = error.kind
     if kind.name in _OF_LISTS:
         return f"{_OF_LISTS[kind.name](kind)}."
-    value = _shown_instance(error.instance)
+    value = _show_instance(error.instance)
     rule = (error.absolute_keyword_location or "").rpartition("/")[0].rpartition("/")[2]
     if kind.name != "type" and rule in _FORMS:
         return f"{value} is not {_FORMS[rule]}."
     return f"{value} {_OF_VALUES.get(kind.name, lambda _: 'is not what is needed here')(kind)}."
 
 
-def _shown_instance(value: object) -> str:
+def _show_instance(value: object) -> str:
     if isinstance(value, list):
         return "a list"
     if isinstance(value, Mapping):
         return "an object"
-    return shown(value) if isinstance(value, str) else json.dumps(value)[:_SHOWN]
+    return show_value(value) if isinstance(value, str) else json.dumps(value)[:_SHOWN]
 
 
 _FORMS = {
@@ -245,7 +245,7 @@ _OF_VALUES: Mapping[str, Callable[[Any], str]] = {
 }
 _OF_LISTS: Mapping[str, Callable[[Any], str]] = {
     "required": lambda kind: f"the field {kind.property} is missing",
-    "additionalProperties": lambda kind: f"the field {shown(min(kind.unexpected))} is not known here",
+    "additionalProperties": lambda kind: f"the field {show_value(min(kind.unexpected))} is not known here",
     "minItems": lambda _: "the list is empty",
     "uniqueItems": lambda _: "the list holds something twice",
     "contains": lambda _: "the list lacks an entry that a thesis needs",
@@ -262,11 +262,11 @@ def odd_checksums(body: Any) -> Iterator[Finding]:
             kind, text = checksum["checksumType"], checksum["checksumValue"]
             if not _CHECKSUMS[kind].fullmatch(text):
                 path = (*BODY, "objectFile", place, "fileChecksum", which, "checksumValue")
-                sentence = f"{shown(text)} is no {kind} checksum, which has hexadecimal digits alone."
-                yield found(RdssFault.INVALID_CHECKSUM, path, sentence)
+                sentence = f"{show_value(text)} is no {kind} checksum, which has hexadecimal digits alone."
+                yield make_finding(RdssFault.INVALID_CHECKSUM, path, sentence)
 
 
-def are_forms(files: Iterable[Any]) -> bool:
+def have_valid_checksums(files: Iterable[Any]) -> bool:
     """Whether the checksums of files, in types of `schema_types`, can be those of a file."""
     return all(
         _CHECKSUMS[each.checksumType].fullmatch(each.checksumValue)

@@ -19,7 +19,7 @@ from cdckit.changes import CHANGE_SCHEMA, DELETE, UPSERT
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_batch, require_types
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.records import ERROR_CODE
 
@@ -228,7 +228,7 @@ def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -
         # A delete says no more than which object it is.
         F.when(F.col("message_type") != REMOVE, F.col("body")).alias("body"),
     )
-    read = Made(said, partial(_read, kind=kind), _read_schema(kind)).rows()
+    read = WorkerPlan(said, partial(_read, kind=kind), _read_schema(kind)).rows()
     beside = [field.name for field in _BESIDE]
     return read.select(*CHANGE_SCHEMA.fieldNames(), "data", _carried(kind), *beside)
 
@@ -252,7 +252,7 @@ def _read(batches: Iterable[pa.RecordBatch], *, kind: ObjectType) -> Iterator[pa
         for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
             batch = whole.slice(start, _ROWS_AT_ONCE)
             bodies = batch.column("body").to_pylist()
-            objects = [None if body is None else _of_kind(values(body), kind) for body in bodies]
+            objects = [None if body is None else _if_kind(values(body), kind) for body in bodies]
             made = {
                 "operation": pa.array([DELETE if each is None else UPSERT for each in objects], pa.string()),
                 "data": _data(objects, batch.column("object_uuid").to_pylist(), kind),
@@ -261,7 +261,7 @@ def _read(batches: Iterable[pa.RecordBatch], *, kind: ObjectType) -> Iterator[pa
             yield pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def _of_kind(values: dict[str, Any], kind: ObjectType) -> dict[str, Any] | None:
+def _if_kind(values: dict[str, Any], kind: ObjectType) -> dict[str, Any] | None:
     return values if kind.resource_type in (None, values.get(RESOURCE_TYPE)) else None
 
 
@@ -273,7 +273,7 @@ def _data(objects: Sequence[dict[str, Any] | None], keys: Sequence[str], kind: O
     return pa.StructArray.from_arrays(columns, fields=fields)
 
 
-def reads(decoded: DataFrame) -> DataFrame:
+def read_requests(decoded: DataFrame) -> DataFrame:
     """
     The requests to read an object, each with its response.
 
@@ -296,11 +296,11 @@ def reads(decoded: DataFrame) -> DataFrame:
     Source:
         RDSS, "Messages" (MetadataRead), "correlationId", "returnAddress".
 
-    >>> reads(decoded).count()
+    >>> read_requests(decoded).count()
     0
     """
-    require_types(decoded, STATEMENT_SCHEMA, function="reads")
-    require_batch(decoded, "decoded", "decode each batch (foreachBatch)", function="reads")
+    require_types(decoded, STATEMENT_SCHEMA, function="read_requests")
+    require_batch(decoded, "decoded", "decode each batch (foreachBatch)", function="read_requests")
     requests = decoded.where(is_statement(READ)).select(
         "message_id", "published_timestamp", "generator", "return_address", "object_uuid"
     )

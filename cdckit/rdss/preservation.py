@@ -82,7 +82,7 @@ def preservation_events(decoded: DataFrame) -> DataFrame:
     return events.select(*said, *values)
 
 
-def as_preserved(history: DataFrame) -> DataFrame:
+def preservation_history(history: DataFrame) -> DataFrame:
     """
     The history of a preservation system, which keeps what is deleted and marks it.
 
@@ -109,7 +109,7 @@ def as_preserved(history: DataFrame) -> DataFrame:
     Source:
         RDSS, "Preservation Systems".
 
-    >>> marked = as_preserved(history).where("number = 2").orderBy("valid_from_timestamp")
+    >>> marked = preservation_history(history).where("number = 2").orderBy("valid_from_timestamp")
     >>> marked.select("name", "deleted_indicator", "delete_requested_timestamp").show()
     +----+-----------------+--------------------------+
     |name|deleted_indicator|delete_requested_timestamp|
@@ -119,9 +119,9 @@ def as_preserved(history: DataFrame) -> DataFrame:
     +----+-----------------+--------------------------+
     <BLANKLINE>
     """
-    history = require_history(history, "guid", VALID_FROM, DELETED, function="as_preserved")
-    require_columns(history, [FIELD_PROVENANCE], function="as_preserved")
-    require_free(history, DELETE_REQUESTED, function="as_preserved")
+    history = require_history(history, "guid", VALID_FROM, DELETED, function="preservation_history")
+    require_columns(history, [FIELD_PROVENANCE], function="preservation_history")
+    require_free(history, DELETE_REQUESTED, function="preservation_history")
     is_deleted = F.col(DELETED)
     kept = [*business_fields(history).fieldNames(), FIELD_PROVENANCE]
     so_far = (

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.parts.arguments import require_types
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.findings import CODES, RdssFault
-from cdckit.rdss.reading import RULES, Rules, Unreadable, read
+from cdckit.rdss.reading import RULES, Rules, Unreadable, parse_message
 from cdckit.rdss.validation import Verdict
 from cdckit.records import (
     ERROR_CODE,
@@ -30,7 +30,7 @@ from cdckit.records import (
 )
 
 
-def decorated(message: Mapping[str, Any], code: RdssFault, description: str) -> dict[str, Any]:
+def decorate_message(message: Mapping[str, Any], code: RdssFault, description: str) -> dict[str, Any]:
     """
     The message with `errorCode` and `errorDescription` in its header, for one of the error queues.
 
@@ -44,7 +44,7 @@ def decorated(message: Mapping[str, Any], code: RdssFault, description: str) -> 
         RDSS, "Error Queues": the two fields MUST be in the header.
 
     >>> message = {"messageHeader": {"messageId": "m1"}, "messageBody": {}}
-    >>> decorated(message, RdssFault.EXPIRED, "Too late.")["messageHeader"]
+    >>> decorate_message(message, RdssFault.EXPIRED, "Too late.")["messageHeader"]
     {'messageId': 'm1', 'errorCode': 'GENERR003', 'errorDescription': 'Too late.'}
     """
     header = message.get("messageHeader")
@@ -53,7 +53,7 @@ def decorated(message: Mapping[str, Any], code: RdssFault, description: str) -> 
     return {**message, "messageHeader": {**known, **error}}
 
 
-def decorated_value(value: bytes, verdict: Verdict, rules: Rules = RULES) -> bytes:
+def decorate_bytes(value: bytes, verdict: Verdict, rules: Rules = RULES) -> bytes:
     """
     The bytes of a refused message as one of the error queues takes them.
 
@@ -72,14 +72,14 @@ def decorated_value(value: bytes, verdict: Verdict, rules: Rules = RULES) -> byt
     >>> from datetime import UTC, datetime
     >>> from cdckit.rdss.validation import validate
     >>> verdict = validate(b"?", now=datetime(2024, 1, 1, tzinfo=UTC))
-    >>> made = json.loads(decorated_value(b"?", verdict))
+    >>> made = json.loads(decorate_bytes(b"?", verdict))
     >>> made["messageHeader"]["errorCode"], made["messageBody"]["base64"]
     ('GENERR007', 'Pw==')
     """
     if verdict.code is None or verdict.description is None:
-        raise ValueError("decorated_value() needs a refused message; this one is valid.")
+        raise ValueError("decorate_bytes() needs a refused message; this one is valid.")
     message = {} if verdict.header is None else {"messageHeader": verdict.header}
-    header = decorated(message, verdict.code, verdict.description)["messageHeader"]
+    header = decorate_message(message, verdict.code, verdict.description)["messageHeader"]
     if verdict.body_text is not None:
         whole = _message(header, verdict.body_text)
         if len(whole) <= rules.max_bytes:
@@ -89,7 +89,7 @@ def decorated_value(value: bytes, verdict: Verdict, rules: Rules = RULES) -> byt
         made = _message(header, json.dumps(body))
         if len(made) <= rules.max_bytes:
             return made
-    alone = decorated({}, verdict.code, verdict.description)["messageHeader"]
+    alone = decorate_message({}, verdict.code, verdict.description)["messageHeader"]
     return _message(alone, json.dumps(told))
 
 
@@ -108,7 +108,7 @@ QUEUED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, _QUEUE])
 """One row is one refused message as a record, its value decorated, and the queue that it goes to."""
 
 
-def queued(decoded: DataFrame, *, rules: Rules = RULES) -> DataFrame:
+def queue_records(decoded: DataFrame, *, rules: Rules = RULES) -> DataFrame:
     """
     The refused messages of a table, decorated with their error for the queue that each goes to.
 
@@ -119,7 +119,7 @@ def queued(decoded: DataFrame, *, rules: Rules = RULES) -> DataFrame:
     Returns:
         One row per refused message (`QUEUED_SCHEMA`): its record, whose `value` has `errorCode` and
         `errorDescription` in its header, and `queue`.  A value that is no message becomes one that
-        tells of it (see `decorated_value`).  The original is in `cdckit.rejects(decoded)`.
+        tells of it (see `decorate_bytes`).  The original is in `cdckit.rejects(decoded)`.
 
     Raises:
         MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
@@ -130,37 +130,37 @@ def queued(decoded: DataFrame, *, rules: Rules = RULES) -> DataFrame:
         RDSS, "Error Queues".
 
     >>> from cdckit import rdss
-    >>> row = queued(rdss.decode(records_of(b"?"))).first()
+    >>> row = queue_records(rdss.decode(records_of(b"?"))).first()
     >>> row["queue"], bytes(row["value"])[:45]
     ('invalid', b'{"messageHeader": {"errorCode": "GENERR007", ')
     """
-    require_types(decoded, DECODED_SCHEMA, function="queued")
+    require_types(decoded, DECODED_SCHEMA, function="queue_records")
     refused = decoded.where(F.col(ERROR_CODE).isNotNull())
     told = ["queue", *(field.name for field in ERROR_FIELDS)]
     given = for_workers(refused, *told)
-    made = Made(given, partial(_queued, rules=rules), T.StructType([*WORKER_FIELDS, _QUEUE]))
+    made = WorkerPlan(given, partial(_queue_batches, rules=rules), T.StructType([*WORKER_FIELDS, _QUEUE]))
     return made.rows().withColumn("headers", headers_from_workers())
 
 
-def _queued(batches: Iterable[pa.RecordBatch], *, rules: Rules) -> Iterator[pa.RecordBatch]:
+def _queue_batches(batches: Iterable[pa.RecordBatch], *, rules: Rules) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         names = [*(field.name for field in WORKER_FIELDS), "queue"]
         said = zip(
             *(batch.column(name).to_pylist() for name in ("value", "error_code", "error_description")),
             strict=True,
         )
-        values = [_decorated(*each, rules=rules) for each in said]
+        values = [_decorate(*each, rules=rules) for each in said]
         columns = [pa.array(values, pa.binary()) if name == "value" else batch.column(name) for name in names]
         yield pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def _decorated(value: bytes | None, code: str, description: str, *, rules: Rules) -> bytes:
+def _decorate(value: bytes | None, code: str, description: str, *, rules: Rules) -> bytes:
     try:
-        message = read(value, rules)
+        message = parse_message(value, rules)
     except Unreadable as refused:
         header = refused.header if isinstance(refused.header, dict) else None
         verdict = Verdict(CODES[code], description, None, header, None, None)
     else:
         header = message.header if isinstance(message.header, dict) else None
         verdict = Verdict(CODES[code], description, None, header, message.body, message.body_text)
-    return decorated_value(value or b"", verdict, rules)
+    return decorate_bytes(value or b"", verdict, rules)

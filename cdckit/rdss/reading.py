@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.json_text import members
-from cdckit.rdss.findings import BODY, HEADER, Finding, Path, RdssFault, found, shown
+from cdckit.rdss.findings import BODY, HEADER, Finding, Path, RdssFault, make_finding, show_value
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ _MOST_DIGITS = 4300
 _LARGEST: int = 10**_MOST_DIGITS - 1
 
 
-class Read(NamedTuple):
+class ParsedMessage(NamedTuple):
     """A message that is well-formed: its header and body as they came, and the text of the body."""
 
     header: Any
@@ -64,7 +64,7 @@ class Unreadable(Exception):
         super().__init__(finding)
 
 
-def read(value: bytes | None, rules: Rules) -> Read:
+def parse_message(value: bytes | None, rules: Rules) -> ParsedMessage:
     """
     The message that the bytes hold.
 
@@ -76,13 +76,13 @@ def read(value: bytes | None, rules: Rules) -> Read:
     Cost: one pass of Python's own reader; of bytes over the limit nothing is looked at.
     """
     if value is None:
-        raise Unreadable(found(RdssFault.MALFORMED, (), "the record has no value."))
+        raise Unreadable(make_finding(RdssFault.MALFORMED, (), "the record has no value."))
     if len(value) > rules.max_bytes:
         many = f"{len(value):,} bytes are more than {rules.max_bytes:,}."
-        raise Unreadable(found(RdssFault.SYSTEM_FAILED, (), many))
+        raise Unreadable(make_finding(RdssFault.SYSTEM_FAILED, (), many))
     try:
         text = value.decode()
-        usual = _usual(text)
+        usual = _parse_usual(text)
         if usual is not None:
             return usual
         values, places = members(text, _STRICT, once=True)
@@ -93,7 +93,7 @@ def read(value: bytes | None, rules: Rules) -> Read:
         _require_characters(values, header)
     if values.keys() != {*HEADER, *BODY}:
         raise Unreadable(_incomplete(values), header)
-    return Read(header, values["messageBody"], text[places["messageBody"]])
+    return ParsedMessage(header, values["messageBody"], text[places["messageBody"]])
 
 
 _BEFORE_HEADER = re.compile(r'[ \t\n\r]*\{[ \t\n\r]*"messageHeader"[ \t\n\r]*:[ \t\n\r]*')
@@ -101,7 +101,7 @@ _BEFORE_BODY = re.compile(r'[ \t\n\r]*,[ \t\n\r]*"messageBody"[ \t\n\r]*:[ \t\n\
 _BEHIND = re.compile(r"[ \t\n\r]*\}[ \t\n\r]*")
 
 
-def _usual(text: str) -> Read | None:
+def _parse_usual(text: str) -> ParsedMessage | None:
     """A message whose header comes first, and no escape of a character: nothing has to be searched for."""
     begins = _BEFORE_HEADER.match(text)
     if begins is None or "\\u" in text:
@@ -113,14 +113,14 @@ def _usual(text: str) -> Read | None:
     body, end = _STRICT.raw_decode(text, goes_on.end())
     if _BEHIND.fullmatch(text, end) is None:
         return None
-    return Read(header, body, text[goes_on.end() : end])
+    return ParsedMessage(header, body, text[goes_on.end() : end])
 
 
-def deepest(value: object) -> int:
+def nesting_depth(value: object) -> int:
     """
     How deep a value is nested: 0 for one that is no list and no object.
 
-    >>> deepest("a"), deepest([]), deepest({"a": [1]})
+    >>> nesting_depth("a"), nesting_depth([]), nesting_depth({"a": [1]})
     (0, 1, 2)
     """
     depth, level = 0, [value]
@@ -130,7 +130,7 @@ def deepest(value: object) -> int:
     return depth
 
 
-def places(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+def walk_values(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Every value inside *value*, with the path to it; itself first."""
     waiting = [(path, value)]
     while waiting:
@@ -156,7 +156,7 @@ class _Pairs(list[tuple[str, Any]]):
         return self
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         raise _Twice
@@ -175,7 +175,9 @@ def _whole_number(text: str) -> int:
     return -_LARGEST if text.startswith("-") else _LARGEST
 
 
-_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_constant, parse_int=_whole_number)
+_STRICT = json.JSONDecoder(
+    object_pairs_hook=_refuse_repeats, parse_constant=_no_constant, parse_int=_whole_number
+)
 _ANY = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_no_constant, parse_int=float)
 
 
@@ -186,19 +188,19 @@ def _malformed(value: bytes, error: Exception) -> Finding:
             path, name = _first_twice(value.decode())
         except (ValueError, RecursionError) as another:
             return _malformed(value, another)
-        sentence = f"the name {shown(name)} comes twice."
+        sentence = f"the name {show_value(name)} comes twice."
     elif isinstance(error, UnicodeDecodeError):
         sentence = f"byte {error.start} is not UTF-8."
     elif isinstance(error, RecursionError):
         sentence = f"it is nested deeper than {DEEPEST} levels."
     elif _is_json(value):
-        return found(RdssFault.INVALID_HEADER, (), "the message is no object, so it has no header.")
+        return make_finding(RdssFault.INVALID_HEADER, (), "the message is no object, so it has no header.")
     else:
-        sentence = f"{shown_error(error)}."
-    return found(RdssFault.MALFORMED, path, sentence)
+        sentence = f"{error_text(error)}."
+    return make_finding(RdssFault.MALFORMED, path, sentence)
 
 
-def shown_error(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """What Python's reader says, without lines and columns: messages have one line."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg[:1].lower()}{error.msg[1:].removesuffix(' at')} at character {error.pos}"
@@ -216,7 +218,7 @@ def _is_json(value: bytes) -> bool:
 
 
 def _first_twice(text: str) -> tuple[Path, str]:
-    for path, each in places(_ANY.decode(text)):
+    for path, each in walk_values(_ANY.decode(text)):
         if isinstance(each, _Pairs):
             names = [name for name, _ in each]
             for name in names:
@@ -227,22 +229,24 @@ def _first_twice(text: str) -> tuple[Path, str]:
 
 def _require_characters(values: dict[str, Any], header: object) -> None:
     """Refuse texts, and names of fields, with half a character, which only an escape can spell."""
-    for path, each in places(values):
+    for path, each in walk_values(values):
         names = list(each) if isinstance(each, dict) else []
         for text in [each, *names] if isinstance(each, str) else names:
             try:
                 text.encode()
             except UnicodeEncodeError:
-                finding = found(RdssFault.MALFORMED, path, f"{shown(text)} holds half a character.")
+                finding = make_finding(
+                    RdssFault.MALFORMED, path, f"{show_value(text)} holds half a character."
+                )
                 raise Unreadable(finding) from None
 
 
 def _incomplete(values: dict[str, Any]) -> Finding:
     for name, code in ((*HEADER, RdssFault.INVALID_HEADER), (*BODY, RdssFault.INVALID_BODY)):
         if name not in values:
-            return found(code, (), f"the field {name} is missing.")
+            return make_finding(code, (), f"the field {name} is missing.")
     unknown = sorted(values.keys() - {*HEADER, *BODY})[0]
-    return found(RdssFault.INVALID_BODY, (), f"the field {shown(unknown)} is not known here.")
+    return make_finding(RdssFault.INVALID_BODY, (), f"the field {show_value(unknown)} is not known here.")
 
 
 _LEAST_ROOM = 16
@@ -271,7 +275,7 @@ def split(value: bytes, *, rules: Rules = RULES) -> list[bytes]:
     >>> header = {"messageId": "m1", "messageSequence": {"sequence": "s1", "position": 1, "total": 1}}
     >>> value = json.dumps({"messageHeader": header, "messageBody": {"title": "é" * 30}}).encode()
     >>> parts = split(value, rules=Rules(max_bytes=200))
-    >>> len(parts), max(map(len, parts)) <= 200, joined(parts) == json.loads(value)
+    >>> len(parts), max(map(len, parts)) <= 200, join_parts(parts) == json.loads(value)
     (6, True, True)
     """
     message = _whole(value, rules)
@@ -292,7 +296,7 @@ def split(value: bytes, *, rules: Rules = RULES) -> list[bytes]:
     return [_part(message.header, place, len(pieces), piece) for place, piece in enumerate(pieces, 1)]
 
 
-def joined(parts: Iterable[bytes]) -> dict[str, Any]:
+def join_parts(parts: Iterable[bytes]) -> dict[str, Any]:
     """
     The message that was split into *parts*, which are all there, each once, in any order.
 
@@ -301,7 +305,7 @@ def joined(parts: Iterable[bytes]) -> dict[str, Any]:
 
     >>> header = {"messageId": "m1", "messageSequence": {"sequence": "s1", "position": 1, "total": 1}}
     >>> alone = json.dumps({"messageHeader": header, "messageBody": {"title": "Prices"}}).encode()
-    >>> joined([alone])["messageBody"]
+    >>> join_parts([alone])["messageBody"]
     {'title': 'Prices'}
     """
     messages = [json.loads(part) for part in parts]
@@ -310,7 +314,7 @@ def joined(parts: Iterable[bytes]) -> dict[str, Any]:
     if [(each["position"], each["total"]) for each in said] != [
         (n, len(said)) for n in range(1, len(said) + 1)
     ]:
-        raise InvalidArgument("joined", "parts", "all parts of one sequence, each once", said)
+        raise InvalidArgument("join_parts", "parts", "all parts of one sequence, each once", said)
     header = whole_header(messages[0]["messageHeader"])
     if len(messages) == 1:
         return {"messageHeader": header, "messageBody": messages[0]["messageBody"]}
@@ -325,9 +329,9 @@ def whole_header(first: Mapping[str, Any]) -> dict[str, Any]:
     return {**first, "messageSequence": {**first["messageSequence"], "position": 1, "total": 1}}
 
 
-def _whole(value: bytes, rules: Rules) -> Read:
+def _whole(value: bytes, rules: Rules) -> ParsedMessage:
     try:
-        message = read(value, replace(rules, max_bytes=len(value)))
+        message = parse_message(value, replace(rules, max_bytes=len(value)))
     except Unreadable as refused:
         raise InvalidArgument("split", "value", "a message", refused.finding.description) from None
     header = message.header
@@ -338,12 +342,12 @@ def _whole(value: bytes, rules: Rules) -> Read:
 
 def _part(header: Mapping[str, Any], position: int, total: int, piece: bytes) -> bytes:
     sequence = {**header["messageSequence"], "position": position, "total": total}
-    own = header.get("messageId") if position == 1 else _id_of(header, position)
+    own = header.get("messageId") if position == 1 else _part_id(header, position)
     made = json.dumps({**header, "messageId": own, "messageSequence": sequence}, ensure_ascii=False)
     return b'{"messageHeader": %b, "messageBody": "%b"}' % (made.encode(), piece)
 
 
-def _id_of(header: Mapping[str, Any], position: int) -> str:
+def _part_id(header: Mapping[str, Any], position: int) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{header.get('messageId')} {position}"))
 
 

@@ -2,8 +2,8 @@
 Messages that came as several: which parts are there, missing or contradicted, and the whole.
 
 An exchange reads it over a batch, a gateway over the parts that it has and the one that comes.  Both need the
-columns `sequence_id`, `sequence_position`, `terms` (`terms_of`), `content` (`content_of`) and `came`, which
-sorts the parts as they came.
+columns `sequence_id`, `sequence_position`, `terms` (`sequence_terms`), `content` (`content_digest`) and
+`came`, which sorts the parts as they came.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_batch, require_instant, require_types
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.workers import Made
-from cdckit.rdss.acceptance import accepted_values
-from cdckit.rdss.decoding import DECODED_SCHEMA, MESSAGE_FIELDS, Row, columns_of, row_of
-from cdckit.rdss.findings import RdssFault, found
-from cdckit.rdss.reading import RULES, Rules, read, whole_header
+from cdckit.parts.workers import WorkerPlan
+from cdckit.rdss.decoding import DECODED_SCHEMA, MESSAGE_FIELDS, Row, row_columns, verdict_row
+from cdckit.rdss.fast_validation import accept_values
+from cdckit.rdss.findings import RdssFault, make_finding
+from cdckit.rdss.reading import RULES, Rules, parse_message, whole_header
 from cdckit.rdss.validation import Verdict, validate
 from cdckit.records import (
     ERROR_CODE,
@@ -59,12 +59,12 @@ CONTRADICTION = "At $.messageHeader.messageSequence: the part contradicts what c
 """What is said of a part that is refused, before the name of the sequence."""
 
 
-def terms_of(header: Mapping[str, Any]) -> str:
+def sequence_terms(header: Mapping[str, Any]) -> str:
     """
     What all parts of one sequence must say alike: its total, and the type, class, tenant and generator.
 
-    >>> terms_of({"messageSequence": {"total": 2}, "messageType": "MetadataRead", "messageClass": "Command",
-    ...     "tenantJiscID": 7, "generator": "g"})
+    >>> sequence_terms({"messageSequence": {"total": 2}, "messageType": "MetadataRead",
+    ... "messageClass": "Command",     "tenantJiscID": 7, "generator": "g"})
     '2\\nMetadataRead\\nCommand\\n7\\ng'
     """
     total, tenant = int(header["messageSequence"]["total"]), int(header["tenantJiscID"])
@@ -73,12 +73,12 @@ def terms_of(header: Mapping[str, Any]) -> str:
     )
 
 
-def content_of(body: str) -> str:
+def content_digest(body: str) -> str:
     """
     The digest of a piece of a body: of the text itself, however JSON has escaped it.
 
     >>> import json
-    >>> content_of(json.loads('"\\\\u00e9"')) == content_of("é")
+    >>> content_digest(json.loads('"\\\\u00e9"')) == content_digest("é")
     True
     """
     return sha256(body.encode()).hexdigest()
@@ -167,7 +167,10 @@ def parts(decoded: DataFrame) -> DataFrame:
 
 
 def with_terms(parts: DataFrame) -> DataFrame:
-    """The parts with what `sequence_rule` compares: `terms` and `content`, as `terms_of` and `content_of`."""
+    """
+    The parts with what `sequence_rule` compares: `terms` and `content`, as `sequence_terms` and
+    `content_digest`.
+    """
     text = F.from_json(F.concat(F.lit('{"text":'), "body", F.lit("}")), "text string")["text"]
     return parts.withColumns({"terms": F.concat_ws("\n", *_TERMS), "content": F.sha2(text, 256)})
 
@@ -305,7 +308,7 @@ def with_repeats(decoded: DataFrame, *, known: DataFrame | None = None) -> DataF
     Say of each message, in the column `is_repeat`, whether it was received before.
 
     Args:
-        decoded: What `decode` returned, or `assembled`.
+        decoded: What `decode` returned, or `assemble_messages`.
         known: The messages that were received before *decoded*: one row per message, `identity`; without
             it none.
 
@@ -338,10 +341,10 @@ def with_repeats(decoded: DataFrame, *, known: DataFrame | None = None) -> DataF
     named = decoded.withColumns({IDENTITY: identity(), CAME: arrival})
     if known is not None:
         require_types(known, IDENTITY_SCHEMA, function="with_repeats")
-    return marked(named, known).drop(IDENTITY, CAME)
+    return mark_repeats(named, known).drop(IDENTITY, CAME)
 
 
-def marked(named: DataFrame, known: DataFrame | None) -> DataFrame:
+def mark_repeats(named: DataFrame, known: DataFrame | None) -> DataFrame:
     """The rows with `is_repeat`: it has the `identity` of one before it, by `came`, or of one of *known*."""
     # What has no identity is none again: each such row is looked at alone, not all of them by one task.
     same = Window.partitionBy(F.coalesce(IDENTITY, F.to_json(CAME))).orderBy(CAME)
@@ -365,7 +368,7 @@ _BYTES_AT_ONCE = 8_000_000
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
 
-def assembled(parts: DataFrame, *, rules: Rules = RULES, max_bytes: int = 100_000_000) -> DataFrame:
+def assemble_messages(parts: DataFrame, *, rules: Rules = RULES, max_bytes: int = 100_000_000) -> DataFrame:
     """
     The messages whose parts are all there, put together.
 
@@ -392,17 +395,17 @@ def assembled(parts: DataFrame, *, rules: Rules = RULES, max_bytes: int = 100_00
         RDSS, "Multi-Message Sequence".
 
     >>> from cdckit import rdss
-    >>> assembled(rdss.parts(rdss.decode(records_of(b"?")))).count()
+    >>> assemble_messages(rdss.parts(rdss.decode(records_of(b"?")))).count()
     0
     """
-    require_types(parts, PARTS_SCHEMA, function="assembled")
-    require_batch(parts, "parts", "hand its batches to a function", function="assembled")
+    require_types(parts, PARTS_SCHEMA, function="assemble_messages")
+    require_batch(parts, "parts", "hand its batches to a function", function="assemble_messages")
     limits = replace(rules, max_bytes=max_bytes)
-    made = Made(_in_order(parts, max_bytes), partial(_assembled, rules=limits), _COLUMNS)
+    made = WorkerPlan(_sort_parts(parts, max_bytes), partial(_assemble_batches, rules=limits), _COLUMNS)
     return made.rows().withColumn("headers", headers_from_workers()).select(*DECODED_SCHEMA.fieldNames())
 
 
-def _in_order(parts: DataFrame, max_bytes: int) -> DataFrame:
+def _sort_parts(parts: DataFrame, max_bytes: int) -> DataFrame:
     """
     The complete parts as workers read them: those of one sequence side by side, in their order.
 
@@ -423,7 +426,7 @@ def _in_order(parts: DataFrame, max_bytes: int) -> DataFrame:
     )
 
 
-class _Made(NamedTuple):
+class _AssembledRow(NamedTuple):
     """One row: the columns of its record, and what its message says."""
 
     record: Mapping[str, Any]
@@ -439,8 +442,8 @@ class _Sequence:
     pieces: list[str | None] = field(default_factory=list)
 
 
-def _assembled(batches: Iterable[pa.RecordBatch], *, rules: Rules) -> Iterator[pa.RecordBatch]:
-    made: list[_Made] = []
+def _assemble_batches(batches: Iterable[pa.RecordBatch], *, rules: Rules) -> Iterator[pa.RecordBatch]:
+    made: list[_AssembledRow] = []
     size = 0
     for sequence in _sequences(batches):
         made.append(_whole(sequence, rules))
@@ -470,28 +473,28 @@ def _sequences(batches: Iterable[pa.RecordBatch]) -> Iterator[_Sequence]:
         yield sequence
 
 
-def _whole(sequence: _Sequence, rules: Rules) -> _Made:
+def _whole(sequence: _Sequence, rules: Rules) -> _AssembledRow:
     """The message that was put together, and the verdict on it."""
     value = sequence.first["value"]
     anything = replace(rules, max_bytes=len(value))
-    part = accepted_values(value, anything) or read(value, anything)
+    part = accept_values(value, anything) or parse_message(value, anything)
     header = whole_header(part.header)
     if None in sequence.pieces:
         many = f"its parts have {sequence.size:,} bytes, and a message may have {rules.max_bytes:,}."
-        fault = found(RdssFault.SYSTEM_FAILED, (), many)
+        fault = make_finding(RdssFault.SYSTEM_FAILED, (), many)
         verdict = Verdict(fault.code, fault.description, fault.path, header, None, None)
     else:
         value = _message(header, "".join(piece[1:-1] for piece in sequence.pieces if piece))
         verdict = validate(value, now=_BEFORE_ALL, rules=rules)
         if verdict.header is None:
             verdict = replace(verdict, header=header)  # the body is not JSON, or too large
-    return _Made({**sequence.first, "value": value}, row_of(verdict))
+    return _AssembledRow({**sequence.first, "value": value}, verdict_row(verdict))
 
 
-def _batch(made: list[_Made]) -> pa.RecordBatch:
+def _batch(made: list[_AssembledRow]) -> pa.RecordBatch:
     records = pa.Table.from_pylist([each.record for each in made], _RECORD_SCHEMA).combine_chunks()
     columns = [column.chunk(0) for column in records.columns]
-    messages = columns_of([each.message for each in made])
+    messages = row_columns([each.message for each in made])
     return pa.RecordBatch.from_arrays([*columns, *messages], names=_COLUMNS.fieldNames())
 
 

@@ -18,7 +18,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from cdckit.errors import InvalidArgument
-from cdckit.rdss.acceptance import accepted_values
+from cdckit.rdss.fast_validation import accept_values
 from cdckit.rdss.findings import (
     BODY,
     HEADER,
@@ -26,13 +26,13 @@ from cdckit.rdss.findings import (
     Path,
     Queue,
     RdssFault,
-    found,
+    make_finding,
     most_specific,
     odd_checksums,
-    shown,
+    show_value,
 )
-from cdckit.rdss.reading import DEEPEST, RULES, Rules, Unreadable, deepest, places, read
-from cdckit.rdss.validators import BODIES, breach, expired, validators
+from cdckit.rdss.reading import DEEPEST, RULES, Rules, Unreadable, nesting_depth, parse_message, walk_values
+from cdckit.rdss.validators import BODIES, expiry_finding, rule_finding, validators
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
@@ -109,20 +109,20 @@ def validate(value: bytes | None, *, now: datetime, rules: Rules = RULES) -> Ver
     """
     if now.utcoffset() is None:
         raise InvalidArgument("validate", "now", "an aware datetime (one with tzinfo)", now)
-    valid = accepted_values(value, rules)
+    valid = accept_values(value, rules)
     if valid is not None:
-        return _verdict(expired(valid.header, now), *valid)
+        return _verdict(expiry_finding(valid.header, now), *valid)
     try:
-        message = read(value, rules)
+        message = parse_message(value, rules)
     except Unreadable as refused:
         # What is missing beside a header is looked at after it.
         is_last = refused.finding.code is RdssFault.INVALID_BODY
-        of_header = _of_header(refused.header, rules) if is_last else None
+        of_header = _header_finding(refused.header, rules) if is_last else None
         return _verdict(of_header or refused.finding, refused.header)
     finding = (
-        _of_header(message.header, rules)
-        or _of_body(message.header, message.body, rules)
-        or expired(message.header, now)
+        _header_finding(message.header, rules)
+        or _part_finding(message.header, message.body, rules)
+        or expiry_finding(message.header, now)
     )
     return _verdict(finding, message.header, message.body, message.body_text)
 
@@ -130,35 +130,37 @@ def validate(value: bytes | None, *, now: datetime, rules: Rules = RULES) -> Ver
 def body_finding(header: Mapping[str, Any], body: object, rules: Rules = RULES) -> Finding | None:
     """What is wrong with the whole body of a message whose header is valid; None if nothing is."""
     kind = BODIES[header["messageType"], header["messageClass"]]
-    finding = _by_schema(validators().bodies[kind], body, BODY, RdssFault.INVALID_BODY)
+    finding = _schema_finding(validators().bodies[kind], body, BODY, RdssFault.INVALID_BODY)
     if finding is None and kind == "object" and rules.checksum_form:
         finding = next(odd_checksums(body), None)
     return finding
 
 
-def _of_header(header: Any, rules: Rules) -> Finding | None:
-    finding = _by_schema(validators().header, header, HEADER, RdssFault.INVALID_HEADER)
-    return finding or breach(header, rules)
+def _header_finding(header: Any, rules: Rules) -> Finding | None:
+    finding = _schema_finding(validators().header, header, HEADER, RdssFault.INVALID_HEADER)
+    return finding or rule_finding(header, rules)
 
 
-def _of_body(header: Mapping[str, Any], body: object, rules: Rules) -> Finding | None:
+def _part_finding(header: Mapping[str, Any], body: object, rules: Rules) -> Finding | None:
     total = header["messageSequence"]["total"]
     if total == 1:
         return body_finding(header, body, rules)
     if isinstance(body, str):
         return None
-    return found(RdssFault.INVALID_BODY, BODY, f"the body of one of {shown(total)} parts is no text.")
+    return make_finding(
+        RdssFault.INVALID_BODY, BODY, f"the body of one of {show_value(total)} parts is no text."
+    )
 
 
-def _by_schema(validator: Validator, value: object, path: Path, otherwise: RdssFault) -> Finding | None:
+def _schema_finding(validator: Validator, value: object, path: Path, otherwise: RdssFault) -> Finding | None:
     try:
         if validator.is_valid(value):
             return None
     except ValueError:
         pass  # it is deeper than the validator goes, which is far deeper than DEEPEST
-    if deepest(value) > DEEPEST:
-        return found(RdssFault.MALFORMED, path, f"it is nested deeper than {DEEPEST} levels.")
-    few = sum(1 for _ in islice(places(value), _MOST_VALUES)) < _MOST_VALUES
+    if nesting_depth(value) > DEEPEST:
+        return make_finding(RdssFault.MALFORMED, path, f"it is nested deeper than {DEEPEST} levels.")
+    few = sum(1 for _ in islice(walk_values(value), _MOST_VALUES)) < _MOST_VALUES
     return most_specific(validator, value, path, otherwise, every=few)
 
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from cdckit.parts.arguments import require_package
-from cdckit.rdss.findings import HEADER, Finding, RdssFault, found, shown
+from cdckit.rdss.findings import HEADER, Finding, RdssFault, make_finding, show_value
 from cdckit.rdss.reading import Rules
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ _LONGEST_LINE = 998  # RFC 5322, section 2.1.1
 
 
 @lru_cache(maxsize=1 << 10)
-def major_of(version: str) -> int | None:
+def parse_major(version: str) -> int | None:
     """The major version that a text of Semantic Versioning names; None for any other, and for a long one."""
     from semver import Version
 
@@ -102,7 +102,7 @@ def is_semver(text: str) -> bool:
     >>> is_semver("4.0.0-rc.1+build"), is_semver("4.0"), is_semver("4.0.0-01")
     (True, False, False)
     """
-    return major_of(text) is not None
+    return parse_major(text) is not None
 
 
 @lru_cache(maxsize=1 << 16)
@@ -138,13 +138,13 @@ LONGEST_SEQUENCE = (1 << 31) - 1
 _CODES = frozenset(RdssFault)
 
 
-def instant_of(text: str | None) -> datetime | None:
+def parse_instant(text: str | None) -> datetime | None:
     """
     The instant of a text in the form of RFC 3339; None for no text, and for the year 0.
 
     A leap second is the beginning of the next minute; digits after the sixth of a second are cut.
 
-    >>> print(instant_of("2016-12-31t23:59:60z"), instant_of("2024-01-01T00:00:00.5-00:00"))
+    >>> print(parse_instant("2016-12-31t23:59:60z"), parse_instant("2024-01-01T00:00:00.5-00:00"))
     2017-01-01 00:00:00+00:00 2024-01-01 00:00:00.500000+00:00
     """
     if text is None:
@@ -160,7 +160,7 @@ def instant_of(text: str | None) -> datetime | None:
         return None
 
 
-def breach(header: Mapping[str, Any], rules: Rules) -> Finding | None:
+def rule_finding(header: Mapping[str, Any], rules: Rules) -> Finding | None:
     """The first rule that a header breaks whose fields all have their form; None if it keeps all."""
     return (
         _version(header, rules)
@@ -171,26 +171,26 @@ def breach(header: Mapping[str, Any], rules: Rules) -> Finding | None:
     )
 
 
-def expired(header: Mapping[str, Any], now: datetime) -> Finding | None:
+def expiry_finding(header: Mapping[str, Any], now: datetime) -> Finding | None:
     """That the message had expired at *now*; at the very instant of its expiry it has not."""
     text = header["messageTimings"].get("expirationTimestamp")
-    ends = instant_of(text)
+    ends = parse_instant(text)
     if ends is None or now <= ends:
         return None
     path = (*HEADER, "messageTimings", "expirationTimestamp")
-    return found(RdssFault.EXPIRED, path, f"{text} is before {now.isoformat()}.")
+    return make_finding(RdssFault.EXPIRED, path, f"{text} is before {now.isoformat()}.")
 
 
 def _wrong(field: str | tuple[str, ...], sentence: str) -> Finding:
     steps = (field,) if isinstance(field, str) else field
-    return found(RdssFault.INVALID_HEADER, (*HEADER, *steps), sentence)
+    return make_finding(RdssFault.INVALID_HEADER, (*HEADER, *steps), sentence)
 
 
 def _version(header: Mapping[str, Any], rules: Rules) -> Finding | None:
     version = header["version"]
-    if major_of(version) == rules.major:
+    if parse_major(version) == rules.major:
         return None
-    return _wrong("version", f"{shown(version)} is no version {rules.major} of the specification.")
+    return _wrong("version", f"{show_value(version)} is no version {rules.major} of the specification.")
 
 
 def _pairing(header: Mapping[str, Any]) -> Finding | None:
@@ -208,18 +208,19 @@ def _sequence(sequence: Mapping[str, Any]) -> Finding | None:
     if 1 <= position <= total <= LONGEST_SEQUENCE:
         return None
     return _wrong(
-        ("messageSequence", "position"), f"{shown(position)} is no place in a sequence of {shown(total)}."
+        ("messageSequence", "position"),
+        f"{show_value(position)} is no place in a sequence of {show_value(total)}.",
     )
 
 
 def _timings(timings: Mapping[str, Any]) -> Finding | None:
     for name, text in timings.items():
-        if instant_of(text) is None:
-            return _wrong(("messageTimings", name), f"{shown(text)} is in no year from 1 to 9999.")
+        if parse_instant(text) is None:
+            return _wrong(("messageTimings", name), f"{show_value(text)} is in no year from 1 to 9999.")
     return None
 
 
 def _code(header: Mapping[str, Any]) -> Finding | None:
     if "errorCode" in header and header["errorCode"] not in _CODES:
-        return _wrong("errorCode", f"{shown(header['errorCode'])} is no error code.")
+        return _wrong("errorCode", f"{show_value(header['errorCode'])} is no error code.")
     return None

@@ -8,7 +8,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_batch, require_int, require_types
-from cdckit.parts.workers import computed
+from cdckit.parts.workers import compute_once
 from cdckit.rdss.objects import KEY, RELATED
 
 IS_NEWER = "isNewVersionOf"
@@ -60,7 +60,7 @@ def version_links(objects: DataFrame) -> DataFrame:
     kind = F.col("relation.relationType")
     said = objects.select(F.col(KEY).alias("own"), relation).select(
         "own",
-        _named(F.col("relation")).alias("other"),
+        _named_object(F.col("relation")).alias("other"),
         (kind == IS_NEWER).alias("is_newer"),
         (kind == IS_OLDER).alias("is_older"),
     )
@@ -78,11 +78,11 @@ def relations(body: Column) -> Column:
 def related_versions(body: Column, own: Column) -> Column:
     """Of an object's text, the objects that it says it is the next or the previous version of; never null."""
     versions = F.filter(relations(body), lambda each: each.getField("relationType").isin(IS_NEWER, IS_OLDER))
-    named = F.transform(versions, _named)
+    named = F.transform(versions, _named_object)
     return F.coalesce(F.filter(named, lambda each: each.rlike(_UUID) & (each != own)), F.array())
 
 
-def _named(relation: Column) -> Column:
+def _named_object(relation: Column) -> Column:
     """The object that a relation leads to, if it leads to one."""
     value = relation.getField("identifier").getField("identifierValue")
     return F.regexp_replace(F.lower(F.trim(value)), "^urn:uuid:", "")
@@ -130,12 +130,12 @@ def version_ancestry(links: DataFrame, *, rounds: int = 10) -> DataFrame:
     if require_int(rounds, "rounds", function="version_ancestry") < 1:
         raise InvalidArgument("version_ancestry", "rounds", "a number above zero", rounds)
     first = links.select("newer", "older", F.lit(1).alias("steps")).distinct()
-    pairs = computed(first)
+    pairs = compute_once(first)
     if pairs is None:
         return first
     count = pairs.count()
     for _ in range(rounds + 1):
-        longer = computed(_with_longer(pairs))
+        longer = compute_once(_with_longer(pairs))
         assert longer is not None
         found = longer.count()
         if found == count:

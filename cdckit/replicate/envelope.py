@@ -27,7 +27,7 @@ from pyspark.sql import types as T
 from cdckit.parts import avro
 from cdckit.parts.faults import Fault
 from cdckit.parts.running_aggregates import Bools, Ints
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.records import (
     ERROR_FIELDS,
     RECORD_SCHEMA,
@@ -117,7 +117,7 @@ _MOST_LENGTH_BYTES = 5
 Bytes = npt.NDArray[np.uint8]
 
 
-class Plain(NamedTuple):
+class PlainEnvelopes(NamedTuple):
     """Which values are plain, and the schema id and message of those (null in the other rows)."""
 
     rows: Bools
@@ -125,7 +125,7 @@ class Plain(NamedTuple):
     message: pa.Array
 
 
-def open_plain(values: pa.Array) -> Plain:
+def open_plain(values: pa.Array) -> PlainEnvelopes:
     """The plain envelopes among *values* (binary, may be null)."""
     heads, long_enough = _heads(values)
     plain = long_enough & (heads[:, : len(_START)] == np.frombuffer(_START, np.uint8)).all(axis=1)
@@ -135,7 +135,7 @@ def open_plain(values: pa.Array) -> Plain:
     stated, taken = _lengths(heads[:, _HEAD:])
     lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
     plain &= (taken > 0) & (_HEAD + taken + stated == lengths)
-    return Plain(plain, _texts(ids, plain), _messages(values, taken, plain))
+    return PlainEnvelopes(plain, _texts(ids, plain), _messages(values, taken, plain))
 
 
 def _heads(values: pa.Array) -> tuple[Bytes, Bools]:
@@ -260,11 +260,11 @@ def decode(records: DataFrame, *, skip_metadata: bool = False, skip_data: bool =
     """
     require_records(records, function="decode")
     skipped = frozenset([METADATA] * skip_metadata + [DATA] * skip_data)
-    opened = Made(for_workers(records), partial(_decoded_batches, skipped=skipped), _WORKER_SCHEMA)
+    opened = WorkerPlan(for_workers(records), partial(_decode_batches, skipped=skipped), _WORKER_SCHEMA)
     return opened.rows().withColumn("headers", headers_from_workers())
 
 
-def _decoded_batches(
+def _decode_batches(
     batches: Iterator[pa.RecordBatch], *, skipped: frozenset[str]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
@@ -449,12 +449,14 @@ def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refused(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON")
 
 
 # Python's own reader takes the last of two values, and NaN.
-_JSON = json.JSONDecoder(parse_float=_Fraction, parse_constant=_refused, object_pairs_hook=_each_name_once)
+_JSON = json.JSONDecoder(
+    parse_float=_Fraction, parse_constant=_refuse_constant, object_pairs_hook=_each_name_once
+)
 
 
 def _json_envelope(value: bytes | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.columns import Kind
-from cdckit.parts.workers import doing
+from cdckit.parts.workers import describe_jobs
 from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.replicate.envelope import ReplicateFault
 from cdckit.replicate.intake import RECEIVED_SCHEMA, RECORDS, REJECTS, ZONE, FeedTable, Intake, feed_tables
@@ -21,9 +21,9 @@ from cdckit.replicate.many_tables import TableName, TableSettings
 from cdckit.replicate.row_changes import find_without_key
 from cdckit.replicate.schema_messages import ZONE_SCHEMA
 from cdckit.replicate.table_rows import rows_of_table
-from cdckit.shell import GIVEN_UP, WAITING, Done, Shell, with_given_up
+from cdckit.shell import GIVEN_UP, WAITING, Outcome, Shell, give_up_overdue
 from cdckit.store import Snapshot, Transaction
-from cdckit.store.store import rows_of
+from cdckit.store.store import read_rows
 
 TABLES_SCHEMA = T.StructType(
     [
@@ -121,30 +121,32 @@ class Feed(Shell):
 
     # What the shell asks for -------------------------------------------------------------------------------
 
-    def _take(self, tables: Transaction, records: DataFrame) -> Done:
+    def _take(self, tables: Transaction, records: DataFrame) -> Outcome:
         intake = Intake(tables, self._tables, self._buckets)
         written = intake.keep(records)
         intake.take(written)
-        return Done(written.rows, intake.reads)
+        return Outcome(written.rows, intake.reads)
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         if not tables.has(WAITING):
             return 0
-        rows, found = with_given_up(_each_once(tables.read(WAITING)), F.col("timestamp"), now, wait)
+        rows, found = give_up_overdue(_each_once(tables.read(WAITING)), F.col("timestamp"), now, wait)
         if found:
             tables.replace(WAITING, rows)
         return found
 
-    def _rebuild(self, tables: Transaction, table: TableName | None = None) -> Done:
+    def _rebuild(self, tables: Transaction, table: TableName | None = None) -> Outcome:
         intake = Intake(tables, self._tables, self._buckets)
         intake.rebuild(None if table is None else [table])
-        return Done(reads=intake.reads)
+        return Outcome(reads=intake.reads)
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
-        return {str(each): each.kind(self._buckets) for each in self._known(tables).values() if each.keys}
+        return {
+            str(each): each.kind(self._buckets) for each in self._feed_tables(tables).values() if each.keys
+        }
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
-        found = _each_once(rows_of(tables, WAITING, _WAITING_SCHEMA)).where(F.col(GIVEN_UP).isNull())
+        found = _each_once(read_rows(tables, WAITING, _WAITING_SCHEMA)).where(F.col(GIVEN_UP).isNull())
         is_json = F.col("form") == "json"
         of_json = F.concat(F.lit("the table of topic "), "topic")
         of_avro = F.concat(F.lit("the metadata of schema id "), F.coalesce("schema_id", F.lit("none")))
@@ -156,23 +158,23 @@ class Feed(Shell):
         )
 
     def _rejects(self, tables: Snapshot) -> DataFrame:
-        kept = rows_of(tables, REJECTS, _REJECTS_SCHEMA).select(*REJECT_SCHEMA.names)
-        given_up = _each_once(rows_of(tables, WAITING, _WAITING_SCHEMA)).where(F.col(GIVEN_UP).isNotNull())
+        kept = read_rows(tables, REJECTS, _REJECTS_SCHEMA).select(*REJECT_SCHEMA.names)
+        given_up = _each_once(read_rows(tables, WAITING, _WAITING_SCHEMA)).where(F.col(GIVEN_UP).isNotNull())
         fault = ReplicateFault.METADATA_MISSING
         named = {ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: F.lit(fault.sentence)}
         found = kept.unionByName(given_up.withColumns(named).select(*REJECT_SCHEMA.names))
         return found.withColumn("content", _content()).dropDuplicates([*_PLACE, ERROR_CODE]).drop("content")
 
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
-        records = rows_of(tables, RECORDS, RECEIVED_SCHEMA).select(*RECORD_COLUMNS)
+        records = read_rows(tables, RECORDS, RECEIVED_SCHEMA).select(*RECORD_COLUMNS)
         return {
             "records": (records, "records"),
-            "schema_zone": (rows_of(tables, ZONE, ZONE_SCHEMA), "schema_zone"),
+            "schema_zone": (read_rows(tables, ZONE, ZONE_SCHEMA), "schema_zone"),
         }
 
     # Its own ----------------------------------------------------------------------------------------------
 
-    @doing("feed: make ledgers anew")
+    @describe_jobs("feed: make ledgers anew")
     def rebuild(self, table: TableName | None = None) -> None:
         """
         Make the ledger of a table anew from the records; without one as `Shell.rebuild`.
@@ -183,12 +185,12 @@ class Feed(Shell):
 
     def schema_zone(self) -> DataFrame:
         """What each schema id stands for (see `schema_zone`)."""
-        return rows_of(self._snapshot(), ZONE, ZONE_SCHEMA)
+        return read_rows(self._snapshot(), ZONE, ZONE_SCHEMA)
 
     def tables(self) -> DataFrame:
         """One row per table that the metadata knows (`TABLES_SCHEMA`)."""
         snapshot = self._snapshot()
-        known = self._known(snapshot)
+        known = self._feed_tables(snapshot)
         rows = [
             (*each.name, each.entity, list(each.keys), snapshot.has(each.kind(self._buckets).changes))
             for each in known.values()
@@ -223,11 +225,11 @@ class Feed(Shell):
         """
         snapshot = self._snapshot(version, timestamp, function="table")
         # By the metadata of that commit: the table may have had another key then.
-        found = self._one(snapshot, table, task, server, schema, function="table")
+        found = self._find_table(snapshot, table, task, server, schema, function="table")
         if not found.keys:
             needed = "a table with a key: give it one in TableSettings(keys=...) and rebuild"
             raise InvalidArgument("table", "table", needed, str(found))
-        return View(snapshot, found.kind(self._buckets).noted(snapshot))
+        return View(snapshot, found.kind(self._buckets).stored_kind(snapshot))
 
     def without_key(
         self, table: str, *, task: str | None = None, server: str | None = None, schema: str | None = None
@@ -238,17 +240,17 @@ class Feed(Shell):
         Cost: reads all records of the table.
         """
         snapshot = self._snapshot()
-        found = self._one(snapshot, table, task, server, schema, function="without_key")
-        records = found.of(rows_of(snapshot, RECORDS, RECEIVED_SCHEMA)).select(*RECORD_COLUMNS)
+        found = self._find_table(snapshot, table, task, server, schema, function="without_key")
+        records = found.keep_own(read_rows(snapshot, RECORDS, RECEIVED_SCHEMA)).select(*RECORD_COLUMNS)
         rows = rows_of_table(records, found.table, function="without_key", **found.reading)
         return (
             find_without_key(rows, keys=found.keys) if found.keys else rows.where(F.col(ERROR_CODE).isNull())
         )
 
-    def _known(self, snapshot: Snapshot) -> dict[TableName, FeedTable]:
-        return feed_tables(rows_of(snapshot, ZONE, ZONE_SCHEMA), self._tables)
+    def _feed_tables(self, snapshot: Snapshot) -> dict[TableName, FeedTable]:
+        return feed_tables(read_rows(snapshot, ZONE, ZONE_SCHEMA), self._tables)
 
-    def _one(
+    def _find_table(
         self,
         snapshot: Snapshot,
         table: str,
@@ -259,7 +261,7 @@ class Feed(Shell):
         function: str,
     ) -> FeedTable:
         asked = {"table": table, "task": task, "server": server, "schema": schema}
-        known = self._known(snapshot)
+        known = self._feed_tables(snapshot)
         found = [
             each
             for name, each in known.items()

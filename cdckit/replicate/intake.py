@@ -33,9 +33,9 @@ from cdckit.replicate.table_rows import rows_of_table
 from cdckit.replicate.table_versions import Table
 from cdckit.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.store import Transaction
-from cdckit.store.store import read_some, rows_of
+from cdckit.store.store import read_rows, read_some
 from cdckit.store.transaction import Scope
-from cdckit.store.writing import Written
+from cdckit.store.writing import WriteResult
 
 Policy = Literal["keep", "reject", "fail"]
 
@@ -197,7 +197,7 @@ class FeedTable:
         """What its ledger is about."""
         return Kind(self.entity, self.keys, buckets or BUCKETS, False, str(self))
 
-    def of(self, received: DataFrame) -> DataFrame:
+    def keep_own(self, received: DataFrame) -> DataFrame:
         """The data among received records that can be of this table."""
         ids = [version.schema_id for version in self.table.versions]
         in_avro = (F.col("form") == "avro") & F.col("schema_id").isin(ids)
@@ -206,18 +206,20 @@ class FeedTable:
         in_json = (F.col("form") == "json") & F.col("topic").isin(list(self.settings.json_topics))
         return received.where(is_data() & (in_avro | in_json))
 
-    def is_meant(self, form: str | None, schema_id: str | None, topic: str) -> bool:
-        """Whether data with this form, schema id and topic can be of this table: what `of` says of rows."""
+    def reads_address(self, form: str | None, schema_id: str | None, topic: str) -> bool:
+        """
+        Whether data with this form, schema id and topic can be of this table: what `keep_own` says of rows.
+        """
         if form == "json":
             return topic in self.settings.json_topics
         in_topic = self.settings.topics is None or topic in self.settings.topics
         return form == "avro" and in_topic and schema_id in {one.schema_id for one in self.table.versions}
 
-    def is_among(self, addresses: Iterable[tuple[str | None, str | None, str]]) -> bool:
+    def reads_any(self, addresses: Iterable[tuple[str | None, str | None, str]]) -> bool:
         """Whether data with one of these addresses can be of this table."""
-        return any(self.is_meant(*address) for address in addresses)
+        return any(self.reads_address(*address) for address in addresses)
 
-    def goes_on_from(self, before: FeedTable) -> bool:
+    def continues(self, before: FeedTable) -> bool:
         """Whether rows that were read as of *before* would read the same now, but for columns that came."""
         return (
             self.keys == before.keys
@@ -247,7 +249,7 @@ def feed_tables(zone: DataFrame, settings: Mapping[TableName, TableSettings]) ->
     found = {}
     for name, some in groupby(rows, of):
         told = settings.get(name, TableSettings())
-        table = table_versions.table_of_rows(list(some), function="Feed", as_double=told.as_double)
+        table = table_versions.make_table(list(some), function="Feed", as_double=told.as_double)
         found[name] = FeedTable(name, table, told)
     return found
 
@@ -289,12 +291,12 @@ class Intake:
         self._transaction, self._settings, self._buckets = transaction, settings, buckets
         self.reads: list[Scope] = [ZONE, WAITING]
 
-    def keep(self, records: DataFrame) -> Written:
+    def keep(self, records: DataFrame) -> WriteResult:
         """Write the records as they came, with what their envelopes say."""
         opened = decode(records.select(*RECORD_COLUMNS)).select(*RECEIVED_SCHEMA.fieldNames())
         return self._transaction.append(RECORDS, opened)
 
-    def take(self, written: Written) -> None:
+    def take(self, written: WriteResult) -> None:
         """Bring the other tables up to records that were kept."""
         if not written.files:
             return
@@ -313,10 +315,10 @@ class Intake:
         self._require_settings(now)
         for name, table in now.items():
             earlier = before.get(name)
-            if earlier is not None and self._is_begun(table) and not table.goes_on_from(earlier):
+            if earlier is not None and self._is_begun(table) and not table.continues(earlier):
                 self._make_anew(table)
-            elif table.is_among(ready.addresses):
-                self._add(table, table.of(ready.data))
+            elif table.reads_any(ready.addresses):
+                self._add(table, table.keep_own(ready.data))
         for grown in (RECORDS, REJECTS):
             if self._transaction.has(grown):
                 self._transaction.compact(grown, files=MANY_FILES)
@@ -331,12 +333,12 @@ class Intake:
         for name in chosen - set(known):
             raise InvalidArgument("rebuild", "table", "one that the metadata knows", str(name))
         # By other settings than before, messages in JSON form may have a table that they waited for.
-        healed = self._healed(known)
+        healed = self._take_ready(known)
         for name, table in known.items():
             if name in chosen:
                 self._make_anew(table)
-            elif healed is not None and table.is_among(healed.addresses):
-                self._add(table, table.of(healed.data))
+            elif healed is not None and table.reads_any(healed.addresses):
+                self._add(table, table.keep_own(healed.data))
 
     # -----------------------------------------------------------------------------------------------------
 
@@ -356,27 +358,27 @@ class Intake:
         self, came: DataFrame, addresses: set[_Address], tables: Mapping[TableName, FeedTable]
     ) -> _Ready:
         """Let what has no schema wait, and return what has one now, what waited for it among it."""
-        healed = self._healed(tables)
+        healed = self._take_ready(tables)
         data = came.where(is_data())
-        if all(any(each.is_meant(*address) for each in tables.values()) for address in addresses):
-            return _together(_Ready(data, addresses), healed)
+        if all(any(each.reads_address(*address) for each in tables.values()) for address in addresses):
+            return _unite(_Ready(data, addresses), healed)
         sorted_out = self._transaction.scratch(self._with_waits(data, tables))
-        found = _by_waiting(sorted_out)
+        found = _addresses_by_waiting(sorted_out)
         if found[True]:
             waits = sorted_out.where("waits").drop("waits")
             in_time = waits.withColumn(GIVEN_UP, F.lit(None).cast("timestamp"))
             self._transaction.append(WAITING, in_time, compact_at=MANY_FILES)
         ready = sorted_out.where("not waits").drop("waits")
-        return _together(_Ready(ready, found[False]), healed)
+        return _unite(_Ready(ready, found[False]), healed)
 
-    def _healed(self, tables: Mapping[TableName, FeedTable]) -> _Ready | None:
+    def _take_ready(self, tables: Mapping[TableName, FeedTable]) -> _Ready | None:
         """What waited and waits no longer: it is taken out of what waits."""
         waited = self._read(WAITING)
         if waited is None:
             return None
         sorted_out = self._with_waits(waited, tables)
         # Each batch reads three columns of what waits; rows are written only where some wait no longer.
-        healed = _by_waiting(sorted_out)[False]
+        healed = _addresses_by_waiting(sorted_out)[False]
         if not healed:
             return None
         kept = self._transaction.scratch(sorted_out)
@@ -384,7 +386,7 @@ class Intake:
         return _Ready(kept.where("not waits").drop("waits", GIVEN_UP), healed)
 
     def _with_waits(self, data: DataFrame, tables: Mapping[TableName, FeedTable]) -> DataFrame:
-        zone = rows_of(self._transaction, ZONE, ZONE_SCHEMA)
+        zone = read_rows(self._transaction, ZONE, ZONE_SCHEMA)
         return with_waits(data, zone, json_topics(tables.values()))
 
     def _add(self, table: FeedTable, received: DataFrame) -> None:
@@ -412,7 +414,7 @@ class Intake:
         self.reads += [RECORDS, REJECTS]
         received = self._read(RECORDS)
         if received is not None:
-            self._add(table, table.of(received))
+            self._add(table, table.keep_own(received))
 
     def _reject(self, rows: DataFrame, table: FeedTable | None = None) -> None:
         of_table = F.lit(None if table is None else str(table)).cast("string").alias("of_table")
@@ -435,13 +437,13 @@ class Intake:
         return f"{_NOTE}:{table}"
 
 
-def _together(came: _Ready, healed: _Ready | None) -> _Ready:
+def _unite(came: _Ready, healed: _Ready | None) -> _Ready:
     if healed is None:
         return came
     return _Ready(came.data.unionByName(healed.data), came.addresses | healed.addresses)
 
 
-def _by_waiting(sorted_out: DataFrame) -> dict[bool, set[_Address]]:
+def _addresses_by_waiting(sorted_out: DataFrame) -> dict[bool, set[_Address]]:
     """The addresses of the data that waits, and of the data that does not."""
     found: dict[bool, set[_Address]] = {True: set(), False: set()}
     for row in sorted_out.select("waits", *ADDRESS).distinct().collect():

@@ -47,7 +47,7 @@ def json_rows(records: DataFrame, table: Table, topics: Collection[str]) -> Data
     read = read.withColumns(
         {"entries": _entries("m.data", table), "entries_before": _entries("m.beforeData", table)}
     )
-    data, before = _texts_of("entries"), _texts_of("entries_before")
+    data, before = _texts_by_name("entries"), _texts_by_name("entries_before")
     header = {name: F.col("m.headers").getField(name) for name in HEADER_TYPES}
     is_delete = header["operation"] == "DELETE"
     rows = read.withColumns(
@@ -63,7 +63,7 @@ def json_rows(records: DataFrame, table: Table, topics: Collection[str]) -> Data
         *(F.when(condition, F.concat(F.lit(fault.sentence), shown)) for fault, condition, shown in found)
     )
     return rows.withColumns({ERROR_CODE: wrong, ERROR_DESCRIPTION: described}).select(
-        *(_kept(name) for name in RECORD_COLUMNS),
+        *(_error_bytes(name) for name in RECORD_COLUMNS),
         F.lit(len(table.versions) - 1).alias("version"),
         header["operation"].alias("operation"),
         header["changeSequence"].alias("change_sequence"),
@@ -120,7 +120,7 @@ def _names(table: Table) -> dict[str, str]:
     return found
 
 
-def _texts_of(entries: str) -> Column:
+def _texts_by_name(entries: str) -> Column:
     """The entries as a map; null where a name is there twice, which Spark would end the job for."""
     return F.when(_twice(entries) == 0, F.map_from_entries(entries))
 
@@ -130,7 +130,7 @@ def _twice(entries: str) -> Column:
     return F.size(names) - F.size(F.array_distinct(names))
 
 
-def _kept(name: str) -> Column:
+def _error_bytes(name: str) -> Column:
     if name in ("key", "value", "headers"):
         return F.when(F.col(ERROR_CODE).isNotNull(), F.col(name)).alias(name)
     return F.col(name)
@@ -140,7 +140,7 @@ def _images(table: Table, header: dict[str, Column]) -> list[Column]:
     """`data`, `before`, `sent` and `changed`."""
     fields = row_type(table)
     changed = F.struct(
-        *(_marked(header["changeMask"], table, name).alias(name) for name in fields.fieldNames())
+        *(_is_marked(header["changeMask"], table, name).alias(name) for name in fields.fieldNames())
     )
     return [
         _row(F.col("new"), fields),
@@ -151,11 +151,11 @@ def _images(table: Table, header: dict[str, Column]) -> list[Column]:
 
 
 def _row(texts: Column, fields: T.StructType) -> Column:
-    typed = [_typed(texts.getItem(field.name), field.dataType).alias(field.name) for field in fields]
+    typed = [_typed_value(texts.getItem(field.name), field.dataType).alias(field.name) for field in fields]
     return F.when(texts.isNotNull(), F.struct(*typed))
 
 
-def _typed(text: Column, kind: T.DataType) -> Column:
+def _typed_value(text: Column, kind: T.DataType) -> Column:
     if isinstance(kind, T.BinaryType):
         return F.try_to_binary(text, F.lit("hex"))
     if isinstance(kind, T.ArrayType | T.MapType | T.StructType):
@@ -180,10 +180,10 @@ def _sent(table: Table, header: dict[str, Column], name: str) -> Column:
     if name not in table.versions[-1].ordinals:
         return named
     mask = header["columnMask"]
-    return F.when(mask.isNotNull(), _marked(mask, table, name)).otherwise(named)
+    return F.when(mask.isNotNull(), _is_marked(mask, table, name)).otherwise(named)
 
 
-def _marked(mask: Column, table: Table, name: str) -> Column:
+def _is_marked(mask: Column, table: Table, name: str) -> Column:
     """Whether a mask in hex text marks a column; a shorter mask goes on with zeros."""
     ordinal = table.versions[-1].ordinals.get(name)
     return F.lit(False) if ordinal is None else _bit(mask, ordinal)
@@ -255,7 +255,7 @@ def _faults(table: Table, header: dict[str, Column]) -> list[tuple[ReplicateFaul
     for field in row_type(table):
         for texts in ("new", "old"):
             text = F.col(texts).getItem(field.name)
-            bad = text.isNotNull() & _typed(text, field.dataType).isNull()
+            bad = text.isNotNull() & _typed_value(text, field.dataType).isNull()
             found.append((ReplicateFault.VALUE_INVALID, bad, F.concat(F.lit(f" {field.name}:"), says(text))))
     for name, column in _typed_headers(header).items():
         bad = header[name].isNotNull() & column.isNull()

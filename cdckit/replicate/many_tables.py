@@ -130,7 +130,7 @@ def tables_changes(
     for row in table_versions.collect_zone(zone):
         found.setdefault(TableName(*(row[name] for name in LINEAGE)), []).append(row)
     known = {
-        name: table_versions.table_of_rows(rows, function="tables_changes", as_double=as_double)
+        name: table_versions.make_table(rows, function="tables_changes", as_double=as_double)
         for name, rows in sorted(found.items())
     }
     usable = {name: table for name, table in known.items() if table.keys and not table.shared}

@@ -84,16 +84,18 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         (F.lit(source) if source is not None else _source()).alias("source"),
         F.lit(0).alias("priority"),
         F.when(is_leaving, F.col("before"))
-        .when(is_arriving, _filled(names, "data", F.col("before").getField))
+        .when(is_arriving, _fill_unsent(names, "data", F.col("before").getField))
         .otherwise(F.col("data"))
         .alias("data"),
-        F.when(is_arriving, _filled(names, "sent", lambda name: F.col("before").getField(name).isNotNull()))
+        F.when(
+            is_arriving, _fill_unsent(names, "sent", lambda name: F.col("before").getField(name).isNotNull())
+        )
         .otherwise(F.col("sent"))
         .alias("carried"),
     )
 
 
-def _filled(names: Sequence[str], struct: str, instead: Callable[[str], Column]) -> Column:
+def _fill_unsent(names: Sequence[str], struct: str, instead: Callable[[str], Column]) -> Column:
     """The fields of a struct, of those that were not sent *instead*."""
     sent, own = F.col("sent"), F.col(struct)
     return F.struct(
@@ -221,7 +223,7 @@ def table_changes(
     rows = table_versions.collect_zone(zone.where(reduce(and_, conditions)))
     _require_one(rows, zone, asked)
     # The rows themselves are kept: the zone took a look at every record.
-    known = table_versions.table_of_rows(rows, function="table_changes")
+    known = table_versions.make_table(rows, function="table_changes")
     if not known.keys:
         raise InvalidArgument("table_changes", "table", "a table with a key (or use the single steps)", table)
     made = rows_of_table(records, known, topics=topics, loaded_at=loaded_at, function="table_changes")

@@ -16,7 +16,7 @@ from cdckit.parts import avro
 from cdckit.parts.arguments import flat_columns, require_batch, require_types
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.avro.schema import Node
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.replicate.envelope import (
     ENVELOPE_SCHEMA,
@@ -92,7 +92,7 @@ def _lines(path: str, node: Node) -> Iterator[str]:
         for name, child in node.fields:
             yield from _lines(f"{path}.{name}".lstrip("."), child)
         return
-    yield f"{path}: {_named(node)}"
+    yield f"{path}: {_type_name(node)}"
     if node.kind in ("array", "map") and node.items is not None:
         yield from _lines(f"{path}[]", node.items)
     for branch in node.branches:
@@ -100,9 +100,9 @@ def _lines(path: str, node: Node) -> Iterator[str]:
             yield from _lines(path, branch)
 
 
-def _named(node: Node) -> str:
+def _type_name(node: Node) -> str:
     if node.kind == "union":
-        return " or ".join(_named(branch) for branch in node.branches)
+        return " or ".join(_type_name(branch) for branch in node.branches)
     named = node.kind
     if node.kind == "fixed":
         named = f"fixed({node.size})"
@@ -255,7 +255,7 @@ def metadata(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame
     require_batch(decoded, "decoded", INSTEAD, function="metadata")
     messages = decoded.where((F.col("type") == METADATA) & F.col(ERROR_CODE).isNull())
     needed = messages.select(*RECORD_COLUMNS, "form", "message_schema", "message")
-    return _with_conflicts(Made(needed, _read_batches, METADATA_SCHEMA).rows(), known)
+    return _with_conflicts(WorkerPlan(needed, _read_batches, METADATA_SCHEMA).rows(), known)
 
 
 def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataFrame:

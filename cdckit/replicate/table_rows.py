@@ -22,7 +22,7 @@ from cdckit.parts.avro.schema import empty_bytes
 from cdckit.parts.instants import parse_instants
 from cdckit.parts.running_aggregates import Bools
 from cdckit.parts.widening import to_common_type
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.records import (
     ERROR_CODE,
     ERROR_FIELDS,
@@ -36,7 +36,7 @@ from cdckit.records import (
 from cdckit.replicate.envelope import DATA, ReplicateFault, error_columns, open_envelopes
 from cdckit.replicate.json_form import json_rows
 from cdckit.replicate.schema_messages import HEADER_FIELDS, HEADER_TYPES, OPERATIONS, WORKER_HEADER_FIELDS
-from cdckit.replicate.table_versions import Table, TableVersion, row_fields, table_of
+from cdckit.replicate.table_versions import Table, TableVersion, read_table, row_fields
 
 
 class Masks(NamedTuple):
@@ -226,7 +226,7 @@ def data(
         if isinstance(given, str):
             raise InvalidArgument("data", name, "a collection of names", given)
     require_load_time(loaded_at, function="data")
-    table = table_of(zone, function="data", as_double=as_double)
+    table = read_table(zone, function="data", as_double=as_double)
     return rows_of_table(
         records, table, json_topics=json_topics, topics=topics, loaded_at=loaded_at, function="data"
     )
@@ -248,7 +248,7 @@ def rows_of_table(
         raise InvalidArgument(function, "topics", needed, topics)
     chosen = records if topics is None else records.where(F.col("topic").isin(list(topics)))
     mine = for_workers(chosen.where(_may_be_of(table)))
-    made = Made(mine, partial(_rows_of_batches, table=table), _worker_schema(table))
+    made = WorkerPlan(mine, partial(_rows_of_batches, table=table), _worker_schema(table))
     rows = made.rows().withColumn("headers", headers_from_workers())
     rows = with_table_columns(rows, table, loaded_at)
     if json_topics:
@@ -327,7 +327,7 @@ def _rows_of_batches(batches: Iterator[pa.RecordBatch], *, table: Table) -> Iter
         is_data = _flags(pc.equal(opened.type, DATA)) & _flags(pc.equal(opened.form, "avro")) & usable
         for place, version in enumerate(table.versions):
             chosen = is_data & _flags(pc.equal(opened.schema_id, version.schema_id))
-            chosen &= _in_time(batch.column("timestamp"), version)
+            chosen &= _find_in_time(batch.column("timestamp"), version)
             if chosen.any():
                 which = pa.array(chosen)
                 for columns in _rows_of_version(
@@ -351,7 +351,7 @@ def _rows_of_version(
 
 
 def _columns(
-    table: Table, place: int, decoded: avro.Decoded, records: pa.RecordBatch
+    table: Table, place: int, decoded: avro.DecodedDatums, records: pa.RecordBatch
 ) -> Iterator[list[pa.Array]]:
     """
     The columns of some rows, where possible at once.
@@ -365,15 +365,15 @@ def _columns(
         if records.num_rows == 1:
             nothing = pa.nulls(1, decoded.values.type)
             why = pa.array([f"Arrow cannot hold it: {str(refusal)[:200]}."])
-            yield _Rows(table, place, avro.Decoded(nothing, why)).columns(records)
+            yield _Rows(table, place, avro.DecodedDatums(nothing, why)).columns(records)
             return
     half = records.num_rows // 2
     for part in (slice(0, half), slice(half, records.num_rows)):
         values, errors = decoded.values[part], decoded.errors[part]
-        yield from _columns(table, place, avro.Decoded(values, errors), records[part])
+        yield from _columns(table, place, avro.DecodedDatums(values, errors), records[part])
 
 
-def _in_time(timestamps: pa.Array, version: TableVersion) -> Bools:
+def _find_in_time(timestamps: pa.Array, version: TableVersion) -> Bools:
     """Which records came while the schema id meant this *version*; one without a time is of the last."""
     micros = pc.fill_null(timestamps.cast(pa.int64()), np.iinfo(np.int64).max).to_numpy(zero_copy_only=False)
     begun: Bools = np.ones(len(micros), dtype=bool) if version.since is None else micros >= version.since
@@ -383,7 +383,7 @@ def _in_time(timestamps: pa.Array, version: TableVersion) -> Bools:
 class _Rows:
     """Decoded messages of one table version."""
 
-    def __init__(self, table: Table, place: int, decoded: avro.Decoded) -> None:
+    def __init__(self, table: Table, place: int, decoded: avro.DecodedDatums) -> None:
         self.table, self.place, self.version = table, place, table.versions[place]
         self.decoded = decoded
         self.count = len(decoded.errors)
@@ -449,9 +449,9 @@ class _Rows:
             is_delete = pc.equal(self.headers["operation"], "DELETE")
             only_before = pc.fill_null(pc.and_(is_delete, row.is_null()), False)
             row = pc.if_else(only_before, before, row)
-        return self._shaped(row), self._shaped(before), _flags(row.is_null())
+        return self._widen_row(row), self._widen_row(before), _flags(row.is_null())
 
-    def _shaped(self, row: pa.Array) -> pa.Array:
+    def _widen_row(self, row: pa.Array) -> pa.Array:
         """A row of this version in the columns of all versions."""
         if row.null_count == len(row):
             return pa.nulls(len(row), self.table.fields)

@@ -59,10 +59,10 @@ class Table:
         return [field.name for field in self.fields if field.name not in version.places]
 
 
-def table_of(zone: DataFrame, *, function: str, as_double: Collection[str] = ()) -> Table:
+def read_table(zone: DataFrame, *, function: str, as_double: Collection[str] = ()) -> Table:
     """The one table that *zone* speaks of; collects its rows, one per statement."""
     require_types(zone, ZONE_SCHEMA, function=function)
-    return table_of_rows(collect_zone(zone), function=function, as_double=as_double)
+    return make_table(collect_zone(zone), function=function, as_double=as_double)
 
 
 def collect_zone(zone: DataFrame) -> list[Row]:
@@ -81,7 +81,7 @@ def collect_zone(zone: DataFrame) -> list[Row]:
     return zone.withColumns({"timestamp": instant("timestamp"), "latest": latest}).collect()
 
 
-def table_of_rows(rows: Iterable[Row], *, function: str, as_double: Collection[str] = ()) -> Table:
+def make_table(rows: Iterable[Row], *, function: str, as_double: Collection[str] = ()) -> Table:
     """The one table that these *rows* of a zone speak of (see `collect_zone`)."""
     rows = sorted(rows, key=lambda row: (tuple(row["latest"]), row["schema_id"]))
     tables = sorted({tuple(row[name] for name in LINEAGE) for row in rows})
@@ -126,7 +126,7 @@ def keys(zone: DataFrame) -> list[str]:
     >>> keys(zone)
     ['carrier']
     """
-    return list(table_of(zone, function="keys").keys)
+    return list(read_table(zone, function="keys").keys)
 
 
 def near_names(tables: Iterable[Row], asked: Mapping[str, str | None]) -> list[str]:
@@ -141,7 +141,7 @@ def near_names(tables: Iterable[Row], asked: Mapping[str, str | None]) -> list[s
 
 
 def _version(row: Row, spelling: Mapping[str, str]) -> TableVersion:
-    fields = [field.name for field in _row_of(row)]
+    fields = [field.name for field in _data_type(row)]
     columns = {column["name"]: column for column in row["columns"]}
     matched = match_columns([(name, column["ordinal"]) for name, column in columns.items()], fields)
     names = {column: spelling[fields[place].lower()] for column, place in matched.items()}
@@ -203,7 +203,7 @@ def _with_times(versions: Sequence[TableVersion], rows: Sequence[Row]) -> list[T
     return timed
 
 
-def _row_of(row: Row) -> pa.StructType:
+def _data_type(row: Row) -> pa.StructType:
     return avro.parse_schema(row["data_schema"]).arrow_type.field("data").type
 
 
@@ -225,7 +225,7 @@ def _fields(rows: Sequence[Row], as_double: Collection[str]) -> pa.StructType:
     found: dict[str, pa.Field] = {}
     doubles = {name.lower() for name in as_double}
     for row in reversed(rows):
-        for field in _row_of(row):
+        for field in _data_type(row):
             name = field.name.lower()
             known = found.setdefault(name, field)
             kind = common_type(known.type, field.type, as_double=name in doubles)

@@ -21,12 +21,12 @@ from cdckit.store.errors import (
 )
 from cdckit.store.files import File
 from cdckit.store.store import Store
-from cdckit.store.transaction import Committed, Transaction
-from cdckit.store.writing import Written
+from cdckit.store.transaction import CommitResult, Transaction
+from cdckit.store.writing import WriteResult
 
 __all__ = [
     "BatchIdReused",
-    "Committed",
+    "CommitResult",
     "ConflictingCommit",
     "DamagedTable",
     "File",
@@ -39,5 +39,5 @@ __all__ = [
     "Store",
     "StoreIsBusy",
     "Transaction",
-    "Written",
+    "WriteResult",
 ]

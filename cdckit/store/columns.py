@@ -42,14 +42,14 @@ _TEXTS = (T.StringType, T.CharType, T.VarcharType)
 _PARTITIONING = (T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType, T.DateType)
 
 
-def storable(columns: T.StructType, table: str) -> T.StructType:
+def storable_columns(columns: T.StructType, table: str) -> T.StructType:
     """
     The columns as a table has them: all nullable, and every text of one type, whatever its collation.
 
     Raises:
         NotStorable: A column is of a type that Delta tables lack, or two columns have one name.
 
-    >>> storable(T.StructType().add("n", T.IntegerType(), False), "t").simpleString()
+    >>> storable_columns(T.StructType().add("n", T.IntegerType(), False), "t").simpleString()
     'struct<n:int>'
     """
     names = columns.fieldNames()
@@ -89,7 +89,7 @@ def require_partitioning(columns: T.StructType, by: tuple[str, ...], table: str)
             raise NotStorable(table, name, found, "a whole number, text, a date or a boolean to partition by")
 
 
-def together(before: T.StructType, rows: T.StructType, table: str) -> T.StructType:
+def unite_columns(before: T.StructType, rows: T.StructType, table: str) -> T.StructType:
     """
     The columns of a table to which rows with other ones come: new ones last, types as wide as needed.
 
@@ -99,27 +99,29 @@ def together(before: T.StructType, rows: T.StructType, table: str) -> T.StructTy
         NotStorable: There is no such type.
 
     >>> old, new = T.StructType().add("n", "integer"), T.StructType().add("m", "date").add("n", "long")
-    >>> together(old, new, "t").simpleString()
+    >>> unite_columns(old, new, "t").simpleString()
     'struct<n:bigint,m:date>'
     """
-    kind = _together(before, rows, table, "")
+    kind = _unite_types(before, rows, table, "")
     assert isinstance(kind, T.StructType)
-    return storable(kind, table)
+    return storable_columns(kind, table)
 
 
-def _together(left: T.DataType, right: T.DataType, table: str, column: str) -> T.DataType:
+def _unite_types(left: T.DataType, right: T.DataType, table: str, column: str) -> T.DataType:
     if isinstance(left, T.StructType) and isinstance(right, T.StructType):
         found = {one.name: one.dataType for one in left}
         for one in right:
             known = found.get(one.name)
             path = f"{column}.{one.name}" if column else one.name
-            found[one.name] = one.dataType if known is None else _together(known, one.dataType, table, path)
+            found[one.name] = (
+                one.dataType if known is None else _unite_types(known, one.dataType, table, path)
+            )
         return T.StructType([T.StructField(name, kind) for name, kind in found.items()])
     if isinstance(left, T.ArrayType) and isinstance(right, T.ArrayType):
-        return T.ArrayType(_together(left.elementType, right.elementType, table, f"{column}.element"))
+        return T.ArrayType(_unite_types(left.elementType, right.elementType, table, f"{column}.element"))
     if isinstance(left, T.MapType) and isinstance(right, T.MapType):
-        keys = _together(left.keyType, right.keyType, table, f"{column}.key")
-        return T.MapType(keys, _together(left.valueType, right.valueType, table, f"{column}.value"))
+        keys = _unite_types(left.keyType, right.keyType, table, f"{column}.key")
+        return T.MapType(keys, _unite_types(left.valueType, right.valueType, table, f"{column}.value"))
     common = common_spark_type(left, right)
     if common is None:
         raise NotStorable(table, column, right.simpleString(), left.simpleString())
@@ -192,7 +194,7 @@ def stored_names(columns: T.StructType, known: T.StructType | None = None) -> T.
     fields = []
     for column in columns:
         found = before.get(column.name)
-        name = found.name if found else _free(_NOT_TAKEN.sub("_", column.name) or "_", taken)
+        name = found.name if found else _free_name(_NOT_TAKEN.sub("_", column.name) or "_", taken)
         taken.add(name.lower())
         kind = _within(column.dataType, found.dataType if found else None, stored_names)
         metadata = {} if name == column.name else {TRUE_NAME: column.name}
@@ -221,7 +223,7 @@ def true_name(stored: T.StructField) -> str:
     return str((stored.metadata or {}).get(TRUE_NAME, stored.name))
 
 
-def _free(name: str, taken: Collection[str]) -> str:
+def _free_name(name: str, taken: Collection[str]) -> str:
     found, number = name, 1
     while found.lower() in taken:
         number += 1
@@ -266,7 +268,7 @@ class Shape:
         self._found = found
         self.schema = arrow_schema(wanted, large=True)
 
-    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch in that shape."""
         parts = dict(zip(batch.schema.names, batch.columns, strict=True))
         columns = _parts(parts, batch.num_rows, self._found, list(self.schema))
@@ -287,14 +289,14 @@ def _parts(
     parts: Mapping[str, pa.Array], rows: int, columns: T.StructType, wanted: list[pa.Field]
 ) -> list[pa.Array]:
     return [
-        _shaped(parts[one.name], field.type, one.dataType)
+        _shape_values(parts[one.name], field.type, one.dataType)
         if one.name in parts
         else pa.nulls(rows, field.type)
         for one, field in zip(columns, wanted, strict=True)
     ]
 
 
-def _shaped(values: pa.Array, kind: pa.DataType, column: T.DataType) -> pa.Array:
+def _shape_values(values: pa.Array, kind: pa.DataType, column: T.DataType) -> pa.Array:
     if values.type == kind:
         return values
     if isinstance(column, T.StructType):
@@ -305,9 +307,9 @@ def _shaped(values: pa.Array, kind: pa.DataType, column: T.DataType) -> pa.Array
         # With a mask, Arrow wants offsets that are no slice.
         offsets, mask = pa.array(np.asarray(values.offsets)), values.is_null()
         if isinstance(column, T.ArrayType):
-            elements = _shaped(values.values, kind.value_type, column.elementType)
+            elements = _shape_values(values.values, kind.value_type, column.elementType)
             return pa.ListArray.from_arrays(offsets, elements, type=kind, mask=mask)
-        keys = _shaped(values.keys, kind.key_type, column.keyType)
-        items = _shaped(values.items, kind.item_type, column.valueType)
+        keys = _shape_values(values.keys, kind.key_type, column.keyType)
+        items = _shape_values(values.items, kind.item_type, column.valueType)
         return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
     return values.cast(kind)

@@ -39,9 +39,9 @@ from cdckit.store.files import (
     File,
     Table,
     Where,
-    files_of,
-    named_metadata,
+    name_metadata,
     open_parquet,
+    parse_files,
     read_arrow,
     read_spark,
 )
@@ -52,25 +52,25 @@ from cdckit.store.log import (
     NO_HOOK,
     STREAM,
     STREAM_DIGEST,
-    Followed,
-    Named,
+    CommittedTable,
+    DeltaLog,
     Plan,
     State,
-    actions_of,
+    batch_check,
     carry_out,
-    change_of,
-    check_of,
+    commit_mark,
     create,
     damaged_log,
+    delta_schema,
+    describe_change,
     foreign_change,
     keep_short,
     keeps_rows,
-    mark_of,
+    load_state,
     properties,
+    read_actions,
+    report_damage,
     require_known_features,
-    schema_of,
-    state_of,
-    undamaged,
     upkeep_of_others,
 )
 
@@ -121,7 +121,7 @@ class Commit:
 
     version: int
     timestamp: datetime
-    tables: Mapping[str, Named] = field(default_factory=dict)
+    tables: Mapping[str, CommittedTable] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
     plans: Mapping[str, str] = field(default_factory=dict)
     batch: str | None = None
@@ -134,7 +134,7 @@ class Commits:
     def __init__(self, location: Location, table: DeltaTable) -> None:
         self._location, self._table = location, table
         self.at: int = table.version()
-        self._files = files_of(pa.table(table.get_add_actions(flatten=False)))
+        self._files = parse_files(pa.table(table.get_add_actions(flatten=False)))
         found = sorted(
             (one.low.get("version", -1), one.high.get("version", -1)) for one in self._files.values()
         )
@@ -148,8 +148,8 @@ class Commits:
     def _require_kept_by_others(self, is_whole: bool) -> None:
         """Raise for entries of its log that are neither ours nor such as keep all rows."""
         version, foreign = self.at, None
-        while actions := actions_of(self._location, COMMITS, version):
-            if mark_of(actions) is not None:
+        while actions := read_actions(self._location, COMMITS, version):
+            if commit_mark(actions) is not None:
                 added = [one["add"]["stats"] for one in actions if "add" in one]
                 last = max(json.loads(stats)["maxValues"]["version"] for stats in added)
                 restored = all(OUR_FILES.fullmatch(path) for path in self._files)
@@ -157,7 +157,7 @@ class Commits:
                     return
                 break
             if not keeps_rows(actions):
-                foreign = change_of(COMMITS, version, actions)
+                foreign = describe_change(COMMITS, version, actions)
             version -= 1
         if foreign is not None:
             remedy = (
@@ -169,17 +169,17 @@ class Commits:
 
     def newest(self) -> Commits:
         """The table of commits as it stands now."""
-        with undamaged(COMMITS, COMMITS, None):
+        with report_damage(COMMITS, COMMITS, None):
             self._table.update_incremental()
             if self._table.version() == self.at:
                 return self
             return Commits(self._location, self._table)
 
-    def plan(self, name: str, named: Named) -> Plan | None:
+    def plan(self, name: str, named: CommittedTable) -> Plan | None:
         """What the last commit that wrote to a table does to it; None if that is told no more."""
         commit = self.commit(named.commit)
         text = None if commit is None else commit.plans.get(name)
-        return None if text is None else Plan.of_json(name, json.loads(text))
+        return None if text is None else Plan.from_json(name, json.loads(text))
 
     def commit(self, version: int | None = None) -> Commit | None:
         """One commit, the newest for None; None if there is none of that number."""
@@ -224,7 +224,7 @@ class Commits:
             name = f"{APPLICATION}:{batch}"
             digest = known(name)
             last = None if digest is None else batch
-        check = None if last is None or digest is None else check_of(last, digest)
+        check = None if last is None or digest is None else batch_check(last, digest)
         if known(f"{CHECK}:{name}") != check:
             error = ValueError(f"it says two things about the batch {batch!r}")
             raise damaged_log(COMMITS, COMMITS, self.at, error)
@@ -246,8 +246,8 @@ class Commits:
     def add(self, commit: Commit) -> bool:
         """Let *commit*, whose number is the next one, be seen; False if another writer was faster."""
         assert commit.version == self.version + 1
-        folded = self._folded(commit.version)
-        rows = [_shortened(row, commit) for one in folded for row in self._rows(one)] + [commit]
+        folded = self._files_to_fold(commit.version)
+        rows = [_drop_plans(row, commit) for one in folded for row in self._rows(one)] + [commit]
         mark = secrets.randbits(62)
         removes = [one.remove(data_change=False) for one in folded]
         batch = None if commit.batch is None else (commit.batch, commit.digest or 0)
@@ -255,13 +255,13 @@ class Commits:
             self._table.create_write_transaction(
                 [_write(self._location, rows), *removes],
                 "append",
-                schema_of(COMMITS_SCHEMA),
+                delta_schema(COMMITS_SCHEMA),
                 commit_properties=properties(mark, batch),
                 post_commithook_properties=NO_HOOK,
             )
         except (DeltaError, OSError):
             # Another writer was faster; or the answer was lost, and the commit is there: its mark tells.
-            if mark_of(actions_of(self._location, COMMITS, self.at + 1)) != mark:
+            if commit_mark(read_actions(self._location, COMMITS, self.at + 1)) != mark:
                 if self.newest().at > self.at:
                     return False
                 raise
@@ -269,7 +269,7 @@ class Commits:
             keep_short(self.newest()._table)
         return True
 
-    def _folded(self, version: int) -> list[File]:
+    def _files_to_fold(self, version: int) -> list[File]:
         size = 1
         while (version + 1) % (size * _FOLD) == 0:
             size *= _FOLD
@@ -290,7 +290,7 @@ class Commits:
         return [_commit(row) for row in table.to_pylist() if version is None or row["version"] == version]
 
 
-def _shortened(row: Commit, newest: Commit) -> Commit:
+def _drop_plans(row: Commit, newest: Commit) -> Commit:
     """The row without the plans of tables to which later commits have written: they were carried out."""
     last = {name: one.commit for name, one in newest.tables.items()}
     plans = {name: text for name, text in row.plans.items() if last.get(name) == row.version}
@@ -331,7 +331,7 @@ def load(location: Location) -> Commits | None:
     return Commits(location, table)
 
 
-def begun(location: Location) -> Commits:
+def load_or_begin(location: Location) -> Commits:
     """The table of commits, made with commit 0 if there is none yet: it is there before any table is."""
     found = load(location)
     if found is None:
@@ -363,7 +363,7 @@ def _write(location: Location, rows: list[Commit]) -> AddAction:
     with location.file_system().open_output_stream(location.path(f"{COMMITS}/{name}")) as sink:
         with pq.ParquetWriter(sink, _ARROW, store_schema=False, write_page_checksum=True) as writer:
             writer.write_table(pa.Table.from_pylist(listed, _ARROW))
-            writer.add_key_value_metadata(named_metadata(name))
+            writer.add_key_value_metadata(name_metadata(name))
         size = sink.tell()
     low, high = (
         {"version": found} for found in (min(one.version for one in rows), max(one.version for one in rows))
@@ -372,7 +372,7 @@ def _write(location: Location, rows: list[Commit]) -> AddAction:
 
 
 def _commit(row: dict[str, Any]) -> Commit:
-    tables = {name: Named(**each) for name, each in row["tables"]}
+    tables = {name: CommittedTable(**each) for name, each in row["tables"]}
     return Commit(**{**row, "tables": tables, "plans": dict(row["plans"]), "notes": dict(row["notes"])})
 
 
@@ -410,7 +410,7 @@ class Snapshot:
         self.version = commit.version if commit else None
         self.timestamp = commit.timestamp if commit else None
         self.notes: Mapping[str, str] = MappingProxyType(dict(commit.notes) if commit else {})
-        self.named: Mapping[str, Named] = commit.tables if commit else {}
+        self.named: Mapping[str, CommittedTable] = commit.tables if commit else {}
         self.store = commits.id if commits else ""
         self._states: dict[str, State] = {}
 
@@ -432,7 +432,7 @@ class Snapshot:
 
     def path(self, name: str) -> str:
         """Where the Delta table lies, for other readers; its version is `delta_version`."""
-        return self.location.delta(self._named(name).folder)
+        return self.location.delta(self._named_table(name).folder)
 
     def delta_version(self, name: str) -> int | None:
         """The version of the Delta table that is in this state; None if there is none, not yet."""
@@ -480,7 +480,7 @@ class Snapshot:
     def table(self, name: str) -> Table:
         """A table's state; loaded once."""
         if name not in self._states:
-            found = state_of(self.location, name, self._named(name), lambda: self._plan(name))
+            found = load_state(self.location, name, self._named_table(name), lambda: self._plan(name))
             self._require_known(found.next_mark)
             self._states[name] = found
         return self._states[name].table
@@ -505,7 +505,7 @@ class Snapshot:
         if self.table(name).version is None:
             plan = self._plan(name)
             assert plan is not None
-            if not carry_out(self.location, plan, self._named(name).commit):
+            if not carry_out(self.location, plan, self._named_table(name).commit):
                 return foreign_change(self.location, plan)
             del self._states[name]
         found = self.table(name)
@@ -525,7 +525,7 @@ class Snapshot:
 
     def head(self, name: str) -> Table:
         """The newest state of a Delta table, whoever made it; raises `ForeignChange` for strange features."""
-        found = Followed(self.location, name, self._named(name).folder)
+        found = DeltaLog(self.location, name, self._named_table(name).folder)
         require_known_features(found)
         return found.state
 
@@ -535,12 +535,12 @@ class Snapshot:
         plan = self._plan(name) if self.table(name).version is None else None
         return found if plan is None else replace(plan.onto(found), stored=found.stored)
 
-    def log_of(self, name: str, folder: str) -> Followed | None:
+    def log_of(self, name: str, folder: str) -> DeltaLog | None:
         """The log of a Delta table in a folder, if it was loaded."""
         found = self._states[name].log if name in self._states else None
         return found if found is not None and found.folder == folder else None
 
-    def at(self, commit: Commit, commits: Commits) -> Snapshot:
+    def at_commit(self, commit: Commit, commits: Commits) -> Snapshot:
         """The tables of the same store at another commit, or at the same one, to be looked at again."""
         found = Snapshot(self._spark, self.location, commits, commit)
         if commit.version == self.version:
@@ -548,9 +548,9 @@ class Snapshot:
         return found
 
     def _plan(self, name: str) -> Plan | None:
-        return self._commits.plan(name, self._named(name)) if self._commits else None
+        return self._commits.plan(name, self._named_table(name)) if self._commits else None
 
-    def _named(self, name: str) -> Named:
+    def _named_table(self, name: str) -> CommittedTable:
         if name not in self.named:
             raise NoSuchTable(name, self.version, self.names())
         return self.named[name]

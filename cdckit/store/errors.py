@@ -48,7 +48,7 @@ class ForeignChange(CdcError, RuntimeError):
         self.remedy = remedy
         super().__init__(table, version, operation, author, remedy)
 
-    def of(self, table: str) -> ForeignChange:
+    def named(self, table: str) -> ForeignChange:
         """The same, of the table by the name that users know."""
         return ForeignChange(table, self.version, self.operation, self.author)
 

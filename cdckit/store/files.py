@@ -103,16 +103,16 @@ class File:
         return RemoveAction(self.path, data_change, _now(), self.size, values)
 
     def to_json(self) -> dict[str, Any]:
-        """What a log says of the file, as JSON; see `of_json`."""
+        """What a log says of the file, as JSON; see `from_json`."""
         partition = {name: _jsonable(value) for name, value in self.partition.items()}
         return {"path": self.path, "size": self.size, "partition": partition, **self._stats()}
 
     @staticmethod
-    def of_json(found: Mapping[str, Any], stored: T.StructType) -> File:
+    def from_json(found: Mapping[str, Any], stored: T.StructType) -> File:
         """The file of which `to_json` says this, of a table with the columns *stored*."""
         kinds = {one.name: one.dataType for one in stored}
         partition, low, high = (
-            {name: _typed(value, kinds[name]) for name, value in found[key].items()}
+            {name: _parse_value(value, kinds[name]) for name, value in found[key].items()}
             for key in ("partition", "minValues", "maxValues")
         )
         size, rows, nulls = found["size"], found["numRecords"], found["nullCount"]
@@ -192,7 +192,7 @@ class Table:
     @property
     def digest(self) -> int:
         """Of its files, in whatever order: the sum of their digests, in 64 bits with a sign."""
-        return signed(sum(one.digest() for one in self.files.values()))
+        return to_signed(sum(one.digest() for one in self.files.values()))
 
     def is_like(self, other: Table) -> bool:
         """Whether the other one is the same table with the same columns and files."""
@@ -230,7 +230,7 @@ class Target:
     partitions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @staticmethod
-    def of(location: Location, table: Table) -> Target:
+    def from_table(location: Location, table: Table) -> Target:
         """The table for workers."""
         files = table.files.values() if table.partition_by else ()
         others = {one.path: one.partition for one in files if not OUR_FILES.fullmatch(one.path)}
@@ -245,22 +245,22 @@ class Target:
 # What a log says -------------------------------------------------------------------------------------------
 
 
-def files_of(actions: pa.Table) -> dict[str, File]:
+def parse_files(actions: pa.Table) -> dict[str, File]:
     """The files that a Delta table has, by path, of what deltalake calls its add actions."""
     found = {}
     for row in actions.to_pylist():
-        low, high, nulls = (_known(row.get(key)) for key in ("min", "max", "null_count"))
+        low, high, nulls = (_flat_bounds(row.get(key)) for key in ("min", "max", "null_count"))
         rows, partition = row["num_records"] or 0, row.get("partition") or {}
         found[row["path"]] = File(row["path"], row["size_bytes"], rows, partition, low, high, nulls)
     return found
 
 
-def signed(number: int) -> int:
+def to_signed(number: int) -> int:
     """The same number of 64 bits, as Delta and Spark have it."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def digest_of(rows: DataFrame, each: Column) -> int:
+def sum_digests(rows: DataFrame, each: Column) -> int:
     """
     The sum of a digest of *each* row, in 64 bits with a sign; one job.
 
@@ -268,10 +268,10 @@ def digest_of(rows: DataFrame, each: Column) -> int:
     against somebody who looks for two batches with one digest.
     """
     found = rows.agg(F.sum(each.cast("decimal(38,0)"))).first()
-    return signed(int(found[0] or 0) if found else 0)
+    return to_signed(int(found[0] or 0) if found else 0)
 
 
-def _known(values: dict[str, Any] | None) -> dict[str, Any]:
+def _flat_bounds(values: dict[str, Any] | None) -> dict[str, Any]:
     """Bounds without those within structs, which other programs tell too."""
     some = (values or {}).items()
     return {name: each for name, each in some if not (each is None or isinstance(each, dict))}
@@ -297,7 +297,7 @@ def _jsonable(value: Any) -> Any:
     return float(value) if isinstance(value, Decimal) else value
 
 
-def _typed(value: Any, kind: T.DataType) -> Any:
+def _parse_value(value: Any, kind: T.DataType) -> Any:
     """A value of JSON, of a file's statistics or its partition, as Python has that type."""
     if value is None:
         return None
@@ -313,7 +313,7 @@ def _typed(value: Any, kind: T.DataType) -> Any:
 # Reading ---------------------------------------------------------------------------------------------------
 
 
-def are_few(files: Iterable[File]) -> bool:
+def hold_few_rows(files: Iterable[File]) -> bool:
     """Whether files hold so few rows that they become part of the plan: it names no files then."""
     some = list(files)
     return sum(one.rows for one in some) <= _FEW_ROWS and sum(one.size for one in some) <= _FEW_BYTES
@@ -326,7 +326,7 @@ def read_spark(
     true = true_names(table.stored)
     if not files:
         return spark.createDataFrame([], true)
-    if are_few(files):
+    if hold_few_rows(files):
         found = read_arrow(location, table, files, where)
         if found.nbytes <= _BYTES_IN_MEMORY:
             return spark.createDataFrame(found, true)
@@ -382,10 +382,10 @@ def read_arrow(
     location: Location, table: Table, files: Iterable[File], where: Where | None = None
 ) -> pa.Table:
     """The rows of the files for which *where* is true, as an Arrow table."""
-    target = Target.of(location, table)
+    target = Target.from_table(location, table)
     batches: list[pa.RecordBatch] = []
     for one in files:
-        found = list(batches_of(target, one.path))
+        found = list(read_batches(target, one.path))
         if (count := sum(batch.num_rows for batch in found)) != one.rows:
             path = f"{table.folder}/{one.path}"
             raise DamagedTable(table.name, path, f"it has {count} rows, not {one.rows}", _REMEDY)
@@ -405,7 +405,7 @@ def _mask(column: pa.ChunkedArray, sought: Any) -> Any:
     return mask if high is None else pc.and_(mask, pc.less_equal(column, high))
 
 
-def batches_of(
+def read_batches(
     target: Target, path: str, names: Sequence[str] | None = None, rows: int = 1 << 16
 ) -> Iterator[pa.RecordBatch]:
     """
@@ -426,12 +426,12 @@ def batches_of(
             there = set(found.schema_arrow.names)
             columns = [one.name for one in stored if one.name in there]
             for batch in found.iter_batches(rows, columns=columns):
-                yield shape.of(_partitioned(batch, target.partitions.get(path, {}), stored))
+                yield shape.apply(_with_partition(batch, target.partitions.get(path, {}), stored))
     except (OSError, pa.ArrowException) as error:
         raise DamagedTable(target.folder, at, target.location.fault_of(at, error), _REMEDY) from error
 
 
-def named_metadata(path: str) -> dict[bytes, bytes]:
+def name_metadata(path: str) -> dict[bytes, bytes]:
     """What a Parquet file of ours says of itself: its name, so that two that were swapped are told."""
     return {_NAME: path.encode()}
 
@@ -450,7 +450,9 @@ def open_parquet(file: Any, path: str) -> pq.ParquetFile:
     return found
 
 
-def _partitioned(batch: pa.RecordBatch, partition: Mapping[str, Any], stored: T.StructType) -> pa.RecordBatch:
+def _with_partition(
+    batch: pa.RecordBatch, partition: Mapping[str, Any], stored: T.StructType
+) -> pa.RecordBatch:
     """The rows with the columns that a file of another program leaves to the log."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     lacking = [one for one in stored if one.name in partition and one.name not in columns]

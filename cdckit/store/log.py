@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 
 from cdckit.parts.arguments import StreamBatch
 from cdckit.store.errors import DamagedTable, ForeignChange, StoreIsBusy
-from cdckit.store.files import File, Table, files_of, signed
+from cdckit.store.files import File, Table, parse_files, to_signed
 from cdckit.store.locations import Location
 
 APPLICATION = "cdckit"
@@ -59,7 +59,7 @@ _IDLE = {"variantType", "checkConstraints", "vacuumProtocolCheck"}
 
 
 @dataclass(frozen=True)
-class Named:
+class CommittedTable:
     """
     A table as a commit of the store names it.
 
@@ -104,7 +104,7 @@ class Plan:
         return replace(self.after, files={**kept, **self.after.files}, version=None)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON; see `of_json`."""
+        """As JSON; see `from_json`."""
         return {
             "base": self.base,
             "folder": self.after.folder,
@@ -116,20 +116,20 @@ class Plan:
         }
 
     @staticmethod
-    def of_json(name: str, found: Mapping[str, Any]) -> Plan:
+    def from_json(name: str, found: Mapping[str, Any]) -> Plan:
         """The plan of which `to_json` says this."""
         stored = T.StructType.fromJson(found["columns"])
 
         def files(key: str) -> dict[str, File]:
             # What is removed may have columns of other types: of it, only the partition counts.
             no_bounds: dict[str, Any] = {} if key == "add" else {"minValues": {}, "maxValues": {}}
-            return {one["path"]: File.of_json({**one, **no_bounds}, stored) for one in found[key]}
+            return {one["path"]: File.from_json({**one, **no_bounds}, stored) for one in found[key]}
 
         after = Table(name, found["folder"], stored, tuple(found["partition_by"]), files("add"))
         return Plan(found["base"], after, files("remove"), frozenset(found["same_rows"]))
 
 
-class Followed:
+class DeltaLog:
     """
     A Delta table that was loaded, and can be brought to its newest version for less than loading it again.
 
@@ -139,7 +139,7 @@ class Followed:
 
     def __init__(self, location: Location, name: str, folder: str, version: int | None = None) -> None:
         self.name, self.folder = name, folder
-        with undamaged(name, folder, version):
+        with report_damage(name, folder, version):
             self.delta = DeltaTable(
                 location.delta(folder), version=version, storage_options=location.options or None
             )
@@ -153,13 +153,13 @@ class Followed:
     @property
     def mark(self) -> int:
         """The number of the store's last commit that is in it; -1 if none is."""
-        with undamaged(self.name, self.folder, None):
+        with report_damage(self.name, self.folder, None):
             found: int | None = self.delta.transaction_version(APPLICATION)
         return -1 if found is None else found
 
     def newest(self) -> Table:
         """The state at the newest version."""
-        with undamaged(self.name, self.folder, None):
+        with report_damage(self.name, self.folder, None):
             self.delta.update_incremental()
             if self.version != self.state.version:
                 self.state = self._state()
@@ -168,7 +168,7 @@ class Followed:
     def _state(self) -> Table:
         stored = T.StructType.fromJson(json.loads(self.delta.schema().to_json()))
         by = tuple(self.delta.metadata().partition_columns)
-        files = files_of(pa.table(self.delta.get_add_actions(flatten=False)))
+        files = parse_files(pa.table(self.delta.get_add_actions(flatten=False)))
         return Table(self.name, self.folder, stored, by, files, self.version)
 
 
@@ -176,13 +176,15 @@ class State(NamedTuple):
     """A table in the state that a commit names."""
 
     table: Table
-    log: Followed | None = None
+    log: DeltaLog | None = None
     """None where no version of the Delta table is in this state."""
     next_mark: int = -1
     """Of our next commit to it; -1 if there is none."""
 
 
-def state_of(location: Location, name: str, named: Named, plan: Callable[[], Plan | None]) -> State:
+def load_state(
+    location: Location, name: str, named: CommittedTable, plan: Callable[[], Plan | None]
+) -> State:
     """
     The state of a table that a commit names.
 
@@ -196,54 +198,54 @@ def state_of(location: Location, name: str, named: Named, plan: Callable[[], Pla
     other = ValueError(f"it does not say what commit {named.commit} has written")
     damaged = damaged_log(name, named.folder, named.version, other)
     try:
-        found: Followed | None = Followed(location, name, named.folder, named.version)
+        found: DeltaLog | None = DeltaLog(location, name, named.folder, named.version)
     except DamagedTable as error:
         found, damaged = None, error  # It lags, or is damaged: that is told below.
     if found is None or found.mark != named.commit:
         versions = entries_after(location, named.folder, named.version - 1)
-        version = next((each for each, actions in versions if mark_of(actions) == named.commit), None)
-        found = None if version is None else Followed(location, name, named.folder, version)
+        version = next((each for each, actions in versions if commit_mark(actions) == named.commit), None)
+        found = None if version is None else DeltaLog(location, name, named.folder, version)
     if found is None or not _is_same(found.state, named):
         planned = plan()
         # A Delta table that others have changed is not in that state, and will not be.
         if planned is None or (found is not None and foreign_change(location, planned) is None):
             raise damaged
-        after = _planned(location, name, named, planned)
+        after = _planned_state(location, name, named, planned)
         if after is None:
             raise damaged
         return State(after)
-    state, mark = _kept_up(location, found.state)
+    state, mark = _with_upkeep(location, found.state)
     if state is not found.state and state.rows != named.rows:
         raise damaged
     return State(state, found, mark)
 
 
-def _kept_up(location: Location, state: Table) -> tuple[Table, int]:
+def _with_upkeep(location: Location, state: Table) -> tuple[Table, int]:
     """The state with what others did to its files without a change of rows; and what is marked behind it."""
     assert state.version is not None
     others = upkeep_of_others(location, state.folder, state.version)
     if others.kept == state.version:
         return state, others.mark
-    return Followed(location, state.name, state.folder, others.kept).state, others.mark
+    return DeltaLog(location, state.name, state.folder, others.kept).state, others.mark
 
 
-def _planned(location: Location, name: str, named: Named, plan: Plan) -> Table | None:
+def _planned_state(location: Location, name: str, named: CommittedTable, plan: Plan) -> Table | None:
     """The state that a plan leads to, which nobody has carried out; None if it is not that of the commit."""
     if plan.base is None:
         return plan.onto(None)
-    base = Followed(location, name, named.folder, plan.base).state
-    state, _ = _kept_up(location, base)
+    base = DeltaLog(location, name, named.folder, plan.base).state
+    state, _ = _with_upkeep(location, base)
     found = plan.onto(state if plan.remove.keys() <= state.files.keys() else base)
     is_right = _is_same(found, named) if state is base else found.rows == named.rows
     return found if is_right else None
 
 
-def _is_same(found: Table, named: Named) -> bool:
+def _is_same(found: Table, named: CommittedTable) -> bool:
     return (len(found.files), found.rows, found.digest) == (named.files, named.rows, named.digest)
 
 
 @contextmanager
-def undamaged(name: str, folder: str, version: int | None) -> Iterator[None]:
+def report_damage(name: str, folder: str, version: int | None) -> Iterator[None]:
     """Within it, what is wrong with a log is a `DamagedTable`; what its storage says stays an OSError."""
     try:
         yield
@@ -267,7 +269,7 @@ def damaged_log(name: str, folder: str, version: int | None, error: Exception) -
 # What others did -------------------------------------------------------------------------------------------
 
 
-class Others(NamedTuple):
+class ForeignCommits(NamedTuple):
     """What others did to a Delta table behind a version, until the next commit of ours."""
 
     kept: int
@@ -278,17 +280,17 @@ class Others(NamedTuple):
     """Of the commit of ours; -1 if there is none."""
 
 
-def upkeep_of_others(location: Location, folder: str, version: int) -> Others:
+def upkeep_of_others(location: Location, folder: str, version: int) -> ForeignCommits:
     """What others did to a Delta table behind *version*."""
     kept = version
     for at, actions in entries_after(location, folder, version):
-        if (mark := mark_of(actions)) is not None:
-            return Others(kept, mark=mark)
+        if (mark := commit_mark(actions)) is not None:
+            return ForeignCommits(kept, mark=mark)
         if not _is_ours(actions):
             if not keeps_rows(actions):
-                return Others(kept, change_of(folder, at, actions))
+                return ForeignCommits(kept, describe_change(folder, at, actions))
             kept = at
-    return Others(kept)
+    return ForeignCommits(kept)
 
 
 def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
@@ -296,18 +298,18 @@ def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
     folder, base = plan.after.folder, -1 if plan.base is None else plan.base
     for at, actions in entries_after(location, folder, base):
         if not (_is_ours(actions) or keeps_rows(actions)):
-            return change_of(folder, at, actions)
+            return describe_change(folder, at, actions)
     return None
 
 
 def change_since_ours(location: Location, folder: str, version: int) -> ForeignChange | None:
     """The first change of rows or columns that others have made to a Delta table since our last commit."""
     found = None
-    while actions := actions_of(location, folder, version):
-        if mark_of(actions) is not None:
+    while actions := read_actions(location, folder, version):
+        if commit_mark(actions) is not None:
             return found
         if not (_is_ours(actions) or keeps_rows(actions)):
-            found = change_of(folder, version, actions)
+            found = describe_change(folder, version, actions)
         version -= 1
     # Whoever shortened the log has left nothing that tells what came after ours.
     return found or ForeignChange(folder, version, "a commit", "somebody")
@@ -324,7 +326,7 @@ def keeps_rows(actions: list[dict[str, Any]]) -> bool:
     )
 
 
-def change_of(folder: str, version: int, actions: list[dict[str, Any]]) -> ForeignChange:
+def describe_change(folder: str, version: int, actions: list[dict[str, Any]]) -> ForeignChange:
     """Who has made a version, and how."""
     told: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
     author = ", ".join(str(told[key]) for key in ("userName", "engineInfo") if told.get(key))
@@ -335,7 +337,7 @@ def _is_ours(actions: list[dict[str, Any]]) -> bool:
     return any(one["txn"]["appId"] in (APPLICATION, COLUMNS) for one in actions if "txn" in one)
 
 
-def mark_of(actions: list[dict[str, Any]]) -> int | None:
+def commit_mark(actions: list[dict[str, Any]]) -> int | None:
     """The mark of a commit; None if it is not ours."""
     found = (one["txn"] for one in actions if "txn" in one)
     return next((one["version"] for one in found if one["appId"] == APPLICATION), None)
@@ -345,12 +347,12 @@ def entries_after(
     location: Location, folder: str, version: int
 ) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """The versions behind one, and what each did."""
-    while actions := actions_of(location, folder, version + 1):
+    while actions := read_actions(location, folder, version + 1):
         version += 1
         yield version, actions
 
 
-def actions_of(location: Location, folder: str, version: int) -> list[dict[str, Any]]:
+def read_actions(location: Location, folder: str, version: int) -> list[dict[str, Any]]:
     """
     What one commit to a Delta table did; nothing if there is none of that number.
 
@@ -370,7 +372,7 @@ def actions_of(location: Location, folder: str, version: int) -> list[dict[str, 
     return found
 
 
-def require_known_features(found: Followed) -> None:
+def require_known_features(found: DeltaLog) -> None:
     """Raise `ForeignChange` for a Delta table that needs more of its writers than we do."""
     protocol, configuration = found.delta.protocol(), found.delta.metadata().configuration
     needed = {*(protocol.reader_features or []), *(protocol.writer_features or [])} - _KNOWN - _IDLE
@@ -391,7 +393,7 @@ def require_known_features(found: Followed) -> None:
 # Committing ------------------------------------------------------------------------------------------------
 
 
-def carry_out(location: Location, plan: Plan, commit: int, head: Followed | None = None) -> bool:
+def carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None = None) -> bool:
     """
     Bring a Delta table to where *plan*, of the store's *commit*, leads; nothing is done if it is there.
 
@@ -399,9 +401,9 @@ def carry_out(location: Location, plan: Plan, commit: int, head: Followed | None
     base: then their change stays, and the plan is read in its place until somebody decides.
     """
     after = plan.after
-    for wait in waits():
+    for wait in retry_waits():
         if head is None and location.has_log(after.folder):
-            head = Followed(location, after.name, after.folder)
+            head = DeltaLog(location, after.name, after.folder)
         if head is None:
             adds = [one.add(data_change=path not in plan.same_rows) for path, one in after.files.items()]
             if create(location, after, adds, properties(commit)):
@@ -432,7 +434,7 @@ def create(
     try:
         create_table_with_add_actions(
             location.delta(table.folder),
-            schema_of(table.stored),
+            delta_schema(table.stored),
             list(adds),
             mode="error",
             partition_by=list(table.partition_by),
@@ -455,7 +457,7 @@ def _actions(location: Location, plan: Plan, now: Table) -> list[AddAction | Rem
     adds, removes = plan.after.files, plan.remove
     if not removes.keys() <= now.files.keys():
         # Others have put files together that the plan removes: theirs go, with the rows that are in them.
-        adds = plan.onto(Followed(location, now.name, now.folder, plan.base).state).files
+        adds = plan.onto(DeltaLog(location, now.name, now.folder, plan.base).state).files
         removes = {path: one for path, one in now.files.items() if path not in adds}
     news, same = plan.after.files.keys() - plan.same_rows, plan.same_rows
     some = {path: one for path, one in adds.items() if path not in now.files}
@@ -465,7 +467,7 @@ def _actions(location: Location, plan: Plan, now: Table) -> list[AddAction | Rem
     ]
 
 
-def _make_ready(head: Followed, after: Table) -> bool:
+def _make_ready(head: DeltaLog, after: Table) -> bool:
     """Let a table have the columns that are to come to it, in a commit of its own; False to look again."""
     told: dict[str, Any] = {
         "commit_properties": properties(0, application=COLUMNS),
@@ -483,7 +485,7 @@ def _make_ready(head: Followed, after: Table) -> bool:
         if before != after.stored and _is_wider(before, after.stored):
             known = {one.name: one for one in before}
             more = T.StructType([one for one in after.stored if known.get(one.name) != one])
-            head.delta.alter.add_columns(schema_of(more).fields, **told)
+            head.delta.alter.add_columns(delta_schema(more).fields, **told)
             return False
     except DeltaError:
         return False
@@ -503,7 +505,7 @@ def _is_wider(before: T.DataType, after: T.DataType) -> bool:
     return before == after
 
 
-def _commit(head: Followed, actions: list[AddAction | RemoveAction], after: Table, commit: int) -> bool:
+def _commit(head: DeltaLog, actions: list[AddAction | RemoveAction], after: Table, commit: int) -> bool:
     """Whether these actions are the version after *head*, or may be: who looks again sees the mark."""
     # Columns of other types come with other files for all rows: one commit takes out all that there is.
     mode = "append" if head.state.stored == after.stored else "overwrite"
@@ -513,7 +515,7 @@ def _commit(head: Followed, actions: list[AddAction | RemoveAction], after: Tabl
         head.delta.create_write_transaction(
             actions,
             mode,
-            schema_of(after.stored),
+            delta_schema(after.stored),
             partition_by=list(after.partition_by),
             commit_properties=properties(commit),
             post_commithook_properties=NO_HOOK,
@@ -545,25 +547,25 @@ def properties(
         if isinstance(id_, StreamBatch):
             name, last = f"{STREAM}:{id_.stream}", id_.number
             told |= {name: last, f"{STREAM_DIGEST}:{id_.stream}": digest}
-            told[f"{CHECK}:{name}"] = check_of(last, digest)
+            told[f"{CHECK}:{name}"] = batch_check(last, digest)
         else:
             name = f"{APPLICATION}:{id_}"
-            told |= {name: digest, f"{CHECK}:{name}": check_of(id_, digest)}
+            told |= {name: digest, f"{CHECK}:{name}": batch_check(id_, digest)}
     transactions = [Transaction(name, version, int(time.time() * 1000)) for name, version in told.items()]
     return CommitProperties(max_commit_retries=0, app_transactions=transactions)
 
 
-def check_of(id_: str | int, digest: int) -> int:
+def batch_check(id_: str | int, digest: int) -> int:
     """A digest of the id of a batch, or of its number in a stream, and of that of its content."""
     text = f"{id_} {digest}".encode("utf-8", "surrogatepass")
-    return signed(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()))
+    return to_signed(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()))
 
 
-def waits() -> list[float]:
+def retry_waits() -> list[float]:
     """Seconds to wait after each of the tries, longer and longer, and of no two writers the same."""
     return [random.uniform(0, min(1.0, 0.01 * 2**number)) for number in range(TRIES)]
 
 
-def schema_of(stored: T.StructType) -> Schema:
+def delta_schema(stored: T.StructType) -> Schema:
     """Columns as deltalake has them."""
     return Schema.from_json(stored.json())

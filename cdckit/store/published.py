@@ -1,8 +1,8 @@
 """
 A table of its own, outside of any store, that shows a store's tables as of one of its commits.
 
-In a folder or below a URI it is a Delta table that workers write (`Published`); in a catalogue Spark's Delta
-connector writes it (`InCatalogue`).
+In a folder or below a URI it is a Delta table that workers write (`PublishedTable`); in a catalogue Spark's
+Delta connector writes it (`CatalogueTable`).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import quoted
-from cdckit.store.columns import plain_names, storable, stored_names
+from cdckit.store.columns import plain_names, storable_columns, stored_names
 from cdckit.store.errors import ForeignChange
 from cdckit.store.files import File, Table, Target, read_spark
 from cdckit.store.locations import COMMITS, Location, locate
 from cdckit.store.log import (
     APPLICATION,
     NO_HOOK,
-    Followed,
+    DeltaLog,
     change_since_ours,
     create,
+    delta_schema,
     keep_short,
     properties,
-    schema_of,
 )
 from cdckit.store.writing import write
 
@@ -46,7 +46,7 @@ _MOST = 1000
 """So many commits of others are looked at, back to the last one of ours."""
 
 
-class Published:
+class PublishedTable:
     """
     The table as it stands when this is made.
 
@@ -71,13 +71,13 @@ class Published:
         root, _, self._folder = whole.root.rpartition("/")
         self._spark, self._source = spark, source
         self._location = Location(root, whole.local, whole.options)
-        self._head: Followed | None = None
+        self._head: DeltaLog | None = None
         self.commit: int | None = None
         self.form: int | None = None
         if self._location.has_log(COMMITS) or whole.has_log(COMMITS):
             raise InvalidArgument("publish", "target", "a place outside of every store", str(target))
         if self._location.has_log(self._folder):
-            self._head = Followed(self._location, self._folder, self._folder)
+            self._head = DeltaLog(self._location, self._folder, self._folder)
             self.commit = self._head.mark
             self.form = self._head.delta.transaction_version(f"{APPLICATION}:{source}")
             if self.form is None:
@@ -112,7 +112,7 @@ class Published:
         False if another writer was faster: then look at the table again.
         """
         table = Table(self._folder, self._folder, _stored(rows.schema, self._folder))
-        added = [one.add() for one in write(rows, Target.of(self._location, table)).files]
+        added = [one.add() for one in write(rows, Target.from_table(self._location, table)).files]
         carried = properties(commit, (self._source, form))
         if self._head is None:
             return create(self._location, table, added, carried)
@@ -121,7 +121,7 @@ class Published:
             self._head.delta.create_write_transaction(
                 actions,
                 "overwrite" if gone is None else "append",
-                schema_of(table.stored),
+                delta_schema(table.stored),
                 commit_properties=carried,
                 post_commithook_properties=NO_HOOK,
             )
@@ -133,12 +133,12 @@ class Published:
 
 
 def _stored(columns: T.StructType, table: str) -> T.StructType:
-    return stored_names(storable(columns, table))
+    return stored_names(storable_columns(columns, table))
 
 
-class InCatalogue:
+class CatalogueTable:
     """
-    The table as it stands when this is made; see `Published`.
+    The table as it stands when this is made; see `PublishedTable`.
 
     What our commits carry is their `userMetadata`, which `DESCRIBE HISTORY` shows.  Raises `InvalidArgument`
     for a session without Delta connector, or of Spark Connect, and for something else of that name.
@@ -169,14 +169,19 @@ class InCatalogue:
 
     def replace(self, rows: DataFrame, commit: int, form: int) -> bool:
         """Write the whole table; False if another writer was faster: then look at it again."""
-        writer = self._named(rows).write.format("delta").mode("overwrite").option("overwriteSchema", "true")
-        return self._done(
-            lambda: writer.option("userMetadata", self._told(commit, form)).saveAsTable(self._name)
+        writer = (
+            self._rename_columns(rows)
+            .write.format("delta")
+            .mode("overwrite")
+            .option("overwriteSchema", "true")
+        )
+        return self._try_write(
+            lambda: writer.option("userMetadata", self._mark_text(commit, form)).saveAsTable(self._name)
         )
 
     def merge(self, rows: DataFrame, touched: DataFrame, commit: int, form: int) -> bool:
         """Write rows in the place of those of all touched entities, by their guids; False as `replace`."""
-        named = self._named(rows)
+        named = self._rename_columns(rows)
         news = named.withColumn(_GONE, F.lit(None).cast("string"))
         gone = touched.select(F.col("guid").alias(_GONE))
         view = f"cdckit_{uuid.uuid4().hex}"
@@ -193,20 +198,20 @@ class InCatalogue:
         other.catalog.setCurrentCatalog(self._spark.catalog.currentCatalog())
         other.catalog.setCurrentDatabase(self._spark.catalog.currentDatabase())
         delta = "spark.databricks.delta"
-        other.conf.set(f"{delta}.commitInfo.userMetadata", self._told(commit, form))
+        other.conf.set(f"{delta}.commitInfo.userMetadata", self._mark_text(commit, form))
         # Of two that merge at once, Delta lets one pass; and none that shows no more than what is there.
         other.conf.set(f"{delta}.write.txnAppId", f"cdckit:{self._source}")
         other.conf.set(f"{delta}.write.txnVersion", str(commit))
         try:
-            return self._done(lambda: other.sql(statement).collect())
+            return self._try_write(lambda: other.sql(statement).collect())
         finally:
             self._spark.catalog.dropGlobalTempView(view)
 
-    def _done(self, write: Callable[[], object]) -> bool:
+    def _try_write(self, write: Callable[[], object]) -> bool:
         try:
             write()
         except Exception:
-            if InCatalogue(self._spark, self._name, self._source).commit == self.commit:
+            if CatalogueTable(self._spark, self._name, self._source).commit == self.commit:
                 raise
             return False  # Another writer was faster.
         return True
@@ -217,7 +222,7 @@ class InCatalogue:
         except PySparkException as error:
             raise InvalidArgument("publish", "target", _NEEDED, self._name) from error
         for row in sorted(told, key=lambda row: -row["version"]):
-            ours = _told(row["userMetadata"]).get(self._source)
+            ours = _read_mark(row["userMetadata"]).get(self._source)
             if ours is not None:
                 self.commit, self.form = ours["commit"], ours["form"]
                 return
@@ -227,19 +232,19 @@ class InCatalogue:
                 self._foreign = ForeignChange(*said, _ANEW)
         raise InvalidArgument("publish", "target", _NEEDED, self._name)
 
-    def _told(self, commit: int, form: int) -> str:
+    def _mark_text(self, commit: int, form: int) -> str:
         return json.dumps({"cdckit": {self._source: {"commit": commit, "form": form}}})
 
     def _plain(self, columns: T.StructType) -> T.StructType:
-        return plain_names(stored_names(storable(columns, self._name)))
+        return plain_names(stored_names(storable_columns(columns, self._name)))
 
-    def _named(self, rows: DataFrame) -> DataFrame:
+    def _rename_columns(self, rows: DataFrame) -> DataFrame:
         """The rows under names that Delta takes."""
         pairs = zip(rows.columns, self._plain(rows.schema), strict=True)
         return rows.select(*(F.col(quoted(true)).cast(one.dataType).alias(one.name) for true, one in pairs))
 
 
-def _told(text: str | None) -> dict[str, Any]:
+def _read_mark(text: str | None) -> dict[str, Any]:
     try:
         found = json.loads(text or "{}")["cdckit"]
     except (ValueError, KeyError, TypeError):

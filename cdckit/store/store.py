@@ -22,10 +22,10 @@ from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, quoted
 from cdckit.store.commits import COMMITS_SCHEMA, Commit, Commits, Snapshot, load
 from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind
-from cdckit.store.files import OUR_FILES, Where, are_few, read_arrow
+from cdckit.store.files import OUR_FILES, Where, hold_few_rows, read_arrow
 from cdckit.store.locations import COMMITS, SCRATCH, Location, locate
-from cdckit.store.log import Followed, actions_of, entries_after
-from cdckit.store.transaction import VACUUMED_UNTIL, Committed, Transaction
+from cdckit.store.log import DeltaLog, entries_after, read_actions
+from cdckit.store.transaction import VACUUMED_UNTIL, CommitResult, Transaction
 from cdckit.store.writing import SMALL, Rows
 
 KIND = "cdckit.kind"
@@ -195,7 +195,7 @@ class Store:
             transaction.accept(name)
             return transaction.commit(reads=()).version
 
-    def compact(self, name: str | None = None, *, below: int = SMALL) -> Committed:
+    def compact(self, name: str | None = None, *, below: int = SMALL) -> CommitResult:
         """
         Write the small files of a table, or of all, together: those of one partition as one.
 
@@ -240,7 +240,7 @@ class Store:
         newest = Snapshot(self._spark, self._location, commits, commits.commit())
         for name in newest.names():
             newest.bring_up(name)
-        old = _unneeded(self._location, commits, horizon)
+        old = _unneeded_paths(self._location, commits, horizon)
         if not old:
             return []
         with Transaction(self._spark, self._location, commits) as transaction:
@@ -252,7 +252,7 @@ class Store:
             transaction.note(VACUUMED_UNTIL, f"{until} {uuid.uuid4().hex}")
             transaction.commit(reads=())
         # What others have committed until then stays.
-        old &= _unneeded(self._location, commits.newest(), horizon)
+        old &= _unneeded_paths(self._location, commits.newest(), horizon)
         for path in sorted(old):
             self._location.delete(path)
         return sorted(old)
@@ -289,7 +289,7 @@ class Store:
                 if deep:
                     read_arrow(self._location, table, [one])
             if (foreign := snapshot.change_by_others(table.name)) is not None:
-                raise foreign.of(table.name)
+                raise foreign.named(table.name)
 
     def _commits(self) -> Commits | None:
         return load(self._location)
@@ -298,7 +298,7 @@ class Store:
 # What nobody needs ----------------------------------------------------------------------------------------
 
 
-def _unneeded(location: Location, commits: Commits, horizon: datetime) -> set[str]:
+def _unneeded_paths(location: Location, commits: Commits, horizon: datetime) -> set[str]:
     """
     What is older than *horizon*, and no commit since then needs that can be read.
 
@@ -336,7 +336,7 @@ def _entries_before(location: Location, folder: str, version: int, horizon: date
         f"{log}/{one.base_name}" for found, one in entries if int(found[1]) < begin and one.mtime <= horizon
     }
     if old:
-        Followed(location, folder, folder, begin)  # It is whole: what it stands for can go.
+        DeltaLog(location, folder, folder, begin)  # It is whole: what it stands for can go.
     return old
 
 
@@ -350,7 +350,7 @@ def _named_files(location: Location, commits: Commits, kept: list[Commit]) -> di
     found = {COMMITS: commits.files(), **now}
     for folder, version in first.items():
         try:
-            found[folder] = now.get(folder, set()) | _ever_live(location, folder, version)
+            found[folder] = now.get(folder, set()) | _live_files(location, folder, version)
         except DamagedTable:
             if folder in now:
                 raise
@@ -359,13 +359,13 @@ def _named_files(location: Location, commits: Commits, kept: list[Commit]) -> di
     return found
 
 
-def _ever_live(location: Location, folder: str, first: int) -> set[str]:
+def _live_files(location: Location, folder: str, first: int) -> set[str]:
     """The files of a Delta table at any of its versions from *first* on."""
-    if not actions_of(location, folder, first):
+    if not read_actions(location, folder, first):
         return set()  # It lags: its files are those of the newest commit.
     later = entries_after(location, folder, first)
     added = {one["add"]["path"] for _, actions in later for one in actions if "add" in one}
-    return added.union(Followed(location, folder, folder, first).state.files)
+    return added.union(DeltaLog(location, folder, folder, first).state.files)
 
 
 # For who keeps tables --------------------------------------------------------------------------------------
@@ -392,21 +392,23 @@ def read_some(tables: Tables, name: str) -> DataFrame | None:
     return tables.read(name) if tables.has(name) and tables.files(name) else None
 
 
-def rows_of(tables: Tables, name: str, columns: T.StructType | str, where: Where | None = None) -> DataFrame:
+def read_rows(
+    tables: Tables, name: str, columns: T.StructType | str, where: Where | None = None
+) -> DataFrame:
     """A table; without rows, in those *columns*, if there is none of that name."""
     if tables.has(name):
         return tables.read(name, where=where)
     return tables.spark.createDataFrame([], columns)
 
 
-def put(tables: Transaction, name: str, keys: DataFrame, *rows: Rows) -> None:
+def replace_rows(tables: Transaction, name: str, keys: DataFrame, *rows: Rows) -> None:
     """
     Write *rows* in the place of those rows of a table that have one of the *keys*, in columns of these names.
 
     Cost: files without such rows stay as they are; unless the table is small, a job finds them.
     """
     found, files, on = tables.read(name), tables.files(name), keys.columns
-    if not are_few(files):
+    if not hold_few_rows(files):
         placed = found.select(*map(quoted, on), F.input_file_name().alias("file"))
         touched = placed.join(keys, on, "left_semi")
         # As many rows as there are files, at most.
@@ -417,12 +419,12 @@ def put(tables: Transaction, name: str, keys: DataFrame, *rows: Rows) -> None:
     tables.swap(name, files, *kept, *rows)
 
 
-def noted(tables: Tables, key: str, default: Any) -> Any:
+def read_note(tables: Tables, key: str, default: Any) -> Any:
     """What is noted under a key, as JSON; *default* if nothing is."""
     text = tables.note_of(key)
     return default if text is None else json.loads(text)
 
 
-def note(tables: Transaction, key: str, value: Any) -> None:
-    """Note a value beside the tables, as JSON; see `noted`."""
+def write_note(tables: Transaction, key: str, value: Any) -> None:
+    """Note a value beside the tables, as JSON; see `read_note`."""
     tables.note(key, json.dumps(value))

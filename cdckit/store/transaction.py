@@ -40,24 +40,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.store import log
 from cdckit.store.columns import (
     as_columns,
     keeps_types,
     require_partitioning,
-    storable,
+    storable_columns,
     stored_names,
-    together,
     true_name,
     true_names,
+    unite_columns,
 )
-from cdckit.store.commits import Commit, Commits, Snapshot, begun, next_instant
+from cdckit.store.commits import Commit, Commits, Snapshot, load_or_begin, next_instant
 from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable, StoreIsBusy
 from cdckit.store.files import OUR_FILES, File, Table, Target, Where, read_spark
 from cdckit.store.locations import SCRATCH, Location, folder_name
-from cdckit.store.log import Named, Plan
-from cdckit.store.writing import SMALL, Rows, Written, columns_of, rows_of_groups, small_files, write
+from cdckit.store.log import CommittedTable, Plan
+from cdckit.store.writing import SMALL, Rows, WriteResult, row_columns, rows_of_groups, small_files, write
 
 Scope = str | tuple[str, Mapping[str, Collection[Any]]]
 """
@@ -73,7 +73,7 @@ _AT_ONCE = 8
 
 
 @dataclass(frozen=True)
-class Committed:
+class CommitResult:
     """
     What `Transaction.commit` did.
 
@@ -89,8 +89,8 @@ class Committed:
     ...         with Store(None, folder).begin() as transaction:
     ...             _ = transaction.append("products", pa.table({"number": [1, 2]}))
     ...             transaction.commit(batch="monday")
-    Committed(version=1, repeated=False)
-    Committed(version=1, repeated=True)
+    CommitResult(version=1, repeated=False)
+    CommitResult(version=1, repeated=True)
     """
 
     version: int
@@ -226,7 +226,7 @@ class Transaction:
 
     def append(
         self, name: str, *rows: Rows, partition_by: Sequence[str] = (), compact_at: int | None = None
-    ) -> Written:
+    ) -> WriteResult:
         """
         Write rows to a table, which is made if there is none.
 
@@ -253,7 +253,7 @@ class Transaction:
         self._require_rows(rows, "append")
         try:
             for one in rows:
-                self._with_columns(name, columns_of(one), tuple(partition_by))
+                self._with_columns(name, row_columns(one), tuple(partition_by))
             done = self._write(name, rows)
             if compact_at is not None:
                 touched = {tuple(one.partition_texts().items()) for one in done.files}
@@ -263,20 +263,20 @@ class Transaction:
             self._failed = True
             raise
 
-    def replace(self, name: str, *rows: Rows, partition_by: Sequence[str] = ()) -> Written:
+    def replace(self, name: str, *rows: Rows, partition_by: Sequence[str] = ()) -> WriteResult:
         """Write rows as the whole of a table, whatever its columns were before; as `append` for the rest."""
         self._require_rows(rows, "replace")
         with self._lock:
             change, by, after = self._change(name), tuple(partition_by), None
             before = change.after
-            if before is not None and (not by or by == _partitioned_by(before)):
-                stored = stored_names(storable(columns_of(rows[0]), name))
+            if before is not None and (not by or by == _partition_names(before)):
+                stored = stored_names(storable_columns(row_columns(rows[0]), name))
                 if set(before.partition_by) <= set(stored.fieldNames()):
                     after = replace(before, stored=stored, files={})
             self._changes[name] = replace(change, after=after, rewritten=True)
         return self.append(name, *rows, partition_by=by)
 
-    def swap(self, name: str, remove: Iterable[File], *rows: Rows, same_rows: bool = False) -> Written:
+    def swap(self, name: str, remove: Iterable[File], *rows: Rows, same_rows: bool = False) -> WriteResult:
         """
         Write rows in the place of some files of a table.
 
@@ -292,7 +292,7 @@ class Transaction:
         """
         gone = [one.path for one in remove]
         self.adopt(name, (), gone, gone if same_rows else ())
-        done = self.append(name, *rows) if rows else Written()
+        done = self.append(name, *rows) if rows else WriteResult()
         if same_rows:
             self.adopt(name, (), (), (one.path for one in done.files))
         return done
@@ -311,7 +311,7 @@ class Transaction:
             raise
         table = self._table(name)
         self._location.make_folder(table.folder)
-        return Target.of(self._location, table)
+        return Target.from_table(self._location, table)
 
     def adopt(
         self, name: str, add: Iterable[File], remove: Iterable[str] = (), same_rows: Iterable[str] = ()
@@ -344,7 +344,7 @@ class Transaction:
         below: int = SMALL,
         files: int = 2,
         only: Collection[tuple[tuple[str, str | None], ...]] | None = None,
-    ) -> Written:
+    ) -> WriteResult:
         """
         Write the small files of a table together, those of one partition as one.
 
@@ -354,7 +354,7 @@ class Transaction:
             files: How many small ones a partition must have at least.
             only: The partitions that are meant, each by its columns and their values; all without it.
         """
-        table, known, done = self._table(name), self._change(name).known, Written()
+        table, known, done = self._table(name), self._change(name).known, WriteResult()
         # What this transaction has written is news to who reads the table as a stream: it stays apart.
         for is_known in (True, False):
             some = table.with_files(one for path, one in table.files.items() if (path in known) == is_known)
@@ -402,18 +402,18 @@ class Transaction:
         """Note a short text beside the tables; None to forget it."""
         self._notes[key] = value
 
-    def scratch(self, rows: DataFrame | Made) -> DataFrame:
+    def scratch(self, rows: DataFrame | WorkerPlan) -> DataFrame:
         """Rows computed once and needed again, in files that are deleted when the transaction ends."""
-        table = Table(SCRATCH, SCRATCH, stored_names(storable(columns_of(rows), SCRATCH)))
-        files = write(rows, Target.of(self._location, table)).files
+        table = Table(SCRATCH, SCRATCH, stored_names(storable_columns(row_columns(rows), SCRATCH)))
+        files = write(rows, Target.from_table(self._location, table)).files
         with self._lock:
             self._scratch += [f"{SCRATCH}/{one.path}" for one in files]
         return read_spark(self.spark, self._location, table, files)
 
-    def _write(self, name: str, rows: Sequence[Rows]) -> Written:
-        done, table = Written(), self._table(name)
+    def _write(self, name: str, rows: Sequence[Rows]) -> WriteResult:
+        done, table = WriteResult(), self._table(name)
         for one in rows:
-            done += write(self._fitting(one, table), Target.of(self._location, table))
+            done += write(self._fitting(one, table), Target.from_table(self._location, table))
         with self._lock:
             self._put(name, (table := self._table(name)).with_files([*table.files.values(), *done.files]))
         return done
@@ -421,16 +421,16 @@ class Transaction:
     def _fitting(self, rows: Rows, table: Table) -> Rows:
         """Rows in the types of the table's columns; columns that they lack are left to who writes them."""
         columns = true_names(table.stored)
-        if keeps_types(storable(columns_of(rows), table.name), columns):
+        if keeps_types(storable_columns(row_columns(rows), table.name), columns):
             return rows
-        if isinstance(rows, Made):
+        if isinstance(rows, WorkerPlan):
             return as_columns(rows.rows(), columns)
         return as_columns(rows if isinstance(rows, DataFrame) else self.spark.createDataFrame(rows), columns)
 
     def _with_columns(self, name: str, rows: T.StructType, by: tuple[str, ...]) -> None:
         """Let there be the table, with columns for such rows."""
         with self._lock:
-            change, columns = self._change(name), storable(rows, name)
+            change, columns = self._change(name), storable_columns(rows, name)
             table = change.after
             if table is None:
                 require_partitioning(columns, by, name)
@@ -443,11 +443,11 @@ class Transaction:
                 partition_by = tuple(names[one] for one in by)
                 self._put(name, Table(name, self._free_folder(name), stored, partition_by))
                 return
-            if by and by != _partitioned_by(table):
-                found = ", ".join(_partitioned_by(table)) or "nothing"
+            if by and by != _partition_names(table):
+                found = ", ".join(_partition_names(table)) or "nothing"
                 raise InvalidArgument("append", "partition_by", f"that of the table, {found}", by)
             before = true_names(table.stored)
-            after = together(before, columns, name)
+            after = unite_columns(before, columns, name)
             if after == before:
                 return
             widened = replace(table, stored=stored_names(after, table.stored))
@@ -499,7 +499,7 @@ class Transaction:
 
     def commit(
         self, *, batch: str | None = None, digest: int | None = None, reads: Iterable[Scope] | None = None
-    ) -> Committed:
+    ) -> CommitResult:
         """
         Let everything that was written be seen, all at once.
 
@@ -549,28 +549,28 @@ class Transaction:
                 with suppress(OSError):
                     self._location.delete(self._scratch.pop())
 
-    def _land(self, batch: str | None, digest: int, scopes: Sequence[_Part]) -> Committed:
+    def _land(self, batch: str | None, digest: int, scopes: Sequence[_Part]) -> CommitResult:
         """The steps 2 to 4."""
         commits = self._commits
-        for wait in log.waits():
+        for wait in log.retry_waits():
             # It is there before any table is.
-            commits = begun(self._location) if commits is None else commits.newest()
+            commits = load_or_begin(self._location) if commits is None else commits.newest()
             if batch is not None and (before := commits.digest(batch)) is not None:
                 if before != digest:
                     raise BatchIdReused(batch, before, digest)
-                return Committed(commits.version, repeated=True)
+                return CommitResult(commits.version, repeated=True)
             newest = commits.commit()
             assert newest is not None
-            now = self.base.at(newest, commits)
+            now = self.base.at_commit(newest, commits)
             heads = self._heads(now)
             self._require_no_conflict(now, scopes)
             if not self._changes and not self._notes and batch is None:
-                return Committed(self.base.version or 0)
+                return CommitResult(self.base.version or 0)
             plans = {name: one.plan(heads.get(name)) for name, one in self._changes.items()}
             next_one = self._next(newest, heads, plans)
             if commits.add(replace(next_one, batch=batch, digest=None if batch is None else digest)):
                 self._carry_out(next_one.version, plans, now)
-                return Committed(next_one.version)
+                return CommitResult(next_one.version)
             time.sleep(wait)
         raise StoreIsBusy(self._location.root, log.TRIES)
 
@@ -579,7 +579,7 @@ class Transaction:
         for name in self._read & now.named.keys() - self._changes.keys():
             # What was read would be held against something that others have changed.
             if (foreign := now.change_by_others(name)) is not None:
-                raise foreign.of(name)
+                raise foreign.named(name)
         heads = {}
         for name in self._changes.keys() & now.named.keys():
             change = self._changes[name]
@@ -587,7 +587,7 @@ class Transaction:
                 continue  # What cannot be read is made anew elsewhere.
             foreign = now.bring_up(name)
             if foreign is not None and not change.over_others:
-                raise foreign.of(name)
+                raise foreign.named(name)
             heads[name] = now.table(name) if foreign is None else now.head(name)
         return heads
 
@@ -644,7 +644,7 @@ class Transaction:
             if plan is not None and after is not None:
                 version = 0 if plan.base is None else plan.base + 1
                 size = len(after.files), after.rows, after.digest
-                tables[name] = Named(after.folder, version, number, *size)
+                tables[name] = CommittedTable(after.folder, version, number, *size)
         notes = {key: value for key, value in {**newest.notes, **self._notes}.items() if value is not None}
         texts = {name: json.dumps(plan.to_json()) for name, plan in plans.items() if plan is not None}
         return Commit(number, next_instant(newest.timestamp), tables, notes, texts)
@@ -678,5 +678,5 @@ def _is_within(one: File, where: Mapping[str, Collection[Any]]) -> bool:
     )
 
 
-def _partitioned_by(table: Table) -> tuple[str, ...]:
+def _partition_names(table: Table) -> tuple[str, ...]:
     return tuple(true_name(table.stored[name]) for name in table.partition_by)

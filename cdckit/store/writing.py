@@ -25,12 +25,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.store.columns import to_stored, true_names
-from cdckit.store.files import File, Table, Target, batches_of, named_metadata
+from cdckit.store.files import File, Table, Target, name_metadata, read_batches
 from cdckit.store.locations import Location
 
-Rows: TypeAlias = DataFrame | Made | Any
+Rows: TypeAlias = DataFrame | WorkerPlan | Any
 """What can be written: rows of Spark, what workers make, or a small `pyarrow.Table` of this program."""
 
 SMALL = 32 << 20
@@ -47,7 +47,7 @@ _REPORT = "report string"
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteResult:
     """
     What was written.
 
@@ -71,49 +71,49 @@ class Written:
         """How many rows."""
         return sum(one.rows for one in self.files)
 
-    def __add__(self, other: Written) -> Written:
-        return Written(self.files + other.files)
+    def __add__(self, other: WriteResult) -> WriteResult:
+        return WriteResult(self.files + other.files)
 
 
-def columns_of(rows: Rows) -> T.StructType:
+def row_columns(rows: Rows) -> T.StructType:
     """The columns of rows, under their true names."""
-    if isinstance(rows, Made):
+    if isinstance(rows, WorkerPlan):
         return rows.columns
     if isinstance(rows, pa.Table):
         return spark_columns(rows.schema)
     return rows.schema
 
 
-def write(rows: Rows, target: Target) -> Written:
+def write(rows: Rows, target: Target) -> WriteResult:
     """Let the workers write the rows; a job, unless they are a table of this program."""
     target.location.make_folder(target.folder)
     if isinstance(rows, pa.Table):
         found = [row for report in _write(rows.to_batches(), target=target) for row in report.to_pylist()]
     else:
-        made = rows if isinstance(rows, Made) else _as_made(rows)
-        to_files = partial(_write_made, by=made.batches(), target=target)
-        found = made.of.mapInArrow(to_files, _REPORT).collect()
-    return Written(tuple(reported((json.loads(row["report"]) for row in found), target)))
+        made = rows if isinstance(rows, WorkerPlan) else _as_plan(rows)
+        to_files = partial(_write_plan, by=made.batches(), target=target)
+        found = made.source.mapInArrow(to_files, _REPORT).collect()
+    return WriteResult(tuple(parse_report((json.loads(row["report"]) for row in found), target)))
 
 
-def _as_made(rows: DataFrame) -> Made:
+def _as_plan(rows: DataFrame) -> WorkerPlan:
     """The rows as they are; Spark hands no column to workers whose name has a point in it."""
     numbered = rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
-    return Made(numbered, partial(_named, names=rows.columns), rows.schema, large=True)
+    return WorkerPlan(numbered, partial(_rename_columns, names=rows.columns), rows.schema, large=True)
 
 
-def _named(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
+def _rename_columns(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         yield batch.rename_columns(names)
 
 
-def _write_made(batches: Iterable[pa.RecordBatch], by: Any, target: Target) -> Iterator[pa.RecordBatch]:
+def _write_plan(batches: Iterable[pa.RecordBatch], by: Any, target: Target) -> Iterator[pa.RecordBatch]:
     yield from _write(by(batches), target)
 
 
-def reported(found: Iterable[dict[str, Any]], target: Target) -> list[File]:
+def parse_report(found: Iterable[dict[str, Any]], target: Target) -> list[File]:
     """The files of which `OpenFiles.close` says this."""
-    return [File.of_json(one, target.stored) for one in found]
+    return [File.from_json(one, target.stored) for one in found]
 
 
 # In the workers --------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class OpenFiles:
     The files that one task writes to a table, one for each partition of which it has rows.
 
     For a worker that writes to several tables at once: whoever gives it its `Target` (`Transaction.target`)
-    has `reported` read what `close` returns, and hands the files to `Transaction.adopt`.
+    has `parse_report` read what `close` returns, and hands the files to `Transaction.adopt`.
     """
 
     def __init__(self, target: Target) -> None:
@@ -154,7 +154,7 @@ class OpenFiles:
         """Take rows, under the true names of their columns; enough of them are written at once."""
         if not batch.num_rows:
             return
-        shaped = self._shape.of(batch)
+        shaped = self._shape.apply(batch)
         self._unsorted.append(shaped)
         self._unsorted_rows += shaped.num_rows
         self._unsorted_bytes += shaped.nbytes
@@ -165,7 +165,9 @@ class OpenFiles:
         """Hand what came to the files of its partitions; many rows at a time, since to cut few is dear."""
         if not self._unsorted:
             return
-        for values, rows in parted(pa.Table.from_batches(self._unsorted), self._target.partition_by):
+        for values, rows in split_partitions(
+            pa.Table.from_batches(self._unsorted), self._target.partition_by
+        ):
             key = json.dumps(values)
             if key not in self._files:
                 self._files[key] = _OpenFile(self._target, self._shape.schema, self._system, key)
@@ -203,7 +205,7 @@ class OpenFiles:
                 )
 
 
-def parted(rows: pa.Table, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pa.Table]]:
+def split_partitions(rows: pa.Table, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pa.Table]]:
     """The rows of each partition, in the order in which they came, with its values in JSON."""
     if not by:
         yield {}, rows
@@ -268,7 +270,7 @@ class _OpenFile:
 
     def close(self) -> dict[str, Any]:
         self.flush()
-        self._writer.add_key_value_metadata(named_metadata(self._name))
+        self._writer.add_key_value_metadata(name_metadata(self._name))
         self._writer.close()
         size = self._sink.tell()
         self._sink.close()
@@ -381,14 +383,14 @@ def small_files(table: Table, below: int, least: int = 2) -> list[list[File]]:
 
 def _neighbours(table: Table, files: list[File], below: int) -> list[list[File]]:
     """The small files of a partition: with no large one between them, if the files follow one another."""
-    in_order = _following(table, files)
+    in_order = _order_files(table, files)
     if in_order is None:
         return [[one for one in files if one.size < below]]
     runs = groupby(in_order, lambda one: one.size < below)
     return [list(some) for are_small, some in runs if are_small]
 
 
-def _following(table: Table, files: list[File]) -> list[File] | None:
+def _order_files(table: Table, files: list[File]) -> list[File] | None:
     """The files in their order by the first column that has one, if each is above the one before; or None."""
     names = (one.name for one in table.stored if one.name not in table.partition_by)
     name = next((one for one in names if all(one in file.low for file in files)), None)
@@ -411,18 +413,20 @@ def _groups(files: list[File], most: int) -> list[list[File]]:
     return groups
 
 
-def rows_of_groups(spark: SparkSession, location: Location, table: Table, groups: list[list[File]]) -> Made:
+def rows_of_groups(
+    spark: SparkSession, location: Location, table: Table, groups: list[list[File]]
+) -> WorkerPlan:
     """The rows of groups of files, each group in a partition of its own."""
     listed = [(number, [one.path for one in files]) for number, files in enumerate(groups)]
     groups_frame = spark.createDataFrame(listed, "number int, paths array<string>")
     # One group per task: Spark would put rows of such small a table together.
     spread = groups_frame.repartitionByRange(len(groups), "number")
-    read = partial(_read, target=Target.of(location, table))
-    return Made(spread, read, true_names(table.stored))
+    read = partial(_read, target=Target.from_table(location, table))
+    return WorkerPlan(spread, read, true_names(table.stored))
 
 
 def _read(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for paths in batch.column("paths").to_pylist():
             for path in paths:
-                yield from batches_of(target, path)
+                yield from read_batches(target, path)

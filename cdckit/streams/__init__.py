@@ -20,7 +20,7 @@ The streams of the Debezium prototype of 2014: requests to change entities, and 
     left = streams.device_notifications(told, devices, seen)      what it has not acknowledged
     changes = streams.changes(answers, "Contacts", fields)        of the entities of a collection, for `merge`
     records = streams.to_records(messages, streams.ENTITY_UPDATES)     any of them, to be written to Kafka
-    left = streams.compacted(records, stream, now=…, keep=…)      what time-based compaction leaves
+    left = streams.compact_records(records, stream, now=…, keep=…)  what time-based compaction leaves
 
 All of it kept up, batch by batch, in a store:
 
@@ -57,8 +57,8 @@ from cdckit.streams.catalogue import (
     Stream,
     StreamFault,
 )
-from cdckit.streams.decoding import compacted, decode, message_text, to_records
-from cdckit.streams.entity_changes import KEYS, changes, fields_of, find_unfit
+from cdckit.streams.decoding import compact_records, decode, message_text, to_records
+from cdckit.streams.entity_changes import KEYS, changes, find_unfit, type_fields
 from cdckit.streams.responses import complete_responses, partial_responses, response_parts, waiting
 from cdckit.streams.service import Service
 from cdckit.streams.type_learning import entity_types, learn, learned_types, schema_learning
@@ -95,7 +95,7 @@ __all__ = [
     "apply_schema_patches",
     "changes",
     "changes_by_device",
-    "compacted",
+    "compact_records",
     "complete_responses",
     "decode",
     "device_notifications",
@@ -103,7 +103,6 @@ __all__ = [
     "entity_patches",
     "entity_types",
     "entity_updates",
-    "fields_of",
     "find_unfit",
     "learn",
     "learned_types",
@@ -114,6 +113,7 @@ __all__ = [
     "schema_updates",
     "subscription_changes",
     "to_records",
+    "type_fields",
     "user_devices",
     "waiting",
     "zone_changes",

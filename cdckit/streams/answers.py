@@ -30,7 +30,7 @@ from cdckit.streams.catalogue import (
     Status,
     Stream,
 )
-from cdckit.streams.documents import IS_LAST, Document, Plan, folded
+from cdckit.streams.documents import IS_LAST, Document, Plan, fold_messages
 
 STATE = T.StructType(
     [
@@ -45,7 +45,7 @@ STATE = T.StructType(
 exist; the names of its last patches; how often it was changed; when the last patch was answered; and the
 document as it was when a patch last let it be learnt from."""
 
-MADE = T.StructType(
+RESULT_FIELDS = T.StructType(
     [
         T.StructField("status", T.IntegerType()),
         ERRORS,
@@ -63,15 +63,17 @@ ENTITY = ("db", "collection", "zone", "entity")
 SCHEMA = ("db",)
 
 
-def kept_columns(patches: Stream) -> T.StructType:
+def patch_columns(patches: Stream) -> T.StructType:
     """The columns of patches that their answers have, too."""
     return T.StructType([*ARRIVAL_FIELDS, *patches.columns().fields])
 
 
-ANSWER_SCHEMA = T.StructType([*kept_columns(ENTITY_PATCHES).fields, *MADE.fields, IS_LAST, *STATE.fields])
+ANSWER_SCHEMA = T.StructType(
+    [*patch_columns(ENTITY_PATCHES).fields, *RESULT_FIELDS.fields, IS_LAST, *STATE.fields]
+)
 """One row is one patch of an entity, and what became of it."""
 SCHEMA_ANSWER_SCHEMA = T.StructType(
-    [*kept_columns(SCHEMA_PATCHES).fields, *MADE.fields, IS_LAST, *STATE.fields]
+    [*patch_columns(SCHEMA_PATCHES).fields, *RESULT_FIELDS.fields, IS_LAST, *STATE.fields]
 )
 """One row is one patch of a schema, and what became of it."""
 ENTITY_SCHEMA = T.StructType([*(ENTITY_PATCHES.columns()[name] for name in ENTITY), *STATE.fields])
@@ -179,10 +181,12 @@ def schema_updates(answers: DataFrame) -> DataFrame:
 
 def _updates(answers: DataFrame, columns: list[str]) -> DataFrame:
     done = (F.col("status") == Status.DONE) & F.col("action").isNotNull()
-    return with_asked(answers.where(done).withColumn("revision", F.col("revision_after"))).select(*columns)
+    return with_requested(answers.where(done).withColumn("revision", F.col("revision_after"))).select(
+        *columns
+    )
 
 
-def with_asked(answers: DataFrame) -> DataFrame:
+def with_requested(answers: DataFrame) -> DataFrame:
     """`before` and `after` as the patch asked for them."""
     return answers.withColumns(
         {
@@ -288,7 +292,9 @@ def apply_patches(
     # A subscription says in its document which zone it is to: without it nobody would know.
     shown |= F.coalesce(F.col("collection").isin(*SUBSCRIPTIONS), F.lit(False))
     limits = require_limits(most_characters, remember, function=function)
-    return _answered(patches, entities, ENTITY_PATCHES, ENTITY, ended, order_by, shown, limits, function)
+    return _answer_patches(
+        patches, entities, ENTITY_PATCHES, ENTITY, ended, order_by, shown, limits, function
+    )
 
 
 def apply_schema_patches(
@@ -338,7 +344,7 @@ def apply_schema_patches(
         require_types(schemas, SCHEMA_SCHEMA, function=function)
     limits = require_limits(most_characters, remember, function=function)
     shown = F.lit(True)
-    return _answered(patches, schemas, SCHEMA_PATCHES, SCHEMA, ended, order_by, shown, limits, function)
+    return _answer_patches(patches, schemas, SCHEMA_PATCHES, SCHEMA, ended, order_by, shown, limits, function)
 
 
 def require_limits(most: int, remember: int, *, function: str) -> partial[Document]:
@@ -349,7 +355,7 @@ def require_limits(most: int, remember: int, *, function: str) -> partial[Docume
     return partial(Document, most=most, remember=remember)
 
 
-def _answered(
+def _answer_patches(
     patches: DataFrame,
     known: DataFrame | None,
     stream: Stream,
@@ -360,7 +366,7 @@ def _answered(
     fold: partial[Document],
     function: str,
 ) -> DataFrame:
-    keeps = kept_columns(stream)
+    keeps = patch_columns(stream)
     require_types(patches, keeps, function=function)
     require_batch(
         patches, "patches", "hand its batches to a function: writeStream.foreachBatch(…)", function=function
@@ -369,12 +375,12 @@ def _answered(
     require_columns(patches, order, function=function)
     usable = patches.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in patches.columns else patches
     against = F.col("errors") if "errors" in patches.columns else F.lit(None).cast(ERRORS.dataType)
-    given = usable.withColumns({"errors": against, _AT: _ended(ended, function), _SHOWN: shown})
-    plan = Plan(identity, _READS, keeps, MADE, STATE, fold)
-    return folded(given, known, plan, order=order)
+    given = usable.withColumns({"errors": against, _AT: _end_millis(ended, function), _SHOWN: shown})
+    plan = Plan(identity, _READS, keeps, RESULT_FIELDS, STATE, fold)
+    return fold_messages(given, known, plan, order=order)
 
 
-def _ended(ended: datetime | None, function: str) -> Column:
+def _end_millis(ended: datetime | None, function: str) -> Column:
     if ended is not None:
         return F.unix_millis(require_instant(ended, "ended", function=function))
     return F.coalesce(F.unix_millis("timestamp"), F.col("begun"), F.lit(0))

@@ -13,12 +13,12 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_types
-from cdckit.parts.arrow_types import arrow_schema, batch_of
-from cdckit.parts.workers import Made
+from cdckit.parts.arrow_types import arrow_schema, make_batch
+from cdckit.parts.workers import WorkerPlan
 from cdckit.records import ERROR_CODE, ERROR_FIELDS, RECORD_SCHEMA
 from cdckit.streams.catalogue import ENTITY_BATCHES, ENTITY_PATCHES, SCHEMA_LEARNING
-from cdckit.streams.json_values import column_text, read, read_all, written, written_all
-from cdckit.streams.patches import shown
+from cdckit.streams.json_values import column_text, read, read_all, to_text, to_text_all
+from cdckit.streams.patches import show_value
 
 ARRIVAL_COLUMNS = ("timestamp", "topic", "partition", "offset")
 """Where a message came from, and its place among all: what is left of its record."""
@@ -78,7 +78,7 @@ def entity_patches(batches: DataFrame, *, databases: Iterable[str] | None = None
     served = require_databases(databases, function="entity_patches")
     require_types(batches, T.StructType([*_GIVEN.fields, *ERROR_FIELDS]), function="entity_patches")
     given = batches.where(batches[ERROR_CODE].isNull()).select(*_GIVEN.fieldNames())
-    return Made(given, partial(_patches, databases=served), PATCH_SCHEMA).rows()
+    return WorkerPlan(given, partial(_patches, databases=served), PATCH_SCHEMA).rows()
 
 
 def require_databases(databases: Iterable[str] | None, *, function: str) -> frozenset[str] | None:
@@ -91,7 +91,7 @@ def require_databases(databases: Iterable[str] | None, *, function: str) -> froz
     return frozenset(listed)
 
 
-def foreign(databases: Iterable[str] | None) -> Column:
+def foreign_reason(databases: Iterable[str] | None) -> Column:
     """Why a message that names its database is not for these: `errors` of its patch, null where it is."""
     nothing = F.lit(None).cast(ERRORS.dataType)
     if databases is None:
@@ -122,28 +122,28 @@ def _patches(
             for field in types:
                 if field.name not in columns:
                     columns[field.name] = pa.array([each.get(field.name) for each in made], field.type)
-            yield batch_of(columns, types)
+            yield make_batch(columns, types)
 
 
 def _against(database: str, databases: frozenset[str] | None) -> list[str]:
     if databases is None or database in databases:
         return []
-    return [f"the database {shown(database)} is not served here"]
+    return [f"the database {show_value(database)} is not served here"]
 
 
 def _patch(text: str, against: list[str]) -> dict[str, Any]:
     said = read_all(text)
     if not isinstance(said, dict):
-        return {"errors": [*against, f"the patch is {shown(said)}, not an object"]}
+        return {"errors": [*against, f"the patch is {show_value(said)}, not an object"]}
     reasons = [
-        f"the patch has no {name}: it is {shown(said.get(name))}"
+        f"the patch has no {name}: it is {show_value(said.get(name))}"
         for name in _TEXTS
         if not isinstance(said.get(name), str)
     ]
     if said.get("ops") is None:
         reasons.append("the patch has no ops")
     texts = {name: column_text(said[name]) for name in _TEXTS if isinstance(said.get(name), str)}
-    ops = None if said.get("ops") is None else column_text(written_all(said["ops"]))
+    ops = None if said.get("ops") is None else column_text(to_text_all(said["ops"]))
     return {**texts, "ops": ops, "errors": [*against, *reasons] or None}
 
 
@@ -152,7 +152,7 @@ _KEPT = T.StructType([*ARRIVAL_FIELDS, *(SCHEMA_LEARNING.columns()[name] for nam
 _MADE = [SCHEMA_LEARNING.columns()[name] for name in ("collection", "part", "parts", "after")]
 _SCHEMAS_AT_ONCE = 100  # a schema may have a megabyte
 
-Told = tuple[str | None, int | None, int, str | None]
+TypeRow = tuple[str | None, int | None, int, str | None]
 
 
 def explode_types(schemas: DataFrame) -> DataFrame:
@@ -172,33 +172,35 @@ def explode_types(schemas: DataFrame) -> DataFrame:
     Cost: one pass through Python in Arrow batches.
     """
     columns = T.StructType([*_KEPT.fields, *_MADE])
-    return Made(schemas.select(*_KEPT.fieldNames(), "before", "after"), _exploded, columns).rows()
+    return WorkerPlan(
+        schemas.select(*_KEPT.fieldNames(), "before", "after"), _explode_batches, columns
+    ).rows()
 
 
-def _exploded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _explode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     types = arrow_schema(T.StructType([*_KEPT.fields, *_MADE]))
     for whole in batches:
         for start in range(0, whole.num_rows, _SCHEMAS_AT_ONCE):
             batch = whole.slice(start, _SCHEMAS_AT_ONCE)
             texts = zip(batch.column("before").to_pylist(), batch.column("after").to_pylist(), strict=True)
-            told = [_told(before, after) for before, after in texts]
+            told = [_type_rows(before, after) for before, after in texts]
             rows = [row for row, each in enumerate(told) for _ in each]
             taken = batch.select(_KEPT.fieldNames()).take(pa.array(rows, pa.int64()))
             columns = dict(zip(_KEPT.fieldNames(), taken.columns, strict=True))
             made = [one for each in told for one in each]
             for place, field in enumerate(_MADE):
                 columns[field.name] = pa.array([one[place] for one in made], types.field(field.name).type)
-            yield batch_of(columns, types)
+            yield make_batch(columns, types)
 
 
-def _told(before: str | None, after: str | None) -> list[Told]:
+def _type_rows(before: str | None, after: str | None) -> list[TypeRow]:
     now, was = _types_in(after), _types_in(before)
     there = [_row(name, place, len(now), now[name]) for place, name in enumerate(sorted(now), 1)]
     return there + [_row(name, None, len(now), None) for name in sorted(was.keys() - now.keys())]
 
 
-def _row(name: str, part: int | None, parts: int, type_: Any) -> Told:
-    return column_text(name), part, parts, column_text(written({name: type_}))
+def _row(name: str, part: int | None, parts: int, type_: Any) -> TypeRow:
+    return column_text(name), part, parts, column_text(to_text({name: type_}))
 
 
 def _types_in(text: str | None) -> dict[str, Any]:

@@ -144,15 +144,17 @@ class Stream:
 
     def columns(self) -> T.StructType:
         """The columns of its messages, behind those of the records."""
-        return T.StructType([T.StructField(column_of(name), TYPES[kind_of(name)]) for name in self.fields])
+        return T.StructType(
+            [T.StructField(field_column(name), TYPES[field_kind(name)]) for name in self.fields]
+        )
 
 
-def kind_of(field: str) -> Kind:
+def field_kind(field: str) -> Kind:
     """What a field holds."""
     return KINDS.get(field, "text")
 
 
-def column_of(field: str) -> str:
+def field_column(field: str) -> str:
     """The column of a field of a message."""
     return COLUMNS.get(field, field)
 

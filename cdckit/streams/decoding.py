@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_columns, require_instant, require_int, require_name
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.records import (
     ERROR_FIELDS,
     RECORD_SCHEMA,
@@ -29,12 +29,12 @@ from cdckit.streams.catalogue import (
     Status,
     Stream,
     StreamFault,
-    column_of,
-    kind_of,
+    field_column,
+    field_kind,
     require_stream,
 )
-from cdckit.streams.json_values import NoSuchText, column_text, read_all, written, written_all
-from cdckit.streams.patches import shown
+from cdckit.streams.json_values import NoSuchText, column_text, read_all, to_text, to_text_all
+from cdckit.streams.patches import show_value
 
 # A message may have a megabyte, and a column of texts two gigabytes.
 _ROWS_AT_ONCE = 1000
@@ -83,7 +83,7 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
     require_stream(stream, function="decode")
     require_records(records, function="decode")
     columns = T.StructType([*WORKER_FIELDS, *stream.columns().fields, *ERROR_FIELDS])
-    made = Made(for_workers(records), partial(_decoded, stream=stream), columns)
+    made = WorkerPlan(for_workers(records), partial(_decode_batches, stream=stream), columns)
     return made.rows().withColumn("headers", headers_from_workers())
 
 
@@ -92,7 +92,7 @@ def decoded_schema(stream: Stream) -> T.StructType:
     return T.StructType([*RECORD_SCHEMA.fields, *stream.columns().fields, *ERROR_FIELDS])
 
 
-def _decoded(batches: Iterable[pa.RecordBatch], *, stream: Stream) -> Iterator[pa.RecordBatch]:
+def _decode_batches(batches: Iterable[pa.RecordBatch], *, stream: Stream) -> Iterator[pa.RecordBatch]:
     made = T.StructType([*stream.columns().fields, *ERROR_FIELDS])
     types = arrow_schema(made)
     names = [*(field.name for field in WORKER_FIELDS), *made.fieldNames()]
@@ -114,15 +114,15 @@ def message(value: bytes | None, stream: Stream) -> dict[str, Any]:
     except ValueError as error:
         return _with_fault(found, StreamFault.NOT_JSON, f"{str(error)[:1].upper()}{str(error)[1:]}.")
     if not isinstance(said, dict):
-        return _with_fault(found, StreamFault.NOT_JSON, f"It is {shown(said)}.")
+        return _with_fault(found, StreamFault.NOT_JSON, f"It is {show_value(said)}.")
     if said.get("db") is None and "dbid" in said:
         said["db"] = said["dbid"]
     for field in stream.fields:
         given = said.get(field)
         try:
-            found[column_of(field)] = _READ[kind_of(field)](given)
+            found[field_column(field)] = _READ[field_kind(field)](given)
         except (TypeError, NoSuchText) as error:
-            _with_fault(found, StreamFault.WRONG_TYPE, f"{field} is {shown(given)}, not {error}.")
+            _with_fault(found, StreamFault.WRONG_TYPE, f"{field} is {show_value(given)}, not {error}.")
     for field, asked in (("before", "include_before"), ("after", "include_after")):
         # That null is said means that there was nothing, as only what was asked for is said.
         if asked in found and field in stream.fields and said.get(field, "") is None:
@@ -163,20 +163,20 @@ def _flag(value: Any) -> bool:
 
 def _json(value: Any) -> str | None:
     try:
-        return None if value is None else column_text(written(value))
+        return None if value is None else column_text(to_text(value))
     except NoSuchText:
         raise TypeError("a value whose numbers are in range") from None
 
 
 def _ops(value: Any) -> str | None:
     # A number that nothing can be done with is a failure of its patch, not of the message.
-    return None if value is None else column_text(written_all(value))
+    return None if value is None else column_text(to_text_all(value))
 
 
 def _list(value: Any) -> list[str | None] | None:
     if value is not None and not isinstance(value, list):
         raise TypeError("an array")
-    return None if value is None else [column_text(written_all(each)) for each in value]
+    return None if value is None else [column_text(to_text_all(each)) for each in value]
 
 
 def _reasons(value: Any) -> list[str | None] | None:
@@ -233,18 +233,18 @@ def message_text(messages: DataFrame, stream: Stream) -> Column:
     <BLANKLINE>
     """
     require_stream(stream, function="message_text")
-    needed = [column_of(field) for field in stream.fields if field in stream.required]
+    needed = [field_column(field) for field in stream.fields if field in stream.required]
     require_columns(messages, needed, function="message_text")
     if stream.text is not None and stream.text in messages.columns:
         return F.col(stream.text)
-    there = [field for field in stream.fields if column_of(field) in messages.columns]
+    there = [field for field in stream.fields if field_column(field) in messages.columns]
     members = [_member(field, messages) for field in there]
     # concat_ws leaves out what is null.
     return F.concat(F.lit("{"), F.concat_ws(",", *members), F.lit("}"))
 
 
 def _member(field: str, messages: DataFrame) -> Column:
-    column, kind = F.col(column_of(field)), kind_of(field)
+    column, kind = F.col(field_column(field)), field_kind(field)
     start = F.lit(f'"{field}":')
     if kind == "flag":
         return F.when(column, F.lit(f'"{field}":true'))
@@ -324,7 +324,9 @@ def to_records(
     if partitions is not None and require_int(partitions, "partitions", function="to_records") < 1:
         raise InvalidArgument("to_records", "partitions", "a number above 0", partitions)
     chosen = (
-        F.lit(None) if partitions is None else F.pmod(F.xxhash64(_joined(stream.partition_by)), partitions)
+        F.lit(None)
+        if partitions is None
+        else F.pmod(F.xxhash64(_join_columns(stream.partition_by)), partitions)
     )
     at = F.col("timestamp") if "timestamp" in messages.columns else F.lit(None)
     columns = {
@@ -346,21 +348,21 @@ def record_columns(messages: DataFrame, stream: Stream) -> dict[str, Column]:
 
 
 def _key(stream: Stream) -> Column:
-    key = _joined(stream.key)
+    key = _join_columns(stream.key)
     if not stream.other_key:
         return key
     there = reduce(Column.__and__, (F.col(name).isNotNull() for name in stream.key))
-    return F.when(there, key).otherwise(_joined(stream.other_key))
+    return F.when(there, key).otherwise(_join_columns(stream.other_key))
 
 
-def _joined(columns: tuple[str, ...]) -> Column:
+def _join_columns(columns: tuple[str, ...]) -> Column:
     """Several columns as one text that tells them apart; what is null is empty."""
     texts = (F.replace(F.col(name).cast("string"), F.lit("~"), F.lit("~0")) for name in columns)
     parts = (F.coalesce(F.replace(text, F.lit(SEPARATOR), F.lit("~1")), F.lit("")) for text in texts)
     return F.col(columns[0]).cast("string") if len(columns) == 1 else F.concat_ws(SEPARATOR, *parts)
 
 
-def compacted(
+def compact_records(
     records: DataFrame, stream: Stream, *, now: datetime, keep: timedelta | None = None
 ) -> DataFrame:
     """
@@ -392,20 +394,20 @@ def compacted(
     >>> from datetime import UTC
     >>> from cdckit import streams
     >>> now = datetime(2024, 1, 1, tzinfo=UTC)
-    >>> compacted(records_of(b"1", b"2"), streams.ENTITY_BATCHES, now=now).count()
+    >>> compact_records(records_of(b"1", b"2"), streams.ENTITY_BATCHES, now=now).count()
     2
     """
-    require_stream(stream, function="compacted")
-    require_records(records, function="compacted")
-    at = require_instant(now, "now", function="compacted")
+    require_stream(stream, function="compact_records")
+    require_records(records, function="compact_records")
+    at = require_instant(now, "now", function="compact_records")
     if keep is None:
         if not stream.forever:
             raise InvalidArgument(
-                "compacted", "keep", f"a length of time: {stream.name} is not kept forever", keep
+                "compact_records", "keep", f"a length of time: {stream.name} is not kept forever", keep
             )
         return records
     if keep < timedelta(0):
-        raise InvalidArgument("compacted", "keep", "a length of time that is not negative", keep)
+        raise InvalidArgument("compact_records", "keep", "a length of time that is not negative", keep)
     young = F.coalesce(F.col("timestamp") >= at - F.lit(keep), F.lit(True))
     if not stream.latest:
         return records.where(young)

@@ -16,13 +16,13 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.parts.arguments import quoted
-from cdckit.parts.arrow_types import arrow_schema, batch_of
+from cdckit.parts.arrow_types import arrow_schema, make_batch
 from cdckit.parts.running_aggregates import Bools
-from cdckit.parts.task_costs import without_collection
-from cdckit.parts.workers import Made
+from cdckit.parts.worker_tuning import without_garbage_collection
+from cdckit.parts.workers import WorkerPlan
 from cdckit.streams.catalogue import Status
-from cdckit.streams.json_values import column_text, read, written
-from cdckit.streams.patches import ADD, MISSING, Unfit, operations, patched
+from cdckit.streams.json_values import column_text, read, to_text
+from cdckit.streams.patches import ADD, MISSING, Unfit, apply_patch, operations
 
 CREATED, UPDATED, DELETED = "created", "updated", "deleted"
 
@@ -93,7 +93,7 @@ class Document:
             self._forget()
         self.ended = max(self.ended, at)
         before = self._text() if include_before or shown else None
-        status, reasons, action = self._applied(against, ops)
+        status, reasons, action = self._apply(against, ops)
         if status != Status.DONE:
             return (status, reasons, None, None, None, self.revision, self.ended, None, False), 200
         if action is not None:
@@ -112,9 +112,7 @@ class Document:
         while len(self.answered) > self.remember:
             self.answered.popitem(last=False)
 
-    def _applied(
-        self, against: list[str] | None, ops: str | None
-    ) -> tuple[int, list[str] | None, str | None]:
+    def _apply(self, against: list[str] | None, ops: str | None) -> tuple[int, list[str] | None, str | None]:
         """Status, reasons and action; after a failure all is as it was."""
         if against:
             return Status.NOT_APPLIED, against, None
@@ -127,8 +125,8 @@ class Document:
         if not found:
             return Status.DONE, None, None
         try:
-            value, grown = patched(self.value, found, self.most)
-            text, size = self._measured(value, self.size + grown + len(ops or ""))
+            value, grown = apply_patch(self.value, found, self.most)
+            text, size = self._measure(value, self.size + grown + len(ops or ""))
         except Unfit as error:
             return Status.NOT_APPLIED, [str(error)], None
         self.value, self.text, self.size = value, text, size
@@ -136,18 +134,18 @@ class Document:
             return Status.DONE, None, DELETED if was_there else None
         return Status.DONE, None, UPDATED if was_there else CREATED
 
-    def _measured(self, value: Any, size: int) -> tuple[str | None, int]:
+    def _measure(self, value: Any, size: int) -> tuple[str | None, int]:
         """The text where it had to be written to know its size, and the size, which may be less than said."""
         if value is MISSING or size <= self.most:
             return None, 0 if value is MISSING else size
-        text = written(value)
+        text = to_text(value)
         if len(text) > self.most:
             raise Unfit(f"the document would have {len(text):,} characters; the most are {self.most:,}")
         return text, len(text)
 
     def _text(self) -> str | None:
         if self.text is None and self.value is not MISSING:
-            self.text = written(self.value)
+            self.text = to_text(self.value)
         return self.text
 
 
@@ -212,7 +210,9 @@ class Plan:
         return T.StructType([*self.keeps.fields, *self.made.fields, IS_LAST, *self.state.fields])
 
 
-def folded(messages: DataFrame, known: DataFrame | None, plan: Plan, *, order: Sequence[str]) -> DataFrame:
+def fold_messages(
+    messages: DataFrame, known: DataFrame | None, plan: Plan, *, order: Sequence[str]
+) -> DataFrame:
     """
     What the messages of each entity make, taken one after the other.
 
@@ -244,18 +244,18 @@ def folded(messages: DataFrame, known: DataFrame | None, plan: Plan, *, order: S
     together = given.withColumns(lists).repartition(*identity).withColumn(_GROUP, F.hash(*identity))
     ranked = [F.col(_KNOWN).desc(), *(F.col(quoted(name)) for name in order)]
     ordered = together.sortWithinPartitions(_GROUP, *identity, *ranked).drop(_GROUP)
-    return Made(ordered, partial(_folded, plan=plan), plan.columns()).rows()
+    return WorkerPlan(ordered, partial(_fold_batches, plan=plan), plan.columns()).rows()
 
 
-def _folded(batches: Iterable[pa.RecordBatch], *, plan: Plan) -> Iterator[pa.RecordBatch]:
+def _fold_batches(batches: Iterable[pa.RecordBatch], *, plan: Plan) -> Iterator[pa.RecordBatch]:
     # Documents are no cycles: what is not referred to any more is gone at once.
-    with without_collection():
+    with without_garbage_collection():
         yield from _steps(batches, plan)
 
 
 def _steps(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordBatch]:
     fold, types = plan.fold(), arrow_schema(plan.columns())
-    for batch, first, last in _marked(batches, plan.identity):
+    for batch, first, last in _mark_bounds(batches, plan.identity):
         known = batch.column(_KNOWN).to_numpy(zero_copy_only=False)
         states = [batch.column(name) for name in plan.state.fieldNames() if known.any()]
         messages = zip(*(batch.column(name).to_pylist() for name in plan.reads), strict=True)
@@ -273,17 +273,17 @@ def _steps(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordB
             made.append((*result, True, *fold.state()) if last[row] else (*result, False, *_nothing(plan)))
             size += characters
             if size > _CHARACTERS_AT_ONCE:
-                yield _written(batch, rows, made, plan, types)
+                yield _result_batch(batch, rows, made, plan, types)
                 rows, made, size = [], [], 0
         if rows:
-            yield _written(batch, rows, made, plan, types)
+            yield _result_batch(batch, rows, made, plan, types)
 
 
 def _nothing(plan: Plan) -> tuple[None, ...]:
     return (None,) * len(plan.state)
 
 
-def _written(
+def _result_batch(
     batch: pa.RecordBatch, rows: list[int], made: list[tuple[Any, ...]], plan: Plan, types: pa.Schema
 ) -> pa.RecordBatch:
     kept = batch.select(plan.keeps.fieldNames())
@@ -293,10 +293,10 @@ def _written(
     new = list(types)[len(columns) :]
     for field, values in zip(new, zip(*made, strict=True), strict=True):
         columns[field.name] = pa.array(values, field.type)
-    return batch_of(columns, types)
+    return make_batch(columns, types)
 
 
-def _marked(
+def _mark_bounds(
     batches: Iterable[pa.RecordBatch], identity: tuple[str, ...]
 ) -> Iterator[tuple[pa.RecordBatch, Bools, Bools]]:
     """The batches, and for each row whether it is the first and the last of its entity in all of them."""

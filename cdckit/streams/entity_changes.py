@@ -17,12 +17,12 @@ from cdckit.changes import DELETE, UPSERT
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.parts.arguments import require_types
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.instants import instant
-from cdckit.parts.workers import Made
+from cdckit.parts.instants import parse_instant
+from cdckit.parts.workers import WorkerPlan
 from cdckit.records import ERROR_CODE, ERROR_FIELDS
 from cdckit.streams.batches import ARRIVAL_FIELDS
 from cdckit.streams.catalogue import ENTITY_UPDATES, Status, StreamFault
-from cdckit.streams.json_values import column_text, read, read_all, written
+from cdckit.streams.json_values import column_text, read, read_all, to_text
 from cdckit.streams.patches import (
     ADD,
     INCREMENT,
@@ -33,8 +33,8 @@ from cdckit.streams.patches import (
     Operation,
     Path,
     operations,
-    shown,
-    steps_of,
+    parse_steps,
+    show_value,
 )
 from cdckit.streams.type_learning import BOOLEAN, DOCUMENT, DOUBLE, INTEGER, LONG, TIMESTAMP
 from cdckit.streams.zones import change_columns
@@ -69,8 +69,8 @@ def statement(
             return DELETE, nothing, [False] * len(places), None, None
         return _unfit(StreamFault.NO_DOCUMENT, "", nothing)
     document = read(after)
-    written_at = [path for operation in done for path in _written_at(operation)]
-    touched = [any(_overlap(path, at) for path in each for at in written_at) for each in places]
+    written_at = [path for operation in done for path in _written_paths(operation)]
+    touched = [any(_paths_overlap(path, at) for path in each for at in written_at) for each in places]
     values = []
     for paths, is_touched, converted, name in zip(places, touched, convert, names, strict=True):
         found = [_value(document, path) for path in paths] if is_touched else []
@@ -80,7 +80,7 @@ def statement(
         try:
             values.append(None if value is None else converted(value))
         except (TypeError, ValueError, OverflowError):
-            return _unfit(StreamFault.UNFIT_VALUE, f"{name} is {shown(value)}.", nothing)
+            return _unfit(StreamFault.UNFIT_VALUE, f"{name} is {show_value(value)}.", nothing)
     return UPSERT, values, touched, None, None
 
 
@@ -103,11 +103,11 @@ def _ends_without(done: list[Operation]) -> bool:
 _MAKES = (ADD, REPLACE, INCREMENT)
 
 
-def places_of(name: str) -> list[Path]:
+def field_paths(name: str) -> list[Path]:
     """
     Where a field may stand: `a.b` is `b` within `a`, or the field of an entity whose name has the dot.
 
-    >>> places_of("a.b")
+    >>> field_paths("a.b")
     [('a', 'b'), ('a.b',)]
     """
     steps = name.split(".")
@@ -119,13 +119,13 @@ def places_of(name: str) -> list[Path]:
     return found
 
 
-def _written_at(operation: Operation) -> tuple[Path, ...]:
+def _written_paths(operation: Operation) -> tuple[Path, ...]:
     if operation.name == REQUIRE:
         return ()
     return (operation.path, operation.source) if operation.name == MOVE else (operation.path,)
 
 
-def _overlap(first: Path, second: Path) -> bool:
+def _paths_overlap(first: Path, second: Path) -> bool:
     short = min(len(first), len(second))
     return first[:short] == second[:short]
 
@@ -139,7 +139,7 @@ def _value(document: Any, path: Path) -> Any:
 
 
 def _text(value: Any) -> str | None:
-    return column_text(value if isinstance(value, str) else written(value))
+    return column_text(value if isinstance(value, str) else to_text(value))
 
 
 def _boolean(value: Any) -> bool:
@@ -164,7 +164,7 @@ def _double(value: Any) -> float:
 
 
 def _instant(value: Any) -> Any:
-    found = instant(value)
+    found = parse_instant(value)
     if found is None:
         raise TypeError
     return found
@@ -213,7 +213,7 @@ def changes(
             applied updates are passed over.
         collection: Whose entities.
         fields: Which fields, and their types: string (a value that is no text is JSON text), boolean, int,
-            bigint, double or timestamp.  `fields_of` makes them of a learned type.
+            bigint, double or timestamp.  `type_fields` makes them of a learned type.
         nested: `dotted`: a field `phone.home` is `home` within the document `phone`, or a field whose own
             name is `phone.home`; `whole`: fields are those of the entity alone, and what is nested is JSON
             text.
@@ -250,7 +250,7 @@ def changes(
     +----------+---------+----+-------+-----+
     <BLANKLINE>
     """
-    stated = _stated(updates, collection, fields, nested)
+    stated = _read_updates(updates, collection, fields, nested)
     said = stated.where(F.col(ERROR_CODE).isNull())
     data = (F.col(name) for name in KEYS)
     values = (F.col("data")[field.name].alias(field.name) for field in fields)
@@ -289,11 +289,11 @@ def find_unfit(
     +------+-----------+
     <BLANKLINE>
     """
-    stated = _stated(updates, collection, fields, nested)
+    stated = _read_updates(updates, collection, fields, nested)
     return stated.where(F.col(ERROR_CODE).isNotNull()).drop("operation", "data", "carried")
 
 
-def fields_of(entity_type: str, *, nested: Nested = "dotted") -> T.StructType:
+def type_fields(entity_type: str, *, nested: Nested = "dotted") -> T.StructType:
     """
     The fields of a learned entity type, as `changes` takes them.
 
@@ -307,14 +307,14 @@ def fields_of(entity_type: str, *, nested: Nested = "dotted") -> T.StructType:
         types differ.  What a schema declares without a type, or with one that is not known, is a string too.
 
     >>> told = '{"Mugs": {"fields": {"size": {"type": "DOCUMENT"}, "size/cl": {"type": "LONG"}}}}'
-    >>> fields_of(told).simpleString(), fields_of(told, nested="whole").simpleString()
+    >>> type_fields(told).simpleString(), type_fields(told, nested="whole").simpleString()
     ('struct<size.cl:bigint>', 'struct<size:string>')
     """
     _require_nested(nested, "fields_of")
     [type_] = read(entity_type).values()
     found: dict[str, T.DataType] = {}
     for name, field in type_["fields"].items():
-        steps, kind = steps_of(name), field.get("type") if isinstance(field, dict) else None
+        steps, kind = parse_steps(name), field.get("type") if isinstance(field, dict) else None
         if len(steps) == 1 if nested == "whole" else kind != DOCUMENT:
             dotted, type_of = ".".join(steps), _SPARK.get(str(kind), T.StringType())
             found[dotted] = type_of if found.get(dotted, type_of) == type_of else T.StringType()
@@ -330,7 +330,7 @@ _SPARK: Mapping[str, T.DataType] = {
 }
 
 
-def _stated(updates: DataFrame, collection: str, fields: T.StructType, nested: Nested) -> DataFrame:
+def _read_updates(updates: DataFrame, collection: str, fields: T.StructType, nested: Nested) -> DataFrame:
     require_types(updates, _NEEDED, function=_FUNCTION)
     _require_nested(nested, _FUNCTION)
     _require_readable(fields)
@@ -350,10 +350,10 @@ def _stated(updates: DataFrame, collection: str, fields: T.StructType, nested: N
         *ERROR_FIELDS,
     ]
     places: list[list[Path]] = [
-        places_of(field.name) if nested == "dotted" else [(field.name,)] for field in fields
+        field_paths(field.name) if nested == "dotted" else [(field.name,)] for field in fields
     ]
     by = partial(_read, fields=fields, places=places)
-    return Made(given.select(*(field.name for field in kept)), by, T.StructType([*kept, *made])).rows()
+    return WorkerPlan(given.select(*(field.name for field in kept)), by, T.StructType([*kept, *made])).rows()
 
 
 def _require_nested(nested: str, function: str) -> None:

@@ -65,10 +65,10 @@ def read(text: str) -> Any:
         # The same value as the other's, in a fifth of the time.
         return _QUICK_READER(text)
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
-        return _by(_EXACT, text)  # no JSON, a far number, half a character: the other tells them apart
+        return _read_by(_EXACT, text)  # no JSON, a far number, half a character: the other tells them apart
 
 
-def _by(reader: Callable[[str], Any], text: str) -> Any:
+def _read_by(reader: Callable[[str], Any], text: str) -> Any:
     try:
         return reader(text)
     except json.JSONDecodeError:
@@ -92,7 +92,7 @@ def read_all(text: str) -> Any:
     try:
         return read(text)
     except OutOfRange:
-        return _by(_FAR, text)
+        return _read_by(_FAR, text)
 
 
 def _number(text: str, kind: type[int] | type[Decimal]) -> Any:
@@ -114,30 +114,30 @@ _FAR = json.JSONDecoder(
 ).decode
 
 
-def written(value: Any) -> str:
+def to_text(value: Any) -> str:
     """
     A value as compact JSON text.  Half a character, which only an escape can spell, is spelled so again.
 
     Raises:
         NoSuchText: A number is beyond what decimals hold.
 
-    >>> written({"a": Decimal("1.10"), "b": None})
+    >>> to_text({"a": Decimal("1.10"), "b": None})
     '{"a":1.10,"b":null}'
     """
-    return _written(value, far=False)
+    return _to_text(value, far=False)
 
 
-def written_all(value: Any) -> str:
+def to_text_all(value: Any) -> str:
     """
     A value that `read_all` gave as compact JSON text: a `FarNumber` is written as it came.
 
-    >>> written_all(read_all('[1e99999999999999999999]'))
+    >>> to_text_all(read_all('[1e99999999999999999999]'))
     '[1e99999999999999999999]'
     """
-    return _written(value, far=True)
+    return _to_text(value, far=True)
 
 
-def _written(value: Any, *, far: bool) -> str:
+def _to_text(value: Any, *, far: bool) -> str:
     try:
         # The same text as the others', in a fifth of the time.
         return _QUICK(value).decode()
@@ -146,12 +146,12 @@ def _written(value: Any, *, far: bool) -> str:
     try:
         return _PLAIN(value)
     except TypeError:
-        return _exactly(value, far=far)
+        return _to_exact_text(value, far=far)
     except ValueError as error:
         raise NoSuchText("a number is out of range") from error
 
 
-def _exactly(value: Any, *, far: bool) -> str:
+def _to_exact_text(value: Any, *, far: bool) -> str:
     mark = f"number {uuid4()} "  # drawn anew each time: nobody can have put it into a text
 
     def marked(number: Any) -> str:

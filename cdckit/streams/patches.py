@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from cdckit.streams.json_values import DEEPEST, NoSuchText, depth, depth_and_size, read, same, written
+from cdckit.streams.json_values import DEEPEST, NoSuchText, depth, depth_and_size, read, same, to_text
 
 Path = tuple[str, ...]
 
@@ -26,7 +26,7 @@ class BadPath(ValueError):
     """A text is no path; the sentence says why."""
 
 
-def path_of(text: str) -> Path:
+def parse_path(text: str) -> Path:
     """
     The steps of a path; none for the document itself.
 
@@ -38,10 +38,10 @@ def path_of(text: str) -> Path:
     Source:
         facts: paths of the prototype.
 
-    >>> path_of("/phone/home/"), path_of("phone/home"), path_of("/"), path_of("a~1b")
+    >>> parse_path("/phone/home/"), parse_path("phone/home"), parse_path("/"), parse_path("a~1b")
     (('phone', 'home'), ('phone', 'home'), (), ('a/b',))
     """
-    return _known(text) if len(text) <= _LONGEST_CACHED else _steps(text)
+    return _cached_steps(text) if len(text) <= _LONGEST_CACHED else _steps(text)
 
 
 def _steps(text: str) -> Path:
@@ -53,13 +53,13 @@ def _steps(text: str) -> Path:
     if many > DEEPEST:
         raise BadPath(f"the path has {many:,} steps; the most are {DEEPEST}")
     if "" in inner.split("/"):
-        raise BadPath(f"the path {shown(text)} has an empty step")
+        raise BadPath(f"the path {show_value(text)} has an empty step")
     if _WRONG_ESCAPE.search(inner):
-        raise BadPath(f"the path {shown(text)} has a tilde that is not ~0 or ~1")
-    return steps_of(inner)
+        raise BadPath(f"the path {show_value(text)} has a tilde that is not ~0 or ~1")
+    return parse_steps(inner)
 
 
-_known = lru_cache(maxsize=4096)(_steps)
+_cached_steps = lru_cache(maxsize=4096)(_steps)
 
 
 def step_text(step: str) -> str:
@@ -72,17 +72,17 @@ def step_text(step: str) -> str:
     return step.replace("~", "~0").replace("/", "~1")
 
 
-def steps_of(name: str) -> Path:
+def parse_steps(name: str) -> Path:
     """
     The steps of a learned field's name, as `step_text` wrote them: an empty one is a name as any other.
 
-    >>> steps_of("phone/home"), steps_of("a~1b/")
+    >>> parse_steps("phone/home"), parse_steps("a~1b/")
     (('phone', 'home'), ('a/b', ''))
     """
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in name.split("/"))
 
 
-def index_of(step: str) -> int | None:
+def array_index(step: str) -> int | None:
     """The place in an array that a step names; None for one that is no number, `-` among them."""
     return int(step) if _INDEX.fullmatch(step) else None
 
@@ -92,11 +92,11 @@ def begins_array(step: str) -> bool:
     return step == APPEND or _INDEX.fullmatch(step) is not None
 
 
-def shown(value: object) -> str:
+def show_value(value: object) -> str:
     """
     A JSON value within a sentence: cut where it is long, an object or array by that word alone.
 
-    >>> shown("a"), shown(None), shown({"a": 1})
+    >>> show_value("a"), show_value(None), show_value({"a": 1})
     ("'a'", 'null', 'an object')
     """
     if isinstance(value, dict | list):
@@ -155,7 +155,7 @@ def operations(ops: Any) -> tuple[list[Operation], list[str]]:
     if ops is None:
         return [], []
     if not isinstance(ops, list):
-        return [], [f"ops are no list: {shown(ops)}"]
+        return [], [f"ops are no list: {show_value(ops)}"]
     found: list[Operation] = []
     reasons: list[str] = []
     for place, each in enumerate(ops, 1):
@@ -170,24 +170,24 @@ def operations(ops: Any) -> tuple[list[Operation], list[str]]:
 
 def _operation(each: Any) -> Operation:
     if not isinstance(each, dict):
-        raise BadOperation(f"{shown(each)} is no object")
+        raise BadOperation(f"{show_value(each)} is no object")
     said = each.get("op")
     name = NAMES.get(said) if isinstance(said, str) else None
     if name is None:
-        raise BadOperation(f"{shown(said)} is no operation")
+        raise BadOperation(f"{show_value(said)} is no operation")
     return _READ[name](name, each)
 
 
 def _path(each: dict[str, Any], member: str) -> Path:
     text = each.get(member)
     if not isinstance(text, str):
-        raise BadOperation(f"{each['op']} needs a {member}; it is {shown(text)}")
-    return path_of(text)
+        raise BadOperation(f"{each['op']} needs a {member}; it is {show_value(text)}")
+    return parse_path(text)
 
 
 def _with_value(name: str, each: dict[str, Any]) -> Operation:
     text = each.get("path")
-    path = path_of(text) if type(text) is str else _path(each, "path")
+    path = parse_path(text) if type(text) is str else _path(each, "path")
     if "value" not in each:
         raise BadOperation(f"{each['op']} needs a value")
     value = each["value"]
@@ -199,7 +199,7 @@ def _with_value(name: str, each: dict[str, Any]) -> Operation:
 def _with_number(name: str, each: dict[str, Any]) -> Operation:
     found = _with_value(name, each)
     if isinstance(found.value, _NO_NUMBERS):
-        raise BadOperation(f"{each['op']} needs a number; it is {shown(found.value)}")
+        raise BadOperation(f"{each['op']} needs a number; it is {show_value(found.value)}")
     return found
 
 
@@ -236,7 +236,7 @@ class Unfit(ValueError):
     """A patch does not fit its document; the sentence says why."""
 
 
-def patched(document: Any, operations: Iterable[Operation], room: int) -> tuple[Any, int]:
+def apply_patch(document: Any, operations: Iterable[Operation], room: int) -> tuple[Any, int]:
     """
     The document after a patch, `MISSING` where it is gone, and by how many bytes copies and sums made it
     larger.
@@ -251,10 +251,10 @@ def patched(document: Any, operations: Iterable[Operation], room: int) -> tuple[
     Raises:
         Unfit: An operation cannot be done.  Then none is.
 
-    >>> patched({"n": 1}, [Operation(INCREMENT, ("n",), 2), Operation(ADD, ("m", "k"), 1)], room=0)
+    >>> apply_patch({"n": 1}, [Operation(INCREMENT, ("n",), 2), Operation(ADD, ("m", "k"), 1)], room=0)
     ({'n': 3, 'm': {'k': 1}}, 0)
     """
-    at_work = _Work(document, room)
+    at_work = _WorkingDocument(document, room)
     for place, operation in enumerate(operations, 1):
         try:
             _DO[operation.name](at_work, operation)
@@ -263,7 +263,7 @@ def patched(document: Any, operations: Iterable[Operation], room: int) -> tuple[
     return at_work.document, room - at_work.room
 
 
-class _Work:
+class _WorkingDocument:
     """A document that is worked on, and which parts of it are copies of our own."""
 
     def __init__(self, document: Any, room: int) -> None:
@@ -274,9 +274,9 @@ class _Work:
     def own(self, value: Any) -> Any:
         if id(value) in self.owned:
             return value
-        return self.kept(value.copy())
+        return self.keep_copy(value.copy())
 
-    def kept(self, copy: Any) -> Any:
+    def keep_copy(self, copy: Any) -> Any:
         self.owned[id(copy)] = copy
         return copy
 
@@ -289,10 +289,10 @@ class _Work:
     def put(self, path: Path, value: Any) -> None:
         if not path:
             if not isinstance(value, dict):
-                raise Unfit(f"an entity is a document, not {shown(value)}")
+                raise Unfit(f"an entity is a document, not {show_value(value)}")
             self.document = value
             return
-        node = self.document = self.kept({}) if self.document is MISSING else self.own(self.document)
+        node = self.document = self.keep_copy({}) if self.document is MISSING else self.own(self.document)
         if len(path) > 1:
             node = self.parent(node, path)
         if isinstance(node, dict):
@@ -305,11 +305,11 @@ class _Work:
         for place, step in enumerate(path[:-1]):
             child = _child(node, step)
             if child is MISSING:
-                child = self.kept([] if begins_array(path[place + 1]) else {})
+                child = self.keep_copy([] if begins_array(path[place + 1]) else {})
             elif isinstance(child, _CONTAINERS):
                 child = self.own(child)
             else:
-                raise Unfit(f"{_written(path[: place + 1])} is {shown(child)}, and has no parts")
+                raise Unfit(f"{_path_text(path[: place + 1])} is {show_value(child)}, and has no parts")
             _set(node, step, child, path[: place + 1])
             # An element that was appended stands under no name: the next step goes into it itself.
             node = child
@@ -338,7 +338,7 @@ class _Work:
 def _child(node: Any, step: str) -> Any:
     if isinstance(node, dict):
         return node.get(step, MISSING)
-    index = index_of(step) if isinstance(node, list) else None
+    index = array_index(step) if isinstance(node, list) else None
     return MISSING if index is None or index >= len(node) else node[index]
 
 
@@ -346,35 +346,35 @@ def _set(node: Any, step: str, value: Any, path: Path) -> None:
     if isinstance(node, dict):
         node[step] = value
         return
-    index = len(node) if step == APPEND else index_of(step)
+    index = len(node) if step == APPEND else array_index(step)
     if index is None:
-        raise Unfit(f"{_written(path)}: {shown(step)} is no place in an array")
+        raise Unfit(f"{_path_text(path)}: {show_value(step)} is no place in an array")
     if index > len(node):
-        raise Unfit(f"{_written(path)}: the array has {len(node)} elements")
+        raise Unfit(f"{_path_text(path)}: the array has {len(node)} elements")
     if index == len(node):
         node.append(value)
     else:
         node[index] = value
 
 
-def _written(path: Path) -> str:
-    return shown("/" + "/".join(map(step_text, path)))
+def _path_text(path: Path) -> str:
+    return show_value("/" + "/".join(map(step_text, path)))
 
 
-def _put(work: _Work, operation: Operation) -> None:
+def _put(work: _WorkingDocument, operation: Operation) -> None:
     work.put(operation.path, operation.value)
 
 
-def _remove(work: _Work, operation: Operation) -> None:
+def _remove(work: _WorkingDocument, operation: Operation) -> None:
     work.remove(operation.path)
 
 
-def _move(work: _Work, operation: Operation) -> None:
+def _move(work: _WorkingDocument, operation: Operation) -> None:
     source, path = operation.source, operation.path
     if source == path:
         return
     if path[: len(source)] == source:
-        raise Unfit(f"{_written(source)} cannot be moved into itself")
+        raise Unfit(f"{_path_text(source)} cannot be moved into itself")
     value = work.find(source)
     if value is not MISSING:
         if len(path) > len(source):
@@ -383,7 +383,7 @@ def _move(work: _Work, operation: Operation) -> None:
         work.put(path, value)
 
 
-def _copy(work: _Work, operation: Operation) -> None:
+def _copy(work: _WorkingDocument, operation: Operation) -> None:
     value = work.find(operation.source)
     if value is MISSING or operation.source == operation.path:
         return
@@ -395,12 +395,12 @@ def _copy(work: _Work, operation: Operation) -> None:
     work.put(operation.path, value)
 
 
-def _increment(work: _Work, operation: Operation) -> None:
+def _increment(work: _WorkingDocument, operation: Operation) -> None:
     value = work.find(operation.path)
     if value is MISSING:
         work.put(operation.path, operation.value)
     elif type(value) not in _NUMBERS:
-        raise Unfit(f"{_written(operation.path)} is {shown(value)}, and no number")
+        raise Unfit(f"{_path_text(operation.path)} is {show_value(value)}, and no number")
     else:
         found = _sum(value, operation.value)
         if isinstance(found, Decimal):
@@ -422,15 +422,15 @@ def _sum(first: int | Decimal, second: int | Decimal) -> int | Decimal:
         raise Unfit("the sum has too many digits") from None
 
 
-def _require(work: _Work, operation: Operation) -> None:
+def _require(work: _WorkingDocument, operation: Operation) -> None:
     value = work.find(operation.path)
     if value is MISSING:
-        raise Unfit(f"{_written(operation.path)} is not there, and should be {shown(operation.value)}")
+        raise Unfit(f"{_path_text(operation.path)} is not there, and should be {show_value(operation.value)}")
     if not same(value, operation.value):
-        raise Unfit(f"{_written(operation.path)} is {shown(value)}, not {shown(operation.value)}")
+        raise Unfit(f"{_path_text(operation.path)} is {show_value(value)}, not {show_value(operation.value)}")
 
 
-def _require_depth(work: _Work, path: Path, value: Any) -> None:
+def _require_depth(work: _WorkingDocument, path: Path, value: Any) -> None:
     deep, many = depth_and_size(value)
     work.looked_at += many
     if work.looked_at > _MOST_LOOKED_AT:
@@ -441,12 +441,12 @@ def _require_depth(work: _Work, path: Path, value: Any) -> None:
 
 def _text(value: Any) -> str:
     try:
-        return written(value)
+        return to_text(value)
     except NoSuchText as error:
         raise Unfit(str(error)) from None
 
 
-_DO: Mapping[str, Callable[[_Work, Operation], None]] = {
+_DO: Mapping[str, Callable[[_WorkingDocument, Operation], None]] = {
     ADD: _put,
     REPLACE: _put,
     REMOVE: _remove,

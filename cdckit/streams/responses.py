@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_batch, require_columns, require_instant, require_types
 from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
-from cdckit.streams.answers import with_asked
+from cdckit.streams.answers import with_requested
 from cdckit.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS
 from cdckit.streams.catalogue import COMPLETE_RESPONSES, PARTIAL_RESPONSES, StreamFault
 from cdckit.streams.decoding import message_text
@@ -34,7 +34,7 @@ REQUEST_SCHEMA = T.StructType(
 """One row is one partial response, and whether all of its request are there."""
 
 REQUEST = ("client_id", "request")
-_TOLD = ("parts", "user")
+_COMMON_FIELDS = ("parts", "user")
 
 
 def partial_responses(*answers: DataFrame) -> DataFrame:
@@ -70,7 +70,7 @@ def partial_responses(*answers: DataFrame) -> DataFrame:
 
 def _partial(answers: DataFrame) -> DataFrame:
     require_columns(answers, ["is_repeat", "include_before", "include_after"], function="partial_responses")
-    answered = with_asked(answers.where(~F.col("is_repeat")))
+    answered = with_requested(answers.where(~F.col("is_repeat")))
     columns = [
         F.col(field.name)
         if field.name in answers.columns
@@ -142,7 +142,7 @@ def response_parts(responses: DataFrame, *, completed: DataFrame | None = None) 
     part, before = F.col("part"), F.col("_before")
     is_first = before != part
     gap = F.min(F.when(part > before + 1, before + 1)).over(request)
-    told = F.struct(*_TOLD)
+    told = F.struct(*_COMMON_FIELDS)
     counted = placed.withColumns(
         {
             "_is_first": is_first,
@@ -227,7 +227,7 @@ def complete_responses(parts: DataFrame) -> DataFrame:
     complete = parts.where(F.col("part_is") == "complete")
     piece = F.struct("part", message_text(parts, PARTIAL_RESPONSES).alias("text"))
     whole = complete.groupBy(*REQUEST).agg(
-        *(F.first(name).alias(name) for name in _TOLD),
+        *(F.first(name).alias(name) for name in _COMMON_FIELDS),
         F.min("begun").alias("begun"),
         F.max("ended").alias("ended"),
         F.transform(F.array_sort(F.collect_list(piece)), lambda each: each["text"]).alias("responses"),

@@ -15,11 +15,11 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import BUCKETS, Kind
 from cdckit.parts.arguments import require_batch, require_int, require_types
 from cdckit.parts.documents import Document
-from cdckit.parts.workers import doing
+from cdckit.parts.workers import describe_jobs
 from cdckit.records import ERROR_CODE, RECORD_SCHEMA, REJECT_SCHEMA
-from cdckit.shell import MANY_FILES, Done, Received, Shell
+from cdckit.shell import MANY_FILES, Outcome, ReceiveResult, Shell
 from cdckit.store import Snapshot, Transaction
-from cdckit.store.store import rows_of
+from cdckit.store.store import read_rows
 from cdckit.streams.answers import ENTITY, SCHEMA_SCHEMA, require_limits
 from cdckit.streams.batches import require_databases
 from cdckit.streams.catalogue import ENTITY_UPDATES, PARTIAL_RESPONSES, Stream, require_stream
@@ -43,10 +43,16 @@ from cdckit.streams.service_intake import (
     TYPES,
     Intake,
     Settings,
+    count_batches,
     subscriptions_kind,
-    taken,
 )
-from cdckit.streams.service_streams import TOLD, connections, entity_answers, since, subscriptions
+from cdckit.streams.service_streams import (
+    STREAM_READERS,
+    connections,
+    entity_answers,
+    rows_since,
+    subscriptions,
+)
 from cdckit.streams.type_learning import LEARNED_SCHEMA, TYPE_SCHEMA
 from cdckit.streams.zones import user_devices
 
@@ -99,7 +105,7 @@ class Service(Shell):
     >>> with TemporaryDirectory() as folder:
     ...     service = Service(session(), folder, buckets=1)
     ...     _ = service.receive([made], "monday", stream=streams.ENTITY_PATCHES)
-    ...     monday = service.taken()
+    ...     monday = service.newest_batch()
     ...     _ = service.receive([more], "tuesday", stream=streams.ENTITY_PATCHES)
     ...     print(service.receive([more], "tuesday", stream=streams.ENTITY_PATCHES).repeated)
     ...     service.entities().select("entity", "document", "revision").show()
@@ -140,16 +146,16 @@ class Service(Shell):
 
     # What the shell asks for -------------------------------------------------------------------------------
 
-    def _take(self, tables: Transaction, records: DataFrame, stream: str | None = None) -> Done:
+    def _take(self, tables: Transaction, records: DataFrame, stream: str | None = None) -> Outcome:
         settings = self._settings.within(tables)
         intake = Intake(tables, settings)
         written = intake.keep(records, stream)
         intake.take(written, stream)
         settings.note(tables)
-        return Done(written.rows, [RECORDS])
+        return Outcome(written.rows, [RECORDS])
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
-        rows = rows_of(tables, PARTS, PARTS_SCHEMA)
+        rows = read_rows(tables, PARTS, PARTS_SCHEMA)
         is_wrong = F.col(ERROR_CODE).isNotNull()
         judged = waiting(rows.where(~is_wrong), now=now, wait=wait, overdue="reject")
         found = judged.where("is_overdue").count()
@@ -159,28 +165,28 @@ class Service(Shell):
             tables.replace(PARTS, judged.select(*columns).unionByName(before))
         return found
 
-    def _rebuild(self, tables: Transaction) -> Done | None:
-        if not taken(tables):
+    def _rebuild(self, tables: Transaction) -> Outcome | None:
+        if not count_batches(tables):
             return None
         Intake(tables, self._settings).rebuild()
         self._settings.note(tables)
-        return Done(reads=[RECORDS])
+        return Outcome(reads=[RECORDS])
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         kind = subscriptions_kind()
         return {kind.entity: kind} if tables.has(kind.history) else {}
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
-        found = rows_of(tables, PARTS, PARTS_SCHEMA).where(F.col(ERROR_CODE).isNull())
+        found = read_rows(tables, PARTS, PARTS_SCHEMA).where(F.col(ERROR_CODE).isNull())
         return _with_records(found).select(*RECORD_SCHEMA.names, *_OF_REQUESTS)
 
     def _rejects(self, tables: Snapshot) -> DataFrame:
-        came = rows_of(tables, REJECTS, REJECTS_SCHEMA).select(*REJECT_SCHEMA.names)
-        parts = rows_of(tables, PARTS, PARTS_SCHEMA).where(F.col(ERROR_CODE).isNotNull())
+        came = read_rows(tables, REJECTS, REJECTS_SCHEMA).select(*REJECT_SCHEMA.names)
+        parts = read_rows(tables, PARTS, PARTS_SCHEMA).where(F.col(ERROR_CODE).isNotNull())
         return came.unionByName(_with_records(parts).select(*REJECT_SCHEMA.names))
 
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
-        return {"updates": (TOLD[ENTITY_UPDATES.name](tables, None), "debezium_updates")}
+        return {"updates": (STREAM_READERS[ENTITY_UPDATES.name](tables, None), "debezium_updates")}
 
     # Verbs of its own --------------------------------------------------------------------------------------
 
@@ -191,7 +197,7 @@ class Service(Shell):
         *,
         stream: Stream | None = None,
         received_at: datetime | None = None,
-    ) -> Received:
+    ) -> ReceiveResult:
         """
         `Shell.receive`, of one *stream*.
 
@@ -208,7 +214,7 @@ class Service(Shell):
             raise InvalidArgument("receive", "stream", f"one of {', '.join(sorted(TAKES))}", named)
         return self._receive(records, batch, received_at, partial(self._take, stream=named))
 
-    @doing("service: note what devices have acknowledged")
+    @describe_jobs("service: note what devices have acknowledged")
     def acknowledge(self, notifications: DataFrame, batch: str | int | None = None) -> None:
         """
         Note which notifications devices have acknowledged.
@@ -226,8 +232,8 @@ class Service(Shell):
         require_batch(notifications, "notifications", "hand its batches over", function="acknowledge")
         rows = notifications.select(*SEEN_SCHEMA.fieldNames())
 
-        def work(tables: Transaction) -> Done:
-            return Done(tables.append(SEEN, rows, compact_at=MANY_FILES).rows, ())
+        def work(tables: Transaction) -> Outcome:
+            return Outcome(tables.append(SEEN, rows, compact_at=MANY_FILES).rows, ())
 
         self._commit(work, batch, rows, function="acknowledge")
 
@@ -239,9 +245,9 @@ class Service(Shell):
 
         Args:
             stream: Any stream of the page.
-            after: The number of a batch, as `taken` gave it: only what was taken since is told, so that each
-                batch can be sent on.  Of changes-by-device that is what follows from updates that were taken
-                since; device-notifications are always as they are now.
+            after: The number of a batch, as `count_batches` gave it: only what was taken since is told, so
+                that each batch can be sent on.  Of changes-by-device that is what follows from updates that
+                were taken since; device-notifications are always as they are now.
 
         Returns:
             One row per message, in the columns that the function of that stream returns (`entity_updates`,
@@ -255,30 +261,30 @@ class Service(Shell):
         """
         require_stream(stream, function="messages")
         number = None if after is None else require_int(after, "after", function="messages")
-        return TOLD[stream.name](self._snapshot(), number)
+        return STREAM_READERS[stream.name](self._snapshot(), number)
 
-    def taken(self) -> int:
+    def newest_batch(self) -> int:
         """The number of the newest batch, counted from 1; `rebuild` counts as one, since all is made anew."""
-        return taken(self._snapshot())
+        return count_batches(self._snapshot())
 
     def entities(self) -> DataFrame:
         """One row per entity that exists: its identity, `document` (JSON text), `revision`, `changed`."""
-        found = rows_of(self._snapshot(), ENTITIES, ENTITIES_SCHEMA).where(F.col("document").isNotNull())
+        found = read_rows(self._snapshot(), ENTITIES, ENTITIES_SCHEMA).where(F.col("document").isNotNull())
         return found.select(*ENTITY, "document", "revision", "changed")
 
     def schemas(self) -> DataFrame:
         """One row per database that has a schema: `db`, `document` (JSON text), `revision`, `changed`."""
-        found = rows_of(self._snapshot(), SCHEMAS, SCHEMA_SCHEMA).where(F.col("document").isNotNull())
+        found = read_rows(self._snapshot(), SCHEMAS, SCHEMA_SCHEMA).where(F.col("document").isNotNull())
         return found.select("db", "document", "revision", "changed")
 
     def entity_types(self) -> DataFrame:
         """One row per entity type: `db`, `collection`, `entity_type` (JSON text), as it is known now."""
-        found = rows_of(self._snapshot(), TYPES, TYPE_SCHEMA)
+        found = read_rows(self._snapshot(), TYPES, TYPE_SCHEMA)
         return found.select("db", "collection", "entity_type")
 
     def learned_types(self, *, after: int | None = None) -> DataFrame:
         """The entity types as they were learnt, a row for each change (see `learned_types`)."""
-        found = since(rows_of(self._snapshot(), LEARNED, LEARNED_TYPES_SCHEMA), after)
+        found = rows_since(read_rows(self._snapshot(), LEARNED, LEARNED_TYPES_SCHEMA), after)
         return found.select(*LEARNED_SCHEMA.fieldNames())
 
     def changes(self, collection: str, fields: T.StructType, *, nested: Nested = "dotted") -> DataFrame:

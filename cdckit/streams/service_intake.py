@@ -14,12 +14,12 @@ from pyspark.sql import types as T
 from cdckit import shell
 from cdckit.ledger.columns import BUCKETS, Kind
 from cdckit.ledger.upkeep import apply_within
-from cdckit.parts.workers import at_once
+from cdckit.parts.workers import run_together
 from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, rejects
 from cdckit.shell import MANY_FILES
 from cdckit.store import Transaction
-from cdckit.store.store import Tables, note, noted, rows_of
-from cdckit.store.writing import Rows, Written
+from cdckit.store.store import Tables, read_note, read_rows, write_note
+from cdckit.store.writing import Rows, WriteResult
 from cdckit.streams.answers import (
     ANSWER_SCHEMA,
     ENTITY,
@@ -31,7 +31,7 @@ from cdckit.streams.answers import (
     apply_schema_patches,
     entities,
 )
-from cdckit.streams.batches import ARRIVAL_FIELDS, ERRORS, PATCH_SCHEMA, entity_patches, foreign
+from cdckit.streams.batches import ARRIVAL_FIELDS, ERRORS, PATCH_SCHEMA, entity_patches, foreign_reason
 from cdckit.streams.catalogue import (
     COMPLETE_RESPONSES,
     CONNECTIONS,
@@ -120,29 +120,31 @@ def subscriptions_kind(buckets: int = BUCKETS) -> Kind:
     return Kind("subscription", ("db", "subscription"), buckets, False, "subscription")
 
 
-def taken(tables: Tables) -> int:
+def count_batches(tables: Tables) -> int:
     """How many batches were taken."""
-    number: int = noted(tables, _TAKEN_NOTE, 0)
+    number: int = read_note(tables, _TAKEN_NOTE, 0)
     return number
 
 
-def note_taken(transaction: Transaction, number: int) -> None:
+def note_batch_count(transaction: Transaction, number: int) -> None:
     """Let the store know it."""
-    note(transaction, _TAKEN_NOTE, number)
+    write_note(transaction, _TAKEN_NOTE, number)
 
 
-def kept_answers(answers: DataFrame, number: int) -> DataFrame:
+def to_stored_answers(answers: DataFrame, number: int) -> DataFrame:
     """Answers as they are kept: without what is known of the entities, which has a table of its own."""
     apart = (IS_LAST.name, *STATE.fieldNames())
     return answers.drop(*apart).withColumn(TAKEN, F.lit(number).cast("long"))
 
 
-def answers_of(tables: Tables, name: str) -> DataFrame:
-    """Answers as `apply_patches` returns them, but that nothing is known of the entities; and `taken`."""
+def read_answers(tables: Tables, name: str) -> DataFrame:
+    """
+    Answers as `apply_patches` returns them, but that nothing is known of the entities; and `count_batches`.
+    """
     columns = ANSWER_SCHEMA if name == ANSWERS else SCHEMA_ANSWER_SCHEMA
     nothing = {field.name: F.lit(None).cast(field.dataType) for field in (IS_LAST, *STATE)}
     kept = [field for field in columns if field.name not in nothing]
-    found = rows_of(tables, name, T.StructType([*kept, _TAKEN])).withColumns(nothing)
+    found = read_rows(tables, name, T.StructType([*kept, _TAKEN])).withColumns(nothing)
     return found.select(*columns.fieldNames(), TAKEN)
 
 
@@ -156,18 +158,18 @@ class Intake:
 
     def __init__(self, transaction: Transaction, settings: Settings) -> None:
         self._tables, self._settings = transaction, settings
-        self.number = taken(transaction) + 1
+        self.number = count_batches(transaction) + 1
         self._taken = F.lit(self.number).cast("long")
         self._touched: list[int] = []
 
-    def keep(self, records: DataFrame, stream: str | None) -> Written:
+    def keep(self, records: DataFrame, stream: str | None) -> WriteResult:
         """Write the records as they came, with the stream that they are of: by their topics without one."""
         named = F.when(F.col("topic").isin(*STREAMS), F.col("topic")) if stream is None else F.lit(stream)
         kept = records.select(*RECORD_COLUMNS).withColumns({STREAM: named, TAKEN: self._taken})
-        note_taken(self._tables, self.number)
+        note_batch_count(self._tables, self.number)
         return self._tables.append(RECORDS, kept.select(*RECORDS_SCHEMA.fieldNames()), compact_at=MANY_FILES)
 
-    def take(self, written: Written, stream: str | None) -> None:
+    def take(self, written: WriteResult, stream: str | None) -> None:
         """Bring the other tables up to records that were kept, as of this stream."""
         if written.files:
             self._take(self._tables.read(RECORDS, files=written.files), stream)
@@ -177,7 +179,7 @@ class Intake:
         for name in MADE:
             self._tables.drop(name)
         subscriptions_kind(self._settings.buckets).forget(self._tables)
-        note_taken(self._tables, self.number)
+        note_batch_count(self._tables, self.number)
         self._take(self._tables.read(RECORDS))
 
     # -----------------------------------------------------------------------------------------------------
@@ -191,7 +193,7 @@ class Intake:
         }
         refused = [rejects(each) for each in decoded.values()]
         if there - TAKES:
-            refused.append(_strange(came.where(~F.coalesce(F.col(STREAM).isin(*TAKES), F.lit(False)))))
+            refused.append(_stray_rejects(came.where(~F.coalesce(F.col(STREAM).isin(*TAKES), F.lit(False)))))
         self._append(REJECTS, *(each.withColumn(TAKEN, self._taken) for each in refused))
         sound = {name: each.where(F.col(ERROR_CODE).isNull()) for name, each in decoded.items()}
         if CONNECTIONS.name in sound:
@@ -214,7 +216,7 @@ class Intake:
         return self._tables.scratch(
             apply_patches(
                 patches,
-                entities=self._known(patches),
+                entities=self._known_entities(patches),
                 documents=True,
                 most_characters=self._settings.most_characters,
                 remember=self._settings.remember,
@@ -229,7 +231,7 @@ class Intake:
         # As many rows as there are buckets, at most.
         return [row[0] for row in named.select(self._settings.bucket()).distinct().collect()]
 
-    def _known(self, patches: DataFrame) -> DataFrame | None:
+    def _known_entities(self, patches: DataFrame) -> DataFrame | None:
         """What is known of the entities that these name; None where nothing can be."""
         self._touched = self._buckets_of(patches)
         if not self._touched:
@@ -241,7 +243,7 @@ class Intake:
         """The answers to the patches of schemas, computed once; None if there are no such patches."""
         if SCHEMA_PATCHES.name not in sound:
             return None
-        known = rows_of(self._tables, SCHEMAS, SCHEMA_SCHEMA)
+        known = read_rows(self._tables, SCHEMAS, SCHEMA_SCHEMA)
         return self._tables.scratch(
             apply_schema_patches(
                 sound[SCHEMA_PATCHES.name].withColumn(ERRORS.name, self._foreign()),
@@ -252,7 +254,7 @@ class Intake:
         )
 
     def _foreign(self) -> Column:
-        return foreign(self._settings.databases)
+        return foreign_reason(self._settings.databases)
 
     def _make(self, answers: DataFrame | None, schemas: DataFrame | None) -> None:
         """Bring all that follows from answers up to these: each job writes to tables of its own."""
@@ -274,7 +276,7 @@ class Intake:
             jobs.append(partial(self._respond, [each for each in (answers, schemas) if each is not None]))
         if teaches:
             jobs.append(partial(self._learn, answers, schemas))
-        at_once(self._tables.spark, lambda job: job(), jobs)
+        run_together(self._tables.spark, lambda job: job(), jobs)
 
     def _keep_entities(self, answers: DataFrame) -> None:
         found = entities(answers).withColumn(BUCKET, self._settings.bucket())
@@ -287,11 +289,11 @@ class Intake:
             self._tables.swap(ENTITIES, self._tables.files(ENTITIES, where), rows.repartition(BUCKET))
 
     def _keep_schemas(self, answers: DataFrame) -> None:
-        known = rows_of(self._tables, SCHEMAS, SCHEMA_SCHEMA)
+        known = read_rows(self._tables, SCHEMAS, SCHEMA_SCHEMA)
         self._tables.replace(SCHEMAS, entities(answers, known))
 
     def _keep_answers(self, name: str, answers: DataFrame) -> None:
-        self._append(name, kept_answers(answers, self.number))
+        self._append(name, to_stored_answers(answers, self.number))
 
     def _learn(self, answers: DataFrame | None, schemas: DataFrame | None) -> None:
         tables = self._tables
@@ -299,7 +301,7 @@ class Intake:
             tables.spark.createDataFrame([], ANSWER_SCHEMA) if answers is None else answers,
             tables.spark.createDataFrame([], SCHEMA_ANSWER_SCHEMA) if schemas is None else schemas,
         )
-        known = rows_of(tables, TYPES, TYPE_SCHEMA)
+        known = read_rows(tables, TYPES, TYPE_SCHEMA)
         lessons = tables.scratch(learn(taught, known=known))
         self._append(LEARNED, learned_types(lessons).withColumn(TAKEN, self._taken))
         tables.replace(TYPES, entity_types(lessons, known))
@@ -308,9 +310,9 @@ class Intake:
         tables = self._tables
         fresh = partial_responses(*answers)
         asked = fresh.select(*REQUEST)
-        before = rows_of(tables, PARTS, PARTS_SCHEMA)
+        before = read_rows(tables, PARTS, PARTS_SCHEMA)
         again = before.join(asked, list(REQUEST), "left_semi").select(*RESPONSE_SCHEMA.fieldNames())
-        over = rows_of(tables, RESPONSES, RESPONSES_SCHEMA).select(*REQUEST)
+        over = read_rows(tables, RESPONSES, RESPONSES_SCHEMA).select(*REQUEST)
         completed = over.join(asked, list(REQUEST), "left_semi")
         parts = tables.scratch(response_parts(fresh.unionByName(again), completed=completed))
         columns = RESPONSES_SCHEMA.fieldNames()
@@ -325,7 +327,7 @@ class Intake:
             self._tables.append(name, *rows, compact_at=MANY_FILES)
 
 
-def _strange(records: DataFrame) -> DataFrame:
+def _stray_rejects(records: DataFrame) -> DataFrame:
     """Records of no stream that is taken, as rejects."""
     fault = StreamFault.OTHER_STREAM
     said = {ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: F.lit(fault.describe())}

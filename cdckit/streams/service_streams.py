@@ -12,7 +12,7 @@ from cdckit.ledger import View
 from cdckit.merging import merge
 from cdckit.records import ERROR_CODE, RECORD_COLUMNS
 from cdckit.store import Snapshot
-from cdckit.store.store import rows_of
+from cdckit.store.store import read_rows
 from cdckit.streams.answers import ENTITY, entity_updates, schema_updates
 from cdckit.streams.batches import PATCH_SCHEMA
 from cdckit.streams.catalogue import (
@@ -44,7 +44,7 @@ from cdckit.streams.service_intake import (
     SEEN_SCHEMA,
     STREAM,
     TAKEN,
-    answers_of,
+    read_answers,
     subscriptions_kind,
 )
 from cdckit.streams.type_learning import schema_learning
@@ -56,41 +56,41 @@ from cdckit.streams.zones import (
     zone_changes,
 )
 
-Told = Callable[[Snapshot, int | None], DataFrame]
+StreamReader = Callable[[Snapshot, int | None], DataFrame]
 """A stream: of the tables as a commit has them, what has come after another commit, or all."""
 
 
-def since(rows: DataFrame, after: int | None) -> DataFrame:
+def rows_since(rows: DataFrame, after: int | None) -> DataFrame:
     """The rows that a commit after that one has brought; all without it."""
     return rows if after is None else rows.where(F.col(TAKEN) > after)
 
 
 def entity_answers(tables: Snapshot, after: int | None = None) -> DataFrame:
     """The answers to patches of entities."""
-    return since(answers_of(tables, ANSWERS), after)
+    return rows_since(read_answers(tables, ANSWERS), after)
 
 
 def schema_answers(tables: Snapshot, after: int | None = None) -> DataFrame:
     """The answers to patches of schemas."""
-    return since(answers_of(tables, SCHEMA_ANSWERS), after)
+    return rows_since(read_answers(tables, SCHEMA_ANSWERS), after)
 
 
 def subscriptions(tables: Snapshot) -> DataFrame:
     """The history of subscriptions, of which there may be none."""
     kind = subscriptions_kind()
     if tables.has(kind.history):
-        return View(tables, kind.noted(tables)).history()
+        return View(tables, kind.stored_kind(tables)).history()
     nothing = subscription_changes(zone_changes(entity_answers(tables).where(F.lit(False))))
     return merge(nothing, entity=kind.entity, keys=list(kind.keys))
 
 
 def connections(tables: Snapshot, after: int | None = None) -> DataFrame:
     """The connections that came."""
-    return since(rows_of(tables, CAME, CAME_SCHEMA), after).drop(TAKEN)
+    return rows_since(read_rows(tables, CAME, CAME_SCHEMA), after).drop(TAKEN)
 
 
 def _batches(tables: Snapshot, after: int | None) -> DataFrame:
-    came = since(rows_of(tables, RECORDS, RECORDS_SCHEMA), after)
+    came = rows_since(read_rows(tables, RECORDS, RECORDS_SCHEMA), after)
     some = came.where(F.col(STREAM) == ENTITY_BATCHES.name).select(*RECORD_COLUMNS)
     return decode(some, ENTITY_BATCHES).where(F.col(ERROR_CODE).isNull())
 
@@ -124,7 +124,7 @@ def _partial(tables: Snapshot, after: int | None) -> DataFrame:
 
 
 def _complete(tables: Snapshot, after: int | None) -> DataFrame:
-    return since(rows_of(tables, RESPONSES, RESPONSES_SCHEMA), after).drop(TAKEN)
+    return rows_since(read_rows(tables, RESPONSES, RESPONSES_SCHEMA), after).drop(TAKEN)
 
 
 def _by_zone(tables: Snapshot, after: int | None) -> DataFrame:
@@ -136,11 +136,11 @@ def _by_device(tables: Snapshot, after: int | None) -> DataFrame:
 
 
 def _notifications(tables: Snapshot, after: int | None) -> DataFrame:
-    seen = rows_of(tables, SEEN, SEEN_SCHEMA)
+    seen = read_rows(tables, SEEN, SEEN_SCHEMA)
     return device_notifications(_by_device(tables, None), user_devices(connections(tables)), seen)
 
 
-TOLD: Mapping[str, Told] = {
+STREAM_READERS: Mapping[str, StreamReader] = {
     ENTITY_BATCHES.name: _batches,
     ENTITY_PATCHES.name: _patches,
     ENTITY_UPDATES.name: _updates,

@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.parts.arguments import require_batch, require_columns, require_types
-from cdckit.parts.instants import instant
+from cdckit.parts.instants import parse_instant
 from cdckit.streams.answers import ANSWER_SCHEMA, SCHEMA_ANSWER_SCHEMA
 from cdckit.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS, explode_types
 from cdckit.streams.catalogue import SCHEMA_LEARNING, Status
-from cdckit.streams.documents import IS_LAST, Plan, folded
-from cdckit.streams.json_values import column_text, read, written
+from cdckit.streams.documents import IS_LAST, Plan, fold_messages
+from cdckit.streams.json_values import column_text, read, to_text
 from cdckit.streams.patches import step_text
 
 STRING, BOOLEAN, INTEGER, LONG, DOUBLE = "STRING", "BOOLEAN", "INTEGER", "LONG", "DOUBLE"
@@ -28,13 +28,14 @@ _WIDER = {frozenset((INTEGER, LONG)): LONG, frozenset((INTEGER, DOUBLE)): DOUBLE
 _SHORTEST_INSTANT = len("2024-01-01T10:00Z")
 
 
-def type_of(value: Any) -> str | None:
+def value_type(value: Any) -> str | None:
     """
     The type of a JSON value; None for null, which is of every type.
 
     An array is a STRING: the page's types have none for it.
 
-    >>> [type_of(each) for each in (1, 2**40, 2**70, Decimal("0.5"), "2024-01-01T10:00:00Z", "x", {}, None)]
+    >>> values = (1, 2**40, 2**70, Decimal("0.5"), "2024-01-01T10:00:00Z", "x", {}, None)
+    >>> [value_type(each) for each in values]
     ['INTEGER', 'LONG', 'BIG_INTEGER', 'DOUBLE', 'TIMESTAMP', 'STRING', 'DOCUMENT', None]
     """
     if value is None or isinstance(value, bool):
@@ -47,7 +48,7 @@ def type_of(value: Any) -> str | None:
     if isinstance(value, str):
         if _UUID.fullmatch(value):
             return UUID
-        is_instant = len(value) >= _SHORTEST_INSTANT and instant(value) is not None
+        is_instant = len(value) >= _SHORTEST_INSTANT and parse_instant(value) is not None
         return TIMESTAMP if is_instant else STRING
     return DOCUMENT if isinstance(value, dict) else STRING
 
@@ -75,7 +76,7 @@ def typed_paths(document: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
         before, holder = inside.pop(0)
         for name, value in holder.items():
             path = before + step_text(name)
-            yield path, type_of(value)
+            yield path, value_type(value)
             if isinstance(value, dict):
                 inside.append((f"{path}/", value))
 
@@ -119,7 +120,7 @@ class EntityType:
         """The entity type, and what it was made of."""
         fields = {path: [count, sorted(self.types[path])] for path, count in sorted(self.counts.items())}
         lessons = {"entities": self.entities, "fields": fields, "declared": self.declared}
-        return self.type, column_text(written(lessons)) or ""
+        return self.type, column_text(to_text(lessons)) or ""
 
     def step(
         self, is_type: bool, collection: str, before: str | None, after: str | None
@@ -135,7 +136,7 @@ class EntityType:
         if always == self.always and not is_new:
             return (None, self.entities), 0
         self.always = always
-        made = column_text(written({collection: {"fields": self._fields()}}))
+        made = column_text(to_text({collection: {"fields": self._fields()}}))
         changed = made if made != self.type else None
         self.type = made
         return (changed, self.entities), len(changed or "")
@@ -314,7 +315,7 @@ def learn(
     require_columns(messages, order, function="learn")
     reads = ("is_type", "collection", "before", "after")
     plan = Plan(_IDENTITY, reads, _KEEPS, _MADE, TYPE_STATE, EntityType)
-    return folded(messages, known, plan, order=order)
+    return fold_messages(messages, known, plan, order=order)
 
 
 def learned_types(lessons: DataFrame) -> DataFrame:

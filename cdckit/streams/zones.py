@@ -6,7 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import CHANGE_SCHEMA, DELETE, UPSERT, number_in_order
+from cdckit.changes import CHANGE_SCHEMA, DELETE, UPSERT, sortable_number
 from cdckit.history import require_history
 from cdckit.parts.arguments import require_columns, require_types
 from cdckit.parts.values import guid
@@ -127,7 +127,7 @@ def change_columns(operation: Column) -> list[Column]:
     columns = {
         "operation": operation,
         "effective_timestamp": F.timestamp_millis("ended"),
-        "sequence": number_in_order(F.coalesce("revision", F.lit(0))),
+        "sequence": sortable_number(F.coalesce("revision", F.lit(0))),
         "arrival": F.struct(
             "timestamp", "topic", "partition", "offset", F.coalesce("part", F.lit(1)).alias("record_number")
         ),
@@ -185,7 +185,7 @@ def changes_by_device(zone_changes: DataFrame, subscriptions: DataFrame) -> Data
     fields = [name for name in SUBSCRIPTION_FIELDS.fieldNames() if name not in ("db", "subscription")]
     lookup = Lookup(subscriptions, on=["db", "subscription"], into="subscribed", fields=fields)
     joined = as_of_join(pairs, lookup, time="at")
-    wanted = joined.where(_wants() & F.col("subscribed.device").isNotNull())
+    wanted = joined.where(_is_wanted() & F.col("subscribed.device").isNotNull())
     named = wanted.withColumn("device", F.col("subscribed.device"))
     key = {
         name: F.col(name)
@@ -197,7 +197,7 @@ def changes_by_device(zone_changes: DataFrame, subscriptions: DataFrame) -> Data
     )
 
 
-def _wants() -> Column:
+def _is_wanted() -> Column:
     here = F.col("subscribed.zone") == F.col("zone")
     these = F.coalesce(F.col("subscribed.collection") == F.col("collection"), F.lit(True))
     wishes = zip(("created", "updated", "deleted"), WANTS, strict=True)
@@ -208,13 +208,13 @@ def _wants() -> Column:
 
 
 def device_notifications(
-    told: DataFrame, devices: DataFrame, acknowledged: DataFrame | None = None
+    changes: DataFrame, devices: DataFrame, acknowledged: DataFrame | None = None
 ) -> DataFrame:
     """
     What each device has not acknowledged yet.
 
     Args:
-        told: What `changes_by_device` returned.
+        changes: What `changes_by_device` returned.
         devices: Which user has which device: what `user_devices` returned.  Of several users of a device in a
             database the one that used it last is told.
         acknowledged: One row per acknowledgement: `device` and `notification`; None if there are none.
@@ -249,9 +249,9 @@ def device_notifications(
     <BLANKLINE>
     """
     function = "device_notifications"
-    require_columns(told, ["db", "device", "notification", "ended"], function=function)
+    require_columns(changes, ["db", "device", "notification", "ended"], function=function)
     require_columns(devices, ["db", "user", "device", "last_used"], function=function)
-    each = told.dropDuplicates(["device", "notification"]).withColumn("_left", F.col("ended"))
+    each = changes.dropDuplicates(["device", "notification"]).withColumn("_left", F.col("ended"))
     if acknowledged is not None:
         require_columns(acknowledged, ["device", "notification"], function=function)
         seen = acknowledged.select("device", "notification").distinct().withColumn("_seen", F.lit(True))
@@ -303,7 +303,7 @@ def user_devices(connections: DataFrame) -> DataFrame:
     +----+------+-------------------+-----------+-----------+
     <BLANKLINE>
     """
-    return _usable(connections, "user_devices").groupBy("db", "user", "device").agg(*_statistics())
+    return _keep_usable(connections, "user_devices").groupBy("db", "user", "device").agg(*_statistics())
 
 
 def app_versions(connections: DataFrame) -> DataFrame:
@@ -336,12 +336,12 @@ def app_versions(connections: DataFrame) -> DataFrame:
     +---+-----------+-----+-------+
     <BLANKLINE>
     """
-    used = _usable(connections, "app_versions")
+    used = _keep_usable(connections, "app_versions")
     counts = (F.countDistinct(name).alias(f"{name}s") for name in ("user", "device"))
     return used.groupBy("db", "app_version").agg(*counts, *_statistics()[:3])
 
 
-def _usable(connections: DataFrame, function: str) -> DataFrame:
+def _keep_usable(connections: DataFrame, function: str) -> DataFrame:
     require_types(connections, T.StructType(CONNECTION_SCHEMA.fields), function=function)
     usable = (
         connections.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in connections.columns else connections

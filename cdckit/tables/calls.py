@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from cdckit.notebook.sessions import session
 from cdckit.parts import calls
-from cdckit.parts.arguments import nearest, perhaps, quoted, quoted_if_needed, require_name
+from cdckit.parts.arguments import nearest_name, quoted, quoted_if_needed, require_name, suggest_name
 from cdckit.parts.faults import Fault
 from cdckit.parts.tables import AnyTable, as_arrow, spark_table, void_as_text
 from cdckit.parts.values import as_text, is_collated
@@ -25,12 +25,12 @@ from cdckit.tables.times import (
     NEEDED_ORDER,
     NEEDED_TIME,
     TEXTS,
-    Typed,
+    TypedColumn,
     Unreadable,
     as_instant,
-    in_order,
     is_time,
-    readings,
+    order_text,
+    reading_expressions,
 )
 
 _NAME = re.compile(r"[^\W\d]\w*")
@@ -158,13 +158,13 @@ class Call(calls.Call):
         self.said[argument] = found
         return found
 
-    def parts(self, said: str | Column | Sequence[str | Column] | None, argument: str) -> list[Typed]:
+    def parts(self, said: str | Column | Sequence[str | Column] | None, argument: str) -> list[TypedColumn]:
         """The columns, or expressions, that a table is sequenced by."""
         several = [] if said is None else [said] if isinstance(said, str | Column) else list(said)
         found = [self.expression(each, argument) for each in several]
         typed = [each for each in found if each is not None]
         for each in typed:
-            if in_order([each]) is None:
+            if order_text([each]) is None:
                 self.refuse(f"{argument} is {each.kind.simpleString()}, and must be {NEEDED_ORDER}")
         if said is not None and not several:
             self.refuse(f"{argument} is empty")
@@ -220,7 +220,7 @@ class Call(calls.Call):
             f"or one instant for the whole table",
         )
 
-    def lacks_taken(self) -> None:
+    def lacks_list_time(self) -> None:
         """Note that nothing tells the lists of one table apart."""
         others = [name for name in self.columns if name not in self.said["keys"]]
         self._lacks("taken", others, "taken is not said: it is what tells the lists of one table apart")
@@ -243,7 +243,10 @@ class Call(calls.Call):
         assert instant is not None
         is_iso, several = (
             self.frame.where(text.isNotNull())
-            .agg(F.bool_and(instant.isNotNull()), F.collect_set(readings(text, quoted_if_needed(name))))
+            .agg(
+                F.bool_and(instant.isNotNull()),
+                F.collect_set(reading_expressions(text, quoted_if_needed(name))),
+            )
             .collect()[0]
         )
         if is_iso:
@@ -253,7 +256,7 @@ class Call(calls.Call):
             self.refuse(f"{name} can be read by {' or by '.join(ways)}, and does not say which")
         return ways[0] if len(ways) == 1 else None
 
-    def expression(self, said: str | Column, argument: str) -> Typed | None:
+    def expression(self, said: str | Column, argument: str) -> TypedColumn | None:
         """A column of the table by its name, or an expression over them; None where that is wrong."""
         if not isinstance(said, str | Column):
             self.refuse(f"{argument} is {said!r}, and must be a column, an expression or its text")
@@ -267,18 +270,18 @@ class Call(calls.Call):
                 self.refuse(f"{argument}: Spark cannot read {said!r} ({words})")
                 return None
             near = self._near(said, name, argument) if isinstance(said, str) else None
-            sentence = f"{argument}: {name} is no column{perhaps(name, self.columns)}"
+            sentence = f"{argument}: {name} is no column{suggest_name(name, self.columns)}"
             self.refuse(sentence, is_mended=near is not None)
             return near
 
-    def _near(self, said: str, name: str, argument: str) -> Typed | None:
+    def _near(self, said: str, name: str, argument: str) -> TypedColumn | None:
         """The expression with the column that is near *name* in its place, if Spark can read that."""
-        close = nearest(name, self.columns)
+        close = nearest_name(name, self.columns)
         if close is None:
             return None
         corrected = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", lambda _: close, said)
         # A name of several words was read as an expression.
-        for text in filter(None, (corrected, nearest(said, self.columns))):
+        for text in filter(None, (corrected, nearest_name(said, self.columns))):
             with suppress(AnalysisException):
                 found = self._typed(text)
                 given = self.said[argument]
@@ -314,11 +317,11 @@ class Call(calls.Call):
         except AnalysisException as error:
             return _unknown_name(error) or str(said)
 
-    def _typed(self, said: str | Column) -> Typed:
-        value = said if isinstance(said, Column) else self._parsed(said)
-        return Typed(value, self.frame.select(value.alias("value")).schema["value"].dataType)
+    def _typed(self, said: str | Column) -> TypedColumn:
+        value = said if isinstance(said, Column) else self._parse(said)
+        return TypedColumn(value, self.frame.select(value.alias("value")).schema["value"].dataType)
 
-    def _parsed(self, text: str) -> Column:
+    def _parse(self, text: str) -> Column:
         if text in self.columns:
             return F.col(quoted(text))
         try:

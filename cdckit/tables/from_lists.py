@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.lists import NAMED_LISTS, changes_of_lists
+from cdckit.lists import NAMED_LISTS, compare_lists
 from cdckit.parts.arguments import microseconds, quoted, require_batch, require_flag, require_int
-from cdckit.parts.calls import stated
+from cdckit.parts.calls import stated_arguments
 from cdckit.parts.tables import AnyTable, require_distinct
 from cdckit.parts.widening import as_type, common_spark_type
 from cdckit.tables.calls import Call, Table, as_table, free_name
@@ -26,7 +26,7 @@ _STREAMED = "keep the lists, and give those that came so far"
 Lists = AnyTable | Mapping[datetime, AnyTable] | Sequence[tuple[datetime, AnyTable]]
 
 
-class United(NamedTuple):
+class UnitedLists(NamedTuple):
     """
     All lists as one table, and when each row's list and the next one were taken.
 
@@ -42,16 +42,16 @@ class United(NamedTuple):
     instants: Sequence[datetime] = ()
 
 
-def united(snapshots: Lists, *, function: str) -> United:
+def unite_lists(snapshots: Lists, *, function: str) -> UnitedLists:
     """One table of all lists; columns of one name get a type that holds the values of all lists."""
     if not isinstance(snapshots, Mapping | list | tuple):
         table = as_table(snapshots, function=function).typed()  # type: ignore[arg-type]
         require_batch(table.frame, "snapshots", _STREAMED, function=function)
-        return United(table)
-    return _union(_in_order(snapshots, function=function), function=function)
+        return UnitedLists(table)
+    return _union(_sort_lists(snapshots, function=function), function=function)
 
 
-def _in_order(snapshots: Any, *, function: str) -> list[tuple[datetime, Table]]:
+def _sort_lists(snapshots: Any, *, function: str) -> list[tuple[datetime, Table]]:
     pairs = list(snapshots.items()) if isinstance(snapshots, Mapping) else list(snapshots)
     if not pairs or not all(isinstance(each, tuple) and len(each) == 2 for each in pairs):
         needed = (
@@ -70,7 +70,7 @@ def _in_order(snapshots: Any, *, function: str) -> list[tuple[datetime, Table]]:
     return [by_time[place] for place in sorted(by_time)]
 
 
-def _union(lists: Sequence[tuple[datetime, Table]], *, function: str) -> United:
+def _union(lists: Sequence[tuple[datetime, Table]], *, function: str) -> UnitedLists:
     kinds: dict[str, T.DataType] = {}
     for _, table in lists:
         for name in table.columns:
@@ -90,7 +90,7 @@ def _union(lists: Sequence[tuple[datetime, Table]], *, function: str) -> United:
     lacking = {name: [at for at, table in lists if name not in table.columns] for name in kinds}
     one = reduce(DataFrame.unionByName, frames)
     at, next_at = F.col(quoted(taken)), F.col(quoted(after))
-    return United(Table(one, list(kinds), None), at, next_at, lacking, instants)
+    return UnitedLists(Table(one, list(kinds), None), at, next_at, lacking, instants)
 
 
 def _columns(table: Table, kinds: Mapping[str, T.DataType]) -> list[Column]:
@@ -122,7 +122,7 @@ def changes_from_snapshots(
     snapshots: Lists,
     *,
     keys: Sequence[str | Column],
-    taken: str | Column | None = None,
+    taken_at: str | Column | None = None,
     source: str | Column = "table",
     column_list: Sequence[str | Column] | None = None,
     except_column_list: Sequence[str | Column] | None = None,
@@ -138,17 +138,17 @@ def changes_from_snapshots(
 
     Args:
         snapshots: The lists, of Spark or of pandas (see `changes_from`): a mapping of instant to list,
-            a list of pairs of both, or one table of all of them in which *taken* tells them apart.  Only
+            a list of pairs of both, or one table of all of them in which *taken_at* tells them apart.  Only
             the first two know a list in which nothing stands.  Instants are aware datetimes.  A column
             that a list does not have was not sent by it; columns that lists have in different types
             get one that holds both, as in `union_changes`.
         keys: The columns that say which entity a row is about.  One of several may be null, not all.
-        taken: Of one table: when the list of a row was taken.  A column, or an expression: a timestamp, a
+        taken_at: Of one table: when the list of a row was taken.  A column, or an expression: a timestamp, a
             date or an ISO 8601 text, of UTC where it says no zone.
         source: Who says so: a name or, of one table, also a Column; the lists of each source go on by
             themselves.
         column_list: The columns that become fields, beside the keys.  Without it all.
-        except_column_list: Those that do not; of one table, the column *taken* may be one.
+        except_column_list: Those that do not; of one table, the column *taken_at* may be one.
         compared: Whether a row that says what the list before said is no new change.  Otherwise each
             row of each list is one: then a list also takes back what another source of the same priority
             changed since the last one.
@@ -162,7 +162,7 @@ def changes_from_snapshots(
     Raises:
         UnfitTable: Columns that the call names are missing, or of types that cannot mean that: all at once.
         InvalidArgument: *snapshots* are no such lists, or streams; an instant has no zone, or two
-            lists; *taken* is given and the instants are too.
+            lists; *taken_at* is given and the instants are too.
         WrongColumnType: A column is nested in two lists, and not of one type.
         SparkRuntimeException: When the result is computed (Spark's; its text holds
             `changes_from_snapshots()`): a list names an entity twice, and not the same; a row has no key,
@@ -196,8 +196,8 @@ def changes_from_snapshots(
     given = locals()
     require_int(priority, "priority", function=_FUNCTION)
     require_flag(compared, "compared", function=_FUNCTION)
-    lists = united(snapshots, function=_FUNCTION)
-    call = Call(_FUNCTION, "snapshots", lists.table, stated(changes_from_snapshots, given))
+    lists = unite_lists(snapshots, function=_FUNCTION)
+    call = Call(_FUNCTION, "snapshots", lists.table, stated_arguments(changes_from_snapshots, given))
     key_names = call.keys(keys)
     fields = call.fields(key_names, column_list, except_column_list)
     by = call.source(source)
@@ -205,10 +205,10 @@ def changes_from_snapshots(
     at = lists.taken
     time = Unreadable("taken", "taken", F.lit(None).cast("string"), "")
     if at is None:
-        at = _taken(call, taken)
-        time = call.unreadable(taken, "taken")
-    elif taken is not None:
-        raise InvalidArgument(_FUNCTION, "taken", "left out, since each list has its instant", taken)
+        at = _list_time(call, taken_at)
+        time = call.unreadable(taken_at, "taken_at")
+    elif taken_at is not None:
+        raise InvalidArgument(_FUNCTION, "taken_at", "left out, since each list has its instant", taken_at)
     call.require_all()
     after = F.lit(None).cast("timestamp") if lists.next_taken is None else lists.next_taken
     rows = lists.table.frame.select(
@@ -224,7 +224,7 @@ def changes_from_snapshots(
     )
     placed = rows if lists.next_taken is not None else _with_next(rows)
     no_time = time._replace(value=F.col("time_said")).sentence(_FUNCTION, F.to_json(F.col("data")))
-    changes = changes_of_lists(placed, key_names, no_time, function=_FUNCTION, compared=compared)
+    changes = compare_lists(placed, key_names, no_time, function=_FUNCTION, compared=compared)
     if lists.instants and isinstance(source, str):
         instants = [microseconds(at, "taken", function=_FUNCTION) for at in lists.instants]
         told = F.col("message_id").alias("message_id", metadata={NAMED_LISTS: {source: instants}})
@@ -232,9 +232,9 @@ def changes_from_snapshots(
     return changes.drop("begins")
 
 
-def _taken(call: Call, said: str | Column | None) -> Column:
+def _list_time(call: Call, said: str | Column | None) -> Column:
     if said is None:
-        call.lacks_taken()
+        call.lacks_list_time()
         return F.lit(None).cast("timestamp")
     return call.instant(said, "taken")
 

@@ -13,16 +13,16 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import ABSENT, DELETE, UNTIL, UPSERT, key_alone
+from cdckit.changes import ABSENT, DELETE, UNTIL, UPSERT, keep_key
 from cdckit.errors import InvalidArgument
 from cdckit.history import open_end
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, require_struct
-from cdckit.parts.calls import stated
+from cdckit.parts.calls import stated_arguments
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import as_text, comparable
 from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, drop_rejects
 from cdckit.tables.calls import Call, Table, TableFault, as_table
-from cdckit.tables.times import TEXTS, Typed, Unreadable, as_instant, in_order, is_time
+from cdckit.tables.times import TEXTS, TypedColumn, Unreadable, as_instant, is_time, order_text
 
 IS_TRUNCATE = "is_truncate"
 
@@ -79,7 +79,7 @@ def _with_previous(truncates: DataFrame) -> DataFrame:
 
 def _absences(found: DataFrame, keys: Sequence[str], changes: DataFrame) -> DataFrame:
     data = require_struct(changes, "data", function="changes_from")
-    values, carried = key_alone(F.col("last.data"), keys, data)
+    values, carried = keep_key(F.col("last.data"), keys, data)
     end = ("effective_timestamp", "sequence", "arrival", "message_id", "source", "priority")
     return found.select(
         F.lit(ABSENT).alias("operation"),
@@ -302,7 +302,7 @@ def _read(given: Mapping[str, Any]) -> _Read:
     corrupt = CORRUPT in table.columns and isinstance(table.frame.schema[CORRUPT].dataType, T.StringType)
     if corrupt:
         table = table._replace(columns=[name for name in table.columns if name != CORRUPT])
-    call = Call(_FUNCTION, "frame", table, stated(changes_from, given))
+    call = Call(_FUNCTION, "frame", table, stated_arguments(changes_from, given))
     key_names = call.keys(given["keys"])
     fields = call.fields(key_names, given["column_list"], given["except_column_list"])
     begin, end, effective = (given[name] for name in ("valid_from", "valid_to", "effective"))
@@ -318,10 +318,10 @@ def _read(given: Mapping[str, Any]) -> _Read:
     argument, begin = ("effective", effective) if begin is None else ("valid_from", begin)
     rows = _Rows(
         effective=_effective(call, begin, argument, parts),
-        time=_time_said(call, begin, argument, sequence),
+        time=_unreadable_time(call, begin, argument, sequence),
         until=None if end is None else _until(call, end),
-        known=_time_of(parts),
-        sequence=in_order(parts),
+        known=_sequence_time(parts),
+        sequence=order_text(parts),
         message=None if message is None else call.expression(message, "message"),
         source=call.source(given["source"]),
         deletes=call.condition(given["apply_as_deletes"], "apply_as_deletes"),
@@ -350,7 +350,7 @@ class _Rows(NamedTuple):
     until: _Until | None
     known: Column | None
     sequence: Column | None
-    message: Typed | None
+    message: TypedColumn | None
     source: Column
     deletes: Column
     truncates: Column
@@ -392,21 +392,21 @@ def _ignored(call: Call, said: bool | Sequence[str | Column], fields: Sequence[s
     return call.listed(said, "ignore_null_updates")
 
 
-def _time_of(parts: Sequence[Typed]) -> Column | None:
+def _sequence_time(parts: Sequence[TypedColumn]) -> Column | None:
     """When a row was sequenced, if the first part of that is a time by its type."""
     first = parts[0] if parts else None
     while first is not None and isinstance(first.kind, T.StructType):
         inner = first.kind.fields[0]
-        first = Typed(first.value.getField(inner.name), inner.dataType)
+        first = TypedColumn(first.value.getField(inner.name), inner.dataType)
     return as_instant(*first) if first is not None and is_time(first.kind) else None
 
 
 def _effective(
-    call: Call, said: str | Column | datetime | None, argument: str, parts: Sequence[Typed]
+    call: Call, said: str | Column | datetime | None, argument: str, parts: Sequence[TypedColumn]
 ) -> Column:
     if said is not None:
         return _instant(call, said, argument)
-    known = _time_of(parts)
+    known = _sequence_time(parts)
     if known is None and parts:
         call.lacks_time(parts[0].kind)
     return F.timestamp_seconds(F.lit(0)) if known is None else known
@@ -418,7 +418,7 @@ def _instant(call: Call, said: str | Column | datetime, argument: str) -> Column
     return call.instant(said, argument)
 
 
-def _time_said(call: Call, begin: object, argument: str, sequence: object) -> Unreadable:
+def _unreadable_time(call: Call, begin: object, argument: str, sequence: object) -> Unreadable:
     """What to say of rows without a time: it is *begin*, or what comes first in *sequence*."""
     if isinstance(begin, str | Column):
         return call.unreadable(begin, argument)
@@ -521,7 +521,7 @@ def _fault(rows: _Rows, keys: Sequence[str]) -> tuple[Column, Column]:
         TableFault.ROW_UNREADABLE: (is_corrupt, F.lit("It is kept as it came")),
         TableFault.TIME_MISSING: (F.col("effective_timestamp").isNull() & time.is_missing, time.finding()),
         TableFault.TIME_UNREADABLE: (F.col("effective_timestamp").isNull(), time.finding()),
-        **({} if rows.until is None else _faults_of_ends(rows.until.time._replace(value=F.col("end_said")))),
+        **({} if rows.until is None else _end_faults(rows.until.time._replace(value=F.col("end_said")))),
         TableFault.KEY_MISSING: (
             F.col("lacks_key") & ~F.col(IS_TRUNCATE),
             F.lit(f"The keys are {', '.join(keys)}"),
@@ -537,7 +537,7 @@ def _fault(rows: _Rows, keys: Sequence[str]) -> tuple[Column, Column]:
     return code, sentence
 
 
-def _faults_of_ends(time: Unreadable) -> dict[TableFault, tuple[Column, Column]]:
+def _end_faults(time: Unreadable) -> dict[TableFault, tuple[Column, Column]]:
     holds = F.concat_ws(" until ", "time_said", "end_said")
     return {
         TableFault.END_UNREADABLE: (F.col(UNTIL).isNull() & ~time.is_missing, time.finding()),

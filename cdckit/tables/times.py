@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import number_in_order
+from cdckit.changes import sortable_number
 from cdckit.parts.values import decimal_text
 
 NEEDED_TIME = (
@@ -69,10 +69,10 @@ def as_instant(value: Column, kind: T.DataType) -> Column | None:
         return F.concat(value.cast("string"), F.lit("Z")).cast("timestamp")
     if isinstance(kind, T.DateType):
         return F.timestamp_micros(F.unix_date(value).cast("bigint") * F.lit(_MICROSECONDS_A_DAY))
-    return _of_text(F.trim(value.cast("string"))) if isinstance(kind, TEXTS) else None
+    return _parse_text(F.trim(value.cast("string"))) if isinstance(kind, TEXTS) else None
 
 
-def _of_text(text: Column) -> Column:
+def _parse_text(text: Column) -> Column:
     # Spark's cast takes more, and what says no zone for a time of the session's.
     text = F.regexp_replace(text, _MINUTE, "$1:00")
     full = (
@@ -83,14 +83,14 @@ def _of_text(text: Column) -> Column:
     return full.try_cast("timestamp")
 
 
-def readings(text: Column, said: str) -> Column:
+def reading_expressions(text: Column, said: str) -> Column:
     """
     The expressions over *said* that read such a text as a time; each was tried with the text itself.
 
     There are several where it can be read in several ways, and none where this knows none.
 
     >>> texts = session().createDataFrame([("31.12.2024",), ("03/04/2024",), ("9:15 PM",)], "at string")
-    >>> texts.select(readings(F.col("at"), "at").alias("readings")).show(truncate=False)
+    >>> texts.select(reading_expressions(F.col("at"), "at").alias("readings")).show(truncate=False)
     +--------------------------------------------------------------------+
     |readings                                                            |
     +--------------------------------------------------------------------+
@@ -151,7 +151,7 @@ class Unreadable(NamedTuple):
     def finding(self) -> Column:
         """What stands there instead of a time, and how that can be read."""
         found = F.when(self.value.isNull(), "null").otherwise("empty")
-        ways = readings(self.value, self.said)
+        ways = reading_expressions(self.value, self.said)
         ways = F.transform(ways, lambda way: F.concat(F.lit(f'{self.argument}="'), way, F.lit('"')))
         both = F.concat(F.array_join(ways, " or "), F.lit(": which of them it is, the text does not say"))
         way = (
@@ -174,14 +174,14 @@ _END = "\u0000"
 _AFTER_EVERY_PART = "\uffff"
 
 
-class Typed(NamedTuple):
+class TypedColumn(NamedTuple):
     """A column and the type that it has."""
 
     value: Column
     kind: T.DataType
 
 
-def in_order(parts: list[Typed]) -> Column | None:
+def order_text(parts: list[TypedColumn]) -> Column | None:
     """
     The text that sorts as the parts do, one after the other; empty, and so first, where it is one null.
 
@@ -192,16 +192,16 @@ def in_order(parts: list[Typed]) -> Column | None:
     if len(parts) == 1 and not isinstance(parts[0].kind, T.StructType):
         alone = _text(*parts[0])
         return None if alone is None else F.coalesce(alone, F.lit(""))
-    return _joined(parts)
+    return _join_parts(parts)
 
 
-def _joined(parts: list[Typed]) -> Column | None:
+def _join_parts(parts: list[TypedColumn]) -> Column | None:
     written = [_part(each) for each in parts]
     known = [each for each in written if each is not None]
     return F.concat(*known) if len(known) == len(written) else None
 
 
-def _part(part: Typed) -> Column | None:
+def _part(part: TypedColumn) -> Column | None:
     """One of several: it says itself where it ends.  A blank, for null, stands before all values."""
     text = _text(*part)
     if text is None:
@@ -216,17 +216,17 @@ def _part(part: Typed) -> Column | None:
 
 def _text(value: Column, kind: T.DataType) -> Column | None:
     if isinstance(kind, T.StructType):
-        parts = [Typed(value.getField(each.name), each.dataType) for each in kind]
-        inside = _joined(parts)
+        parts = [TypedColumn(value.getField(each.name), each.dataType) for each in kind]
+        inside = _join_parts(parts)
         return None if inside is None else F.when(value.isNotNull(), inside)
     if isinstance(kind, T.IntegralType):
-        return number_in_order(value)
+        return sortable_number(value)
     if isinstance(kind, T.DecimalType):
         return _decimal(value, kind)
     if is_time(kind):
         instant = as_instant(value, kind)
         assert instant is not None
-        return number_in_order(F.unix_micros(instant))
+        return sortable_number(F.unix_micros(instant))
     if isinstance(kind, TEXTS):
         return value.cast("string")
     if isinstance(kind, T.BooleanType):
@@ -238,6 +238,6 @@ def _decimal(value: Column, kind: T.DecimalType) -> Column:
     """The whole number below, then what is more: that is never negative, and as long in every row."""
     whole = F.floor(value)
     if kind.scale == 0:
-        return number_in_order(value)
+        return sortable_number(value)
     more = decimal_text((value - whole).cast(T.DecimalType(38, kind.scale)))
-    return F.concat(number_in_order(whole), F.rpad(F.regexp_replace(more, r"^0\.?", ""), kind.scale, "0"))
+    return F.concat(sortable_number(whole), F.rpad(F.regexp_replace(more, r"^0\.?", ""), kind.scale, "0"))

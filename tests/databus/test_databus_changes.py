@@ -99,7 +99,7 @@ def test_every_record_is_in_one_place(events: DataFrame) -> None:
 
 def test_histories_of_two_tables_agree_at_every_instant(events: DataFrame) -> None:
     """Each window moves an amount from a to b; half of one would show."""
-    whole = databus.consistent(events)
+    whole = databus.consistent_events(events)
     told = {source.name: databus.changes(databus.rows(whole, source), keys=["id"]) for source in (A, B)}
     histories = [
         merge(told[name], entity=name, keys=["id"]).select(
@@ -130,7 +130,7 @@ def test_histories_of_two_tables_agree_at_every_instant(events: DataFrame) -> No
 
 
 def test_values_of_all_versions_are_in_one_type_and_say_what_was_sent(events: DataFrame) -> None:
-    rows = databus.rows(databus.consistent(events), A).orderBy("offset")
+    rows = databus.rows(databus.consistent_events(events), A).orderBy("offset")
     assert rows.schema["data"].dataType.simpleString() == "struct<id:bigint,amount:bigint,note:string>"
     found = rows.select("data", "sent.note", "window_position").collect()
     said = [(row["data"] and tuple(row["data"]), row["note"], row["window_position"]) for row in found]
@@ -192,11 +192,11 @@ def test_filters_keep_in_spark_what_they_take_by_themselves(spark: SparkSession)
     ]
     found = frame.select(*(each.column().alias(f"_{place}") for place, each in enumerate(filters))).collect()
     for place, each in enumerate(filters):
-        taken = [each.takes(key) for key in keys]
+        taken = [each.accepts(key) for key in keys]
         assert [row[place] for row in found] == taken
         numbers, texts = zip(*rows, strict=True)
         assert each.mask(pa.array(numbers, pa.int64()), pa.array(texts, pa.string())).tolist() == taken
-    assert [key for key in keys if filters[2].takes(key)] == [2**62 + 5, 2**63 - 1]
-    assert not [key for key in keys if filters[3].takes(key)]
+    assert [key for key in keys if filters[2].accepts(key)] == [2**62 + 5, 2**63 - 1]
+    assert not [key for key in keys if filters[3].accepts(key)]
     with pytest.raises(InvalidArgument, match="at most 9223372036854775807"):
         databus.ModFilter(2**63, ((0, 0),))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdckit import databus
-from cdckit.databus.event_values import by_id
+from cdckit.databus.event_values import sources_by_id
 from cdckit.databus.events import EVENT_FIELDS, event_columns
 from cdckit.errors import InvalidArgument
 from tools.tiers import examples
@@ -111,7 +111,7 @@ def test_a_sign_that_two_readers_could_take_for_two_things(sign: bytes) -> None:
 
 def test_sources_must_be_distinct_and_have_schemas_of_records() -> None:
     with pytest.raises(InvalidArgument, match="distinct ids and names"):
-        by_id([PLANES, PLANES], function="decode")
+        sources_by_id([PLANES, PLANES], function="decode")
     with pytest.raises(InvalidArgument, match="schemas of records"):
         databus.Source(3, "planes", ['"long"'])
     with pytest.raises(InvalidArgument, match="one schema or more"):

@@ -16,7 +16,7 @@ import pytest
 from cdckit import databus
 from cdckit.databus import consumer_threads
 from cdckit.databus.dispatcher import dispatch
-from cdckit.databus.event_stream import Window, split
+from cdckit.databus.event_stream import Window, split_windows
 from cdckit.databus.relay_streams import BootstrapStream
 from cdckit.databus.relay_tables import Place
 from cdckit.errors import InvalidArgument
@@ -54,7 +54,7 @@ class Windows:
             pa.RecordBatch.from_pylist(chosen[at : at + self.size], schema=COLUMNS)
             for at in range(0, len(chosen), self.size)
         )
-        return split(batches, SOURCES)
+        return split_windows(batches, SOURCES)
 
 
 COLUMNS = pa.schema(
@@ -160,7 +160,7 @@ def test_an_error_rolls_back_to_the_last_checkpoint(where: str, failure: Any) ->
 
 def test_an_event_that_is_answered_with_nothing_is_an_error_and_so_is_its_last_retry() -> None:
     scribe = Scribe({"b6": [None, None, None]})
-    outcome = run("a5 .5 b6 .6", scribe, retries=databus.Retries(most=2))
+    outcome = run("a5 .5 b6 .6", scribe, backoff=databus.Backoff(retries=2))
     assert [word for word in scribe.said if word.startswith("rollback")] == ["rollback 6"] * 2
     assert scribe.said[-2].startswith("error on_data_event answered nothing")
     assert scribe.said[-1] == "stop"
@@ -169,7 +169,7 @@ def test_an_event_that_is_answered_with_nothing_is_an_error_and_so_is_its_last_r
 
 def test_a_window_that_is_done_begins_a_new_count_of_retries() -> None:
     scribe = Scribe({"a5": [None], "b6": [None]})
-    assert run("a5 .5 b6 .6", scribe, retries=databus.Retries(most=1)).state == "finished"
+    assert run("a5 .5 b6 .6", scribe, backoff=databus.Backoff(retries=1)).state == "finished"
 
 
 def test_a_fatal_error_is_not_tried_again() -> None:
@@ -205,7 +205,7 @@ def test_within_a_long_window_checkpoints_are_offered(tmp_path: Path) -> None:
     run("a5 .5 b6 b6 b6 b6 .6", scribe, checkpoints=file, checkpoint_after=2)
     assert scribe.said[-6:] == ["(b", "b6", "b6", "checkpoint 6", "b6", "stop"]
     kept = file.load()
-    assert (kept.window_scn, kept.prev_scn, kept.window_offset, kept.passed) == (6, 5, 2, 5)
+    assert (kept.window_scn, kept.prev_scn, kept.window_offset, kept.consumed_scn) == (6, 5, 2, 5)
 
 
 class Killed(BaseException):
@@ -374,8 +374,8 @@ def test_a_callback_that_outlived_its_time_delivers_nothing_after_the_stop(clock
 
     threads: list[threading.Thread] = []
     scribe = Hanging()
-    retries = databus.Retries(most=0)
-    outcome = dispatch(Windows("a6 a6 a6 .6", size=3), scribe, time_budget=0.2, retries=retries)
+    retries = databus.Backoff(retries=0)
+    outcome = dispatch(Windows("a6 a6 a6 .6", size=3), scribe, time_budget=0.2, backoff=retries)
     assert (outcome.state, str(outcome.error)) == ("closed", "A callback took more than 0.2 seconds.")
     free.set()
     threads[0].join(60)
@@ -388,9 +388,9 @@ def test_the_time_of_a_callback_begins_with_it_and_not_with_the_wait_for_its_thr
 ) -> None:
     """Else a busy machine takes an `on_rollback` away from a consumer."""
     looked = threading.Semaphore(0)
-    cancel, answered = consumer_threads.Ticket.cancel, consumer_threads._answered
+    cancel, answered = consumer_threads.CallPermit.revoke, consumer_threads._call_back
 
-    def look(ticket: consumer_threads.Ticket, after: float | None = None) -> bool:
+    def look(ticket: consumer_threads.CallPermit, after: float | None = None) -> bool:
         found = cancel(ticket, after)
         looked.release()
         return found
@@ -404,8 +404,8 @@ def test_the_time_of_a_callback_begins_with_it_and_not_with_the_wait_for_its_thr
         assert looked.acquire(timeout=60)
         return answered(*told)
 
-    monkeypatch.setattr(consumer_threads.Ticket, "cancel", look)
-    monkeypatch.setattr(consumer_threads, "_answered", begin_late)
+    monkeypatch.setattr(consumer_threads.CallPermit, "revoke", look)
+    monkeypatch.setattr(consumer_threads, "_call_back", begin_late)
     scribe = Scribe({"a5": [ValueError("no")]})
     assert dispatch(Windows("a5 .5"), scribe, time_budget=0.02, wait=lambda _: None).state == "finished"
     assert scribe.said == words("begin [5 (a a5 rollback 5 [5 (a a5 a) 5] checkpoint 5 stop")
@@ -445,7 +445,7 @@ def test_what_ends_a_program_in_a_member_of_a_group_ends_the_dispatch() -> None:
 def test_what_is_no_answer_is_an_error_alone_and_in_a_group(where: str, answer: Any, state: str) -> None:
     for others in ([], [Scribe()]):
         scribe = Scribe({where: [answer]})
-        outcome = dispatch(Windows("a5 .5", size=3), [scribe, *others], retries=databus.Retries(most=0))
+        outcome = dispatch(Windows("a5 .5", size=3), [scribe, *others], backoff=databus.Backoff(retries=0))
         assert outcome.state == state
         if state == "closed":
             assert f"must answer a Result, not {answer!r}" in str(outcome.error)
@@ -464,7 +464,7 @@ def test_each_rollback_says_its_cause(caplog: pytest.LogCaptureFixture) -> None:
 def test_retries_grow() -> None:
     waited: list[float] = []
     scribe = Scribe({"a5": [None] * 3})
-    dispatch(Windows("a5 .5"), scribe, retries=databus.Retries(delay=1.0), wait=waited.append)
+    dispatch(Windows("a5 .5"), scribe, backoff=databus.Backoff(first=1.0), wait=waited.append)
     assert [round(each, 3) for each in waited] == [1.0, 1.1, 1.21]
 
 
@@ -481,7 +481,7 @@ class Begun(BootstrapStream):
     def _snapshot(self, source: databus.Source, start: int) -> Iterator[Window]:
         return Windows(self.rows[source.name]).windows()
 
-    def _passed(self) -> int:
+    def _last_scn(self) -> int:
         return 3
 
 
@@ -537,7 +537,7 @@ def test_the_bootstrap_of_an_empty_relay_is_finished_and_its_first_windows_come(
     stream = BootstrapStream(Store(None, tmp_path), databus.Subscription([A]), {}, Place())
     assert dispatch(stream, Scribe()).state == "finished"
     begun = Begun({}, "a0 .0 a4 .4")
-    begun._passed = lambda: -1  # type: ignore[method-assign]
+    begun._last_scn = lambda: -1  # type: ignore[method-assign]
     outcome = dispatch(begun, scribe := Scribe())
     assert scribe.said == words("begin [0 (a a0 a) 0] [4 (a a4 a) 4] checkpoint 4 stop")
     assert outcome.checkpoint == databus.Checkpoint.of_window(4, ts_nsecs=4_000_000_000)

@@ -100,8 +100,8 @@ def test_any_batches_give_what_one_batch_gives_and_half_a_window_never_shows(
     sources = SOURCES.values()
     told = databus.with_windows(databus.decode(frame(spark, everything), sources))
     assert rows_of(relay.events()) == rows_of(told)
-    whole = databus.consistent(databus.decode(frame(spark, everything), sources))
-    assert rows_of(relay.consistent()) == rows_of(whole)
+    whole = databus.consistent_events(databus.decode(frame(spark, everything), sources))
+    assert rows_of(relay.consistent_events()) == rows_of(whole)
     for name, source in SOURCES.items():
         changes = databus.changes(databus.rows(whole, source), keys=KEYS[name])
         right = merge(changes, entity=name, keys=KEYS[name])
@@ -196,7 +196,7 @@ def test_a_stream_gives_what_its_batches_give(
         .start()
     )
     query.awaitTermination()
-    found = relay.consistent().orderBy("scn", "window_position").select("offset").collect()
+    found = relay.consistent_events().orderBy("scn", "window_position").select("offset").collect()
     assert [row["offset"] for row in found] == [0, 1, *range(3, len(sent), 2)]
     assert relay.store.commits().where("batch like 'databus:%'").count() == 4
     assert len(relay.store.snapshot().files("events")) == 2

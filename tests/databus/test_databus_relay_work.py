@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdckit.databus.relay_intake import ASIDE, adopted, keep, task_of
-from cdckit.databus.relay_tables import EVENTS, WAITING, marks_of
+from cdckit.databus.relay_intake import ASIDE, adopt_files, make_task, write_events
+from cdckit.databus.relay_tables import EVENTS, WAITING, read_marks
 from cdckit.store import Store
 from support.databus_streams import COLUMNS, cut_rows, events_of
 from tools.tiers import examples
@@ -29,9 +29,9 @@ def receive(store: Store, came: Rows, *, fold: int = 3) -> int:
     with store.begin() as tables:
         rows = sorted(({ASIDE: False, **row} for row in came), key=place_of)
         batches = [pa.RecordBatch.from_pylist(rows[at : at + 5], ROW) for at in range(0, len(rows), 5)]
-        task = task_of(tables, (tables.base.version or 0) + 1, fold)
-        reports = [json.loads(one.column(0)[0].as_py()) for one in keep(batches, task=task)]
-        adopted(tables, task, reports)
+        task = make_task(tables, (tables.base.version or 0) + 1, fold)
+        reports = [json.loads(one.column(0)[0].as_py()) for one in write_events(batches, task=task)]
+        adopt_files(tables, task, reports)
         tables.commit()
     return sum(int(each["rows"]) for each in reports)
 
@@ -43,7 +43,7 @@ def place_of(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def told(store: Store) -> Rows:
     rows = store.snapshot().arrow(EVENTS).to_pylist()
-    starts = {key: mark.open.low for key, mark in marks_of(store.begin())[0].items() if mark.open.events}
+    starts = {key: mark.open.low for key, mark in read_marks(store.begin())[0].items() if mark.open.events}
     for row in store.snapshot().arrow(WAITING).to_pylist():
         start = starts.get((row["topic"], row["partition"], row["physical_partition"]))
         rows.append({**row, "window_start_scn": start})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdckit.databus import grammar
+from cdckit.databus import window_rules
 from support.databus_streams import Interpreter, cut_in_batches, cut_rows, events_of
 from tools.tiers import examples
 
@@ -129,10 +129,10 @@ def test_every_move_of_the_grammar_is_in_a_case(monkeypatch: pytest.MonkeyPatch)
             taken.add(key)
             return super().__getitem__(key)
 
-    monkeypatch.setattr(grammar, "MOVES", Noting(grammar.MOVES))
+    monkeypatch.setattr(window_rules, "TRANSITIONS", Noting(window_rules.TRANSITIONS))
     for case in CASES:
         cut_rows(events_of(case["stream"]))
-    assert set(grammar.MOVES) - taken == set()
+    assert set(window_rules.TRANSITIONS) - taken == set()
 
 
 @pytest.mark.parametrize("earlier", [0, 1, 2])

@@ -90,7 +90,7 @@ EXPECTED: dict[str, list[Row]] = {
 
 
 def messages_of(spark: SparkSession) -> DataFrame:
-    return datahub.decode(datahub.records(spark, MESSAGES, at=AT))
+    return datahub.decode(datahub.records(spark, MESSAGES, received_at=AT))
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_changes_are_those_of_a_hub_after_one_run(
     spark: SparkSession, tmp_path: Path, found: dict[str, list[Row]]
 ) -> None:
     hub = datahub.Hub(spark, datahub.schema(SHOP), tmp_path)
-    hub.receive(datahub.records(spark, MESSAGES, at=AT))
+    hub.receive(datahub.records(spark, MESSAGES, received_at=AT))
     hub.run(now=AT)
     for entity, rows in found.items():
         assert in_order(rows_of(hub.changes(entity))) == in_order(rows)
@@ -174,7 +174,7 @@ def test_changes_of_random_programs_make_the_histories_of_the_interpreter(
             target,
             readers=READERS,
             filters=FILTERS,
-            held=lambda rows: rows.localCheckpoint(),
+            cached=lambda rows: rows.localCheckpoint(),
         )
         merged = merge(found, entity=target, keys=schema.targets[target].keys)
         actual = Merged(rows_of(merged))

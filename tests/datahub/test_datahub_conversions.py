@@ -1,4 +1,4 @@
-"""`converted`: every type, its edges, and the same result whatever stands beside a value."""
+"""`convert_values`: every type, its edges, and the same result whatever stands beside a value."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from cdckit.datahub.conversions import converted
+from cdckit.datahub.conversions import convert_values
 from cdckit.datahub.mappings import SPARK_TYPES, FieldType
-from cdckit.parts.instants import instant, microseconds
+from cdckit.parts.instants import microseconds, parse_instant
 
 TYPES = {
     name: FieldType(name, scale=4, precision=2) if name == "decimal" else FieldType(name)
@@ -36,7 +36,7 @@ WRONG = Wrong()
 
 
 def found(values: Sequence[Any], kind: FieldType) -> list[Any]:
-    column = converted(values, kind)
+    column = convert_values(values, kind)
     rows = column.values.to_pylist()
     assert len(rows) == len(values)
     assert all(rows[position] is None for position in column.errors)
@@ -48,7 +48,7 @@ def alone(value: Any, kind: FieldType) -> Any:
 
 
 def text_of(value: Any, kind: FieldType) -> str:
-    return converted([value], kind).errors[0]
+    return convert_values([value], kind).errors[0]
 
 
 def utc(*parts: int) -> datetime:
@@ -290,7 +290,7 @@ def test_nulls_stay_null_and_no_values_are_a_column_too(name: str) -> None:
 @every_type
 def test_a_column_has_the_type_of_its_field_whatever_is_in_it(name: str) -> None:
     sound = next(value for value, expected in EXAMPLES[name] if expected is not WRONG)
-    types = {converted(values, TYPES[name]).values.type for values in ([], [None], [sound], [sound, {}])}
+    types = {convert_values(values, TYPES[name]).values.type for values in ([], [None], [sound], [sound, {}])}
     assert len(types) == 1
 
 
@@ -353,7 +353,7 @@ def test_a_decimal_that_rounds_up_to_a_digit_more_does_not_fit() -> None:
 
 
 def test_errors_are_named_by_position_and_say_what_was_needed() -> None:
-    errors = converted(["1", None, "one", True, 3], TYPES["integer"]).errors
+    errors = convert_values(["1", None, "one", True, 3], TYPES["integer"]).errors
     assert errors == {2: "'one' is not a number", 3: "True is not a number"}
     assert text_of(40_000, TYPES["smallint"]) == "40000 is not a number within the range of a smallint"
     long = text_of("2024-01-01" + 90 * "0" + "25:61", TYPES["timestamp"])
@@ -371,7 +371,7 @@ def test_errors_are_named_by_position_and_say_what_was_needed() -> None:
 @every_type
 def test_an_error_is_short_and_can_be_written_anywhere(name: str) -> None:
     hostile = ["x\ud800\n" * 10_000, ["\udfff"] * 10_000, {"\ud800": {"a": [None] * 10_000}}]
-    errors = converted(hostile, TYPES[name]).errors
+    errors = convert_values(hostile, TYPES[name]).errors
     assert sorted(errors) == [0, 1, 2]
     for text in errors.values():
         assert len(text.encode("ascii")) < 200
@@ -436,9 +436,9 @@ def test_a_column_of_many_values_is_read_in_their_order() -> None:
 
 
 def test_an_instant_is_none_where_a_text_names_none() -> None:
-    assert instant("2024-01-01T12:00+02:00") == utc(2024, 1, 1, 10)
+    assert parse_instant("2024-01-01T12:00+02:00") == utc(2024, 1, 1, 10)
     for value in (None, 5, True, "", "noon", ["2024-01-01"], utc(2024, 1, 1)):
-        assert instant(value) is None
+        assert parse_instant(value) is None
 
 
 def test_microseconds_are_exact_before_1970_and_at_the_ends_of_time() -> None:

@@ -235,7 +235,7 @@ MESSAGES: list[Row] = [
 @pytest.fixture(scope="module")
 def hub(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hub:
     made = Hub(spark, schema(DOCUMENT), tmp_path_factory.mktemp("exports"))
-    made.receive(records(spark, MESSAGES, at=AT))
+    made.receive(records(spark, MESSAGES, received_at=AT))
     made.run(now=AT)
     return made
 

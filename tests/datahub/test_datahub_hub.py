@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 import cdckit.datahub.runs
 import cdckit.datahub.state
-from cdckit.datahub import Hub, Retry, records, schema
+from cdckit.datahub import Backoff, Hub, records, schema
 from cdckit.datahub.statuses import HubFault, Status
 from cdckit.errors import InvalidArgument, MissingColumns
-from cdckit.merging import made_versions
-from cdckit.parts.workers import Made
+from cdckit.merging import plan_versions
+from cdckit.parts.workers import WorkerPlan
 from cdckit.quality import check_all
 from cdckit.records import RECORD_SCHEMA
 from support.hub_programs import receipts_of, rows_of
@@ -25,7 +25,7 @@ from support.jobs import jobs_of
 
 Row = dict[str, Any]
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
-RETRY = Retry(first=timedelta(seconds=60), growth=3, maximum=timedelta(days=1))
+RETRY = Backoff(first=timedelta(seconds=60), factor=3, give_up_after=timedelta(days=1))
 
 CUSTOMER: Row = {"reference": "customer", "fields": [{"reference": "c", "key": True}, {"reference": "name"}]}
 ORDER: Row = {
@@ -65,7 +65,7 @@ def order(guid: str, number: int, customer: str) -> Row:
 )
 def test_delays_are_above_zero_and_do_not_shrink(arguments: Row) -> None:
     with pytest.raises(InvalidArgument, match="delays above zero that do not shrink"):
-        Retry(**arguments)
+        Backoff(**arguments)
 
 
 def test_delays_grow_up_to_the_greatest_age(spark: SparkSession) -> None:
@@ -73,7 +73,7 @@ def test_delays_grow_up_to_the_greatest_age(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(each,) for each in attempts], "attempts int")
     now, delays = "timestamp_micros(1704099600000000)", {}
     for growth in (1.0, 2.0, 1.5):
-        retry = Retry(growth=growth, maximum=timedelta(hours=1))
+        retry = Backoff(factor=growth, give_up_after=timedelta(hours=1))
         rows = rows_of(frame.select("attempts", F.expr(retry.next_attempt(now, "attempts")).alias("due")))
         delays[growth] = [
             row["due"] - AT for row in sorted(rows, key=lambda row: attempts.index(row["attempts"]))
@@ -95,13 +95,13 @@ class Played:
         self.log: dict[str, list[Row]] = {}
         self._now: dict[str, int] = {}
 
-    def merge(self, changes: DataFrame, *, entity: str, keys: Any, few: bool) -> Made:
+    def merge(self, changes: DataFrame, *, entity: str, keys: Any, few: bool) -> WorkerPlan:
         """The merge of the hub, which is told how many changes it is given."""
         assert entity not in self._now
         # They are found once: what is counted is what is merged.
         found = changes.localCheckpoint()
         self._now[entity] = found.count()
-        return made_versions(found, entity=entity, keys=keys, few=few)
+        return plan_versions(found, entity=entity, keys=keys, few=few)
 
     def step(self, name: str, happens: Callable[..., None], *arguments: Any, now: datetime) -> None:
         self._now = {}
@@ -119,22 +119,22 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
 
     The delays are 60, 180 and 540 seconds; a message is given up after a day.
     """
-    hub = Hub(spark, schema(SHOP), tmp_path_factory.mktemp("retry"), retry=RETRY)
+    hub = Hub(spark, schema(SHOP), tmp_path_factory.mktemp("retry"), backoff=RETRY)
     found = Played(hub)
     first = [customers("known", "c0", "c00"), order("at once", 0, "c0")]
     waiting = [order("in time", 1, "c1"), order("too late", 2, "c2"), order("never", 3, "c3")]
     with pytest.MonkeyPatch.context() as patched:
         # However small, it is kept up as a large hub is.
         patched.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
-        patched.setattr(cdckit.datahub.state, "made_versions", found.merge)
-        hub.receive(records(spark, first + waiting, at=AT))
+        patched.setattr(cdckit.datahub.state, "plan_versions", found.merge)
+        hub.receive(records(spark, first + waiting, received_at=AT))
         found.step("first", hub.run, now=AT)
         found.step("due", hub.run, now=after(seconds=60))
-        hub.receive(records(spark, [customers("c1", "c1")], at=after(seconds=100)))
+        hub.receive(records(spark, [customers("c1", "c1")], received_at=after(seconds=100)))
         found.step("not due", hub.run, now=after(seconds=100))
         found.step("due again", hub.run, now=after(seconds=240))
         found.step("old", hub.run, now=after(days=1, seconds=1))
-        hub.receive(records(spark, [customers("c2", "c2", "c2")], at=after(days=2)))
+        hub.receive(records(spark, [customers("c2", "c2", "c2")], received_at=after(days=2)))
         found.step("too late", hub.run, now=after(days=2))
         found.step("again", hub.reprocess, ["too late", "never"], now=after(days=3))
     return found
@@ -256,7 +256,7 @@ def test_the_number_of_jobs_does_not_depend_on_the_number_of_messages(
         half = range(count // 2)
         documents = [order(f"o{each}", each, f"c{each % 5}") for each in half]
         documents += [customers(f"c{each}", f"c{each % 5}") for each in half]
-        hub.receive(records(spark, documents, at=AT))
+        hub.receive(records(spark, documents, received_at=AT))
         before = next_job(spark)
         hub.run(now=AT)
         jobs[count] = next_job(spark) - before
@@ -293,7 +293,7 @@ def test_the_number_of_jobs_does_not_depend_on_how_long_a_chain_waits(
         ]
         data = {"chain": chain, **{f"s{number}": each for number, each in enumerate(standing)}}
         messages = [{"guid": guid, "entity": "thing", "data": each} for guid, each in data.items()]
-        hub.receive(records(spark, messages, at=AT))
+        hub.receive(records(spark, messages, received_at=AT))
         before = next_job(spark)
         hub.run(now=AT)
         jobs[length] = next_job(spark) - before
@@ -380,7 +380,9 @@ def test_a_first_message_that_the_schema_has_no_place_for_is_processed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     hub = Hub(spark, schema(SHOP), tmp_path)
-    hub.receive(records(spark, [{"guid": "m", "entity": "x"}, order("n", 1, "c") | {"system": "x"}], at=AT))
+    hub.receive(
+        records(spark, [{"guid": "m", "entity": "x"}, order("n", 1, "c") | {"system": "x"}], received_at=AT)
+    )
     hub.run(now=AT)
     assert {row["message_identifier"]: row["status"] for row in rows_of(hub.messages())} == {"m": 24, "n": 23}
 
@@ -392,7 +394,7 @@ def refreshed(spark: SparkSession, empty: Hub, shapes: dict[str, str]) -> Hub:
         {"guid": "r2", "entity": "letter", "refresh": True, "data": []},
         order("made", 1, "c1") | {"system": "other"},
     ]
-    empty.receive(records(spark, [*documents, {"data": []}], at=AT))
+    empty.receive(records(spark, [*documents, {"data": []}], received_at=AT))
     empty.run(now=AT)
     return empty
 
@@ -432,7 +434,9 @@ def test_one_error_of_a_record_with_two_mappings_is_one_reject(spark: SparkSessi
     fields = [{"reference": "k", "key": True}, {"reference": "n", "type": "integer"}]
     mappings = [{"reference": "a", "fields": fields}, {"reference": "b", "fields": fields}]
     hub = Hub(spark, schema({"reference": "*", "mappings": {"e": mappings}}), tmp_path)
-    hub.receive(records(spark, [{"entity": "e", "guid": "m", "data": [{"k": "1", "n": "x"}]}], at=AT))
+    hub.receive(
+        records(spark, [{"entity": "e", "guid": "m", "data": [{"k": "1", "n": "x"}]}], received_at=AT)
+    )
     hub.run(now=AT)
     assert sorted(row["entity"] for row in rows_of(hub.log())) == ["a", "b"]
     [reject] = rows_of(hub.rejects())
@@ -492,7 +496,7 @@ def test_every_problem_has_a_sentence_of_its_own(problem: HubFault) -> None:
 def test_a_message_that_names_no_system_may_have_none(spark: SparkSession, tmp_path: Path) -> None:
     e = {"reference": "e", "fields": [{"reference": "k", "key": True}]}
     hub = Hub(spark, schema({"reference": "shop", "mappings": {"e": [e]}}), tmp_path)
-    hub.receive(records(spark, [{"entity": "e"}, {"entity": "e", "system": "mill"}], at=AT))
+    hub.receive(records(spark, [{"entity": "e"}, {"entity": "e", "system": "mill"}], received_at=AT))
     hub.run(now=AT)
     assert sorted(row["error_message"] for row in rows_of(hub.messages())) == [
         "SYSTEM_NOT_FOUND: The schema has no such source system: mill",
@@ -507,7 +511,7 @@ def test_a_hub_needs_a_schema_and_says_where_it_comes_from(spark: SparkSession, 
         Hub(spark, document, tmp_path)
     retry: Any = 60
     with pytest.raises(InvalidArgument, match=r"needs retry to be a datahub\.Retry; it is 60"):
-        Hub(spark, schema(SHOP), tmp_path, retry=retry)
+        Hub(spark, schema(SHOP), tmp_path, backoff=retry)
 
 
 def test_a_list_of_documents_is_received_as_records_of_that_time(spark: SparkSession, tmp_path: Path) -> None:
@@ -540,9 +544,9 @@ def test_what_cannot_be_received_is_told_of_receive(spark: SparkSession, empty: 
     with pytest.raises(InvalidArgument, match=r"receive\(\) needs received_at to be an aware datetime"):
         empty.receive([], received_at=datetime(2024, 1, 1))
     with pytest.raises(InvalidArgument, match=r"receive\(\) needs received_at to be left out for a table"):
-        empty.receive(records(spark, [], at=AT), received_at=AT)
+        empty.receive(records(spark, [], received_at=AT), received_at=AT)
     with pytest.raises(MissingColumns, match=r"receive\(\) needs the columns headers; the DataFrame has key"):
-        empty.receive(records(spark, [], at=AT).drop("headers"))
+        empty.receive(records(spark, [], received_at=AT).drop("headers"))
 
 
 def test_the_tables_of_a_hub_keep_the_suites(played: Played, refreshed: Hub) -> None:

@@ -392,7 +392,8 @@ def test_what_is_no_message_is_received_once_from_its_place(spark: SparkSession,
     assert received == [[0, 22, 22], [5, 5, 5], [5, 5, 5]]
     assert len(rows_of(hub.rejects())) == 2
     statuses = [
-        [row["status"] for row in receipts_of(hub, records(spark, [text], at=AT))] for text in ("{", "[", "{")
+        [row["status"] for row in receipts_of(hub, records(spark, [text], received_at=AT))]
+        for text in ("{", "[", "{")
     ]
     assert statuses == [[22], [22], [5]]
 
@@ -402,39 +403,39 @@ def test_what_is_no_message_is_received_once_from_its_place(spark: SparkSession,
 
 def test_documents_stand_in_their_order_with_offsets_that_rise_from_call_to_call(spark: SparkSession) -> None:
     documents = [{"entity": "e", "data": [number, "é"]} for number in range(3)]
-    first = sorted(rows_of(records(spark, documents, at=AT)), key=lambda row: row["offset"])
+    first = sorted(rows_of(records(spark, documents, received_at=AT)), key=lambda row: row["offset"])
     assert [json.loads(row["value"]) for row in first] == documents
     assert {row["timestamp"] for row in first} == {AT}
     assert {(row["key"], row["topic"], row["partition"]) for row in first} == {(None, "web", 0)}
-    later = rows_of(records(spark, iter(documents), at=AT + timedelta(seconds=1)))
+    later = rows_of(records(spark, iter(documents), received_at=AT + timedelta(seconds=1)))
     assert min(row["offset"] for row in later) > max(row["offset"] for row in first)
-    assert records(spark, [], at=AT).schema == records(spark, documents, at=AT).schema
-    assert records(spark, [], at=AT).columns == RECORD_SCHEMA.names
-    assert records(spark, [], at=AT).count() == 0
+    assert records(spark, [], received_at=AT).schema == records(spark, documents, received_at=AT).schema
+    assert records(spark, [], received_at=AT).columns == RECORD_SCHEMA.names
+    assert records(spark, [], received_at=AT).count() == 0
 
 
 def test_an_instant_is_the_same_in_any_zone(spark: SparkSession) -> None:
     there = AT.astimezone(timezone(timedelta(hours=5)))
-    (row,) = rows_of(records(spark, [{}], at=there))
+    (row,) = rows_of(records(spark, [{}], received_at=there))
     assert row["timestamp"] == AT
 
 
 def test_an_instant_without_its_zone_is_refused(spark: SparkSession) -> None:
     for documents in ([], [{"entity": "e"}]):
         with pytest.raises(InvalidArgument, match=r"records\(\) needs at to be an aware datetime"):
-            records(spark, documents, at=datetime(2024, 1, 1))
+            records(spark, documents, received_at=datetime(2024, 1, 1))
 
 
 @pytest.mark.parametrize("documents", [{"entity": "e"}, '{"entity": "e"}', b"{}"])
 def test_a_single_document_is_refused(spark: SparkSession, documents: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"records\(\) needs documents to be a list of documents"):
-        records(spark, documents, at=AT)
+        records(spark, documents, received_at=AT)
 
 
 @pytest.mark.parametrize("documents", [None, 5, {"a", "b"}, pd.DataFrame({"entity": ["e"]})])
 def test_what_has_no_order_or_is_no_list_is_refused(spark: SparkSession, documents: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"records\(\) needs documents to be a list of documents"):
-        records(spark, documents, at=AT)
+        records(spark, documents, received_at=AT)
 
 
 @pytest.mark.parametrize(
@@ -450,7 +451,7 @@ def test_what_has_no_order_or_is_no_list_is_refused(spark: SparkSession, documen
 )
 def test_what_is_no_document_is_named_by_its_place(spark: SparkSession, document: Any, needed: str) -> None:
     with pytest.raises(InvalidArgument, match=rf"records\(\) needs {needed}"):
-        records(spark, [{"entity": "e"}, document], at=AT)
+        records(spark, [{"entity": "e"}, document], received_at=AT)
 
 
 def test_the_files_of_a_folder_are_records_by_the_time_of_their_last_change(

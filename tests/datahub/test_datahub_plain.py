@@ -13,9 +13,9 @@ import pytest
 import cdckit.datahub.statements as reading
 from cdckit.datahub import schema
 from cdckit.datahub.intake import MESSAGE_COLUMNS
-from cdckit.datahub.intake import stated as stated_by
+from cdckit.datahub.intake import read_statements as stated_by
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
-from cdckit.datahub.readers import READERS, Walk, Work
+from cdckit.datahub.readers import READERS, ReaderSettings, RecordWalk
 from cdckit.parts.arrow_types import arrow_schema
 from tools.tiers import seeds
 
@@ -50,8 +50,8 @@ DOCUMENT: Row = {
 }
 
 
-def work_of(entity: str = "thing") -> Work:
-    return Work(schema(DOCUMENT), READERS, {}, None, frozenset([entity]))
+def work_of(entity: str = "thing") -> ReaderSettings:
+    return ReaderSettings(schema(DOCUMENT), READERS, {}, None, frozenset([entity]))
 
 
 def messages(*texts: str | None, entity: str = "thing") -> pa.RecordBatch:
@@ -67,7 +67,7 @@ def messages(*texts: str | None, entity: str = "thing") -> pa.RecordBatch:
     )
 
 
-def stated(batch: pa.RecordBatch, work: Work) -> list[str]:
+def stated(batch: pa.RecordBatch, work: ReaderSettings) -> list[str]:
     """The statements as texts, sorted: they have no order."""
     rows = [row for _, made in stated_by(iter([batch]), work) for row in made.to_pylist()]
     return sorted(json.dumps(row, default=repr, sort_keys=True) for row in rows)
@@ -86,13 +86,13 @@ def both(batch: pa.RecordBatch, monkeypatch: pytest.MonkeyPatch, entity: str = "
 def given(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Which messages the general reading is given."""
     found: list[str] = []
-    read = Walk.read
+    read = RecordWalk.read
 
-    def noted(self: Walk, message: Any) -> None:
+    def noted(self: RecordWalk, message: Any) -> None:
         found.append(message.identifier)
         read(self, message)
 
-    monkeypatch.setattr(Walk, "read", noted)
+    monkeypatch.setattr(RecordWalk, "read", noted)
     return found
 
 
@@ -200,7 +200,7 @@ def test_no_null_is_taken_for_another(given: list[str], monkeypatch: pytest.Monk
 def test_a_property_that_is_read_as_two_types_is_left_to_python(given: list[str]) -> None:
     fields = [FIELDS[0], {"reference": "text", "sourceReference": "no", "type": "text"}]
     found = schema({"reference": "*", "mappings": {"thing": [{"reference": "thing", "fields": fields}]}})
-    rows = stated(messages('[{"no": 1}]'), Work(found, READERS, {}, None))
+    rows = stated(messages('[{"no": 1}]'), ReaderSettings(found, READERS, {}, None))
     assert given == ["m0"]
     said = [json.loads(row)["data"] for row in rows if '"upsert"' in row]
     assert said == [{"number": 1, "text": "1"}]

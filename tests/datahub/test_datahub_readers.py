@@ -32,10 +32,10 @@ from cdckit.datahub import (
 )
 from cdckit.datahub.columns import known_guids
 from cdckit.datahub.intake import MESSAGE_COLUMNS
-from cdckit.datahub.intake import stated as stated_by
+from cdckit.datahub.intake import read_statements as stated_by
 from cdckit.datahub.mappings import Place
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
-from cdckit.datahub.readers import READERS, Message, Walk, Work
+from cdckit.datahub.readers import READERS, Message, ReaderSettings, RecordWalk
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.values import NAMESPACE
 from support.hub_programs import rows_of
@@ -423,7 +423,7 @@ def hub(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hub:
         filters=filters,
         files=folder / "files",
     )
-    made.receive(records(spark, MESSAGES, at=AT))
+    made.receive(records(spark, MESSAGES, received_at=AT))
     made.run(now=AT)
     return made
 
@@ -523,7 +523,7 @@ def stated(data: Any, *, reader: Reader | None = None, change: Filter | None = N
     readers = {**READERS, **({"json": reader} if reader else {})}
     filters = {"strange": change or strange, "in_place": in_place}
     found = schema(DOCUMENT)
-    work = Work(found, readers, filters, None, frozenset(["thing"]))
+    work = ReaderSettings(found, readers, filters, None, frozenset(["thing"]))
     values = ["m1", "*", "json", AT, False, None, json.dumps(data), AT, "t", 0, 0]
     kinds = {each.name: each.type for each in arrow_schema(MESSAGE_SCHEMA)}
     batch = pa.RecordBatch.from_arrays(
@@ -601,7 +601,7 @@ def test_records_may_be_nested_as_deep_as_they_can_be_read() -> None:
 
 
 def test_a_number_that_only_python_cannot_hold_is_none_of_the_options_faults() -> None:
-    context = Walk(Work(schema(DOCUMENT), READERS, {}, None), Place("*", "json", 0))._context(
+    context = RecordWalk(ReaderSettings(schema(DOCUMENT), READERS, {}, None), Place("*", "json", 0))._context(
         Message(0, "m", "*", "json", f'{{"a": {"1" * 5000}, "b": 1.5, "c": {"2" * 30}}}', None), {}
     )
     assert context.options == {"a": float("inf"), "b": 1.5, "c": int("2" * 30)}
@@ -654,7 +654,7 @@ def times_of(data: Any, *, refresh: bool = False) -> list[tuple[Any, ...]]:
         [pa.array([values.get(name)], kinds.field(name).type) for name in MESSAGE_COLUMNS],
         list(MESSAGE_COLUMNS),
     )
-    work = Work.by(schema(dated()), None, None, None, function="test")
+    work = ReaderSettings.create(schema(dated()), None, None, None, function="test")
     rows = [row for _, made in stated_by(iter([batch]), work) for row in made.to_pylist()]
     return sorted(
         (row["record"] or "", row["operation"], row["effective_timestamp"].hour, row["error_code"])
@@ -708,7 +708,7 @@ def test_a_dated_dump_is_one_message(spark: SparkSession) -> None:
     config = {"timestamp": "since", "unsent": ""}
     mapping = {"reference": "order", "fields": order, "messageReader": "csv", "messageReaderConfig": config}
     shop = schema({"reference": "*", "mappings": {"order": [mapping]}})
-    sent = records(spark, [{"entity": "order", "guid": "dump", "data": dump}], at=AT)
+    sent = records(spark, [{"entity": "order", "guid": "dump", "data": dump}], received_at=AT)
     history = merge(changes(decode(sent), shop, "order"), entity="order", keys=["id"]).localCheckpoint()
     days = {day: as_of(history, datetime(2024, 3, day, 12, tzinfo=UTC)) for day in (1, 2, 3)}
     found = {day: sorted((row["id"], row["state"]) for row in rows.collect()) for day, rows in days.items()}

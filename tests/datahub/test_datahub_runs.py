@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 import cdckit.datahub.runs
-from cdckit.datahub import Hub, ReadByAnotherSchema, records, schema
+from cdckit.datahub import Hub, SchemaMismatch, records, schema
 from cdckit.records import RECORD_COLUMNS
 from support.hub_programs import receipts_of, rows_of
 
@@ -43,7 +43,7 @@ def system(**mappings: Row) -> Row:
 
 def sent(hub: Hub, spark: SparkSession, *documents: Row, minute: int) -> None:
     """Receive the documents in the minute, and process them in it."""
-    hub.receive(records(spark, documents, at=AT + minute * MINUTE))
+    hub.receive(records(spark, documents, received_at=AT + minute * MINUTE))
     hub.run(now=AT + minute * MINUTE)
 
 
@@ -106,7 +106,7 @@ def test_a_message_is_being_processed_while_a_run_has_chosen_it(spark: SparkSess
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(cdckit.datahub.runs, "waiting_statements", watched)
-        hub.receive(records(spark, [product("1")], at=AT))
+        hub.receive(records(spark, [product("1")], received_at=AT))
         for now in (AT + timedelta(seconds=59), AT + MINUTE):
             with pytest.raises(RuntimeError, match="the run dies"):
                 hub.run(now=now)
@@ -160,7 +160,7 @@ def test_another_schema_reads_all_messages_anew(spark: SparkSession, tmp_path: P
 
     grown = Hub(spark, schema(system(order=ORDER, product=PRODUCT)), tmp_path)
     for question in (grown.log, grown.rejects, grown.waiting, lambda: grown.changes("product")):
-        with pytest.raises(ReadByAnotherSchema, match=r"`run\(\)` reads them anew"):
+        with pytest.raises(SchemaMismatch, match=r"`run\(\)` reads them anew"):
             question()
     assert grown.messages().count() == 2
     sent(grown, spark, {"entity": "product", "guid": "m3", "data": {"no": "2", "name": "mug"}}, minute=1)
@@ -188,7 +188,7 @@ def test_what_waited_by_another_schema_is_tried_by_the_new_one(spark: SparkSessi
     sent(hub, spark, {"entity": "order", "guid": "m1", "data": {"o": "7", "no": "1"}}, minute=0)
     area = {"reference": "area", "fields": [{"reference": "code", "key": True}]}
     grown = Hub(spark, schema(system(area=area, order=ORDER, product=PRODUCT)), tmp_path)
-    grown.receive(records(spark, [{"entity": "product", "guid": "m2", "data": {"no": "1"}}], at=AT))
+    grown.receive(records(spark, [{"entity": "product", "guid": "m2", "data": {"no": "1"}}], received_at=AT))
     grown.run(now=AT + timedelta(seconds=10))
     assert [row["o"] for row in history(grown, "order")] == ["7"]
     statuses = {row["message_identifier"]: row["status"] for row in rows_of(grown.messages())}
@@ -199,7 +199,7 @@ def test_a_rebuild_leaves_waiting_what_waits(spark: SparkSession, tmp_path: Path
     """Though what it waits for has come: statuses and tables are what they were, until it is tried."""
     hub = Hub(spark, schema(system(order=ORDER, product=PRODUCT)), tmp_path)
     sent(hub, spark, {"entity": "order", "guid": "m1", "data": {"o": "7", "no": "1"}}, minute=0)
-    hub.receive(records(spark, [{"entity": "product", "guid": "m2", "data": {"no": "1"}}], at=AT))
+    hub.receive(records(spark, [{"entity": "product", "guid": "m2", "data": {"no": "1"}}], received_at=AT))
     hub.run(now=AT + timedelta(seconds=10))
     before = history(hub, "order"), rows_of(hub.messages().orderBy("message_identifier"))
     assert [row["status"] for row in before[1]] == [1, 10]
@@ -218,7 +218,7 @@ def test_the_folder_of_the_tables_may_hold_other_things(spark: SparkSession, tmp
 
 def test_a_record_without_a_time_is_no_message_and_stops_nobody(spark: SparkSession, tmp_path: Path) -> None:
     hub = Hub(spark, schema(system(product=PRODUCT)), tmp_path)
-    some = records(spark, [{"entity": "product", "guid": "m1", "data": {"no": "1"}}], at=AT)
+    some = records(spark, [{"entity": "product", "guid": "m1", "data": {"no": "1"}}], received_at=AT)
     timeless = some.withColumn("timestamp", F.lit(None).cast("timestamp")).select(*some.columns)
     assert [row["status"] for row in receipts_of(hub, timeless)] == [22]
     assert [row["status"] for row in receipts_of(hub, some)] == [0]

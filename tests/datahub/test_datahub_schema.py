@@ -483,7 +483,7 @@ LINES = children("lines", "line", "order")
 def test_children_that_can_be_followed() -> None:
     found = schema(system(order=[target("order", KEY, LINES)], line=[LINE]))
     assert found.families == ["order", "line"]
-    assert [str(place) for place in found.all_mappings if "line" in found.brought(place)] == [
+    assert [str(place) for place in found.all_mappings if "line" in found.reachable_targets(place)] == [
         "*:mappings.order[0]",
         "*:mappings.line[0]",
     ]

@@ -18,7 +18,7 @@ import cdckit.datahub.runs
 import cdckit.datahub.state
 import cdckit.store.store
 from cdckit.datahub import Context, Hub, records, schema, state
-from cdckit.datahub.state import MANY_FILES, UnderWay
+from cdckit.datahub.state import MANY_FILES, RunFile
 from cdckit.errors import InvalidArgument
 from cdckit.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, NoFileSystem, OtherKind, Store
@@ -107,7 +107,7 @@ def hub(spark: SparkSession, place: Path) -> Hub:
     """A hub of oddly named entities that has processed a message of each."""
     made = Hub(spark, schema(DOCUMENT), place / "tables", readers={"fragile": fragile}, files=place)
     first = [message(f"m{name}", f"source {name}", 1, 2) for name in NAMES]
-    made.receive(records(spark, [*first, message("plain", "plain", 1, 2)], at=AT))
+    made.receive(records(spark, [*first, message("plain", "plain", 1, 2)], received_at=AT))
     made.run(now=AT)
     return made
 
@@ -144,7 +144,7 @@ def test_a_run_that_fails_leaves_everything_as_it_was(
     """In a worker, in the driver, and at the very end; and the next run does what it should have done."""
     later = AT + HOUR
     taken = hub.history("plain")
-    hub.receive(records(spark, [message("later", "plain", 1, 3)], at=later))
+    hub.receive(records(spark, [message("later", "plain", 1, 3)], received_at=later))
     before = everything(hub)
 
     (place / "bang").touch()
@@ -157,7 +157,7 @@ def test_a_run_that_fails_leaves_everything_as_it_was(
         raise Bang("in the driver")
 
     with monkeypatch.context() as patched:
-        patched.setattr(cdckit.datahub.state, "made_versions", fails)
+        patched.setattr(cdckit.datahub.state, "plan_versions", fails)
         with pytest.raises(Bang, match="in the driver"):
             hub.run(now=later)
     assert everything(hub) == before
@@ -182,7 +182,7 @@ def test_what_cannot_be_committed_was_not_received(
     with monkeypatch.context() as patched:
         patched.setattr(Commits, "add", full)
         with pytest.raises(OSError, match="no space left"):
-            hub.receive(records(spark, [message("lost", "plain", 9)], at=AT))
+            hub.receive(records(spark, [message("lost", "plain", 9)], received_at=AT))
     assert rows_of(hub.messages().where("message_identifier = 'lost'")) == []
     assert everything(hub) == before
 
@@ -192,14 +192,14 @@ def test_a_hub_that_is_opened_again_goes_on_where_the_other_stopped(
 ) -> None:
     again = Hub(spark, schema(DOCUMENT), place / "tables", readers={"fragile": fragile}, files=place)
     assert [values(again, name) for name in NAMES] == [values(hub, name) for name in NAMES]
-    (receipt,) = receipts_of(again, records(spark, [message("plain", "plain", 7)], at=AT))
+    (receipt,) = receipts_of(again, records(spark, [message("plain", "plain", 7)], received_at=AT))
     assert receipt["status"] == 5
 
 
 def test_what_has_an_odd_name_is_merged_a_second_time(spark: SparkSession, hub: Hub) -> None:
     """The rows of entities that a run does not touch are kept as they are."""
     name = NAMES[1]
-    hub.receive(records(spark, [message("second", f"source {name}", 5)], at=AT + timedelta(hours=2)))
+    hub.receive(records(spark, [message("second", f"source {name}", 5)], received_at=AT + timedelta(hours=2)))
     hub.run(now=AT + timedelta(hours=2))
     assert values(hub, name) == [("k0", 5), ("k1", 2)]
 
@@ -284,7 +284,7 @@ def test_whoever_receives_a_batch_that_another_one_receives_meanwhile_gets_its_r
 ) -> None:
     """The other one receives something else first, so that its receipt has another number."""
     one, other = Hub(spark, SHOP, tmp_path), Hub(spark, SHOP, tmp_path)
-    batch = records(spark, [product("1"), product("2")], at=AT)
+    batch = records(spark, [product("1"), product("2")], received_at=AT)
 
     def faster() -> None:
         other.receive([product("3")], received_at=AT)
@@ -335,7 +335,7 @@ def test_of_two_runs_at_once_the_later_one_finds_nothing_left_to_do(
 ) -> None:
     """Also where there is no lock for which one could wait, as in an object store."""
     one, other = Hub(spark, SHOP, tmp_path), Hub(spark, SHOP, tmp_path)
-    one._under_way = other._under_way = UnderWay(None)
+    one._under_way = other._under_way = RunFile(None)
     one.receive([product("1")], received_at=AT)
     between(monkeypatch, cdckit.datahub.runs, "facts", lambda: other.run(now=AT))
     one.run(now=AT)
@@ -350,7 +350,7 @@ def test_of_two_runs_at_once_the_later_one_finds_nothing_left_to_do(
 def test_a_batch_is_received_once(spark: SparkSession, tmp_path: Path) -> None:
     """A second time, its receipts are those of the first; its id is not for anything else."""
     hub = Hub(spark, SHOP, tmp_path)
-    batch = records(spark, [product("1"), {"data": []}], at=AT)
+    batch = records(spark, [product("1"), {"data": []}], received_at=AT)
     hub.receive([product("0")], received_at=AT)
     assert hub.receive(batch, 7).records == 2
     first = hub.receipts(batch=7)
@@ -387,7 +387,7 @@ def test_a_stream_is_received_once_though_it_forgets_how_far_it_was(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     hub = Hub(spark, SHOP, tmp_path / "hub")
-    came = records(spark, [product("1"), product("2")], at=AT)
+    came = records(spark, [product("1"), product("2")], received_at=AT)
     came.write.parquet(str(tmp_path / "topic"))
     for checkpoint in ("first", "second"):
         stream = spark.readStream.schema(RECORD_SCHEMA).parquet(str(tmp_path / "topic"))

@@ -31,7 +31,7 @@ BATCHES = [
 
 
 def batch(spark: SparkSession, number: int) -> DataFrame:
-    return records(spark, BATCHES[number], at=AT + number * timedelta(minutes=1))
+    return records(spark, BATCHES[number], received_at=AT + number * timedelta(minutes=1))
 
 
 def held(hub: Hub) -> list[list[Row]]:

@@ -8,14 +8,14 @@ import pyarrow as pa
 from test_hub_programs import interpreted
 
 from cdckit import datahub
-from cdckit.datahub.intake import MESSAGE_COLUMNS, stated
+from cdckit.datahub.intake import MESSAGE_COLUMNS, read_statements
 from cdckit.datahub.message_store import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS as OWN_READERS
-from cdckit.datahub.readers import Work
+from cdckit.datahub.readers import ReaderSettings
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.weak_keys import LOOKS, WeakKeys
-from cdckit.datahub.weak_keys import walked as walked_rows
+from cdckit.datahub.weak_keys import walk_records as walked_rows
 from cdckit.parts.arrow_types import arrow_schema
 from support.hub_interpreter import Message, read_message
 from support.hub_programs import FILTERS, READERS, Program, draw_program, to_json
@@ -39,8 +39,8 @@ def statements_of(messages: list[Message], schema: Schema, entity: str) -> list[
         [pa.array(values, kinds[name]) for name, values in zip(MESSAGE_COLUMNS, columns, strict=True)],
         list(MESSAGE_COLUMNS),
     )
-    work = Work(schema, {**OWN_READERS, **READERS}, FILTERS, None, frozenset([entity]))
-    return [row for _, made in stated(iter([batch]), work) for row in made.to_pylist()]
+    work = ReaderSettings(schema, {**OWN_READERS, **READERS}, FILTERS, None, frozenset([entity]))
+    return [row for _, made in read_statements(iter([batch]), work) for row in made.to_pylist()]
 
 
 def walked(program: Program, entity: str) -> Found:
@@ -57,7 +57,7 @@ def walked(program: Program, entity: str) -> Found:
     rows.sort(
         key=lambda row: (row["effective_timestamp"], *row["arrival"].values(), -priorities[row["place"]])
     )
-    work = WeakKeys.of(schema, target)
+    work = WeakKeys.from_schema(schema, target)
     types = {each.name: each.type for each in arrow_schema(statement_schema(target)).field("data").type}
 
     def column(values: list[Any], kind: pa.DataType) -> pa.Array:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cdckit.kernel.arrays import numbered, same_values
+from cdckit.kernel.arrays import number_values, same_values
 
 NAN = float("nan")
 INT, REAL, TEXT = pa.int32(), pa.float64(), pa.string()
@@ -94,7 +94,7 @@ def test_text_that_is_not_utf_8_is_compared_by_its_bytes() -> None:
 
 def test_no_rows() -> None:
     for kind, _ in ALIKE:
-        assert len(numbered(pa.array([], kind))) == 0
+        assert len(number_values(pa.array([], kind))) == 0
 
 
 def test_random_nested_values_are_compared_as_one_by_one() -> None:

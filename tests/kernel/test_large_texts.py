@@ -66,7 +66,7 @@ def of_the_merge(spark: SparkSession, folder: Path) -> Answers:
     return {
         "merge": rows(merge(said, entity="thing", keys=["k"])),
         "bitemporal": rows(bitemporal(arrived, entity="thing", keys=["k"])),
-        "why": rows(why(said, {"k": key}, "list", keys=["k"], at=at)),
+        "why": rows(why(said, {"k": key}, "list", keys=["k"], valid_at=at)),
     }
 
 
@@ -91,7 +91,7 @@ def of_a_hub(spark: SparkSession, folder: Path) -> Answers:
         {"guid": "m1", "entity": "customer", "data": [{"c": "1", "name": "Ann"}, {"c": "2", "name": None}]},
         {"guid": "m2", "entity": "customer", "data": [{"name": "nobody"}]},
     ]
-    hub.receive(records(spark, said, at=at))
+    hub.receive(records(spark, said, received_at=at))
     hub.run(now=at)
     statuses = hub.messages().select("message_identifier", "status", "error_message")
     return {"history": rows(hub.history("customer")), "messages": rows(statuses)}

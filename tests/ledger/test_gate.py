@@ -68,7 +68,7 @@ def test_it_is_asked_again_if_another_writer_changed_what_it_was_shown(
     """A gate that asks for the whole ledger passes no batch by what another bucket held before."""
     ledger, other = (opened(spark, tmp_path, buckets=4) for _ in range(2))
     ledger.apply(told(spark, *((number, 1, 1) for number in range(4))))
-    buckets = {row["id"]: ledger.at().kind.bucket(row["guid"]) for row in ledger.history().collect()}
+    buckets = {row["id"]: ledger.at_commit().kind.bucket(row["guid"]) for row in ledger.history().collect()}
     one, another = next((a, b) for a in buckets for b in buckets if buckets[a] != buckets[b])
     asked: list[int] = []
 
@@ -119,7 +119,7 @@ def test_a_stream_ends_with_what_it_refuses_and_goes_on_from_there(
 
     with pytest.raises(StreamingQueryException, match="a price is too low"):
         run(least=0)
-    assert (ledger.at().version, ledger.vacuum(timedelta(0))) == (None, [])
+    assert (ledger.at_commit().version, ledger.vacuum(timedelta(0))) == (None, [])
     run(least=-9)
     run(least=0)
     assert (asked, ledger.history().count()) == ([1, 0], 2)

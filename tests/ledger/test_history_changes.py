@@ -42,8 +42,8 @@ def difference(before: list[Row], after: list[Row]) -> list[Row]:
 
 def assert_tells_all(ledger: Ledger, since: int, until: int) -> list[str]:
     """The words that were said."""
-    before = to_rows(ledger.at(since).history()) if since else []
-    expected = difference(before, to_rows(ledger.at(until).history()))
+    before = to_rows(ledger.at_commit(since).history()) if since else []
+    expected = difference(before, to_rows(ledger.at_commit(until).history()))
     assert by_guid(to_rows(ledger.history_changes(since, until))) == by_guid(expected)
     return [row["change"] for row in expected]
 
@@ -84,7 +84,7 @@ def withdrawn(ledger: Ledger) -> int:
     gone = ledger.changes().where("pmod(xxhash64(message_id), 4) = 0")
     messages = gone.select("data.h", "data.k", "message_id").localCheckpoint()
     with ledger.store.begin() as transaction:
-        withdraw_within(transaction, ledger.at().kind, messages)
+        withdraw_within(transaction, ledger.at_commit().kind, messages)
         return transaction.commit().version
 
 

@@ -189,12 +189,12 @@ def test_a_batch_id_is_applied_once(spark: SparkSession, tmp_path: Path) -> None
     ledger = opened(spark, tmp_path)
     batch = prices(spark, price(1, 1, "a"), price(2, 1, "b"))
     assert ledger.apply(batch, "one").news == 2
-    before = ledger.at().version
+    before = ledger.at_commit().version
     again = ledger.apply(prices(spark, price(2, 1, "b"), price(1, 1, "a")), "one")
-    assert (again.repeated, again.version, ledger.at().version) == (True, before, before)
+    assert (again.repeated, again.version, ledger.at_commit().version) == (True, before, before)
     with pytest.raises(BatchIdReused):
         ledger.apply(prices(spark, price(1, 1, "a"), price(2, 1, "c")), "one")
-    assert ledger.at().version == before
+    assert ledger.at_commit().version == before
 
 
 def test_a_batch_that_fails_leaves_all_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
@@ -264,15 +264,15 @@ def test_what_it_said_before_is_what_was_known_before(spark: SparkSession, tmp_p
     versions = [ledger.apply(prices(spark, *day)).version for day in days]
     for number, version in enumerate(versions):
         known = as_known(
-            ledger.changes(), entity="e", keys=KEYS, at=datetime(2024, 1, number + 1, 12, tzinfo=UTC)
+            ledger.changes(), entity="e", keys=KEYS, known_at=datetime(2024, 1, number + 1, 12, tzinfo=UTC)
         )
-        then = ledger.at(version)
+        then = ledger.at_commit(version)
         assert to_rows(then.history()) == to_rows(known)
         assert then.timestamp is not None
-        assert ledger.at(timestamp=then.timestamp + timedelta(microseconds=1)).version == version
-    assert ledger.at(versions[0]).changes().count() == 2
+        assert ledger.at_commit(timestamp=then.timestamp + timedelta(microseconds=1)).version == version
+    assert ledger.at_commit(versions[0]).changes().count() == 2
     with pytest.raises(NoSuchTable):
-        ledger.at(timestamp=datetime(2000, 1, 1, tzinfo=UTC)).history()
+        ledger.at_commit(timestamp=datetime(2000, 1, 1, tzinfo=UTC)).history()
 
 
 def test_an_instant_or_an_entity_opens_few_files(spark: SparkSession, tmp_path: Path) -> None:
@@ -280,13 +280,13 @@ def test_an_instant_or_an_entity_opens_few_files(spark: SparkSession, tmp_path: 
     ledger = opened(spark, tmp_path, buckets=8)
     for day in (1, 10, 20):
         ledger.apply(prices(spark, *(price(number, day, f"{day}") for number in range(100))).coalesce(1))
-    view = ledger.at()
+    view = ledger.at_commit()
     assert len(view.files()) == 24
-    in_force = {day: len(view.files(at=datetime(2024, 1, day, 12, tzinfo=UTC))) for day in (1, 10, 20)}
+    in_force = {day: len(view.files(valid_at=datetime(2024, 1, day, 12, tzinfo=UTC))) for day in (1, 10, 20)}
     assert in_force == {1: 8, 10: 8, 20: 8}
-    assert view.files(at=datetime(2023, 1, 1, tzinfo=UTC)) == []
+    assert view.files(valid_at=datetime(2023, 1, 1, tzinfo=UTC)) == []
     assert len(view.files(key={"h": 5, "k": "x"})) == 3
-    assert len(view.files(key={"h": 5, "k": "x"}, at=datetime(2024, 1, 1, 12, tzinfo=UTC))) == 1
+    assert len(view.files(key={"h": 5, "k": "x"}, valid_at=datetime(2024, 1, 1, 12, tzinfo=UTC))) == 1
     noon = datetime(2024, 1, 10, 12, tzinfo=UTC)
     assert to_rows(view.as_of(noon)) == to_rows(as_of(view.history(), noon))
     assert shown(view.as_of(noon, {"h": 5, "k": "x"})) == [(5, "10", 10, 20, False)]
@@ -376,11 +376,11 @@ def test_old_commits_can_be_deleted(spark: SparkSession, tmp_path: Path) -> None
     assert ledger.vacuum(timedelta(0))
     assert to_rows(ledger.history()) == before
     with pytest.raises(InvalidArgument, match=r"^at\(\) needs version to be .*, because of vacuum; it is 1"):
-        ledger.at(1)
+        ledger.at_commit(1)
     with pytest.raises(InvalidArgument, match=r"^at\(\) needs timestamp to be .*, because of vacuum; it is"):
-        ledger.at(timestamp=first)
+        ledger.at_commit(timestamp=first)
     with pytest.raises(InvalidArgument, match=r"^at\(\) needs timestamp to be an aware datetime"):
-        ledger.at(timestamp=datetime(2024, 1, 1))
+        ledger.at_commit(timestamp=datetime(2024, 1, 1))
 
 
 def test_a_ledger_tells_what_was_believed_at_a_moment(spark: SparkSession, tmp_path: Path) -> None:

@@ -59,10 +59,10 @@ def test_what_the_next_night_does_not_name_is_gone(spark: SparkSession, tmp_path
     """Only news is logged; a late list makes the next one speak; repeats say nothing."""
     ledger = opened(spark, tmp_path)
     one = {1: "kettle", 2: "mug"}
-    assert ledger.apply_list(night(spark, one), taken=DAY[0], source="shop").news == 2
+    assert ledger.apply_list(night(spark, one), taken_at=DAY[0], source="shop").news == 2
     pandas = pd.DataFrame({"id": [2, 1], "name": ["mug", "kettle"]})
-    assert ledger.apply_list(pandas, taken=DAY[4], source="shop").news == 0
-    assert ledger.apply_list(night(spark, {1: "teapot"}), taken=DAY[2], source="shop").news == 4
+    assert ledger.apply_list(pandas, taken_at=DAY[4], source="shop").news == 0
+    assert ledger.apply_list(night(spark, {1: "teapot"}), taken_at=DAY[2], source="shop").news == 4
     again = [(1, 5, "upsert", "kettle"), (2, 5, "upsert", "mug")]
     first = [(1, 1, "upsert", "kettle"), (2, 1, "upsert", "mug")]
     late = [(1, 3, "upsert", "teapot"), (2, 3, "absent", None)]
@@ -71,16 +71,16 @@ def test_what_the_next_night_does_not_name_is_gone(spark: SparkSession, tmp_path
     seen: list[int] = []
     done = ledger.apply_list(
         night(spark, one),
-        taken=DAY[3],
+        taken_at=DAY[3],
         source="shop",
         gate=lambda after: seen.append(after.touched_history().select("guid").distinct().count()),
     )
     assert (done.news, done.repeated, seen) == (2, False, [2])
     assert said(ledger) == sorted([*first, *late, *((id_, 4, *rest) for id_, _, *rest in again)])
-    before = ledger.at().version
-    repeated = ledger.apply_list(night(spark, one), taken=DAY[3], source="shop")
+    before = ledger.at_commit().version
+    repeated = ledger.apply_list(night(spark, one), taken_at=DAY[3], source="shop")
     assert (repeated.news, repeated.repeated, repeated.version) == (0, True, before)
-    assert ledger.apply_list(night(spark, {}), taken=DAY[9], source="shop").news == 2
+    assert ledger.apply_list(night(spark, {}), taken_at=DAY[9], source="shop").news == 2
     assert said(ledger)[-1] == (2, 10, "absent", None)
     counted = ledger.lists().orderBy("taken").collect()
     assert [(row["taken"].day, row["rows"]) for row in counted] == [(1, 2), (3, 1), (4, 2), (5, 2), (10, 0)]
@@ -91,47 +91,47 @@ def test_lists_that_cannot_be_are_refused_before_anything_is_written(
 ) -> None:
     ledger = opened(spark, tmp_path)
     assert ledger.lists().count() == 0
-    ledger.apply_list(night(spark, {1: "a", 2: "b", 3: "c", 4: "d"}), taken=DAY[0], source="shop")
+    ledger.apply_list(night(spark, {1: "a", 2: "b", 3: "c", 4: "d"}), taken_at=DAY[0], source="shop")
     half = night(spark, {1: "a", 2: "b"})
     with pytest.raises(UnfitList, match="lacks 2 of the 4 entities") as lost:
-        ledger.apply_list(half, taken=DAY[1], source="shop", max_deleted=0.49)
-    assert (lost.value.source, lost.value.taken) == ("shop", DAY[1])
+        ledger.apply_list(half, taken_at=DAY[1], source="shop", max_deleted=0.49)
+    assert (lost.value.source, lost.value.taken_at) == ("shop", DAY[1])
     for other in (half, night(spark, {1: "a", 2: "b", 3: "c", 4: "x"})):
         with pytest.raises(UnfitList, match=r"differ.*revoke_list\(taken=datetime\(2024, 1, 1"):
-            ledger.apply_list(other, taken=DAY[0], source="shop")
-    assert ledger.at().version == 1
-    assert ledger.apply_list(half, taken=DAY[1], source="shop", max_deleted=0.5).news == 2
+            ledger.apply_list(other, taken_at=DAY[0], source="shop")
+    assert ledger.at_commit().version == 1
+    assert ledger.apply_list(half, taken_at=DAY[1], source="shop", max_deleted=0.5).news == 2
     twice = spark.createDataFrame([(1, "a"), (1, "b")], COLUMNS)
     with pytest.raises(PySparkException, match=r"apply_list\(\) needs each entity once in a list"):
-        ledger.apply_list(twice, taken=DAY[2], source="shop")
+        ledger.apply_list(twice, taken_at=DAY[2], source="shop")
     with pytest.raises(MissingColumns, match="names its entities by the columns id"):
-        ledger.apply_list(half.drop("id"), taken=DAY[2])
+        ledger.apply_list(half.drop("id"), taken_at=DAY[2])
     with pytest.raises(WrongColumnType, match="name as timestamp"):
-        ledger.apply_list(half, taken="name")
+        ledger.apply_list(half, taken_at="name")
     with pytest.raises(InvalidArgument, match="an instant in every row"):
-        ledger.apply_list(half.withColumn("day", F.lit(None).cast("timestamp")), taken="day")
+        ledger.apply_list(half.withColumn("day", F.lit(None).cast("timestamp")), taken_at="day")
     with pytest.raises(InvalidArgument, match="aware datetime"):
-        ledger.apply_list(half, taken=datetime(2024, 1, 1))
+        ledger.apply_list(half, taken_at=datetime(2024, 1, 1))
     with pytest.raises(InvalidArgument, match="a share from 0 to 1"):
-        ledger.list_sink(taken="day", max_deleted=20)
+        ledger.list_sink(taken_at="day", max_deleted=20)
     with pytest.raises(InvalidArgument, match=r"lists\(\) shows them"):
         ledger.revoke_list(DAY[7], source="shop")
     with pytest.raises(InvalidArgument, match="list_sink"):
-        ledger.apply_list(spark.readStream.format("rate").load().selectExpr("1 AS id"), taken=DAY[1])
+        ledger.apply_list(spark.readStream.format("rate").load().selectExpr("1 AS id"), taken_at=DAY[1])
 
 
 def test_a_list_that_came_while_another_was_compared_is_seen(spark: SparkSession, tmp_path: Path) -> None:
     """The one that comes second is compared with the one that was faster."""
     ledger, other = opened(spark, tmp_path), opened(spark, tmp_path)
-    ledger.apply_list(night(spark, {1: "a", 2: "b"}), taken=DAY[0])
+    ledger.apply_list(night(spark, {1: "a", 2: "b"}), taken_at=DAY[0])
     asked: list[int | None] = []
 
     def meanwhile(_: Pending) -> None:
         if not asked:
-            other.apply_list(night(spark, {2: "b", 3: "c"}), taken=DAY[1])
-        asked.append(other.at().version)
+            other.apply_list(night(spark, {2: "b", 3: "c"}), taken_at=DAY[1])
+        asked.append(other.at_commit().version)
 
-    ledger.apply_list(night(spark, {2: "b"}), taken=DAY[2], gate=meanwhile)
+    ledger.apply_list(night(spark, {2: "b"}), taken_at=DAY[2], gate=meanwhile)
     assert asked == [2, 2]
     assert said(ledger) == [
         *((1, 1, "upsert", "a"), (1, 2, "absent", None)),
@@ -153,7 +153,7 @@ def test_one_list_alone_as_changes_is_refused(spark: SparkSession, tmp_path: Pat
 
     def without_names(*which: int) -> DataFrame:
         table = nights(spark, {DAY[each]: lists[DAY[each]] for each in which})
-        options: dict[str, Any] = {"taken": "day", "except_column_list": ["day"], "source": "shop"}
+        options: dict[str, Any] = {"taken_at": "day", "except_column_list": ["day"], "source": "shop"}
         return changes_from_snapshots(table, keys=["id"], **options)
 
     ledger.apply(changes(0, 1))
@@ -162,7 +162,7 @@ def test_one_list_alone_as_changes_is_refused(spark: SparkSession, tmp_path: Pat
     for some in wrong:
         with pytest.raises(UnfitList, match=r"apply_list\(rows, taken=datetime\(2024, 1, 3") as refused:
             ledger.apply(some)
-        assert refused.value.taken == DAY[2]
+        assert refused.value.taken_at == DAY[2]
     assert ledger.apply(changes(0, 1, 2, 3)).news == 1
     assert ledger.apply(changes(0, 1)).news == 0
     assert ledger.apply(without_names(0, 1, 3)).news == 0
@@ -175,11 +175,11 @@ def test_one_list_alone_as_changes_is_refused(spark: SparkSession, tmp_path: Pat
     other = changes_from_snapshots({DAY[9]: night(spark, {2: "z"})}, keys=["id"], source="other")
     assert ledger.apply(union_changes(changes(0, 1), other)).news == 1
     with pytest.raises(UnfitList, match="lacks 1 of the 1 entities"):
-        ledger.apply_list(night(spark, {}), taken=DAY[8], source="shop", max_deleted=0.9)
+        ledger.apply_list(night(spark, {}), taken_at=DAY[8], source="shop", max_deleted=0.9)
     # Changes need not name a list without news: so who had the word after this one is perhaps not known.
     with pytest.raises(UnfitList, match="Give it, and the later ones"):
         ledger.revoke_list(DAY[1], source="shop")
-    assert ledger.apply_list(nights(spark, lists), taken="day", source="shop").repeated
+    assert ledger.apply_list(nights(spark, lists), taken_at="day", source="shop").repeated
     ledger.revoke_list(DAY[1], source="shop")
     assert (2, 3, "absent", None) in said(ledger)
 
@@ -187,7 +187,7 @@ def test_one_list_alone_as_changes_is_refused(spark: SparkSession, tmp_path: Pat
 def test_changes_of_another_list_than_the_ledger_has_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     """Of a corrected night all later ones say what is gone against it, not against what the ledger has."""
     ledger = opened(spark, tmp_path)
-    ledger.apply_list(night(spark, {1: "a", 2: "b"}), taken=DAY[0], source="shop")
+    ledger.apply_list(night(spark, {1: "a", 2: "b"}), taken_at=DAY[0], source="shop")
     for corrected in ({1: "a"}, {1: "a", 2: "x"}, {1: "a", 2: "b", 3: "c"}):
         for nights_ in ({DAY[0]: corrected}, {DAY[0]: corrected, DAY[1]: corrected}):
             lists = {at: night(spark, some) for at, some in nights_.items()}
@@ -212,9 +212,9 @@ def test_a_month_with_half_a_night_revoked_is_the_month_without_it(
     month[DAY[11]] = month[DAY[10]]
     half = {id_: "changed" if id_ % 3 else name for id_, name in month[DAY[10]].items() if id_ < 15}
     with_it, without = opened(spark, tmp_path / "with"), opened(spark, tmp_path / "without")
-    without.apply_list(nights(spark, month), taken="day", source="shop")
+    without.apply_list(nights(spark, month), taken_at="day", source="shop")
     broken = datetime(2024, 1, 11, 12, tzinfo=UTC)
-    with_it.apply_list(nights(spark, {**month, broken: half}), taken="day", source="shop")
+    with_it.apply_list(nights(spark, {**month, broken: half}), taken_at="day", source="shop")
     assert diff(with_it.history(), without.history(), keys=["id"]).count() > 0
     assert with_it.revoke_list(broken, source="shop").news == 0
     assert said(with_it) == said(without)
@@ -282,10 +282,10 @@ def test_any_program_gives_what_the_lists_that_are_left_say(
         options: dict[str, Any] = {"source": source, "priority": weight[source]}
         if how == "one by one":
             for at, some in lists.items():
-                ledger.apply_list(night(spark, some, columns), taken=at, **options)
+                ledger.apply_list(night(spark, some, columns), taken_at=at, **options)
         else:
             rows = nights(spark, lists).withColumnRenamed("name", columns.split()[2])
-            ledger.apply_list(rows, taken="day", **options)
+            ledger.apply_list(rows, taken_at="day", **options)
         left[source].update(lists)
 
     for step in ("several", "other", "single", "revoke", "single", "several", "again", "revoke", "other"):
@@ -335,7 +335,7 @@ def test_a_stream_hands_over_lists(spark: SparkSession, tmp_path: Path) -> None:
     lists = {DAY[0]: {1: "a", 2: "b", 3: "c"}, DAY[1]: {1: "a"}, DAY[2]: {1: "a", 2: "b"}}
     nights(spark, lists).repartition("day").write.parquet(str(tmp_path / "incoming"))
     rows = spark.readStream.schema(f"{COLUMNS}, day timestamp").parquet(str(tmp_path / "incoming"))
-    sink = ledger.list_sink(taken="day", source="shop")
+    sink = ledger.list_sink(taken_at="day", source="shop")
     writing = rows.writeStream.foreachBatch(sink).trigger(availableNow=True)
     writing.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
     assert said(ledger) == [
@@ -356,10 +356,10 @@ def test_lists_have_priorities_of_fields_and_columns_of_their_own(
     ledger = opened(spark, tmp_path)
     priority = Priority(1, {"stock": 5})
     first = spark.createDataFrame([(1, "a", 7), (2, "b", 8)], f"{COLUMNS}, stock int")
-    ledger.apply_list(first, taken=DAY[0], priority=priority)
+    ledger.apply_list(first, taken_at=DAY[0], priority=priority)
     wider = first.withColumn("stock", F.col("stock").cast("bigint"))
-    assert ledger.apply_list(wider, taken=DAY[1], priority=priority).news == 0
-    assert ledger.apply_list(first.drop("stock"), taken=DAY[2], priority=priority).news == 2
+    assert ledger.apply_list(wider, taken_at=DAY[1], priority=priority).news == 0
+    assert ledger.apply_list(first.drop("stock"), taken_at=DAY[2], priority=priority).news == 2
     row = ledger.history({"id": 1}).where("valid_to_timestamp IS NULL").collect()[0]
     assert (row["stock"], row["field_provenance"]["stock"]["p"], row["field_provenance"]["name"]["p"]) == (
         7,
@@ -376,11 +376,11 @@ def test_a_list_of_pandas_without_rows_has_no_types(spark: SparkSession, tmp_pat
     ledger = opened(spark, tmp_path)
     header = pd.DataFrame(columns=["id", "stock"])
     with pytest.raises(WrongColumnType, match="does not know it yet"):
-        ledger.apply_list(header, taken=DAY[0])
-    ledger.apply_list(pd.DataFrame({"id": [1, 2], "stock": [7, 8]}), taken=DAY[0])
-    assert ledger.apply_list(header, taken=DAY[1]).news == 2
+        ledger.apply_list(header, taken_at=DAY[0])
+    ledger.apply_list(pd.DataFrame({"id": [1, 2], "stock": [7, 8]}), taken_at=DAY[0])
+    assert ledger.apply_list(header, taken_at=DAY[1]).news == 2
     empty_column = pd.DataFrame({"id": [1], "stock": [None]})
-    assert ledger.apply_list(empty_column, taken=DAY[2]).news == 1
+    assert ledger.apply_list(empty_column, taken_at=DAY[2]).news == 1
     found = ledger.changes().orderBy("data.id", "effective_timestamp")
     assert found.select("data.*").dtypes == [("id", "bigint"), ("stock", "bigint")]
     assert [(row["operation"], *row["data"]) for row in found.collect()] == [
@@ -392,7 +392,7 @@ def test_a_list_of_pandas_without_rows_has_no_types(spark: SparkSession, tmp_pat
 def test_a_key_that_becomes_a_number_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """Read as numbers, "007" and "7" would be one."""
     ledger = opened(spark, tmp_path)
-    ledger.apply_list(pd.DataFrame({"id": ["007", "7"]}), taken=DAY[0])
+    ledger.apply_list(pd.DataFrame({"id": ["007", "7"]}), taken_at=DAY[0])
     with pytest.raises(WrongColumnType, match=r"apply_list\(\) needs the column data.id as string"):
-        ledger.apply_list(pd.DataFrame({"id": [7, 7]}), taken=DAY[1])
+        ledger.apply_list(pd.DataFrame({"id": [7, 7]}), taken_at=DAY[1])
     assert ledger.lists().count() == 1

@@ -80,7 +80,7 @@ def test_it_is_what_the_form_makes_of_the_history(
         elif step == "optimize" and target.exists():
             DeltaTable(str(target)).optimize.compact()
         if chance.random() < 0.7:
-            assert ledger.publish(target, form) == ledger.at().version
+            assert ledger.publish(target, form) == ledger.at_commit().version
             assert shown(target) == wanted(ledger, form)
     ledger.publish(target, form)
     assert shown(target) == wanted(ledger, form)
@@ -165,7 +165,7 @@ def test_another_writer_comes_between(
     ledger.apply(told(spark, (1, 10, 1), (2, 20, 1)))
     ledger.publish(target)
     ledger.apply(told(spark, (1, 11, 5)))
-    real = published.Published.put
+    real = published.PublishedTable.put
 
     def late(*given: Any) -> bool:
         monkeypatch.undo()
@@ -177,7 +177,7 @@ def test_another_writer_comes_between(
             )
         return real(*given)
 
-    monkeypatch.setattr(published.Published, "put", late)
+    monkeypatch.setattr(published.PublishedTable, "put", late)
     if is_ours:
         assert ledger.publish(target) == 2
         assert values(target) == [(1, 10, False), (1, 11, True), (2, 20, True)]
@@ -191,14 +191,14 @@ def test_another_writer_comes_between(
 def test_two_make_it_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
     ledger.apply(told(spark, (1, 10, 1)))
-    real = published.Published.put
+    real = published.PublishedTable.put
 
     def late(*given: Any) -> bool:
         monkeypatch.undo()
         ledger.publish(target)
         return real(*given)
 
-    monkeypatch.setattr(published.Published, "put", late)
+    monkeypatch.setattr(published.PublishedTable, "put", late)
     assert ledger.publish(target) == 1
     assert values(target) == [(1, 10, True)]
 

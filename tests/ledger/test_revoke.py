@@ -31,7 +31,7 @@ def test_what_is_left_is_what_the_other_messages_say(spark: SparkSession, tmp_pa
     known = sorted({change["message_id"] for change in first})
     gone = chance.sample(known, len(known) // 3)
     source = chance.choice((None, "one"))
-    before = ledger.at().version
+    before = ledger.at_commit().version
     assert ledger.revoke(gone, source=source) == before + 1
     left = [
         change

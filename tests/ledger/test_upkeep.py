@@ -18,11 +18,11 @@ from pyspark.sql import types as T
 from cdckit.kernel.changes import GUID, InvalidChanges, Layout
 from cdckit.ledger import bucket as under_test
 from cdckit.ledger import bucket_merge
-from cdckit.ledger.bucket import upkeep
-from cdckit.ledger.columns import BUCKET, HIDDEN, IDENTITY, OPEN, UNBORN_SCHEMA, kept_history
+from cdckit.ledger.bucket import keep_up_bucket
+from cdckit.ledger.columns import BUCKET, HIDDEN, IDENTITY, OPEN, UNBORN_SCHEMA, stored_history_columns
 from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.store.files import Target, batches_of
+from cdckit.store.files import Target, read_batches
 from cdckit.store.locations import locate
 from cdckit.store.writing import OpenFiles
 from support.fold import fold, identity
@@ -50,7 +50,7 @@ class Bucket:
         place = locate(folder, None, None)
         self.targets = Targets(
             log=Target(place, "log", log, (BUCKET,)),
-            history=Target(place, "history", kept_history(data), (BUCKET, OPEN)),
+            history=Target(place, "history", stored_history_columns(data), (BUCKET, OPEN)),
             unborn=Target(place, "unborn", UNBORN_SCHEMA, (BUCKET,)),
             layout=Layout(
                 fields=tuple(names),
@@ -86,7 +86,7 @@ class Bucket:
         self._done(replace(self.task, fold=2))
 
     def _done(self, task: Task) -> int:
-        kept = upkeep(task, self.targets)
+        kept = keep_up_bucket(task, self.targets)
         log = [one for one in task.log if one.path not in kept.removed["log"]]
         log += [one for one in task.fresh if one.path in kept.keep]
         log += held(kept.added["log"])
@@ -118,7 +118,7 @@ class Bucket:
 
     @staticmethod
     def _rows(target: Target, files: Paths) -> list[Row]:
-        return [row for one in files for batch in batches_of(target, one.path) for row in batch.to_pylist()]
+        return [row for one in files for batch in read_batches(target, one.path) for row in batch.to_pylist()]
 
 
 def held(reports: Iterable[dict[str, Any]]) -> Paths:
@@ -263,9 +263,9 @@ def test_the_programs_go_both_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         again.append(found.rows.num_rows - found.news.num_rows)
         return found
 
-    plain_resumed, plain_again = bucket_merge.resumed, bucket_merge._merged_again
-    monkeypatch.setattr(bucket_merge, "resumed", counted_resumed)
-    monkeypatch.setattr(bucket_merge, "_merged_again", counted_again)
+    plain_resumed, plain_again = bucket_merge.resume_changes, bucket_merge._merge_again
+    monkeypatch.setattr(bucket_merge, "resume_changes", counted_resumed)
+    monkeypatch.setattr(bucket_merge, "_merge_again", counted_again)
     bucket = Bucket(tmp_path)
     for batch in batches(0, 150):
         bucket.apply(batch)
@@ -356,4 +356,4 @@ def test_a_change_that_lacks_what_it_needs_is_refused(tmp_path: Path, column: st
     files.take(pa.RecordBatch.from_pylist([row], schema=arrow_schema(bucket.targets.log.stored, large=True)))
     fresh = held(files.close())
     with pytest.raises(InvalidChanges):
-        upkeep(Task(0, fresh), bucket.targets)
+        keep_up_bucket(Task(0, fresh), bucket.targets)

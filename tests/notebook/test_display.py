@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit import as_of, merge, options
-from cdckit.changes import CHANGE_SCHEMA, number_in_order
+from cdckit.changes import CHANGE_SCHEMA, sortable_number
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.notebook import Table, short_instants, show
 from cdckit.query.as_of import timeline
@@ -388,9 +388,9 @@ def test_changes_are_blank_where_nothing_was_sent(spark: SparkSession) -> None:
 def test_a_sequence_is_shown_where_it_says_more_than_the_time(spark: SparkSession) -> None:
     """A number as such, not as the text of 38 digits that sorts as it does; a text as it is."""
     changes = spark.createDataFrame([said(9, "m1", "Cup"), said(10, "m2", "Mug")], SAID)
-    by_time = changes.withColumn("sequence", number_in_order(F.unix_micros("effective_timestamp")))
+    by_time = changes.withColumn("sequence", sortable_number(F.unix_micros("effective_timestamp")))
     assert lines(show(by_time)) == lines(show(changes))
-    both = F.when(F.col("message_id") == "m1", number_in_order(F.lit(70))).otherwise("007")
+    both = F.when(F.col("message_id") == "m1", sortable_number(F.lit(70))).otherwise("007")
     shown = lines(show(changes.withColumn("sequence", both), columns=["sequence", "message"]))
     assert shown[:3] == ["sequence  message", "70        m1", "007       m2"]
 

@@ -62,7 +62,7 @@ def test_at_the_end_of_a_day_what_begins_at_its_end_is_not_there_yet(history: Da
 
 
 def test_at_the_start_of_a_day_it_is_there(history: DataFrame) -> None:
-    found = periodic_snapshots(history, start=day(1), end=date(2024, 1, 5), at="start")
+    found = periodic_snapshots(history, start=day(1), end=date(2024, 1, 5), boundary="start")
     assert names(found) == [
         *((1, "vase", "vase"), (2, "kettle", "kettle"), (3, "kettle", "teapot")),
         *((4, "kettle", "teapot"), (4, "vase", "vase")),
@@ -101,7 +101,7 @@ def test_a_day_without_a_midnight_begins_when_the_clocks_have_jumped(spark: Spar
     begins = utc("2024-04-25T22:00")
     history = history_of(spark, "name string", [("kettle", begins, None, False, "kettle")])
     days = {"start": date(2024, 4, 25), "end": date(2024, 4, 27), "zone": "Africa/Cairo"}
-    [row] = rows_of(periodic_snapshots(history, at="start", **days))
+    [row] = rows_of(periodic_snapshots(history, boundary="start", **days))
     assert (row["period_date"], row["period_from_timestamp"]) == (date(2024, 4, 26), begins)
 
 
@@ -182,7 +182,7 @@ def test_it_is_what_a_loop_over_all_periods_and_versions_gives(spark: SparkSessi
             start=days[1],
             end=days[-2],
             zone=zone,
-            at="end" if at_end else "start",
+            boundary="end" if at_end else "start",
         ).collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
@@ -203,7 +203,7 @@ def test_it_is_what_a_loop_over_all_periods_and_versions_gives(spark: SparkSessi
         ({"every": timedelta(milliseconds=1)}, "at most 1,000,000 periods"),
         ({"end": date(2024, 1, 1)}, "after start"),
         ({"end": date(9999, 12, 31), "every": "year"}, "before the year 10000"),
-        ({"at": "noon"}, '"end" or "start"'),
+        ({"boundary": "noon"}, '"end" or "start"'),
         ({"deletes": 1}, "True or False"),
     ],
 )

@@ -95,7 +95,7 @@ def test_keys_are_fields(changes: DataFrame, keys: Any) -> None:
     for asked in (
         lambda: cdckit.merge(changes, entity="product", keys=keys),
         lambda: cdckit.bitemporal(changes, entity="product", keys=keys),
-        lambda: cdckit.why(changes, {"number": 1}, "name", keys=keys, at=AT),
+        lambda: cdckit.why(changes, {"number": 1}, "name", keys=keys, valid_at=AT),
     ):
         with pytest.raises(InvalidArgument, match=r"needs keys to be a list of distinct fields among number"):
             asked()
@@ -113,14 +113,14 @@ def test_keys_are_fields(changes: DataFrame, keys: Any) -> None:
 )
 def test_why_names_the_key_that_it_needs(changes: DataFrame, key: Any, says: str) -> None:
     with pytest.raises(InvalidArgument, match=says):
-        cdckit.why(changes, key, "name", keys=["number"], at=AT)
+        cdckit.why(changes, key, "name", keys=["number"], valid_at=AT)
 
 
 ASKED: dict[str, Callable[[Any], Any]] = {
     "merge": lambda frame: cdckit.merge(frame, **KEYS),
     "bitemporal": lambda frame: cdckit.bitemporal(frame, **KEYS),
     "as_known": lambda frame: cdckit.as_known(frame, AT, **KEYS),
-    "known_at": lambda frame: cdckit.known_at(frame, AT),
+    "keep_known": lambda frame: cdckit.keep_known(frame, AT),
     "union_changes": lambda frame: cdckit.union_changes(frame),
     "with_priorities": lambda frame: cdckit.with_priorities(frame, {}),
     "find_unused_priorities": lambda frame: cdckit.changes.find_unused_priorities(frame, {}),
@@ -132,16 +132,16 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "with_operation": lambda frame: cdckit.query.with_operation(frame),
     "changes_between": lambda frame: cdckit.changes_between(frame, AT, None),
     "diff": lambda frame: cdckit.query.diff(frame, frame),
-    "coalesce": lambda frame: cdckit.quality.coalesce(frame),
+    "coalesce_versions": lambda frame: cdckit.quality.coalesce_versions(frame),
     "find_overlaps": lambda frame: cdckit.quality.find_overlaps(frame),
     "find_gaps": lambda frame: cdckit.quality.find_gaps(frame),
     "find_several_current": lambda frame: cdckit.quality.find_several_current(frame),
     "find_empty_periods": lambda frame: cdckit.quality.find_empty_periods(frame),
     "as_of_join": lambda frame: cdckit.as_of_join(frame, cdckit.Lookup(frame, on="n", into="p"), time="t"),
-    "why": lambda frame: cdckit.why(frame, {"number": 1}, "name", keys=["number"], at=AT),
+    "why": lambda frame: cdckit.why(frame, {"number": 1}, "name", keys=["number"], valid_at=AT),
     "blame": lambda frame: cdckit.blame(frame, {"number": 1}),
-    "by_message": lambda frame: cdckit.query.by_message(frame, "m1"),
-    "sources_of": lambda frame: cdckit.query.sources_of(frame, frame),
+    "values_by_message": lambda frame: cdckit.query.values_by_message(frame, "m1"),
+    "count_sources": lambda frame: cdckit.query.count_sources(frame, frame),
     "with_messages": lambda frame: cdckit.query.with_messages(frame, frame),
     "revoke": lambda frame: cdckit.query.revoke(frame, "m1"),
     "rejects": lambda frame: cdckit.rejects(frame),

@@ -16,7 +16,7 @@ from cdckit.parts.arrow_types import (
     NoSuchArrowType,
     arrow_schema,
     arrow_type,
-    batch_of,
+    make_batch,
     spark_columns,
     spark_type,
     with_texts,
@@ -149,16 +149,16 @@ def test_lists_of_nothing_but_nulls_keep_their_elements(kind: pa.DataType, value
             array.take(pa.array(places)),
             pa.concat_arrays([array[place : place + 1] for place in places]),
         ):
-            made = batch_of({"a": some}, pa.schema([("a", large)]))
+            made = make_batch({"a": some}, pa.schema([("a", large)]))
             made.validate(full=True)
             assert made.column("a").to_pylist() == expected
-    made = batch_of({"a": array[2:]}, pa.schema([("a", large)]))
+    made = make_batch({"a": array[2:]}, pa.schema([("a", large)]))
     made.validate(full=True)
     assert made.column("a").to_pylist() == values[2:]
 
 
 def test_a_batch_takes_the_texts_of_its_schema() -> None:
     schema = pa.schema([("a", pa.large_string()), ("b", pa.int32())])
-    made = batch_of({"b": pa.array([1], pa.int32()), "a": pa.array(["x"])}, schema)
+    made = make_batch({"b": pa.array([1], pa.int32()), "a": pa.array(["x"])}, schema)
     assert made.schema == schema
     assert made.to_pylist() == [{"a": "x", "b": 1}]

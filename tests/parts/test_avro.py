@@ -25,9 +25,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cdckit.parts.arrow_types import arrow_type, spark_type
-from cdckit.parts.avro import Decoded, SchemaRefused, decode, decode_parts, decoding, native, parse_schema
+from cdckit.parts.avro import (
+    DecodedDatums,
+    SchemaRefused,
+    decode,
+    decode_parts,
+    decoding,
+    native,
+    parse_schema,
+)
 from cdckit.parts.avro.decoding import find_fault
-from cdckit.parts.avro.schema import made, most_made
+from cdckit.parts.avro.schema import decoded_bytes, most_bytes
 from tools.tiers import examples
 
 
@@ -70,7 +78,7 @@ def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
     return {"type": kind, "logicalType": name, **more}
 
 
-def run(schema: Any, *datums: bytes | None) -> Decoded:
+def run(schema: Any, *datums: bytes | None) -> DecodedDatums:
     """Decode *datums*; checks what holds for every result."""
     parsed = parse_schema(json.dumps(schema))
     decoded = decode(pa.array(datums, pa.binary()), parsed)
@@ -479,7 +487,7 @@ def test_a_reader_that_fails_on_right_datums_costs_only_those(
     panic = type("PanicException", (BaseException,), {})
 
     def failing(datums: pa.Array, *args: Any) -> pa.StructArray:
-        with native._as_unreadable():
+        with native._translate_errors():
             if failure == "all" or any(datum.as_py() == row(77) for datum in datums):
                 raise panic("boom") if failure == "panic" else RuntimeError("boom")
         return inner(datums, *args)
@@ -695,7 +703,10 @@ def test_whatever_is_written_is_read_as_fastavro_reads_it(data: st.DataObject) -
     decoded = run(schema, *datums)
     assert decoded.errors.null_count == len(datums)
     assert decoded.values.to_pylist() == [by_fastavro(schema, datum) for datum in datums]
-    foreseen, most = made(native.read(pa.array(datums), parsed.root), parsed.root), most_made(parsed.root)
+    foreseen, most = (
+        decoded_bytes(native.read(pa.array(datums), parsed.root), parsed.root),
+        most_bytes(parsed.root),
+    )
     lengths = [len(datum) for datum in datums]
     overhead = 64 * (parsed.root.weight + 1)  # an array of no items has an offset too, and each bitmap a byte
     assert decoded.values.nbytes <= foreseen + overhead

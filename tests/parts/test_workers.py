@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from cdckit.parts import workers
-from cdckit.parts.workers import Made, at_once
+from cdckit.parts.workers import WorkerPlan, run_together
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.
 register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -29,7 +29,7 @@ def doubled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def test_what_is_made_comes_back_as_rows(spark: SparkSession) -> None:
-    found = Made(spark.range(0, 1000, 1, 4), doubled, NUMBERS).rows()
+    found = WorkerPlan(spark.range(0, 1000, 1, 4), doubled, NUMBERS).rows()
     assert found.schema == NUMBERS
     assert sorted(row["n"] for row in found.collect()) == [2 * n for n in range(1000)]
 
@@ -38,8 +38,8 @@ def test_what_is_made_comes_back_as_rows(spark: SparkSession) -> None:
 
 
 def test_results_come_in_the_order_of_the_items(spark: SparkSession) -> None:
-    assert at_once(spark, lambda n: spark.range(n).count(), [3, 1, 2, 0, 5, 4]) == [3, 1, 2, 0, 5, 4]
-    assert at_once(spark, str, []) == []
+    assert run_together(spark, lambda n: spark.range(n).count(), [3, 1, 2, 0, 5, 4]) == [3, 1, 2, 0, 5, 4]
+    assert run_together(spark, str, []) == []
 
 
 def test_an_error_is_raised_when_what_had_begun_has_ended(spark: SparkSession) -> None:
@@ -53,7 +53,7 @@ def test_an_error_is_raised_when_what_had_begun_has_ended(spark: SparkSession) -
         ended.append(n)
 
     with pytest.raises(ValueError, match="the first"):
-        at_once(spark, work, [0, 1, 2])
+        run_together(spark, work, [0, 1, 2])
     assert sorted(ended) == [1, 2]
 
 
@@ -61,7 +61,7 @@ def test_jobs_of_threads_belong_to_the_group_of_their_caller(spark: SparkSession
     context = spark.sparkContext
     context.setLocalProperty("who", "the caller")
     try:
-        seen = at_once(spark, lambda _: context.getLocalProperty("who"), [1, 2])
+        seen = run_together(spark, lambda _: context.getLocalProperty("who"), [1, 2])
     finally:
         context.setLocalProperty("who", None)  # type: ignore[arg-type]
     assert seen == ["the caller", "the caller"]
@@ -76,7 +76,7 @@ def test_threads_do_not_see_what_each_other_notes(spark: SparkSession) -> None:
         both.wait(timeout=60)
         return context.getLocalProperty("mine")
 
-    assert at_once(spark, work, ["a", "b"]) == ["a", "b"]
+    assert run_together(spark, work, ["a", "b"]) == ["a", "b"]
 
 
 def test_nothing_more_is_begun_after_an_error(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +96,7 @@ def test_nothing_more_is_begun_after_an_error(spark: SparkSession, monkeypatch: 
 
     monkeypatch.setattr(workers, "ThreadPoolExecutor", Pool)
     with pytest.raises(ValueError, match="the first"):
-        at_once(spark, work, range(40))
+        run_together(spark, work, range(40))
     # As many as work at once, and one in the place of the first.
     assert len(begun) <= 5
 
@@ -121,7 +121,7 @@ def test_texts_come_large_or_not_as_asked_for_whatever_the_session_sends(
     spark: SparkSession, session_has_large: str, large: bool
 ) -> None:
     given = spark.range(3).selectExpr("'x' as t", "array(X'ff') as b")
-    made = Made(given, as_they_come, TEXTS, large=large)
+    made = WorkerPlan(given, as_they_come, TEXTS, large=large)
     expected = [("large_string" if large else "string", [b"\xff"])] * 3
     spark.conf.set(LARGE_TEXTS, session_has_large)
     try:

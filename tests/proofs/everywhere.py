@@ -48,7 +48,7 @@ def results(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
 
     hub = hub_of(spark, folder / "hub")
     for number in range(2):
-        hub.receive(datahub.records(spark, _messages(number), at=NOW).repartition(2), number)
+        hub.receive(datahub.records(spark, _messages(number), received_at=NOW).repartition(2), number)
         hub.run(now=NOW)
 
     feed = replicate.Feed(spark, folder / "feed", buckets=2)
@@ -73,8 +73,8 @@ def checked(ledger: Ledger) -> DataFrame:
     found = check_all(
         {"sound": ledger, "torn": {"log": (ledger.changes(), "changes"), "torn": (torn, "ledger")}}
     )
-    rows = [(name, told.sentence.says, told.broken) for name, each in found.items() for told in each.told]
-    shown = [(name, repr(told.shown), told.broken) for name, each in found.items() for told in each.broken]
+    rows = [(name, told.sentence.says, told.broken) for name, each in found.items() for told in each.results]
+    shown = [(name, repr(told.examples), told.broken) for name, each in found.items() for told in each.broken]
     return ledger.store.snapshot().spark.createDataFrame(
         rows + shown, "suite string, says string, broken long"
     )

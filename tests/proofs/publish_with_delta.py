@@ -43,7 +43,7 @@ def main(folder: Path, jars: str) -> None:
     for number in range(4):
         ledger.apply(to_dataframe(spark, changes[number::5], FIELDS))
         for _ in range(2):
-            assert ledger.publish(NAME) == ledger.at().version
+            assert ledger.publish(NAME) == ledger.at_commit().version
         assert is_right()
         if number == 1:
             spark.sql(f"VACUUM {NAME} RETAIN 0 HOURS").collect()
@@ -61,7 +61,7 @@ def main(folder: Path, jars: str) -> None:
     ledger.publish(NAME, scd_type_1)
     assert is_right(scd_type_1)
     ledger.rebuild()
-    assert ledger.publish(NAME, scd_type_1) == ledger.at().version
+    assert ledger.publish(NAME, scd_type_1) == ledger.at_commit().version
     spark.range(3).write.format("delta").saveAsTable("others.theirs")
     for theirs in ("others.theirs", "others.plain"):
         if theirs.endswith("plain"):

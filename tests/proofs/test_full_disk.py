@@ -114,7 +114,7 @@ def test_a_hub(spark: SparkSession, disk: Disk) -> None:
         at = f"2024-01-0{number + 1}T00:00:00Z"
         data = [{"number": each, "name": f"{number} {each}"} for each in range(20)]
         message = {"guid": f"m{number}", "entity": "product", "timestamp": at, "data": data}
-        rows = datahub.records(spark, [message], at=NOW)
+        rows = datahub.records(spark, [message], received_at=NOW)
 
         def receive(rows: DataFrame = rows, number: int = number) -> None:
             hub.receive(rows, number)

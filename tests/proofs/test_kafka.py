@@ -103,7 +103,7 @@ def test_a_broker_is_killed_while_streams_run(spark: SparkSession, tmp_path: Pat
 
     hub, undisturbed = hub_of(spark, tmp_path), hub_of(spark, tmp_path / "undisturbed")
     hub.store.check()
-    undisturbed.receive(datahub.records(spark, products, at=NOW))
+    undisturbed.receive(datahub.records(spark, products, received_at=NOW))
     undisturbed.run(now=NOW)
     assert rows(hub.history("product")) == rows(undisturbed.history("product"))
     statuses = ["message_identifier", "status", "attempts"]

@@ -53,7 +53,7 @@ def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seque
             "timestamp": f"2024-01-0{number + 1}T00:00:00Z",
             "data": [*said, {"name": "nobody"}],
         }
-        hub.receive(datahub.records(spark, [message], at=NOW), number)
+        hub.receive(datahub.records(spark, [message], received_at=NOW), number)
         hub.run(now=NOW)
     return ledger.store.snapshot(), ledger.store.snapshot(1), hub.store.snapshot()
 

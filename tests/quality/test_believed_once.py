@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pyspark.sql import SparkSession
 from test_suites import sentences
 
-from cdckit.quality.checks import breaking
-from cdckit.quality.suites import suite_of
+from cdckit.quality.checks import breaking_rows
+from cdckit.quality.suites import read_suite
 from tools.tiers import seeds
 
 Row = tuple[int, int | None, int, int | None]
@@ -71,8 +71,8 @@ def test_what_is_believed_not_once_is_found_and_nothing_else(spark: SparkSession
     table = [(guid, *map(at, row)) for guid, rows in named.items() for row in rows]
     columns = ["valid_from_timestamp", "valid_to_timestamp", "system_from_timestamp", "system_to_timestamp"]
     schema = ", ".join(["guid string", *(f"{name} timestamp" for name in columns)])
-    asked = sentences(suite_of("bitemporal", function="check"))[-1]
-    found = breaking(asked, {"batch": spark.createDataFrame(table, schema)}).select("guid").distinct()
+    asked = sentences(read_suite("bitemporal", function="check"))[-1]
+    found = breaking_rows(asked, {"batch": spark.createDataFrame(table, schema)}).select("guid").distinct()
     sound = {guid for guid, rows in named.items() if is_sound(rows)}
     assert 700 < len(sound) < 1_400
     assert {row["guid"] for row in found.collect()} == named.keys() - sound

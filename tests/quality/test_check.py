@@ -27,8 +27,8 @@ from cdckit.quality.suites import (
     NAMELESS,
     SOME,
     UNSAID,
+    read_suite,
     suite_names,
-    suite_of,
 )
 from support.histories import to_dataframe
 from support.jobs import jobs_of
@@ -62,7 +62,7 @@ def sound(spark: SparkSession) -> DataFrame:
 
 def test_it_says_how_many_rows_break_a_sentence_and_shows_the_first(products: DataFrame) -> None:
     found = check(products, SUITE, rows=1)
-    assert (found.ok, found.rows, [each.broken for each in found.told]) == (False, 3, [2])
+    assert (found.ok, found.rows, [each.broken for each in found.results]) == (False, 3, [2])
     assert repr(found).splitlines() == [
         "rows that break it  of what weight  sentence",
         "2                   warning         It has a name.",
@@ -115,13 +115,13 @@ def test_other_sorts_of_expectations_are_run_by_great_expectations(
         "kwargs": {"column": "name", "max_value": 3},
     }
     found = check(products, {"name": "others", "expectations": [few, NAMED, short]})
-    assert [each.broken for each in found.told] == [1, 2, 1]
+    assert [each.broken for each in found.results] == [1, 2, 1]
     sets: list[list[str | None]] = [[], [None, "kettle"]]
     of_sets = [
         {"type": "expect_column_values_to_be_in_set", "kwargs": {"column": "name", "value_set": each}}
         for each in sets
     ]
-    assert [each.broken for each in check(products, {"name": "x", "expectations": of_sets}).told] == [1, 0]
+    assert [each.broken for each in check(products, {"name": "x", "expectations": of_sets}).results] == [1, 0]
     between = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "number"}}
     elsewhere = {**short, "kwargs": {"column": "nmae", "max_value": 3}}
     for wrong, message in [
@@ -163,8 +163,8 @@ def test_a_query_is_counted_as_it_stands(products: DataFrame) -> None:
     suite = {"name": "queries", "meta": {"order_by": ["number"]}, "expectations": [*stated, braces, nested]}
     place = F.expr("IF(number = 1, NULL, named_struct('x', name, 'y', nullif(number, 2)))")
     found = check(products.withColumns({"{name}": F.col("name"), "place": place}), suite)
-    assert [each.broken for each in found.told] == [*queries.values(), 2, 1]
-    assert repr(found.told[10].shown).startswith("number  name  {name}  place")
+    assert [each.broken for each in found.results] == [*queries.values(), 2, 1]
+    assert repr(found.results[10].examples).startswith("number  name  {name}  place")
 
 
 def test_what_speaks_of_all_columns_is_not_given_one_more(products: DataFrame) -> None:
@@ -178,7 +178,7 @@ def test_what_speaks_of_all_columns_is_not_given_one_more(products: DataFrame) -
     for query, broken in queries.items():
         stated = {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": query}}
         found = check(products, {"name": "both", "expectations": [stated, NAMED]})
-        assert [each.broken for each in found.told] == [broken, 2]
+        assert [each.broken for each in found.results] == [broken, 2]
     with pytest.raises(InvalidArgument, match="without the columns cdckit_breaks and cdckit_alike"):
         check(products.withColumn("CDCKIT_breaks", F.lit(1)), SUITE)
 
@@ -189,14 +189,14 @@ def test_sentences_without_words_are_told_apart(products: DataFrame) -> None:
     found = check(products.withColumn("kind", F.col("name")), {"name": "x", "expectations": [plain, other]})
     with pytest.raises(BrokenPromises, match=r"breaks 2 sentences(.|\n)*not be null: column kind") as error:
         found.require()
-    assert error.value.broken == dict.fromkeys((each.sentence.says for each in found.told), 2)
+    assert error.value.broken == dict.fromkeys((each.sentence.says for each in found.results), 2)
 
 
 def test_a_field_without_a_column_has_no_value(spark: SparkSession) -> None:
     tables = views(spark, "ledger", [told("ledger")["good"]])
     found = check(tables["batch"].drop("name"), "ledger", tables={"changes": tables["cdckit_changes"]})
     # The versions of m1 and m3; what says null, and the two that are deleted, have none anyway.
-    assert [each.broken for each in found.told] == [0, 0, 0, 0, 2, 0, 0]
+    assert [each.broken for each in found.results] == [0, 0, 0, 0, 2, 0, 0]
 
 
 def test_of_a_version_that_its_log_gives_otherwise_the_difference_is_shown(spark: SparkSession) -> None:
@@ -212,7 +212,7 @@ def test_of_a_version_that_its_log_gives_otherwise_the_difference_is_shown(spark
         {"name": name, "field_provenance": F.col("field_provenance").withField("name", entry)}
     )
     found = check(lies.where(first), "ledger", tables={"changes": log})
-    shown = {each.sentence.says: repr(each.shown) for each in found.broken}
+    shown = {each.sentence.says: repr(each.examples) for each in found.broken}
     differing = next(text for text in shown.values() if "name: pot" in text)
     assert 'name: pot, field_provenance.name: {"m":"m1","p":7}' in differing
     assert 'name: kettle, field_provenance.name: {"m":"m1","p":1}' in differing
@@ -313,7 +313,7 @@ def test_a_ledger_refuses_what_its_gate_does_not_let_pass(
     """The gate sees the history as it would be: what a batch does to it, no look at the batch can tell."""
     ledger = Ledger(spark, tmp_path, entity="flight", keys=["number"], buckets=2)
     ledger.apply(sound.where("data.number < 5"), "first")
-    version, before = ledger.at().version, ledger.history().collect()
+    version, before = ledger.at_commit().version, ledger.history().collect()
     seen: list[tuple[int, int]] = []
 
     def guard(after: Pending) -> None:
@@ -329,7 +329,7 @@ def test_a_ledger_refuses_what_its_gate_does_not_let_pass(
     with pytest.raises(BrokenPromises, match=r"No flight is on time in row 7.\n(?:.|\n)*number"):
         ledger.apply(more, "second", gate=guard)
     assert seen == [(3, more.where("data.number > 4").count())]  # of number 4 nothing was news
-    assert (ledger.at().version, ledger.history().collect()) == (version, before)
+    assert (ledger.at_commit().version, ledger.history().collect()) == (version, before)
     assert ledger.apply(more.where("data.number < 7"), "second", gate=guard).news
     stream = ledger.sink("airport", gate=guard)
     with pytest.raises(BrokenPromises):
@@ -366,7 +366,7 @@ def test_a_batch_of_a_stream_is_compared_with_other_tables(
     def take(batch: DataFrame, number: int) -> None:
         gate(lambda _, number: taken.append(number), suite, tables={"known": products})(batch, number)
         first = products.where("number = 1")
-        missed.append(check(batch, suite, tables={"known": first}).told[0].broken)
+        missed.append(check(batch, suite, tables={"known": first}).results[0].broken)
 
     stream = spark.readStream.schema("number int, name string").parquet(str(tmp_path / "in"))
     writer = stream.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "place"))
@@ -382,7 +382,7 @@ def test_a_field_may_be_called_like_anything_in_a_suite(spark: SparkSession) -> 
     assert check(table.withColumns({"held": F.lit("x"), "believed": F.lit("x")}), "bitemporal").ok
     changes = views(spark, "changes", [told("changes")["good"]])["batch"]
     alike = F.expr("named_struct('number', true, 'NUMBER', true)")
-    assert check(changes.withColumn("carried", alike), "changes").told
+    assert check(changes.withColumn("carried", alike), "changes").results
 
 
 def test_what_is_told_column_by_column_stands_in_the_suites() -> None:
@@ -408,7 +408,7 @@ def test_fields_may_be_called_as_a_query_of_the_suite_calls_its_columns(spark: S
     assert check(history, "ledger", tables={"changes": log}).ok
     for other in (F.create_map(F.lit("a"), F.lit(2)), F.lit(None).cast("map<string,int>")):
         found = check(history.withColumn("map", other), "ledger", tables={"changes": log})
-        assert [each.broken for each in found.told] == [0, 0, 0, 0, 1, 0, 0]
+        assert [each.broken for each in found.results] == [0, 0, 0, 0, 1, 0, 0]
 
 
 def test_a_log_that_does_not_say_its_keys_is_judged_by_what_the_history_does_with_them(
@@ -483,7 +483,7 @@ def test_great_expectations_says_the_same_of_the_same_rows(spark: SparkSession, 
     for view, table in tables.items():
         if view.startswith(VIEW):
             table.createOrReplaceTempView(view)
-    suite = suite_of(name, function="check")
+    suite = read_suite(name, function="check")
     context = ephemeral_context("a test")
     asset = context.data_sources.add_spark("spark", persist=False).add_dataframe_asset("rows")
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.quality.checks import VIEW, sql
-from cdckit.quality.contracts import beside_merged
-from cdckit.quality.suites import by_rows, counted, suite_of
+from cdckit.quality.contracts import compare_with_log
+from cdckit.quality.suites import group_by_rows, read_suite, to_sql
 from support.histories import change_schema, history_schema, rows_to_dataframe
 from support.ledger_programs import FIELDS, KEYS
 from support.mutants import KINDS_OF_MUTANTS, mutants
@@ -28,11 +28,13 @@ def broken(history: DataFrame, log: DataFrame) -> dict[str, list[str]]:
     """By guid, the suites that it breaks."""
     asked = []
     for name in ("history", "ledger"):
-        made = [each for each in map(counted, suite_of(name, function="check").sentences) if each is not None]
-        for rows, places in by_rows(made):
+        made = [
+            each for each in map(to_sql, read_suite(name, function="check").sentences) if each is not None
+        ]
+        for rows, places in group_by_rows(made):
             some = " OR ".join(f"count_if({made[place].breaks}) > 0" for place in places)
             asked.append(f"SELECT guid, '{name}' AS suite FROM {rows} GROUP BY guid HAVING {some}")
-    alike, merged = beside_merged(history, log, function="check")
+    alike, merged = compare_with_log(history, log, function="check")
     found: dict[str, list[str]] = {}
     for row in sql(" UNION ALL ".join(asked), {"batch": alike, f"{VIEW}merged": merged}).collect():
         found.setdefault(row["guid"], []).append(row["suite"])

@@ -65,7 +65,7 @@ def of_rdss(spark: SparkSession) -> Asked:
     versions = rdss.version_ancestry(rdss.version_links(history))
     return {
         "messages": (decoded, "rdss_messages"),
-        "queues": (rdss.queued(decoded), "rdss_queues"),
+        "queues": (rdss.queue_records(decoded), "rdss_queues"),
         "rejects": (rejects(decoded), "rejects"),
         "changes": (told, "changes"),
         "versions": (versions, "rdss_versions"),

@@ -18,8 +18,16 @@ from pyspark.sql import functions as F
 
 from cdckit.parts.faults import Fault
 from cdckit.quality.checks import VIEW, sql
-from cdckit.quality.contracts import beside_merged
-from cdckit.quality.suites import Counted, Suite, are_the_tables, by_rows, counted, suite_names, suite_of
+from cdckit.quality.contracts import compare_with_log
+from cdckit.quality.suites import (
+    SqlSentence,
+    Suite,
+    are_table_rows,
+    group_by_rows,
+    read_suite,
+    suite_names,
+    to_sql,
+)
 from cdckit.rdss.findings import RdssFault
 from cdckit.streams.catalogue import StreamFault
 
@@ -60,14 +68,14 @@ def views(spark: SparkSession, name: str, cases: Cases) -> dict[str, DataFrame]:
         for table, rows in found.items()
     }
     if name == "ledger":
-        tables["batch"], tables[VIEW + "merged"] = beside_merged(
+        tables["batch"], tables[VIEW + "merged"] = compare_with_log(
             tables["batch"], tables[VIEW + "changes"], function="check"
         )
     return tables
 
 
-def sentences(suite: Suite) -> list[Counted]:
-    found = [counted(each) for each in suite.sentences]
+def sentences(suite: Suite) -> list[SqlSentence]:
+    found = [to_sql(each) for each in suite.sentences]
     assert None not in found  # or `check` needs Great Expectations
     return [each for each in found if each is not None]
 
@@ -75,14 +83,14 @@ def sentences(suite: Suite) -> list[Counted]:
 def test_every_sentence_of_every_suite_has_rows_that_break_it() -> None:
     for name in suite_names():
         assert list(told(name)["breaks"]) == [
-            each.says for each in suite_of(name, function="check").sentences
+            each.says for each in read_suite(name, function="check").sentences
         ]
 
 
 def test_what_only_spark_can_run_says_so() -> None:
     """Each query is in Spark's SQL; expectations of other sorts run on every engine of Great Expectations."""
     for name in suite_names():
-        for each in suite_of(name, function="check").stated["expectations"]:
+        for each in read_suite(name, function="check").stated["expectations"]:
             is_query = each["type"] == "unexpected_rows_expectation"
             assert (each["meta"].get("engine") == "Spark") == is_query
 
@@ -90,9 +98,9 @@ def test_what_only_spark_can_run_says_so() -> None:
 def test_a_query_says_which_rows_break_it_of_those_that_it_looks_at() -> None:
     """So conditions on the same rows can be counted together."""
     for name in suite_names():
-        for each in suite_of(name, function="check").sentences:
+        for each in read_suite(name, function="check").sentences:
             if each.type == "unexpected_rows_expectation":
-                made = counted(each)
+                made = to_sql(each)
                 assert made is not None
                 assert made.breaks != "true"
                 query = f"SELECT * FROM {made.rows} WHERE {made.breaks}"
@@ -106,11 +114,11 @@ def test_what_breaks_a_sentence_breaks_no_other(spark: SparkSession, name: str) 
     more = stated.get("breaks_more", [])
     cases = [*stated["breaks"].values(), *more, stated["good"]]
     tables = views(spark, name, cases)
-    made = sentences(suite_of(name, function="check"))
+    made = sentences(read_suite(name, function="check"))
     parts = []
-    for rows, places in by_rows(made):
+    for rows, places in group_by_rows(made):
         known = "int(number)" if name in KNOWN_BY_NUMBER else "`case`"
-        number = known if are_the_tables(rows) else KNOWN_BY_GUID
+        number = known if are_table_rows(rows) else KNOWN_BY_GUID
         breaks = ", ".join(f"IF(count_if({made[place].breaks}) > 0, {place}, NULL)" for place in places)
         broken = f"array_compact(array({breaks})) AS broken"
         parts.append(f"SELECT {number} AS place, {broken} FROM {rows} GROUP BY {number}")
@@ -136,7 +144,7 @@ def values(name: str) -> list[str]:
     """The codes that a suite allows."""
     found: list[str] = next(
         each.kwargs["value_set"]
-        for each in suite_of(name, function="check").sentences
+        for each in read_suite(name, function="check").sentences
         if each.kwargs.get("column") == "error_code" and "value_set" in each.kwargs
     )
     return found

@@ -1,4 +1,4 @@
-"""`beliefs_about`, `belief_changes`, `as_shown`, `error_durations`: beliefs, and how long they were wrong."""
+"""`beliefs_about`, `diff_beliefs`, `as_shown`, `error_durations`: beliefs, and how long they were wrong."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import known_at
+from cdckit import keep_known
 from cdckit.errors import InvalidArgument, MissingColumns
-from cdckit.query import as_shown, belief_changes, beliefs_about, diff, error_durations
+from cdckit.query import as_shown, beliefs_about, diff, diff_beliefs, error_durations
 from support.random_versions import SCHEMA, Row, hour, random_versions
 from tools.tiers import seeds
 
@@ -120,8 +120,8 @@ def test_random_errors_hour_by_hour(spark: SparkSession, seed: int) -> None:
 @seeds(23, soak=20)
 def test_what_came_and_went_is_all_that_differs(spark: SparkSession, seed: int) -> None:
     table = table_of(spark, random_beliefs(seed, 200))
-    found = belief_changes(table, hour(3), hour(14), keys=["gate"])
-    whole = diff(known_at(table, hour(3)), known_at(table, hour(14)), keys=["gate"])
+    found = diff_beliefs(table, hour(3), hour(14), keys=["gate"])
+    whole = diff(keep_known(table, hour(3)), keep_known(table, hour(14)), keys=["gate"])
     assert found.columns[-4:] == ["from_value", "to_value", "from_message", "to_message"]
     # Which version the key is taken from may differ.
     one, other = (Counter(tuple(row) for row in frame.drop("gate").collect()) for frame in (found, whole))
@@ -174,20 +174,20 @@ def test_what_cannot_be_asked(spark: SparkSession) -> None:
     with pytest.raises(InvalidArgument, match="fields to be one or more fields among gate, seats"):
         error_durations(table, "gates")
     for moments, said in (
-        ((hour(2), hour(1)), r"belief_changes\(\) needs later to be after earlier"),
-        ((naive, hour(1)), r"belief_changes\(\) needs earlier to be an aware .*belief_changes\(table, "),
-        ((hour(1), None), r"belief_changes\(\) needs later to be an aware"),
+        ((hour(2), hour(1)), r"diff_beliefs\(\) needs later to be after earlier"),
+        ((naive, hour(1)), r"diff_beliefs\(\) needs earlier to be an aware .*diff_beliefs\(table, "),
+        ((hour(1), None), r"diff_beliefs\(\) needs later to be an aware"),
     ):
         with pytest.raises(InvalidArgument, match=said):
-            belief_changes(table, *moments)
+            diff_beliefs(table, *moments)
     for key in ("gates", "Field", "to_value"):
-        with pytest.raises(InvalidArgument, match=r"belief_changes\(\) needs keys to be"):
-            belief_changes(table.withColumnRenamed("gate", key.rstrip("s")), hour(1), hour(2), keys=[key])
+        with pytest.raises(InvalidArgument, match=r"diff_beliefs\(\) needs keys to be"):
+            diff_beliefs(table.withColumnRenamed("gate", key.rstrip("s")), hour(1), hour(2), keys=[key])
     with pytest.raises(InvalidArgument, match="keys to be called otherwise than field, error"):
         error_durations(table.withColumnRenamed("gate", "Seconds"), "seats", keys=["Seconds"])
     without = table.drop("deleted_indicator")
-    with pytest.raises(MissingColumns, match=r"belief_changes\(\) needs the columns deleted_indicator"):
-        belief_changes(without, hour(1), hour(2))
+    with pytest.raises(MissingColumns, match=r"diff_beliefs\(\) needs the columns deleted_indicator"):
+        diff_beliefs(without, hour(1), hour(2))
     with pytest.raises(MissingColumns, match=r"error_durations\(\) needs the columns deleted_indicator"):
         error_durations(without, "gate")
     for ask in (
@@ -196,4 +196,4 @@ def test_what_cannot_be_asked(spark: SparkSession) -> None:
         lambda given: error_durations(given, "gate"),
     ):
         with pytest.raises(MissingColumns, match="system_from_timestamp"):
-            ask(known_at(table, hour(1)))
+            ask(keep_known(table, hour(1)))

@@ -1,4 +1,4 @@
-"""`as_known`, `bitemporal` and `known_at`: what was believed, and when."""
+"""`as_known`, `bitemporal` and `keep_known`: what was believed, and when."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cdckit.kernel.beliefs
-from cdckit import as_known, bitemporal, known_at, merge
+from cdckit import as_known, bitemporal, keep_known, merge
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.kernel.changes import ARRIVED
-from cdckit.merging import sorted_by_entity
+from cdckit.merging import sort_by_entity
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.running_aggregates import NEVER
 from support.fold import fold, identity
@@ -153,7 +153,7 @@ def assert_believed(table: DataFrame, changes: Sequence[Row], moments: int) -> N
     for moment in [at(-1), *(at(each + half) for each in range(moments) for half in (0, 0.5))]:
         some = known(changes, moment)
         expected = fold(some, entity="thing", keys=KEYS, fields=list(FIELDS))
-        assert_same(to_rows(known_at(table, moment)), expected, some, lambda c: identity(c, "thing", KEYS))
+        assert_same(to_rows(keep_known(table, moment)), expected, some, lambda c: identity(c, "thing", KEYS))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_it_does_not_matter_how_many_epochs_are_merged_together(
     """Here, without Spark's workers, in portions of a few changes: the rows are those of one portion."""
     changes = to_dataframe(spark, with_arrivals(random_changes(23, 60, FIELDS, longest=40), 24, 12), FIELDS)
     arrivals = {ARRIVED: F.col("arrival.timestamp")}
-    ordered = sorted_by_entity(changes, entity="thing", keys=KEYS, function="test", more=arrivals)
+    ordered = sort_by_entity(changes, entity="thing", keys=KEYS, function="test", more=arrivals)
     schema = arrow_schema(bitemporal(changes, entity="thing", keys=KEYS).schema)
     batches = ordered.changes.toArrow().to_batches()
 
@@ -239,11 +239,11 @@ def test_an_instant_needs_its_zone(spark: SparkSession) -> None:
     with pytest.raises(InvalidArgument, match="aware"):
         as_known(changes, datetime(2024, 7, 1), entity="thing", keys=KEYS)
     with pytest.raises(InvalidArgument, match="aware"):
-        known_at(table, datetime(2024, 7, 1))
+        keep_known(table, datetime(2024, 7, 1))
     with pytest.raises(WrongColumnType, match="timestamp"):
-        known_at(table, F.lit("2024-07-01"))
+        keep_known(table, F.lit("2024-07-01"))
     with pytest.raises(MissingColumns, match="system_from_timestamp"):
-        known_at(merge(changes, entity="thing", keys=KEYS), at(1))
+        keep_known(merge(changes, entity="thing", keys=KEYS), at(1))
 
 
 def test_errors_name_the_function_that_was_called(spark: SparkSession) -> None:

@@ -67,7 +67,7 @@ def answer(found: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def test_each_value_has_its_message_and_the_start_of_its_unbroken_run(history: DataFrame) -> None:
-    assert answer(blame(history, {"id": "mug"}, at=at(11, 30))) == [
+    assert answer(blame(history, {"id": "mug"}, valid_at=at(11, 30))) == [
         ("deleted_indicator", "false", "m1", 0, 9),
         ("id", "mug", "m1", 0, 9),
         ("name", "Cup", "m3", 0, 11),
@@ -88,16 +88,20 @@ def test_a_deleted_entity_shows_who_deleted_it(history: DataFrame) -> None:
 
 def test_a_version_is_read_from_the_instant_at_which_it_starts(history: DataFrame) -> None:
     price = F.col("field") == "price"
-    assert answer(blame(history, {"id": "mug"}, at=at(10)).where(price)) == [("price", "4", "m2", 5, 10)]
+    assert answer(blame(history, {"id": "mug"}, valid_at=at(10)).where(price)) == [
+        ("price", "4", "m2", 5, 10)
+    ]
     just_before = at(10) - timedelta(microseconds=1)
-    assert answer(blame(history, {"id": "mug"}, at=just_before).where(price)) == [("price", "3", "m1", 0, 9)]
+    assert answer(blame(history, {"id": "mug"}, valid_at=just_before).where(price)) == [
+        ("price", "3", "m1", 0, 9)
+    ]
 
 
 def test_what_comes_later_does_not_matter(history: DataFrame) -> None:
     """The run of a value begins in the past of the instant asked about."""
     early = history.where(F.col("valid_from_timestamp") <= F.lit(at(10)))
-    at_ten = blame(history, {"id": "mug"}, at=at(10))
-    assert answer(blame(early, {"id": "mug"}, at=at(10))) == answer(at_ten)
+    at_ten = blame(history, {"id": "mug"}, valid_at=at(10))
+    assert answer(blame(early, {"id": "mug"}, valid_at=at(10))) == answer(at_ten)
 
 
 @pytest.mark.parametrize("key", [{"id": "jug"}, {"id": None}, {"guid": "none"}, {"id": "mug", "name": "Mug"}])
@@ -106,7 +110,7 @@ def test_an_entity_that_is_not_there_has_no_rows(history: DataFrame, key: Row) -
 
 
 def test_before_its_first_version_an_entity_has_no_rows(history: DataFrame) -> None:
-    assert blame(history, {"id": "mug"}, at=at(8, 59)).collect() == []
+    assert blame(history, {"id": "mug"}, valid_at=at(8, 59)).collect() == []
 
 
 def test_the_guid_is_a_key_too(history: DataFrame) -> None:
@@ -129,7 +133,7 @@ def test_an_entity_whose_key_changed_answers_to_its_key_of_then_with_all_its_pas
     now = [("id", "cup", "m2", 0, 10), ("name", "Mug", "m1", 0, 9)]
     assert answer(blame(history, {"id": "cup"}).where("field in ('id', 'name')")) == now
     assert answer(blame(history, {"id": "mug"})) == []
-    then = answer(blame(history, {"id": "mug"}, at=at(9)).where("field = 'id'"))
+    then = answer(blame(history, {"id": "mug"}, valid_at=at(9)).where("field = 'id'"))
     assert then == [("id", "mug", "m1", 0, 9)]
 
 
@@ -215,9 +219,9 @@ def test_a_version_over_as_it_begins_said_nothing(spark: SparkSession) -> None:
     said = {"guid": ("m9", 9), "id": ("m9", 9), "name": ("m9", 9), "price": ("m9", 9)}
     never = [version(hour, hour, {"name": "Jug", "price": 9}, said) for hour in (9, 10, 11)]
     schema = history_schema(FIELDS)
-    expected = blame(rows_to_dataframe(spark, MUG, schema), {"id": "mug"}, at=at(11)).collect()
+    expected = blame(rows_to_dataframe(spark, MUG, schema), {"id": "mug"}, valid_at=at(11)).collect()
     for rows in ([*never, *MUG], [*MUG, *never]):
-        found = blame(rows_to_dataframe(spark, rows, schema), {"id": "mug"}, at=at(11))
+        found = blame(rows_to_dataframe(spark, rows, schema), {"id": "mug"}, valid_at=at(11))
         assert found.collect() == expected
 
 
@@ -234,7 +238,7 @@ def test_a_key_of_no_known_field_is_refused(history: DataFrame, key: Any) -> Non
 @pytest.mark.parametrize("wrong", [datetime(2024, 3, 10), "2024-03-10T10:00:00Z"])
 def test_what_is_no_instant_is_refused(history: DataFrame, wrong: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"blame\(\) needs at to be an aware datetime"):
-        blame(history, {"id": "mug"}, at=wrong)
+        blame(history, {"id": "mug"}, valid_at=wrong)
 
 
 @pytest.mark.parametrize("column", ["guid", "valid_to_timestamp", "field_provenance", "price"])
@@ -274,7 +278,7 @@ def test_at_every_instant_it_is_what_the_fold_says(
         for name, said in told(row, LAW_FIELDS).items()
     ]
     history = merge(to_dataframe(spark, changes, LAW_FIELDS), entity="thing", keys=["h", "k"])
-    assert rows_of(blame(history, {"k": "x"}, at=instant)) == sorted(expected, key=text)
+    assert rows_of(blame(history, {"k": "x"}, valid_at=instant)) == sorted(expected, key=text)
 
 
 def since(versions: list[Row], row: Row, name: str) -> datetime:

@@ -39,7 +39,7 @@ QUESTIONS: dict[str, Callable[[DataFrame, DataFrame], Any]] = {
     "with_operation": lambda table, changes: c.query.with_operation(table),
     "changes_between": lambda table, changes: c.changes_between(table, AT, LATER),
     "diff": lambda table, changes: c.query.diff(table, table.where("k = 'x'")),
-    "coalesce": lambda table, changes: c.quality.coalesce(table),
+    "coalesce_versions": lambda table, changes: c.quality.coalesce_versions(table),
     "find_overlaps": lambda table, changes: c.quality.find_overlaps(table),
     "find_gaps": lambda table, changes: c.quality.find_gaps(table),
     "find_several_current": lambda table, changes: c.quality.find_several_current(table),
@@ -49,10 +49,10 @@ QUESTIONS: dict[str, Callable[[DataFrame, DataFrame], Any]] = {
         c.Lookup(table, on="k", into="found"),
         time="effective_timestamp",
     ),
-    "overlay": lambda table, changes: c.query.overlay(*(c.query.Side(table, into=name) for name in "ab")),
+    "overlay": lambda table, changes: c.query.overlay(*(c.query.Layer(table, into=name) for name in "ab")),
     "blame": lambda table, changes: c.blame(table, KEY),
-    "by_message": lambda table, changes: c.query.by_message(table, ["m1", "m3"]),
-    "sources_of": lambda table, changes: c.query.sources_of(table, changes),
+    "values_by_message": lambda table, changes: c.query.values_by_message(table, ["m1", "m3"]),
+    "count_sources": lambda table, changes: c.query.count_sources(table, changes),
     "durations": lambda table, changes: c.query.durations(table, "a", AT, LATER),
     "weighted_means": lambda table, changes: c.query.weighted_means(table, "a", AT, LATER),
     "counts_over_time": lambda table, changes: c.query.counts_over_time(table, AT, LATER),
@@ -101,17 +101,17 @@ def changes(spark: SparkSession) -> DataFrame:
 @pytest.mark.parametrize("name", {**QUESTIONS, **PICTURES})
 def test_a_question_about_a_history_refuses_a_bitemporal_table(changes: DataFrame, name: str) -> None:
     table = c.bitemporal(changes, entity="thing", keys=KEYS)
-    said = rf"{name}\(\) needs history to be what was believed at one moment.*known_at\(table, at\)"
+    said = rf"{name}\(\) needs history to be what was believed at one moment.*keep_known\(table, at\)"
     with pytest.raises(c.errors.InvalidArgument, match=said):
         {**QUESTIONS, **PICTURES}[name](table, changes)
     if name in QUESTIONS:  # A picture would run a job.
-        QUESTIONS[name](c.known_at(table, AT), changes)
+        QUESTIONS[name](c.keep_known(table, AT), changes)
 
 
 def test_either_side_of_a_difference_is_refused(changes: DataFrame) -> None:
     table = c.bitemporal(changes, entity="thing", keys=KEYS)
     with pytest.raises(c.errors.InvalidArgument, match=r"diff\(\) needs history"):
-        c.query.diff(c.known_at(table, AT), table)
+        c.query.diff(c.keep_known(table, AT), table)
 
 
 def test_half_of_the_interval_is_a_column_like_any_other(changes: DataFrame) -> None:
@@ -154,10 +154,10 @@ def test_what_stands_for_an_open_end_is_one_in_either_time(changes: DataFrame) -
     table = c.bitemporal(changes, entity="thing", keys=KEYS).cache()
     written = marked(table, "valid_to_timestamp", "system_to_timestamp")
     for ask in (
-        lambda each: c.known_at(each, NO_END),
+        lambda each: c.keep_known(each, NO_END),
         lambda each: c.query.beliefs_about(each, NO_END),
         c.query.as_shown,
-        lambda each: c.query.belief_changes(each, AT, NO_END),
+        lambda each: c.query.diff_beliefs(each, AT, NO_END),
         lambda each: c.query.error_durations(each, ["a"]),
     ):
         assert rows(ask(written)) == rows(ask(table)) != []

@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from cdckit import Lookup, as_of_join, blame, changes_between, changes_from, merge
 from cdckit.parts.values import as_text, guid
-from cdckit.quality import coalesce
-from cdckit.query import by_message, diff, timeline
-from cdckit.query.entity_keys import of_entity
+from cdckit.quality import coalesce_versions
+from cdckit.query import diff, timeline, values_by_message
+from cdckit.query.entity_keys import is_entity
 
 NAN = float("nan")
 ABSENT = object()
@@ -237,7 +237,7 @@ def test_merge(sides: tuple[DataFrame, DataFrame]) -> None:
 
 
 def test_coalesce(sides: tuple[DataFrame, DataFrame]) -> None:
-    folded = coalesce(one_after_the_other(sides))
+    folded = coalesce_versions(one_after_the_other(sides))
     assert names(folded.where(f"valid_from_timestamp = {SECOND}")) == DIFFERENT
 
 
@@ -252,7 +252,7 @@ def test_diff(sides: tuple[DataFrame, DataFrame]) -> None:
 
 def test_provenance(sides: tuple[DataFrame, DataFrame]) -> None:
     """A value begins anew where it is another one: here the message is the same."""
-    begun = by_message(one_after_the_other(sides), "m")
+    begun = values_by_message(one_after_the_other(sides), "m")
     assert names(begun.where(f"valid_from_timestamp = {SECOND}")) == DIFFERENT
 
 
@@ -296,7 +296,7 @@ def test_keys_of_questions(spark: SparkSession, sides: tuple[DataFrame, DataFram
     asked = [(kind, value) for kind in TYPES for value in VALUES[kind] if value.python is not ABSENT]
     schema = sides[0].schema
     conditions = [
-        of_entity({FIELDS[kind]: value.python}, schema, function="timeline") for kind, value in asked
+        is_entity({FIELDS[kind]: value.python}, schema, function="timeline") for kind, value in asked
     ]
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import OPEN_END
 from cdckit.query import ALLEN_RELATIONS, allen_relation, join_periods
-from cdckit.query.intervals import _crowded
+from cdckit.query.intervals import _find_crowded_keys
 from support.random_versions import hour, streamed
 from tools.tiers import seeds
 
@@ -122,7 +122,7 @@ def test_a_key_is_crowded_from_65_periods_on_in_both_tables_together(spark: Spar
         spark.createDataFrame([(key,) for key, both in sizes.items() for _ in range(both[side])], "key int")
         for side in range(2)
     )
-    assert {row[0] for row in _crowded(one, other, ["key"]).collect()} == {None, 2, 3}
+    assert {row[0] for row in _find_crowded_keys(one, other, ["key"]).collect()} == {None, 2, 3}
 
 
 @seeds(5, soak=20)

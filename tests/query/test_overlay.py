@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.query import Side, overlay
+from cdckit.query import Layer, overlay
 from support.random_versions import SCHEMA, Row, history_of, hour, in_force, random_versions, streamed
 from tools.tiers import seeds
 
@@ -93,7 +93,7 @@ def wanted(how: str, state: State) -> bool:
 def test_a_row_for_each_period_in_which_both_stand_still(spark: SparkSession) -> None:
     a = history_of(spark, [version("x", 0, 4, "A"), version("x", 4, 9, "B"), version("y", 0, None, "A")])
     b = history_of(spark, [version("x", 1, 6, "C"), version("x", 7, None, "D")])
-    sides = Side(a, into="a"), Side(b, into="b", fields=["gate"])
+    sides = Layer(a, into="a"), Layer(b, into="b", fields=["gate"])
     found = overlay(*sides)
     assert found.columns == ["guid", "valid_from_timestamp", "valid_to_timestamp", "a", "b"]
     assert found.select("b.*").columns == [
@@ -121,7 +121,7 @@ def test_a_deleted_side_is_not_there(spark: SparkSession) -> None:
             version("x", 3, None, "C"),
         ],
     )
-    assert told(overlay(Side(a, into="a"), Side(b, into="b"), how="left"), "guid", "a", "b") == {
+    assert told(overlay(Layer(a, into="a"), Layer(b, into="b"), how="left"), "guid", "a", "b") == {
         ("x", 0, 1, "x 0", None),
         ("x", 1, 2, "x 0", "x 1"),
         ("x", 2, 3, "x 0", None),
@@ -133,7 +133,7 @@ def test_a_deleted_side_is_not_there(spark: SparkSession) -> None:
 def test_random_histories_with_one_key(spark: SparkSession, seed: int) -> None:
     """Three sides; at every hour the overlay is the join of what was in force."""
     sides = [random_versions(seed + place, 150) for place in range(3)]
-    frames = [Side(history_of(spark, rows), into=f"s{place}") for place, rows in enumerate(sides)]
+    frames = [Layer(history_of(spark, rows), into=f"s{place}") for place, rows in enumerate(sides)]
 
     def joined(how: str, number: int) -> Iterable[tuple[Any, State]]:
         now = [{row["guid"]: row for row in in_force(rows, hour(number))} for rows in sides]
@@ -161,8 +161,8 @@ def test_random_histories_by_a_link(spark: SparkSession, seed: int) -> None:
     flights = [row | {"case": int(row["guid"][1:]) // 3} for row in flights]
     schema = SCHEMA + ", case int"
     ours = [
-        Side(spark.createDataFrame(flights, schema), into="flight"),
-        Side(spark.createDataFrame(gates, schema), on=["case", "gate"], into="gate"),
+        Layer(spark.createDataFrame(flights, schema), into="flight"),
+        Layer(spark.createDataFrame(gates, schema), on=["case", "gate"], into="gate"),
     ]
 
     def joined(how: str, number: int) -> Iterable[tuple[Any, State]]:
@@ -179,12 +179,12 @@ def test_random_histories_by_a_link(spark: SparkSession, seed: int) -> None:
 
 def test_versions_of_one_key_that_overlap_are_an_error(spark: SparkSession) -> None:
     a = history_of(spark, [version("x", 0, 4, "A"), version("y", 3, None, "A")])
-    other = Side(a.where("guid = 'x'"), on="gate", into="b")
-    overlay(Side(a, into="a"), other, how="left").collect()
+    other = Layer(a.where("guid = 'x'"), on="gate", into="b")
+    overlay(Layer(a, into="a"), other, how="left").collect()
     with pytest.raises(PySparkException, match=r'side a; of the key \["A"\] two overlap at 2024-03-10 03:00'):
-        overlay(Side(a, on="gate", into="a"), other).where("gate = 'Z'").collect()
+        overlay(Layer(a, on="gate", into="a"), other).where("gate = 'Z'").collect()
     with pytest.raises(PySparkException, match=r'side b; of the key \["x"\] two overlap'):
-        overlay(Side(a, into="a"), Side(a, on="gate", into="b")).collect()
+        overlay(Layer(a, into="a"), Layer(a, on="gate", into="b")).collect()
 
 
 def test_what_is_in_force_at_no_time_moves_nothing(spark: SparkSession) -> None:
@@ -195,29 +195,33 @@ def test_what_is_in_force_at_no_time_moves_nothing(spark: SparkSession) -> None:
     ]
     a = history_of(spark, [version("x", 0, 4, "A"), *empty])
     b = history_of(spark, [version("x", 0, None, "C")])
-    found = overlay(Side(a, into="a"), Side(b, into="b"))
+    found = overlay(Layer(a, into="a"), Layer(b, into="b"))
     assert told(found, "guid", "a", "b") == {("x", 0, 4, "x 0", "x 0")}
 
 
 def test_what_cannot_be_asked(spark: SparkSession) -> None:
     a = history_of(spark, [version("x", 0, 4, "A")])
-    one = Side(a, into="a")
+    one = Layer(a, into="a")
     twice = a.withColumn("kind", F.lit(1)).select("*", F.lit(2).alias("KIND"))
     stream = streamed(a)
     for sides, options, said in (
         ([one], {}, "two or more Side"),
-        ([one, Side(a, into="A")], {}, "into to be a name other than"),
-        ([one, Side(a, into="guid")], {}, "into to be a name other than"),
-        ([one, Side(a, into="b", on="gat")], {}, "on to be one or more fields among guid, gate"),
-        ([one, Side(a, into="b", fields=["gat"])], {}, "fields to be one or more"),
-        ([one, Side(a, into="b", fields="")], {}, "fields to be one or more"),
-        ([one, Side(twice, into="b")], {}, "history of 'b' to be of columns that differ in more than case"),
-        ([one, Side(stream, into="b")], {}, "history of 'b' to be a batch of rows"),
-        ([one, Side(a, into="b")], {"how": "outer"}, "one of inner, left, full"),
-        ([one, Side(a, into="b", on="gate")], {"how": "full"}, "inner or left, where b is found by the link"),
-        ([one, Side(a, into="b")], {"fold": "yes"}, "fold to be True or False"),
+        ([one, Layer(a, into="A")], {}, "into to be a name other than"),
+        ([one, Layer(a, into="guid")], {}, "into to be a name other than"),
+        ([one, Layer(a, into="b", on="gat")], {}, "on to be one or more fields among guid, gate"),
+        ([one, Layer(a, into="b", fields=["gat"])], {}, "fields to be one or more"),
+        ([one, Layer(a, into="b", fields="")], {}, "fields to be one or more"),
+        ([one, Layer(twice, into="b")], {}, "history of 'b' to be of columns that differ in more than case"),
+        ([one, Layer(stream, into="b")], {}, "history of 'b' to be a batch of rows"),
+        ([one, Layer(a, into="b")], {"how": "outer"}, "one of inner, left, full"),
+        (
+            [one, Layer(a, into="b", on="gate")],
+            {"how": "full"},
+            "inner or left, where b is found by the link",
+        ),
+        ([one, Layer(a, into="b")], {"fold": "yes"}, "fold to be True or False"),
     ):
         with pytest.raises(InvalidArgument, match=said):
             overlay(*sides, **options)
     with pytest.raises(WrongColumnType, match="int, like seats in a"):
-        overlay(one, Side(a, into="b", on={"seats": "gate"}))
+        overlay(one, Layer(a, into="b", on={"seats": "gate"}))

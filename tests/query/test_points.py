@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from cdckit.parts.running_aggregates import NOWHERE
-from cdckit.query.join_search import NEVER, REASONS, How, Overlap, Points, VersionIndex, Versions, answered
+from cdckit.query.join_search import (
+    NEVER,
+    REASONS,
+    LookupRule,
+    Overlap,
+    Points,
+    VersionIndex,
+    Versions,
+    answer_points,
+)
 from support.searching import searched
 from tools.tiers import seeds
 
@@ -105,8 +114,8 @@ def test_every_point_finds_what_a_search_through_all_versions_finds(seed: int) -
         for strictly in (False, True):
             for tolerance in (None, 0, 2):
                 limit = NEVER if tolerance is None else tolerance
-                how = How("found", 0, direction, strictly, limit, reason=True)
-                found = answered(versions, deleted, points_at(*drawn), has_time, how)
+                how = LookupRule("found", 0, direction, strictly, limit, reason=True)
+                found = answer_points(versions, deleted, points_at(*drawn), has_time, how)
                 for place, (key, at, known) in enumerate(drawn):
                     ever = of_key.get(key, [])
                     believed = [row for row in ever if row["known"] <= known < (row["forgotten"] or NEVER)]

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from cdckit import changes_from_snapshots, merge
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
-from cdckit.query.provenance import by_message, revoke
+from cdckit.query.provenance import revoke, values_by_message
 from support.histories import (
     Row,
     assert_folds_to,
@@ -145,7 +145,7 @@ def test_the_history_is_as_if_the_messages_had_never_come(spark: SparkSession, a
     assert_folds_to(
         history, [c for c in changes if c["message_id"] not in set(revoked)], entity="thing", keys=KEYS
     )
-    assert by_message(history, revoked).isEmpty()
+    assert values_by_message(history, revoked).isEmpty()
 
 
 def test_a_full_list_is_no_message_that_stands_for_itself(spark: SparkSession) -> None:

@@ -53,7 +53,9 @@ def asked(
     spark: SparkSession, changes: Sequence[Row], at: float = 24, field: str = "a", **options: Any
 ) -> list[tuple[Any, ...]]:
     """(message, value, priority, verdict, overruled by), in order."""
-    table = why(to_dataframe(spark, changes, FIELDS), KEY, field, keys=KEYS, at=START + at * HOUR, **options)
+    table = why(
+        to_dataframe(spark, changes, FIELDS), KEY, field, keys=KEYS, valid_at=START + at * HOUR, **options
+    )
     columns = ["message_id", "value", "priority", "verdict", "by_message"]
     assert [row["step"] for row in table.collect()] == list(range(1, table.count() + 1))
     return [tuple(row) for row in table.select(columns).collect()]
@@ -172,7 +174,7 @@ def test_a_key_that_is_said_again_keeps_its_message_and_takes_the_priority(spark
         change(6, "m6", 10, 5),
         change(7, "m7", 10, 5),
     ]
-    table = why(to_dataframe(spark, changes, FIELDS), KEY, "k", keys=KEYS, at=START + 9 * HOUR)
+    table = why(to_dataframe(spark, changes, FIELDS), KEY, "k", keys=KEYS, valid_at=START + 9 * HOUR)
     columns = ["message_id", "value", "priority", "verdict", "by_message", "by_priority"]
     assert [tuple(row) for row in table.select(columns).collect()] == [
         ("m1", "x", 0, "WON", None, None),
@@ -197,7 +199,7 @@ def test_a_repeat_is_no_second_word(spark: SparkSession) -> None:
 
 def test_the_same_id_of_another_source_is_another_message(spark: SparkSession) -> None:
     changes = [change(1, "m1", 10), {**change(2, "m1", 20), "source": "two"}, change(3, "m1", 10)]
-    table = why(to_dataframe(spark, changes, FIELDS), KEY, "a", keys=KEYS, at=START + 9 * HOUR)
+    table = why(to_dataframe(spark, changes, FIELDS), KEY, "a", keys=KEYS, valid_at=START + 9 * HOUR)
     columns = ["message_id", "source", "verdict", "by_message", "by_source"]
     assert [tuple(row) for row in table.select(columns).collect()] == [
         ("m1", "one", "SUPERSEDED", "m1", "two"),
@@ -226,7 +228,7 @@ def test_what_was_not_known_then_does_not_count(spark: SparkSession) -> None:
 
 def test_of_a_key_field_a_delete_says_nothing(spark: SparkSession) -> None:
     changes = to_dataframe(spark, [change(1, "m1", 10), change(2, "m2", delete=True)], FIELDS)
-    table = why(changes, KEY, "k", keys=KEYS, at=START + 9 * HOUR)
+    table = why(changes, KEY, "k", keys=KEYS, valid_at=START + 9 * HOUR)
     assert [(row["message_id"], row["value"], row["verdict"]) for row in table.collect()] == [
         ("m1", "x", "WON")
     ]
@@ -234,7 +236,9 @@ def test_of_a_key_field_a_delete_says_nothing(spark: SparkSession) -> None:
 
 def test_every_verdict_has_its_reason(spark: SparkSession) -> None:
     changes = to_dataframe(spark, [change(1, "m1", 10, 5), change(2, "m2", 20)], FIELDS)
-    reasons = [row["reason"] for row in why(changes, KEY, "a", keys=KEYS, at=START + 9 * HOUR).collect()]
+    reasons = [
+        row["reason"] for row in why(changes, KEY, "a", keys=KEYS, valid_at=START + 9 * HOUR).collect()
+    ]
     assert reasons == [
         "its word is the one that stands",
         "ignored: a message of higher priority had spoken before",
@@ -243,7 +247,7 @@ def test_every_verdict_has_its_reason(spark: SparkSession) -> None:
 
 def test_an_unknown_key_has_no_messages(spark: SparkSession) -> None:
     changes = to_dataframe(spark, [change(1, "m1", 10)], FIELDS)
-    assert why(changes, {"h": 1, "k": None}, "a", keys=KEYS, at=START).collect() == []
+    assert why(changes, {"h": 1, "k": None}, "a", keys=KEYS, valid_at=START).collect() == []
 
 
 # The law -------------------------------------------------------------------------------------------------
@@ -270,7 +274,7 @@ def test_the_winner_is_what_the_history_shows(spark: SparkSession, guids: bool) 
         entry = "guid" if field == "deleted_indicator" else field
         stated = in_force[0]["field_provenance"][entry] if in_force else None
         expected = [(in_force[0][field], stated["m"], stated["p"])] if stated else []
-        table = why(to_dataframe(spark, told, FIELDS), key, field, keys=KEYS, at=at).collect()
+        table = why(to_dataframe(spark, told, FIELDS), key, field, keys=KEYS, valid_at=at).collect()
         # A key has the priority of whoever confirmed it last.
         standing = [row["priority"] for row in table if row["verdict"] in ("WON", "CONFIRMED")]
         won = [(row["value"], row["message_id"], standing[-1]) for row in table if row["verdict"] == "WON"]
@@ -287,7 +291,7 @@ def test_every_message_that_spoke_has_one_verdict(spark: SparkSession, known: in
         {"h": 0, "k": "x"},
         "a",
         keys=KEYS,
-        at=max(each["effective_timestamp"] for each in told),
+        valid_at=max(each["effective_timestamp"] for each in told),
         known_at=known and min(each["arrival"]["timestamp"] for each in told),
     ).collect()
     assert sorted(row["message_id"] for row in table) == sorted(each["message_id"] for each in speaking)
@@ -298,11 +302,11 @@ def test_every_message_that_spoke_has_one_verdict(spark: SparkSession, known: in
 def test_a_guid_names_the_entity_where_changes_have_one(spark: SparkSession) -> None:
     changes = [{**change(1, "m1", 10), "guid": "g1"}, {**change(2, "m2", 20), "guid": "g2"}]
     frame = to_dataframe(spark, changes, FIELDS)
-    table = why(frame, {"guid": "g1"}, "a", keys=KEYS, at=START + 9 * HOUR)
+    table = why(frame, {"guid": "g1"}, "a", keys=KEYS, valid_at=START + 9 * HOUR)
     assert [(row["message_id"], row["verdict"]) for row in table.collect()] == [("m1", "WON")]
     # Several entities have had that key: only the guid tells them apart.
     with pytest.raises(PythonException, match="NotOneEntity"):
-        why(frame, KEY, "a", keys=KEYS, at=START).collect()
+        why(frame, KEY, "a", keys=KEYS, valid_at=START).collect()
 
 
 def test_where_the_row_decides_its_priorities_are_shown(spark: SparkSession) -> None:
@@ -313,7 +317,7 @@ def test_where_the_row_decides_its_priorities_are_shown(spark: SparkSession) -> 
         change(3, "m3", delete=True, priority=6),
         change(4, "m4", 40, 5, field_priority=9),
     ]
-    table = why(to_dataframe(spark, changes, FIELDS), KEY, "a", keys=KEYS, at=START + 9 * HOUR)
+    table = why(to_dataframe(spark, changes, FIELDS), KEY, "a", keys=KEYS, valid_at=START + 9 * HOUR)
     columns = ["message_id", "verdict", "priority", "by_message", "by_priority"]
     assert [tuple(row) for row in table.select(columns).collect()] == [
         ("m1", "SUPERSEDED", 5, "m3", 6),
@@ -335,7 +339,7 @@ def test_a_delete_speaks_of_a_field_with_its_own_priority_of_it(spark: SparkSess
     columns = ["message_id", "verdict", "priority", "by_message", "by_priority"]
 
     def told(at: float) -> list[tuple[Any, ...]]:
-        table = why(to_dataframe(spark, changes, FIELDS), KEY, "a", keys=KEYS, at=START + at * HOUR)
+        table = why(to_dataframe(spark, changes, FIELDS), KEY, "a", keys=KEYS, valid_at=START + at * HOUR)
         return [tuple(row) for row in table.where("verdict <> 'NOT_YET_EFFECTIVE'").select(columns).collect()]
 
     assert told(4) == [
@@ -381,7 +385,7 @@ def changes(spark: SparkSession) -> DataFrame:
         ("h", "a", {}, "key"),
         (KEY, "z", {}, "field"),
         (KEY, "guid", {}, "field"),
-        (KEY, "a", {"at": datetime(2024, 1, 1)}, "at"),
+        (KEY, "a", {"valid_at": datetime(2024, 1, 1)}, "valid_at"),
         (KEY, "a", {"known_at": datetime(2024, 1, 1)}, "known_at"),
     ],
 )
@@ -389,12 +393,12 @@ def test_a_question_that_cannot_be_asked(
     changes: DataFrame, key: Any, field: str, options: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(InvalidArgument, match=rf"why\(\) needs {says} "):
-        why(changes, key, field, **{"keys": KEYS, "at": START, **options})
+        why(changes, key, field, **{"keys": KEYS, "valid_at": START, **options})
 
 
 def ties(spark: SparkSession, *changes: Row) -> list[tuple[str, bool]]:
     """(message, whether its reason says that order of arrival decided)."""
-    table = why(to_dataframe(spark, list(changes), FIELDS), KEY, "a", keys=KEYS, at=START + 24 * HOUR)
+    table = why(to_dataframe(spark, list(changes), FIELDS), KEY, "a", keys=KEYS, valid_at=START + 24 * HOUR)
     tie = "decided by order of arrival, equal priority at one instant"
     return [(row["message_id"], tie in row["reason"]) for row in table.collect()]
 
@@ -430,7 +434,7 @@ def test_an_entity_with_a_guid_is_also_known_by_its_key(spark: SparkSession) -> 
     table = to_dataframe(spark, [change(1, "m1", 10), moved], FIELDS).withColumn("guid", F.lit("g1"))
 
     def messages(changes: DataFrame, key: Row) -> list[str]:
-        told = why(changes, key, "a", keys=KEYS, at=START + 24 * HOUR)
+        told = why(changes, key, "a", keys=KEYS, valid_at=START + 24 * HOUR)
         return [row["message_id"] for row in told.collect()]
 
     for key in ({"guid": "g1"}, KEY, {"h": 1, "k": "y"}):

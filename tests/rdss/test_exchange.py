@@ -120,7 +120,7 @@ def test_any_order_and_any_batches_give_what_one_batch_gives(
     before = apart.messages(), apart.history("Dataset")
     assert same(before[0], whole.messages())
     assert same(before[1], whole.history("Dataset"))
-    assert same(apart.reads(), whole.reads())
+    assert same(apart.read_requests(), whole.read_requests())
     apart.rebuild()
     assert same(apart.messages(), before[0])
     assert same(apart.history("Dataset"), before[1])
@@ -249,7 +249,7 @@ def test_messages_are_received_by_the_settings_that_the_exchange_has(
     assert same(other.messages(), before[0])
     assert same(other.history(), before[1])
     assert other.history("Dataset").count() == 2
-    [queued] = other.queued().collect()
+    [queued] = other.queue_records().collect()
     assert json.loads(queued["value"])["messageHeader"]["errorCode"] == "GENERR007"
 
 
@@ -273,7 +273,7 @@ def test_a_stream_gives_what_its_batches_give(spark: SparkSession, tmp_path: Pat
     assert fates(exchange) == {("processed", None): 4}
     assert [version[1:] for version in titles(exchange)] == [(9, "Tides", False), (10, "Ebb", False)]
     assert exchange.store.commits().where("batch like 'rdss:%'").count() == 2
-    [asked] = exchange.reads().collect()
+    [asked] = exchange.read_requests().collect()
     assert (asked["object_uuid"], asked["response_message_id"]) == (uuid(1), None)
     [event] = exchange.preservation_events().collect()
     assert event["event_type"] == "ingestion"

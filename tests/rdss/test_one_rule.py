@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.rdss import Exchange, Status
-from cdckit.rdss.gateway import Fate, Outgoing, SqliteRepository
+from cdckit.rdss.gateway import Fate, OutgoingMessage, SqliteRepository
 from cdckit.records import RECORD_SCHEMA
 from support.rdss_exchange import exchange as queues
 from support.rdss_exchange import gateway
@@ -262,7 +262,9 @@ def test_gateway_and_exchange_read_any_messages_as_one_who_reads_them_one_by_one
     assert {"GENERR004", "GENERR007"} <= {code for _, code in naive.fates}
 
     with SqliteRepository(":memory:") as repository:
-        repository.to_send([Outgoing(name, "Command", "MetadataCreate", name, 1, b"{}") for name in own])
+        repository.mark_to_send(
+            [OutgoingMessage(name, "Command", "MetadataCreate", name, 1, b"{}") for name in own]
+        )
         channels, handled = queues(), list[Any]()
         for each in values:
             channels.input.send(each, key="")

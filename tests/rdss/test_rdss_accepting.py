@@ -14,10 +14,10 @@ import pytest
 
 from cdckit import samples
 from cdckit.rdss import Rules, validate, validation
-from cdckit.rdss.acceptance import accepted, accepted_values
-from cdckit.rdss.decoding import TOLD_FIELDS, _instants, columns_of, row_of, told_columns
-from cdckit.rdss.reading import RULES, Unreadable, read
-from cdckit.rdss.validators import instant_of
+from cdckit.rdss.decoding import WORKER_MESSAGE_FIELDS, _instants, message_columns, row_columns, verdict_row
+from cdckit.rdss.fast_validation import accept_message, accept_values
+from cdckit.rdss.reading import RULES, Unreadable, parse_message
+from cdckit.rdss.validators import parse_instant
 from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 from tools.tiers import seeds
 
@@ -31,14 +31,14 @@ SAMPLE = [
 def told(value: bytes) -> str:
     """The message as the exact reader has it, with the type of each value; or that there is none."""
     try:
-        return repr(tuple(read(value, Rules(max_bytes=10**9))))
+        return repr(tuple(parse_message(value, Rules(max_bytes=10**9))))
     except Unreadable:
         return "none"
 
 
 def agree(value: bytes) -> bool:
     """Whether the native parser says nothing about the bytes, or what the exact reader says."""
-    quick = accepted_values(value, RULES)
+    quick = accept_values(value, RULES)
     return quick is None or repr(tuple(quick)) == told(value)
 
 
@@ -114,33 +114,33 @@ NOT_READ = {
 
 @pytest.mark.parametrize("name", READ)
 def test_what_is_accepted_is_what_the_exact_reader_reads(name: str) -> None:
-    assert accepted_values(READ[name], RULES) is not None
+    assert accept_values(READ[name], RULES) is not None
     assert agree(READ[name])
 
 
 @pytest.mark.parametrize("name", NOT_READ)
 def test_what_the_exact_reader_refuses_or_rounds_is_not_accepted(name: str) -> None:
     assert NOT_READ[name] != of()
-    assert accepted_values(NOT_READ[name], RULES) is None
+    assert accept_values(NOT_READ[name], RULES) is None
 
 
 def test_bytes_without_an_end_are_not_accepted() -> None:
     for value in (READ["quotes and backslashes"], READ["space"]):
         ended = value.rstrip()
-        assert not any(accepted_values(ended[:end], RULES) for end in range(len(ended)))
+        assert not any(accept_values(ended[:end], RULES) for end in range(len(ended)))
 
 
 def test_the_messages_of_the_sample_that_are_valid_are_accepted() -> None:
     """All but those with their body first: the quick way is the usual one."""
     valid = [value for value in SAMPLE if exact(value).code in (None, "GENERR003")]
     assert len(valid) > 250
-    assert all(accepted(value, RULES) for value in valid)
+    assert all(accept_message(value, RULES) for value in valid)
 
 
 def exact(value: bytes, now: datetime = NOW) -> Any:
     """The verdict without the quick way."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(validation, "accepted_values", lambda value, rules: None)
+        patch.setattr(validation, "accept_values", lambda value, rules: None)
         return validate(value, now=now)
 
 
@@ -155,18 +155,20 @@ def test_verdicts_are_the_same_with_and_without_the_quick_way(seed: int) -> None
     for value, truth in zip(values, truths, strict=True):
         assert repr(validate(value, now=NOW)) == repr(truth), value
         assert agree(value), value
-    assert sum(accepted(value, RULES) is not None for value in values) > 400
+    assert sum(accept_message(value, RULES) is not None for value in values) > 400
     # The same in columns, where what all messages have is looked at for all at once.
-    expected = list(zip(*(each.to_pylist() for each in columns_of(list(map(row_of, truths)))), strict=True))
+    expected = list(
+        zip(*(each.to_pylist() for each in row_columns(list(map(verdict_row, truths)))), strict=True)
+    )
     arrivals = pa.array([NOW] * len(values), pa.timestamp("us", "UTC"))
     assert told_rows(values, arrivals) == expected
 
 
 def told_rows(values: list[bytes], arrivals: pa.Array) -> list[tuple[Any, ...]]:
     """What `decode` says of messages, with the text of each body in the place of its slice."""
-    names = [field.name for field in TOLD_FIELDS]
+    names = [field.name for field in WORKER_MESSAGE_FIELDS]
     found = []
-    columns = [each.to_pylist() for each in told_columns(values, arrivals, None, RULES)]
+    columns = [each.to_pylist() for each in message_columns(values, arrivals, None, RULES)]
     for value, row in zip(values, zip(*columns, strict=True), strict=True):
         cells = dict(zip(names, row, strict=True))
         start, length = cells.pop("body_from"), cells.pop("body_length")
@@ -235,5 +237,5 @@ ODD_INSTANTS = [
 
 @pytest.mark.parametrize("texts", [INSTANTS, *([*INSTANTS, odd] for odd in ODD_INSTANTS)], ids=str)
 def test_a_column_of_instants_is_that_of_each_text_alone(texts: list[str | None]) -> None:
-    expected = pa.array([instant_of(text) for text in texts], pa.timestamp("us", "UTC"))
+    expected = pa.array([parse_instant(text) for text in texts], pa.timestamp("us", "UTC"))
     assert _instants(pa.array(texts, pa.string())).equals(expected)

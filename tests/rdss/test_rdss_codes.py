@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cdckit.rdss import RdssFault, Rules, decorated, decorated_value, validate
+from cdckit.rdss import RdssFault, Rules, decorate_bytes, decorate_message, validate
 from support.rdss_messages import MESSAGES, as_bytes, changed, message
 
 NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)
@@ -50,17 +50,17 @@ def test_what_comes_later_can_mend_what_others_lack() -> None:
 
 def test_a_decorated_message_is_another_one_with_two_more_fields_in_its_header() -> None:
     sent = message("delete")
-    made = decorated(sent, RdssFault.DELETE_OF_UNKNOWN, "Nobody has it.")
+    made = decorate_message(sent, RdssFault.DELETE_OF_UNKNOWN, "Nobody has it.")
     assert sent == MESSAGES["delete"]
     error = {"errorCode": "APPERRMET002", "errorDescription": "Nobody has it."}
     assert made == {**sent, "messageHeader": {**sent["messageHeader"], **error}}
-    again = decorated(made, RdssFault.EXPIRED, "Too late.")
+    again = decorate_message(made, RdssFault.EXPIRED, "Too late.")
     assert again["messageHeader"]["errorCode"] == "GENERR003"
 
 
 @pytest.mark.parametrize("header", [None, "h", []])
 def test_a_header_that_is_none_becomes_one(header: object) -> None:
-    made = decorated({"messageHeader": header, "messageBody": 1}, RdssFault.INVALID_HEADER, "No.")
+    made = decorate_message({"messageHeader": header, "messageBody": 1}, RdssFault.INVALID_HEADER, "No.")
     assert made == {
         "messageHeader": {"errorCode": "GENERR004", "errorDescription": "No."}, "messageBody": 1,
     }  # fmt: skip
@@ -72,7 +72,7 @@ def test_a_decorated_message_is_valid_but_for_what_is_wrong_with_it() -> None:
             "create", changed("/messageHeader/messageTimings/expirationTimestamp", "2024-01-01T00:00:00Z")
         )
     )
-    made = decorated_value(expired, validate(expired, now=NOW))
+    made = decorate_bytes(expired, validate(expired, now=NOW))
     assert validate(made, now=datetime(2023, 12, 31, tzinfo=UTC)).valid
     assert json.loads(made)["messageHeader"]["errorCode"] == "GENERR003"
 
@@ -80,14 +80,14 @@ def test_a_decorated_message_is_valid_but_for_what_is_wrong_with_it() -> None:
 def test_the_body_stays_as_it_came() -> None:
     value = as_bytes(message("create", changed("/messageBody/objectFile/0/fileSize", -1)))
     value = value.replace(b'"fileSize": -1', b'"fileSize":  -1.000')
-    made = decorated_value(value, validate(value, now=NOW))
+    made = decorate_bytes(value, validate(value, now=NOW))
     assert b'"fileSize":  -1.000' in made
     assert json.loads(made)["messageHeader"]["errorCode"] == "GENERR001"
 
 
 def test_of_bytes_that_are_no_message_the_queue_is_given_a_message_that_holds_them() -> None:
     value = b'{"messageHeader": \xff'
-    made = json.loads(decorated_value(value, validate(value, now=NOW)))
+    made = json.loads(decorate_bytes(value, validate(value, now=NOW)))
     assert made["messageHeader"]["errorCode"] == "GENERR007"
     assert base64.b64decode(made["messageBody"]["base64"]) == value
     assert made["messageBody"]["sha256"] == hashlib.sha256(value).hexdigest()
@@ -95,7 +95,7 @@ def test_of_bytes_that_are_no_message_the_queue_is_given_a_message_that_holds_th
 
 def test_what_has_no_room_is_told_of_by_its_hash() -> None:
     value = b"x" * 2_000_000
-    made = json.loads(decorated_value(value, validate(value, now=NOW)))
+    made = json.loads(decorate_bytes(value, validate(value, now=NOW)))
     assert made["messageHeader"]["errorCode"] == "GENERR006"
     assert made["messageBody"] == {"bytes": 2_000_000, "sha256": hashlib.sha256(value).hexdigest()}
 
@@ -106,7 +106,7 @@ def test_what_is_made_is_never_over_the_maximum_size(name: str) -> None:
     value = as_bytes(message(name, changed("/messageHeader/messageId", "x")))
     for room in (len(value), len(value) + 250, 700):
         rules = Rules(max_bytes=max(room, len(value)))
-        made = decorated_value(value, validate(value, now=NOW, rules=rules), Rules(max_bytes=room))
+        made = decorate_bytes(value, validate(value, now=NOW, rules=rules), Rules(max_bytes=room))
         assert len(made) <= room
         assert json.loads(made)["messageHeader"]["errorCode"] == "GENERR010"
 
@@ -114,4 +114,4 @@ def test_what_is_made_is_never_over_the_maximum_size(name: str) -> None:
 def test_a_valid_message_is_not_decorated() -> None:
     value = as_bytes(message("read"))
     with pytest.raises(ValueError, match="needs a refused message"):
-        decorated_value(value, validate(value, now=NOW))
+        decorate_bytes(value, validate(value, now=NOW))

@@ -149,10 +149,10 @@ def test_queues_take_decorated_messages(spark: SparkSession) -> None:
     decoded = rdss.decode(
         to_records(spark, [as_bytes(wrong), b"?", as_bytes(MESSAGES["read"]), b" " * 1_000_001])
     )
-    queued = rdss.queued(decoded).orderBy("offset").collect()
+    queued = rdss.queue_records(decoded).orderBy("offset").collect()
     assert [(row["offset"], row["queue"]) for row in queued] == [(0, "invalid"), (1, "invalid"), (3, "error")]
     verdict = rdss.validate(as_bytes(wrong), now=NOW)
-    assert bytes(queued[0]["value"]) == rdss.decorated_value(as_bytes(wrong), verdict)
+    assert bytes(queued[0]["value"]) == rdss.decorate_bytes(as_bytes(wrong), verdict)
     assert b"GENERR007" in queued[1]["value"]
     assert b"GENERR006" in queued[2]["value"]
 

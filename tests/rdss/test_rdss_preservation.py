@@ -57,7 +57,7 @@ def test_a_preservation_event_is_one_row(decoded: DataFrame) -> None:
 
 
 def test_a_read_stands_beside_its_response(decoded: DataFrame) -> None:
-    found = rdss.reads(decoded).orderBy("message_id").collect()
+    found = rdss.read_requests(decoded).orderBy("message_id").collect()
     response = MESSAGES[4]["messageHeader"]["messageId"]
     assert [(row["message_id"], row["return_address"], row["response_message_id"]) for row in found] == [
         (ASKED, "queue/9", response),
@@ -92,7 +92,7 @@ def history(spark: SparkSession) -> DataFrame:
 
 
 def test_what_is_deleted_is_kept_and_marked_until_it_is_published_again(history: DataFrame) -> None:
-    kept = rdss.as_preserved(history)
+    kept = rdss.preservation_history(history)
     assert kept.columns == [*history.columns, "delete_requested_timestamp"]
     found = kept.orderBy("guid", "valid_from_timestamp").collect()
     names = ("the name", "deleted_indicator", "source_message", "delete_requested_timestamp")
@@ -108,4 +108,4 @@ def test_what_is_deleted_is_kept_and_marked_until_it_is_published_again(history:
 
 def test_a_history_that_is_marked_already_is_refused(history: DataFrame) -> None:
     with pytest.raises(InvalidArgument, match="delete_requested_timestamp"):
-        rdss.as_preserved(rdss.as_preserved(history))
+        rdss.preservation_history(rdss.preservation_history(history))

@@ -1,4 +1,7 @@
-"""`parts`, `assembled` and `waiting`: longer messages come back whole, whatever the order of their parts."""
+"""
+`parts`, `assemble_messages` and `waiting`: longer messages come back whole, whatever the order of their
+parts.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from cdckit import rdss, rejects
 from cdckit.errors import InvalidArgument
 from cdckit.rdss import Rules
 from cdckit.rdss.decoding import DECODED_SCHEMA
-from cdckit.rdss.sequences import _in_order
+from cdckit.rdss.sequences import _sort_parts
 from cdckit.records import RECORD_SCHEMA
 from support.rdss_messages import MESSAGES, as_bytes, changed, message
 
@@ -107,7 +110,7 @@ def parts(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def whole(parts: DataFrame) -> list[dict[str, Any]]:
-    made = rdss.assembled(parts, rules=RULES)
+    made = rdss.assemble_messages(parts, rules=RULES)
     assert made.schema.simpleString() == DECODED_SCHEMA.simpleString()
     return sorted((row.asDict() for row in made.collect()), key=lambda row: row["message_id"])
 
@@ -135,7 +138,7 @@ def test_a_body_is_validated_when_it_is_whole(whole: list[dict[str, Any]]) -> No
 
 
 def test_a_message_that_was_put_together_has_a_limit_of_its_own(parts: DataFrame) -> None:
-    made = rdss.assembled(parts, rules=RULES, max_bytes=4400)
+    made = rdss.assemble_messages(parts, rules=RULES, max_bytes=4400)
     found = {row["message_id"][:8]: row["error_code"] for row in made.collect()}
     assert found["00000001"] == "GENERR006"
     assert found["00000002"] is None
@@ -143,11 +146,11 @@ def test_a_message_that_was_put_together_has_a_limit_of_its_own(parts: DataFrame
 
 def test_a_sequence_that_is_far_too_large_is_never_put_together(parts: DataFrame) -> None:
     """Its pieces do not reach a worker: the bodies are added up before, by their sizes alone."""
-    given = _in_order(parts, max_bytes=1800).where("_piece is null").collect()
+    given = _sort_parts(parts, max_bytes=1800).where("_piece is null").collect()
     bodies = [json.dumps(json.loads(part)["messageBody"], ensure_ascii=False) for part in cut(SENT[0])]
     size = sum(len(body.encode()) for body in bodies)
     assert {(row["_bytes"], row["_piece"]) for row in given if row["_bytes"] == size} == {(size, None)}
-    made = rdss.assembled(parts, rules=RULES, max_bytes=1800).collect()
+    made = rdss.assemble_messages(parts, rules=RULES, max_bytes=1800).collect()
     [one] = [row for row in made if row["message_id"] == uuid_of(0)]
     assert bytes(one["value"]) == cut(SENT[0])[0]
     assert (one["body"], one["error_code"], one["queue"]) == (None, "GENERR006", "error")
@@ -156,7 +159,7 @@ def test_a_sequence_that_is_far_too_large_is_never_put_together(parts: DataFrame
 
 def test_parts_are_shuffled_once_and_sorted_as_they_came_and_by_their_places(spark: SparkSession) -> None:
     decoded = rdss.decode(to_records(spark, [value for _, value in ORDER]), rules=RULES)
-    plan = rdss.assembled(rdss.parts(decoded))._jdf.queryExecution().executedPlan().toString()
+    plan = rdss.assemble_messages(rdss.parts(decoded))._jdf.queryExecution().executedPlan().toString()
     assert (plan.count("Exchange"), plan.count("Sort ")) == (1, 2)
 
 
@@ -195,7 +198,9 @@ def test_missing_parts_are_waited_for_and_then_given_up_with_what_was_there(part
 def test_what_waits_is_put_together_when_the_rest_has_come(spark: SparkSession, parts: DataFrame) -> None:
     late = rdss.waiting(parts, now=NOW).select(*RECORD_SCHEMA.names)
     rest = to_records(spark, [INCOMPLETE[1], INCOMPLETE[3]])
-    again = rdss.assembled(rdss.parts(rdss.decode(late.union(rest), rules=RULES)), rules=RULES).collect()
+    again = rdss.assemble_messages(
+        rdss.parts(rdss.decode(late.union(rest), rules=RULES)), rules=RULES
+    ).collect()
     assert [json.loads(row["value"])["messageBody"]["objectTitle"] for row in again] == ["i" * 4500]
 
 

@@ -8,12 +8,12 @@ import random
 import pytest
 
 from cdckit.errors import InvalidArgument
-from cdckit.rdss import Rules, joined, split, validate
-from cdckit.rdss.validators import instant_of
+from cdckit.rdss import Rules, join_parts, split, validate
+from cdckit.rdss.validators import parse_instant
 from support.rdss_messages import MESSAGES, as_bytes, changed, message
 from tools.tiers import seeds
 
-NOW = instant_of("2024-03-01T12:00:00Z")
+NOW = parse_instant("2024-03-01T12:00:00Z")
 TEXTS = ["Tides", "潮汐", "é", "🌊", '"', "\\", '\\"', "\n", "\u2028", "{", "x" * 50]
 
 
@@ -39,7 +39,7 @@ def test_the_parts_of_two_megabytes_are_valid_messages_of_at_most_the_maximum_si
     }  # fmt: skip
     assert headers[0]["messageId"] == sent["messageHeader"]["messageId"]
     assert len({each["messageId"] for each in headers}) == len(parts)
-    assert joined(parts) == sent
+    assert join_parts(parts) == sent
 
 
 def test_the_same_message_is_always_cut_the_same_way() -> None:
@@ -65,7 +65,7 @@ def test_no_text_is_cut_where_it_must_not_be(seed: int) -> None:
         assert len(parts) > 1
         assert max(map(len, parts)) <= rules.max_bytes
         draw.shuffle(parts)
-        assert joined(parts) == sent
+        assert join_parts(parts) == sent
 
 
 def test_the_number_of_digits_in_position_and_total_is_counted() -> None:
@@ -91,4 +91,4 @@ def test_parts_that_are_not_all_there_are_refused() -> None:
     parts = split(as_bytes(large("x" * 3000)), rules=Rules(max_bytes=1500))
     for some in (parts[1:], [*parts, parts[0]], parts[:1]):
         with pytest.raises(InvalidArgument, match="all parts of one sequence"):
-            joined(some)
+            join_parts(some)

@@ -13,7 +13,7 @@ from cdckit import merge, replicate
 from cdckit.changes import CHANGE_SCHEMA
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.replicate.table_rows import data_schema
-from cdckit.replicate.table_versions import table_of
+from cdckit.replicate.table_versions import read_table
 from support.replicate_messages import NOON, Version, header_values, json_envelope, numbered, record, sequence
 from support.replicate_readings import read
 
@@ -274,5 +274,5 @@ def test_what_are_no_rows_is_refused_at_the_call(rows: DataFrame) -> None:
 
 def test_the_rows_have_the_columns_that_are_promised(spark: SparkSession) -> None:
     reading = read(spark, numbered([ITEMS.md()]))
-    table = table_of(reading.zone, function="test")
+    table = read_table(reading.zone, function="test")
     assert reading.rows().schema.simpleString() == data_schema(table).simpleString()

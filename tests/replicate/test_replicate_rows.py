@@ -92,14 +92,14 @@ def test_rows_that_are_null_and_rows_of_a_part_keep_their_columns(monkeypatch: p
 
 
 def test_what_arrow_refuses_costs_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    shaped = data._Rows._shaped
+    shaped = data._Rows._widen_row
 
     def refusing(self: Any, row: pa.Array) -> pa.Array:
         if "c" in pc.struct_field(row, "note").to_pylist():
             raise pa.ArrowInvalid("no c")
         return shaped(self, row)
 
-    monkeypatch.setattr(data._Rows, "_shaped", refusing)
+    monkeypatch.setattr(data._Rows, "_widen_row", refusing)
     rows = rows_of(parts_of(ITEMS, MESSAGES))
     assert [row["offset"] for row in rows] == [0, 1, 2, 3]
     assert [row["error_code"] for row in rows] == [None, None, "MESSAGE_UNREADABLE", None]

@@ -10,8 +10,8 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import File, NotStorable, Store
-from cdckit.store.files import Target, batches_of
-from cdckit.store.writing import OpenFiles, reported
+from cdckit.store.files import Target, read_batches
+from cdckit.store.writing import OpenFiles, parse_report
 from support.store_numbers import add, held
 
 COLUMNS = T.StructType().add("n", T.LongType()).add("odd", T.BooleanType())
@@ -22,7 +22,7 @@ def written(target: Target, *values: int) -> list[File]:
     files = OpenFiles(target)
     files.take(pa.record_batch({"n": pa.array(values), "odd": pa.array([each % 2 == 1 for each in values])}))
     files.take(pa.record_batch({"n": pa.array([], pa.int64())}))
-    return reported(files.close(), target)
+    return parse_report(files.close(), target)
 
 
 def test_files_count_once_they_are_adopted(store: Store, place: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_worker_reads_the_columns_that_it_wants(store: Store) -> None:
     with store.begin() as transaction:
         target = transaction.target("log", COLUMNS)
         (path,) = (one.path for one in transaction.files("log"))
-    assert [batch.to_pydict() for batch in batches_of(target, path, ["n"])] == [{"n": [1, 2]}]
-    assert [batch.num_rows for batch in batches_of(target, path, ["odd", "n"], rows=1)] == [1, 1]
-    (whole,) = batches_of(target, path)
+    assert [batch.to_pydict() for batch in read_batches(target, path, ["n"])] == [{"n": [1, 2]}]
+    assert [batch.num_rows for batch in read_batches(target, path, ["odd", "n"], rows=1)] == [1, 1]
+    (whole,) = read_batches(target, path)
     assert whole.to_pydict() == {"n": [1, 2], "odd": [None, None]}

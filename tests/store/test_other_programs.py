@@ -272,7 +272,7 @@ def test_streams_see_new_rows_alone(spark: SparkSession, table: str, place: Path
         transaction.append("log", numbers(4))
         transaction.compact("log")
         transaction.commit()
-    actions = log.actions_of(store.snapshot().location, "log", 3)
+    actions = log.read_actions(store.snapshot().location, "log", 3)
     told = [
         (kind, one["dataChange"])
         for each in actions

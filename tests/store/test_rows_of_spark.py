@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 import cdckit.store.files
-from cdckit.parts.workers import Made
+from cdckit.parts.workers import WorkerPlan
 from cdckit.store import NotStorable, Store
-from cdckit.store.files import digest_of
-from cdckit.store.store import put
+from cdckit.store.files import sum_digests
+from cdckit.store.store import replace_rows
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.
 register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
@@ -33,7 +33,7 @@ def store(spark: SparkSession, tmp_path: Path) -> Store:
     return Store(spark, tmp_path / "a b %c [x] {y,z}* ? #")
 
 
-def write(store: Store, name: str, *rows: DataFrame | Made, by: tuple[str, ...] = ()) -> None:
+def write(store: Store, name: str, *rows: DataFrame | WorkerPlan, by: tuple[str, ...] = ()) -> None:
     with store.begin() as transaction:
         transaction.append(name, *rows, partition_by=by)
         transaction.commit()
@@ -206,7 +206,7 @@ NUMBERS = T.StructType().add("n", T.LongType())
 
 def test_what_workers_make_and_rows_can_be_one_table(spark: SparkSession, store: Store) -> None:
     with store.begin() as transaction:
-        made = Made(spark.range(0, 5, 1, 2), doubled, NUMBERS)
+        made = WorkerPlan(spark.range(0, 5, 1, 2), doubled, NUMBERS)
         written = transaction.replace("t", made, spark.sql("select 1 as n"))
         assert (written.rows, len(written.files)) == (6, 3)
         [one] = transaction.read("t", where={"n": {8}}).collect()
@@ -218,7 +218,7 @@ def test_what_workers_make_and_rows_can_be_one_table(spark: SparkSession, store:
 def test_a_task_that_fails_leaves_nothing_that_is_seen(spark: SparkSession, store: Store) -> None:
     write(store, "t", spark.sql("select 1L as n"))
     with store.begin() as transaction, pytest.raises(PythonException, match="no more"):
-        transaction.append("t", Made(spark.range(0, 10, 1, 2), fails_at_the_end, NUMBERS))
+        transaction.append("t", WorkerPlan(spark.range(0, 10, 1, 2), fails_at_the_end, NUMBERS))
     assert [row["n"] for row in store.snapshot().read("t").collect()] == [1]
 
 
@@ -232,7 +232,7 @@ def test_a_digest_is_that_of_the_rows_in_any_order(spark: SparkSession) -> None:
         rows.union(rows.where("id = 1")),
         rows.limit(0),
     ]
-    digests = [digest_of(sample, F.xxhash64("id", "text")) for sample in samples]
+    digests = [sum_digests(sample, F.xxhash64("id", "text")) for sample in samples]
     assert len(set(digests[:3])) == 1
     assert len(set(digests)) == 4
     assert digests[5] == 0
@@ -301,12 +301,12 @@ def test_rows_of_some_keys_are_replaced_and_files_without_them_stay(
     before = store.snapshot().files("t")
     with store.begin() as transaction:
         new = spark.sql("select 'B' as text, 2L as n union all select 'i', 9L")
-        put(transaction, "t", spark.sql("select explode(array(2L, 9L)) as n"), new)
+        replace_rows(transaction, "t", spark.sql("select explode(array(2L, 9L)) as n"), new)
         transaction.commit()
     assert shown(store.snapshot().read("t")) == [("B", "2"), ("a", "1"), ("c", "3"), ("i", "9")]
     [stays] = {one.path for one in before} & {one.path for one in store.snapshot().files("t")}
     assert [one.rows for one in before if one.path == stays] == [1]
     with store.begin() as transaction:
-        put(transaction, "t", spark.sql("select explode(array(2L, 7L)) as n"))
+        replace_rows(transaction, "t", spark.sql("select explode(array(2L, 7L)) as n"))
         transaction.commit()
     assert shown(store.snapshot().read("t")) == [("a", "1"), ("c", "3"), ("i", "9")]

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from cdckit import streams
 from cdckit.records import RECORD_SCHEMA
 from cdckit.streams import type_learning
-from cdckit.streams.json_values import written
-from cdckit.streams.type_learning import EntityType, common_type, type_of
+from cdckit.streams.json_values import to_text
+from cdckit.streams.type_learning import EntityType, common_type, value_type
 
 FIXTURES = Path(__file__).parents[3] / "shared/fixtures/debezium-streams/schema-learning"
 DIGITS = "12345678901234567890.12345678901234567890"
@@ -135,10 +135,10 @@ def test_a_type_is_written_only_where_it_may_have_changed(monkeypatch: pytest.Mo
     texts: list[str] = []
 
     def counted(value: Any) -> str:
-        texts.append(written(value))
+        texts.append(to_text(value))
         return texts[-1]
 
-    monkeypatch.setattr(type_learning, "written", counted)
+    monkeypatch.setattr(type_learning, "to_text", counted)
     of = taught([(None, {"a": 1, "b": "x"})] * 50 + [({"a": 1, "b": "x"}, {"a": 2, "b": "y"})] * 50)
     assert len(texts) == 1
     of.step(False, "C", None, '{"a": 1}')
@@ -239,7 +239,7 @@ def test_fields_are_of_whatever_a_schema_declares() -> None:
             "r/s": {"type": "LONG"},
         },
     }
-    found = streams.fields_of(json.dumps({"C": {"fields": fields}}))
+    found = streams.type_fields(json.dumps({"C": {"fields": fields}}))
     texts = dict.fromkeys(("a", "b", "c", "p.q"), "string")
     longs = dict.fromkeys(("x~y", "d..e", "n.", "r.s"), "bigint")
     assert {field.name: field.dataType.simpleString() for field in found} == {**texts, **longs}
@@ -248,4 +248,4 @@ def test_fields_are_of_whatever_a_schema_declares() -> None:
 def test_types_of_numbers_at_their_ends() -> None:
     """Two's complement has one more below zero."""
     ends = [-(2**31), 2**31 - 1, -(2**31) - 1, 2**31, -(2**63), 2**63 - 1, -(2**63) - 1, 2**63]
-    assert [type_of(each) for each in ends] == [*["INTEGER"] * 2, *["LONG"] * 4, *["BIG_INTEGER"] * 2]
+    assert [value_type(each) for each in ends] == [*["INTEGER"] * 2, *["LONG"] * 4, *["BIG_INTEGER"] * 2]

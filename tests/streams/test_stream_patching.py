@@ -15,7 +15,7 @@ import pytest
 from cdckit.streams import CONNECTIONS, ENTITY_BATCHES, ENTITY_UPDATES, patches
 from cdckit.streams.decoding import message
 from cdckit.streams.documents import Document
-from cdckit.streams.json_values import depth, read, written
+from cdckit.streams.json_values import depth, read, to_text
 from support import patch_interpreter
 from support.growth import growth
 from tools.tiers import seeds
@@ -25,7 +25,7 @@ CASES = json.loads((Path(__file__).parents[1] / "cases/streams/patches.json").re
 
 def document(value: Any, *, most: int = 1_000_000) -> Document:
     made = Document(most=most, remember=100)
-    made.load(None if value is None else written(value), [], 0, 0, None)
+    made.load(None if value is None else to_text(value), [], 0, 0, None)
     return made
 
 
@@ -184,15 +184,15 @@ def test_moves_do_not_nest_a_document_deeper_and_deeper() -> None:
 def test_sums_and_moves_are_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     of = document({"n": 1, "a": [0] * 100}, most=1000)
     far = [{"op": "inc", "path": "n", "value": 12}, {"op": "inc", "path": "m", "value": Decimal("1E+900")}]
-    ops = written([*far, {"op": "inc", "path": "m", "value": 1}])
+    ops = to_text([*far, {"op": "inc", "path": "m", "value": 1}])
     # 1 and 1E+900 are 901 digits, which its operation does not tell: 8, 206 and 906 characters of n, a, m.
     assert answer(of, ops)[:2] == (
         3,
         ["the document would have 1,120 characters; the most are 1,000"],
     )
-    twice = written([*far, *[{"op": "inc", "path": f"m{n}", "value": Decimal("1E+900")} for n in range(2)]])
+    twice = to_text([*far, *[{"op": "inc", "path": f"m{n}", "value": Decimal("1E+900")} for n in range(2)]])
     assert answer(of, twice, 2)[0] == 1
-    sums = written([{"op": "inc", "path": f"m{n}", "value": 1} for n in range(2)])
+    sums = to_text([{"op": "inc", "path": f"m{n}", "value": 1} for n in range(2)])
     assert answer(of, sums, 3)[1] == ["operation 2: its sums would make the document larger than it may be"]
 
     monkeypatch.setattr(patches, "_MOST_LOOKED_AT", 1000)

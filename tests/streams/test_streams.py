@@ -367,13 +367,13 @@ def test_records_have_the_keys_of_the_page_and_compaction_leaves_what_it_states(
         (streams.ENTITY_PATCHES, [3, 4]),
         (streams.DEVICE_NOTIFICATIONS, [3, 4]),
     ):
-        kept = streams.compacted(written, stream, now=now, keep=timedelta(hours=2))
+        kept = streams.compact_records(written, stream, now=now, keep=timedelta(hours=2))
         assert sorted(row.offset for row in kept.collect()) == left
     # The newest of a key that is old stays.
-    kept = streams.compacted(written, streams.ENTITY_UPDATES, now=now, keep=timedelta(0))
+    kept = streams.compact_records(written, streams.ENTITY_UPDATES, now=now, keep=timedelta(0))
     assert sorted(row.offset for row in kept.collect()) == [2, 4]
     with pytest.raises(InvalidArgument, match="not kept forever"):
-        streams.compacted(written, streams.ENTITY_UPDATES, now=now)
+        streams.compact_records(written, streams.ENTITY_UPDATES, now=now)
 
 
 def test_what_cannot_be_meant_is_said_when_called(spark: SparkSession) -> None:

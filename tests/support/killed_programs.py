@@ -106,7 +106,7 @@ def _hub(spark: SparkSession, folder: Path) -> Callable[[int], None]:
 
     def take(number: int) -> None:
         messages = json.loads((folder / "batches" / str(number)).read_text())
-        hub.receive(datahub.records(spark, messages, at=NOW), _id("hub", number))
+        hub.receive(datahub.records(spark, messages, received_at=NOW), _id("hub", number))
         hub.run(now=NOW)
 
     return take

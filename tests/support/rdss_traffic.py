@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdckit.rdss.findings import RdssFault
-from cdckit.rdss.gateway import Fate, Message, Rejection, SqliteRepository, Turn
+from cdckit.rdss.gateway import Fate, Message, MessageContext, Rejection, SqliteRepository
 from support.rdss_exchange import OBJECT, expired, message, uuid
 
 DONE = "CREATE TABLE IF NOT EXISTS done (message TEXT, time INTEGER PRIMARY KEY)"
@@ -70,7 +70,7 @@ def traffic(size: int, seed: int) -> Traffic:
     return made
 
 
-def handler(turn: Turn) -> None:
+def handler(turn: MessageContext) -> None:
     """Writes a row, responds to reads, and fails where the message says so."""
     generator = turn.message.header["generator"]
     turn.write("INSERT INTO done (message) VALUES (?)", turn.message.message_id)

@@ -64,7 +64,8 @@ def test_what_is_listed_is_there_and_what_is_not_is_gone_once(spark: SparkSessio
     table = one_table(LISTS)
     for taken in ("day", F.col("day"), "date_format(day, 'yyyy-MM-dd')"):
         assert (
-            said(changes_from_snapshots(table, keys=["id"], taken=taken, except_column_list=["day"])) == NEW
+            said(changes_from_snapshots(table, keys=["id"], taken_at=taken, except_column_list=["day"]))
+            == NEW
         )
     row = changes.where("data.id = 2 and operation = 'absent'").toArrow().to_pylist()[0]
     assert (row["source"], row["priority"], row["message_id"]) == ("shop", 2, "shop-list-60deb2df88000")
@@ -91,7 +92,7 @@ def test_a_list_in_which_nothing_stands_ends_all(spark: SparkSession) -> None:
         (1, 2, "absent", None),
     ]
     table = one_table(lists)
-    assert said(changes_from_snapshots(table, keys=["id"], taken="day")) == [(1, 1, "upsert", "kettle")]
+    assert said(changes_from_snapshots(table, keys=["id"], taken_at="day")) == [(1, 1, "upsert", "kettle")]
 
 
 def test_the_lists_of_each_source_go_on_by_themselves(spark: SparkSession) -> None:
@@ -99,7 +100,7 @@ def test_the_lists_of_each_source_go_on_by_themselves(spark: SparkSession) -> No
     table = pd.DataFrame(
         {"id": [1, 2, 1, 2], "day": [DAY[0], DAY[1], DAY[2], DAY[3]], "by": ["one", "two", "one", "two"]}
     )
-    changes = changes_from_snapshots(table, keys=["id"], taken="day", source=F.col("by"), column_list=[])
+    changes = changes_from_snapshots(table, keys=["id"], taken_at="day", source=F.col("by"), column_list=[])
     assert [row[:3] for row in said(changes)] == [(1, 1, "upsert"), (2, 2, "upsert")]
 
 
@@ -144,11 +145,11 @@ def test_a_row_without_key_or_instant_ends_the_job(spark: SparkSession) -> None:
         r"`frame.where\(\"id is not null\"\)`, in pandas `frame.dropna\(subset=\['id'\], how=\"all\"\)`"
     )
     with pytest.raises(PySparkException, match=needed):
-        changes_from_snapshots(table.where("day is not null"), keys=["id"], taken="day").collect()
+        changes_from_snapshots(table.where("day is not null"), keys=["id"], taken_at="day").collect()
     with pytest.raises(
         PySparkException, match=r"needs a time for every row, and day is null: leave such rows out"
     ):
-        changes_from_snapshots(table.where("id is not null"), keys=["id"], taken="day").collect()
+        changes_from_snapshots(table.where("id is not null"), keys=["id"], taken_at="day").collect()
 
 
 def test_calls_that_mean_nothing_are_refused(spark: SparkSession) -> None:
@@ -161,7 +162,7 @@ def test_calls_that_mean_nothing_are_refused(spark: SparkSession) -> None:
     ):
         changes_from_snapshots({DAY[0]: products((1, "a")), DAY[1]: pd.DataFrame({"id": [1]})}, keys=["name"])
     with pytest.raises(InvalidArgument, match="each list has its instant"):
-        changes_from_snapshots(LISTS, keys=["id"], taken="name")
+        changes_from_snapshots(LISTS, keys=["id"], taken_at="name")
     with pytest.raises(InvalidArgument, match="aware datetime"):
         changes_from_snapshots({datetime(2024, 1, 1): products()}, keys=["id"])
     with pytest.raises(InvalidArgument, match="one list for each instant"):
@@ -170,7 +171,7 @@ def test_calls_that_mean_nothing_are_refused(spark: SparkSession) -> None:
         with pytest.raises(InvalidArgument, match="full lists with the instants"):
             changes_from_snapshots(nothing, keys=["id"])
     with pytest.raises(InvalidArgument, match="a stream"):
-        changes_from_snapshots(spark.readStream.format("rate").load(), keys=["value"], taken="timestamp")
+        changes_from_snapshots(spark.readStream.format("rate").load(), keys=["value"], taken_at="timestamp")
 
 
 @pytest.mark.parametrize(
@@ -220,7 +221,7 @@ def test_at_the_instant_of_each_list_the_history_is_the_list(spark: SparkSession
     table = spark.createDataFrame(rows, "id int, name string, day timestamp")
     as_mapping = {at: spark.createDataFrame(list(some.items()), "id int, name string") for at, some in lists}
     for changes in (
-        changes_from_snapshots(table, keys=["id"], taken="day", except_column_list=["day"]),
+        changes_from_snapshots(table, keys=["id"], taken_at="day", except_column_list=["day"]),
         changes_from_snapshots(as_mapping, keys=["id"]),
     ):
         assert changes.count() == naive_count(lists)

@@ -136,7 +136,7 @@ def test_it_is_told_by_whom_and_taken_back(said: DataFrame) -> None:
     history = history_of(said)
     right = correct(history, {"price": 0}, day(2), day(3), **STEWARD, received_at=day(20))
     both = union_changes(said, right)
-    told = blame(history_of(both), {"gate": "A"}, at=day(2)).where("field = 'price'").collect()
+    told = blame(history_of(both), {"gate": "A"}, valid_at=day(2)).where("field = 'price'").collect()
     assert [row["message"] for row in told] == ["anna, 2024-01-20 00:00:00: misread"]
     back = merge(revoke(both, "anna, 2024-01-20 00:00:00: misread"), entity="gate", keys=KEYS)
     assert back.exceptAll(history).isEmpty()

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from cdckit.changes import require_changes
 from cdckit.notebook.options import as_zone
 from cdckit.notebook.pictures.axes import Labels, time_axis
-from cdckit.notebook.pictures.look import (
+from cdckit.notebook.pictures.style import (
     INK,
     days,
     draw_key,
@@ -23,10 +23,10 @@ from cdckit.notebook.pictures.look import (
     first_rows,
     new_figure,
     one_line,
-    only_words,
     require_limit,
     source_looks,
     source_name,
+    text_figure,
     with_number,
 )
 from cdckit.parts.arguments import require_fields, require_struct
@@ -102,7 +102,7 @@ def arrivals(
     chosen = marked.orderBy(late_delay.desc(), F.xxhash64("message_id", "record"), *word)
     few = chosen.select("first.*", "late").limit(limit)
     rows, _ = first_rows(few.crossJoin(F.broadcast(total)), limit)
-    return _points(rows, clock) if rows else only_words("There is no change with both times.")
+    return _points(rows, clock) if rows else text_figure("There is no change with both times.")
 
 
 def _points(rows: list[dict[str, Any]], zone: tzinfo) -> Figure:

@@ -14,7 +14,7 @@ from matplotlib.transforms import Bbox
 from pyspark.sql import types as T
 
 from cdckit.notebook import NULL
-from cdckit.notebook.pictures.look import HATCH, INK, Look, days, families, one_line
+from cdckit.notebook.pictures.style import HATCH, INK, Look, days, families, one_line
 from cdckit.notebook.table_layout import Clock, timespec
 from cdckit.parts.instants import EPOCH, microseconds
 
@@ -126,7 +126,7 @@ def draw_bars(axes: Axes, bars: Sequence[Bar], *, thick: float, pad: float, zone
 _UNITS = ((60_000_000, "minutes"), (1_000_000, "seconds"), (1_000, "milliseconds"), (1, "microseconds"))
 
 
-class Said(NamedTuple):
+class CellValue(NamedTuple):
     """A value as text, of an instant its microseconds since 1970, and the type that it has."""
 
     value: str | None
@@ -138,7 +138,7 @@ class Said(NamedTuple):
         return int(self.value or 0) if is_instant else None
 
 
-class Writing(NamedTuple):
+class InstantFormat(NamedTuple):
     """How the instants among the values of one picture are written: no finer than tells them apart."""
 
     clock: Clock
@@ -146,7 +146,7 @@ class Writing(NamedTuple):
     cut: bool
 
     @classmethod
-    def of(cls, columns: Iterable[Iterable[Said]], zone: tzinfo) -> Writing:
+    def of(cls, columns: Iterable[Iterable[CellValue]], zone: tzinfo) -> InstantFormat:
         """The writing of a picture of these columns of values."""
         found = [{each.micros for each in column} - {None} for column in columns]
         instants = [{each for each in column if each is not None} for column in found]
@@ -165,14 +165,14 @@ class Writing(NamedTuple):
         cut = [f"cut to {self.spec}"] if self.cut else []
         return f"times in cells are {', '.join([*day, *cut])}" if day or cut else ""
 
-    def day(self, said: Said) -> str:
+    def day(self, said: CellValue) -> str:
         """The day of an instant, where the picture has several; empty for all else."""
         if said.micros is None or self.clock.day:
             return ""
         day = self.clock.text(said.micros, self.spec).split(" ")[0]
         return day if day[0].isdigit() else ""
 
-    def forms(self, said: Said, day: str = "") -> Sequence[str]:
+    def forms(self, said: CellValue, day: str = "") -> Sequence[str]:
         """A value in words, from the longest form to the shortest; of an instant of *day* the time alone."""
         if said.value is None:
             return [NULL]

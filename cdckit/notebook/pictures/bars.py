@@ -24,8 +24,8 @@ from cdckit.history import (
     require_history,
 )
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.pictures.axes import Bar, Labels, Said, Writing, draw_bars, rows_axis
-from cdckit.notebook.pictures.look import (
+from cdckit.notebook.pictures.axes import Bar, CellValue, InstantFormat, Labels, draw_bars, rows_axis
+from cdckit.notebook.pictures.style import (
     PALETTE,
     ROWS,
     SMALL,
@@ -34,17 +34,17 @@ from cdckit.notebook.pictures.look import (
     days_or_none,
     deleted_mark,
     draw_key,
+    entity_rows,
     entity_text,
     exact_text,
     first_rows,
     new_figure,
-    of_one_entity,
     one_line,
-    only_words,
     open_end_mark,
     require_limit,
     source_looks,
     source_name,
+    text_figure,
     with_ends,
     with_number,
     with_sources,
@@ -141,7 +141,7 @@ def validity_bars(
     ordered = versions.crossJoin(F.broadcast(total)).orderBy("entity", "guid", VALID_FROM)
     rows, more = first_rows(ordered, _MOST_VERSIONS)
     if not rows:
-        return only_words("The history has no version.")
+        return text_figure("The history has no version.")
     return _bars_of_entities(rows, more, colour_by, clock)
 
 
@@ -165,7 +165,7 @@ def _bars_of_entities(rows: list[dict[str, Any]], more: bool, colour_by: str, zo
     if total > len(labels):
         entities = f"{len(labels):,} of {entities}, those with deletes and the most versions first"
     subtitle = f"{'the first ' if more else ''}{with_number(len(rows), 'version')} of {entities}"
-    title = _who_began(counted) if by_source else _what_became(rows[0], list(labels.values()))
+    title = _sources_text(counted) if by_source else _outcome_text(rows[0], list(labels.values()))
     figure, axes = new_figure(title, ": ".join([subtitle, *filter(None, [", ".join(of)])]), rows=len(labels))
     rows_axis(axes, list(labels.values()))
     draw_bars(axes, bars, thick=0.64 * min(1.0, (len(labels) + 1) / 7), pad=0.1, zone=zone)
@@ -179,7 +179,7 @@ def _bars_of_entities(rows: list[dict[str, Any]], more: bool, colour_by: str, zo
     return figure
 
 
-def _what_became(found: Mapping[str, Any], labels: Sequence[str]) -> str:
+def _outcome_text(found: Mapping[str, Any], labels: Sequence[str]) -> str:
     """What became of the entities: how many are deleted in the end, how many came back."""
     entities, gone, back = found["entities"], found["gone"], found["back"]
     if entities == 1:
@@ -195,7 +195,7 @@ def _what_became(found: Mapping[str, Any], labels: Sequence[str]) -> str:
     return ", ".join(told) or f"None of {entities:,} entities is ever deleted"
 
 
-def _who_began(counted: Counter[str]) -> str:
+def _sources_text(counted: Counter[str]) -> str:
     """Which source began how many of the versions, the busiest first."""
     (first, most), *others = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
     rest = "".join(f", {name} {number:,}" for name, number in others)
@@ -272,19 +272,19 @@ def provenance_map(
         for place, name in enumerate(names)
     ]
     interval = [F.col(name) for name in (VALID_FROM, VALID_TO, DELETED)]
-    found = of_one_entity(with_ends(history), key, [*interval, F.array(*cells).alias("cells")], function)
+    found = entity_rows(with_ends(history), key, [*interval, F.array(*cells).alias("cells")], function)
     first = found.orderBy(VALID_FROM).limit(limit + 1)
     single = first.select("matching", VALID_FROM, VALID_TO, DELETED, F.inline("cells"))
     told = with_sources(single, changes, "message", function).orderBy(VALID_FROM, "place")
     rows, _ = first_rows(told, (limit + 1) * len(names))
     if not rows:
-        return only_words(f"The history has no entity {entity_text(key, clock)}.")
+        return text_figure(f"The history has no entity {entity_text(key, clock)}.")
     instants = sorted({row[VALID_FROM] for row in rows})
     cut = len(instants) > limit
     if cut:
         rows = [row for row in rows if row[VALID_FROM] < instants[limit]]
     kinds = [history.schema[name].dataType for name in names]
-    said = [_Cell(row, Said(row["value"], kinds[row["place"]])) for row in rows]
+    said = [_Cell(row, CellValue(row["value"], kinds[row["place"]])) for row in rows]
     after = f"after {with_number(limit, 'version')}" if cut else "in the end"
     return _map(said, names, entity_text(key, clock), after, clock, keep_empty=fields is not None)
 
@@ -293,14 +293,14 @@ class _Cell(NamedTuple):
     """A field of a version, and what it says."""
 
     row: Mapping[str, Any]
-    said: Said
+    said: CellValue
 
 
 class _Bar(NamedTuple):
     """A cell of the picture, and whether its value must be read: it is the last, or of another source."""
 
     bar: Bar
-    said: Said
+    value: CellValue
     source: str
     must: bool
 
@@ -324,10 +324,10 @@ def _map(
         others=others | (open_end_mark() if any(each.bar.end is None for each in drawn) else {}),
     )
     figure.draw_without_rendering()
-    by_field: dict[int, list[Said]] = {}
+    by_field: dict[int, list[CellValue]] = {}
     for each in drawn:
-        by_field.setdefault(each.bar.place, []).append(each.said)
-    writing = Writing.of(by_field.values(), zone)
+        by_field.setdefault(each.bar.place, []).append(each.value)
+    writing = InstantFormat.of(by_field.values(), zone)
     unread = _write(axes, drawn, writing)
     several = rows[0]["matching"] - 1
     notes = [
@@ -375,14 +375,14 @@ def _finding(rows: list[Mapping[str, Any]], sources: list[str], after: str) -> s
     return f"{after} {' and '.join(parts)}" if parts else "no field was set"
 
 
-def _write(axes: Axes, drawn: list[_Bar], writing: Writing) -> int:
+def _write(axes: Axes, drawn: list[_Bar], writing: InstantFormat) -> int:
     """Write the values into their cells, those first that must be read; how many have no room."""
     labels, right = Labels(axes), axes.get_xlim()[1]
     unread, days_said, ready = 0, dict[int, str](), list[tuple[bool, _Bar, Sequence[str]]]()
     for each in sorted(drawn, key=lambda each: each.bar.start):
         if not each.bar.deleted:
-            day, before = writing.day(each.said), days_said.get(each.bar.place, "")
-            ready.append((each.must or day not in ("", before), each, writing.forms(each.said, before)))
+            day, before = writing.day(each.value), days_said.get(each.bar.place, "")
+            ready.append((each.must or day not in ("", before), each, writing.forms(each.value, before)))
             days_said[each.bar.place] = day or before
     for must, each, forms in sorted(ready, key=lambda one: (not one[0], -one[1].bar.start)):
         place, start, end, look, _ = each.bar

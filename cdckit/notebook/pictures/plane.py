@@ -20,8 +20,8 @@ from pyspark.sql import types as T
 
 from cdckit.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO, require_bitemporal
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.pictures.axes import Labels, Said, Writing, time_axis
-from cdckit.notebook.pictures.look import (
+from cdckit.notebook.pictures.axes import CellValue, InstantFormat, Labels, time_axis
+from cdckit.notebook.pictures.style import (
     HATCH,
     INK,
     PALETTE,
@@ -30,20 +30,20 @@ from cdckit.notebook.pictures.look import (
     days,
     draw_key,
     duration_text,
+    entity_rows,
     entity_text,
     exact_text,
     first_rows,
     ink_on,
     new_figure,
-    of_one_entity,
-    only_words,
     open_end_mark,
     require_limit,
+    text_figure,
     value_shades,
     with_number,
 )
 from cdckit.parts.arguments import quoted, require_fields
-from cdckit.query.bitemporal import fields_of
+from cdckit.query.bitemporal import history_fields
 
 NO_END = float("inf")
 
@@ -64,7 +64,7 @@ class Area(NamedTuple):
         starts = [days(row[name]) for name in (VALID_FROM, SYSTEM_FROM)]
         return cls(starts[0], ends[0], starts[1], ends[1], row["value"], row[DELETED])
 
-    def says_as(self, other: Area) -> bool:
+    def has_same_value(self, other: Area) -> bool:
         return (self.value, self.deleted) == (other.value, other.deleted)
 
     def touches(self, other: Area) -> bool:
@@ -75,17 +75,17 @@ class Area(NamedTuple):
 
     def was_believed(self, areas: Iterable[Area]) -> bool:
         """Whether the same was believed of its beginning before: then a cut made it, and no news."""
-        return any(a.says_as(self) and a.x0 <= self.x0 < a.x1 and a.y0 < self.y0 for a in areas)
+        return any(a.has_same_value(self) and a.x0 <= self.x0 < a.x1 and a.y0 < self.y0 for a in areas)
 
 
-def folded(areas: Sequence[Area]) -> list[Area]:
+def fold_areas(areas: Sequence[Area]) -> list[Area]:
     """The same plane without the borders that other fields of the entity made."""
     for begin, end, *others in (("x0", "x1", "y0", "y1"), ("y0", "y1", "x0", "x1")):
         joined: list[Area] = []
         for area in sorted(areas, key=attrgetter(*others, begin)):
             last = joined[-1] if joined else None
             beside = attrgetter(*others, begin)(area)
-            if last and last.says_as(area) and attrgetter(*others, end)(last) == beside:
+            if last and last.has_same_value(area) and attrgetter(*others, end)(last) == beside:
                 joined[-1] = last._replace(**{end: getattr(area, end)})
             else:
                 joined.append(area)
@@ -93,12 +93,12 @@ def folded(areas: Sequence[Area]) -> list[Area]:
     return list(areas)
 
 
-def pieces_of(areas: Sequence[Area]) -> dict[Area, int]:
+def group_areas(areas: Sequence[Area]) -> dict[Area, int]:
     """Which rectangles look like one area, since they say the same and touch: by rectangle, its number."""
     piece = {area: number for number, area in enumerate(areas)}
     for area in areas:
         for other in areas:
-            if piece[area] != piece[other] and area.says_as(other) and area.touches(other):
+            if piece[area] != piece[other] and area.has_same_value(other) and area.touches(other):
                 joined, left = piece[area], piece[other]
                 piece = {each: joined if number == left else number for each, number in piece.items()}
     return piece
@@ -157,17 +157,15 @@ def bitemporal_plane(
     """
     function = "bitemporal_plane"
     table = require_bitemporal(table, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
-    (field,) = require_fields([field], fields_of(table).fieldNames(), "field", function=function)
+    (field,) = require_fields([field], history_fields(table).fieldNames(), "field", function=function)
     require_limit(limit, function)
     clock = as_zone(zone, function=function)
     kind = table.schema[field].dataType
     times = [F.col(name) for name in (SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO, DELETED)]
-    found = of_one_entity(
-        table, key, [*times, exact_text(F.col(quoted(field)), kind).alias("value")], function
-    )
+    found = entity_rows(table, key, [*times, exact_text(F.col(quoted(field)), kind).alias("value")], function)
     rows, more = first_rows(found.orderBy(SYSTEM_FROM, VALID_FROM), limit)
     if not rows:
-        return only_words(f"The table has no entity {entity_text(key, clock)}.")
+        return text_figure(f"The table has no entity {entity_text(key, clock)}.")
     return _picture(rows, more, limit, field, kind, key, clock)
 
 
@@ -180,10 +178,10 @@ def _picture(
     key: Mapping[str, Any],
     zone: tzinfo,
 ) -> Figure:
-    areas = folded([Area.of(row) for row in rows])
+    areas = fold_areas([Area.of(row) for row in rows])
     told = dict.fromkeys(area.value for area in sorted(areas, key=lambda area: area.x0) if not area.deleted)
-    values = {value: Said(value, kind) for value in told}
-    writing = Writing.of([values.values()], zone)
+    values = {value: CellValue(value, kind) for value in told}
+    writing = InstantFormat.of([values.values()], zone)
     latest = latest_known(areas)
     several = rows[0]["matching"] - 1
     notes = [
@@ -201,7 +199,7 @@ def _picture(
     return figure
 
 
-def _finding(latest: Area | None, values: Mapping[str | None, Said], writing: Writing) -> str:
+def _finding(latest: Area | None, values: Mapping[str | None, CellValue], writing: InstantFormat) -> str:
     if latest is None:
         return f"{'its one' if len(values) == 1 else 'each'} value was known when it began"
     if latest.deleted:
@@ -273,7 +271,7 @@ def _name_areas(
 ) -> set[str | None]:
     """Write values into their areas: the latest known, the one that stands last, then the largest first."""
     labels, written = Labels(axes), Counter[str | None]()
-    pieces, named = pieces_of(areas), set[int]()
+    pieces, named = group_areas(areas), set[int]()
     last = max(areas, key=lambda area: (area.y1, area.x0))
 
     def turn(area: Area) -> tuple[bool, bool, float]:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument
 from cdckit.notebook.options import as_zone
 from cdckit.notebook.pictures.axes import rows_axis
-from cdckit.notebook.pictures.look import (
+from cdckit.notebook.pictures.style import (
     FAINT,
     ROWS,
     SMALL,
@@ -25,8 +25,8 @@ from cdckit.notebook.pictures.look import (
     ink_on,
     new_figure,
     one_line,
-    only_words,
     require_limit,
+    text_figure,
     value_shades,
     with_number,
 )
@@ -100,7 +100,7 @@ def duration_shares(
     rows, cut = first_rows(longest, _MOST_ROWS)
     period = _period(start, end, clock)
     if not rows:
-        return only_words(f"There was no entity {period}.")
+        return text_figure(f"There was no entity {period}.")
     times: dict[str, Counter[str]] = {}
     for row in rows:
         group, value = (_NOTHING if row[name] is None else row[name] for name in ("group", "value"))

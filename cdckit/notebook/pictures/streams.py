@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.notebook.pictures.axes import Labels, rows_axis
-from cdckit.notebook.pictures.look import (
+from cdckit.notebook.pictures.style import (
     FAINT,
     HATCH,
     INK,
@@ -26,9 +26,9 @@ from cdckit.notebook.pictures.look import (
     ink_on,
     new_figure,
     one_line,
-    only_words,
     require_limit,
     source_looks,
+    text_figure,
     with_number,
 )
 from cdckit.parts.arguments import require_types
@@ -73,7 +73,7 @@ def callbacks(calls: Iterable[tuple[str, str, float, float]]) -> Figure:
     listed = [Call(*each) for each in calls]
     if len(listed) > _MOST:
         raise InvalidArgument("callbacks", "calls", f"{_MOST} or fewer", len(listed))
-    return _draw_calls(listed) if listed else only_words("There are no calls.")
+    return _draw_calls(listed) if listed else text_figure("There are no calls.")
 
 
 def _draw_calls(calls: list[Call]) -> Figure:
@@ -127,7 +127,7 @@ _READ = T.StructType(
 _PASSED, _OTHER = "#dbe5f1", "#f4f4f4"
 
 
-def event_windows(told: DataFrame, *, limit: int = 120) -> Figure:
+def event_windows(events: DataFrame, *, limit: int = 120) -> Figure:
     """
     The events of one stream in their order, a row for each source, and the windows that they are in.
 
@@ -135,7 +135,7 @@ def event_windows(told: DataFrame, *, limit: int = 120) -> Figure:
     An event that counts is filled, one that does not is hollow, and one in error has a cross.
 
     Args:
-        told: Events of one stream, each with its window: what `databus.with_windows` returns.
+        events: Events of one stream, each with its window: what `databus.with_windows` returns.
         limit: How many events to draw, the first ones by their offsets.
 
     Returns:
@@ -143,7 +143,7 @@ def event_windows(told: DataFrame, *, limit: int = 120) -> Figure:
         of those that are drawn.
 
     Raises:
-        MissingColumns, WrongColumnType: *told* has no events with windows.
+        MissingColumns, WrongColumnType: *events* has no events with windows.
         InvalidArgument: *limit* is not a positive number.
 
     Cost: one job that sorts and takes the first rows.
@@ -157,11 +157,11 @@ def event_windows(told: DataFrame, *, limit: int = 120) -> Figure:
     >>> pictures.event_windows(told).get_suptitle()
     '1 of 2 windows passes; 1 open'
     """
-    require_types(told, _READ, function="event_windows")
+    require_types(events, _READ, function="event_windows")
     require_limit(limit, "event_windows")
-    chosen = told.select(*_READ.fieldNames()).orderBy("offset")
+    chosen = events.select(*_READ.fieldNames()).orderBy("offset")
     rows, more = first_rows(chosen, limit)
-    return _draw_windows(rows, more) if rows else only_words("There are no events.")
+    return _draw_windows(rows, more) if rows else text_figure("There are no events.")
 
 
 def _draw_windows(rows: list[dict[str, Any]], more: bool) -> Figure:

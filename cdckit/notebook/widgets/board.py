@@ -19,13 +19,13 @@ from cdckit.notebook import Table, show
 from cdckit.notebook.options import as_zone
 from cdckit.notebook.widgets.panel import (
     Area,
-    Marked,
+    MarkedTable,
     Page,
     Panel,
     instant_text,
-    joined_text,
-    marked,
-    on_the_clock_of,
+    join_texts,
+    mark_changes,
+    show_in_zone,
 )
 from cdckit.parts.arguments import require_instant, require_struct
 from cdckit.parts.values import as_text, guid
@@ -41,7 +41,7 @@ def priority_board(
     *,
     entity: str,
     keys: Sequence[str],
-    at: datetime | None = None,
+    valid_at: datetime | None = None,
     rows: int | None = None,
     provenance: bool = True,
     zone: tzinfo | str | None = None,
@@ -57,18 +57,20 @@ def priority_board(
         changes: One row per change, of at most 50 sources.
         entity: As for `merge`.
         keys: As for `merge`.
-        at: The instant to show, aware; None shows what is current.
+        valid_at: The instant to show, aware; None shows what is current.
         rows: As for `show`, for each of the two tables.
         provenance: As for `show`.
         zone: As for `show`, of the changed values too.
 
     Returns:
-        A panel: the numbers; the entities as they stand at *at*, by key, after a move each with what the
-        move changed, those that are gone struck through; and the values at *at* that it changed, with the
-        messages they came from.
+        A panel: the numbers; the entities as they stand at *valid_at*, by key, after a move each with what
+            the
+        move changed, those that are gone struck through; and the values at *valid_at* that it changed, with
+        the messages they came from.
 
     Raises:
-        MissingColumns, WrongColumnType, InvalidArgument: As `merge` and `show`; *at* is naive.  And when
+        MissingColumns, WrongColumnType, InvalidArgument: As `merge` and `show`; *valid_at* is naive.  And
+            when
             it is displayed: the changes are of more than 50 sources.
 
     Cost: nothing at the call.  At the first display one job over the sources and one merge; at each move
@@ -81,10 +83,10 @@ def priority_board(
     (1 row; instants of 2024-01-01, UTC; … is an open end)
     """
     clock = as_zone(zone, function="priority_board")
-    board = _Board(changes, entity, tuple(keys), at, rows, provenance, clock)
+    board = _Board(changes, entity, tuple(keys), valid_at, rows, provenance, clock)
     merge(changes, entity=entity, keys=keys)
-    if at is not None:
-        require_instant(at, "at", function="priority_board")
+    if valid_at is not None:
+        require_instant(valid_at, "valid_at", function="priority_board")
     board.check()
 
     def build(library: Any, first: Callable[[], Page]) -> Any:
@@ -130,7 +132,7 @@ class _Board:
     changes: DataFrame
     entity: str
     keys: tuple[str, ...]
-    at: datetime | None
+    valid_at: datetime | None
     rows: int | None
     provenance: bool
     zone: tzinfo
@@ -162,50 +164,54 @@ class _Board:
         return f"{self._when}, with the priorities {said}{self._rule}"
 
     def first(self) -> Page:
-        return Page(((self.heading({}), self._table(self._standing({}, deletes=False))),))
+        return Page(((self.heading({}), self._table(self._standing_versions({}, deletes=False))),))
 
     def page(self, before: Mapping[str | None, int], after: Mapping[str | None, int], words: str) -> Page:
         data = require_struct(self.changes, "data", function="priority_board")
-        told = on_the_clock_of(self.zone, self._changed(before, after), data, "before", "after")
+        told = show_in_zone(self.zone, self._changed_sources(before, after), data, "before", "after")
         changed = show(told, rows=self.rows, order_by=["key", "field"], zone=self.zone)
-        now, then = (self._standing(each, deletes=False) for each in (after, before))
-        both = marked(now, then, data.fields, self.zone)
+        now, then = (self._standing_versions(each, deletes=False) for each in (after, before))
+        both = mark_changes(now, then, data.fields, self.zone)
         return Page(
             (
-                (self.heading(after), Marked.of(self._table(both))),
+                (self.heading(after), MarkedTable.of(self._table(both))),
                 (f"Values that this changed: {words}", changed),
             )
         )
 
     def check(self) -> None:
         """Raise what `show` finds wrong; nothing is read."""
-        self._table(self._standing({}, deletes=False))
+        self._table(self._standing_versions({}, deletes=False))
 
     def _table(self, standing: DataFrame) -> Table:
         return show(standing, rows=self.rows, order_by=self.keys, provenance=self.provenance, zone=self.zone)
 
     @property
     def _when(self) -> str:
-        return "current" if self.at is None else f"as of {instant_text(self.at, self.zone)}"
+        return "current" if self.valid_at is None else f"as of {instant_text(self.valid_at, self.zone)}"
 
-    def _standing(self, chosen: Mapping[str | None, int], *, deletes: bool) -> DataFrame:
+    def _standing_versions(self, chosen: Mapping[str | None, int], *, deletes: bool) -> DataFrame:
         priority = F.col("priority")
         for source, number in chosen.items():
             is_source = F.col("source").eqNullSafe(F.lit(source).cast("string"))
             priority = F.when(is_source, F.lit(number)).otherwise(priority)
         ranked = self.changes.withColumn("priority", priority.cast("int"))
         history = merge(ranked, entity=self.entity, keys=self.keys)
-        if self.at is None:
+        if self.valid_at is None:
             return current(history, deletes=deletes)
-        return as_of(history, self.at, deletes=deletes)
+        return as_of(history, self.valid_at, deletes=deletes)
 
-    def _changed(self, before: Mapping[str | None, int], after: Mapping[str | None, int]) -> DataFrame:
-        differing = diff(self._standing(before, deletes=True), self._standing(after, deletes=True))
+    def _changed_sources(
+        self, before: Mapping[str | None, int], after: Mapping[str | None, int]
+    ) -> DataFrame:
+        differing = diff(
+            self._standing_versions(before, deletes=True), self._standing_versions(after, deletes=True)
+        )
         ends = F.col(VALID_TO)
         # Of versions that stand now the differences end never; those of another instant may lie around it.
         stands = ends.isNull()
-        if self.at is not None:
-            stands = (F.col(VALID_FROM) <= F.lit(self.at)) & (stands | (ends > F.lit(self.at)))
+        if self.valid_at is not None:
+            stands = (F.col(VALID_FROM) <= F.lit(self.valid_at)) & (stands | (ends > F.lit(self.valid_at)))
         return (
             differing.where(stands)
             .join(self._names(), on="guid", how="left")
@@ -227,7 +233,7 @@ class _Board:
         texts = [as_text(column, data[name].dataType) for name, column in key.items()]
         named = self.changes.where(F.col("operation") == UPSERT)
         return (
-            named.select(identity.alias("guid"), joined_text(texts).alias("key"))
+            named.select(identity.alias("guid"), join_texts(texts).alias("key"))
             .groupBy("guid")
             .agg(F.max("key").alias("key"))
         )

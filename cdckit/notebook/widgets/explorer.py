@@ -18,10 +18,10 @@ from cdckit.notebook.widgets.panel import (
     Area,
     Page,
     Panel,
-    first_rows_of,
+    collect_rows,
     instant_text,
-    joined_text,
-    on_the_clock_of,
+    join_texts,
+    show_in_zone,
     with_day,
 )
 from cdckit.parts.arguments import quoted, require_fields, require_struct
@@ -134,7 +134,7 @@ class _Explorer:
         """At most one more than can be chosen from."""
         types = business_fields(self.history)
         columns = [F.col(quoted(name)) for name in self.keys]
-        label = joined_text(as_text(F.col(quoted(name)), types[name].dataType) for name in self.keys)
+        label = join_texts(as_text(F.col(quoted(name)), types[name].dataType) for name in self.keys)
         places = [str(place) for place in range(len(self.keys))]
         found = (
             self.history.select(
@@ -148,7 +148,7 @@ class _Explorer:
             .limit(_MOST_CHOICES + 1)
         )
         return [
-            _Entity(row.pop("label"), row.pop("guid"), tuple(row.values())) for row in first_rows_of(found)
+            _Entity(row.pop("label"), row.pop("guid"), tuple(row.values())) for row in collect_rows(found)
         ]
 
     def beginnings(self, entity: _Entity) -> list[datetime]:
@@ -170,10 +170,10 @@ class _Explorer:
         return self._page(f"{entity.label}: its versions", told)
 
     def blame(self, entity: _Entity, at: datetime | None) -> Page:
-        told = blame(self.history, {"guid": entity.guid}, at=at).select(
+        told = blame(self.history, {"guid": entity.guid}, valid_at=at).select(
             "field", "value", "message", "priority", F.col("since_timestamp").alias("since")
         )
-        told = on_the_clock_of(self.zone, told, business_fields(self.history), "value")
+        told = show_in_zone(self.zone, told, business_fields(self.history), "value")
         return self._page(f"who is responsible, {self.when(at)}", told)
 
     def why(self, entity: _Entity, field: str, at: datetime | None) -> Page:
@@ -184,7 +184,7 @@ class _Explorer:
             key,
             field,
             keys=self.keys,
-            at=_END_OF_TIME if at is None else at,
+            valid_at=_END_OF_TIME if at is None else at,
         ).select(
             "step",
             F.col("effective_timestamp").alias("effective"),
@@ -248,8 +248,8 @@ class _ExplorerWidget:
             self._ask(*self.areas)
             return
         self.areas["timeline"].show(partial(self._answer, "timeline", first), "versions")
-        self.areas["blame"].show(lambda: first().only(1), "values")
-        self.areas["why"].show(lambda: first().only(2), "reasons")
+        self.areas["blame"].show(lambda: first().section(1), "values")
+        self.areas["why"].show(lambda: first().section(2), "reasons")
 
     def _search(self) -> None:
         self.found.show(self._list, "entities")
@@ -293,7 +293,7 @@ class _ExplorerWidget:
             begins = self.explorer.beginnings(entity)
             labels = [with_day(each, self.explorer.zone) for each in begins]
             self._settle(self.at, [*_AT_THE_END, *zip(labels, begins, strict=True)])
-            return first().only(0) if first else self.explorer.timeline(entity)
+            return first().section(0) if first else self.explorer.timeline(entity)
         if name == "blame":
             return self.explorer.blame(entity, self.at.value)
         return self.explorer.why(entity, self.field.value, self.at.value)

@@ -21,11 +21,11 @@ from cdckit.parts.arguments import quoted
 from cdckit.parts.values import as_text
 
 
-def on_the_clock_of(
-    zone: tzinfo, told: DataFrame, fields: T.StructType, *columns: str, field: str = "field"
+def show_in_zone(
+    zone: tzinfo, frame: DataFrame, fields: T.StructType, *columns: str, field: str = "field"
 ) -> DataFrame:
     """
-    *told*, the values of *fields* that are instants written as *zone*'s clocks show them.
+    *frame*, the values of *fields* that are instants written as *zone*'s clocks show them.
 
     `diff` and `blame` write them in UTC.  One view has one clock: beside it the beginnings of versions stand.
     """
@@ -33,30 +33,33 @@ def on_the_clock_of(
     for column in columns if instants else ():
         text = F.col(quoted(column))
         is_instant = F.col(quoted(field)).isin(instants)
-        told = told.withColumn(column, F.when(is_instant, instant_of(text, zone)).otherwise(text))
-    return told
+        frame = frame.withColumn(column, F.when(is_instant, zone_text(text, zone)).otherwise(text))
+    return frame
 
 
-def instant_of(text: Column, zone: tzinfo) -> Column:
+def zone_text(text: Column, zone: tzinfo) -> Column:
     """
     An instant that is written in UTC, as *zone*'s clocks show it: like `show`, without seconds that are zero.
 
     A time that happens twice, since clocks are put back, has its offset.  What is no instant stays as it is;
     for a zone that Spark does not know, an instant stays in UTC and says so.
     """
-    there, name = text.try_cast("timestamp_ntz"), _name_of(zone)
+    there, name = text.try_cast("timestamp_ntz"), _zone_name(zone)
     if name is None:
         return F.when(there.isNotNull(), F.concat(_short(there), F.lit(" UTC"))).otherwise(text)
-    here = _moved(there, name)
+    here = _convert_zone(there, name)
     twice = reduce(
         Column.__or__,
-        (here == _moved(there + F.lit(timedelta(minutes=shift)), name) for shift in (-60, -30, 30, 60)),
+        (
+            here == _convert_zone(there + F.lit(timedelta(minutes=shift)), name)
+            for shift in (-60, -30, 30, 60)
+        ),
     )
     written = F.when(twice, F.concat(_short(here), _offset(here - there))).otherwise(_short(here))
     return F.coalesce(written, text)
 
 
-def _moved(there: Column, name: str) -> Column:
+def _convert_zone(there: Column, name: str) -> Column:
     return there if name == "UTC" else F.convert_timezone(F.lit("UTC"), F.lit(name), there)
 
 
@@ -71,7 +74,7 @@ def _offset(ahead: Column) -> Column:
     return F.format_string("%s%02d:%02d", sign, hours, minutes)
 
 
-def _name_of(zone: tzinfo) -> str | None:
+def _zone_name(zone: tzinfo) -> str | None:
     """What Spark calls the zone."""
     if zone is UTC:
         return "UTC"
@@ -108,13 +111,13 @@ class Page(NamedTuple):
     (1 row)
     <BLANKLINE>
     no more
-    >>> page.only(1).html
+    >>> page.section(1).html
     '<p style="margin:8px 0 2px"><b>no more</b></p>'
     """
 
     sections: tuple[tuple[str, Table | None], ...]
 
-    def only(self, place: int) -> Page:
+    def section(self, place: int) -> Page:
         """The section at that place alone."""
         return Page((self.sections[place],))
 
@@ -211,11 +214,11 @@ def with_day(at: datetime, zone: tzinfo) -> str:
     return f"{at.astimezone(zone).date()} {text}"
 
 
-def joined_text(texts: Any) -> Column:
+def join_texts(texts: Any) -> Column:
     return F.concat_ws(" ", *(F.coalesce(text, F.lit(NULL)) for text in texts))
 
 
-def first_rows_of(frame: DataFrame) -> list[dict[str, Any]]:
+def collect_rows(frame: DataFrame) -> list[dict[str, Any]]:
     """The rows as Arrow gives them: instants aware, which a `Row` would give without their zone."""
     rows: list[dict[str, Any]] = frame.toArrow().to_pylist()
     return rows
@@ -242,7 +245,9 @@ NEW, GONE = "new", "gone"
 _LONGEST = 24
 
 
-def marked(now: DataFrame, before: DataFrame, fields: Sequence[T.StructField], zone: tzinfo) -> DataFrame:
+def mark_changes(
+    now: DataFrame, before: DataFrame, fields: Sequence[T.StructField], zone: tzinfo
+) -> DataFrame:
     """
     The rows of *now*, and those of *before* that are gone, each with a mark before its columns.
 
@@ -266,7 +271,7 @@ def marked(now: DataFrame, before: DataFrame, fields: Sequence[T.StructField], z
 
 
 def counts(rows: DataFrame) -> str:
-    """How many rows of `marked` are new, changed and gone, in words.  A job."""
+    """How many rows of `mark_changes` are new, changed and gone, in words.  A job."""
     mark = F.col(MARK)
     changed = ~mark.isin("", NEW, GONE)
     (found,) = rows.agg(
@@ -280,11 +285,11 @@ def counts(rows: DataFrame) -> str:
     )
 
 
-class Marked(Table):
+class MarkedTable(Table):
     """A table of marked rows, in which those that are gone are struck through."""
 
     @classmethod
-    def of(cls, table: Table) -> Marked:
+    def of(cls, table: Table) -> MarkedTable:
         """The same table; its first column are the marks."""
         return cls(table._cells, table._changes, table._look)
 
@@ -295,7 +300,7 @@ class Marked(Table):
 
 def _was(field: T.StructField, zone: tzinfo) -> Column:
     new, old = (as_text(F.col(side).getField(field.name), field.dataType) for side in ("now", "old"))
-    told = instant_of(old, zone) if isinstance(field.dataType, T.TimestampType) else old
+    told = zone_text(old, zone) if isinstance(field.dataType, T.TimestampType) else old
     shown = F.coalesce(
         F.when(F.length(told) > _LONGEST, F.concat(F.left(told, F.lit(_LONGEST)), F.lit("…"))).otherwise(
             told

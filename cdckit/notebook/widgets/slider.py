@@ -14,7 +14,16 @@ from cdckit.errors import InvalidArgument
 from cdckit.history import STANDARD_COLUMNS, business_fields
 from cdckit.notebook import Table, short_instants, show
 from cdckit.notebook.options import as_zone
-from cdckit.notebook.widgets.panel import MARK, Area, Marked, Page, Panel, counts, instant_text, marked
+from cdckit.notebook.widgets.panel import (
+    MARK,
+    Area,
+    MarkedTable,
+    Page,
+    Panel,
+    counts,
+    instant_text,
+    mark_changes,
+)
 from cdckit.parts.arguments import quoted, require_fields, require_instant
 from cdckit.query.as_of import as_of
 
@@ -97,9 +106,9 @@ def as_of_slider(
         heading, now = f"as of {instant_text(at, clock)}", as_of(kept, at)
         if before is None or not comparable:
             return Page(((heading, table(now, order)),))
-        both = marked(now, as_of(kept, before), shown_fields, clock)
+        both = mark_changes(now, as_of(kept, before), shown_fields, clock)
         since = f"{heading}; since {instant_text(before, clock)}: {counts(both)}"
-        return Page(((since, Marked.of(table(both, order))),))
+        return Page(((since, MarkedTable.of(table(both, order))),))
 
     page(listed[0])  # says at once what is wrong with the arguments; a page that nobody reads runs no job
 

@@ -36,7 +36,7 @@ from cdckit.parts.arguments import require_package
 for _package in ("fastavro", "datafusion"):
     require_package(_package, extra="avro", part="Avro")
 
-from cdckit.parts.avro.decoding import Decoded, decode, decode_parts  # noqa: E402  what is missing is said before
+from cdckit.parts.avro.decoding import DecodedDatums, decode, decode_parts  # noqa: E402  what is missing is said before
 from cdckit.parts.avro.schema import AvroSchema, SchemaRefused, parse_schema  # noqa: E402
 
-__all__ = ["AvroSchema", "Decoded", "SchemaRefused", "decode", "decode_parts", "parse_schema"]
+__all__ = ["AvroSchema", "DecodedDatums", "SchemaRefused", "decode", "decode_parts", "parse_schema"]

@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 
 from cdckit.parts.avro.arrow import Shaper
 from cdckit.parts.avro.native import MARK, Unreadable, plain_item, read
-from cdckit.parts.avro.schema import AvroSchema, Node, made, most_made
+from cdckit.parts.avro.schema import AvroSchema, Node, decoded_bytes, most_bytes
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -133,14 +133,14 @@ def looks_right(datum: bytes, root: Node) -> bool:
     """Whether fastavro reads *datum* to its last byte."""
     stream = io.BytesIO(datum)
     try:
-        fastavro.schemaless_reader(stream, _parsed(root), None)
+        fastavro.schemaless_reader(stream, _parse_root(root), None)
     except Exception:  # of many kinds, and `find_fault` is asked for the reason
         return False
     return stream.tell() == len(datum)
 
 
 @lru_cache(maxsize=64)
-def _parsed(root: Node) -> Any:
+def _parse_root(root: Node) -> Any:
     return fastavro.parse_schema(plain_item(root))
 
 
@@ -279,7 +279,7 @@ _SINGLY = 1024  # in a part of so many datums each is looked at
 Rows = npt.NDArray[np.int64]
 
 
-class Decoded(NamedTuple):
+class DecodedDatums(NamedTuple):
     """What became of some datums.
 
     Attributes:
@@ -291,7 +291,7 @@ class Decoded(NamedTuple):
     errors: pa.StringArray
 
 
-def decode(datums: pa.Array, schema: AvroSchema) -> Decoded:
+def decode(datums: pa.Array, schema: AvroSchema) -> DecodedDatums:
     """
     Decode Avro datums that were all written with *schema*.
 
@@ -329,13 +329,13 @@ def decode(datums: pa.Array, schema: AvroSchema) -> Decoded:
     parts = list(decode_parts(datums, schema))
     if len(parts) == 1:
         return parts[0]
-    return Decoded(
+    return DecodedDatums(
         pa.concat_arrays([pa.nulls(0, schema.arrow_type), *(part.values for part in parts)]),
         pa.concat_arrays([pa.nulls(0, pa.string()), *(part.errors for part in parts)]),
     )
 
 
-def decode_parts(datums: pa.Array, schema: AvroSchema, *, row_bytes: int = 0) -> Iterator[Decoded]:
+def decode_parts(datums: pa.Array, schema: AvroSchema, *, row_bytes: int = 0) -> Iterator[DecodedDatums]:
     """
     As `decode`, a part after the other, each of which becomes at most `MAX_MADE` bytes or is one datum.
 
@@ -354,7 +354,7 @@ def decode_parts(datums: pa.Array, schema: AvroSchema, *, row_bytes: int = 0) ->
     [[1, 2], [3]]
     """
     for rows in _portions(datums, schema.root, row_bytes):
-        yield _decoded_portion(_compact(datums[rows]), schema)
+        yield _decode_portion(_compact(datums[rows]), schema)
 
 
 def _portions(datums: pa.Array, root: Node, row_bytes: int) -> Iterator[slice]:
@@ -375,7 +375,7 @@ def _portions(datums: pa.Array, root: Node, row_bytes: int) -> Iterator[slice]:
 
 def _most_bytes(lengths: Rows, root: Node) -> npt.NDArray[Any]:
     """The most bytes that datums of these *lengths* can become."""
-    most = most_made(root)
+    most = most_bytes(root)
     bytes_made: npt.NDArray[Any] = most.each + most.per_byte * lengths
     return bytes_made
 
@@ -387,12 +387,14 @@ def _compact(datums: pa.Array) -> pa.BinaryArray:
     return datums.cast(pa.binary())
 
 
-def _decoded_portion(datums: pa.BinaryArray, schema: AvroSchema) -> Decoded:
+def _decode_portion(datums: pa.BinaryArray, schema: AvroSchema) -> DecodedDatums:
     errors = dict.fromkeys(np.flatnonzero(datums.is_null()).tolist(), "There is no datum.")
     rows = np.flatnonzero(datums.is_valid())
     taken = datums if len(rows) == len(datums) else datums.take(pa.array(rows))
     pieces = list(_decode(taken, rows, schema.root, errors)) if len(rows) else []
-    return Decoded(_values(pieces, errors, len(datums), schema.arrow_type), _texts(errors, len(datums)))
+    return DecodedDatums(
+        _values(pieces, errors, len(datums), schema.arrow_type), _error_texts(errors, len(datums))
+    )
 
 
 class _Piece(NamedTuple):
@@ -400,7 +402,7 @@ class _Piece(NamedTuple):
     values: pa.Array
 
 
-class _Seen(IntEnum):
+class _Scrutiny(IntEnum):
     """How closely datums were looked at, that the reader could not read all at once."""
 
     NOT = 0
@@ -410,7 +412,7 @@ class _Seen(IntEnum):
 
 
 def _decode(
-    datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str], seen: _Seen = _Seen.NOT
+    datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str], seen: _Scrutiny = _Scrutiny.NOT
 ) -> Iterator[_Piece]:
     """
     Decode the *datums* of *rows*; puts into *errors* what cannot be decoded and leaves it out.
@@ -423,13 +425,15 @@ def _decode(
     try:
         plain = read(datums, root)
     except Unreadable as refusal:
-        if seen is _Seen.NOT and len(rows) > _SINGLY and can_scan(root):
-            right = _ending_right(datums, rows, root, errors)
+        if seen is _Scrutiny.NOT and len(rows) > _SINGLY and can_scan(root):
+            right = _find_ending_right(datums, rows, root, errors)
             if len(right):
-                yield from _decode(datums.take(pa.array(right)), rows[right], root, errors, _Seen.TOGETHER)
-        elif seen is not _Seen.EXACTLY and (len(rows) <= _SINGLY or seen is _Seen.QUICKLY):
-            seen = max(_Seen.QUICKLY, _Seen(seen + 1))
-            right = _right(datums, rows, root, errors, seen)
+                yield from _decode(
+                    datums.take(pa.array(right)), rows[right], root, errors, _Scrutiny.TOGETHER
+                )
+        elif seen is not _Scrutiny.EXACTLY and (len(rows) <= _SINGLY or seen is _Scrutiny.QUICKLY):
+            seen = max(_Scrutiny.QUICKLY, _Scrutiny(seen + 1))
+            right = _find_right(datums, rows, root, errors, seen)
             if len(right):
                 yield from _decode(datums.take(pa.array(right)), rows[right], root, errors, seen)
         elif len(rows) == 1:
@@ -437,11 +441,11 @@ def _decode(
         else:
             yield from _decode_apart(datums, rows, root, errors, seen)
     else:
-        if len(rows) == 1 and (too_much := _too_much(plain, datums, root)):
+        if len(rows) == 1 and (too_much := _excess_reason(plain, datums, root)):
             errors[int(rows[0])] = f"The datum cannot be held: {too_much}."
             return
         try:
-            yield _shaped(plain, rows, root, errors)
+            yield _shape_piece(plain, rows, root, errors)
         except pa.ArrowException as refusal:
             if len(rows) == 1:
                 errors[int(rows[0])] = f"The datum cannot be held: {str(refusal)[:200]}."
@@ -450,7 +454,7 @@ def _decode(
 
 
 def _decode_apart(
-    datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str], seen: _Seen
+    datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str], seen: _Scrutiny
 ) -> Iterator[_Piece]:
     size = -(-len(rows) // _PARTS)
     for start in range(0, len(rows), size):
@@ -458,18 +462,18 @@ def _decode_apart(
         yield from _decode(datums[part], rows[part], root, errors, seen)
 
 
-def _too_much(plain: pa.Array, datums: pa.BinaryArray, root: Node) -> str | None:
+def _excess_reason(plain: pa.Array, datums: pa.BinaryArray, root: Node) -> str | None:
     """Why the only datum is not shaped, if it is not."""
     length = pc.binary_length(datums)[0].as_py()
     if _most_bytes(np.array([length]), root)[0] <= MAX_MADE_OF_ONE + length:
         return None
-    size = made(plain, root)
+    size = decoded_bytes(plain, root)
     if size <= MAX_MADE_OF_ONE + length:
         return None
     return f"its {length:,} bytes would become {size:,}; at most {MAX_MADE_OF_ONE:,} more are made of one"
 
 
-def _ending_right(datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str]) -> Rows:
+def _find_ending_right(datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str]) -> Rows:
     """The places of those datums that may be right; why the others are not goes into *errors*."""
     right = ends_right(datums, root)
     for i in np.flatnonzero(~right).tolist():
@@ -480,12 +484,14 @@ def _ending_right(datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[i
     return np.flatnonzero(right)
 
 
-def _right(datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str], seen: _Seen) -> Rows:
+def _find_right(
+    datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str], seen: _Scrutiny
+) -> Rows:
     """The places of those datums that are right; why the others are not goes into *errors*."""
     right = []
     for i, datum in enumerate(datums.to_pylist()):
         reason = None
-        if seen is _Seen.EXACTLY or not looks_right(datum, root):
+        if seen is _Scrutiny.EXACTLY or not looks_right(datum, root):
             reason = find_fault(datum, root)
         if reason is None:
             right.append(i)
@@ -494,7 +500,7 @@ def _right(datums: pa.BinaryArray, rows: Rows, root: Node, errors: dict[int, str
     return np.array(right, np.int64)
 
 
-def _shaped(array: pa.Array, rows: Rows, root: Node, errors: dict[int, str]) -> _Piece:
+def _shape_piece(array: pa.Array, rows: Rows, root: Node, errors: dict[int, str]) -> _Piece:
     shaper = Shaper()
     values = shaper.shape(array, root, lambda positions: positions)
     errors.update(
@@ -520,7 +526,7 @@ def _values(pieces: list[_Piece], errors: dict[int, str], length: int, kind: pa.
     return values.take(pa.array(places, mask=places < 0))
 
 
-def _texts(errors: dict[int, str], length: int) -> pa.StringArray:
+def _error_texts(errors: dict[int, str], length: int) -> pa.StringArray:
     texts = pa.nulls(length, pa.string())
     if not errors:
         return texts

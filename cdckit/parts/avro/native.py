@@ -67,17 +67,17 @@ def read(datums: pa.BinaryArray, root: Node) -> pa.Array:
 def _items(datums: pa.BinaryArray, root: Node, base: int) -> pa.StructArray:
     """What the reader makes of *datums* and their marks."""
     session, (header, schema) = _session(), _container(root)
-    items = _framed(datums, _marks(base, len(datums)))
+    items = _frame_datums(datums, _marks(base, len(datums)))
     size = _varint(len(datums))
     block = [_varint(1), _varint(len(size) + items.size + 1), size, items, b"\0"]
-    with _file([header, *block, _SYNC]) as path, _as_unreadable():
+    with _file([header, *block, _SYNC]) as path, _translate_errors():
         stream = session.read_avro(path, schema=schema).execute_stream()
         for batch in islice(stream, 1):
             return batch.to_pyarrow().column(0).flatten()
     raise Unreadable("nothing was read")
 
 
-def _framed(datums: pa.BinaryArray, marks: npt.NDArray[np.uint64]) -> pa.Buffer:
+def _frame_datums(datums: pa.BinaryArray, marks: npt.NDArray[np.uint64]) -> pa.Buffer:
     """The bytes of each datum, and after it its mark."""
     rows = len(datums)
     binary_marks = pa.Array.from_buffers(pa.binary(MARK), rows, [None, pa.py_buffer(marks)]).cast(pa.binary())
@@ -92,7 +92,7 @@ def _marks(first: int, rows: int) -> npt.NDArray[np.uint64]:
 
 
 @contextmanager
-def _as_unreadable() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
@@ -163,13 +163,13 @@ def _container(root: Node) -> tuple[bytes, pa.Schema]:
         (b"Obj\x01", _varint(1), _varint(11), b"avro.schema", _varint(len(text)), text, b"\0", _SYNC)
     )
     session = _session()
-    with _file([header]) as path, _as_unreadable():
+    with _file([header]) as path, _translate_errors():
         inferred = session.read_avro(path).schema()
-    named = _named_type(pa.struct(list(inferred)), plain)
+    named = _name_type(pa.struct(list(inferred)), plain)
     return header, pa.schema(list(named))
 
 
-def _named_type(kind: pa.DataType, plain: Any) -> pa.DataType:
+def _name_type(kind: pa.DataType, plain: Any) -> pa.DataType:
     """
     *kind* with the names of the records and fixeds inside it, which inference leaves out.
 
@@ -177,20 +177,20 @@ def _named_type(kind: pa.DataType, plain: Any) -> pa.DataType:
     even so. With this schema there is nothing to cast.
     """
     if pa.types.is_union(kind):
-        branches = [_named(kind.field(i), branch) for i, branch in enumerate(plain)]
+        branches = [_name_field(kind.field(i), branch) for i, branch in enumerate(plain)]
         return pa.dense_union(branches, kind.type_codes)
     if pa.types.is_struct(kind):
         pairs = zip(kind, plain["fields"], strict=True)
-        return pa.struct([_named(field, member["type"]) for field, member in pairs])
+        return pa.struct([_name_field(field, member["type"]) for field, member in pairs])
     if pa.types.is_list(kind):
-        return pa.list_(_named(kind.value_field, plain["items"]))
+        return pa.list_(_name_field(kind.value_field, plain["items"]))
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_field, _named(kind.item_field, plain["values"]))
+        return pa.map_(kind.key_field, _name_field(kind.item_field, plain["values"]))
     return kind
 
 
-def _named(field: pa.Field, plain: Any) -> pa.Field:
-    field = field.with_type(_named_type(field.type, plain))
+def _name_field(field: pa.Field, plain: Any) -> pa.Field:
+    field = field.with_type(_name_type(field.type, plain))
     name = plain.get("name") if isinstance(plain, dict) else None
     return field.with_metadata({"avro.name": name}) if name else field
 

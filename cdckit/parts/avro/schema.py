@@ -2,8 +2,8 @@
 Avro schemas from the wire, read with suspicion: their types, and what their values take in memory.
 
 A byte of a datum can mean a symbol of 255 letters, or a row of nulls.  So the bytes of a datum do not
-bound what is made of it; its schema does (`most_made`), and closer than that what the native reader
-gives, in which a symbol is still a number (`made`).  Both count what the making takes besides, where
+bound what is made of it; its schema does (`most_bytes`), and closer than that what the native reader
+gives, in which a symbol is still a number (`decoded_bytes`).  Both count what the making takes besides, where
 that is Python's.
 
 A schema arrives inside a message, so it may be anything: a megabyte of brackets, a type that
@@ -170,7 +170,7 @@ def empty_bytes(kind: pa.DataType) -> int:
 
 
 @lru_cache(maxsize=512)
-def most_made(root: Node) -> Most:
+def most_bytes(root: Node) -> Most:
     """The most bytes that values of *root* can become."""
     return _most(root)
 
@@ -181,7 +181,7 @@ def _most(node: Node, *, as_json: bool = False) -> Most:
     if node.kind == "record":
         members = [(child, _most(child, as_json=as_json)) for _, child in node.fields]
         more = _DICT + sum(map(_name_bytes, node.fields)) if as_json else 1
-        return _together(members, more)
+        return _sum_most(members, more)
     if node.items is not None:
         return _most_of_many(node, node.items, as_json)
     if node.kind in ("string", "bytes") and (as_json or not node.logical):
@@ -195,7 +195,7 @@ def _name_bytes(field: tuple[str, Node]) -> int:
     return len(field[0]) + 5 + 16
 
 
-def _together(members: list[tuple[Node, Most]], more: float) -> Most:
+def _sum_most(members: list[tuple[Node, Most]], more: float) -> Most:
     """Values one after another, and *more* for all of them."""
     each = more + sum(most.each for _, most in members)
     unpaid = more + sum(most.each for child, most in members if not least_bytes(child))
@@ -226,7 +226,7 @@ def _most_of_many(node: Node, item: Node, as_json: bool) -> Most:
     if node.kind == "map":
         key = Node("string")
         members.append((key, _most(key, as_json=as_json)))
-    inside = _together(members, _OBJECT if as_json else 0)
+    inside = _sum_most(members, _OBJECT if as_json else 0)
     each = _DICT if as_json else _OFFSET
     return Most(each, inside.ratio, each + inside.ratio)
 
@@ -239,17 +239,17 @@ def _leaf_bytes(node: Node, as_json: bool) -> int:
     return _BYTES_OF_LOGICAL.get(node.logical, 0) or empty_bytes(arrow_type(node)) + node.size
 
 
-def made(array: pa.Array, node: Node, *, as_json: bool = False) -> int:
+def decoded_bytes(array: pa.Array, node: Node, *, as_json: bool = False) -> int:
     """About the bytes that the native reader's *array* of *node* will become; never too few."""
     if node.kind == "union":
-        return _made_of_union(array, node, as_json)
+        return _union_bytes(array, node, as_json)
     if node.kind == "record":
         held = [child for _, child in node.fields if child.kind != "null"]
         more = _DICT + sum(map(_name_bytes, node.fields)) if as_json else 1
-        inside = sum(made(array.field(i), child, as_json=as_json) for i, child in enumerate(held))
+        inside = sum(decoded_bytes(array.field(i), child, as_json=as_json) for i, child in enumerate(held))
         return more * len(array) + inside
     if node.items is not None:
-        return _made_of_many(array, node, node.items, as_json)
+        return _collection_bytes(array, node, node.items, as_json)
     if node.kind == "enum":
         lengths = np.array([len(symbol) for symbol in node.symbols]) + (2 if as_json else 0) + _OFFSET
         return int(lengths[np.clip(enum_numbers(array), 0, len(lengths) - 1)].sum())
@@ -258,7 +258,7 @@ def made(array: pa.Array, node: Node, *, as_json: bool = False) -> int:
     return int(most.each * len(array) + most.per_byte * texts)
 
 
-def _made_of_union(array: pa.Array, node: Node, as_json: bool) -> int:
+def _union_bytes(array: pa.Array, node: Node, as_json: bool) -> int:
     if pa.types.is_null(array.type):
         return len(array)
     is_text = as_json or len(node.holds) > 1
@@ -268,19 +268,19 @@ def _made_of_union(array: pa.Array, node: Node, as_json: bool) -> int:
         child, branch = array.field(i), node.branches[i]
         if is_text:
             bytes_made += (_DICT + len(branch.name) + 6) * len(child)
-            bytes_made += made(child, branch, as_json=True)
+            bytes_made += decoded_bytes(child, branch, as_json=True)
         if not as_json:
-            bytes_made += made(child, branch)
+            bytes_made += decoded_bytes(child, branch)
     return bytes_made
 
 
-def _made_of_many(array: pa.Array, node: Node, item: Node, as_json: bool) -> int:
+def _collection_bytes(array: pa.Array, node: Node, item: Node, as_json: bool) -> int:
     each = _DICT if as_json else _OFFSET
     if node.kind == "array":
         more = _OBJECT * len(array.values) if as_json else 0
-        return each * len(array) + more + made(array.values, item, as_json=as_json)
-    keys = made(array.keys, Node("string"), as_json=as_json)
-    return each * len(array) + keys + made(array.items, item, as_json=as_json)
+        return each * len(array) + more + decoded_bytes(array.values, item, as_json=as_json)
+    keys = decoded_bytes(array.keys, Node("string"), as_json=as_json)
+    return each * len(array) + keys + decoded_bytes(array.items, item, as_json=as_json)
 
 
 def enum_numbers(array: pa.Array) -> npt.NDArray[Any]:
@@ -365,20 +365,20 @@ def parse_schema(text: str) -> AvroSchema:
       ...
     cdckit.parts.avro.schema.SchemaRefused: The Avro schema is refused: the items of an array take no bytes.
     """
-    judged = _judged(text)
+    judged = _check_schema(text)
     if isinstance(judged, str):
         raise SchemaRefused(judged)
     return judged
 
 
 @lru_cache(maxsize=512)
-def _judged(text: str) -> AvroSchema | str:
+def _check_schema(text: str) -> AvroSchema | str:
     """The schema, or the reason why it is refused: refusals are remembered as well."""
     try:
         if len(text) > MAX_TEXT:
             raise SchemaRefused(f"its text has {len(text):,} characters; at most {MAX_TEXT:,} are read")
         root = _Reader().read(_json(text), namespace="")
-        if most_made(root).per_byte > MAX_AMPLIFICATION:
+        if most_bytes(root).per_byte > MAX_AMPLIFICATION:
             raise SchemaRefused(
                 "a few bytes of an array or map could become very many: "
                 f"more than {MAX_AMPLIFICATION} for each byte"
@@ -499,13 +499,13 @@ class _Reader:
             if weight > MAX_NODES:
                 raise SchemaRefused(f"it has more than {MAX_NODES:,} types once its names are expanded")
             fields.append((field_name, node))
-        record = Node("record", name=name, fields=tuple(_told_apart(fields)))
+        record = Node("record", name=name, fields=tuple(_distinct_fields(fields)))
         if least_bytes(record) == 0:
             raise SchemaRefused(f"the record {name} takes no bytes")
         return record
 
 
-def _told_apart(fields: Sequence[tuple[str, Node]]) -> Iterator[tuple[str, Node]]:
+def _distinct_fields(fields: Sequence[tuple[str, Node]]) -> Iterator[tuple[str, Node]]:
     """The same fields, of those whose names differ in case alone the later ones with their position."""
     names = {name.lower() for name, _ in fields}
     seen: set[str] = set()

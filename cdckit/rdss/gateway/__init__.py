@@ -18,12 +18,12 @@ from cdckit.parts.arguments import require_package
 require_package("tenacity", extra="gateway", part="cdckit.rdss.gateway")
 
 from cdckit.rdss.exchange_tables import Fate, Status
-from cdckit.rdss.gateway.adaptor import ChannelAdaptor, Found, HttpSource, Polled, Source
-from cdckit.rdss.gateway.audit import Audited, AuditLog, LogLines
+from cdckit.rdss.gateway.adaptor import ChannelAdaptor, HttpSource, PollResult, Source, SourceObject
+from cdckit.rdss.gateway.audit import AuditEntry, AuditLog, LogFormatter
 from cdckit.rdss.gateway.channel import Channel, Delivery, MemoryChannel
 from cdckit.rdss.gateway.channels import Channels, open_channels
 from cdckit.rdss.gateway.downloads import (
-    Downloaded,
+    DownloadedFile,
     DownloadFailed,
     RefusedFile,
     WrongChecksum,
@@ -44,17 +44,23 @@ from cdckit.rdss.gateway.errors import (
     SendFailed,
     UnfitMessage,
 )
-from cdckit.rdss.gateway.gateway import Gateway, Handler, Turn
+from cdckit.rdss.gateway.gateway import Gateway, Handler, MessageContext
 from cdckit.rdss.gateway.kinesis import KinesisChannel
 from cdckit.rdss.gateway.messages import Machine, Message, Producer
 from cdckit.rdss.gateway.rabbitmq import RabbitChannel
-from cdckit.rdss.gateway.repository import Incoming, Outgoing, Refused, Repository, Statement
+from cdckit.rdss.gateway.repository import (
+    IncomingMessage,
+    OutgoingMessage,
+    RefusedMessage,
+    Repository,
+    Statement,
+)
 from cdckit.rdss.gateway.sqlite import SqliteRepository
 
 __all__ = [
     "BACKOFF",
+    "AuditEntry",
     "AuditLog",
-    "Audited",
     "Backoff",
     "Channel",
     "ChannelAdaptor",
@@ -62,39 +68,39 @@ __all__ = [
     "Channels",
     "Delivery",
     "DownloadFailed",
-    "Downloaded",
+    "DownloadedFile",
     "FailedStatement",
     "Fate",
-    "Found",
     "Gateway",
     "Handler",
     "HttpSource",
-    "Incoming",
+    "IncomingMessage",
     "KinesisChannel",
     "KnownMessage",
-    "LogLines",
+    "LogFormatter",
     "Machine",
     "MemoryChannel",
     "Message",
+    "MessageContext",
     "NoChannel",
     "NoRepository",
     "NoResponse",
     "NotRefused",
-    "Outgoing",
-    "Polled",
+    "OutgoingMessage",
+    "PollResult",
     "Producer",
     "RabbitChannel",
-    "Refused",
     "RefusedFile",
+    "RefusedMessage",
     "Rejection",
     "Repository",
     "RepositoryInUse",
     "SendFailed",
     "Source",
+    "SourceObject",
     "SqliteRepository",
     "Statement",
     "Status",
-    "Turn",
     "UnfitMessage",
     "WrongChecksum",
     "download",

@@ -26,11 +26,11 @@ from cdckit.rdss.gateway.gateway import Gateway
 
 
 @dataclass(frozen=True)
-class Found:
+class SourceObject:
     """
     An object as its application has it now: *modified* grows with every change, as a text that sorts.
 
-    >>> Found("42", "2024-02-01T09:00:00Z", {"title": "Prices"}).content["title"]
+    >>> SourceObject("42", "2024-02-01T09:00:00Z", {"title": "Prices"}).content["title"]
     'Prices'
     """
 
@@ -46,15 +46,15 @@ class Source(Protocol):
     >>> class Shelf:
     ...     name = "shelf"
     ...     def changed(self, since):
-    ...         yield Found("42", "2024-02-01T09:00:00Z", {"title": "Prices"})
+    ...         yield SourceObject("42", "2024-02-01T09:00:00Z", {"title": "Prices"})
     >>> source: Source = Shelf()
-    >>> [found.id for found in source.changed(None)]
+    >>> [found.id for found in source.changed_objects(None)]
     ['42']
     """
 
     name: str
 
-    def changed(self, since: str | None) -> Iterator[Found]:
+    def changed_objects(self, since: str | None) -> Iterator[SourceObject]:
         """Every object whose `modified` is *since* or later, in any order; all of them without it."""
 
 
@@ -72,7 +72,7 @@ class HttpSource:
         client: With credentials, certificates or time-outs of its own.
 
     >>> source = HttpSource("http://127.0.0.1:1/objects")
-    >>> list(source.changed(None))
+    >>> list(source.changed_objects(None))
     Traceback (most recent call last):
     ...
     cdckit.rdss.gateway.errors.ChannelUnreachable: The channel 'http://127.0.0.1:1/objects' cannot be ...
@@ -94,7 +94,7 @@ class HttpSource:
         self._since, self._overlap = since, overlap
         self._client = client or httpx.Client(timeout=30, trust_env=False)
 
-    def changed(self, since: str | None) -> Iterator[Found]:
+    def changed_objects(self, since: str | None) -> Iterator[SourceObject]:
         """The objects of all pages; an answer that is no such list raises `NoChannel`."""
         asked = {} if since is None else {self._since: self._earlier(since)}
         url: httpx.URL | None = self._url.copy_merge_params(asked)
@@ -104,8 +104,8 @@ class HttpSource:
                 found_id, modified = (
                     str(self._member(each, name, (str, int))) for name in (self._id, self._modified)
                 )
-                yield Found(found_id, modified, each)
-            url = self._following(page.get("next"), url)
+                yield SourceObject(found_id, modified, each)
+            url = self._next_page(page.get("next"), url)
 
     def _earlier(self, since: str) -> str:
         if not self._overlap:
@@ -128,7 +128,7 @@ class HttpSource:
             raise NoChannel(self.name, "a page is no JSON object")
         return page
 
-    def _following(self, said: object, url: httpx.URL) -> httpx.URL | None:
+    def _next_page(self, said: object, url: httpx.URL) -> httpx.URL | None:
         if said is None:
             return None
         following = url.join(str(said))
@@ -157,11 +157,11 @@ _MARK = ""
 
 
 @dataclass(frozen=True)
-class Polled:
+class PollResult:
     """
     What one round has found: how many objects were sent, were known already, or could not be sent.
 
-    >>> Polled(sent=2, known=1, unfit=("42",)).unfit
+    >>> PollResult(sent=2, known=1, unfit=("42",)).unfit
     ('42',)
     """
 
@@ -200,12 +200,12 @@ class ChannelAdaptor:
     >>> class Shelf:
     ...     name = "shelf"
     ...     def changed(self, since):
-    ...         yield Found("42", "2024-02-01T09:00:00Z", {"hidden": True})
+    ...         yield SourceObject("42", "2024-02-01T09:00:00Z", {"hidden": True})
     >>> queues = {name: MemoryChannel(name) for name in ("input", "output", "invalid", "error")}
     >>> with SqliteRepository(":memory:") as repository:
     ...     gateway = Gateway(repository, Channels(**queues), Producer("repository", 7))
     ...     ChannelAdaptor(gateway, Shelf(), lambda content: None).poll()
-    Polled(sent=0, known=1, unfit=())
+    PollResult(sent=0, known=1, unfit=())
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class ChannelAdaptor:
         self._gateway, self._source, self._convert = gateway, source, convert
         self._name, self._backoff, self._sleep = f"adaptor {name}", backoff, sleep
 
-    def poll(self) -> Polled:
+    def poll(self) -> PollResult:
         """
         One round: everything that changed since the round before.
 
@@ -241,25 +241,25 @@ class ChannelAdaptor:
             self.poll()
             self._sleep(interval)
 
-    def _round(self) -> Polled:
-        mark = self._kept(_MARK)
+    def _round(self) -> PollResult:
+        mark = self._read_position(_MARK)
         latest, counted, unfit = mark, {True: 0, False: 0}, list[str]()
-        for found in self._source.changed(mark):
+        for found in self._source.changed_objects(mark):
             try:
-                counted[self._tell(found)] += 1
+                counted[self._send_change(found)] += 1
             except (UnfitMessage, _NotConverted) as error:
                 logger.error("GENERR001 the object %s is not sent: %s", found.id, error)
                 unfit.append(found.id)
             latest = found.modified if latest is None else max(latest, found.modified)
         if latest is not None and latest != mark:
             # Only now: pages need not be in the order of time.
-            self._keep({_MARK: latest})
-        return Polled(counted[True], counted[False], tuple(unfit))
+            self._keep_positions({_MARK: latest})
+        return PollResult(counted[True], counted[False], tuple(unfit))
 
-    def _tell(self, found: Found) -> bool:
+    def _send_change(self, found: SourceObject) -> bool:
         """Send what an object has become; False if that was sent already."""
         was_begun = self._finish(found.id)
-        before, body = self._kept(f"object {found.id}"), self._converted(found)
+        before, body = self._read_position(f"object {found.id}"), self._convert_object(found)
         now = _GONE if body is None else _digest(body)
         last, versions = (before.split()[-1], before.split()[1].split(",")) if before else (_GONE, [])
         if last == now:
@@ -278,7 +278,7 @@ class ChannelAdaptor:
             for place, (kind, content) in enumerate(told)
         ]
         state = f"{named[-1][-1]} {','.join(versions)} {now}"
-        self._keep({f"step {found.id}": json.dumps({"state": state, "messages": named})})
+        self._keep_positions({f"step {found.id}": json.dumps({"state": state, "messages": named})})
         return self._finish(found.id)
 
     def _finish(self, object_id: str) -> bool:
@@ -287,7 +287,7 @@ class ChannelAdaptor:
 
         A message that was noted will be sent, though the round failed and the object has changed since.
         """
-        text = self._kept(f"step {object_id}")
+        text = self._read_position(f"step {object_id}")
         if not text:
             return False
         step = json.loads(text)
@@ -295,22 +295,22 @@ class ChannelAdaptor:
             for kind, content, message_id in step["messages"]:
                 self._gateway.send(self._gateway.producer.message(kind, content, message_id=message_id))
         except UnfitMessage:
-            self._keep({f"step {object_id}": ""})
+            self._keep_positions({f"step {object_id}": ""})
             raise
-        self._keep({f"object {object_id}": step["state"], f"step {object_id}": ""})
+        self._keep_positions({f"object {object_id}": step["state"], f"step {object_id}": ""})
         return True
 
-    def _converted(self, found: Found) -> dict[str, Any] | None:
+    def _convert_object(self, found: SourceObject) -> dict[str, Any] | None:
         try:
             body = self._convert(found.content)
             return None if body is None else {**body, "objectUUID": body["objectUUID"]}
         except Exception as error:  # whatever the application's code raises concerns this object alone
             raise _NotConverted(f"{type(error).__name__}: {error}") from error
 
-    def _kept(self, name: str) -> str | None:
+    def _read_position(self, name: str) -> str | None:
         return self._gateway.repository.position(self._name, name)
 
-    def _keep(self, positions: dict[str, str]) -> None:
+    def _keep_positions(self, positions: dict[str, str]) -> None:
         self._gateway.repository.keep_positions(self._name, positions)
 
 

@@ -27,13 +27,13 @@ SCHEMA = (
 
 
 @dataclass(frozen=True)
-class Audited:
+class AuditEntry:
     """
     One thing that happened to a message: it was `sent`, `received`, or `routed` to an error queue.
 
     *fate* is what became of a received message at once: waiting, duplicate, invalid or error.
 
-    >>> Audited(datetime(2024, 2, 1, tzinfo=UTC), "sent", "output", b"{}").line()["message"]
+    >>> AuditEntry(datetime(2024, 2, 1, tzinfo=UTC), "sent", "output", b"{}").line()["message"]
     '{}'
     """
 
@@ -71,7 +71,7 @@ class AuditLog:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     AuditLog(folder).write([Audited(datetime(2024, 2, 1, tzinfo=UTC), "sent", "output", b"{}")])
+    ...     AuditLog(folder).write([AuditEntry(datetime(2024, 2, 1, tzinfo=UTC), "sent", "output", b"{}")])
     ...     [path.parent.name for path in Path(folder).rglob("*.jsonl")]
     ['date=2024-02-01']
     """
@@ -81,7 +81,7 @@ class AuditLog:
         self._name = f"{uuid4().hex}.jsonl"
         self._torn = False
 
-    def write(self, happened: Iterable[Audited]) -> None:
+    def write(self, happened: Iterable[AuditEntry]) -> None:
         """Add a line for each, in this order."""
         days: dict[str, list[str]] = {}
         for each in happened:
@@ -114,7 +114,7 @@ _SEVERITIES = (
 """From a level of Python on: the number of the severity as syslog has it, and its name."""
 
 
-class LogLines(logging.Formatter):
+class LogFormatter(logging.Formatter):
     r"""
     A formatter of `logging`: `<PRI>VERSION TIMESTAMP HOSTNAME APP-NAME PROCID "[SEVERITY] text"`.
 
@@ -131,7 +131,7 @@ class LogLines(logging.Formatter):
 
     >>> record = logging.LogRecord("gateway", logging.ERROR, "", 0, 'GENERR005 "input"\n', (), None)
     >>> record.created, record.process = 1706778000.25, 4711
-    >>> print(LogLines("repository", hostname="gateway.example").format(record))
+    >>> print(LogFormatter("repository", hostname="gateway.example").format(record))
     <131>1 2024-02-01T09:00:00.250Z gateway.example repository 4711 "[ERROR] GENERR005 \"input\"\n"
     """
 
@@ -139,10 +139,10 @@ class LogLines(logging.Formatter):
         super().__init__()
         self._app_name, self._facility, self._hostname = app_name, facility, hostname or socket.gethostname()
         if not 16 <= facility <= 23:
-            raise InvalidArgument("LogLines", "facility", "16 to 23, those for local use", facility)
+            raise InvalidArgument("LogFormatter", "facility", "16 to 23, those for local use", facility)
         for argument, name in (("app_name", app_name), ("hostname", self._hostname)):
             if not name.isascii() or not name.isprintable() or not name or " " in name:
-                raise InvalidArgument("LogLines", argument, "a name of visible ASCII characters", name)
+                raise InvalidArgument("LogFormatter", argument, "a name of visible ASCII characters", name)
 
     def format(self, record: logging.LogRecord) -> str:
         _, number, severity = next(each for each in _SEVERITIES if record.levelno >= each[0])

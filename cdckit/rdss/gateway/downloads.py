@@ -61,7 +61,7 @@ def is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast
 
 
-def resolved(host: str, port: int) -> list[str]:
+def resolve_host(host: str, port: int) -> list[str]:
     """The addresses that a name, or an address in whatever form, leads to."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
@@ -264,7 +264,7 @@ class RefusedFile(CdcError, ValueError):
     """A file that is not fetched, since its address or what is there must not be trusted."""
 
     def __init__(self, url: str, because: str) -> None:
-        self.url, self.because = shown(url), because
+        self.url, self.because = mask_url(url), because
         super().__init__(self.url, because)
 
     def __str__(self) -> str:
@@ -275,14 +275,14 @@ class DownloadFailed(CdcError, ConnectionError):
     """A file could not be fetched whole; what came of it is kept, and gone on with the next time."""
 
     def __init__(self, url: str, because: str) -> None:
-        self.url, self.because = shown(url), because
+        self.url, self.because = mask_url(url), because
         super().__init__(self.url, because)
 
     def __str__(self) -> str:
         return f"{self.url} could not be fetched: {self.because}."
 
 
-class _Interrupted(Exception):
+class _TransientFailure(Exception):
     """A try failed in a way that may pass; *after* is how many seconds the server asked for, if it did."""
 
     def __init__(self, because: str, after: float | None = None) -> None:
@@ -290,16 +290,16 @@ class _Interrupted(Exception):
         super().__init__(because)
 
 
-class _Progressed(Exception):
+class _FailureAfterProgress(Exception):
     """A try failed, after much of the file had come."""
 
 
 @dataclass(frozen=True)
-class Downloaded:
+class DownloadedFile:
     """
     A file that is there, whole, with its checksums by kind.
 
-    >>> Downloaded(Path("prices.csv"), 3, {"md5": "900150983cd24fb0d6963f7d28e17f72"}).size
+    >>> DownloadedFile(Path("prices.csv"), 3, {"md5": "900150983cd24fb0d6963f7d28e17f72"}).size
     3
     """
 
@@ -318,9 +318,9 @@ def download(
     backoff: Backoff = BACKOFF,
     timeout: float = 30,
     allow: Callable[[Address], bool] = is_public,
-    resolve: Callable[[str, int], list[str]] = resolved,
+    resolve: Callable[[str, int], list[str]] = resolve_host,
     sleep: Callable[[float], None] = time.sleep,
-) -> Downloaded:
+) -> DownloadedFile:
     """
     Fetch *url* into the file *target*, which appears whole or not at all.
 
@@ -356,12 +356,12 @@ def download(
     needed = needed_checksums(checksums)
     part = PartialFile(Path(target), max_bytes)
     with httpcore.ConnectionPool(
-        ssl_context=_verifying(certificates), network_backend=CheckedBackend(allow, resolve)
+        ssl_context=_ssl_context(certificates), network_backend=CheckedBackend(allow, resolve)
     ) as pool:
-        fetching = _Fetching(pool, url, part, timeout)
+        fetching = _Fetch(pool, url, part, timeout)
         try:
-            _until_whole(fetching.attempt, backoff, sleep)
-        except _Interrupted as error:
+            _retry_download(fetching.attempt, backoff, sleep)
+        except _TransientFailure as error:
             raise DownloadFailed(url, f"{error}, also in {backoff.retries} retries") from error
     try:
         part.sums.require(needed)
@@ -369,18 +369,18 @@ def download(
         part.discard()
         raise
     part.finish()
-    return Downloaded(part.target, part.size, part.sums.values())
+    return DownloadedFile(part.target, part.size, part.sums.values())
 
 
-def _until_whole(attempt: Callable[[], None], backoff: Backoff, sleep: Callable[[float], None]) -> None:
+def _retry_download(attempt: Callable[[], None], backoff: Backoff, sleep: Callable[[float], None]) -> None:
     while True:
         try:
-            return backoff.retry(attempt, on=_Interrupted, sleep=sleep)
-        except _Progressed:
+            return backoff.retry(attempt, on=_TransientFailure, sleep=sleep)
+        except _FailureAfterProgress:
             sleep(backoff.first)
 
 
-class _Fetching:
+class _Fetch:
     """One download: each attempt goes on with what is there."""
 
     def __init__(self, pool: httpcore.ConnectionPool, url: str, part: PartialFile, timeout: float) -> None:
@@ -404,8 +404,8 @@ class _Fetching:
             if (untrusted := _certificate_fault(error)) is not None:
                 raise RefusedFile(url, untrusted) from error
             if self._part.size - before >= _PROGRESS:
-                raise _Progressed from error
-            raise _Interrupted(str(error) or type(error).__name__) from error
+                raise _FailureAfterProgress from error
+            raise _TransientFailure(str(error) or type(error).__name__) from error
         raise RefusedFile(self._url, f"it redirects more than {_MOST_REDIRECTS} times")
 
     def _request(self, url: str) -> str | None:
@@ -422,9 +422,11 @@ class _Fetching:
                 if told.get("content-range") == f"bytes */{part.size}":
                     return None  # all of it was there already
                 part.discard()
-                raise _Interrupted("the file has changed")
+                raise _TransientFailure("the file has changed")
             if answer.status in _AGAIN:
-                raise _Interrupted(f"the answer was {answer.status}", retry_after(told.get("retry-after")))
+                raise _TransientFailure(
+                    f"the answer was {answer.status}", retry_after(told.get("retry-after"))
+                )
             if answer.status not in (200, 206):
                 raise DownloadFailed(url, f"the answer was {answer.status}")
             if told.get("content-encoding", "identity") != "identity":
@@ -440,7 +442,7 @@ class _Fetching:
             seconds = time.monotonic() - since
             if seconds > self._timeout:
                 if self._part.size - size < _SLOWEST * seconds:
-                    raise _Interrupted(f"less than {_SLOWEST} bytes came in a second")
+                    raise _TransientFailure(f"less than {_SLOWEST} bytes came in a second")
                 since, size = time.monotonic(), self._part.size
 
     def _place(self, status: int, told: Mapping[str, str]) -> None:
@@ -449,7 +451,7 @@ class _Fetching:
         said = _CONTENT_RANGE.fullmatch(told.get("content-range", ""))
         if status == 206 and (said is None or int(said[1]) != part.size):
             part.discard()
-            raise _Interrupted("the answer was another part than the one asked for")
+            raise _TransientFailure("the answer was another part than the one asked for")
         if status == 200:
             part.begin(_version(told))
         length = told.get("content-length", "")
@@ -483,7 +485,7 @@ def _certificate_fault(error: BaseException | None) -> str | None:
     return None
 
 
-def _verifying(given: ssl.SSLContext | None) -> ssl.SSLContext:
+def _ssl_context(given: ssl.SSLContext | None) -> ssl.SSLContext:
     context = given or ssl.create_default_context()
     if context.verify_mode is not ssl.CERT_REQUIRED or not context.check_hostname:
         raise InvalidArgument(
@@ -492,11 +494,11 @@ def _verifying(given: ssl.SSLContext | None) -> ssl.SSLContext:
     return context
 
 
-def shown(url: str) -> str:
+def mask_url(url: str) -> str:
     """
     An address as an error says it: without what may be a secret.
 
-    >>> shown("https://me:secret@files.example/a/b.csv?signature=secret")
+    >>> mask_url("https://me:secret@files.example/a/b.csv?signature=secret")
     'https://files.example/a/b.csv'
     """
     return re.sub(r"(?<=://)[^/@]*@", "", re.split(r"[?#]", url, maxsplit=1)[0])[:300]

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from cdckit.errors import InvalidArgument
 from cdckit.rdss.exchange_tables import Fate
 from cdckit.rdss.findings import RdssFault
-from cdckit.rdss.gateway.audit import Audited
+from cdckit.rdss.gateway.audit import AuditEntry
 from cdckit.rdss.gateway.channel import Channel, Delivery
 from cdckit.rdss.gateway.channels import Channels
 from cdckit.rdss.gateway.errors import (
@@ -30,15 +30,21 @@ from cdckit.rdss.gateway.errors import (
     UnfitMessage,
 )
 from cdckit.rdss.gateway.messages import Machine, Message, Producer
-from cdckit.rdss.gateway.repository import Incoming, Outgoing, Refused, Repository, Statement
-from cdckit.rdss.queues import decorated_value
+from cdckit.rdss.gateway.repository import (
+    IncomingMessage,
+    OutgoingMessage,
+    RefusedMessage,
+    Repository,
+    Statement,
+)
+from cdckit.rdss.queues import decorate_bytes
 from cdckit.rdss.reading import RULES, Rules, split, whole_header
-from cdckit.rdss.sequences import content_of, terms_of
+from cdckit.rdss.sequences import content_digest, sequence_terms
 from cdckit.rdss.validation import Verdict, body_finding, validate
-from cdckit.rdss.validators import BODIES, expired
+from cdckit.rdss.validators import BODIES, expiry_finding
 
 
-class Turn:
+class MessageContext:
     """
     One message in the hands of a handler.
 
@@ -47,7 +53,7 @@ class Turn:
     called again.  What it does elsewhere may happen twice then: use the messageId to recognise that.
 
     >>> read = {"messageId": "m1", "messageType": "MetadataRead", "messageClass": "Command"}
-    >>> turn = Turn(Message(read, {}), Producer("a", 1), None)
+    >>> turn = MessageContext(Message(read, {}), Producer("a", 1), None)
     >>> turn.reply({"objectTitle": "Cheese"}).correlation_id
     'm1'
     >>> turn.write("INSERT INTO titles VALUES (?)", "Cheese")
@@ -110,62 +116,62 @@ class Outbox:
     backoff: Backoff
     sleep: Callable[[float], None]
     clock: Callable[[], datetime]
-    audit: Callable[[Iterable[Audited]], None]
+    audit: Callable[[Iterable[AuditEntry]], None]
 
     def send_all(self, destination: str) -> None:
         """Send what is TO_SEND to one destination, the oldest first."""
         channel = self.channels.destinations()[destination]
-        while waiting := self.repository.unsent(_AT_ONCE, destination):
+        while waiting := self.repository.unsent_messages(_AT_ONCE, destination):
             for each in waiting:
                 self._send(channel, each.value, each.key, each.message_id)
-                self.audit([Audited(self.clock(), "sent", channel.name, each.value)])
-                self.repository.sent(each.message_id)
+                self.audit([AuditEntry(self.clock(), "sent", channel.name, each.value)])
+                self.repository.mark_sent(each.message_id)
 
     def route(self) -> None:
         """Send what was refused, and is not yet acknowledged, to its queue."""
         destinations = self.channels.destinations()
-        while waiting := self.repository.unrouted(_AT_ONCE):
+        while waiting := self.repository.unrouted_messages(_AT_ONCE):
             for number, each in waiting:
                 channel = destinations[each.channel]
                 self._send(channel, each.decorated, each.message_id or each.error_code, each.message_id)
-                self.audit([Audited(self.clock(), "routed", channel.name, each.decorated, each.channel)])
-                self.repository.routed(number)
+                self.audit([AuditEntry(self.clock(), "routed", channel.name, each.decorated, each.channel)])
+                self.repository.mark_routed(number)
 
-    def retried(self, call: Callable[[], _Result]) -> _Result:
+    def retry(self, call: Callable[[], _Result]) -> _Result:
         """What *call* returns, tried again while its channel is unreachable."""
         return self.backoff.retry(call, on=ChannelUnreachable, sleep=self.sleep)
 
     def _send(self, channel: Channel, value: bytes, key: str, message_id: str | None) -> None:
         try:
-            self.retried(partial(channel.send, value, key=key))
+            self.retry(partial(channel.send, value, key=key))
         except ChannelUnreachable as error:
             failed = SendFailed(channel.name, message_id, self.backoff.retries)
             logger.error("%s", failed)
             raise failed from error
 
 
-def judged(value: bytes, now: datetime, rules: Rules = RULES) -> Incoming | Refused:
+def judge_message(value: bytes, now: datetime, rules: Rules = RULES) -> IncomingMessage | RefusedMessage:
     """
     A message as the repository takes it: to be processed, or refused with its code.
 
     Bytes on which the validation itself fails are refused as GENERR009: one message must not stop a queue.
 
     >>> from datetime import UTC
-    >>> judged(b"{", datetime(2024, 2, 1, tzinfo=UTC)).error_code
+    >>> judge_message(b"{", datetime(2024, 2, 1, tzinfo=UTC)).error_code
     'GENERR007'
     """
     try:
         verdict = validate(value, now=now, rules=rules)
     except Exception as error:
         found = RdssFault.UNEXPECTED.describe(f"The validation failed: {type(error).__name__}.")
-        return _refused(value, Verdict(RdssFault.UNEXPECTED, found, "$", None, None, None), rules)
+        return _refuse_message(value, Verdict(RdssFault.UNEXPECTED, found, "$", None, None, None), rules)
     if verdict.code is not None:
-        return _refused(value, verdict, rules)
+        return _refuse_message(value, verdict, rules)
     header = verdict.header
     assert header is not None  # a valid message has one
     sequence = header["messageSequence"]
     is_part = int(sequence["total"]) > 1
-    return Incoming(
+    return IncomingMessage(
         header["messageId"],
         header["messageClass"],
         header["messageType"],
@@ -174,18 +180,22 @@ def judged(value: bytes, now: datetime, rules: Rules = RULES) -> Incoming | Refu
         int(sequence["total"]),
         header.get("correlationId"),
         value,
-        terms_of(header) if is_part else "",
-        content_of(verdict.body) if is_part else "",
+        sequence_terms(header) if is_part else "",
+        content_digest(verdict.body) if is_part else "",
     )
 
 
-def refusal(value: bytes, code: RdssFault, finding: str, now: datetime, rules: Rules = RULES) -> Refused:
+def refusal(
+    value: bytes, code: RdssFault, finding: str, now: datetime, rules: Rules = RULES
+) -> RefusedMessage:
     """A message that was valid when it came, as the queue of *code* takes it."""
     verdict = validate(value, now=now, rules=rules)
-    return _refused(value, replace(verdict, code=code, description=code.describe(finding)), rules)
+    return _refuse_message(value, replace(verdict, code=code, description=code.describe(finding)), rules)
 
 
-def whole(parts: Sequence[Incoming], now: datetime, rules: Rules = RULES) -> Message | tuple[RdssFault, str]:
+def assemble_message(
+    parts: Sequence[IncomingMessage], now: datetime, rules: Rules = RULES
+) -> Message | tuple[RdssFault, str]:
     """
     The message of all the parts of its sequence, by position; or what is wrong with its body.
 
@@ -195,7 +205,7 @@ def whole(parts: Sequence[Incoming], now: datetime, rules: Rules = RULES) -> Mes
     verdicts = [validate(each.value, now=now, rules=rules) for each in parts]
     header, body = verdicts[0].header, verdicts[0].body
     assert header is not None  # it was valid when it came
-    late = expired(header, now)
+    late = expiry_finding(header, now)
     if late is not None:
         return late.code, f"At {late.path}: {late.sentence}"
     if len(parts) == 1:
@@ -211,14 +221,14 @@ def whole(parts: Sequence[Incoming], now: datetime, rules: Rules = RULES) -> Mes
     )
 
 
-def _refused(value: bytes, verdict: Verdict, rules: Rules) -> Refused:
+def _refuse_message(value: bytes, verdict: Verdict, rules: Rules) -> RefusedMessage:
     code, description = verdict.code, verdict.description
     assert code is not None  # it is refused
     assert description is not None
     named = (verdict.header or {}).get("messageId")
-    return Refused(
+    return RefusedMessage(
         value,
-        decorated_value(value, verdict, rules),
+        decorate_bytes(value, verdict, rules),
         code.queue.value,
         code.value,
         description,
@@ -226,7 +236,7 @@ def _refused(value: bytes, verdict: Verdict, rules: Rules) -> Refused:
     )
 
 
-Handler = Callable[[Turn], None]
+Handler = Callable[[MessageContext], None]
 """What an application does with a message; it returns, or raises, `Rejection` for what has a code."""
 
 
@@ -280,7 +290,7 @@ class Gateway:
         transient: tuple[type[Exception], ...] = (OSError,),
         interval: float = 1.0,
         machine: Machine | None = None,
-        audit: Callable[[Iterable[Audited]], None] = lambda happened: None,
+        audit: Callable[[Iterable[AuditEntry]], None] = lambda happened: None,
         rules: Rules = RULES,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], None] = time.sleep,
@@ -302,7 +312,7 @@ class Gateway:
             KnownMessage: Its messageId is that of a message that was received; nothing was sent.
             SendFailed: The output could not be reached; the message stays TO_SEND (see `resume`).
         """
-        self.repository.to_send(self._outgoing(message, "output"))
+        self.repository.mark_to_send(self._outgoing(message, "output"))
         self._outbox.send_all("output")
 
     def resume(self) -> None:
@@ -319,7 +329,7 @@ class Gateway:
             ChannelUnreachable: The input could not be reached, in all retries.
             SendFailed: A refused message is noted, and its queue could not be reached.
         """
-        deliveries = self._outbox.retried(partial(self.channels.input.receive, limit))
+        deliveries = self._outbox.retry(partial(self.channels.input.receive, limit))
         fates = self._take(deliveries)
         if deliveries:
             self._acknowledge(deliveries)
@@ -359,7 +369,7 @@ class Gateway:
         Raises:
             NotRefused: Nothing is kept of such a message that was refused.
         """
-        originals = self.repository.refused(message_id)
+        originals = self.repository.refused_bytes(message_id)
         if not originals:
             raise NotRefused(message_id)
         fates = self._note(originals)
@@ -381,7 +391,7 @@ class Gateway:
         while True:
             self.receive()
             if parts := self.repository.response_to(message.message_id):
-                response = self._opened(parts)
+                response = self._open_message(parts)
                 if response is not None:
                     self.repository.settle(parts, Fate.PROCESSED, keep=True)
                     return response
@@ -396,7 +406,7 @@ class Gateway:
         They wait again if another part of their sequence comes all the same.
         """
         now = self._clock()
-        parts = self.repository.incomplete(now - older_than)
+        parts = self.repository.incomplete_parts(now - older_than)
         there: dict[str, list[int]] = {}
         for each in parts:
             there.setdefault(each.sequence, []).append(each.position)
@@ -424,15 +434,15 @@ class Gateway:
         fates = self._note([each.value for each in deliveries])
         now, name = self._clock(), self.channels.input.name
         received = zip(deliveries, fates, strict=True)
-        self._tell([Audited(now, "received", name, each.value, fate.value) for each, fate in received])
+        self._tell([AuditEntry(now, "received", name, each.value, fate.value) for each, fate in received])
         return fates
 
     def _note(self, values: Sequence[bytes]) -> list[Fate]:
         now = self._clock()
-        messages = [judged(each, now, self._rules) for each in values]
+        messages = [judge_message(each, now, self._rules) for each in values]
         fates = self.repository.take(messages, self._contradicts, self._unfit)
         for message, fate in zip(messages, fates, strict=True):
-            if isinstance(message, Refused) and fate is not Fate.DUPLICATE:
+            if isinstance(message, RefusedMessage) and fate is not Fate.DUPLICATE:
                 logger.warning("%s %s", message.error_code, message.error_description)
         return fates
 
@@ -443,15 +453,15 @@ class Gateway:
             # They are noted: those that come again are recognised.
             logger.warning("%s", error)
 
-    def _process(self, parts: list[Incoming], handler: Handler) -> None:
+    def _process(self, parts: list[IncomingMessage], handler: Handler) -> None:
         delays = self._backoff.delays()
-        while (message := self._opened(parts)) is not None:
-            attempt = self.repository.attempt(parts)
+        while (message := self._open_message(parts)) is not None:
+            attempt = self.repository.count_attempt(parts)
             if attempt > len(delays) + 1:
                 finding = f"It was handed over {attempt - 1} times, and no handler came to an end with it."
                 self._refuse(parts, RdssFault.SYSTEM_FAILED, finding)
                 break
-            turn = Turn(message, self.producer, self._clock)
+            turn = MessageContext(message, self.producer, self._clock)
             try:
                 handler(turn)
                 send = self._follows(turn)
@@ -462,74 +472,80 @@ class Gateway:
                     logger.warning("the handler failed, and is called again: %r", error)
                     self._sleep(delays[attempt - 1])
                     continue
-                self._failed(parts, error)
+                self._note_failure(parts, error)
             else:
                 self._settle(parts, turn, send)
             break
         self._outbox.route()
 
-    def _follows(self, turn: Turn) -> list[Outgoing]:
+    def _follows(self, turn: MessageContext) -> list[OutgoingMessage]:
         back = self.channels.return_to(turn.message.return_address)
         told = [(each, back) for each in turn.replies] + [(each, "output") for each in turn.sends]
         return [part for each, destination in told for part in self._outgoing(each, destination)]
 
-    def _settle(self, parts: list[Incoming], turn: Turn, send: list[Outgoing]) -> None:
+    def _settle(
+        self, parts: list[IncomingMessage], turn: MessageContext, send: list[OutgoingMessage]
+    ) -> None:
         try:
             self.repository.settle(parts, Fate.PROCESSED, send=send, write=turn.statements)
         except (FailedStatement, KnownMessage) as error:
-            self._failed(parts, error)
+            self._note_failure(parts, error)
             return
         for destination in {each.destination for each in send}:
             self._outbox.send_all(destination)
 
-    def _failed(self, parts: list[Incoming], error: Exception) -> None:
+    def _note_failure(self, parts: list[IncomingMessage], error: Exception) -> None:
         logger.debug("the handler failed", exc_info=error)
         said = f"{type(error).__name__}: {str(error)[:500]}" if str(error) else type(error).__name__
         self._refuse(parts, RdssFault.SYSTEM_FAILED, said)
 
-    def _opened(self, parts: list[Incoming]) -> Message | None:
+    def _open_message(self, parts: list[IncomingMessage]) -> Message | None:
         """The message of all parts; None if it is refused, since it has expired."""
-        opened = whole(parts, self._clock(), self._rules)
+        opened = assemble_message(parts, self._clock(), self._rules)
         if isinstance(opened, Message):
             return opened
         self._refuse(parts, *opened)
         self._outbox.route()
         return None
 
-    def _unfit(self, parts: Sequence[Incoming]) -> list[Refused]:
-        opened = whole(parts, self._clock(), self._rules)
+    def _unfit(self, parts: Sequence[IncomingMessage]) -> list[RefusedMessage]:
+        opened = assemble_message(parts, self._clock(), self._rules)
         return [] if isinstance(opened, Message) else self._refusals(parts, *opened)
 
     def _refuse(
-        self, parts: Sequence[Incoming], code: RdssFault, finding: str, *, keep: bool = False
+        self, parts: Sequence[IncomingMessage], code: RdssFault, finding: str, *, keep: bool = False
     ) -> None:
         refused = self._refusals(parts, code, finding)
         self.repository.settle(parts, Fate(code.queue.value), refused=refused, keep=keep)
 
-    def _refusals(self, parts: Sequence[Incoming], code: RdssFault, finding: str) -> list[Refused]:
+    def _refusals(
+        self, parts: Sequence[IncomingMessage], code: RdssFault, finding: str
+    ) -> list[RefusedMessage]:
         now = self._clock()
         refused = [refusal(each.value, code, finding, now, self._rules) for each in parts]
         for each in refused:
             logger.error("%s %s", each.error_code, each.error_description)
         return refused
 
-    def _contradicts(self, part: Incoming, reason: str) -> Refused:
+    def _contradicts(self, part: IncomingMessage, reason: str) -> RefusedMessage:
         return refusal(part.value, RdssFault.INVALID_HEADER, reason, self._clock(), self._rules)
 
-    def _outgoing(self, message: Message, destination: str) -> list[Outgoing]:
+    def _outgoing(self, message: Message, destination: str) -> list[OutgoingMessage]:
         now = self._clock()
         sent = message if self._machine is None else message.with_history(self._machine, now)
         value = sent.to_bytes()
-        checked = judged(value, now, replace(self._rules, max_bytes=max(len(value), self._rules.max_bytes)))
-        if isinstance(checked, Refused):
+        checked = judge_message(
+            value, now, replace(self._rules, max_bytes=max(len(value), self._rules.max_bytes))
+        )
+        if isinstance(checked, RefusedMessage):
             identity = str(message.header.get("messageId"))
             raise UnfitMessage(identity, checked.error_code, checked.error_description)
-        parts = [judged(each, now, self._rules) for each in split(value, rules=self._rules)]
-        return [_sent(each, destination) for each in parts if isinstance(each, Incoming)]
+        parts = [judge_message(each, now, self._rules) for each in split(value, rules=self._rules)]
+        return [_outgoing_message(each, destination) for each in parts if isinstance(each, IncomingMessage)]
 
 
-def _sent(message: Incoming, destination: str) -> Outgoing:
-    return Outgoing(
+def _outgoing_message(message: IncomingMessage, destination: str) -> OutgoingMessage:
+    return OutgoingMessage(
         message.message_id,
         message.message_class,
         message.message_type,

@@ -73,17 +73,17 @@ class Shard:
         return self.closed and not self.unacknowledged
 
 
-def readable(shards: Mapping[str, Shard]) -> list[Shard]:
+def readable_shards(shards: Mapping[str, Shard]) -> list[Shard]:
     """
     The shards that may be read: not at their end, and their parents processed to the end, or expired.
 
     So what was sent before a split or a merge is processed before what was sent after it.
 
     >>> old, new = Shard("old", ()), Shard("new", ("old", "expired long ago"))
-    >>> [each.name for each in readable({"old": old, "new": new})]
+    >>> [each.name for each in readable_shards({"old": old, "new": new})]
     ['old']
     >>> old.position = ENDED
-    >>> [each.name for each in readable({"old": old, "new": new})]
+    >>> [each.name for each in readable_shards({"old": old, "new": new})]
     ['new']
     """
 
@@ -157,12 +157,12 @@ class KinesisChannel:
 
     def send(self, value: bytes, *, key: str) -> None:
         """Put one record, and wait until the stream says that it has it; one *key* goes to one shard."""
-        with self._reachable():
+        with self._translate_errors():
             self._client.put_record(StreamName=self.name, Data=value, PartitionKey=key[:256] or "-")
 
     def receive(self, limit: int) -> list[Delivery]:
         """New records of every shard that may be read, in the order of each shard."""
-        with self._reachable():
+        with self._translate_errors():
             for _ in range(_EMPTY_READS):
                 if time.monotonic() - self._listed > self._refresh:
                     self._list()
@@ -208,7 +208,7 @@ class KinesisChannel:
 
     def _next(self, limit: int) -> list[Shard]:
         """At most *limit* shards to ask, others first the next time."""
-        asked = readable(self._shards)[:limit]
+        asked = readable_shards(self._shards)[:limit]
         for each in asked if len(asked) == limit else ():
             self._shards[each.name] = self._shards.pop(each.name)
         return asked
@@ -256,7 +256,7 @@ class KinesisChannel:
         return bool(ended)
 
     @contextmanager
-    def _reachable(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         from botocore.exceptions import ClientError, ConnectionError, HTTPClientError, NoCredentialsError
 
         try:

@@ -51,13 +51,13 @@ class RabbitChannel:
         import pika
 
         kept = pika.BasicProperties(delivery_mode=2, content_type="application/json")
-        with self._reachable() as channel:
+        with self._translate_errors() as channel:
             channel.basic_publish(self._exchange, self.name, value, kept, mandatory=True)
 
     def receive(self, limit: int) -> list[Delivery]:
         """The oldest deliveries that no other receiver has."""
         found: list[Delivery] = []
-        with self._reachable() as channel:
+        with self._translate_errors() as channel:
             while len(found) < limit:
                 method, _, body = channel.basic_get(self.name)
                 if method is None:
@@ -67,7 +67,7 @@ class RabbitChannel:
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         """Tell the broker; what another connection has delivered is left out, since it comes again."""
-        with self._reachable() as channel:
+        with self._translate_errors() as channel:
             for each in deliveries:
                 delivered_by, tag = each.mark
                 if delivered_by is channel:
@@ -83,7 +83,7 @@ class RabbitChannel:
                 connection.close()
 
     @contextmanager
-    def _reachable(self) -> Iterator[Any]:
+    def _translate_errors(self) -> Iterator[Any]:
         from pika.exceptions import AMQPError, ChannelClosedByBroker, UnroutableError
 
         try:
@@ -107,13 +107,13 @@ class RabbitChannel:
         if self._channel is None or not self._channel.is_open:
             self.close()
             self._connection = pika.BlockingConnection(pika.URLParameters(self._url))
-            self._channel = self._declared()
+            self._channel = self._declare_queue()
             if self._exchange:
                 self._channel.exchange_declare(self._exchange, passive=True)
             self._channel.confirm_delivery()
         return self._channel
 
-    def _declared(self) -> Any:
+    def _declare_queue(self) -> Any:
         """A channel of the connection, with the queue there: RabbitMQ takes no second declaration of it."""
         from pika.exceptions import ChannelClosedByBroker
 

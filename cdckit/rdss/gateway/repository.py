@@ -11,14 +11,14 @@ from cdckit.rdss.exchange_tables import Fate, KnownMessages
 
 
 @dataclass(frozen=True)
-class Outgoing:
+class OutgoingMessage:
     """
     A message that is to be sent: one row of the repository with the status TO_SEND, or SENT later.
 
     *destination* is the name of the channel.  *key* keeps messages that belong together in one order,
     where the queue has several shards.
 
-    >>> Outgoing("6d1c…", "Command", "MetadataCreate", "41aa…", 1, b"{}").destination
+    >>> OutgoingMessage("6d1c…", "Command", "MetadataCreate", "41aa…", 1, b"{}").destination
     'output'
     """
 
@@ -36,13 +36,13 @@ class Outgoing:
 
 
 @dataclass(frozen=True)
-class Incoming:
+class IncomingMessage:
     """
     A valid message that was taken from a queue; *total* is the number of messages in its sequence.
 
     Of a part, *terms* and *content* are what tells it from others (see `cdckit.rdss.sequences`).
 
-    >>> Incoming("6d1c…", "Command", "MetadataRead", "41aa…", 1, 1, None, b"{}").total
+    >>> IncomingMessage("6d1c…", "Command", "MetadataRead", "41aa…", 1, 1, None, b"{}").total
     1
     """
 
@@ -59,14 +59,14 @@ class Incoming:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedMessage:
     """
     A message that cannot be processed, with its code and the channel that it is routed to.
 
     *original* are its bytes as they came, *decorated* those that are sent to the channel,
     `invalid` or `error`.
 
-    >>> Refused(b"{", b"...", "invalid", "GENERR007", "Malformed JSON", None).channel
+    >>> RefusedMessage(b"{", b"...", "invalid", "GENERR007", "Malformed JSON", None).channel
     'invalid'
     """
 
@@ -78,7 +78,7 @@ class Refused:
     message_id: str | None
 
 
-Judge = Callable[[Sequence[Incoming]], list[Refused]]
+Judge = Callable[[Sequence[IncomingMessage]], list[RefusedMessage]]
 """What is wrong with the message of all these parts: each of them as refused; nothing if it is valid."""
 
 
@@ -107,19 +107,19 @@ class Repository(KnownMessages, Protocol):
     None
     """
 
-    def to_send(self, messages: Sequence[Outgoing]) -> None:
+    def mark_to_send(self, messages: Sequence[OutgoingMessage]) -> None:
         """Note messages as TO_SEND, unless they are so or SENT; `KnownMessage` if one was received."""
 
-    def sent(self, message_id: str) -> None:
+    def mark_sent(self, message_id: str) -> None:
         """Note that a message was acknowledged: TO_SEND becomes SENT."""
 
-    def unsent(self, limit: int, destination: str | None = None) -> list[Outgoing]:
+    def unsent_messages(self, limit: int, destination: str | None = None) -> list[OutgoingMessage]:
         """The messages that are TO_SEND, to one destination or to all, the oldest first."""
 
     def take(
         self,
-        messages: Sequence[Incoming | Refused],
-        refuse: Callable[[Incoming, str], Refused],
+        messages: Sequence[IncomingMessage | RefusedMessage],
+        refuse: Callable[[IncomingMessage, str], RefusedMessage],
         judge: Judge,
     ) -> list[Fate]:
         """
@@ -133,20 +133,20 @@ class Repository(KnownMessages, Protocol):
         is whole, and *judge* finds nothing wrong with it.
         """
 
-    def next_waiting(self) -> list[Incoming]:
+    def next_waiting(self) -> list[IncomingMessage]:
         """All parts, by position, of the message that has waited longest and is whole; nothing if none is."""
 
-    def attempt(self, parts: Sequence[Incoming]) -> int:
+    def count_attempt(self, parts: Sequence[IncomingMessage]) -> int:
         """Note that a message is handed over; how often it was, this time included."""
 
     def settle(
         self,
-        messages: Sequence[Incoming],
+        messages: Sequence[IncomingMessage],
         fate: Fate,
         *,
-        send: Sequence[Outgoing] = (),
+        send: Sequence[OutgoingMessage] = (),
         write: Sequence[Statement] = (),
-        refused: Sequence[Refused] = (),
+        refused: Sequence[RefusedMessage] = (),
         keep: bool = False,
     ) -> bool:
         """
@@ -155,19 +155,19 @@ class Repository(KnownMessages, Protocol):
         Their bytes go, unless *keep* says that they stay until they are forgotten.
         """
 
-    def incomplete(self, before: datetime) -> list[Incoming]:
+    def incomplete_parts(self, before: datetime) -> list[IncomingMessage]:
         """The parts of sequences that are not whole, and of which no part came since *before*."""
 
-    def unrouted(self, limit: int) -> list[tuple[int, Refused]]:
+    def unrouted_messages(self, limit: int) -> list[tuple[int, RefusedMessage]]:
         """What is refused and not yet acknowledged by its channel, by number, the oldest first."""
 
-    def refused(self, message_id: str) -> list[bytes]:
+    def refused_bytes(self, message_id: str) -> list[bytes]:
         """The bytes of what was refused of a message and of its sequence; first what had been handed over."""
 
-    def routed(self, number: int) -> None:
+    def mark_routed(self, number: int) -> None:
         """Note that the channel has acknowledged what was refused."""
 
-    def response_to(self, message_id: str) -> list[Incoming]:
+    def response_to(self, message_id: str) -> list[IncomingMessage]:
         """All parts of the response to *message_id*, if it is whole and its bytes are kept."""
 
     def counts(self) -> Mapping[Fate, int]:

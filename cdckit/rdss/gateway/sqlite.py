@@ -15,7 +15,7 @@ from typing import Any
 from cdckit.rdss.exchange_tables import Fate, Status
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway.errors import FailedStatement, KnownMessage, NoRepository, RepositoryInUse
-from cdckit.rdss.gateway.repository import Incoming, Judge, Outgoing, Refused, Statement
+from cdckit.rdss.gateway.repository import IncomingMessage, Judge, OutgoingMessage, RefusedMessage, Statement
 from cdckit.rdss.sequences import AGREES, CONTRADICTION, PART
 
 _VERSION = 3
@@ -58,7 +58,7 @@ CREATE TABLE positions (stream TEXT, shard TEXT, position TEXT NOT NULL, PRIMARY
 """
 
 
-def opened(path: str) -> sqlite3.Connection:
+def open_database(path: str) -> sqlite3.Connection:
     """The file as a repository, with its tables; one that is something else is left as it is."""
     database = sqlite3.connect(path, isolation_level=None, timeout=30)
     try:
@@ -82,7 +82,7 @@ def opened(path: str) -> sqlite3.Connection:
     return database
 
 
-def locked(path: str) -> sqlite3.Connection:
+def lock_database(path: str) -> sqlite3.Connection:
     """A lock that ends with the process, however it ends, on every system that has SQLite."""
     lock = sqlite3.connect(f"{path}.lock", isolation_level=None, timeout=0)
     try:
@@ -127,13 +127,13 @@ class SqliteRepository:
     """
     A `Repository` in the file *path*, which is made if it is not there; `:memory:` keeps nothing.
 
-    *clock* says when a message was noted, which matters only to `incomplete` and `forget`.
+    *clock* says when a message was noted, which matters only to `incomplete_parts` and `forget`.
 
     A row of `messages` is one message, known by its messageId, or one part, known by its sequence and its
     position; its bytes are kept while it waits or is to be sent, those of a response until it is forgotten.
-    A row of `refused` is one that could not be processed, known by its bytes, which are kept.  The file grows
-    by about 300 bytes with each message, and by all of each refused one, until `forget`.  A commit is on the
-    disk before the method returns (WAL, synchronous FULL).
+    A row of `refused_bytes` is one that could not be processed, known by its bytes, which are kept.  The file
+    grows by about 300 bytes with each message, and by all of each refused one, until `forget`.  A commit is
+    on the disk before the method returns (WAL, synchronous FULL).
 
     It belongs to one thread.  Others may read the file; tables of an application may lie in it, too.
 
@@ -142,8 +142,8 @@ class SqliteRepository:
         NoRepository: The file is something else.
 
     >>> with SqliteRepository(":memory:") as repository:
-    ...     repository.to_send([Outgoing("a", "Command", "MetadataCreate", "s", 1, b"{}")])
-    ...     repository.sent("a")
+    ...     repository.mark_to_send([OutgoingMessage("a", "Command", "MetadataCreate", "s", 1, b"{}")])
+    ...     repository.mark_sent("a")
     ...     repository.status("a")
     <Status.SENT: 'SENT'>
     """
@@ -152,9 +152,9 @@ class SqliteRepository:
         self, path: str | Path, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
         self.path, self._clock = str(path), clock
-        self._lock = None if self.path == ":memory:" else locked(self.path)
+        self._lock = None if self.path == ":memory:" else lock_database(self.path)
         try:
-            self._database = opened(self.path)
+            self._database = open_database(self.path)
         except BaseException:
             self._unlock()
             raise
@@ -176,52 +176,52 @@ class SqliteRepository:
         """
         return self._run(sql, *parameters).fetchall()
 
-    def to_send(self, messages: Sequence[Outgoing]) -> None:
+    def mark_to_send(self, messages: Sequence[OutgoingMessage]) -> None:
         with self._transaction():
             self._note_to_send(messages)
 
-    def sent(self, message_id: str) -> None:
+    def mark_sent(self, message_id: str) -> None:
         with self._transaction():
             noted = "UPDATE messages SET status = 'SENT', value = NULL"
             self._run(f"{noted} WHERE status = 'TO_SEND' AND message_id = ?", message_id)
 
-    def unsent(self, limit: int, destination: str | None = None) -> list[Outgoing]:
+    def unsent_messages(self, limit: int, destination: str | None = None) -> list[OutgoingMessage]:
         wanted = "status = 'TO_SEND' AND coalesce(destination = ?, true)"
         asked = f"SELECT {_OUTGOING} FROM messages WHERE {wanted} ORDER BY number LIMIT ?"
-        return [Outgoing(*row) for row in self._run(asked, destination, limit)]
+        return [OutgoingMessage(*row) for row in self._run(asked, destination, limit)]
 
     def take(
         self,
-        messages: Sequence[Incoming | Refused],
-        refuse: Callable[[Incoming, str], Refused],
+        messages: Sequence[IncomingMessage | RefusedMessage],
+        refuse: Callable[[IncomingMessage, str], RefusedMessage],
         judge: Judge,
     ) -> list[Fate]:
         with self._transaction():
             return [self._take(each, refuse, judge) for each in messages]
 
-    def next_waiting(self) -> list[Incoming]:
+    def next_waiting(self) -> list[IncomingMessage]:
         asked = f"SELECT {_INCOMING} FROM messages WHERE fate = 'waiting' AND whole ORDER BY number LIMIT 1"
         return self._whole(asked)
 
-    def attempt(self, parts: Sequence[Incoming]) -> int:
+    def count_attempt(self, parts: Sequence[IncomingMessage]) -> int:
         with self._transaction():
             for each in parts:
                 self._change("attempts = attempts + 1", each)
             asked = f"SELECT attempts FROM messages WHERE {_ROW}"
             return int(self._run(asked, *_row(parts[0])).fetchone()[0])
 
-    def response_to(self, message_id: str) -> list[Incoming]:
+    def response_to(self, message_id: str) -> list[IncomingMessage]:
         answers = "whole AND correlation_id = ? AND correlation_id IS NOT NULL AND value IS NOT NULL"
         return self._whole(f"SELECT {_INCOMING} FROM messages WHERE {answers} LIMIT 1", message_id)
 
     def settle(
         self,
-        messages: Sequence[Incoming],
+        messages: Sequence[IncomingMessage],
         fate: Fate,
         *,
-        send: Sequence[Outgoing] = (),
+        send: Sequence[OutgoingMessage] = (),
         write: Sequence[Statement] = (),
-        refused: Sequence[Refused] = (),
+        refused: Sequence[RefusedMessage] = (),
         keep: bool = False,
     ) -> bool:
         left = "fate = ?" if keep else "fate = ?, value = NULL"
@@ -237,19 +237,19 @@ class SqliteRepository:
                 self._note_refused(one, taken=False)
             return True
 
-    def incomplete(self, before: datetime) -> list[Incoming]:
+    def incomplete_parts(self, before: datetime) -> list[IncomingMessage]:
         last = "SELECT sequence FROM messages WHERE total > 1 GROUP BY sequence HAVING max(noted) < ?"
         asked = (
             f"SELECT {_INCOMING} FROM messages WHERE fate = 'waiting' AND NOT whole AND sequence IN ({last}) "
             "ORDER BY sequence, position"
         )
-        return [Incoming(*row) for row in self._run(asked, before.timestamp())]
+        return [IncomingMessage(*row) for row in self._run(asked, before.timestamp())]
 
-    def unrouted(self, limit: int) -> list[tuple[int, Refused]]:
+    def unrouted_messages(self, limit: int) -> list[tuple[int, RefusedMessage]]:
         asked = f"SELECT number, {_REFUSED} FROM refused WHERE status = 'TO_SEND' ORDER BY number LIMIT ?"
-        return [(row[0], Refused(*row[1:])) for row in self._run(asked, limit)]
+        return [(row[0], RefusedMessage(*row[1:])) for row in self._run(asked, limit)]
 
-    def refused(self, message_id: str) -> list[bytes]:
+    def refused_bytes(self, message_id: str) -> list[bytes]:
         sequences = "SELECT sequence FROM messages WHERE message_id = ? AND total > 1"
         parts = f"SELECT message_id FROM messages WHERE total > 1 AND sequence IN ({sequences})"
         # What was refused when it came goes last: it contradicted the others, and does again.
@@ -259,7 +259,7 @@ class SqliteRepository:
         )
         return [row[0] for row in self._run(asked, message_id, message_id)]
 
-    def routed(self, number: int) -> None:
+    def mark_routed(self, number: int) -> None:
         with self._transaction():
             self._run("UPDATE refused SET status = 'SENT', decorated = NULL WHERE number = ?", number)
 
@@ -302,9 +302,12 @@ class SqliteRepository:
                 self._run("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", stream, shard, position)
 
     def _take(
-        self, message: Incoming | Refused, refuse: Callable[[Incoming, str], Refused], judge: Judge
+        self,
+        message: IncomingMessage | RefusedMessage,
+        refuse: Callable[[IncomingMessage, str], RefusedMessage],
+        judge: Judge,
     ) -> Fate:
-        if isinstance(message, Refused):
+        if isinstance(message, RefusedMessage):
             noted = self._note_refused(message, taken=True)
             return Fate(message.channel) if noted else self._duplicate()
         if message.total > 1:
@@ -314,7 +317,9 @@ class SqliteRepository:
         self._begin_anew("message_id = ? AND total = 1", message.message_id)
         return self._insert(message)
 
-    def _take_part(self, part: Incoming, refuse: Callable[[Incoming, str], Refused], judge: Judge) -> Fate:
+    def _take_part(
+        self, part: IncomingMessage, refuse: Callable[[IncomingMessage, str], RefusedMessage], judge: Judge
+    ) -> Fate:
         if self._exists("message_id = ? AND status <> 'RECEIVED'", part.message_id):
             return self._duplicate()
         if self._exists(f"{_OF_SEQUENCE} AND {_UNPROCESSED}", part.sequence):
@@ -329,9 +334,9 @@ class SqliteRepository:
         if outcome == "contradicting":
             return self._take(refuse(part, f"{CONTRADICTION} {part.sequence}."), refuse, judge)
         self._insert(part)
-        return self._completed(part, judge)
+        return self._complete_sequence(part, judge)
 
-    def _completed(self, part: Incoming, judge: Judge) -> Fate:
+    def _complete_sequence(self, part: IncomingMessage, judge: Judge) -> Fate:
         """What becomes of a sequence, of which this is a new part."""
         [[there]] = self._run(f"SELECT count(*) FROM messages WHERE {_OF_SEQUENCE}", part.sequence)
         if there < part.total:
@@ -349,7 +354,7 @@ class SqliteRepository:
         self._run(settled, fate, part.sequence)
         return fate
 
-    def _insert(self, message: Incoming) -> Fate:
+    def _insert(self, message: IncomingMessage) -> Fate:
         self._run(
             f"INSERT INTO messages ({_INCOMING}, status, fate, whole, noted) "
             "VALUES (?,?,?,?,?,?,?,?,?,?,'RECEIVED',?,?,?)",
@@ -370,18 +375,18 @@ class SqliteRepository:
     def _exists(self, rows: str, *told: object) -> bool:
         return self._run(f"SELECT 1 FROM messages WHERE {rows}", *told).fetchone() is not None
 
-    def _whole(self, asked: str, *told: object) -> list[Incoming]:
-        found = [Incoming(*row) for row in self._run(asked, *told)]
+    def _whole(self, asked: str, *told: object) -> list[IncomingMessage]:
+        found = [IncomingMessage(*row) for row in self._run(asked, *told)]
         return found if not found or found[0].total == 1 else self._parts(found[0].sequence)
 
-    def _parts(self, sequence: str) -> list[Incoming]:
+    def _parts(self, sequence: str) -> list[IncomingMessage]:
         asked = f"SELECT {_INCOMING} FROM messages WHERE {_OF_SEQUENCE} ORDER BY position"
-        return [Incoming(*row) for row in self._run(asked, sequence)]
+        return [IncomingMessage(*row) for row in self._run(asked, sequence)]
 
-    def _waits(self, message: Incoming) -> bool:
+    def _waits(self, message: IncomingMessage) -> bool:
         return self._exists(f"{_ROW} AND fate = 'waiting'", *_row(message))
 
-    def _change(self, what: str, message: Incoming, *told: object) -> None:
+    def _change(self, what: str, message: IncomingMessage, *told: object) -> None:
         self._run(f"UPDATE messages SET {what} WHERE {_ROW}", *told, *_row(message))
 
     def _write(self, statement: Statement) -> None:
@@ -390,7 +395,7 @@ class SqliteRepository:
         except sqlite3.Error as error:
             raise FailedStatement(statement.sql, str(error)) from error
 
-    def _note_to_send(self, messages: Sequence[Outgoing]) -> None:
+    def _note_to_send(self, messages: Sequence[OutgoingMessage]) -> None:
         for each in messages:
             if self.status(each.message_id) is Status.RECEIVED:
                 raise KnownMessage(each.message_id)
@@ -401,7 +406,7 @@ class SqliteRepository:
                 *(each.value, each.destination, self._clock().timestamp()),
             )
 
-    def _note_refused(self, each: Refused, *, taken: bool) -> bool:
+    def _note_refused(self, each: RefusedMessage, *, taken: bool) -> bool:
         # What was handed over, and is refused again, goes to its queue again: somebody took it from there.
         known = "NOTHING" if taken else "UPDATE SET status = 'TO_SEND', decorated = excluded.decorated"
         noted = self._run(
@@ -455,5 +460,5 @@ class SqliteRepository:
         self.close()
 
 
-def _row(message: Incoming) -> tuple[object, ...]:
+def _row(message: IncomingMessage) -> tuple[object, ...]:
     return message.message_id, message.sequence, message.position, message.total

@@ -11,8 +11,8 @@ from matplotlib.transforms import Bbox
 from pyspark.sql import types as T
 
 from cdckit.notebook import pictures
-from cdckit.notebook.pictures.axes import Labels, Said, Writing
-from cdckit.notebook.pictures.look import entity_text, new_figure
+from cdckit.notebook.pictures.axes import CellValue, InstantFormat, Labels
+from cdckit.notebook.pictures.style import entity_text, new_figure
 
 NEW_YORK = ZoneInfo("America/New_York")
 
@@ -89,13 +89,13 @@ def test_the_first_has_its_words_even_where_there_is_no_place(axes: Axes) -> Non
     assert [text for text, _ in written(axes)] == ["7 h 35 min"]
 
 
-def instants(*texts: str) -> list[Said]:
+def instants(*texts: str) -> list[CellValue]:
     moments = [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in texts]
-    return [Said(str(round(each.timestamp() * 1_000_000)), T.TimestampType()) for each in moments]
+    return [CellValue(str(round(each.timestamp() * 1_000_000)), T.TimestampType()) for each in moments]
 
 
-def forms(column: list[Said], zone: tzinfo = NEW_YORK) -> tuple[list[list[str]], str]:
-    writing = Writing.of([column], zone)
+def forms(column: list[CellValue], zone: tzinfo = NEW_YORK) -> tuple[list[list[str]], str]:
+    writing = InstantFormat.of([column], zone)
     return [list(writing.forms(each)) for each in column], writing.note
 
 
@@ -109,12 +109,15 @@ def test_instants_are_as_short_as_they_can_be_and_the_note_says_what_is_left_out
         [["2013-02-07 23:00"], ["2013-02-08 07:00"]],
         "",
     )
-    assert forms([Said(None, T.TimestampType()), Said("x\ny", T.StringType())]) == ([["NULL"], ["x y"]], "")
+    assert forms([CellValue(None, T.TimestampType()), CellValue("x\ny", T.StringType())]) == (
+        [["NULL"], ["x y"]],
+        "",
+    )
 
 
 def test_where_days_differ_the_day_is_said_once() -> None:
     column = instants("2013-02-08T04:00", "2013-02-08T12:00", "2013-02-08T13:00")
-    writing = Writing.of([column], NEW_YORK)
+    writing = InstantFormat.of([column], NEW_YORK)
     days = [writing.day(each) for each in column]
     assert days == ["2013-02-07", "2013-02-08", "2013-02-08"]
     assert writing.forms(column[2], days[1]) == ["08:00"]
@@ -127,7 +130,7 @@ def test_instants_of_two_offsets_say_theirs() -> None:
 
 
 def test_an_instant_after_the_year_9999_has_words() -> None:
-    assert forms([Said(str(253_402_300_800_000_000), T.TimestampType())])[0] == [["after 9999"]]
+    assert forms([CellValue(str(253_402_300_800_000_000), T.TimestampType())])[0] == [["after 9999"]]
 
 
 def test_an_instant_in_a_key_is_on_the_same_clock() -> None:

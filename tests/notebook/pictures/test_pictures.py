@@ -20,7 +20,7 @@ from cdckit import bitemporal, merge, options
 from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.notebook import pictures
 from cdckit.notebook.pictures.bars import _finding
-from cdckit.notebook.pictures.look import MESSAGE_SOURCE
+from cdckit.notebook.pictures.style import MESSAGE_SOURCE
 from cdckit.outputs import scd_type_2
 from support.histories import Row, to_dataframe
 

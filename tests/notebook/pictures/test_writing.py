@@ -8,7 +8,7 @@ import sys
 PROGRAM = r"""
 from matplotlib.transforms import Bbox
 from cdckit.notebook.pictures.axes import Labels
-from cdckit.notebook.pictures.look import new_figure
+from cdckit.notebook.pictures.style import new_figure
 
 figure, axes = new_figure("\u682a\u5f0f\u4f1a\u793e \U0001f984: two values", "")
 axes.set_yticks([0], ["\u30c6\u30b9\u30c8"])

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.notebook.widgets.panel import on_the_clock_of
+from cdckit.notebook.widgets.panel import show_in_zone
 
 NEW_YORK = ZoneInfo("America/New_York")
 FIELDS = T.StructType().add("due", T.TimestampType()).add("name", T.StringType())
@@ -43,7 +43,7 @@ def test_instants_are_on_the_clock_of_the_zone_and_nothing_else_is(spark: SparkS
     )
     told = None
     for number, zone in enumerate(zones):
-        one = on_the_clock_of(zone, frame, FIELDS, "a", "b").withColumn("zone", F.lit(number))
+        one = show_in_zone(zone, frame, FIELDS, "a", "b").withColumn("zone", F.lit(number))
         told = one if told is None else told.unionByName(one)
     assert told is not None
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")  # it does not matter
@@ -79,4 +79,4 @@ def test_instants_are_on_the_clock_of_the_zone_and_nothing_else_is(spark: SparkS
 
 def test_a_frame_without_instants_is_left_alone(spark: SparkSession) -> None:
     frame = spark.createDataFrame([("name", "2013-02-08 12:00:00")], "field string, a string")
-    assert on_the_clock_of(NEW_YORK, frame, T.StructType().add("name", T.StringType()), "a") is frame
+    assert show_in_zone(NEW_YORK, frame, T.StructType().add("name", T.StringType()), "a") is frame

@@ -209,7 +209,7 @@ def test_an_error_of_a_worker_is_told_in_the_workers_words() -> None:
 
 
 def test_a_priority_that_is_changed_changes_the_table_and_says_what_else(changes: DataFrame) -> None:
-    panel = widgets.priority_board(changes, entity="thing", keys=KEYS, at=at(12))
+    panel = widgets.priority_board(changes, entity="thing", keys=KEYS, valid_at=at(12))
     shop, till = all_of(panel.widget, "BoundedIntText")
     assert [(each.description, each.value) for each in (shop, till)] == [("shop", 1), ("till", 0)]
     own = "fields with a priority of their own keep it"
@@ -280,7 +280,7 @@ def test_what_cannot_be_merged_is_refused_at_the_call(changes: DataFrame) -> Non
     with pytest.raises(InvalidArgument, match=r"merge\(\) needs keys"):
         widgets.priority_board(changes, entity="thing", keys=["z"])
     with pytest.raises(InvalidArgument, match=r"priority_board\(\) needs at to be an aware datetime"):
-        widgets.priority_board(changes, entity="thing", keys=KEYS, at=datetime(2024, 3, 10))
+        widgets.priority_board(changes, entity="thing", keys=KEYS, valid_at=datetime(2024, 3, 10))
 
 
 # The explorer -------------------------------------------------------------------------------------------

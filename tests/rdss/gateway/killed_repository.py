@@ -12,22 +12,24 @@ if __name__ == "__main__":
 
     without_spark.install()
 
-from cdckit.rdss.gateway.repository import Fate, Incoming, Outgoing, Refused, Statement
+from cdckit.rdss.gateway.repository import Fate, IncomingMessage, OutgoingMessage, RefusedMessage, Statement
 from cdckit.rdss.gateway.sqlite import SqliteRepository
 
 BATCH = 5
 """Messages that are taken in one transaction."""
 
 
-def incoming(number: int) -> Incoming:
-    return Incoming(f"in-{number}", "Command", "MetadataCreate", f"s-{number}", 1, 1, None, b"%d" % number)
+def incoming(number: int) -> IncomingMessage:
+    return IncomingMessage(
+        f"in-{number}", "Command", "MetadataCreate", f"s-{number}", 1, 1, None, b"%d" % number
+    )
 
 
-def never(message: Incoming, reason: str) -> Refused:
+def never(message: IncomingMessage, reason: str) -> RefusedMessage:
     raise AssertionError(reason)
 
 
-def nothing_wrong(parts: Sequence[Incoming]) -> list[Refused]:
+def nothing_wrong(parts: Sequence[IncomingMessage]) -> list[RefusedMessage]:
     return []
 
 
@@ -41,11 +43,11 @@ def main(path: str, first: int) -> None:
             while waiting := repository.next_waiting():
                 [message] = waiting
                 done = message.value.decode()
-                answer = Outgoing(f"out-{done}", "Document", "MetadataRead", f"t-{done}", 1, b"{}")
+                answer = OutgoingMessage(f"out-{done}", "Document", "MetadataRead", f"t-{done}", 1, b"{}")
                 row = Statement("INSERT INTO done VALUES (?)", (int(done),))
                 repository.settle([message], Fate.PROCESSED, send=[answer], write=[row])
                 print(f"settled {done}", flush=True)
-                repository.sent(answer.message_id)
+                repository.mark_sent(answer.message_id)
                 print(f"sent {done}", flush=True)
 
 

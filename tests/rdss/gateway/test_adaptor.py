@@ -20,7 +20,7 @@ from cdckit.rdss.gateway import (
     HttpSource,
     MemoryChannel,
     NoChannel,
-    Polled,
+    PollResult,
     SendFailed,
     SqliteRepository,
 )
@@ -126,12 +126,12 @@ def test_new_changed_and_hidden_objects_are_told_in_their_own_words(application:
     application.change(3, 3, title="three")
     with SqliteRepository(":memory:") as repository:
         polling = adaptor(repository, channels, application)
-        assert polling.poll() == Polled(sent=2, known=1)
+        assert polling.poll() == PollResult(sent=2, known=1)
         application.change(1, 5, title="one, mended")
         application.change(2, 6, title="two")
         application.change(3, 7, title="three", deleted=True)
-        assert polling.poll() == Polled(sent=3, known=0)
-        assert polling.poll() == Polled(sent=0, known=1)
+        assert polling.poll() == PollResult(sent=3, known=0)
+        assert polling.poll() == PollResult(sent=0, known=1)
         application.change(3, 8, title="three")
         assert polling.poll().sent == 1
     assert told(channels) == [
@@ -194,7 +194,7 @@ def test_it_asks_from_where_it_was_and_misses_none_of_the_same_instant(applicati
     with SqliteRepository(":memory:") as repository:
         adaptor(repository, channels, application).poll()
         application.change(2, 1, title="two, in the same minute")
-        assert adaptor(repository, channels, application).poll() == Polled(sent=1, known=1)
+        assert adaptor(repository, channels, application).poll() == PollResult(sent=1, known=1)
         assert application.asked == ["/objects", "/objects?since=2024-02-01T09%3A01%3A00Z"]
         adaptor(repository, channels, application, overlap=timedelta(minutes=10)).poll()
         assert application.asked[-1] == "/objects?since=2024-02-01T08%3A51%3A00Z"
@@ -230,7 +230,7 @@ def test_a_round_that_is_cut_short_is_done_again_and_sends_each_change_once(appl
             with pytest.raises(KeyboardInterrupt):
                 adaptor(repository, channels, application).poll()
         repository.commits = 99
-        assert adaptor(repository, channels, application).poll() == Polled(sent=3, known=2)
+        assert adaptor(repository, channels, application).poll() == PollResult(sent=3, known=2)
     assert len(told(channels)) == 5
 
 
@@ -257,9 +257,9 @@ def test_what_a_round_that_failed_has_begun_is_finished_before_the_object_is_loo
         with pytest.raises(SendFailed):
             polling.poll()
         channels.output.is_down = False  # type: ignore[attr-defined]
-        assert polling.poll() == Polled(sent=1, known=0)
+        assert polling.poll() == PollResult(sent=1, known=0)
         assert told(channels) == [("MetadataCreate", uuid(1), "one"), ("MetadataDelete", uuid(1), None)]
-        assert polling.poll() == Polled(sent=0, known=1)
+        assert polling.poll() == PollResult(sent=0, known=1)
 
 
 def test_an_object_that_others_would_refuse_is_left_out_and_tried_when_it_changes(
@@ -271,7 +271,7 @@ def test_an_object_that_others_would_refuse_is_left_out_and_tried_when_it_change
     application.change(3, 3, title="three")
     with SqliteRepository(":memory:") as repository:
         polling = adaptor(repository, channels, application)
-        assert polling.poll() == Polled(sent=1, known=0, unfit=("2", "1"))
+        assert polling.poll() == PollResult(sent=1, known=0, unfit=("2", "1"))
         assert "GENERR001 the object 2 is not sent: KeyError: 'title'" in caplog.text
         application.change(1, 4, title="one")
         assert polling.poll().sent == 1
@@ -295,7 +295,7 @@ def test_a_queue_that_refuses_the_sender_is_no_fault_of_the_object(application: 
             adaptor(repository, channels, application).poll()
         channels.output.refuses = False  # type: ignore[attr-defined]
         gateway(repository, channels).resume()
-        assert adaptor(repository, channels, application).poll() == Polled(sent=1, known=0)
+        assert adaptor(repository, channels, application).poll() == PollResult(sent=1, known=0)
     assert told(channels) == [("MetadataCreate", uuid(1), "one")]
 
 

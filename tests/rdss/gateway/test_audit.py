@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cdckit.rdss.gateway import Audited, AuditLog, SqliteRepository
+from cdckit.rdss.gateway import AuditEntry, AuditLog, SqliteRepository
 from cdckit.rdss.gateway.audit import SCHEMA
 from support.rdss_exchange import exchange, gateway, message, put, uuid
 
@@ -42,7 +42,7 @@ def test_every_message_that_is_sent_received_or_routed_is_told(tmp_path: Path) -
 
 def test_a_day_is_one_of_utc_and_a_message_that_is_too_long_is_only_told_of(tmp_path: Path) -> None:
     evening = datetime(2024, 2, 1, 23, 30, tzinfo=timezone(timedelta(hours=-5)))
-    AuditLog(tmp_path).write([Audited(evening, "received", "input", bytes(1_000_001), "error")])
+    AuditLog(tmp_path).write([AuditEntry(evening, "received", "input", bytes(1_000_001), "error")])
     [line] = lines(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["date=2024-02-02"]
     assert (line["bytes"], "message" in line, "base64" in line) == (1_000_001, False, False)
@@ -60,9 +60,9 @@ def test_a_line_that_a_full_disk_has_cut_stays_a_line_of_its_own(
 
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(OSError, match="No space"):
-        log.write([Audited(at, "sent", "output", b"cut")])
+        log.write([AuditEntry(at, "sent", "output", b"cut")])
     monkeypatch.setattr(os, "write", write)
-    log.write([Audited(at, "sent", "output", b"whole")])
+    log.write([AuditEntry(at, "sent", "output", b"whole")])
     [path] = tmp_path.rglob("*.jsonl")
     cut, whole = path.read_text().splitlines()
     assert not cut.endswith("}")
@@ -71,8 +71,8 @@ def test_a_line_that_a_full_disk_has_cut_stays_a_line_of_its_own(
 
 def test_spark_reads_it_back_with_the_day_as_a_column(spark: SparkSession, tmp_path: Path) -> None:
     first = datetime(2024, 2, 1, 9, 0, 0, 250_000, tzinfo=UTC)
-    AuditLog(tmp_path).write([Audited(first, "sent", "output", '{"a": "é\n"}'.encode())])
-    AuditLog(tmp_path).write([Audited(first + timedelta(days=1), "received", "input", b"\xff", "invalid")])
+    AuditLog(tmp_path).write([AuditEntry(first, "sent", "output", '{"a": "é\n"}'.encode())])
+    AuditLog(tmp_path).write([AuditEntry(first + timedelta(days=1), "received", "input", b"\xff", "invalid")])
     rows = spark.read.schema(SCHEMA).json(str(tmp_path)).orderBy("date")
     found = [tuple(row) for row in rows.select("date", "at", "event", "fate", "message", "base64").collect()]
     assert found == [

@@ -17,7 +17,7 @@ from file_server import FileServer, dripping, endless, status, whole
 
 from cdckit.errors import InvalidArgument
 from cdckit.rdss.gateway import Backoff, DownloadFailed, RefusedFile, WrongChecksum, download, downloads
-from cdckit.rdss.gateway.downloads import Address, is_public, resolved
+from cdckit.rdss.gateway.downloads import Address, is_public, resolve_host
 
 CONTENT = bytes(range(256)) * 40
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -212,7 +212,7 @@ def test_only_https_addresses_are_asked(fetch: Callable[..., Any], server: FileS
 )
 def test_an_address_in_whatever_form_that_leads_here_is_refused(fetch: Callable[..., Any], host: str) -> None:
     with pytest.raises(RefusedFile, match="which is no public address"):
-        fetch(f"https://{host}/", allow=is_public, resolve=resolved)
+        fetch(f"https://{host}/", allow=is_public, resolve=resolve_host)
 
 
 def test_what_was_checked_is_what_is_connected_to(fetch: Callable[..., Any], server: FileServer) -> None:

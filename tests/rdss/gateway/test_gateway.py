@@ -20,13 +20,13 @@ from cdckit.rdss.gateway import (
     Machine,
     MemoryChannel,
     Message,
+    MessageContext,
     NoResponse,
     NotRefused,
     Rejection,
     SendFailed,
     SqliteRepository,
     Status,
-    Turn,
     UnfitMessage,
 )
 from cdckit.rdss.gateway import gateway as gateway_module
@@ -109,7 +109,7 @@ def test_what_a_receiver_would_refuse_is_not_sent() -> None:
             sender.send(Message(message(1).header, {"objectUUID": uuid(1), "colour": "red"}))
         with pytest.raises(UnfitMessage, match="GENERR003"):
             sender.send(expired(2))
-        assert repository.unsent(9) == []
+        assert repository.unsent_messages(9) == []
     assert kept(channels.output) == []
 
 
@@ -123,7 +123,7 @@ def test_every_message_has_one_fate_in_the_order_of_the_checks() -> None:
         put(channels, b"\xff{", b"{}", other_version, Message(message(4).header, {"objectUUID": "?"}))
         put(channels, expired(5), message(6), message(6), message(7), message(8), message(9))
 
-        def handler(turn: Turn) -> None:
+        def handler(turn: MessageContext) -> None:
             if turn.message.message_id == uuid(7):
                 raise KeyError("shelf")
             if turn.message.message_id == uuid(8):
@@ -159,7 +159,7 @@ def test_what_follows_from_a_message_appears_with_its_fate_or_not_at_all() -> No
         put(channels, message(1, "MetadataRead", return_address="desk"))
         put(channels, message(2, "MetadataRead", return_address="somewhere else"), message(3))
 
-        def handler(turn: Turn) -> None:
+        def handler(turn: MessageContext) -> None:
             turn.send(
                 receiver.producer.message("MetadataDelete", turn.message.body, message_id=uuid(70), now=NOON)
             )
@@ -183,7 +183,7 @@ def test_a_response_goes_where_the_request_says() -> None:
         put(channels, message(1, "MetadataRead", return_address="desk"), message(2, "MetadataRead"))
         receiver.receive()
 
-        def handler(turn: Turn) -> None:
+        def handler(turn: MessageContext) -> None:
             turn.reply(OBJECT)
 
         receiver.process(handler)
@@ -268,7 +268,7 @@ def test_a_message_that_is_too_large_goes_in_parts_and_arrives_whole() -> None:
     }
     handled = list[Message]()
 
-    def handler(turn: Turn) -> None:
+    def handler(turn: MessageContext) -> None:
         handled.append(turn.message)
 
     with SqliteRepository(":memory:") as here, SqliteRepository(":memory:") as elsewhere:
@@ -359,7 +359,7 @@ def test_a_sequence_that_was_a_duplicate_of_what_failed_then_is_handled_when_it_
     parts = [part(1, 1, 2, text[:9]), part(2, 2, 2, text[9:])]
     channels, handled = exchange(), list[Any]()
 
-    def fails(turn: Turn) -> None:
+    def fails(turn: MessageContext) -> None:
         raise KeyError("shelf")
 
     with SqliteRepository(":memory:") as repository:
@@ -382,7 +382,7 @@ def test_what_failed_has_not_been_processed_and_is_handled_when_it_comes_again(d
     values = [message(7).to_bytes(), part(1, 1, 2, text[:9]), part(2, 2, 2, text[9:])]
     channels, handled = exchange(), list[str]()
 
-    def fails(turn: Turn) -> None:
+    def fails(turn: MessageContext) -> None:
         raise KeyError("shelf")
 
     with SqliteRepository(":memory:") as repository:
@@ -414,7 +414,7 @@ def test_a_replay_takes_what_failed_before_what_contradicted_it() -> None:
     parts = [part(1, 1, 2, text[:9]), part(1, 2, 2, text[9:])]
     channels, handled = exchange(), list[Any]()
 
-    def fails(turn: Turn) -> None:
+    def fails(turn: MessageContext) -> None:
         raise KeyError("shelf")
 
     with SqliteRepository(":memory:") as repository:
@@ -431,7 +431,7 @@ def test_what_may_pass_is_tried_again_before_anything_else_and_not_for_ever() ->
     channels, slept, calls = exchange(), list[float](), list[str]()
     down = iter([True, True, False, True, True, True])
 
-    def handler(turn: Turn) -> None:
+    def handler(turn: MessageContext) -> None:
         calls.append(turn.message.message_id)
         if next(down):
             raise ConnectionError("the shelf is locked")
@@ -451,7 +451,7 @@ def test_what_may_pass_is_tried_again_before_anything_else_and_not_for_ever() ->
 def test_a_message_that_ends_each_process_is_not_handed_over_for_ever(tmp_path: Path) -> None:
     channels, calls = exchange(), list[str]()
 
-    def dies(turn: Turn) -> None:
+    def dies(turn: MessageContext) -> None:
         calls.append(turn.message.message_id)
         raise KeyboardInterrupt
 
@@ -489,7 +489,7 @@ def test_a_message_that_expires_while_it_waits_is_not_handled() -> None:
 def test_a_reply_to_what_takes_none_is_refused_where_it_is_said() -> None:
     channels, said = exchange(), list[str]()
 
-    def handler(turn: Turn) -> None:
+    def handler(turn: MessageContext) -> None:
         with pytest.raises(InvalidArgument) as refused:
             turn.reply(OBJECT)
         said.append(str(refused.value))
@@ -536,7 +536,7 @@ def test_a_message_that_was_received_is_not_sent_again_under_its_id() -> None:
 def test_an_interrupted_handler_is_called_again_with_the_same_message() -> None:
     channels, calls = exchange(), list[str]()
 
-    def handler(turn: Turn) -> None:
+    def handler(turn: MessageContext) -> None:
         calls.append(turn.message.message_id)
         if len(calls) == 1:
             raise KeyboardInterrupt

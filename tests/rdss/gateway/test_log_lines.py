@@ -8,13 +8,13 @@ import logging
 import pytest
 
 from cdckit.errors import InvalidArgument
-from cdckit.rdss.gateway import LogLines
+from cdckit.rdss.gateway import LogFormatter
 
 
 def lines(level: int, text: str, *told: object) -> str:
     stream, logger = io.StringIO(), logging.Logger("of a test")
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(LogLines("repository", facility=17, hostname="gateway.example"))
+    handler.setFormatter(LogFormatter("repository", facility=17, hostname="gateway.example"))
     logger.addHandler(handler)
     logger.log(level, text, *told)
     return stream.getvalue()
@@ -46,6 +46,6 @@ def test_a_text_cannot_begin_a_line_of_its_own_or_end_its_quotes() -> None:
 
 def test_a_facility_that_is_not_for_local_use_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="facility to be 16 to 23"):
-        LogLines("repository", facility=3)
+        LogFormatter("repository", facility=3)
     with pytest.raises(InvalidArgument, match="app_name"):
-        LogLines("two words")
+        LogFormatter("two words")

@@ -18,10 +18,10 @@ import pytest
 from cdckit.rdss.gateway import (
     FailedStatement,
     Fate,
-    Incoming,
+    IncomingMessage,
     NoRepository,
-    Outgoing,
-    Refused,
+    OutgoingMessage,
+    RefusedMessage,
     RepositoryInUse,
     SqliteRepository,
     Statement,
@@ -34,23 +34,23 @@ PROGRAM = Path(__file__).with_name("killed_repository.py")
 
 def part(
     name: str, position: int = 1, total: int = 1, *, answers: str | None = None, content: str | None = None
-) -> Incoming:
+) -> IncomingMessage:
     sequence = "s" if total > 1 else f"s-{name}"
     header = (name, "Command", "MetadataCreate", sequence, position, total, answers)
-    return Incoming(
+    return IncomingMessage(
         *header, name.encode(), f"{total}", f"content of {position}" if content is None else content
     )
 
 
-def refused(original: bytes, channel: str = "invalid") -> Refused:
-    return Refused(original, b"decorated " + original, channel, "GENERR001", "Not as expected.", None)
+def refused(original: bytes, channel: str = "invalid") -> RefusedMessage:
+    return RefusedMessage(original, b"decorated " + original, channel, "GENERR001", "Not as expected.", None)
 
 
-def refuse(message: Incoming, reason: str) -> Refused:
-    return Refused(message.value, reason.encode(), "invalid", "GENERR004", reason, message.message_id)
+def refuse(message: IncomingMessage, reason: str) -> RefusedMessage:
+    return RefusedMessage(message.value, reason.encode(), "invalid", "GENERR004", reason, message.message_id)
 
 
-def take(repository: SqliteRepository, messages: Sequence[Incoming | Refused]) -> list[Fate]:
+def take(repository: SqliteRepository, messages: Sequence[IncomingMessage | RefusedMessage]) -> list[Fate]:
     return repository.take(messages, refuse, lambda parts: [])
 
 
@@ -61,30 +61,34 @@ def settle(repository: SqliteRepository, named: list[str], fate: Fate, **told: A
     return repository.settle(messages, fate, **told)
 
 
-def names(messages: list[Incoming]) -> list[str]:
+def names(messages: list[IncomingMessage]) -> list[str]:
     return [each.message_id for each in messages]
 
 
 def test_a_message_is_to_be_sent_until_it_is_acknowledged() -> None:
     with SqliteRepository(":memory:") as repository:
-        first = Outgoing("a", "Command", "MetadataCreate", "s", 1, b"{1}")
-        repository.to_send([first, Outgoing("b", "Command", "MetadataDelete", "t", 1, b"{2}", "elsewhere")])
-        repository.to_send([Outgoing("a", "Command", "MetadataCreate", "s", 1, b"{other}")])
+        first = OutgoingMessage("a", "Command", "MetadataCreate", "s", 1, b"{1}")
+        repository.mark_to_send(
+            [first, OutgoingMessage("b", "Command", "MetadataDelete", "t", 1, b"{2}", "elsewhere")]
+        )
+        repository.mark_to_send([OutgoingMessage("a", "Command", "MetadataCreate", "s", 1, b"{other}")])
         assert repository.status("a") is Status.TO_SEND
-        assert [(each.message_id, each.value, each.destination) for each in repository.unsent(9)] == [
+        assert [
+            (each.message_id, each.value, each.destination) for each in repository.unsent_messages(9)
+        ] == [
             ("a", b"{1}", "output"),
             ("b", b"{2}", "elsewhere"),
         ]
-        repository.sent("a")
+        repository.mark_sent("a")
         assert repository.status("a") is Status.SENT
-        assert [each.message_id for each in repository.unsent(9)] == ["b"]
-        repository.to_send([first])
+        assert [each.message_id for each in repository.unsent_messages(9)] == ["b"]
+        repository.mark_to_send([first])
         assert repository.status("a") is Status.SENT
 
 
 def test_what_is_known_is_a_duplicate_whether_received_or_ones_own() -> None:
     with SqliteRepository(":memory:") as repository:
-        repository.to_send([Outgoing("own", "Command", "MetadataCreate", "s", 1, b"")])
+        repository.mark_to_send([OutgoingMessage("own", "Command", "MetadataCreate", "s", 1, b"")])
         taken = take(repository, [part("a"), part("own"), part("a"), part("b")])
         assert taken == [Fate.WAITING, Fate.DUPLICATE, Fate.DUPLICATE, Fate.WAITING]
         assert settle(repository, ["a"], Fate.PROCESSED)
@@ -104,10 +108,10 @@ def test_what_is_refused_is_known_by_its_bytes_and_waits_for_its_channel() -> No
     with SqliteRepository(":memory:") as repository:
         taken = take(repository, [refused(b"{"), refused(b"{"), refused(b"[", "error")])
         assert taken == [Fate.INVALID, Fate.DUPLICATE, Fate.ERROR]
-        [(number, first), (_, second)] = repository.unrouted(9)
+        [(number, first), (_, second)] = repository.unrouted_messages(9)
         assert (first.original, first.decorated, second.channel) == (b"{", b"decorated {", "error")
-        repository.routed(number)
-        assert [each.original for _, each in repository.unrouted(9)] == [b"["]
+        repository.mark_routed(number)
+        assert [each.original for _, each in repository.unrouted_messages(9)] == [b"["]
         # A valid message with the id of a refused one is no duplicate of it: somebody has mended it.
         assert take(repository, [part("a")]) == [Fate.WAITING]
 
@@ -136,7 +140,7 @@ def test_what_came_first_of_a_sequence_stands() -> None:
         said = (
             "At $.messageHeader.messageSequence: the part contradicts what came before it of the sequence s."
         )
-        assert [each.error_description for _, each in repository.unrouted(9)] == [said, said]
+        assert [each.error_description for _, each in repository.unrouted_messages(9)] == [said, said]
         assert take(repository, [parts[1]]) == [Fate.DUPLICATE]
         assert take(repository, [part("two", 2, 2)]) == [Fate.WAITING]
         assert names(repository.next_waiting()) == ["one", "two"]
@@ -147,21 +151,23 @@ def test_a_sequence_that_stays_incomplete_is_found_by_its_last_part() -> None:
     times = iter([noon, noon + timedelta(hours=1), noon])
     with SqliteRepository(":memory:", clock=lambda: next(times)) as repository:
         take(repository, [part("one", 1, 3), part("two", 2, 3), part("alone")])
-        assert repository.incomplete(noon + timedelta(minutes=30)) == []
-        assert names(repository.incomplete(noon + timedelta(hours=2))) == ["one", "two"]
+        assert repository.incomplete_parts(noon + timedelta(minutes=30)) == []
+        assert names(repository.incomplete_parts(noon + timedelta(hours=2))) == ["one", "two"]
 
 
 def test_what_is_done_is_forgotten_and_stays_counted() -> None:
     """Of each kind one message is noted at noon; what waits, is to be sent or to be routed is not done."""
     noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
     with SqliteRepository(":memory:", clock=lambda: noon) as repository:
-        told = [Outgoing(name, "Command", "MetadataCreate", "s", 1, b"{}") for name in ("told", "to tell")]
-        repository.to_send(told)
-        repository.sent("told")
+        told = [
+            OutgoingMessage(name, "Command", "MetadataCreate", "s", 1, b"{}") for name in ("told", "to tell")
+        ]
+        repository.mark_to_send(told)
+        repository.mark_sent("told")
         take(repository, [part("done"), part("waits"), part("done"), refused(b"{"), refused(b"[")])
         settle(repository, ["done"], Fate.PROCESSED)
-        [(number, _), _] = repository.unrouted(9)
-        repository.routed(number)
+        [(number, _), _] = repository.unrouted_messages(9)
+        repository.mark_routed(number)
         counts = dict(repository.counts())
         assert list(counts.values()) == [1, 1, 2, 0, 1]
         assert repository.forget(noon) == 0
@@ -170,7 +176,7 @@ def test_what_is_done_is_forgotten_and_stays_counted() -> None:
         assert repository.counts() == counts
         known = [repository.status(name) for name in ("told", "to tell", "done", "waits")]
         assert known == [None, Status.TO_SEND, None, Status.RECEIVED]
-        assert len(repository.unrouted(9)) == 1
+        assert len(repository.unrouted_messages(9)) == 1
         # What is forgotten is new again; what waits is not.
         again = take(repository, [part("done"), part("waits"), refused(b"{"), refused(b"[")])
         assert again == [Fate.WAITING, Fate.DUPLICATE, Fate.INVALID, Fate.DUPLICATE]
@@ -207,7 +213,7 @@ def test_a_transaction_that_cannot_be_rolled_back_is_logged_with_its_code(
     with SqliteRepository(":memory:") as repository:
         whole, repository._database = repository._database, Stuck()  # type: ignore[assignment]
         with pytest.raises(sqlite3.OperationalError, match="disk I/O error"):
-            repository.sent("a")
+            repository.mark_sent("a")
         repository._database = whole
     assert "GENERR008 A transaction could not be rolled back. :memory:: disk I/O error." in caplog.text
 
@@ -262,7 +268,7 @@ def test_a_kill_leaves_what_was_said_and_no_half_transaction(tmp_path: Path, see
     with SqliteRepository(path) as repository:
         counts = repository.counts()
         done = [row[0] for row in repository.rows("SELECT number FROM done")]
-        unsent = {each.message_id for each in repository.unsent(10**9)}
+        unsent = {each.message_id for each in repository.unsent_messages(10**9)}
         for line in said:
             word, number = line.split()
             if word == "taken":

@@ -5,9 +5,9 @@ A *span* is what stands up to an end of a period, or up to a rollback, that incl
 left of one.  The rows of a stream come in pieces; what is known of the span that a piece leaves open is
 carried to the next one, in a few numbers.
 
-It takes the spans of one stream in their order, each as one word (`Word`): what ended it, whether something
-in it is wrong, and where it stands to what has passed and to what is missing.  `MOVES` is all of it: what
-becomes of such a span, what is wrong with its end, and in which state the stream is then.
+It takes the spans of one stream in their order, each as one word (`SpanKind`): what ended it, whether
+something in it is wrong, and where it stands to what has passed and to what is missing.  `TRANSITIONS` is all
+of it: what becomes of such a span, what is wrong with its end, and in which state the stream is then.
 
 A window passes if nothing in it is wrong, nothing before it is missing, and it ends behind all that passed.
 What was rolled back or damaged is missing until a window starts where it did, or before.  What is sent again
@@ -15,8 +15,8 @@ is passed over, up to the SCN that passed last.  The start of a window is no rec
 data event.  So a rollback may come at any time, and behind one any number of windows without events; neither
 is ever wrong.
 
-`Passing` moves over whole runs of equal words at once (NumPy).  A machine that takes one record after the
-other stands in the tests.
+`WindowMachine` moves over whole runs of equal words at once (NumPy).  A machine that takes one record after
+the other stands in the tests.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Rows(NamedTuple):
 
 
 @dataclass
-class Open:
+class OpenSpan:
     """What is known of a span that has not ended yet."""
 
     number: int = 1
@@ -85,7 +85,7 @@ class Spans(NamedTuple):
     """Where its rows end in the piece; they begin where the one before stops."""
 
 
-class Cut(NamedTuple):
+class SpanCut(NamedTuple):
     """A piece of rows, cut."""
 
     span: Ints
@@ -95,10 +95,10 @@ class Cut(NamedTuple):
     fell: list[tuple[int, int]]
     """The rows whose SCN fell, and what it had to be at least."""
     ended: Spans
-    open: Open
+    open: OpenSpan
 
 
-def cut(rows: Rows, before: Open, unreadable: Ints) -> Cut:
+def cut_spans(rows: Rows, before: OpenSpan, unreadable: Ints) -> SpanCut:
     """
     Cut a piece of the rows of one stream.
 
@@ -115,14 +115,14 @@ def cut(rows: Rows, before: Open, unreadable: Ints) -> Cut:
     data = rows.kind == IS_DATA
     of_data = span[data]
     events = np.bincount(of_data, minlength=spans)
-    low = _reduced(np.minimum, rows.scn[data], of_data, spans, HIGHEST)
-    high = _reduced(np.maximum, rows.scn[data], of_data, spans, LOWEST)
-    micros = _reduced(np.maximum, rows.micros[data], of_data, spans, LOWEST)
+    low = _reduce_spans(np.minimum, rows.scn[data], of_data, spans, HIGHEST)
+    high = _reduce_spans(np.maximum, rows.scn[data], of_data, spans, LOWEST)
+    micros = _reduce_spans(np.maximum, rows.micros[data], of_data, spans, LOWEST)
     counted = np.cumsum(data)
     begins = np.concatenate([[0], counted[stop - 1]])
     position = counted - begins[span]
     position[span == 0] += before.events
-    falls = _falls(rows.scn, rows.source, np.flatnonzero(data), span, before)
+    falls = _find_falls(rows.scn, rows.source, np.flatnonzero(data), span, before)
     fell = np.zeros(spans, dtype=bool)
     fell[span[[row for row, _ in falls]]] = True
     bad = np.bincount(span[rows.kind == IS_BAD], minlength=spans)
@@ -152,7 +152,7 @@ def cut(rows: Rows, before: Open, unreadable: Ints) -> Cut:
         stop=stop,
     )
     tail = slice(int(stop[-1]) if len(stop) else 0, len(span))
-    left = Open(
+    left = OpenSpan(
         number=before.number + spans - 1,
         rows=tail.stop - tail.start + (0 if len(stop) else before.rows),
         events=int(events[-1]),
@@ -164,12 +164,12 @@ def cut(rows: Rows, before: Open, unreadable: Ints) -> Cut:
         micros=int(micros[-1]),
         first_offset=int(first_offset[-1]),
         last_offset=int(rows.offset[-1]),
-        of_source=_of_source(rows, tail, {} if len(stop) else before.of_source),
+        of_source=_last_scns(rows, tail, {} if len(stop) else before.of_source),
     )
-    return Cut(span, np.where(data, position, 0), falls, ended, left)
+    return SpanCut(span, np.where(data, position, 0), falls, ended, left)
 
 
-def _reduced(by: np.ufunc, values: Ints, span: Ints, spans: int, nothing: int) -> Ints:
+def _reduce_spans(by: np.ufunc, values: Ints, span: Ints, spans: int, nothing: int) -> Ints:
     """One number for each span, of its values; *nothing* for one that has none."""
     found = np.full(spans, nothing, dtype=np.int64)
     if len(values):
@@ -178,7 +178,7 @@ def _reduced(by: np.ufunc, values: Ints, span: Ints, spans: int, nothing: int) -
     return found
 
 
-def _falls(scn: Ints, source: Ints, data: Ints, span: Ints, before: Open) -> list[tuple[int, int]]:
+def _find_falls(scn: Ints, source: Ints, data: Ints, span: Ints, before: OpenSpan) -> list[tuple[int, int]]:
     """The rows whose SCN is lower than that of the event of the source before it in the window."""
     values, spans = scn[data], span[data]
     if not len(data):
@@ -199,7 +199,7 @@ def _falls(scn: Ints, source: Ints, data: Ints, span: Ints, before: Open) -> lis
     return found
 
 
-def _of_source(rows: Rows, tail: slice, before: dict[int, int]) -> dict[int, int]:
+def _last_scns(rows: Rows, tail: slice, before: dict[int, int]) -> dict[int, int]:
     """For each source the last SCN of the span that stays open."""
     data = rows.kind[tail] == IS_DATA
     if not data.any():
@@ -221,7 +221,7 @@ class State(Enum):
 
 
 @unique
-class Word(Enum):
+class SpanKind(Enum):
     """What a span is.  *Passed* is the SCN up to which all has passed, *needed* the first that is missing."""
 
     VOID = "a rollback with nothing before it"
@@ -237,32 +237,32 @@ class Word(Enum):
     REPEAT_LATE = "an end at passed, or below; some of its SCNs should have come earlier, and did not"
 
 
-class Move(NamedTuple):
+class Transition(NamedTuple):
     """What becomes of a span, the state behind it, and what is wrong with its end, if anything is."""
 
     outcome: int
-    then: State
+    next_state: State
     fault: DatabusFault | None = None
 
 
 _WAITS = (State.MISSING, State.UNDONE)
-_RULES: list[tuple[Iterable[State], Word, Move]] = [
-    (State, Word.UNDONE, Move(ROLLED_BACK, State.UNDONE)),
-    (State, Word.SPOILT, Move(DAMAGED, State.MISSING)),
-    (State, Word.NEW, Move(COMPLETE, State.SETTLED)),
-    (State, Word.LATE, Move(DAMAGED, State.MISSING)),
-    (State, Word.REPEAT, Move(REPEATED, State.SETTLED)),
-    (State, Word.REPEAT_LATE, Move(LATE, State.SETTLED)),
-    *(([state], Word.VOID, Move(ROLLED_BACK, state)) for state in State),
-    ([State.SETTLED], Word.SPOILT_REPEAT, Move(REPEATED, State.SETTLED)),
-    ([State.SETTLED], Word.SPOILT_LATE, Move(LATE, State.SETTLED)),
-    (_WAITS, Word.SPOILT_REPEAT, Move(REPEATED, State.MISSING)),
-    (_WAITS, Word.SPOILT_LATE, Move(LATE, State.MISSING)),
-    *(([state], Word.EMPTY, Move(WAITING, state)) for state in _WAITS),
-    ([State.MISSING], Word.BEHIND, Move(WAITING, State.MISSING)),
-    ([State.UNDONE], Word.BEHIND, Move(WAITING, State.MISSING, DatabusFault.START_TOO_LATE)),
+_RULES: list[tuple[Iterable[State], SpanKind, Transition]] = [
+    (State, SpanKind.UNDONE, Transition(ROLLED_BACK, State.UNDONE)),
+    (State, SpanKind.SPOILT, Transition(DAMAGED, State.MISSING)),
+    (State, SpanKind.NEW, Transition(COMPLETE, State.SETTLED)),
+    (State, SpanKind.LATE, Transition(DAMAGED, State.MISSING)),
+    (State, SpanKind.REPEAT, Transition(REPEATED, State.SETTLED)),
+    (State, SpanKind.REPEAT_LATE, Transition(LATE, State.SETTLED)),
+    *(([state], SpanKind.VOID, Transition(ROLLED_BACK, state)) for state in State),
+    ([State.SETTLED], SpanKind.SPOILT_REPEAT, Transition(REPEATED, State.SETTLED)),
+    ([State.SETTLED], SpanKind.SPOILT_LATE, Transition(LATE, State.SETTLED)),
+    (_WAITS, SpanKind.SPOILT_REPEAT, Transition(REPEATED, State.MISSING)),
+    (_WAITS, SpanKind.SPOILT_LATE, Transition(LATE, State.MISSING)),
+    *(([state], SpanKind.EMPTY, Transition(WAITING, state)) for state in _WAITS),
+    ([State.MISSING], SpanKind.BEHIND, Transition(WAITING, State.MISSING)),
+    ([State.UNDONE], SpanKind.BEHIND, Transition(WAITING, State.MISSING, DatabusFault.START_TOO_LATE)),
 ]
-MOVES: Mapping[tuple[State, Word], Move] = {
+TRANSITIONS: Mapping[tuple[State, SpanKind], Transition] = {
     (state, word): move for states, word, move in _RULES for state in states
 }
 """The grammar.  Where nothing is missing no window waits, so `EMPTY` and `BEHIND` are no words there."""
@@ -270,7 +270,7 @@ MOVES: Mapping[tuple[State, Word], Move] = {
 _NOTHING = -1
 
 
-class Judged(NamedTuple):
+class SpanOutcomes(NamedTuple):
     """What became of the spans that ended in a piece of rows."""
 
     state: Ints
@@ -288,45 +288,47 @@ class Judged(NamedTuple):
     """… up to here, both included; -1 where a span says nothing that counts."""
 
 
-class Standing(NamedTuple):
+class StreamPosition(NamedTuple):
     """Where a stream stands between two windows."""
 
-    passed: int
+    passed_scn: int
     """The SCN up to which all has passed."""
-    needed: int | None
+    needed_scn: int | None
     """The SCN at which, or before which, the next window must start; None where nothing is missing."""
     after_rollback: bool
     micros: int
     """When the last window that passed became true."""
 
 
-START = Standing(_NOTHING, None, False, int(np.iinfo(np.int64).min))
+START = StreamPosition(_NOTHING, None, False, int(np.iinfo(np.int64).min))
 
 Covered = Callable[[int], tuple[Ints, Ints]] | None
-"""Tells, of the windows that passed earlier, what `Judged` says they covered: those that reach an SCN."""
+"""
+Tells, of the windows that passed earlier, what `SpanOutcomes` says they covered: those that reach an SCN.
+"""
 
 
-class Passing:
+class WindowMachine:
     """The state of one stream between windows."""
 
-    def __init__(self, at: Standing = START, covered: Covered = None) -> None:
+    def __init__(self, at: StreamPosition = START, covered: Covered = None) -> None:
         self.passed, self.needed, after_rollback, self.micros = at
         behind = State.UNDONE if after_rollback else State.MISSING
-        self.state = State.SETTLED if at.needed is None else behind
-        self._covered, self._known_from = covered, at.passed + 1
-        self._before = (_joined([]), _joined([]))
+        self.state = State.SETTLED if at.needed_scn is None else behind
+        self._covered, self._known_from = covered, at.passed_scn + 1
+        self._before = (_concatenate([]), _concatenate([]))
         self._lows: list[Ints] = []
         self._highs: list[Ints] = []
 
     @property
-    def standing(self) -> Standing:
+    def position(self) -> StreamPosition:
         """Where the stream stands now."""
-        return Standing(self.passed, self.needed, self.state is State.UNDONE, self.micros)
+        return StreamPosition(self.passed, self.needed, self.state is State.UNDONE, self.micros)
 
-    def judge(self, ended: Spans, rows: Rows, data: Bools, before: Open) -> Judged:
+    def judge_spans(self, ended: Spans, rows: Rows, data: Bools, before: OpenSpan) -> SpanOutcomes:
         """Judge the spans that ended, in their order."""
         count = len(ended.stop)
-        judged = Judged(
+        judged = SpanOutcomes(
             state=np.full(count, DAMAGED),
             above=np.full(count, _NOTHING),
             micros=ended.micros.copy(),
@@ -335,7 +337,7 @@ class Passing:
             covered_from=np.full(count, _NOTHING),
             covered_to=np.full(count, _NOTHING),
         )
-        step = _Step(self, ended, rows, data, before, judged)
+        step = _SpanJudge(self, ended, rows, data, before, judged)
         starts = np.concatenate([[0], ended.stop[:-1]]) if count else ended.stop
         step.starts = starts
         is_empty = ended.events == 0
@@ -348,14 +350,14 @@ class Passing:
         cuts = np.flatnonzero(breaks).tolist()
         for first, stop in pairwise([*cuts, count]):
             if sound[first]:
-                step.run(first, stop)
+                step.judge_sound(first, stop)
             elif ended.is_rollback[first]:
-                step.rollback(first)
+                step.judge_rollback(first)
             else:
-                step.spoilt(first, bool(too_low[first]))
+                step.judge_spoilt(first, bool(too_low[first]))
         return judged
 
-    def late_among(self, scn: Ints) -> Bools:
+    def find_late(self, scn: Ints) -> Bools:
         """Which SCNs no window has said anything of that passed, and it is too late."""
         late = scn <= self.passed
         if not late.any():
@@ -363,51 +365,59 @@ class Passing:
         least = int(scn[late].min())
         if self._covered is not None and least < self._known_from:
             self._before, self._known_from = self._covered(least), least
-        self._lows, self._highs = [_joined(self._lows)], [_joined(self._highs)]
+        self._lows, self._highs = [_concatenate(self._lows)], [_concatenate(self._highs)]
         lows = np.concatenate([self._before[0], self._lows[0]])
         highs = np.concatenate([self._before[1], self._highs[0]])
         place = np.searchsorted(lows, scn, side="right") - 1
         covered = (place >= 0) & (scn <= (highs[np.maximum(place, 0)] if len(highs) else _NOTHING))
         return late & ~covered
 
-    def add(self, lows: Ints, highs: Ints) -> None:
+    def add_passed(self, lows: Ints, highs: Ints) -> None:
         """Remember the SCNs of windows that passed."""
         self._lows.append(lows)
         self._highs.append(highs)
 
-    def miss(self, scn: int) -> None:
+    def note_missing(self, scn: int) -> None:
         """From this SCN on something is missing."""
         self.needed = scn if self.needed is None else min(self.needed, scn)
 
 
-def _joined(parts: list[Ints]) -> Ints:
+def _concatenate(parts: list[Ints]) -> Ints:
     return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
 
 
-class _Step:
+class _SpanJudge:
     """The spans of one piece, judged in turn."""
 
     starts: Ints
 
     def __init__(
-        self, known: Passing, ended: Spans, rows: Rows, data: Bools, before: Open, judged: Judged
+        self,
+        known: WindowMachine,
+        ended: Spans,
+        rows: Rows,
+        data: Bools,
+        before: OpenSpan,
+        judged: SpanOutcomes,
     ) -> None:
         self.known, self.ended, self.rows, self.data = known, ended, rows, data
         self.before, self.judged = before, judged
 
-    def run(self, first: int, stop: int) -> None:
+    def judge_sound(self, first: int, stop: int) -> None:
         """Windows with nothing wrong in them, each above the one before."""
         known, ended = self.known, self.ended
         if known.state is not State.SETTLED:
             with_events = np.flatnonzero(ended.events[first:stop] > 0)
             start = first + int(with_events[0]) if len(with_events) else stop
-            self._move(Word.EMPTY, slice(first, start))
+            self._move(SpanKind.EMPTY, slice(first, start))
             if start == stop:
                 return
             low = int(ended.low[start])
             if known.needed is None or low > known.needed:
                 expected = f"Expected a window that starts at {known.needed} or less"
-                self._move(Word.BEHIND, slice(start, stop), f"{expected}, found one that starts at {low}.")
+                self._move(
+                    SpanKind.BEHIND, slice(start, stop), f"{expected}, found one that starts at {low}."
+                )
                 return
             first = start
         new = first + int(np.searchsorted(ended.scn[first:stop], known.passed, side="right"))
@@ -415,26 +425,26 @@ class _Step:
         self.judged.above[first : new + 1] = known.passed
         if new > first:
             is_late = late[: new - first]
-            of_word = [(Word.REPEAT, ~is_late), (Word.REPEAT_LATE, is_late)]
+            of_word = [(SpanKind.REPEAT, ~is_late), (SpanKind.REPEAT_LATE, is_late)]
             for word, those in reversed(of_word) if is_late[0] else of_word:
                 self._move(word, first + np.flatnonzero(those))
         if new == stop:
             return
         if late[new - first]:
-            self._move(Word.LATE, slice(new, new + 1))
-            known.miss(int(ended.low[new]))
-            self.run(new + 1, stop)
+            self._move(SpanKind.LATE, slice(new, new + 1))
+            known.note_missing(int(ended.low[new]))
+            self.judge_sound(new + 1, stop)
             return
         self._pass(slice(new, stop))
 
     def _pass(self, which: slice) -> None:
         known, ended = self.known, self.ended
-        self._move(Word.NEW, which)
+        self._move(SpanKind.NEW, which)
         has = ended.events[which] > 0
         low = np.where(has, np.maximum(ended.low[which], known.passed + 1), _NOTHING)
         high = np.where(has, ended.high[which], _NOTHING)
         self.judged.covered_from[which], self.judged.covered_to[which] = low, high
-        known.add(low[has], high[has])
+        known.add_passed(low[has], high[has])
         micros = np.maximum.accumulate(np.maximum(ended.micros[which], known.micros))
         self.judged.micros[which] = micros
         known.micros = int(micros[-1])
@@ -442,20 +452,20 @@ class _Step:
         if ended.scn[which][-1] > 0 or has[-1]:
             known.passed = int(ended.scn[which][-1])
 
-    def rollback(self, at: int) -> None:
+    def judge_rollback(self, at: int) -> None:
         """A rollback, and what it takes with it."""
         known, ended = self.known, self.ended
         if not ended.events[at] and not ended.bad[at]:
-            self._move(Word.VOID, slice(at, at + 1))
+            self._move(SpanKind.VOID, slice(at, at + 1))
             return
         to = int(ended.scn[at])
         start = int(ended.low[at]) if ended.events[at] else to
         if to > start:
             self._find(at, DatabusFault.ROLLBACK_TOO_LATE, f"Expected {start} or less, found {to}.")
-        self._move(Word.UNDONE, slice(at, at + 1))
-        known.miss(start)
+        self._move(SpanKind.UNDONE, slice(at, at + 1))
+        known.note_missing(start)
 
-    def spoilt(self, at: int, too_low: bool) -> None:
+    def judge_spoilt(self, at: int, too_low: bool) -> None:
         """A window in which something is wrong."""
         known, ended = self.known, self.ended
         end, has = int(ended.scn[at]), bool(ended.events[at])
@@ -465,28 +475,28 @@ class _Step:
         late = self._mark_late(at, at + 1)
         self.judged.above[at] = known.passed
         if max(end, high) <= known.passed:
-            self._move(Word.SPOILT_LATE if late[0] else Word.SPOILT_REPEAT, slice(at, at + 1))
+            self._move(SpanKind.SPOILT_LATE if late[0] else SpanKind.SPOILT_REPEAT, slice(at, at + 1))
         else:
-            self._move(Word.SPOILT, slice(at, at + 1))
-            known.miss(int(ended.low[at]) if has else end)
+            self._move(SpanKind.SPOILT, slice(at, at + 1))
+            known.note_missing(int(ended.low[at]) if has else end)
 
-    def _move(self, word: Word, spans: slice | Ints, finding: str = "") -> None:
+    def _move(self, word: SpanKind, spans: slice | Ints, finding: str = "") -> None:
         """Move on over spans that are one word: the first leads to a state in which the others stay."""
         if not len(self.judged.state[spans]):
             return
-        move = MOVES[self.known.state, word]
+        move = TRANSITIONS[self.known.state, word]
         self.judged.state[spans] = move.outcome
         if move.fault is not None:
             self._find(spans.start if isinstance(spans, slice) else int(spans[0]), move.fault, finding)
-        self.known.state = move.then
-        if move.then is State.SETTLED:
+        self.known.state = move.next_state
+        if move.next_state is State.SETTLED:
             self.known.needed = None
 
     def _mark_late(self, first: int, stop: int) -> Bools:
         """Mark the rows of these spans that are too late; whether each span has one."""
         begins, ends = int(self.starts[first]), int(self.ended.stop[stop - 1])
         rows = slice(begins, ends)
-        late = self.data[rows] & self.known.late_among(self.rows.scn[rows])
+        late = self.data[rows] & self.known.find_late(self.rows.scn[rows])
         self.judged.late[rows] = late
         found = np.logical_or.reduceat(late, self.starts[first:stop] - begins)
         if first == 0:

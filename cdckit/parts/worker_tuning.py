@@ -32,7 +32,7 @@ def begin_task() -> None:
 
 
 @contextmanager
-def without_collection() -> Iterator[None]:
+def without_garbage_collection() -> Iterator[None]:
     """Let no garbage be looked for meanwhile: for work that makes many objects, and no cycles of them."""
     was_on = gc.isenabled()
     gc.disable()

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from cdckit.rdss.findings import RdssFault, are_forms
-from cdckit.rdss.reading import Read, Rules
+from cdckit.rdss.findings import RdssFault, have_valid_checksums
+from cdckit.rdss.reading import ParsedMessage, Rules
 from cdckit.rdss.validators import BODIES, LONGEST_SEQUENCE, schemas
 
 Schema = Mapping[str, Any]
@@ -51,7 +51,7 @@ class _At(NamedTuple):
     forms: bool
 
 
-def struct_of(reference: str, *, forms: bool = True) -> type[msgspec.Struct]:
+def object_struct(reference: str, *, forms: bool = True) -> type[msgspec.Struct]:
     """
     The type for an object that a schema describes.
 
@@ -63,7 +63,7 @@ def struct_of(reference: str, *, forms: bool = True) -> type[msgspec.Struct]:
     Args:
         reference: The schema.
         forms: Whether texts must be in the form that the schema asks for.  Without it those are any texts
-            that have a form by `form_of` alone: who decodes many can look at all of them at once.
+            that have a form by `value_pattern` alone: who decodes many can look at all of them at once.
 
     Raises:
         NotImplementedError: The schema has a keyword of which nothing is known here.
@@ -71,11 +71,11 @@ def struct_of(reference: str, *, forms: bool = True) -> type[msgspec.Struct]:
     Source:
         JSON Schema, draft 2020-12, for the keywords that `cdckit/rdss/schemas` uses.
 
-    >>> point = struct_of("cdckit:/rdss/details.json#/$defs/point")
+    >>> point = object_struct("cdckit:/rdss/details.json#/$defs/point")
     >>> msgspec.json.decode(b'{"latitude": 1.5, "longitude": 2}', type=point)
     point(latitude=1.5, longitude=2.0)
     """
-    made: type[msgspec.Struct] = _referred(reference, forms)
+    made: type[msgspec.Struct] = _referred_struct(reference, forms)
     return made
 
 
@@ -88,32 +88,32 @@ def structs_by_value(reference: str) -> tuple[str, Mapping[str, type[msgspec.Str
     >>> field, sorted(types), other.__name__
     ('objectResourceType', ['article', 'dataset', 'thesisDissertation'], 'other')
     """
-    at, schema, types, field = _At(reference.partition("#")[0], True), _found(reference), {}, ""
+    at, schema, types, field = _At(reference.partition("#")[0], True), _find_schema(reference), {}, ""
     while "if" in schema:
         [(field, test)] = schema["if"]["properties"].items()
-        types[test["const"]] = struct_of(_absolute(schema["then"]["$ref"], at))
+        types[test["const"]] = object_struct(_absolute(schema["then"]["$ref"], at))
         schema = schema["else"]
-    return field, types, struct_of(_absolute(schema["$ref"], at))
+    return field, types, object_struct(_absolute(schema["$ref"], at))
 
 
-def form_of(value: str) -> str:
+def value_pattern(value: str) -> str:
     """
     The regular expression of the usual texts that are one of the values of `schemas/values.json`.
 
-    >>> form_of("instant").endswith("(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])")
+    >>> value_pattern("instant").endswith("(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])")
     True
     """
-    schema = _found(f"cdckit:/rdss/values.json#/$defs/{value}")
+    schema = _find_schema(f"cdckit:/rdss/values.json#/$defs/{value}")
     return str(_limits_of_text(schema)["pattern"])
 
 
 @cache
-def _referred(reference: str, forms: bool) -> Any:
+def _referred_struct(reference: str, forms: bool) -> Any:
     document, _, pointer = reference.partition("#")
-    return _type_of(_found(reference), _At(document, forms), pointer.rpartition("/")[2] or "whole")
+    return _schema_type(_find_schema(reference), _At(document, forms), pointer.rpartition("/")[2] or "whole")
 
 
-def _found(reference: str) -> Schema:
+def _find_schema(reference: str) -> Schema:
     document, _, pointer = reference.partition("#")
     found: Schema = _schemas()[document]
     for step in pointer.split("/")[1:]:
@@ -126,8 +126,8 @@ def _schemas() -> dict[str, Any]:
     return schemas()
 
 
-def _resolved(schema: Schema, at: _At) -> Schema:
-    return _found(_absolute(schema["$ref"], at)) if schema.keys() == {"$ref"} else schema
+def _resolve_reference(schema: Schema, at: _At) -> Schema:
+    return _find_schema(_absolute(schema["$ref"], at)) if schema.keys() == {"$ref"} else schema
 
 
 def _absolute(reference: str, at: _At) -> str:
@@ -136,9 +136,9 @@ def _absolute(reference: str, at: _At) -> str:
     return at.document.rpartition("/")[0] + "/" + reference
 
 
-def _type_of(schema: Schema, at: _At, name: str) -> Any:
+def _schema_type(schema: Schema, at: _At, name: str) -> Any:
     if schema.keys() == {"$ref"}:
-        return _referred(_absolute(schema["$ref"], at), at.forms)
+        return _referred_struct(_absolute(schema["$ref"], at), at.forms)
     if schema.keys() == {"enum"}:
         return Literal[tuple(schema["enum"])]
     kind = "object" if "properties" in schema else str(schema.get("type"))
@@ -187,9 +187,9 @@ def _truth(schema: Schema, at: _At, name: str) -> Any:
 
 def _list(schema: Schema, at: _At, name: str) -> Any:
     _unknown(schema, ("type", "items", "minItems", "uniqueItems"))
-    if "uniqueItems" in _resolved(schema["items"], at):
+    if "uniqueItems" in _resolve_reference(schema["items"], at):
         raise NotImplementedError(f"{name} is a list of lists that hold nothing twice")
-    inner = list[_type_of(schema["items"], at, name)]  # type: ignore[misc,valid-type]
+    inner = list[_schema_type(schema["items"], at, name)]  # type: ignore[misc,valid-type]
     return Annotated[inner, msgspec.Meta(**_limits(schema))] if "minItems" in schema else inner
 
 
@@ -201,15 +201,15 @@ def _object(schema: Schema, at: _At, name: str) -> Any:
             *("additionalProperties", "if", "then"),
         ),
     )
-    base = _found(_absolute(schema["$ref"], at)) if "$ref" in schema else {}
+    base = _find_schema(_absolute(schema["$ref"], at)) if "$ref" in schema else {}
     _unknown(base, ("type", "required", "properties"))
     if schema.get("additionalProperties") is not False:
         raise NotImplementedError(f"{name} has room for fields that nobody knows")
     fields: dict[str, Any] = {**schema["properties"], **base.get("properties", {})}
     required = {*schema.get("required", ()), *base.get("required", ())}
-    checks = [*_distinct(fields, at), *_conditions(schema)]
-    types = {field: _type_of(inner, at, field) for field, inner in fields.items()}
-    namespace = {"__post_init__": _checked(checks)} if checks else None
+    checks = [*_distinct_check(fields, at), *_conditions(schema)]
+    types = {field: _schema_type(inner, at, field) for field, inner in fields.items()}
+    namespace = {"__post_init__": _combine_checks(checks)} if checks else None
     return msgspec.defstruct(
         name,
         [
@@ -244,7 +244,7 @@ def _unknown(schema: Schema, known: tuple[str, ...]) -> None:
         raise NotImplementedError(f"of {sorted(more)} in a schema nothing is known")
 
 
-def _checked(checks: list[Check]) -> Callable[[Any], None]:
+def _combine_checks(checks: list[Check]) -> Callable[[Any], None]:
     if len(checks) == 1:
         return checks[0]
 
@@ -255,9 +255,9 @@ def _checked(checks: list[Check]) -> Callable[[Any], None]:
     return fits
 
 
-def _distinct(fields: Schema, at: _At) -> Iterator[Check]:
+def _distinct_check(fields: Schema, at: _At) -> Iterator[Check]:
     """That the lists of an object hold nothing twice."""
-    names = [field for field, inner in fields.items() if _resolved(inner, at).get("uniqueItems")]
+    names = [field for field, inner in fields.items() if _resolve_reference(inner, at).get("uniqueItems")]
     if not names:
         return
     if len(names) == 1:
@@ -323,7 +323,7 @@ _decode = msgspec.json.Decoder().decode
 Decode = Callable[[Any], Any]
 
 
-class Accepted(NamedTuple):
+class AcceptedMessage(NamedTuple):
     """A valid message: header and body in types of `schema_types`, and the text of the body as it came."""
 
     header: Any
@@ -331,7 +331,7 @@ class Accepted(NamedTuple):
     body_text: msgspec.Raw
 
 
-def accepted(value: bytes | None, rules: Rules, *, header_forms: bool = True) -> Accepted | None:
+def accept_message(value: bytes | None, rules: Rules, *, header_forms: bool = True) -> AcceptedMessage | None:
     """
     The message, if it is valid at some instant; its expiry is not looked at.
 
@@ -346,7 +346,7 @@ def accepted(value: bytes | None, rules: Rules, *, header_forms: bool = True) ->
         value: The serialised message.
         rules: The limits.
         header_forms: Whether the texts of the header are looked at, too; otherwise the caller has to (see
-            `struct_of`).
+            `object_struct`).
 
     Cost: about 0.02 milliseconds for 2 KB.
     """
@@ -364,18 +364,23 @@ def accepted(value: bytes | None, rules: Rules, *, header_forms: bool = True) ->
             return None
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    if kind == "object" and rules.checksum_form and body.objectFile and not are_forms(body.objectFile):
+    if (
+        kind == "object"
+        and rules.checksum_form
+        and body.objectFile
+        and not have_valid_checksums(body.objectFile)
+    ):
         return None
-    return Accepted(header, body, text)
+    return AcceptedMessage(header, body, text)
 
 
-def accepted_values(value: bytes | None, rules: Rules) -> Read | None:
+def accept_values(value: bytes | None, rules: Rules) -> ParsedMessage | None:
     """The same with header and body as Python values, as `reading.read` gives them."""
-    found = accepted(value, rules)
+    found = accept_message(value, rules)
     if found is None:
         return None
     header = _decode(_decoders().texts(value).messageHeader)
-    return Read(header, _decode(found.body_text), bytes(found.body_text).decode())
+    return ParsedMessage(header, _decode(found.body_text), bytes(found.body_text).decode())
 
 
 def _kind(header: Any, rules: Rules) -> str | None:
@@ -408,13 +413,13 @@ def _decoders() -> _Decoders:
     base = "cdckit:/rdss/"
     kinds = ("reference", "package")
     return _Decoders(
-        _of_message(struct_of(f"{base}header.json")),
-        _of_message(struct_of(f"{base}header.json", forms=False)),
-        _of_message(msgspec.Raw),
+        _message_decoder(object_struct(f"{base}header.json")),
+        _message_decoder(object_struct(f"{base}header.json", forms=False)),
+        _message_decoder(msgspec.Raw),
         {
             "part": msgspec.json.Decoder(str).decode,
-            "object": _of_object(f"{base}objects.json"),
-            **{kind: _decoder(struct_of(f"{base}bodies.json#/$defs/{kind}")) for kind in kinds},
+            "object": _object_decoder(f"{base}objects.json"),
+            **{kind: _decoder(object_struct(f"{base}bodies.json#/$defs/{kind}")) for kind in kinds},
         },
     )
 
@@ -423,12 +428,12 @@ def _decoder(of: Any) -> Decode:
     return msgspec.json.Decoder(of).decode
 
 
-def _of_message(header: Any) -> Decode:
+def _message_decoder(header: Any) -> Decode:
     fields = [("messageHeader", header), ("messageBody", msgspec.Raw)]
     return _decoder(msgspec.defstruct("message", fields, forbid_unknown_fields=True, gc=False))
 
 
-def _of_object(reference: str) -> Decode:
+def _object_decoder(reference: str) -> Decode:
     """An object has the type that one of its fields says."""
     field, types, other = structs_by_value(reference)
     name = _decoder(msgspec.defstruct("name", [("name", str)], rename={"name": field}, gc=False))

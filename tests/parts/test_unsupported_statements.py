@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from cdckit.datahub.resolution import fallen_places
+from cdckit.datahub.resolution import unsupported_places
 
 Statement = tuple[str | None, list[str]]
 
 
 def fallen(*statements: Statement) -> list[int]:
-    return fallen_places([makes for makes, _ in statements], [needs for _, needs in statements])
+    return unsupported_places([makes for makes, _ in statements], [needs for _, needs in statements])
 
 
 def one_by_one(statements: list[Statement]) -> list[int]:

@@ -1,4 +1,4 @@
-"""`coalesce`: neighbouring versions that say the same are one."""
+"""`coalesce_versions`: neighbouring versions that say the same are one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from cdckit import merge
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
-from cdckit.quality.findings import coalesce
+from cdckit.quality.findings import coalesce_versions
 from support.fold import fold, same_value
 from support.histories import (
     Row,
@@ -76,20 +76,23 @@ def test_neighbours_that_differ_in_provenance_alone_are_one(spark: SparkSession)
         version(11, 12, "Mug", 1.0, "m3"),
         version(12, None, "Cup", 1.0, "m4"),
     )
-    assert runs(coalesce(history)) == [("m1", at(9), at(12)), ("m4", at(12), None)]
+    assert runs(coalesce_versions(history)) == [("m1", at(9), at(12)), ("m4", at(12), None)]
 
 
 def test_the_provenance_is_that_of_the_first_version(spark: SparkSession) -> None:
     history = history_of(spark, version(9, 10, "Mug", 1.0, "m1"), version(10, None, "Mug", 1.0, "m2"))
     entry = {"m": "m1", "p": 0}
-    assert to_rows(coalesce(history)) == [version(9, None, "Mug", 1.0, "m1")]
-    assert to_rows(coalesce(history, on=["name"]))[0]["field_provenance"] == {"guid": entry, "name": entry}
+    assert to_rows(coalesce_versions(history)) == [version(9, None, "Mug", 1.0, "m1")]
+    assert to_rows(coalesce_versions(history, on=["name"]))[0]["field_provenance"] == {
+        "guid": entry,
+        "name": entry,
+    }
 
 
 def test_fields_that_are_not_asked_for_neither_count_nor_stay(spark: SparkSession) -> None:
     history = history_of(spark, version(9, 10, "Mug", 1.0, "m1"), version(10, None, "Mug", 2.0, "m2"))
-    assert len(runs(coalesce(history))) == 2
-    folded = coalesce(history, on=["name"])
+    assert len(runs(coalesce_versions(history))) == 2
+    folded = coalesce_versions(history, on=["name"])
     assert runs(folded) == [("m1", at(9), None)]
     assert folded.columns == [
         "guid",
@@ -109,7 +112,7 @@ def test_a_value_that_comes_back_is_another_run(spark: SparkSession) -> None:
         version(10, 11, "Cup", 1.0, "m2"),
         version(11, None, "Mug", 1.0, "m3"),
     )
-    assert runs(coalesce(history)) == [
+    assert runs(coalesce_versions(history)) == [
         ("m1", at(9), at(10)),
         ("m2", at(10), at(11)),
         ("m3", at(11), None),
@@ -124,12 +127,16 @@ def test_null_equals_null_and_nan_equals_nan(spark: SparkSession) -> None:
         version(11, 12, None, None, "m3"),
         version(12, None, "", None, "m4"),
     )
-    assert runs(coalesce(history)) == [("m1", at(9), at(11)), ("m3", at(11), at(12)), ("m4", at(12), None)]
+    assert runs(coalesce_versions(history)) == [
+        ("m1", at(9), at(11)),
+        ("m3", at(11), at(12)),
+        ("m4", at(12), None),
+    ]
 
 
 def test_versions_with_a_gap_between_them_are_no_neighbours(spark: SparkSession) -> None:
     history = history_of(spark, version(9, 10, "Mug", 1.0, "m1"), version(11, 12, "Mug", 1.0, "m2"))
-    assert runs(coalesce(history)) == [("m1", at(9), at(10)), ("m2", at(11), at(12))]
+    assert runs(coalesce_versions(history)) == [("m1", at(9), at(10)), ("m2", at(11), at(12))]
 
 
 def test_a_deleted_version_is_not_folded_with_one_that_is_alive(spark: SparkSession) -> None:
@@ -139,20 +146,20 @@ def test_a_deleted_version_is_not_folded_with_one_that_is_alive(spark: SparkSess
         version(10, 11, None, None, "m2", deleted_indicator=True),
         version(11, None, None, None, "m3", deleted_indicator=True),
     )
-    assert runs(coalesce(history)) == [("m1", at(9), at(10)), ("m2", at(10), None)]
+    assert runs(coalesce_versions(history)) == [("m1", at(9), at(10)), ("m2", at(10), None)]
 
 
 def test_two_entities_that_say_the_same_stay_two(spark: SparkSession) -> None:
     history = history_of(
         spark, version(9, 10, "Mug", 1.0, "m1"), version(10, None, "Mug", 1.0, "m2", guid="other")
     )
-    assert runs(coalesce(history)) == [("m1", at(9), at(10)), ("m2", at(10), None)]
+    assert runs(coalesce_versions(history)) == [("m1", at(9), at(10)), ("m2", at(10), None)]
 
 
 def test_provenance_may_be_missing(spark: SparkSession) -> None:
     history = history_of(spark, version(9, 10, "Mug", 1.0, "m1"), version(10, None, "Mug", 1.0, "m2"))
     bare = history.drop("field_provenance")
-    folded = coalesce(bare)
+    folded = coalesce_versions(bare)
     assert runs(folded) == [("m1", at(9), None)]
     assert folded.dtypes == bare.dtypes
 
@@ -166,29 +173,31 @@ def test_maps_are_compared_too(spark: SparkSession) -> None:
         version(11, None, "Cup", 1.0, "m3"),
     )
     maps = history.withColumn("name", F.array(F.create_map(F.lit("name"), "name")))
-    assert runs(coalesce(maps)) == [("m1", at(9), at(11)), ("m3", at(11), None)]
+    assert runs(coalesce_versions(maps)) == [("m1", at(9), at(11)), ("m3", at(11), None)]
 
 
 def test_field_names_may_be_anything(spark: SparkSession) -> None:
     history = history_of(spark, version(9, 10, "Mug", 1.0, "m1"), version(10, None, "Mug", 2.0, "m2"))
     odd = history.drop("field_provenance").withColumnsRenamed({"name": "a.b `c`", "price": "version"})
-    assert runs(coalesce(odd, on=["a.b `c`"])) == [("m1", at(9), None)]
-    assert len(runs(coalesce(odd))) == 2
-    assert coalesce(odd).columns == odd.columns
+    assert runs(coalesce_versions(odd, on=["a.b `c`"])) == [("m1", at(9), None)]
+    assert len(runs(coalesce_versions(odd))) == 2
+    assert coalesce_versions(odd).columns == odd.columns
 
 
 @pytest.mark.parametrize("on", [[], ["name", "name"], ["nme"], ["guid"]])
 def test_what_are_no_fields_is_refused(spark: SparkSession, on: list[str]) -> None:
-    with pytest.raises(InvalidArgument, match=r"coalesce\(\) needs on to be one or more fields among name"):
-        coalesce(history_of(spark), on=on)
+    with pytest.raises(
+        InvalidArgument, match=r"coalesce_versions\(\) needs on to be one or more fields among name"
+    ):
+        coalesce_versions(history_of(spark), on=on)
 
 
 def test_a_missing_or_wrong_column_is_named(spark: SparkSession) -> None:
     history = history_of(spark)
-    with pytest.raises(MissingColumns, match=r"coalesce\(\) needs the columns guid"):
-        coalesce(history.drop("guid"))
+    with pytest.raises(MissingColumns, match=r"coalesce_versions\(\) needs the columns guid"):
+        coalesce_versions(history.drop("guid"))
     with pytest.raises(WrongColumnType, match="field_provenance as a struct"):
-        coalesce(history.withColumn("field_provenance", F.lit("x")))
+        coalesce_versions(history.withColumn("field_provenance", F.lit("x")))
 
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double", "c": "array<double>"}
@@ -200,7 +209,7 @@ def test_it_is_what_a_loop_over_the_versions_gives(spark: SparkSession, on: list
     lost = random.Random(5)
     rows = fold(random_changes(41, 250, FIELDS), entity="thing", keys=["h", "k"], fields=list(FIELDS))
     rows = [row for row in rows if lost.random() > 0.1]
-    found = coalesce(rows_to_dataframe(spark, rows, history_schema(FIELDS)), on=on)
+    found = coalesce_versions(rows_to_dataframe(spark, rows, history_schema(FIELDS)), on=on)
     expected = folded(rows, on or list(FIELDS))
     assert len(expected) < len(rows) - 10
     assert by_guid(to_rows(found)) == by_guid(expected)
@@ -209,8 +218,8 @@ def test_it_is_what_a_loop_over_the_versions_gives(spark: SparkSession, on: list
 def test_what_is_folded_is_folded(spark: SparkSession) -> None:
     """Folding a second time changes nothing; a merge's own history is the start."""
     changes = to_dataframe(spark, random_changes(43, 100, FIELDS), FIELDS)
-    once = to_rows(coalesce(merge(changes, entity="thing", keys=["h", "k"])))
-    again = coalesce(rows_to_dataframe(spark, once, history_schema(FIELDS)))
+    once = to_rows(coalesce_versions(merge(changes, entity="thing", keys=["h", "k"])))
+    again = coalesce_versions(rows_to_dataframe(spark, once, history_schema(FIELDS)))
     assert by_guid(to_rows(again)) == by_guid(once)
 
 

@@ -1,4 +1,4 @@
-"""`sources_of`: how many values of each field come from each source."""
+"""`count_sources`: how many values of each field come from each source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import current, merge
 from cdckit.errors import MissingColumns, WrongColumnType
-from cdckit.query.provenance import sources_of
+from cdckit.query.provenance import count_sources
 from support.fold import fold
 from support.histories import Row, random_changes, to_dataframe
 from support.provenances import told
@@ -55,7 +55,7 @@ def answer(found: DataFrame) -> dict[tuple[str, str | None], tuple[int, float]]:
 def test_values_are_counted_by_field_and_source(spark: SparkSession, history: DataFrame) -> None:
     """A field that nobody set has no value; a null that was said is one."""
     changes = changes_of(spark, ("m1", "shop"), ("m2", "depot"), ("m3", "shop"))
-    assert answer(sources_of(history, changes)) == {
+    assert answer(count_sources(history, changes)) == {
         ("deleted_indicator", "shop"): (3, 0.75),
         ("deleted_indicator", "depot"): (1, 0.25),
         ("name", "shop"): (1, 1 / 3),
@@ -68,13 +68,13 @@ def test_a_message_counts_once_whatever_the_number_of_its_changes(
 ) -> None:
     told_by_m2: list[tuple[str | None, str | None]] = [("m2", "depot")] * 4
     changes = changes_of(spark, ("m1", "shop"), *told_by_m2, ("m3", "shop"))
-    assert answer(sources_of(history, changes))["name", "depot"] == (2, 2 / 3)
-    assert answer(sources_of(history, changes))["name", "shop"] == (1, 1 / 3)
+    assert answer(count_sources(history, changes))["name", "depot"] == (2, 2 / 3)
+    assert answer(count_sources(history, changes))["name", "shop"] == (1, 1 / 3)
 
 
 def test_an_id_that_two_sources_use_is_counted_for_neither(spark: SparkSession, history: DataFrame) -> None:
     changes = changes_of(spark, ("m1", "shop"), ("m2", "shop"), ("m2", "depot"), ("m3", "shop"))
-    assert answer(sources_of(history, changes)) == {
+    assert answer(count_sources(history, changes)) == {
         ("deleted_indicator", "shop"): (3, 0.75),
         ("deleted_indicator", None): (1, 0.25),
         ("name", "shop"): (1, 1 / 3),
@@ -86,7 +86,7 @@ def test_what_the_changes_do_not_know_has_no_source_but_counts(
     spark: SparkSession, history: DataFrame
 ) -> None:
     changes = changes_of(spark, ("m1", "shop"), ("m3", None), (None, "depot"))
-    assert answer(sources_of(history, changes)) == {
+    assert answer(count_sources(history, changes)) == {
         ("deleted_indicator", "shop"): (2, 0.5),
         ("deleted_indicator", None): (2, 0.5),
         ("name", "shop"): (1, 1 / 3),
@@ -96,17 +96,17 @@ def test_what_the_changes_do_not_know_has_no_source_but_counts(
 
 def test_an_empty_history_has_no_values(spark: SparkSession) -> None:
     changes = changes_of(spark, ("m1", "shop"))
-    assert sources_of(spark.createDataFrame([], HISTORY), changes).collect() == []
+    assert count_sources(spark.createDataFrame([], HISTORY), changes).collect() == []
 
 
 def test_missing_and_wrong_columns_are_named(spark: SparkSession, history: DataFrame) -> None:
     changes = changes_of(spark, ("m1", "shop"))
-    with pytest.raises(MissingColumns, match=r"sources_of\(\) needs the columns source;"):
-        sources_of(history, changes.drop("source"))
-    with pytest.raises(WrongColumnType, match=r"sources_of\(\) needs the column message_id as string"):
-        sources_of(history, changes.selectExpr("1 as message_id", "source", "arrival"))
-    with pytest.raises(MissingColumns, match=r"sources_of\(\) needs the columns field_provenance;"):
-        sources_of(history.drop("field_provenance"), changes)
+    with pytest.raises(MissingColumns, match=r"count_sources\(\) needs the columns source;"):
+        count_sources(history, changes.drop("source"))
+    with pytest.raises(WrongColumnType, match=r"count_sources\(\) needs the column message_id as string"):
+        count_sources(history, changes.selectExpr("1 as message_id", "source", "arrival"))
+    with pytest.raises(MissingColumns, match=r"count_sources\(\) needs the columns field_provenance;"):
+        count_sources(history.drop("field_provenance"), changes)
 
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
@@ -126,7 +126,7 @@ def test_it_is_what_the_fold_says(spark: SparkSession, now: bool) -> None:
     of_field = Counter(one["field"] for one in said)
     frame = to_dataframe(spark, changes, FIELDS)
     history = merge(frame, entity="thing", keys=["h", "k"])
-    assert answer(sources_of(current(history) if now else history, frame)) == {
+    assert answer(count_sources(current(history) if now else history, frame)) == {
         place: (count, count / of_field[place[0]]) for place, count in expected.items()
     }
 

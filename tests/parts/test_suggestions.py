@@ -7,23 +7,28 @@ import pytest
 from cdckit import options
 from cdckit.errors import InvalidArgument
 from cdckit.notebook.options import as_zone
-from cdckit.parts.arguments import nearest, perhaps, perhaps_each
+from cdckit.parts.arguments import nearest_name, suggest_name, suggest_names
 
 KNOWN = ["number", "name", "Price"]
 
 
 def test_the_nearest_name_is_found_whatever_its_case() -> None:
-    assert [nearest(name, KNOWN) for name in ("nmae", "PRICE", "colour", 7)] == ["name", "Price", None, None]
-    assert perhaps("nmae", KNOWN) == " (is it name?)"
-    assert perhaps("colour", KNOWN) == ""
+    assert [nearest_name(name, KNOWN) for name in ("nmae", "PRICE", "colour", 7)] == [
+        "name",
+        "Price",
+        None,
+        None,
+    ]
+    assert suggest_name("nmae", KNOWN) == " (is it name?)"
+    assert suggest_name("colour", KNOWN) == ""
 
 
 def test_unknown_names_are_asked_about_together_and_known_ones_are_not() -> None:
     assert (
-        perhaps_each(["nmae", "number", "prize", "colour"], KNOWN)
+        suggest_names(["nmae", "number", "prize", "colour"], KNOWN)
         == "Is it name for nmae and Price for prize?"
     )
-    assert perhaps_each(["name", "colour"], KNOWN) is None
+    assert suggest_names(["name", "colour"], KNOWN) is None
 
 
 @pytest.mark.parametrize(

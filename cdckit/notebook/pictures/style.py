@@ -30,8 +30,8 @@ from cdckit.notebook.table_layout import Clock, timespec
 from cdckit.parts.arguments import require_columns
 from cdckit.parts.instants import microseconds
 from cdckit.parts.values import as_text
-from cdckit.query.bitemporal import fields_of
-from cdckit.query.entity_keys import of_entity
+from cdckit.query.bitemporal import history_fields
+from cdckit.query.entity_keys import is_entity
 from cdckit.query.provenance import MESSAGE_SOURCE, with_messages
 
 
@@ -185,7 +185,7 @@ def new_figure(title: str, subtitle: str, *, rows: int = 0) -> tuple[Figure, Axe
     return figure, axes
 
 
-def only_words(text: str) -> Figure:
+def text_figure(text: str) -> Figure:
     """A figure for where there is nothing to draw."""
     figure, axes = new_figure(text, "")
     axes.set_axis_off()
@@ -246,11 +246,11 @@ def value_shades(values: Collection[_Value]) -> dict[_Value, str]:
 _NO_REAL_END = microseconds(datetime(9999, 1, 1, tzinfo=UTC))
 
 
-def of_one_entity(
+def entity_rows(
     table: DataFrame, key: Mapping[str, Any], columns: Sequence[Column], function: str
 ) -> DataFrame:
     """These columns of the rows of one entity, and `matching`: how many entities have this key."""
-    asked = of_entity(key, T.StructType([table.schema["guid"], *fields_of(table)]), function=function)
+    asked = is_entity(key, T.StructType([table.schema["guid"], *history_fields(table)]), function=function)
     one = table.where(asked).agg(F.min("guid").alias("one"), F.count_distinct("guid").alias("matching"))
     return table.select(F.col("guid").alias("one"), *columns).join(F.broadcast(one), on="one", how="inner")
 

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.changes import ABSENT, LOG_END, TRUNCATE, UNTIL, UPSERT
-from cdckit.kernel.arrays import bools, first_of_entity, ints, ranked, whole_entities
+from cdckit.kernel.arrays import bools, first_of_entity, ints, rank_values, whole_entities
 from cdckit.kernel.changes import (
     GUID,
     OPERATIONS,
@@ -39,7 +39,7 @@ from cdckit.kernel.changes import (
     require_whole,
     value_column,
 )
-from cdckit.parts.arrow_types import batch_of
+from cdckit.parts.arrow_types import make_batch
 from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
 
 PLACES = ("sequence", "arrival", SNAPSHOT)
@@ -48,7 +48,7 @@ PLACES = ("sequence", "arrival", SNAPSHOT)
 _ARRIVAL = ("timestamp", "topic", "partition", "offset", "record_number")
 
 
-def placed_entities(
+def order_entities(
     batches: Iterable[pa.RecordBatch], layout: Layout, together: Sequence[str] = ()
 ) -> Iterator[pa.RecordBatch]:
     """
@@ -70,39 +70,41 @@ def placed_entities(
         is_truncate = ints(table.column("operation")) == OPERATIONS.index(TRUNCATE)
         if is_truncate.any():
             # Each task and bucket has a copy of every truncate, a task with several of them more.
-            truncates = _distinct(table.filter(pa.array(is_truncate)))
+            truncates = _distinct_truncates(table.filter(pa.array(is_truncate)))
             table = table.filter(pa.array(~is_truncate))
         if table.num_rows:
-            yield _in_places(table, truncates, layout)
+            yield _order_entity(table, truncates, layout)
 
 
-def _distinct(truncates: pa.RecordBatch) -> pa.RecordBatch:
+def _distinct_truncates(truncates: pa.RecordBatch) -> pa.RecordBatch:
     names = ("record_number", "message_id", "source")
-    same = np.stack([ranked(truncates.column(name)) for name in names])
+    same = np.stack([rank_values(truncates.column(name)) for name in names])
     first = np.unique(same, axis=1, return_index=True)[1]
     return truncates.take(pa.array(np.sort(first)))
 
 
-def _in_places(table: pa.RecordBatch, truncates: pa.RecordBatch | None, layout: Layout) -> pa.RecordBatch:
+def _order_entity(table: pa.RecordBatch, truncates: pa.RecordBatch | None, layout: Layout) -> pa.RecordBatch:
     entity = np.cumsum(first_of_entity(table, layout.identity), dtype=np.int64)
     count = len(entity)
     if truncates is not None:
         table, entity = _with_absences(table, entity, truncates, layout)
-    instants = _following(table, entity)
+    instants = _placed_times(table, entity)
     if len(entity) > count or (instants != ints(table.column("effective_timestamp"))).any():
         at = table.schema.get_field_index("effective_timestamp")
         followed = pa.array(instants).cast(table.schema.field(at).type)
         table = table.set_column(at, table.schema.field(at), followed)
-        table = table.take(pa.array(places(table, entity, instants)))
+        table = table.take(pa.array(order_positions(table, entity, instants)))
         if has_ends(table):
             # What would begin later than it ends never holds.
             table = table.filter(pc.fill_null(pc.greater(table.column(UNTIL), table.column(at)), True))
     return table.select([name for name in table.schema.names if name not in PLACES])
 
 
-def places(rows: pa.RecordBatch, *before: Ints) -> Ints:
+def order_positions(rows: pa.RecordBatch, *before: Ints) -> Ints:
     """The positions of changes, sorted by *before* and then by the order of changes after their times."""
-    source, message, sequence = (ranked(rows.column(name)) for name in ("source", "message_id", "sequence"))
+    source, message, sequence = (
+        rank_values(rows.column(name)) for name in ("source", "message_id", "sequence")
+    )
     order: Ints = np.lexsort((source, message, arrivals(rows), sequence, *reversed(before)))
     return order
 
@@ -110,7 +112,7 @@ def places(rows: pa.RecordBatch, *before: Ints) -> Ints:
 def arrivals(rows: pa.RecordBatch) -> Ints:
     """Numbers that sort as the arrivals of changes do."""
     arrival = rows.column("arrival")
-    columns = [ranked(arrival.field(name)) for name in _ARRIVAL]
+    columns = [rank_values(arrival.field(name)) for name in _ARRIVAL]
     order = np.lexsort(columns[::-1])
     later = [column[order[1:]] != column[order[:-1]] for column in columns]
     numbers = np.zeros(len(order), np.int64)
@@ -124,7 +126,7 @@ def is_placed(rows: pa.RecordBatch) -> Bools:
     return bools(pc.and_(pc.not_equal(sequence, ""), rows.column(SNAPSHOT).is_valid()))
 
 
-def _following(table: pa.RecordBatch, entity: Ints) -> Ints:
+def _placed_times(table: pa.RecordBatch, entity: Ints) -> Ints:
     """The times of changes, which follow the places of those that say one."""
     instants = ints(table.column("effective_timestamp")).copy()
     at = np.flatnonzero(is_placed(table))
@@ -132,20 +134,20 @@ def _following(table: pa.RecordBatch, entity: Ints) -> Ints:
         return instants
     rows = table.take(pa.array(at))
     own, is_read = instants[at], bools(rows.column(SNAPSHOT))
-    source, log = ranked(rows.column("source")), _logs(rows)
-    order = places(rows, entity[at], source, log)
-    instants[at[order]], _ = _in_order(
+    source, log = rank_values(rows.column("source")), _logs(rows)
+    order = order_positions(rows, entity[at], source, log)
+    instants[at[order]], _ = _order_times(
         own[order], is_read[order], entity[at][order], source[order], log[order]
     )
     if log.any():
-        order = np.lexsort((own, ranked(_in_log(rows)), source, entity[at]))
-        _, bound = _in_order(own[order], is_read[order], entity[at][order], source[order])
+        order = np.lexsort((own, rank_values(_places_in_log(rows)), source, entity[at]))
+        _, bound = _order_times(own[order], is_read[order], entity[at][order], source[order])
         unnamed = (is_read & (log == 0))[order]
         instants[at[order][unnamed]] = bound[unnamed]
     return instants
 
 
-def _in_order(own: Ints, is_read: Bools, *whose: Ints) -> tuple[Ints, Ints]:
+def _order_times(own: Ints, is_read: Bools, *whose: Ints) -> tuple[Ints, Ints]:
     """The times of changes that stand in the order of their places; and what bounds those of reads."""
     new = np.ones(len(own), dtype=bool)
     new[1:] = np.logical_or.reduce([each[1:] != each[:-1] for each in whose])
@@ -163,10 +165,10 @@ def _in_order(own: Ints, is_read: Bools, *whose: Ints) -> tuple[Ints, Ints]:
 def _logs(rows: pa.RecordBatch) -> Ints:
     """The log of each place as a number: 0 where it has no name."""
     name = pc.replace_substring_regex(rows.column("sequence"), f"^([^{LOG_END}]*{LOG_END})?.*$", r"\1")
-    return np.where(bools(pc.equal(name, "")), 0, ranked(name) + 1)
+    return np.where(bools(pc.equal(name, "")), 0, rank_values(name) + 1)
 
 
-def _in_log(rows: pa.RecordBatch) -> pa.Array:
+def _places_in_log(rows: pa.RecordBatch) -> pa.Array:
     """The places without the names of their logs."""
     return pc.replace_substring_regex(rows.column("sequence"), f"^[^{LOG_END}]*{LOG_END}", "")
 
@@ -177,12 +179,14 @@ def _with_absences(
     """The changes, and of each entity its absences at the truncates that found it."""
     both = pa.Table.from_batches([truncates.select(_ORDERED), table.select(_ORDERED)])
     rows = both.combine_chunks().to_batches()[0]
-    source, placed, count = ranked(rows.column("source")), is_placed(rows), truncates.num_rows
-    found = [_next_truncate(places(rows, source), source, count, placed)]
+    source, placed, count = rank_values(rows.column("source")), is_placed(rows), truncates.num_rows
+    found = [_next_truncate(order_positions(rows, source), source, count, placed)]
     if not placed.all() or _logs(rows).any():
         # An absence that is too many does nothing: when it is true decides.
         instants = ints(rows.column("effective_timestamp"))
-        found.append(_next_truncate(places(rows, source, instants), source, count, np.ones_like(placed)))
+        found.append(
+            _next_truncate(order_positions(rows, source, instants), source, count, np.ones_like(placed))
+        )
     says = ints(table.column("operation")) == OPERATIONS.index(UPSERT)
     mention = np.concatenate([np.flatnonzero(says & (each[count:] != NOWHERE)) for each in found])
     truncate = np.concatenate([each[count:][says & (each[count:] != NOWHERE)] for each in found])
@@ -223,4 +227,4 @@ def _absences(mentions: pa.RecordBatch, truncates: pa.RecordBatch, layout: Layou
         columns[carried_column(word)] = pa.array(np.full(count, bits, np.int64))
     if GUID in columns:
         columns[GUID] = mentions.column(GUID)
-    return batch_of(columns, mentions.schema)
+    return make_batch(columns, mentions.schema)

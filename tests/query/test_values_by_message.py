@@ -1,4 +1,4 @@
-"""`by_message`: everything that a message is responsible for in a history."""
+"""`values_by_message`: everything that a message is responsible for in a history."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from cdckit import current, merge
 from cdckit.errors import InvalidArgument, MissingColumns
-from cdckit.query.provenance import by_message
+from cdckit.query.provenance import values_by_message
 from support.fold import fold, identity
 from support.histories import Row, random_changes, to_dataframe
 from support.provenances import is_run, rows_of, text, told
@@ -65,7 +65,7 @@ def answer(found: DataFrame) -> list[tuple[Any, ...]]:
 
 
 def test_each_value_has_one_row_over_all_versions_that_it_spans(history: DataFrame) -> None:
-    assert answer(by_message(history, "m1")) == [
+    assert answer(values_by_message(history, "m1")) == [
         ("kettle", "deleted_indicator", "false", "m1", 9, None),
         ("kettle", "name", "Kettle", "m1", 9, None),
         ("mug", "deleted_indicator", "false", "m1", 9, 12),
@@ -75,7 +75,7 @@ def test_each_value_has_one_row_over_all_versions_that_it_spans(history: DataFra
 
 
 def test_several_messages_are_told_apart(history: DataFrame) -> None:
-    assert answer(by_message(history, ["m2", "m3", "m2"])) == [
+    assert answer(values_by_message(history, ["m2", "m3", "m2"])) == [
         ("kettle", "price", "2.0", "m2", 11, None),
         ("mug", "price", "2.0", "m2", 10, 11),
         ("mug", "price", "3.0", "m3", 11, 12),
@@ -83,7 +83,7 @@ def test_several_messages_are_told_apart(history: DataFrame) -> None:
 
 
 def test_a_delete_is_responsible_for_the_nulls_it_leaves(history: DataFrame) -> None:
-    assert answer(by_message(history, "m4")) == [
+    assert answer(values_by_message(history, "m4")) == [
         ("mug", "deleted_indicator", "true", "m4", 12, None),
         ("mug", "name", None, "m4", 12, None),
         ("mug", "price", None, "m4", 12, None),
@@ -91,7 +91,7 @@ def test_a_delete_is_responsible_for_the_nulls_it_leaves(history: DataFrame) -> 
 
 
 def test_of_the_current_versions_it_is_what_stands_now(history: DataFrame) -> None:
-    assert answer(by_message(current(history), ["m1", "m3"])) == [
+    assert answer(values_by_message(current(history), ["m1", "m3"])) == [
         ("kettle", "deleted_indicator", "false", "m1", 11, None),
         ("kettle", "name", "Kettle", "m1", 11, None),
     ]
@@ -100,7 +100,7 @@ def test_of_the_current_versions_it_is_what_stands_now(history: DataFrame) -> No
 @pytest.mark.parametrize("unknown", ["m9", [], ["m9", "M1", ""], "unread"])
 def test_messages_that_gave_nothing_have_no_rows(history: DataFrame, unknown: Any) -> None:
     """`source_message` is no answer: it says who changed the state, not who is responsible for a value."""
-    assert by_message(history, unknown).collect() == []
+    assert values_by_message(history, unknown).collect() == []
 
 
 def test_what_a_message_says_again_after_it_was_replaced_is_a_row_of_its_own(spark: SparkSession) -> None:
@@ -113,7 +113,7 @@ def test_what_a_message_says_again_after_it_was_replaced_is_a_row_of_its_own(spa
         ),
         SCHEMA,
     )
-    assert answer(by_message(history, "m1").where("field = 'price'")) == [
+    assert answer(values_by_message(history, "m1").where("field = 'price'")) == [
         ("mug", "price", "1.0", "m1", 11, None),
         ("mug", "price", "1.0", "m1", 9, 10),
     ]
@@ -128,7 +128,7 @@ def test_several_values_of_one_message_are_several_rows(spark: SparkSession) -> 
         ),
         SCHEMA,
     )
-    assert answer(by_message(history, "m1").where("field <> 'deleted_indicator'")) == [
+    assert answer(values_by_message(history, "m1").where("field <> 'deleted_indicator'")) == [
         ("mug", "name", "Mug", "m1", 9, None),
         ("mug", "price", "1.0", "m1", 11, None),
         ("mug", "price", "1.0", "m1", 9, 10),
@@ -144,25 +144,27 @@ def test_versions_with_a_gap_between_them_are_not_folded(spark: SparkSession) ->
         ),
         SCHEMA,
     )
-    assert answer(by_message(history, "m1").where("field = 'name'")) == [
+    assert answer(values_by_message(history, "m1").where("field = 'name'")) == [
         ("mug", "name", "Mug", "m1", 11, None),
         ("mug", "name", "Mug", "m1", 9, 10),
     ]
 
 
 def test_an_empty_history_has_no_rows(spark: SparkSession) -> None:
-    assert by_message(spark.createDataFrame([], SCHEMA), "m1").collect() == []
+    assert values_by_message(spark.createDataFrame([], SCHEMA), "m1").collect() == []
 
 
 @pytest.mark.parametrize("wrong", [None, 7, ["m1", None], [b"m1"]])
 def test_messages_are_texts(history: DataFrame, wrong: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"by_message\(\) needs messages to be the id of a message"):
-        by_message(history, wrong)
+    with pytest.raises(
+        InvalidArgument, match=r"values_by_message\(\) needs messages to be the id of a message"
+    ):
+        values_by_message(history, wrong)
 
 
 def test_a_missing_column_is_named(history: DataFrame) -> None:
-    with pytest.raises(MissingColumns, match=r"by_message\(\) needs the columns name;"):
-        by_message(history.drop("name"), "m1")
+    with pytest.raises(MissingColumns, match=r"values_by_message\(\) needs the columns name;"):
+        values_by_message(history.drop("name"), "m1")
 
 
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
@@ -179,7 +181,7 @@ def test_it_is_what_the_fold_says(spark: SparkSession, changes: list[Row], part:
     asked = random.Random(1).sample(messages, int(part * len(messages)))
     expected = stretches(fold(changes, entity="thing", keys=["h", "k"], fields=list(FIELDS)), asked)
     history = merge(to_dataframe(spark, changes, FIELDS), entity="thing", keys=["h", "k"])
-    assert rows_of(by_message(history, asked)) == sorted(expected, key=text)
+    assert rows_of(values_by_message(history, asked)) == sorted(expected, key=text)
 
 
 def test_a_message_of_one_record_has_at_most_one_row_per_entity_and_field(
@@ -188,7 +190,7 @@ def test_a_message_of_one_record_has_at_most_one_row_per_entity_and_field(
     """But of a key: its message stays while others change its priority, and each is a stretch of its own."""
     first = {(identity(c, "thing", ["h", "k"]), c["message_id"]): c for c in changes}
     history = merge(to_dataframe(spark, list(first.values()), FIELDS), entity="thing", keys=["h", "k"])
-    found = by_message(history, [message for _, message in first])
+    found = values_by_message(history, [message for _, message in first])
     assert (
         not found.where("field not in ('h', 'k')")
         .groupBy("guid", "field", "message")
