@@ -2,27 +2,29 @@
 The questions that a history answers.
 
 `cdckit` itself hands on those of every day: `as_of`, `current`, `between`, `changes_between`, `as_of_join`
-with `Lookup`, `as_known`, `bitemporal`, `known_at`, `blame` and `why`.
+with `Lookup`, `as_known`, `bitemporal`, `keep_known`, `blame` and `why`.
 
-    as_of           as_of, current, between, timeline,   what was in force, then or for a while
+    as_of           as_of, current, between, timeline,       what was in force, then or for a while
                     with_operation
-    joins           as_of_join, Lookup                   what was in force, or known, as a fact happened
-    overlays        overlay, Layer, join_periods          what several histories say at once
-    intervals       allen_relation, ALLEN_RELATIONS      how two periods lie to each other
-    differences     changes_between, diff                what changed
-    measures        durations, weighted_means,           how long, how many
+    joins           as_of_join, Lookup                       what was in force, or known, as a fact happened
+    overlays        overlay, Layer, join_periods             what several histories say at once
+    intervals       allen_relation, ALLEN_RELATIONS          how two periods lie to each other
+    differences     changes_between, diff                    what changed
+    measures        durations, weighted_means,               how long, how many
                     counts_over_time
-    state_episodes  episodes, transitions                how long in a row, from what to what
-    bitemporal      as_known, bitemporal, keep_known       what was believed
-    beliefs         beliefs_about, diff_beliefs,       what was believed when, and for how long it was wrong
-                    as_shown, error_durations
-    provenance      blame, values_by_message, count_sources,       which message said it
-                    with_messages, revoke
-    why             why                                  what became of every change of an entity
+    state_episodes  episodes, transitions                    how long in a row, from what to what
+    bitemporal      as_known, bitemporal, keep_known         what was believed
+    beliefs         beliefs_about, diff_beliefs, as_shown,   what was believed when, and how long it was wrong
+                    error_durations
+    provenance      blame, values_by_message, revoke,        which message said it, and what if it had not
+                    count_sources, with_messages
+    corrections     correct                                  what is right instead, for a period
+    why             why                                      what became of every change of an entity
 """
 
 from cdckit.query.as_of import timeline, with_operation
 from cdckit.query.beliefs import as_shown, beliefs_about, diff_beliefs, error_durations
+from cdckit.query.corrections import correct
 from cdckit.query.differences import diff
 from cdckit.query.intervals import ALLEN_RELATIONS, allen_relation
 from cdckit.query.measures import counts_over_time, durations, weighted_means
@@ -36,6 +38,7 @@ __all__ = [
     "allen_relation",
     "as_shown",
     "beliefs_about",
+    "correct",
     "count_sources",
     "counts_over_time",
     "diff",

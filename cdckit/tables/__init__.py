@@ -3,14 +3,12 @@ The door for any table: rows of Spark or pandas that say what is so, and know no
 
 `changes_from` reads a log of rows, one statement each: an export, a CSV, a table with a time of change;
 `rejects(table_rows(…))` are the rows of it that nobody can use.  `changes_from_snapshots` reads full lists
-of a source, taken at several times.  `correct` states other values for a period of a history.  All make
-changes (`cdckit.changes`), which `merge` and a `Ledger` take.
+of a source, taken at several times.  Both make changes (`cdckit.changes`), which `merge` and a `Ledger` take.
 Words are those of Spark's `create_auto_cdc_flow`.
 """
 
 from cdckit.tables.calls import TableFault, UnfitTable
-from cdckit.tables.corrections import correct
 from cdckit.tables.from_lists import changes_from_snapshots
 from cdckit.tables.from_rows import changes_from, table_rows
 
-__all__ = ["TableFault", "UnfitTable", "changes_from", "changes_from_snapshots", "correct", "table_rows"]
+__all__ = ["TableFault", "UnfitTable", "changes_from", "changes_from_snapshots", "table_rows"]

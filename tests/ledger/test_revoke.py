@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 from cdckit import changes_from, merge, union_changes
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import Ledger
-from cdckit.query import revoke
+from cdckit.query import correct, revoke
 from cdckit.store import NoSuchTable
-from cdckit.tables import correct
 from support.histories import assert_folds_to, to_dataframe, to_rows
 from support.ledger_programs import FIELDS, KEYS, all_of, batches
 from tools.tiers import seeds

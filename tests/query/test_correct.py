@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 
 from cdckit import blame, changes_from, merge, union_changes
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
-from cdckit.query import revoke
-from cdckit.tables import correct
+from cdckit.query import correct, revoke
 from support.histories import INSTANTS, LAST, random_changes, to_dataframe
 from tools.tiers import seeds
 
