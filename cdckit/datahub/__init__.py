@@ -3,7 +3,7 @@ The data hub door: messages of many systems, mapped to the same entities by rule
 
     shop = datahub.read_schema("schema")                   one JSON document per source system
     hub = datahub.Hub(spark, shop, "tables")               a store of tables, in a folder or below a URI
-    hub.receive(datahub.records(spark, [...], at=...))     `hub.receipts` says how each was received
+    hub.receive(documents, received_at=...)                `hub.receipts` says how each was received
     hub.run(now=...)
     hub.history("product")                                 what the spine's questions are asked of
     hub.messages(), hub.log(), hub.rejects()               what became of each message and record

@@ -9,9 +9,11 @@ The RDSS door: messages of the Research Data Shared Service, version 4 of its me
     values = rdss.split(value)                             a message over the limit, as several within it
     told = rdss.changes(decoded, "Dataset")                what creates, updates and deletes say of objects
     judged = rdss.with_unknown(decoded, known=history)     the verdict on messages about unknown objects
-    rdss.preservation_events(decoded), rdss.read_requests(decoded) what is said of packages, and what was
-    asked for ancestry = rdss.version_ancestry(rdss.version_links(history))      versions before and after
-    each other verdict = rdss.validate(value, now=...)                the same for the bytes of one message
+    packages = rdss.preservation_events(decoded)           what is said of packages
+    requests = rdss.read_requests(decoded)                 what was asked for
+    links = rdss.version_links(history)                    which object is a version of which
+    ancestry = rdss.version_ancestry(links)                all versions before and after each other
+    verdict = rdss.validate(value, now=...)                the same for the bytes of one message
     exchange = rdss.Exchange(spark, location)              all this kept up in a store, as messages come
 
 A message that cannot be used has one of the catalogue's codes (`RdssFault`), which says the queue it goes to.

@@ -273,7 +273,7 @@ class Exchange(Shell):
         """
         return last_status(self._snapshot(), message_id)
 
-    def queue_records(self) -> DataFrame:
+    def queued_records(self) -> DataFrame:
         """
         The same as the queues take them, decorated with their errors (see `queue_records`).
 

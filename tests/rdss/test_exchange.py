@@ -249,7 +249,7 @@ def test_messages_are_received_by_the_settings_that_the_exchange_has(
     assert same(other.messages(), before[0])
     assert same(other.history(), before[1])
     assert other.history("Dataset").count() == 2
-    [queued] = other.queue_records().collect()
+    [queued] = other.queued_records().collect()
     assert json.loads(queued["value"])["messageHeader"]["errorCode"] == "GENERR007"
 
 
