@@ -105,6 +105,9 @@ independently.  Beside them stand
 
 `sequence` is text and sorts as text, in which "10" stands before "9": `with_sequence` makes it of numbers."""
 
+MADE_OF = "cdckit.made_of"
+"""In the metadata of a column `guid`: the key fields that it is made of, where it is no identity itself."""
+
 ORDER = ("effective_timestamp", "sequence", "arrival", "message_id", "source")
 """The order in which the changes of one entity count: total, and part of what the message says."""
 
@@ -397,8 +400,8 @@ def union_changes(first: DataFrame, *more: DataFrame, as_double: Collection[str]
         All rows of all tables, repeats included.  `data` has the fields of all, in the order in
         which they first appear; a field that a source does not have is null and not carried.
         `field_priorities` is there if any of them has it, null where a source has none; `guid` must
-        be in all of them or in none.  What a table has beside the columns of changes stays, null in the
-        rows of those that do not have it.
+        be in all of them or in none, unless it is made of the key fields, as that of a ledger's changes.
+        What a table has beside the columns of changes stays, null in the rows of those that do not have it.
 
     Raises:
         MissingColumns, WrongColumnType: One of the tables is not a table of changes; or a field is
@@ -430,12 +433,11 @@ def union_changes(first: DataFrame, *more: DataFrame, as_double: Collection[str]
     +--------------+-------------------+
     <BLANKLINE>
     """
-    fields: dict[str, T.DataType] = {}
     for changes in (first, *more):
         require_changes(changes, function="union_changes")
-    by_guid = any("guid" in changes.columns for changes in (first, *more))
-    for changes in (first, *more):
-        require_columns(changes, ["guid"] if by_guid else [], function="union_changes")
+    tables = _with_equal_guids([first, *more])
+    fields: dict[str, T.DataType] = {}
+    for changes in tables:
         for found in require_struct(changes, "data", function="union_changes"):
             known = fields.setdefault(found.name, found.dataType)
             common = common_spark_type(known, found.dataType, as_double=found.name in as_double)
@@ -444,19 +446,39 @@ def union_changes(first: DataFrame, *more: DataFrame, as_double: Collection[str]
                 raise WrongColumnType("union_changes", f"data.{found.name}", needed, is_)
             fields[found.name] = common
     _require_distinct(fields, function="union_changes")
-    some = {column for changes in (first, *more) for column in changes.columns}
-    _require_same_types(first, more)
-    united = _with_fields(first, fields, "field_priorities" in some)
-    for changes in more:
-        next_ = _with_fields(changes, fields, "field_priorities" in some)
-        united = united.unionByName(next_, allowMissingColumns=True)
+    some = {column for changes in tables for column in changes.columns}
+    _require_same_types(tables)
+    united, *others = (_with_fields(changes, fields, "field_priorities" in some) for changes in tables)
+    for changes in others:
+        united = united.unionByName(changes, allowMissingColumns=True)
     return united
 
 
-def _require_same_types(first: DataFrame, more: Iterable[DataFrame]) -> None:
+def _with_equal_guids(tables: list[DataFrame]) -> list[DataFrame]:
+    """
+    The tables, each with a guid or none.
+
+    A guid that is made of the key fields, as a ledger's, says nothing that these do not: beside a table
+    without guids it goes.
+    """
+    if all("guid" in changes.columns for changes in tables):
+        return tables
+    made = [
+        changes.drop("guid")
+        if "guid" in changes.columns and MADE_OF in changes.schema["guid"].metadata
+        else changes
+        for changes in tables
+    ]
+    by_guid = any("guid" in changes.columns for changes in made)
+    for changes in made:
+        require_columns(changes, ["guid"] if by_guid else [], function="union_changes")
+    return made
+
+
+def _require_same_types(tables: Iterable[DataFrame]) -> None:
     """What the tables have beside the columns of changes: under one name, one type."""
     known: dict[str, str] = {}
-    for changes in (first, *more):
+    for changes in tables:
         for column in changes.schema:
             if column.name not in ("data", "carried", "field_priorities", MOVED):
                 found = column.dataType.simpleString()

@@ -11,12 +11,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import MOVED, TRUNCATE, UNTIL, UPSERT, require_moves
+from cdckit.changes import MADE_OF, MOVED, TRUNCATE, UNTIL, UPSERT, require_moves
 from cdckit.errors import InvalidArgument
 from cdckit.kernel.changes import (
     ARRIVED,
     GUID,
-    MADE_OF,
     OPERATIONS,
     SNAPSHOT,
     WORD,

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import union_changes
-from cdckit.changes import ARRIVAL_TYPE
+from cdckit.changes import ARRIVAL_TYPE, MADE_OF
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 
 
@@ -135,3 +135,14 @@ def test_what_is_no_table_of_changes_is_refused(spark: SparkSession) -> None:
     """The first column that is missing is named."""
     with pytest.raises(MissingColumns, match=r"union_changes\(\) needs the columns operation, "):
         union_changes(spark.range(1))
+
+
+def test_a_guid_that_is_made_of_the_key_goes_beside_changes_without_one(spark: SparkSession) -> None:
+    """As those of a ledger, beside a correction; one that is an identity itself must be in all."""
+    plain = changes(spark, "anna", "struct(1 as id)", "struct(true as id)")
+    logged = plain.withColumn("guid", F.lit("g").alias("guid", metadata={MADE_OF: ["id"]}))
+    assert "guid" not in union_changes(logged, plain).columns
+    assert "guid" not in union_changes(plain, logged).columns
+    assert "guid" in union_changes(logged, logged).columns
+    with pytest.raises(MissingColumns, match="guid"):
+        union_changes(plain, plain.withColumn("guid", F.lit("g")))

@@ -23,8 +23,6 @@ SNAPSHOT = "snapshot"
 """The column that says whether a snapshot read the entity, or its source's log says it: see `places`."""
 
 GUID = "guid"
-MADE_OF = "cdckit.made_of"
-"""In the metadata of a column `guid`: the key fields that it is made of, where it is no identity itself."""
 KEYS = "cdckit.keys"
 """In the metadata of a column `guid` that is an identity itself: the key fields all the same."""
 

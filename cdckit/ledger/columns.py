@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import CHANGE_SCHEMA, MOVED, UNTIL, require_moves
+from cdckit.changes import CHANGE_SCHEMA, MADE_OF, MOVED, UNTIL, require_moves
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.history import STANDARD_COLUMNS, with_ends
-from cdckit.kernel.changes import GUID, KEYS, MADE_OF, SNAPSHOT
+from cdckit.kernel.changes import GUID, KEYS, SNAPSHOT
 from cdckit.lists import is_list_change
 from cdckit.merging import check_fields, fields_with_priority, history_schema
 from cdckit.moves import find_inherited_words

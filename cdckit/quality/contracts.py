@@ -9,10 +9,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import UNTIL, require_changes
+from cdckit.changes import MADE_OF, UNTIL, require_changes
 from cdckit.errors import InvalidArgument
 from cdckit.history import DELETED, FIELD_PROVENANCE, VALID_FROM, provenance_type
-from cdckit.kernel.changes import GUID, KEYS, MADE_OF
+from cdckit.kernel.changes import GUID, KEYS
 from cdckit.merging import KEY_TYPES, merge_changes
 from cdckit.parts.arguments import quoted, require_columns, require_struct
 from cdckit.parts.values import as_text, comparable, is_collated
