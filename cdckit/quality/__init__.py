@@ -12,6 +12,7 @@ from cdckit.quality.findings import (
     find_gaps,
     find_overlaps,
     find_several_current,
+    find_uncovered,
     record_fates,
 )
 
@@ -24,6 +25,7 @@ __all__ = [
     "find_gaps",
     "find_overlaps",
     "find_several_current",
+    "find_uncovered",
     "gate",
     "record_fates",
 ]

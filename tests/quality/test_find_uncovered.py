@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
-from cdckit.quality.findings import find_uncovered
+from cdckit.quality import find_uncovered
 from tools.tiers import seeds
 
 Period = tuple[str, str | None, int, int | None, bool]

@@ -31,7 +31,7 @@ from cdckit.query.as_of import with_operation
 from cdckit.query.provenance import blame
 from cdckit.query.why import why
 
-_MOST_CHOICES = 300
+MOST_CHOICES = 300
 
 
 _LONGEST_VALUE = 300  # the reasons of `why` are sentences
@@ -91,12 +91,29 @@ def entity_explorer(
     return Panel(explorer.first, lambda library, first: _ExplorerWidget(library, explorer, first).widget)
 
 
-class _Entity(NamedTuple):
+class Entity(NamedTuple):
     """An entity to choose: its key as text, its guid, its key values."""
 
     label: str
     guid: str
     key: tuple[Any, ...]
+
+
+def find_entities(history: DataFrame, keys: Sequence[str], containing: str) -> list[Entity]:
+    """The entities whose key contains a text, by key: at most one more than can be chosen from."""
+    types = business_fields(history)
+    columns = [F.col(quoted(name)) for name in keys]
+    label = join_texts(as_text(F.col(quoted(name)), types[name].dataType) for name in keys)
+    places = [str(place) for place in range(len(keys))]
+    named = (column.alias(place) for column, place in zip(columns, places, strict=True))
+    found = (
+        history.select(label.alias("label"), "guid", *named)
+        .where(F.lower("label").contains(containing.lower()))
+        .distinct()
+        .orderBy(*places, "guid")
+        .limit(MOST_CHOICES + 1)
+    )
+    return [Entity(row.pop("label"), row.pop("guid"), tuple(row.values())) for row in collect_rows(found)]
 
 
 @dataclass(frozen=True)
@@ -113,7 +130,7 @@ class _Explorer:
         """Raise what is wrong with the arguments; lazy frames are made and nothing is read."""
         known = business_fields(self.history).names
         require_fields(self.keys, known, "keys", function="entity_explorer")
-        nobody = _Entity("", "", (None,) * len(self.keys))
+        nobody = Entity("", "", (None,) * len(self.keys))
         self.timeline(nobody)
         self.blame(nobody, None)
         self.why(nobody, self.fields[0], None)
@@ -127,34 +144,16 @@ class _Explorer:
         return [name for name in both if name not in self.keys] + list(self.keys)
 
     @cached_property
-    def all(self) -> list[_Entity]:
+    def all(self) -> list[Entity]:
         return self.entities("")
 
-    def entities(self, containing: str) -> list[_Entity]:
-        """At most one more than can be chosen from."""
-        types = business_fields(self.history)
-        columns = [F.col(quoted(name)) for name in self.keys]
-        label = join_texts(as_text(F.col(quoted(name)), types[name].dataType) for name in self.keys)
-        places = [str(place) for place in range(len(self.keys))]
-        found = (
-            self.history.select(
-                label.alias("label"),
-                "guid",
-                *(column.alias(place) for column, place in zip(columns, places, strict=True)),
-            )
-            .where(F.lower("label").contains(containing.lower()))
-            .distinct()
-            .orderBy(*places, "guid")
-            .limit(_MOST_CHOICES + 1)
-        )
-        return [
-            _Entity(row.pop("label"), row.pop("guid"), tuple(row.values())) for row in collect_rows(found)
-        ]
+    def entities(self, containing: str) -> list[Entity]:
+        return find_entities(self.history, self.keys, containing)
 
-    def beginnings(self, entity: _Entity) -> list[datetime]:
+    def beginnings(self, entity: Entity) -> list[datetime]:
         """Where its versions begin, the last first."""
         begins = F.unix_micros(VALID_FROM).alias("begins")
-        found = self._versions(entity).select(begins).orderBy(F.desc("begins")).limit(_MOST_CHOICES)
+        found = self._versions(entity).select(begins).orderBy(F.desc("begins")).limit(MOST_CHOICES)
         return [EPOCH + timedelta(microseconds=row["begins"]) for row in found.collect()]
 
     def first(self) -> Page:
@@ -164,19 +163,19 @@ class _Explorer:
         pages = (self.timeline(entity), self.blame(entity, None), self.why(entity, self.fields[0], None))
         return Page(tuple(section for page in pages for section in page.sections))
 
-    def timeline(self, entity: _Entity) -> Page:
+    def timeline(self, entity: Entity) -> Page:
         told = with_operation(self._versions(entity)).orderBy(VALID_FROM)
         # Without provenance: blame says it below, and since when.
         return self._page(f"{entity.label}: its versions", told)
 
-    def blame(self, entity: _Entity, at: datetime | None) -> Page:
+    def blame(self, entity: Entity, at: datetime | None) -> Page:
         told = blame(self.history, {"guid": entity.guid}, valid_at=at).select(
             "field", "value", "message", "priority", F.col("since_timestamp").alias("since")
         )
         told = show_in_zone(self.zone, told, business_fields(self.history), "value")
         return self._page(f"who is responsible, {self.when(at)}", told)
 
-    def why(self, entity: _Entity, field: str, at: datetime | None) -> Page:
+    def why(self, entity: Entity, field: str, at: datetime | None) -> Page:
         by_guid = "guid" in self.changes.columns
         key = {"guid": entity.guid} if by_guid else dict(zip(self.keys, entity.key, strict=True))
         told = why(
@@ -202,7 +201,7 @@ class _Explorer:
             ((heading, show(told, rows=self.rows, provenance=False, width=_LONGEST_VALUE, zone=self.zone)),)
         )
 
-    def _versions(self, entity: _Entity) -> DataFrame:
+    def _versions(self, entity: Entity) -> DataFrame:
         return self.history.where(F.col("guid") == F.lit(entity.guid))
 
 
@@ -260,8 +259,8 @@ class _ExplorerWidget:
         self._settle(self.entity, [])
         wanted = self.containing.value
         found = self.explorer.entities(wanted) if wanted else self.explorer.all
-        self._settle(self.entity, [(each.label, each) for each in found[:_MOST_CHOICES]])
-        many = f"the first {_MOST_CHOICES} of more" if len(found) > _MOST_CHOICES else f"{len(found)} found"
+        self._settle(self.entity, [(each.label, each) for each in found[:MOST_CHOICES]])
+        many = f"the first {MOST_CHOICES} of more" if len(found) > MOST_CHOICES else f"{len(found)} found"
         return Page(((many, None),))
 
     def _choose(self) -> None:
@@ -286,7 +285,7 @@ class _ExplorerWidget:
         return f"{entity}: {what[name]}{when}"
 
     def _answer(self, name: str, first: Callable[[], Page] | None = None) -> Page:
-        entity: _Entity | None = self.entity.value
+        entity: Entity | None = self.entity.value
         if entity is None:
             return _NOBODY if name == "timeline" else Page(())
         if name == "timeline":

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -17,8 +18,10 @@ from pyspark.sql import functions as F
 
 from cdckit import merge
 from cdckit.errors import InvalidArgument, MissingColumns
+from cdckit.ledger import Ledger
 from cdckit.notebook import widgets
 from cdckit.notebook.widgets import panel as panel_of
+from cdckit.store import NoSuchTable
 from support.histories import Row, to_dataframe
 from support.jobs import jobs_of
 
@@ -368,6 +371,101 @@ def test_an_empty_history_has_nobody_to_explore(history: DataFrame, changes: Dat
 def test_keys_that_are_not_there_are_refused_at_the_call(history: DataFrame, changes: DataFrame) -> None:
     with pytest.raises(InvalidArgument, match=r"entity_explorer\(\) needs keys to be one or more fields"):
         widgets.entity_explorer(history, changes, keys=["z"])
+
+
+# The form -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ledger(spark: SparkSession, changes: DataFrame, tmp_path: Path) -> Ledger:
+    made = Ledger(spark, tmp_path / "ledger", entity="thing", keys=KEYS, buckets=1)
+    made.apply(changes)
+    return made
+
+
+def test_a_correction_is_shown_before_it_is_applied(ledger: Ledger) -> None:
+    panel = widgets.correction_form(ledger)
+    entity, field = all_of(panel.widget, "Dropdown")
+    assert [label for label, _ in entity.options] == ["1 x", "2 x"]
+    assert list(field.options) == ["a", "b"]
+    assert "1 x: its versions" in shown(panel.widget)
+    show, apply = all_of(panel.widget, "Button")
+    value, start, end, by, reason = all_of(panel.widget, "Text")[1:]
+    written = ((value, "15"), (start, "2024-03-10 09:30"), (end, "2024-03-10T10:30Z"), (by, "ann"))
+    for text, words in (*written, (reason, "misread")):
+        text.value = words
+    assert apply.disabled
+    show.click()
+    told = shown(panel.widget).split("What it would change")[1]
+    assert [line.split("|")[1:3] for line in told.splitlines() if line.startswith("a|")] == [
+        ["10", "15"],
+        ["11", "15"],
+    ]
+    assert ledger.history({"h": 1, "k": "x"}).count() == 2
+    assert not apply.disabled
+
+    value.value = "16"
+    assert apply.disabled
+    assert "What it would change" not in shown(panel.widget)
+    show.click()
+    apply.click()
+    versions = ledger.history({"h": 1, "k": "x"}).orderBy("valid_from_timestamp").collect()
+    assert [row["a"] for row in versions] == [10, 16, 11]
+    assert apply.disabled
+    told = shown(panel.widget)
+    assert "|16|" in told
+    (message,) = re.findall(r"Applied as “(ann, .*: misread)”", told)
+    ledger.revoke(message)
+    assert ledger.history({"h": 1, "k": "x"}).count() == 2
+
+
+def test_what_is_no_correction_is_told_and_cannot_be_applied(ledger: Ledger) -> None:
+    panel = widgets.correction_form(ledger)
+    show, apply = all_of(panel.widget, "Button")
+    value, start, end, by, reason = all_of(panel.widget, "Text")[1:]
+    by.value, reason.value, value.value, start.value = "ann", "misread", "15", "at nine"
+    for text, words, error in (
+        (end, "2024-03-10 09:00", "ValueError: Invalid isoformat string"),
+        (start, "2024-03-10 09:30", "InvalidArgument: "),
+        (value, "many", "InvalidArgument: "),
+    ):
+        text.value = words
+        show.click()
+        assert error in shown(panel.widget)
+        assert apply.disabled
+    end.value = ""
+    show.click()
+    assert "[CAST_INVALID_INPUT]" in shown(panel.widget)
+    assert apply.disabled
+    value.value, start.value, end.value = "15", "2024-03-10 07:00", "2024-03-10 08:00"
+    show.click()
+    assert "What it would change" in shown(panel.widget)
+    assert apply.disabled  # nothing is there in that hour
+    all_of(panel.widget, "Text")[0].value = "nobody"
+    assert "There is no such entity" in shown(panel.widget)
+    assert show.disabled
+
+
+def test_a_ledger_in_which_nothing_is_has_no_form(spark: SparkSession, tmp_path: Path) -> None:
+    panel = widgets.correction_form(Ledger(spark, tmp_path / "ledger", entity="thing", keys=KEYS))
+    with pytest.raises(NoSuchTable):
+        repr(panel)
+
+
+def test_entities_that_are_named_by_their_guid_are_corrected(
+    spark: SparkSession, changes: DataFrame, tmp_path: Path
+) -> None:
+    ledger = Ledger(spark, tmp_path / "ledger", entity="thing", keys=KEYS, buckets=1)
+    ledger.apply(changes.withColumn("guid", F.concat(F.lit("g"), F.col("data.h").cast("string"))))
+    panel = widgets.correction_form(ledger)
+    written = ("15", "2024-03-10 10:30", "2024-03-10 10:40", "ann", "misread")
+    for text, words in zip(all_of(panel.widget, "Text")[1:], written, strict=True):
+        text.value = words
+    show, apply = all_of(panel.widget, "Button")
+    show.click()
+    apply.click()
+    versions = ledger.history("g1").orderBy("valid_from_timestamp").collect()
+    assert [row["a"] for row in versions] == [10, 11, 15, 11]
 
 
 # Where they do not run ----------------------------------------------------------------------------------
