@@ -94,8 +94,8 @@ class _Form:
         return told.withColumn("guid", F.lit(entity.guid)) if self.kind.by_guid else told
 
     def difference(self, entity: Entity, right: DataFrame) -> Page:
-        history, known = self.ledger.history(entity.guid), self.ledger.changes(entity.guid)
-        both = union_changes(known if self.kind.by_guid else known.drop("guid"), right)
+        history = self.ledger.history(entity.guid)
+        both = union_changes(self.ledger.changes(entity.guid), right)
         told = diff(history, merge(both, entity=self.kind.entity, keys=self.kind.keys)).drop("guid")
         told = show_in_zone(self.zone, told, business_fields(history), "a_value", "b_value")
         return Page((("What it would change", show(told, rows=self.rows, zone=self.zone)),))
