@@ -11,18 +11,22 @@ from pyspark.sql import functions as F
 
 from benchmarks.measure import Result, content_hash, side_by_side
 from benchmarks.merging import random_changes
-from cdckit import bitemporal, merge, why
+from cdckit import as_of, bitemporal, changes_from, merge, why
+from cdckit.query import reconcile
 
 LATE = 10
 """One change in so many arrives after a delay."""
 DELAY_SECONDS = 1_000_000
+ROWS = 2_000_000
+OFTEN = 1_000
+"""One row in so many is missing, one too many, and one differs."""
 WHY_SECONDS = 2.0
 """What an answer may take beyond the scan that finds the entity's changes."""
 
 
 def results(spark: SparkSession, work: Path) -> list[Result]:
-    """`bitemporal` of a million changes, and `why` of one key among two million."""
-    return [_bitemporal(spark, work), _why(spark, work)]
+    """`bitemporal` of a million changes, `why` of one key, `reconcile` of two million rows."""
+    return [_bitemporal(spark, work), _why(spark, work), _reconcile(spark, work)]
 
 
 def _bitemporal(spark: SparkSession, work: Path) -> Result:
@@ -60,6 +64,48 @@ def _why(spark: SparkSession, work: Path) -> Result:
     ratio = seconds / (took["filtered scan"].seconds + WHY_SECONDS)
     name = "why_2m_over_scan_plus_2s"
     return Result(name, round(ratio, 2), 1.0, "lower", round(seconds, 2), memory, content_hash(told()))
+
+
+def _reconcile(spark: SparkSession, work: Path) -> Result:
+    """Two million rows, of which one in a thousand differs, one is missing and one too many."""
+    number, of = F.col("id"), F.pmod(F.xxhash64("id"), F.lit(OFTEN))
+    fields = {
+        "number": number,
+        "name": F.concat(F.lit("product "), number),
+        "price": number / 7,
+        "weight": F.pmod(F.xxhash64("id"), F.lit(1_000)).cast("int"),
+    }
+    rows = spark.range(ROWS).select(*(column.alias(name) for name, column in fields.items()), of.alias("of"))
+    told = rows.where("of <> 1").drop("of").withColumn("day", F.lit(datetime(2013, 1, 1)))
+
+    def feed() -> DataFrame:
+        changes = changes_from(told, keys=["number"], effective="day", column_list=list(fields)[1:])
+        return merge(changes, entity="product", keys=["number"])
+
+    def table() -> DataFrame:
+        price = F.when(F.col("of") == 2, F.col("price") + 1).otherwise(F.col("price"))
+        return rows.where("of <> 0").withColumn("price", price).drop("of")
+
+    history = _stored(work / "history_2000000.parquet", feed, spark)
+    source = _stored(work / "source_2000000.parquet", table, spark)
+    at = datetime(2013, 3, 1, tzinfo=UTC)
+    joined = as_of(history, at).join(
+        source.withColumnsRenamed({name: f"its_{name}" for name in fields}),
+        F.col("number") == F.col("its_number"),
+        "outer",
+    )
+    runs: dict[str, Callable[[], object]] = {
+        "full outer join": lambda: joined.write.format("noop").mode("overwrite").save(),
+        "reconcile": lambda: _write(
+            reconcile(history, source, valid_at=at, keys=["number"]), work / "findings.parquet"
+        ),
+    }
+    took = side_by_side(runs)
+    seconds, memory = took["reconcile"].seconds, took["reconcile"].peak_memory_mb
+    digest = content_hash(spark.read.parquet(str(work / "findings.parquet")))
+    ratio = seconds / took["full outer join"].seconds
+    name = "reconcile_2m_over_full_outer_join"
+    return Result(name, round(ratio, 2), 1.5, "lower", round(seconds, 2), memory, digest)
 
 
 def delayed_changes(spark: SparkSession, changes: int, keys: int) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from decimal import Decimal
 from types import MappingProxyType
 
@@ -18,7 +19,9 @@ from cdckit.parts.arguments import (
     nearest_name,
     quoted,
     require_columns,
+    require_instant,
     require_int,
+    require_name,
     require_struct,
     require_type,
     require_types,
@@ -50,6 +53,9 @@ UNTIL = "effective_until"
 
 MOVED = "moved"
 """The column that says how a row came to another key: see `CHANGE_SCHEMA`."""
+
+AFTER_ALL = "~"
+"""The `sequence` of what somebody states by hand: behind whatever sequence a source has at its instant."""
 
 LOG_END = "@"
 """Ends the name of a log in `sequence`, if a source has several (see `CHANGE_SCHEMA`)."""
@@ -533,6 +539,43 @@ def _value_by_source(values: Mapping[str, int | None], otherwise: Column) -> Col
     for source, value in values.items():
         chosen = F.when(F.col("source") == source, F.lit(value).cast("int")).otherwise(chosen)
     return chosen
+
+
+def statement_columns(
+    operation: Column,
+    start: Column,
+    content: Column,
+    *,
+    by: str,
+    reason: str,
+    source: str,
+    received_at: datetime | None,
+    function: str,
+) -> list[Column]:
+    """
+    What somebody states by hand about rows of a history, as the columns of changes before `priority`.
+
+    *content* tells apart what one call, or two at one instant, say of an entity.
+    """
+    for argument, text in (("by", by), ("reason", reason), ("source", source)):
+        require_name(text, argument, function=function)
+    said_at = datetime.now(UTC) if received_at is None else received_at
+    instant = require_instant(said_at, "received_at", function=function)
+    clock = said_at.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+    return [
+        operation.alias("operation"),
+        start.alias("effective_timestamp"),
+        F.lit(AFTER_ALL).alias("sequence"),
+        F.struct(
+            instant.alias("timestamp"),
+            F.lit(source).alias("topic"),
+            F.lit(0).alias("partition"),
+            F.lit(0).cast("bigint").alias("offset"),
+            (F.pmod(F.xxhash64(content), F.lit(2**31 - 1)) + 1).cast("int").alias("record_number"),
+        ).alias("arrival"),
+        F.lit(f"{by}, {clock}: {reason}").alias("message_id"),
+        F.lit(source).alias("source"),
+    ]
 
 
 def field_priority(changes: DataFrame, name: str) -> Column:

@@ -19,6 +19,7 @@ with `Lookup`, `as_known`, `bitemporal`, `keep_known`, `blame` and `why`.
     provenance      blame, values_by_message, revoke,        which message said it, and what if it had not
                     count_sources, with_messages
     corrections     correct                                  what is right instead, for a period
+    reconciliation  reconcile, count_findings, repair        where the source differs, and how to mend it
     why             why                                      what became of every change of an entity
 """
 
@@ -30,6 +31,7 @@ from cdckit.query.intervals import ALLEN_RELATIONS, allen_relation
 from cdckit.query.measures import counts_over_time, durations, weighted_means
 from cdckit.query.overlays import Layer, join_periods, overlay
 from cdckit.query.provenance import count_sources, revoke, values_by_message, with_messages
+from cdckit.query.reconciliation import count_findings, reconcile, repair
 from cdckit.query.state_episodes import episodes, transitions
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "as_shown",
     "beliefs_about",
     "correct",
+    "count_findings",
     "count_sources",
     "counts_over_time",
     "diff",
@@ -48,6 +51,8 @@ __all__ = [
     "error_durations",
     "join_periods",
     "overlay",
+    "reconcile",
+    "repair",
     "revoke",
     "timeline",
     "transitions",

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import DELETE, UNTIL, UPSERT
+from cdckit.changes import DELETE, UNTIL, UPSERT, statement_columns
 from cdckit.errors import WrongColumnType
 from cdckit.history import FIELD_PROVENANCE, VALID_FROM, VALID_TO, business_fields
 from cdckit.parts.arguments import (
     quoted,
     require_fields,
-    require_instant,
     require_int,
     require_keys,
-    require_name,
     require_struct,
 )
 from cdckit.parts.widening import common_spark_type
@@ -26,9 +24,6 @@ from cdckit.query.as_of import between
 
 _FUNCTION = "correct"
 _GREATEST = 2**31 - 1
-
-_AFTER_ALL = "~"
-"""The place of a correction among what is said of its instant: behind whatever sequence a source has."""
 
 
 def correct(
@@ -100,30 +95,23 @@ def correct(
     +----+--------------------+--------------------------------------------+
     <BLANKLINE>
     """
-    for argument, text in (("by", by), ("reason", reason), ("source", source)):
-        require_name(text, argument, function=_FUNCTION)
     versions = between(history, start, end)
     fields = business_fields(history)
     key = require_keys(keys, fields.fieldNames(), function=_FUNCTION)
     right = _right_values(history, values, [name for name in fields.fieldNames() if name not in key])
-    said_at = datetime.now(UTC) if received_at is None else received_at
-    instant = require_instant(said_at, "received_at", function=_FUNCTION)
     data = F.struct(*(right.get(each.name, _of_key(each, key)).alias(each.name) for each in fields))
-    # What one call, or two at one instant, say of an entity are several things: their content tells which.
-    content = F.to_json(F.struct(VALID_FROM, VALID_TO, data))
+    stated = statement_columns(
+        F.lit(DELETE if values is None else UPSERT),
+        F.col(VALID_FROM),
+        F.to_json(F.struct(VALID_FROM, VALID_TO, data)),
+        by=by,
+        reason=reason,
+        source=source,
+        received_at=received_at,
+        function=_FUNCTION,
+    )
     return versions.select(
-        F.lit(DELETE if values is None else UPSERT).alias("operation"),
-        F.col(VALID_FROM).alias("effective_timestamp"),
-        F.lit(_AFTER_ALL).alias("sequence"),
-        F.struct(
-            instant.alias("timestamp"),
-            F.lit(source).alias("topic"),
-            F.lit(0).alias("partition"),
-            F.lit(0).cast("bigint").alias("offset"),
-            (F.pmod(F.xxhash64(content), F.lit(_GREATEST)) + 1).cast("int").alias("record_number"),
-        ).alias("arrival"),
-        F.lit(f"{by}, {_clock(said_at)}: {reason}").alias("message_id"),
-        F.lit(source).alias("source"),
+        *stated,
         _priority(history, priority, right).alias("priority"),
         data.alias("data"),
         F.struct(*(F.lit(each in {*key, *right}).alias(each) for each in fields.names)).alias("carried"),
@@ -148,10 +136,6 @@ def _right_values(
             raise WrongColumnType(_FUNCTION, name, needed.simpleString(), given.simpleString())
         found[name] = value.cast(needed)
     return found
-
-
-def _clock(instant: datetime) -> str:
-    return instant.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
 
 
 def _of_key(field: T.StructField, keys: Sequence[str]) -> Column:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -31,7 +32,7 @@ from cdckit.query.intervals import (
     split_periods,
 )
 
-_PRESENCE = T.StructField(DELETED, T.BooleanType())
+PRESENCE = T.StructField(DELETED, T.BooleanType())
 _CHANGED = ("changed_at_timestamp", "operation", "field", "from_value", "to_value", "message", "priority")
 _SAID = ("a_value", "b_value", "a_message", "b_message")
 DIFFERING = ("field", VALID_FROM, VALID_TO, *_SAID)
@@ -93,7 +94,7 @@ def changes_between(
     +------+--------------------+---------+-----------------+----------+--------+-------+--------+
     <BLANKLINE>
     """
-    history = _require_versions(history, function="changes_between")
+    history = versions_of(history, function="changes_between")
     named = require_reader_keys(business_fields(history), keys, _CHANGED, function="changes_between")
     first, last = require_period(start, end, function="changes_between")
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
@@ -102,32 +103,19 @@ def changes_between(
     needed = begun & (ends.isNull() | (ends >= first)) & is_period(begins, ends)
     previous = F.lag("version").over(Window.partitionBy("guid").orderBy("begins"))
     joined = (
-        _versions(history.where(needed))
+        version_rows(history.where(needed))
         .withColumn("before", previous)
         .where(F.col("begins") >= first)
         .withColumn("before", F.when(F.col("before.ends") == F.col("begins"), F.col("before")))
     )
     was, is_ = F.col("before"), F.col("version")
-    listed = [
-        F.when(
-            ~_same(was, is_, field),
-            F.struct(
-                F.lit(field.name).alias("field"),
-                as_text(_value(was, field), field.dataType).alias("from_value"),
-                as_text(_value(is_, field), field.dataType).alias("to_value"),
-                _provenance_entry(is_, field).getField("m").alias("message"),
-                _provenance_entry(is_, field).getField("p").alias("priority"),
-            ),
-        )
-        for field in [_PRESENCE, *business_fields(history)]
-    ]
-    operation = version_operation(_value(was, _PRESENCE), _value(is_, _PRESENCE))
+    operation = version_operation(value_of(was, PRESENCE), value_of(is_, PRESENCE))
     return joined.select(
         F.col("guid"),
-        *(_value(is_, field).alias(field.name) for field in named),
+        *(value_of(is_, field).alias(field.name) for field in named),
         F.col("begins").alias("changed_at_timestamp"),
         operation.alias("operation"),
-        F.inline(F.array(*listed)),
+        differing_cells(was, is_, [PRESENCE, *business_fields(history)], partial(_step, was, is_)),
     ).where(F.col("field").isNotNull())
 
 
@@ -178,30 +166,17 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
     +------+-----+--------------------+-------+-------+---------+---------+
     <BLANKLINE>
     """
-    a, b = (_require_versions(each, function="diff") for each in (a, b))
+    a, b = (versions_of(each, function="diff") for each in (a, b))
     fields = business_fields(a).fields
     _require_same_fields(a, b)
     named = require_reader_keys(business_fields(a), keys, DIFFERING, function="diff")
     left, right = F.col("a"), F.col("b")
-    listed = [
-        F.when(
-            ~_same(left, right, field),
-            F.struct(
-                F.lit(field.name).alias("field"),
-                as_text(_value(left, field), field.dataType).alias("a_value"),
-                as_text(_value(right, field), field.dataType).alias("b_value"),
-                _provenance_entry(left, field).getField("m").alias("a_message"),
-                _provenance_entry(right, field).getField("m").alias("b_message"),
-            ),
-        )
-        for field in [_PRESENCE, *fields]
-    ]
     # All of one version: mixed, they might name an entity that there is not.
-    told_by_a = _is_there(left) | (left.isNotNull() & ~_is_there(right))
+    told_by_a = is_there(left) | (left.isNotNull() & ~is_there(right))
     key = F.struct(
         F.lit(0).alias("of"),
         *(
-            F.when(told_by_a, _value(left, field)).otherwise(_value(right, field)).alias(field.name)
+            F.when(told_by_a, value_of(left, field)).otherwise(value_of(right, field)).alias(field.name)
             for field in named
         ),
     )
@@ -210,7 +185,7 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
         key.alias("key"),
         VALID_FROM,
         VALID_TO,
-        F.inline(F.array(*listed)),
+        differing_cells(left, right, [PRESENCE, *fields], partial(_two_words, left, right)),
     )
     periods = fold_periods(differing.where(F.col("field").isNotNull()), ["guid", "field"], F.struct(*_SAID))
     return periods.select(
@@ -223,6 +198,26 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
     )
 
 
+def _step(was: Column, is_: Column, field: T.StructField) -> dict[str, Column]:
+    """What `changes_between` tells of a field that got another value."""
+    return {
+        "from_value": as_text(value_of(was, field), field.dataType),
+        "to_value": as_text(value_of(is_, field), field.dataType),
+        "message": provenance_of(is_, field).getField("m"),
+        "priority": provenance_of(is_, field).getField("p"),
+    }
+
+
+def _two_words(left: Column, right: Column, field: T.StructField) -> dict[str, Column]:
+    """What `diff` tells of a field of which two histories say different things."""
+    return {
+        "a_value": as_text(value_of(left, field), field.dataType),
+        "b_value": as_text(value_of(right, field), field.dataType),
+        "a_message": provenance_of(left, field).getField("m"),
+        "b_message": provenance_of(right, field).getField("m"),
+    }
+
+
 def require_reader_keys(
     fields: T.StructType, keys: Sequence[str], taken: Sequence[str], *, function: str
 ) -> list[T.StructField]:
@@ -233,7 +228,8 @@ def require_reader_keys(
     return [fields[name] for name in names]
 
 
-def _require_versions(history: DataFrame, *, function: str) -> DataFrame:
+def versions_of(history: DataFrame, *, function: str) -> DataFrame:
+    """The history, if it is one whose values can be compared; `field_provenance` may be missing."""
     found = require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
     if FIELD_PROVENANCE in found.columns:
         require_struct(found, FIELD_PROVENANCE, function=function)
@@ -249,12 +245,12 @@ def _require_same_fields(a: DataFrame, b: DataFrame) -> None:
         raise InvalidArgument("diff", "b", f"of the fields of a, with {', '.join(needed)}", differing)
 
 
-def _versions(history: DataFrame) -> DataFrame:
+def version_rows(history: DataFrame) -> DataFrame:
     """`guid`, `begins`, and the `version` in one struct: no field's name can be taken for another's."""
     fields = business_fields(history).fieldNames()
     entries: list[str] = []
     if FIELD_PROVENANCE in history.columns:
-        entries = require_struct(history, FIELD_PROVENANCE, function="_versions").fieldNames()
+        entries = require_struct(history, FIELD_PROVENANCE, function="version_rows").fieldNames()
     said_by = [
         (F.col(FIELD_PROVENANCE).getField(name) if name in entries else F.lit(None))
         .cast(provenance_type())
@@ -273,29 +269,56 @@ def _versions(history: DataFrame) -> DataFrame:
     )
 
 
-def _value(version: Column, field: T.StructField) -> Column:
+def value_of(version: Column, field: T.StructField) -> Column:
+    """The value of the field in a version, as `version_rows` makes them."""
     return version.getField("values").getField(field.name)
 
 
-def _is_there(version: Column) -> Column:
-    return ~F.coalesce(_value(version, _PRESENCE), F.lit(True))
+def is_there(version: Column) -> Column:
+    """Whether the entity is there: in a version, and not deleted."""
+    return ~F.coalesce(value_of(version, PRESENCE), F.lit(True))
 
 
-def _provenance_entry(version: Column, field: T.StructField) -> Column:
+def provenance_of(version: Column, field: T.StructField) -> Column:
     """The provenance of the field; of the row itself, if the field is whether the entity is deleted."""
-    return version.getField("said_by").getField("guid" if field == _PRESENCE else field.name)
+    return version.getField("said_by").getField("guid" if field == PRESENCE else field.name)
 
 
-def _same(one: Column, other: Column, field: T.StructField) -> Column:
-    return comparable(_value(one, field), field.dataType).eqNullSafe(
-        comparable(_value(other, field), field.dataType)
+def same_value(one: Column, other: Column, field: T.StructField) -> Column:
+    """Whether two versions have equal values of the field (`cdckit.parts.values`); never null."""
+    return comparable(value_of(one, field), field.dataType).eqNullSafe(
+        comparable(value_of(other, field), field.dataType)
     )
+
+
+def differing_cells(
+    one: Column,
+    other: Column,
+    fields: Iterable[T.StructField],
+    told: Callable[[T.StructField], Mapping[str, Column]],
+) -> Column:
+    """
+    A row of each field whose values differ in the two versions: `field`, and what is *told* of it.
+
+    Of the fields that are the same the rows are null.
+    """
+    cells = (
+        F.when(
+            ~same_value(one, other, field),
+            F.struct(
+                F.lit(field.name).alias("field"),
+                *(column.alias(name) for name, column in told(field).items()),
+            ),
+        )
+        for field in fields
+    )
+    return F.inline(F.array(*cells))
 
 
 def _side_by_side(a: DataFrame, b: DataFrame) -> DataFrame:
     """For each period in which neither history changes, `a` and `b`: the version in force, if any."""
     lines = [
-        _versions(history.where(is_ever_in_force())).select(
+        version_rows(history.where(is_ever_in_force())).select(
             "guid",
             "begins",
             F.struct(F.col("version.ends").alias("ends"), "version").alias(layer_column(place)),
