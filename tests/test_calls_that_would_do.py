@@ -71,11 +71,11 @@ def world(spark: SparkSession) -> dict[str, Any]:
         (
             lambda w: cdckit.why(w["changes"], {"flight": "UA1"}, "gate", keys=["flight"], valid_at=NAIVE),
             "why(changes, {'flight': 'UA1'}, 'gate', keys=['flight'], "
-            "at=datetime(2024, 1, 1, 9, 30, tzinfo=UTC))",
+            "valid_at=datetime(2024, 1, 1, 9, 30, tzinfo=UTC))",
         ),
         (
             lambda w: cdckit.blame(w["history"], {"flight": "UA1"}, valid_at=NAIVE),
-            "blame(history, {'flight': 'UA1'}, at=datetime(2024, 1, 1, 9, 30, tzinfo=UTC))",
+            "blame(history, {'flight': 'UA1'}, valid_at=datetime(2024, 1, 1, 9, 30, tzinfo=UTC))",
         ),
         (
             lambda w: cdckit.outputs.scd_type_2(w["history"], valid_to_current=datetime(9999, 12, 31)),

@@ -159,7 +159,7 @@ class Hub(Shell):
     ) -> None:
         self._work = ReaderSettings.create(schema, readers, filters, files, function="Hub")
         if not isinstance(backoff, Backoff | None):
-            raise InvalidArgument("Hub", "backoff", "a datahub.Retry", backoff)
+            raise InvalidArgument("Hub", "backoff", "a datahub.Backoff", backoff)
         self.schema, self._retry = schema, backoff or Backoff()
         self.wait = self._retry.give_up_after
         place = locate(location, storage_options, None)

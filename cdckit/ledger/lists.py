@@ -119,7 +119,7 @@ def read_lists(
     rows = as_spark(spark, table, function=FUNCTION)
     remedy = f"A list names its entities by the columns {', '.join(kind.keys)}."
     require_columns(rows, [*kind.keys, *apart], function=FUNCTION, remedy=remedy)
-    stream = "let writeStream.foreachBatch(ledger.list_sink(taken=…)) hand them over"
+    stream = "let writeStream.foreachBatch(ledger.list_sink(taken_at=…)) hand them over"
     require_batch(rows, "rows", stream, function=FUNCTION)
     at, instants = _instants(rows, taken_at)
     data = [F.col(quoted(name)).alias(name) for name in rows.columns if name not in apart]
@@ -369,7 +369,7 @@ def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again:
             reason = f"the ledger has a list of this instant, and {differing} rows of the two differ"
             remedy = (
                 "If the new one is right, take the old one back first: "
-                f"ledger.revoke_list(taken={instant_literal(to_instant(at_))}, source={given.source!r})."
+                f"ledger.revoke_list(taken_at={instant_literal(to_instant(at_))}, source={given.source!r})."
             )
             raise UnfitList(FUNCTION, given.source, to_instant(at_), reason, remedy)
         found[at_] = rows_
@@ -484,7 +484,7 @@ def _unfit_list(source: str | None, at: int, why: str) -> UnfitList:
     reason = f"it is not compared with the lists of this source that the ledger has, {why}"
     remedy = (
         "A list says what is gone against the one before it: give it to the ledger as it is, "
-        f"ledger.apply_list(rows, taken={instant_literal(to_instant(at))}, source={source!r})."
+        f"ledger.apply_list(rows, taken_at={instant_literal(to_instant(at))}, source={source!r})."
     )
     return UnfitList("apply", source, to_instant(at), reason, remedy)
 

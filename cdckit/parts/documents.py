@@ -60,7 +60,7 @@ def make_records(
     """What `records` returns, for a function under whose name, and its argument's, errors are told."""
     if not isinstance(documents, Sequence | Iterator) or isinstance(documents, str | bytes):
         raise InvalidArgument(function, argument, "a list of documents", documents)
-    stored = require_instant(at, "at", function=function)
+    stored = require_instant(at, "received_at", function=function)
     listed = [
         (None, _as_bytes(each, f"{argument}[{place}]", function), "web", 0, microseconds(at) + place)
         for place, each in enumerate(documents)

@@ -96,7 +96,7 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, valid_at: datetime | No
     else:
 
         def call(said: str) -> str:
-            return f"blame(history, {dict(key)!r}, at={said})"
+            return f"blame(history, {dict(key)!r}, valid_at={said})"
 
         known = history.where(
             F.col(VALID_FROM) <= require_instant(valid_at, "valid_at", function="blame", call=call)

@@ -116,7 +116,7 @@ def why(
 
     def call(_: str) -> str:
         known = "" if known_at is None else f", known_at={instant_literal(known_at)}"
-        then = "" if valid_at is None else f", at={instant_literal(valid_at)}"
+        then = "" if valid_at is None else f", valid_at={instant_literal(valid_at)}"
         return f"why(changes, {key!r}, {field!r}, keys={keys!r}{then}{known})"
 
     question = Question(

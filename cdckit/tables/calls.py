@@ -223,7 +223,7 @@ class Call(calls.Call):
     def lacks_list_time(self) -> None:
         """Note that nothing tells the lists of one table apart."""
         others = [name for name in self.columns if name not in self.said["keys"]]
-        self._lacks("taken", others, "taken is not said: it is what tells the lists of one table apart")
+        self._lacks("taken_at", others, "taken_at is not said: it is what tells the lists of one table apart")
 
     def _lacks(self, argument: str, likely: Sequence[str], sentence: str) -> None:
         """Refuse for want of a time; one that is certain among what is *likely* mends it."""

@@ -203,7 +203,7 @@ def changes_from_snapshots(
     by = call.source(source)
     _require_key_everywhere(call, key_names, lists.lacking)
     at = lists.taken
-    time = Unreadable("taken", "taken", F.lit(None).cast("string"), "")
+    time = Unreadable("taken_at", "taken_at", F.lit(None).cast("string"), "")
     if at is None:
         at = _list_time(call, taken_at)
         time = call.unreadable(taken_at, "taken_at")
@@ -236,7 +236,7 @@ def _list_time(call: Call, said: str | Column | None) -> Column:
     if said is None:
         call.lacks_list_time()
         return F.lit(None).cast("timestamp")
-    return call.instant(said, "taken")
+    return call.instant(said, "taken_at")
 
 
 def _require_key_everywhere(

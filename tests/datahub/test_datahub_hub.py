@@ -58,9 +58,9 @@ def order(guid: str, number: int, customer: str) -> Row:
     [
         {"first": timedelta(0)},
         {"first": timedelta(seconds=-1)},
-        {"growth": 0.99},
-        {"growth": float("nan")},
-        {"maximum": timedelta(0)},
+        {"factor": 0.99},
+        {"factor": float("nan")},
+        {"give_up_after": timedelta(0)},
     ],
 )
 def test_delays_are_above_zero_and_do_not_shrink(arguments: Row) -> None:
@@ -510,7 +510,7 @@ def test_a_hub_needs_a_schema_and_says_where_it_comes_from(spark: SparkSession, 
     with pytest.raises(InvalidArgument, match=r"needs schema to be what datahub\.schema or .* it is 'dict'"):
         Hub(spark, document, tmp_path)
     retry: Any = 60
-    with pytest.raises(InvalidArgument, match=r"needs retry to be a datahub\.Retry; it is 60"):
+    with pytest.raises(InvalidArgument, match=r"needs backoff to be a datahub\.Backoff; it is 60"):
         Hub(spark, schema(SHOP), tmp_path, backoff=retry)
 
 

@@ -422,7 +422,7 @@ def test_an_instant_is_the_same_in_any_zone(spark: SparkSession) -> None:
 
 def test_an_instant_without_its_zone_is_refused(spark: SparkSession) -> None:
     for documents in ([], [{"entity": "e"}]):
-        with pytest.raises(InvalidArgument, match=r"records\(\) needs at to be an aware datetime"):
+        with pytest.raises(InvalidArgument, match=r"records\(\) needs received_at to be an aware datetime"):
             records(spark, documents, received_at=datetime(2024, 1, 1))
 
 

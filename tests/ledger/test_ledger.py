@@ -375,11 +375,15 @@ def test_old_commits_can_be_deleted(spark: SparkSession, tmp_path: Path) -> None
     before, first = to_rows(ledger.history()), ledger.store.snapshot(1).timestamp
     assert ledger.vacuum(timedelta(0))
     assert to_rows(ledger.history()) == before
-    with pytest.raises(InvalidArgument, match=r"^at\(\) needs version to be .*, because of vacuum; it is 1"):
+    with pytest.raises(
+        InvalidArgument, match=r"^at_commit\(\) needs version to be .*, because of vacuum; it is 1"
+    ):
         ledger.at_commit(1)
-    with pytest.raises(InvalidArgument, match=r"^at\(\) needs timestamp to be .*, because of vacuum; it is"):
+    with pytest.raises(
+        InvalidArgument, match=r"^at_commit\(\) needs timestamp to be .*, because of vacuum; it is"
+    ):
         ledger.at_commit(timestamp=first)
-    with pytest.raises(InvalidArgument, match=r"^at\(\) needs timestamp to be an aware datetime"):
+    with pytest.raises(InvalidArgument, match=r"^at_commit\(\) needs timestamp to be an aware datetime"):
         ledger.at_commit(timestamp=datetime(2024, 1, 1))
 
 

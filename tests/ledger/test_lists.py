@@ -97,7 +97,7 @@ def test_lists_that_cannot_be_are_refused_before_anything_is_written(
         ledger.apply_list(half, taken_at=DAY[1], source="shop", max_deleted=0.49)
     assert (lost.value.source, lost.value.taken_at) == ("shop", DAY[1])
     for other in (half, night(spark, {1: "a", 2: "b", 3: "c", 4: "x"})):
-        with pytest.raises(UnfitList, match=r"differ.*revoke_list\(taken=datetime\(2024, 1, 1"):
+        with pytest.raises(UnfitList, match=r"differ.*revoke_list\(taken_at=datetime\(2024, 1, 1"):
             ledger.apply_list(other, taken_at=DAY[0], source="shop")
     assert ledger.at_commit().version == 1
     assert ledger.apply_list(half, taken_at=DAY[1], source="shop", max_deleted=0.5).news == 2
@@ -160,7 +160,7 @@ def test_one_list_alone_as_changes_is_refused(spark: SparkSession, tmp_path: Pat
     wrong = [changes(2), changes(1, 2), changes(0, 2), without_names(2), without_names(0, 2)]
     wrong.append(changes_from_snapshots({DAY[2]: night(spark, {})}, keys=["id"], source="shop"))
     for some in wrong:
-        with pytest.raises(UnfitList, match=r"apply_list\(rows, taken=datetime\(2024, 1, 3") as refused:
+        with pytest.raises(UnfitList, match=r"apply_list\(rows, taken_at=datetime\(2024, 1, 3") as refused:
             ledger.apply(some)
         assert refused.value.taken_at == DAY[2]
     assert ledger.apply(changes(0, 1, 2, 3)).news == 1

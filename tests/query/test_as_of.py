@@ -128,7 +128,7 @@ def test_the_instant_may_be_a_column(history: DataFrame) -> None:
 )
 def test_what_is_no_instant_is_refused(history: DataFrame, wrong: Any) -> None:
     """Ten o'clock is an instant only where it is known in which zone."""
-    with pytest.raises(InvalidArgument, match=r"as_of\(\) needs at to be an aware datetime"):
+    with pytest.raises(InvalidArgument, match=r"as_of\(\) needs valid_at to be an aware datetime"):
         as_of(history, wrong)
 
 

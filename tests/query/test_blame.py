@@ -237,7 +237,7 @@ def test_a_key_of_no_known_field_is_refused(history: DataFrame, key: Any) -> Non
 
 @pytest.mark.parametrize("wrong", [datetime(2024, 3, 10), "2024-03-10T10:00:00Z"])
 def test_what_is_no_instant_is_refused(history: DataFrame, wrong: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"blame\(\) needs at to be an aware datetime"):
+    with pytest.raises(InvalidArgument, match=r"blame\(\) needs valid_at to be an aware datetime"):
         blame(history, {"id": "mug"}, valid_at=wrong)
 
 

@@ -43,7 +43,7 @@ Reader = Callable[[Path, str], list[int]]
 
 STEPS = [
     Step(False, False, writing._OpenFile, "close", 0),  # a file that is begun
-    Step(False, False, transaction, "begun", 0),  # all files, no log
+    Step(False, False, transaction, "load_or_begin", 0),  # all files, no log
     Step(False, False, commits, "_write", 0),  # a file of the table of commits, before there is such a table
     Step(False, False, commits.Commits, "add", 0),  # the table of commits, without this one
     Step(False, False, commits, "_write", 1),

@@ -156,7 +156,7 @@ def test_calls_that_mean_nothing_are_refused(spark: SparkSession) -> None:
     table = one_table(LISTS)
     with pytest.raises(UnfitTable, match=r"keys names number.*taken is not said") as caught:
         changes_from_snapshots(table, keys=["number"])
-    assert "taken='day'" in caught.value.example
+    assert "taken_at='day'" in caught.value.example
     with pytest.raises(
         UnfitTable, match=r"the key name is no column of the list of 2024-01-02T00:00:00\+00:00"
     ):
@@ -192,7 +192,7 @@ def test_a_call_that_would_do_says_when_lists_were_taken(
     if taken is None:
         assert caught.value.example is None
         return
-    assert caught.value.example == f"changes_from_snapshots(snapshots, keys=['id'], taken={taken})"
+    assert caught.value.example == f"changes_from_snapshots(snapshots, keys=['id'], taken_at={taken})"
     names = {"changes_from_snapshots": changes_from_snapshots, "snapshots": frame}
     assert eval(caught.value.example, names).select("data.name").first()["name"] == "mug"
 

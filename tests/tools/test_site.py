@@ -60,7 +60,7 @@ def test_the_index_of_the_reference_names_every_page(staged: Path) -> None:
     index = (staged / "reference/index.md").read_text()
     assert [page.name for page in reference.pages() if f"]({page.name}.md)" not in index] == []
     assert (
-        "{py:obj}`as_of <cdckit.as_of>` | Keep the version of each entity that was in force at *at* |"
+        "{py:obj}`as_of <cdckit.as_of>` | Keep the version of each entity that was in force at *valid_at* |"
         in index
     )
 

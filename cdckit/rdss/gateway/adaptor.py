@@ -45,7 +45,7 @@ class Source(Protocol):
 
     >>> class Shelf:
     ...     name = "shelf"
-    ...     def changed(self, since):
+    ...     def changed_objects(self, since):
     ...         yield SourceObject("42", "2024-02-01T09:00:00Z", {"title": "Prices"})
     >>> source: Source = Shelf()
     >>> [found.id for found in source.changed_objects(None)]
@@ -199,7 +199,7 @@ class ChannelAdaptor:
     >>> from cdckit.rdss.gateway import Channels, MemoryChannel, Producer, SqliteRepository
     >>> class Shelf:
     ...     name = "shelf"
-    ...     def changed(self, since):
+    ...     def changed_objects(self, since):
     ...         yield SourceObject("42", "2024-02-01T09:00:00Z", {"hidden": True})
     >>> queues = {name: MemoryChannel(name) for name in ("input", "output", "invalid", "error")}
     >>> with SqliteRepository(":memory:") as repository:

@@ -282,7 +282,7 @@ def test_too_many_sources_are_refused_when_they_are_counted(changes: DataFrame) 
 def test_what_cannot_be_merged_is_refused_at_the_call(changes: DataFrame) -> None:
     with pytest.raises(InvalidArgument, match=r"merge\(\) needs keys"):
         widgets.priority_board(changes, entity="thing", keys=["z"])
-    with pytest.raises(InvalidArgument, match=r"priority_board\(\) needs at to be an aware datetime"):
+    with pytest.raises(InvalidArgument, match=r"priority_board\(\) needs valid_at to be an aware datetime"):
         widgets.priority_board(changes, entity="thing", keys=KEYS, valid_at=datetime(2024, 3, 10))
 
 

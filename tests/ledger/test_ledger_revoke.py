@@ -75,7 +75,7 @@ def test_a_correction_is_applied_and_taken_back_like_any_other_message(
     version = ledger.revoke("anna, 2024-01-20 00:00:00: misread")
     assert to_rows(ledger.history()) == before
     assert ledger.revoke("anna, 2024-01-20 00:00:00: misread") == version
-    assert to_rows(ledger.at(version - 1).history()) != before
+    assert to_rows(ledger.at_commit(version - 1).history()) != before
 
 
 def test_a_gate_may_refuse_it_and_lists_have_a_call_of_their_own(spark: SparkSession, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_gate_may_refuse_it_and_lists_have_a_call_of_their_own(spark: SparkSes
     with pytest.raises(NoSuchTable):
         ledger.revoke("m1")
     night = spark.createDataFrame([("kettle", 20)], "item string, price int")
-    ledger.apply_list(night, taken=day(1))
+    ledger.apply_list(night, taken_at=day(1))
     (message,) = ledger.changes().select("message_id").first()
     with pytest.raises(SparkRuntimeException, match="full list"):
         ledger.revoke(message)
@@ -92,14 +92,14 @@ def test_a_gate_may_refuse_it_and_lists_have_a_call_of_their_own(spark: SparkSes
     )
     how = {"keys": ["item"], "sequence_by": "at", "column_list": ["price"]}
     ledger.apply(changes_from(frame, **how, source="shop", message="m"))
-    before = ledger.at().version
+    before = ledger.at_commit().version
 
     def refuse(pending: object) -> None:
         raise ValueError("not today")
 
     with pytest.raises(ValueError, match="not today"):
         ledger.revoke("m1", gate=refuse)
-    assert ledger.at().version == before
+    assert ledger.at_commit().version == before
     with pytest.raises(InvalidArgument, match="messages"):
         ledger.revoke(["m1", 2])  # type: ignore[list-item]
     assert revoke(ledger.changes(), "m1").count() == 1
