@@ -154,7 +154,7 @@ def test_a_row_without_key_or_instant_ends_the_job(spark: SparkSession) -> None:
 
 def test_calls_that_mean_nothing_are_refused(spark: SparkSession) -> None:
     table = one_table(LISTS)
-    with pytest.raises(UnfitTable, match=r"keys names number.*taken is not said") as caught:
+    with pytest.raises(UnfitTable, match=r"keys names number.*taken_at is not said") as caught:
         changes_from_snapshots(table, keys=["number"])
     assert "taken_at='day'" in caught.value.example
     with pytest.raises(
