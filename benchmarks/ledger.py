@@ -6,7 +6,7 @@ import shutil
 import statistics
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +16,7 @@ from benchmarks.measure import PeakMemory, Result, content_hash
 from benchmarks.merging import floor, random_changes
 from cdckit import Ledger, merge
 from cdckit.merging import plan_versions
+from cdckit.query import correct
 from cdckit.store import Store
 
 SMALL, MIDDLE, LARGE = 1_000_000, 2_000_000, 10_000_000
@@ -69,6 +70,7 @@ def _batches(spark: SparkSession, work: Path) -> list[Result]:
         )
         for name, days in (("in order", 100), ("late", 0))
     }
+    found["corrected"] = _timed("corrected", _applied(ledger, _correction(ledger)))
     second, _ = _timed("floor of 10 million", lambda: _floor(frame, work))
     both = {SMALL: other, LARGE: ledger}
     seconds: dict[int, list[float]] = {SMALL: [], LARGE: []}
@@ -87,7 +89,7 @@ def _batches(spark: SparkSession, work: Path) -> list[Result]:
     digest = _checked(other)
     floor_seconds = (first + second) / 2
     small = {size: statistics.median(each) for size, each in seconds.items()}
-    bars = {"in order": 0.2, "late": 0.35}
+    bars = {"in order": 0.2, "late": 0.35, "corrected": 0.35}
     return [
         *(
             _result(
@@ -140,6 +142,14 @@ def _batch(
     path = str(work / "batch.parquet")
     rows.write.mode("overwrite").parquet(path)
     return spark.read.parquet(path)
+
+
+def _correction(ledger: Ledger) -> DataFrame:
+    """Another gate for a day, for 1 % of the ledger's keys."""
+    some = F.pmod(F.xxhash64(F.lit("corrected"), "number"), F.lit(100)) == 0
+    start, end = datetime(2013, 2, 10, tzinfo=UTC), datetime(2013, 2, 11, tzinfo=UTC)
+    entities, right = ledger.history().where(some), {"gate": "Z9"}
+    return correct(entities, right, start, end, keys=["number"], by="anna", reason="misread")
 
 
 def _ledger(spark: SparkSession, work: Path, size: int) -> Ledger:
