@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit import databus
-from cdckit.databus.relay_streams import RelayStream
+from cdckit.databus.event_stream import RelayStream
 from cdckit.databus.relay_tables import EVENTS
 from cdckit.databus.window_rows import STREAM
 from cdckit.store import Store

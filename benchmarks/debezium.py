@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.measure import Result, content_hash, side_by_side
 from cdckit import debezium
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 
 EVENTS = 1_000_000
 AVRO_EVENTS = 200_000

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.measure import Result, content_hash, side_by_side
 from cdckit import streams
-from cdckit.streams.batches import PATCH_SCHEMA
+from cdckit.streams.requests import PATCH_SCHEMA
 
 PATCHES = 1_000_000
 ENTITIES = 100_000

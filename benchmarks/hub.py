@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from benchmarks.measure import Result, Timing, content_hash, side_by_side
 from benchmarks.merging import SPAN_SECONDS, floor, random_changes
 from cdckit import datahub
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 
 SMALL, MIDDLE, LARGE = 20_000, 110_000, 200_000
 """Numbers of messages."""

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from benchmarks.measure import PeakMemory, Result, content_hash
 from benchmarks.merging import floor, random_changes
 from cdckit import Ledger, merge
-from cdckit.merging import plan_versions
+from cdckit.merging.merge import plan_versions
 from cdckit.query import correct
 from cdckit.store import Store
 

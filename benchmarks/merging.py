@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.measure import Result, Timing, content_hash, side_by_side
 from cdckit import merge
-from cdckit.changes import ORDER
+from cdckit.model.changes import ORDER
 
 FIELDS = ("number", "tailnum", "delay", "expected", "temperature", "gate", "diverted", "distance")
 SPAN_SECONDS = 2_000_000

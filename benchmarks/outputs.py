@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.measure import Result, content_hash, side_by_side
 from benchmarks.merging import random_changes
 from cdckit import changes_from, merge
-from cdckit.history import business_fields
+from cdckit.model.history import business_fields
 from cdckit.outputs import periodic_snapshots, scd_type_2
 
 CHANGES, KEYS = 2_000_000, 200_000

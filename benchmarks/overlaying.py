@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from benchmarks.joining import random_versions
 from benchmarks.measure import Result, content_hash, side_by_side
-from cdckit.history import VALID_FROM, VALID_TO
+from cdckit.model.history import VALID_FROM, VALID_TO
 from cdckit.query import Layer, durations, join_periods, overlay
 
 START, END = datetime(2013, 1, 1, tzinfo=UTC), datetime(2020, 1, 1, tzinfo=UTC)

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 
 from benchmarks.measure import Result, Timing, content_hash, side_by_side
 from cdckit import rdss, samples
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.records import RECORD_SCHEMA
 
 MESSAGES = 100_000
 SEQUENCES = 10_000

@@ -1,15 +1,15 @@
 """The names that `cdckit` hands on, for type checkers; `__init__.py` reads from here where each one lives."""
 
 from cdckit import databus, datahub, debezium, rdss, replicate, streams
-from cdckit.changes import Priority, union_changes, with_priorities
 from cdckit.errors import CdcError
-from cdckit.files import expectations, samples
 from cdckit.ledger import Ledger
-from cdckit.merging import merge
-from cdckit.moves import complete_moves
+from cdckit.merging.merge import merge
+from cdckit.merging.moves import complete_moves
+from cdckit.model import Priority, rejects, union_changes, with_fields, with_priorities
 from cdckit.notebook import show
-from cdckit.notebook.options import options
+from cdckit.notebook.display import options
 from cdckit.notebook.sessions import session
+from cdckit.parts.files import expectations, samples
 from cdckit.quality.checks import check
 from cdckit.query.as_of import as_of, between, current
 from cdckit.query.bitemporal import as_known, bitemporal, keep_known
@@ -17,8 +17,6 @@ from cdckit.query.differences import changes_between
 from cdckit.query.joins import Lookup, as_of_join
 from cdckit.query.provenance import blame
 from cdckit.query.why import why
-from cdckit.records import rejects
-from cdckit.sources import with_fields
 from cdckit.tables import changes_from, changes_from_snapshots
 
 __version__: str

@@ -13,8 +13,8 @@ import cdckit
 import cdckit.outputs
 from cdckit import Priority, merge, with_priorities
 from cdckit.errors import InvalidArgument
-from cdckit.sources import UnknownSource, require_sources
-from test_with_priorities import change, frame
+from cdckit.model.sources import UnknownSource, require_sources
+from support.flight_changes import change, frame
 
 KEYS = {"entity": "flight", "keys": ["flight"]}
 NAIVE, LATER = datetime(2024, 1, 1, 9, 30), datetime(2024, 1, 2)

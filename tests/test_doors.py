@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import merge
-from cdckit.changes import require_changes
-from cdckit.records import RECORD_COLUMNS
+from cdckit.model.changes import require_changes
+from cdckit.model.records import RECORD_COLUMNS
 from support.doors import FREE, SHELLS, settle
 
 

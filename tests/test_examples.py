@@ -20,7 +20,7 @@ MODULES = (
     "cdckit.rdss",
     "cdckit.rdss.gateway",
     "cdckit.replicate",
-    "cdckit.shell",
+    "cdckit.model",
     "cdckit.store",
     "cdckit.notebook.widgets",
 )

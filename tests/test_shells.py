@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from cdckit import datahub
 from cdckit.errors import InvalidArgument
-from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
-from cdckit.shell import ReceiveResult
+from cdckit.ledger.shell import ReceiveResult
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.store import BatchIdReused, OtherKind, Store
 from support.doors import AT, SHELLS, Door, records, settle
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import as_of, databus, datahub, debezium, merge, rdss, replicate, streams, tables
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 from support.histories import to_dataframe as changes_to_dataframe
 from support.rdss_messages import MESSAGES, as_bytes
 from support.replicate_messages import Version, numbered, to_dataframe

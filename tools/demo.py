@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit import Priority, as_of, merge, replicate, session, union_changes, with_priorities
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 
 SAMPLE = Path(__file__).parents[1] / "data" / "samples" / "replicate"
 STREAMS = ("metadata", "schedule", "operations")

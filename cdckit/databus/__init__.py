@@ -26,13 +26,26 @@ from cdckit.databus.checkpoints import Checkpoint, CheckpointFile, StoredCheckpo
 from cdckit.databus.consumers import Consumer, Event, Events, Recorder, Result
 from cdckit.databus.dispatcher import Backoff, Outcome, dispatch
 from cdckit.databus.event_stream import EventStream, Window
+from cdckit.databus.event_tables import (
+    changes,
+    consistent_events,
+    find_without_key,
+    rows,
+    windows,
+    with_windows,
+)
 from cdckit.databus.event_values import DatabusFault, Source, schema_id
 from cdckit.databus.events import decode
-from cdckit.databus.key_filters import ModFilter, RangeFilter, parse_filters, parse_ids
 from cdckit.databus.relay import Relay
-from cdckit.databus.source_rows import changes, find_without_key, rows
-from cdckit.databus.subscriptions import Subscription, keep_subscribed, sort_for_consumer
-from cdckit.databus.window_tables import consistent_events, windows, with_windows
+from cdckit.databus.subscriptions import (
+    ModFilter,
+    RangeFilter,
+    Subscription,
+    keep_subscribed,
+    parse_filters,
+    parse_ids,
+    sort_for_consumer,
+)
 
 __all__ = [
     "Backoff",

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from cdckit.databus.checkpoints import SNAPSHOT, Checkpoint, Checkpoints
-from cdckit.databus.consumer_threads import STOP, Answer, ConsumerGroups
-from cdckit.databus.consumers import Consumer, Result
+from cdckit.databus.consumers import STOP, Answer, Consumer, ConsumerGroups, Result
 from cdckit.databus.event_stream import Window
 from cdckit.databus.event_values import Source
 from cdckit.errors import InvalidArgument

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from cdckit.errors import InvalidArgument
+from cdckit.model.records import Fault
 from cdckit.parts import avro
-from cdckit.parts.faults import Fault
-from cdckit.parts.running_aggregates import Bools
+from cdckit.parts.arrays import Bools
 
 
 class DatabusFault(Fault):

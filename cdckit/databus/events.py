@@ -23,10 +23,7 @@ from cdckit.databus.event_values import (
     parse_events,
     sources_by_id,
 )
-from cdckit.parts.instants import INSTANT
-from cdckit.parts.running_aggregates import Bools
-from cdckit.parts.workers import WorkerPlan
-from cdckit.records import (
+from cdckit.model.records import (
     ERROR_FIELDS,
     RECORD_SCHEMA,
     WORKER_FIELDS,
@@ -34,6 +31,9 @@ from cdckit.records import (
     headers_from_workers,
     require_records,
 )
+from cdckit.parts.arrays import Bools
+from cdckit.parts.instants import INSTANT
+from cdckit.parts.workers import WorkerPlan
 
 UPSERT, DELETE = "UPSERT", "DELETE"
 DATA, END, ROLLBACK, CHECKPOINT, ERROR, SYSTEM = "data", "end", "rollback", "checkpoint", "error", "system"
@@ -72,7 +72,7 @@ def decode(records: DataFrame, sources: Iterable[Source], *, skip_sources: Itera
     Read the event of every record, and check it down to its value.
 
     Args:
-        records: One row per transported event in JSON form (`cdckit.records.RECORD_SCHEMA`), a batch or a
+        records: One row per transported event in JSON form (`cdckit.model.RECORD_SCHEMA`), a batch or a
             stream.
         sources: What the srcIds of data events stand for, with the schemas of their values.
         skip_sources: The srcIds of sources that nobody needs here: their data events are left out, as a

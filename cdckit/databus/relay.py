@@ -9,10 +9,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdckit.databus.event_stream import BootstrapStream, RelayStream
+from cdckit.databus.event_tables import find_without_key, row_fields, rows, windows
 from cdckit.databus.event_values import DatabusFault, Source, sources_by_id
 from cdckit.databus.events import DATA
 from cdckit.databus.relay_intake import Intake
-from cdckit.databus.relay_streams import BootstrapStream, RelayStream
 from cdckit.databus.relay_tables import (
     EVENTS,
     STORED_SCHEMA,
@@ -25,16 +26,20 @@ from cdckit.databus.relay_tables import (
     read_waiting,
     to_event_rows,
 )
-from cdckit.databus.source_rows import find_without_key, row_fields, rows
 from cdckit.databus.subscriptions import Subscription
 from cdckit.databus.window_rows import STREAM
-from cdckit.databus.window_tables import windows
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import BUCKETS, Kind
+from cdckit.ledger.shell import GIVEN_UP, WAITING, Outcome, Shell, give_up_overdue
+from cdckit.model.records import (
+    ERROR_CODE,
+    ERROR_DESCRIPTION,
+    RECORD_COLUMNS,
+    REJECT_SCHEMA,
+    headers_from_workers,
+)
 from cdckit.parts.arguments import require_keys
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA, headers_from_workers
-from cdckit.shell import GIVEN_UP, WAITING, Outcome, Shell, give_up_overdue
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows, read_some
 
@@ -87,7 +92,7 @@ class Relay(Shell):
     Five windows that come in two batches, cut in the middle of the second one, which is rolled back:
 
     >>> from tempfile import TemporaryDirectory
-    >>> from cdckit.records import RECORD_COLUMNS
+    >>> from cdckit.model.records import RECORD_COLUMNS
     >>> sent = events.select(*RECORD_COLUMNS)
     >>> with TemporaryDirectory() as folder:
     ...     relay = Relay(session(), folder, [planes, flights], keys={"planes": ["tail"]}, buckets=1)

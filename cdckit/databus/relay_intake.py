@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.databus.event_tables import changes, rows
 from cdckit.databus.event_values import DatabusFault
 from cdckit.databus.events import DATA, decode
 from cdckit.databus.relay_tables import (
@@ -33,7 +34,6 @@ from cdckit.databus.relay_tables import (
     read_marks,
     to_stored_rows,
 )
-from cdckit.databus.source_rows import changes, rows
 from cdckit.databus.window_rows import (
     COVERED,
     EVENT_WINDOW,
@@ -46,11 +46,11 @@ from cdckit.databus.window_rows import (
     with_no_window,
 )
 from cdckit.databus.window_rules import COMPLETE, OPEN, STATES, StreamPosition
+from cdckit.ledger.shell import WAITING
 from cdckit.ledger.upkeep import apply_within
-from cdckit.parts.running_aggregates import Bools, Ints
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, headers_from_workers
+from cdckit.parts.arrays import Bools, Ints
 from cdckit.parts.workers import WorkerPlan, run_together
-from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, headers_from_workers
-from cdckit.shell import WAITING
 from cdckit.store import File, Transaction
 from cdckit.store.files import Target, Where, read_batches
 from cdckit.store.writing import OpenFiles, parse_report

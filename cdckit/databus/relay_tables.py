@@ -22,9 +22,9 @@ from cdckit.databus.window_rows import COVERED, EVENT_WINDOW, IS_LATE, STREAM, K
 from cdckit.databus.window_rules import OpenSpan, StreamPosition
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind
+from cdckit.ledger.shell import GIVEN_UP, WAITING
+from cdckit.model.records import ERROR_FIELDS, RECORD_COLUMNS, WORKER_FIELDS, headers_from_workers
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.records import ERROR_FIELDS, RECORD_COLUMNS, WORKER_FIELDS, headers_from_workers
-from cdckit.shell import GIVEN_UP, WAITING
 from cdckit.store import DamagedTable, Snapshot, Store, Transaction
 from cdckit.store.locations import locate
 from cdckit.store.store import Tables, read_note, read_rows, write_note

@@ -37,9 +37,9 @@ from cdckit.databus.window_rules import (
     WindowMachine,
     cut_spans,
 )
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.parts.arrays import Bools, Ints
 from cdckit.parts.instants import INSTANT
-from cdckit.parts.running_aggregates import Bools, Ints
-from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION
 
 MAX_BYTES = 1 << 26
 """The most bytes that are held in memory: 64 MiB."""

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cdckit.databus.event_values import DatabusFault, Findings
-from cdckit.parts.running_aggregates import Bools, Ints
+from cdckit.parts.arrays import Bools, Ints
 
 IS_DATA, IS_END, IS_ROLLBACK, IS_OTHER, IS_BAD = range(5)
 """What a row is to the cutting; one in error is bad, whatever it would have been."""

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.datahub.mappings import LINK, FieldMapping, FieldType
+from cdckit.datahub.messages import HubFault
 from cdckit.datahub.readers import Fault, Nodes
 from cdckit.datahub.source_systems import KeyPlan, Schema
-from cdckit.datahub.statuses import HubFault
 from cdckit.parts.values import guid_names, key_text, uuid5
 
 LOOKED_UP = "?"

@@ -12,9 +12,19 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.datahub.message_store import MESSAGE_SCHEMA, decode
+from cdckit.datahub.messages import (
+    DUE,
+    EVERYTHING,
+    MESSAGE_SCHEMA,
+    Backoff,
+    Status,
+    decode,
+    given_up,
+    with_being_processed,
+    with_status,
+)
 from cdckit.datahub.outcomes import Exporter, find_rejects, waiting_records
-from cdckit.datahub.questions import SchemaMismatch, query
+from cdckit.datahub.questions import SchemaMismatch, TargetView, query
 from cdckit.datahub.readers import Filter, Reader, ReaderSettings
 from cdckit.datahub.runs import Run, message_rows
 from cdckit.datahub.source_systems import Schema
@@ -29,21 +39,11 @@ from cdckit.datahub.state import (
     State,
     append_records,
 )
-from cdckit.datahub.statuses import (
-    DUE,
-    EVERYTHING,
-    Backoff,
-    Status,
-    given_up,
-    with_being_processed,
-    with_status,
-)
-from cdckit.datahub.target_view import TargetView
 from cdckit.errors import InvalidArgument
+from cdckit.ledger.shell import Ledgers, Outcome, ReceiveResult, Shell
+from cdckit.model.documents import Document
 from cdckit.parts.arguments import microseconds, require_batch_id, require_instant
-from cdckit.parts.documents import Document
 from cdckit.parts.workers import describe_jobs
-from cdckit.shell import Ledgers, Outcome, ReceiveResult, Shell
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.locations import locate
 from cdckit.store.store import read_note, write_note

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pyspark.sql import types as T
 
 from cdckit.errors import CdcError
-from cdckit.history import STANDARD_COLUMNS
+from cdckit.model.history import STANDARD_COLUMNS
 
 DEFAULT_SYSTEM = "*"
 DELETED_INDICATOR = "deleted_indicator"

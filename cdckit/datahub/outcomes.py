@@ -8,15 +8,14 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.message_store import whole_value
+from cdckit.datahub.messages import Backoff, HubFault, Outcome, Status, whole_value
 from cdckit.datahub.resolution import UNPROCESSED, with_statement
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import DELETE, DROPPED, IS_RECORD, UNREADABLE, UPSERT, value_by_place
-from cdckit.datahub.statuses import Backoff, HubFault, Outcome, Status
 from cdckit.errors import InvalidArgument
+from cdckit.model.records import RECORD_COLUMNS
 from cdckit.parts.arguments import quoted, require_columns, text_literal
 from cdckit.parts.values import EXACT_JSON
-from cdckit.records import RECORD_COLUMNS
 
 
 def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) -> DataFrame:

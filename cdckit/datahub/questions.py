@@ -1,4 +1,4 @@
-"""The query object of a data hub: what it asks about one target, answered from its history."""
+"""Questions to one target of a hub: its history at a commit, and the query object that the hub answers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ from pyspark.sql import types as T
 
 from cdckit.datahub.conversions import convert_values
 from cdckit.datahub.mappings import DECIMAL, SPARK_TYPES, FieldType
+from cdckit.datahub.state import State
 from cdckit.errors import CdcError, InvalidArgument
-from cdckit.history import DELETED, VALID_FROM, VALID_TO, business_fields
+from cdckit.ledger import View
+from cdckit.ledger.columns import Kind
+from cdckit.ledger.views import Key
+from cdckit.merging.arrow_changes import GUID, KEYS
+from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, business_fields
 from cdckit.parts.arguments import quoted, require_columns, require_fields, require_instant
 from cdckit.parts.instants import parse_instant
 from cdckit.query.as_of import as_of
+from cdckit.store import Snapshot
 
 _PROPERTIES = ("entity", "timestamp", "where", "fields", "deletes")
 
@@ -143,3 +149,42 @@ class SchemaMismatch(CdcError, RuntimeError):
             f"The messages in {self.location} were read by another schema than this hub has. `run()` "
             "reads them anew by this one; a hub with the schema of the last run answers as that run left it."
         )
+
+
+class TargetView(View):
+    """
+    A target as a hub has it at one commit; it has no files of its own.
+
+    Its changes follow from what the messages say: no log is kept of them.
+    """
+
+    def __init__(self, state: State, tables: Snapshot, entity: str) -> None:
+        super().__init__(tables, Kind(entity, tuple(state.schema.targets[entity].keys), 1, True, entity))
+        self._state = state
+
+    def changes(self, key: Key | None = None) -> DataFrame:
+        """The changes of which the history is made, with their `guid`; of one entity, with a *key*."""
+        keys = {KEYS: [*self.kind.keys]}
+        found = self._state.changes(self.kind.entity).withColumn(GUID, F.col(GUID).alias(GUID, metadata=keys))
+        return _keep_entity(found, key, "data.")
+
+    def history(self, key: Key | None = None) -> DataFrame:
+        """Every version, in the columns that `merge` gives; of one entity, with a *key*."""
+        return _keep_entity(self._state.history(self.kind.entity), key)
+
+    def as_of(self, valid_at: datetime, key: Key | None = None, *, deletes: bool = False) -> DataFrame:
+        """The version of each entity that was in force at an instant, as `View.as_of`."""
+        return as_of(self.history(key), valid_at, deletes=deletes)
+
+    def contracts(self) -> dict[str, tuple[DataFrame, str]]:
+        """The tables, each with the suite of sentences that it keeps, as `View.contracts`."""
+        log, history = self.changes(), self.history()
+        return {"changes": (log, "changes"), "history": (history, "history"), "ledger": (history, "ledger")}
+
+
+def _keep_entity(rows: DataFrame, key: Key | None, within: str = "") -> DataFrame:
+    if isinstance(key, str):
+        return rows.where(F.col(GUID) == key)
+    for name, value in (key or {}).items():
+        rows = rows.where(F.col(within + quoted(name)).eqNullSafe(F.lit(value)))
+    return rows

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from cdckit.datahub.conversions import ConvertedColumn, convert_values
 from cdckit.datahub.mappings import EntityMapping, FieldMapping, FieldType, Place
+from cdckit.datahub.messages import HubFault
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statuses import HubFault
 from cdckit.errors import InvalidArgument
 from cdckit.parts.json_text import exact_values, plain_object
 

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from cdckit.datahub.columns import LOOKED_UP
 from cdckit.datahub.mappings import Target
+from cdckit.datahub.messages import HubFault
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import (
     AUTOCREATE,
@@ -26,7 +27,6 @@ from cdckit.datahub.statements import (
     UPSERT,
     value_by_place,
 )
-from cdckit.datahub.statuses import HubFault
 from cdckit.datahub.weak_keys import (
     find_key_holders,
     has_prefix,

@@ -14,17 +14,23 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.datahub.message_store import DECODED_SCHEMA, MESSAGE_SCHEMA, identity, with_statuses
+from cdckit.datahub.messages import (
+    DECODED_SCHEMA,
+    MESSAGE_SCHEMA,
+    STATUS_SCHEMA,
+    Status,
+    identity,
+    with_statuses,
+)
 from cdckit.datahub.outcomes import EXPORTED_COLUMNS, export_rows, message_log, record_log, with_positions
 from cdckit.datahub.resolution import UNAPPLIED_COLUMNS
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statement_changes import DerivedChanges
 from cdckit.datahub.statements import statement_schema
-from cdckit.datahub.statuses import STATUS_SCHEMA, Status
-from cdckit.merging import history_schema, plan_versions
+from cdckit.ledger.shell import MANY_FILES
+from cdckit.merging.merge import history_schema, plan_versions
 from cdckit.parts.arguments import flat_columns, quoted, text_literal
 from cdckit.parts.workers import compute_once, run_together
-from cdckit.shell import MANY_FILES
 from cdckit.store import Transaction
 from cdckit.store.store import Tables, read_note, read_rows, read_some, replace_rows, write_note
 from cdckit.store.writing import Rows

@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import ABSENT
 from cdckit.datahub.mappings import Place, Target
 from cdckit.datahub.resolution import UNPROCESSED, Resolution, drop_waiting, needed_links, with_statement
 from cdckit.datahub.source_systems import Schema
@@ -30,7 +29,8 @@ from cdckit.datahub.statements import (
     source_sql,
     value_by_place,
 )
-from cdckit.history import DELETED, FIELD_PROVENANCE, SOURCE_MESSAGE, VALID_FROM
+from cdckit.model.changes import ABSENT
+from cdckit.model.history import DELETED, FIELD_PROVENANCE, SOURCE_MESSAGE, VALID_FROM
 from cdckit.parts.arguments import quoted, text_literal
 
 ABSENCE_COLUMNS = ("guid", "message_id", "source", "priority", "place", "effective_timestamp", "arrival")
@@ -158,7 +158,7 @@ def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame
     """
     The statements of records, and of links that make what is missing, as changes.
 
-    One row per statement that is *applied*, in the columns of `cdckit.changes.CHANGE_SCHEMA` with its `guid`;
+    One row per statement that is *applied*, in the columns of `cdckit.model.CHANGE_SCHEMA` with its `guid`;
     the mappings of the schema give source and priorities.
     """
     target = schema.targets[entity]

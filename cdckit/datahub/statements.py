@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 import pyarrow.json
 from pyspark.sql import types as T
 
-from cdckit.changes import ARRIVAL_TYPE
 from cdckit.datahub.columns import Columns
 from cdckit.datahub.conversions import NATURAL, ConvertedColumn, convert_natural
 from cdckit.datahub.mappings import LINK, FieldType, Place, Target
@@ -29,10 +28,11 @@ from cdckit.datahub.readers import (
     read_json,
 )
 from cdckit.datahub.source_systems import Schema
+from cdckit.model.changes import ARRIVAL_TYPE
 from cdckit.parts.arguments import flat_columns, text_literal
+from cdckit.parts.arrays import Ints
 from cdckit.parts.arrow_types import make_struct
 from cdckit.parts.json_text import as_json, storable
-from cdckit.parts.running_aggregates import Ints
 
 END_OF_MESSAGE = 2**31 - 2
 """The number of what a message says as a whole, after all its records; what follows from it is one more."""

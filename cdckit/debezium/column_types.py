@@ -26,8 +26,8 @@ from cdckit.debezium.encodings import (
 )
 from cdckit.debezium.events import TEXTS, Kind, require_events
 from cdckit.errors import InvalidArgument
+from cdckit.model.records import ERROR_CODE
 from cdckit.parts.arguments import quoted_if_needed, require_batch, require_name
-from cdckit.records import ERROR_CODE
 
 VARIABLE = "io.debezium.data.VariableScaleDecimal"
 """A struct that is one value: a decimal that has its own scale."""

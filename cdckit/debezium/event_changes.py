@@ -8,14 +8,14 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.changes import DELETE as IS_DELETED
-from cdckit.changes import MOVED, UPSERT
-from cdckit.changes import TRUNCATE as IS_TRUNCATED
 from cdckit.debezium.column_types import Columns
 from cdckit.debezium.event_rows import PLACEHOLDER, typed_rows
 from cdckit.debezium.events import DELETE, OF_ROWS, READ, TRUNCATE, project_apart
+from cdckit.model.changes import DELETE as IS_DELETED
+from cdckit.model.changes import MOVED, UPSERT
+from cdckit.model.changes import TRUNCATE as IS_TRUNCATED
+from cdckit.model.records import ERROR_CODE
 from cdckit.parts.arguments import require_instant, require_instants
-from cdckit.records import ERROR_CODE
 
 
 def changes(
@@ -72,7 +72,7 @@ def changes(
             says it.  A row whose key cannot be read, or could not be before, is always rejected.
 
     Returns:
-        One row per change (`cdckit.changes.CHANGE_SCHEMA`).  `effective_timestamp` is the time of the event
+        One row per change (`cdckit.model.CHANGE_SCHEMA`).  `effective_timestamp` is the time of the event
         at its source (see `time_taken_from` in `table_rows`).  `sequence` is its position, and of a create
         that a changed key brought the place right behind its delete.  `message_id` is the source and the
         position, so that a redelivered event is the same message (topic, partition and offset where there is

@@ -41,9 +41,9 @@ from cdckit.debezium.events import (
 )
 from cdckit.debezium.json_events import MONGODB
 from cdckit.errors import InvalidArgument
+from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS
 from cdckit.parts.arguments import quoted, require_distinct_names, require_keys
 from cdckit.parts.widening import as_type, common_spark_type
-from cdckit.records import ERROR_CODE, RECORD_COLUMNS
 
 _IMAGES = ("before", "after")
 _ENVELOPE = T.StructType([T.StructField(name, TEXTS) for name in _IMAGES])

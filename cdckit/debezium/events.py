@@ -9,10 +9,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import LOG_END
+from cdckit.model.changes import LOG_END
+from cdckit.model.records import (
+    ERROR_CODE,
+    ERROR_DESCRIPTION,
+    ERROR_FIELDS,
+    RECORD_COLUMNS,
+    RECORD_SCHEMA,
+    Fault,
+)
 from cdckit.parts.arguments import require_types
-from cdckit.parts.faults import Fault
-from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
 
 
 class EventFault(Fault):
@@ -65,7 +71,7 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
       since those of concurrent transactions interleave.  Without `sequence`, the LSN alone.
     - MySQL, MariaDB: the number of the binlog file, the position in it, the row in the event.  They start
       anew on another server.  So where there are GTIDs, the server that a GTID names is the name of the log,
-      and of two servers the times count (see `cdckit.changes.CHANGE_SCHEMA`).
+      and of two servers the times count (see `cdckit.model.CHANGE_SCHEMA`).
     - SQL Server, Db2: commit LSN, change LSN, and the event's number (an update has two).
     - Oracle: the SCN of the commit (of a snapshot, its own), that of the change, its number in there.
       Changes of a transaction often have one SCN: where there is no number, as of XStream and before

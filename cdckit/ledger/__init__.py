@@ -2,13 +2,15 @@
 The ledger: log and history of one kind of entity, kept up as changes come.
 
 `Ledger` (in `ledger`) takes batches and answers; `View` is what it said at one commit;
-`Pending` what it will say when a batch is committed.
+`Pending` what it will say when a batch is committed.  A door that remembers is a `Shell`, which keeps
+several ledgers in one store.
 """
 
 from __future__ import annotations
 
 from cdckit.ledger.ledger import Ledger
+from cdckit.ledger.shell import ReceiveResult, Shell
 from cdckit.ledger.upkeep import ApplyResult
 from cdckit.ledger.views import Pending, View
 
-__all__ = ["ApplyResult", "Ledger", "Pending", "View"]
+__all__ = ["ApplyResult", "Ledger", "Pending", "ReceiveResult", "Shell", "View"]

@@ -12,9 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.history import VALID_TO
-from cdckit.kernel.arrays import bools, number_values, rank_values
-from cdckit.kernel.changes import GUID, require_whole
 from cdckit.ledger.bucket_merge import MergeResult, merge_bucket
 from cdckit.ledger.columns import BUCKET, EVERY, LATEST, OPEN, PLACE
 from cdckit.ledger.tasks import (
@@ -30,6 +27,9 @@ from cdckit.ledger.tasks import (
     select_rows,
     with_columns,
 )
+from cdckit.merging.arrow_changes import GUID, require_whole
+from cdckit.model.history import VALID_TO
+from cdckit.parts.arrays import bools, number_values, rank_values
 from cdckit.parts.arrow_types import make_batch
 from cdckit.store.files import Target, read_batches
 from cdckit.store.writing import OpenFiles

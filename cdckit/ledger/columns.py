@@ -11,13 +11,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import CHANGE_SCHEMA, MADE_OF, MOVED, UNTIL, require_moves
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.history import STANDARD_COLUMNS, with_ends
-from cdckit.kernel.changes import GUID, KEYS, SNAPSHOT
-from cdckit.lists import is_list_change
-from cdckit.merging import check_fields, fields_with_priority, history_schema
-from cdckit.moves import find_inherited_words
+from cdckit.merging.arrow_changes import GUID, KEYS, SNAPSHOT
+from cdckit.merging.merge import check_fields, fields_with_priority, history_schema
+from cdckit.merging.moves import find_inherited_words
+from cdckit.model.changes import CHANGE_SCHEMA, MADE_OF, MOVED, UNTIL, require_moves
+from cdckit.model.history import STANDARD_COLUMNS, with_ends
+from cdckit.model.lists import is_list_change
 from cdckit.parts.arguments import quoted
 from cdckit.parts.values import guid
 from cdckit.parts.widening import common_spark_type

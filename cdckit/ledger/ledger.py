@@ -10,17 +10,17 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.changes import Priority, require_changes
 from cdckit.errors import InvalidArgument
-from cdckit.kernel.changes import GUID
 from cdckit.ledger.columns import BUCKETS, CONTENT, Kind, to_log_rows
 from cdckit.ledger.lists import apply_lists, lists_in_changes, read_lists, require_share, revoke_list
 from cdckit.ledger.publication import Form, history_changes, publish
 from cdckit.ledger.upkeep import ApplyResult, LoggedChanges, Upkeep, revoke_within
 from cdckit.ledger.views import Gate, Key, View, require_gate, run_gate
+from cdckit.merging.arrow_changes import GUID
+from cdckit.model.changes import Priority, require_changes
+from cdckit.model.documents import make_sink
 from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.arguments import StreamBatch, microseconds, require_batch_id, require_name
-from cdckit.parts.documents import make_sink
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.workers import describe_jobs
 from cdckit.query.provenance import Messages

@@ -21,9 +21,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import ABSENT, CHANGE_SCHEMA, UPSERT, Priority, union_changes, with_priorities
 from cdckit.errors import InvalidArgument, UnfitList, WrongColumnType
-from cdckit.kernel.changes import GUID
 from cdckit.ledger.columns import (
     Kind,
     log_fields,
@@ -33,7 +31,9 @@ from cdckit.ledger.columns import (
 )
 from cdckit.ledger.upkeep import ApplyResult, Upkeep, remove_changes
 from cdckit.ledger.views import Gate, run_gate
-from cdckit.lists import (
+from cdckit.merging.arrow_changes import GUID
+from cdckit.model.changes import ABSENT, CHANGE_SCHEMA, UPSERT, Priority, union_changes, with_priorities
+from cdckit.model.lists import (
     NAMED_LISTS,
     compare_lists,
     content_digest,

@@ -20,9 +20,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.history import VALID_FROM, VALID_TO
-from cdckit.kernel.changes import GUID
 from cdckit.ledger.columns import Kind, visible_history
+from cdckit.merging.arrow_changes import GUID
+from cdckit.model.history import VALID_FROM, VALID_TO
 from cdckit.parts.arguments import quoted
 from cdckit.parts.values import comparable
 from cdckit.parts.workers import WorkerPlan

@@ -11,22 +11,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.changes import TRUNCATE, UNTIL
-from cdckit.kernel.arrays import bools, ints, rank_values
-from cdckit.kernel.changes import (
+from cdckit.ledger.columns import BUCKET, LATEST, OPEN, PLACE
+from cdckit.merging.arrow_changes import (
     GUID,
     OPERATIONS,
+    PLACES,
     SNAPSHOT,
     Layout,
     carried_column,
     carried_words,
+    order_positions,
     priority_column,
     value_column,
 )
-from cdckit.kernel.source_order import PLACES, order_positions
-from cdckit.ledger.columns import BUCKET, LATEST, OPEN, PLACE
+from cdckit.model.changes import TRUNCATE, UNTIL
+from cdckit.parts.arrays import Bools, Ints, bools, ints, rank_values
 from cdckit.parts.arrow_types import arrow_schema, make_batch
-from cdckit.parts.running_aggregates import Bools, Ints
 from cdckit.store.columns import true_names
 from cdckit.store.files import Target, read_batches
 
@@ -181,7 +181,7 @@ def _one_batch(rows: pa.Table) -> pa.RecordBatch:
 
 
 def flatten_changes(rows: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
-    """The changes in the columns of `cdckit.kernel.layout`; of every field there is a priority, or a null."""
+    """The changes in the columns of `cdckit.merging.arrow_changes`; each field has a priority, or null."""
     columns = {
         name: rows.column(name) for name in (GUID, "effective_timestamp", "message_id", "source", "priority")
     }

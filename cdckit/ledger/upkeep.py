@@ -21,9 +21,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import MOVED, TRUNCATE
-from cdckit.kernel.arrays import bools, ints
-from cdckit.kernel.changes import GUID, SNAPSHOT, Layout
 from cdckit.ledger.bucket import Outcome, keep_up_bucket
 from cdckit.ledger.columns import (
     BUCKET,
@@ -43,6 +40,9 @@ from cdckit.ledger.columns import (
     words_columns,
 )
 from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task, select_rows, with_columns
+from cdckit.merging.arrow_changes import GUID, SNAPSHOT, Layout
+from cdckit.model.changes import MOVED, TRUNCATE
+from cdckit.parts.arrays import bools, ints
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.values import guid
 from cdckit.parts.workers import WorkerPlan

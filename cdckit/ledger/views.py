@@ -11,10 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.changes import MOVED
 from cdckit.errors import InvalidArgument
-from cdckit.history import VALID_FROM, VALID_TO
-from cdckit.kernel.changes import GUID
 from cdckit.ledger.columns import (
     BUCKET,
     EVERY,
@@ -27,8 +24,11 @@ from cdckit.ledger.columns import (
     visible_history,
 )
 from cdckit.ledger.upkeep import read_scopes
-from cdckit.merging import merge
-from cdckit.moves import complete_moves
+from cdckit.merging.arrow_changes import GUID
+from cdckit.merging.merge import merge
+from cdckit.merging.moves import complete_moves
+from cdckit.model.changes import MOVED
+from cdckit.model.history import VALID_FROM, VALID_TO
 from cdckit.outputs.sql import create_view
 from cdckit.parts.arguments import microseconds, quoted
 from cdckit.parts.arrow_types import arrow_type

@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import CHANGE_SCHEMA, DIGITS, sortable_number
-from cdckit.history import (
+from cdckit.model.changes import CHANGE_SCHEMA, DIGITS, sortable_number
+from cdckit.model.history import (
     DELETED,
     FIELD_PROVENANCE,
     HISTORY_SCHEMA,
@@ -20,9 +20,9 @@ from cdckit.history import (
     VALID_FROM,
     VALID_TO,
 )
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.arguments import quoted, require_struct, require_type, require_types
 from cdckit.parts.values import as_text
-from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION
 
 _LONGEST = 12
 

@@ -1,17 +1,21 @@
-"""`show`: what is handed to it as a table to look at, in Jupyter and as text."""
+"""`show`: a table to look at, in Jupyter and as text; and the options chosen once for a whole notebook."""
 
 from __future__ import annotations
 
+import os
 import unicodedata
-from collections.abc import Sequence
-from datetime import tzinfo
+from collections.abc import Callable, Sequence
+from datetime import UTC, tzinfo
 from functools import cached_property
 from html import escape
+from typing import Generic, TypeVar
+from zoneinfo import ZoneInfo, available_timezones
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.history import SYSTEM_FROM, VALID_FROM
+from cdckit.errors import InvalidArgument
+from cdckit.model.history import SYSTEM_FROM, VALID_FROM
 from cdckit.notebook.columns import (
     has_change_columns,
     label_messages,
@@ -22,10 +26,128 @@ from cdckit.notebook.columns import (
     shorten_messages,
     table_columns,
 )
-from cdckit.notebook.options import as_zone, options, require_rows
 from cdckit.notebook.table_layout import Cell, Look, Page, TableRows, make_page
-from cdckit.parts.arguments import quoted, require_batch, require_columns, require_fields
+from cdckit.parts.arguments import (
+    nearest_name,
+    quoted,
+    require_batch,
+    require_columns,
+    require_fields,
+    require_flag,
+)
 from cdckit.parts.workers import describe_step
+
+MOST_ROWS = 1000
+"""As many as a table that is looked at may have."""
+
+
+_Given = TypeVar("_Given")
+_Kept = TypeVar("_Kept")
+
+
+class _Option(Generic[_Given, _Kept]):
+    """One of the options: what is assigned is checked, and kept as *check* gives it."""
+
+    def __init__(self, check: Callable[[_Given], _Kept]) -> None:
+        self._check = check
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, options: Options, owner: type) -> _Kept:
+        kept: _Kept = vars(options)[self._name]
+        return kept
+
+    def __set__(self, options: Options, given: _Given) -> None:
+        vars(options)[self._name] = self._check(given)
+
+
+class Options:
+    """
+    How tables, pictures, widgets and texts look where a call does not say it.
+
+    Attributes:
+        zone: The zone in which instants are shown, a tzinfo or the name of one; UTC at first.  Answers do
+            not depend on it: an instant is the same in every zone.
+        rows: How many rows a table shows at most, from 1 to 1000; 20 at first.
+        eager: Whether a DataFrame that ends a cell of a notebook shows itself, which runs a job; True at
+            first.
+        progress: Whether a notebook shows what Spark is doing while a cell runs; True at first, unless the
+            environment says `CDCKIT_PROGRESS=0`.
+
+    Raises:
+        InvalidArgument: What is assigned is none of this.
+
+    >>> from cdckit import options
+    >>> options.zone = "America/New_York"
+    >>> print(options)
+    zone=America/New_York, rows=20, eager=True, progress=True
+    >>> options.reset()
+    >>> print(options.zone)
+    UTC
+    """
+
+    zone = _Option[tzinfo | str, tzinfo](lambda zone: as_zone(zone, function="options"))
+    rows = _Option[int, int](lambda rows: require_rows(rows, "rows", function="options"))
+    eager = _Option[bool, bool](lambda eager: require_flag(eager, "eager", function="options"))
+    progress = _Option[bool, bool](lambda progress: require_flag(progress, "progress", function="options"))
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        known = [each for each, what in vars(type(self)).items() if isinstance(what, _Option)]
+        if name not in known:
+            close = nearest_name(name, known)
+            remedy = None if close is None else f"Is it options.{close}?"
+            raise InvalidArgument(
+                "options", "its attribute", f"one of {', '.join(known)}", name, None, remedy
+            )
+        super().__setattr__(name, value)
+
+    def reset(self) -> None:
+        """Choose again what was chosen at first."""
+        self.zone, self.rows, self.eager = UTC, 20, True
+        # A notebook that is compared with its outputs may not say how far Spark is.
+        self.progress = os.environ.get("CDCKIT_PROGRESS") != "0"
+
+    def __repr__(self) -> str:
+        return f"zone={self.zone}, rows={self.rows}, eager={self.eager}, progress={self.progress}"
+
+
+def as_zone(zone: tzinfo | str | None, *, function: str) -> tzinfo:
+    """The zone itself or the one of that name, without one that of the options; else `InvalidArgument`."""
+    if zone is None:
+        return options.zone
+    if isinstance(zone, tzinfo):
+        return zone
+    try:
+        # Its name for UTC has another text than Python's own UTC, and both stand in one notebook.
+        return UTC if zone == "UTC" else ZoneInfo(zone)
+    except (TypeError, ValueError, OSError, KeyError):
+        needed = "a tzinfo, or the name of a zone as zoneinfo.available_timezones() lists them"
+        close = _nearest_zone(str(zone))
+        remedy = None if close is None else f"Is it {close!r}?"
+        raise InvalidArgument(function, "zone", needed, zone, remedy=remedy) from None
+
+
+def _nearest_zone(name: str) -> str | None:
+    """The zone whose name, or whose city, is most like what was said."""
+    zones = sorted(available_timezones())
+    by_city = {zone.rsplit("/", 1)[-1]: zone for zone in zones}
+    city = nearest_name(name, by_city)
+    return nearest_name(name, zones) or (None if city is None else by_city[city])
+
+
+def require_rows(number: int, argument: str, *, function: str) -> int:
+    """The number itself; raises `InvalidArgument` unless a table can have so many rows, or so wide values."""
+    if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MOST_ROWS:
+        raise InvalidArgument(function, argument, f"a number from 1 to {MOST_ROWS}", number)
+    return number
+
+
+options = Options()
+
 
 # With the table, as styles of its own: notebooks that are looked at elsewhere lose their style sheets.
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px;white-space:pre"

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.errors import CdcError, MissingColumns, WrongColumnType
 from cdckit.notebook import Table, show
-from cdckit.notebook.options import options
+from cdckit.notebook.display import options
 from cdckit.parts.workers import latest_step
 
 _PACKAGE = Path(__file__).parents[1]

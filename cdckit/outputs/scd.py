@@ -16,8 +16,17 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.history import DELETED, FIELD_PROVENANCE, OPEN_END, SOURCE_MESSAGE, VALID_FROM, VALID_TO
-from cdckit.outputs.history_call import Call, free_name, quoted_columns
+from cdckit.model.history import (
+    DELETED,
+    FIELD_PROVENANCE,
+    OPEN_END,
+    SOURCE_MESSAGE,
+    VALID_FROM,
+    VALID_TO,
+    Call,
+    free_name,
+    quoted_columns,
+)
 from cdckit.parts.arguments import microseconds, quoted, require_flag, require_name
 from cdckit.parts.values import comparable
 from cdckit.query.as_of import current

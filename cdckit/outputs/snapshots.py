@@ -11,8 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.history import DELETED, VALID_FROM, VALID_TO
-from cdckit.outputs.history_call import Call, free_name, quoted_columns
+from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, Call, free_name, quoted_columns
 from cdckit.parts import instants
 from cdckit.parts.arguments import microseconds, require_flag, require_instant
 from cdckit.parts.values import utc_clock

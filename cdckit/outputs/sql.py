@@ -10,18 +10,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from cdckit.errors import InvalidArgument
-from cdckit.history import (
+from cdckit.model.history import (
     DELETED,
     SYSTEM_FROM,
     SYSTEM_TO,
     VALID_FROM,
     VALID_TO,
+    TooManyRows,
     is_bitemporal,
     open_end,
     require_bitemporal,
     require_history,
 )
-from cdckit.outputs.history_call import TooManyRows
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_int, require_name
 from cdckit.parts.arrow_types import arrow_schema
 

@@ -9,7 +9,7 @@ from typing import TypeGuard
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.parts.running_aggregates import Bools
+from cdckit.parts.arrays import Bools
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

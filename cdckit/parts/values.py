@@ -10,7 +10,7 @@ There is one equality, for `merge` and for every question, and also inside of ar
 - variants are equal if their JSON is;
 - of everything else the type says what is equal.
 
-Here the rule is for Spark (`comparable`), in `cdckit.kernel.arrays` for the workers' Arrow (`same_values`).
+Here the rule is for Spark (`comparable`), in `cdckit.parts.arrays` for the workers' Arrow (`same_values`).
 """
 
 from __future__ import annotations

@@ -17,12 +17,10 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.notebook import show
-from cdckit.notebook.display import Table, as_html_table, as_text_table
-from cdckit.notebook.options import require_rows
+from cdckit.notebook.display import Table, as_html_table, as_text_table, require_rows
 from cdckit.notebook.table_layout import Cell, Page
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_package
 from cdckit.parts.workers import describe_step
-from cdckit.quality.contracts import compare_with_log, with_differences
 from cdckit.quality.suites import (
     ALIKE,
     BATCH,
@@ -32,12 +30,14 @@ from cdckit.quality.suites import (
     SqlSentence,
     Suite,
     are_table_rows,
+    compare_with_log,
     expand_query,
     group_by_rows,
     keep_promised,
     read_suite,
     to_sql,
     with_breaks,
+    with_differences,
 )
 
 

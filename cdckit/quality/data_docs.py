@@ -13,8 +13,7 @@ from pyspark.sql import DataFrame
 
 from cdckit.errors import InvalidArgument
 from cdckit.quality.checks import CheckResult, SentenceResult, check, ephemeral_context
-from cdckit.quality.contracts import ContractTable, HasContracts, find_contracts
-from cdckit.quality.suites import Suite
+from cdckit.quality.suites import ContractTable, HasContracts, Suite, find_contracts
 
 _FUNCTION = "check_all"
 _LONGEST = 200

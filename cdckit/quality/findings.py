@@ -10,9 +10,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import ORDER, UPSERT
 from cdckit.errors import InvalidArgument
-from cdckit.history import (
+from cdckit.merging.merge import check_fields
+from cdckit.model.changes import ORDER, UPSERT
+from cdckit.model.history import (
     DELETED,
     FIELD_PROVENANCE,
     HISTORY_SCHEMA,
@@ -24,7 +25,6 @@ from cdckit.history import (
     require_free,
     require_history,
 )
-from cdckit.merging import check_fields
 from cdckit.parts.arguments import (
     both_sides,
     quoted,

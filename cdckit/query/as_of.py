@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.history import (
+from cdckit.model.history import (
     DELETED,
     VALID_FROM,
     VALID_TO,

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.history import (
+from cdckit.model.history import (
     DELETED,
     SOURCE_MESSAGE,
     SYSTEM_FROM,

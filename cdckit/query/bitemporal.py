@@ -10,8 +10,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import UNTIL, require_changes
-from cdckit.history import (
+from cdckit.merging.arrow_changes import ARRIVED
+from cdckit.merging.merge import history_schema, merge_changes, sort_by_entity, with_guids
+from cdckit.merging.versions import beliefs
+from cdckit.model.changes import UNTIL, require_changes
+from cdckit.model.history import (
     SYSTEM_FROM,
     SYSTEM_INTERVAL,
     SYSTEM_TO,
@@ -19,9 +22,6 @@ from cdckit.history import (
     require_bitemporal,
     with_ends,
 )
-from cdckit.kernel.beliefs import beliefs
-from cdckit.kernel.changes import ARRIVED
-from cdckit.merging import history_schema, merge_changes, sort_by_entity, with_guids
 from cdckit.parts.arguments import require_instant, require_instants, require_name
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import WorkerPlan
@@ -105,7 +105,7 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
     the old key arrived after the move and is true before it: then the computation ends with `LateMoves`.
 
     Changes that say `snapshot` have the times here that they have once all is known (see
-    `cdckit.changes.CHANGE_SCHEMA`), also in what was believed before.
+    `cdckit.model.CHANGE_SCHEMA`), also in what was believed before.
 
     Cost: a merge, with about twice its rows.  A change is *late* if it arrives when an equal or later
     instant of its entity is known already, be it a beginning or an end, and so is each that has an end; every

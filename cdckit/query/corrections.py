@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import DELETE, UNTIL, UPSERT, statement_columns
 from cdckit.errors import WrongColumnType
-from cdckit.history import FIELD_PROVENANCE, VALID_FROM, VALID_TO, business_fields
+from cdckit.model.changes import DELETE, UNTIL, UPSERT, statement_columns
+from cdckit.model.history import FIELD_PROVENANCE, VALID_FROM, VALID_TO, business_fields
 from cdckit.parts.arguments import (
     quoted,
     require_fields,

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.window import WindowSpec
 
-from cdckit.history import VALID_FROM, VALID_TO, with_open_ends
+from cdckit.model.history import VALID_FROM, VALID_TO, with_open_ends
 from cdckit.parts.arguments import quoted
 from cdckit.parts.values import as_text, comparable
 

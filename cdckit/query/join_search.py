@@ -20,9 +20,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import types as T
 
-from cdckit.kernel.arrays import ROWS_AT_ONCE, bools, ints, number_values, positions, whole_entities
+from cdckit.parts.arrays import (
+    NOWHERE,
+    ROWS_AT_ONCE,
+    Bools,
+    Ints,
+    bools,
+    ints,
+    number_values,
+    positions,
+    whole_entities,
+)
 from cdckit.parts.arrow_types import arrow_schema, make_batch
-from cdckit.parts.running_aggregates import NOWHERE, Bools, Ints
 from cdckit.query.lookups import Lookup
 
 SOURCE = "source"

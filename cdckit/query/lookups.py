@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 
 from cdckit.errors import InvalidArgument
-from cdckit.history import (
+from cdckit.model.history import (
     FIELD_PROVENANCE,
     HISTORY_SCHEMA,
     SOURCE_MESSAGE,

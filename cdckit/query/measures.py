@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.history import VALID_FROM, VALID_TO, business_fields, require_history
+from cdckit.model.history import VALID_FROM, VALID_TO, business_fields, require_history
 from cdckit.parts.arguments import listed, quoted, require_fields, require_period
 from cdckit.parts.instants import microseconds
 from cdckit.query.as_of import between

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.history import (
+from cdckit.model.history import (
     DELETED,
     HISTORY_SCHEMA,
     STANDARD_COLUMNS,

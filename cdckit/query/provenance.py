@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import CHANGE_SCHEMA
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.history import (
+from cdckit.model.changes import CHANGE_SCHEMA
+from cdckit.model.history import (
     DELETED,
     FIELD_PROVENANCE,
     HISTORY_SCHEMA,
@@ -23,7 +23,7 @@ from cdckit.history import (
     provenance_type,
     require_history,
 )
-from cdckit.lists import is_list_change
+from cdckit.model.lists import is_list_change
 from cdckit.parts.arguments import (
     quoted,
     require_columns,

@@ -12,7 +12,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import (
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.merging.verdicts import Verdict
+from cdckit.model.changes import (
     AFTER_ALL,
     DELETE,
     TRUNCATE,
@@ -22,9 +24,7 @@ from cdckit.changes import (
     require_changes,
     statement_columns,
 )
-from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.history import DELETED, FIELD_PROVENANCE, VALID_FROM, business_fields
-from cdckit.kernel.verdicts import Verdict
+from cdckit.model.history import DELETED, FIELD_PROVENANCE, VALID_FROM, business_fields
 from cdckit.parts.arguments import (
     quoted,
     require_batch,

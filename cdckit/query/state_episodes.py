@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.history import (
+from cdckit.model.history import (
     DELETED,
     SOURCE_MESSAGE,
     VALID_FROM,

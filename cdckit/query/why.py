@@ -11,13 +11,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import MOVED, TRUNCATE, require_changes
 from cdckit.errors import InvalidArgument
-from cdckit.history import DELETED
-from cdckit.kernel.changes import GUID, SNAPSHOT
-from cdckit.kernel.verdicts import PLACE, Question, verdicts
-from cdckit.merging import sort_by_entity
-from cdckit.moves import brings_identity, with_moves
+from cdckit.merging.arrow_changes import GUID, SNAPSHOT
+from cdckit.merging.merge import sort_by_entity
+from cdckit.merging.moves import brings_identity, with_moves
+from cdckit.merging.verdicts import PLACE, Question, verdicts
+from cdckit.model.changes import MOVED, TRUNCATE, require_changes
+from cdckit.model.history import DELETED
 from cdckit.parts.arguments import microseconds, require_fields, require_keys, require_struct
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.instants import instant_literal

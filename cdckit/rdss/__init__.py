@@ -19,14 +19,12 @@ The RDSS door: messages of the Research Data Shared Service, version 4 of its me
 A message that cannot be used has one of the catalogue's codes (`RdssFault`), which says the queue it goes to.
 """
 
-from cdckit.rdss.decoding import decode
+from cdckit.rdss.decoding import decode, decorate_bytes, decorate_message, queue_records
 from cdckit.rdss.exchange import Exchange
 from cdckit.rdss.exchange_tables import Fate, Status
 from cdckit.rdss.existence import find_unknown, with_unknown
 from cdckit.rdss.findings import Queue, RdssFault
-from cdckit.rdss.objects import ObjectType, changes, read_requests
-from cdckit.rdss.preservation import preservation_events, preservation_history
-from cdckit.rdss.queues import decorate_bytes, decorate_message, queue_records
+from cdckit.rdss.objects import ObjectType, changes, preservation_events, preservation_history, read_requests
 from cdckit.rdss.reading import RULES, Rules, join_parts, split
 from cdckit.rdss.sequences import assemble_messages, parts, waiting, with_repeats
 from cdckit.rdss.validation import Verdict, validate

@@ -1,10 +1,13 @@
-"""Records of the RDSS door: one row for each, with its header in columns and the verdict on it."""
+"""Records of the RDSS door, each with its header and verdict; refused ones as the error queues take them."""
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
 from operator import attrgetter
 from typing import Any
 
@@ -15,14 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.worker_tuning import without_garbage_collection
-from cdckit.parts.workers import WorkerPlan
-from cdckit.rdss.fast_validation import AcceptedMessage, accept_message, value_pattern
-from cdckit.rdss.reading import RULES, Rules
-from cdckit.rdss.validation import Verdict, validate
-from cdckit.rdss.validators import parse_instant
-from cdckit.records import (
+from cdckit.model.records import (
+    ERROR_CODE,
     ERROR_FIELDS,
     RECORD_SCHEMA,
     WORKER_FIELDS,
@@ -30,6 +27,14 @@ from cdckit.records import (
     headers_from_workers,
     require_records,
 )
+from cdckit.parts.arguments import require_types
+from cdckit.parts.arrow_types import arrow_type
+from cdckit.parts.worker_tuning import without_garbage_collection
+from cdckit.parts.workers import WorkerPlan
+from cdckit.rdss.findings import CODES, RdssFault
+from cdckit.rdss.reading import RULES, Rules, Unreadable, parse_message
+from cdckit.rdss.validation import AcceptedMessage, Verdict, accept_message, validate, value_pattern
+from cdckit.rdss.validators import parse_instant
 
 _HISTORY = T.ArrayType(
     T.StructType(
@@ -298,7 +303,7 @@ def decode(records: DataFrame, *, now: datetime | None = None, rules: Rules = RU
     Read and validate the message of every record.
 
     Args:
-        records: One row per transported message (`cdckit.records.RECORD_SCHEMA`), a batch or a stream.
+        records: One row per transported message (`cdckit.model.RECORD_SCHEMA`), a batch or a stream.
         now: The instant of delivery, at which a message may have expired; by default the record's own
             `timestamp`, so that the same records always give the same rows.
         rules: The limits.
@@ -364,3 +369,139 @@ def _decode_batches(
                 values = batch.column("value").to_pylist()
                 told = message_columns(values, batch.column("timestamp"), now, rules)
             yield pa.RecordBatch.from_arrays([*batch.columns, *told], names=names)
+
+
+def decorate_message(message: Mapping[str, Any], code: RdssFault, description: str) -> dict[str, Any]:
+    """
+    The message with `errorCode` and `errorDescription` in its header, for one of the error queues.
+
+    Args:
+        message: A message as Python values; it is not altered.  A header that is no object, or is missing,
+            becomes one that holds nothing but the error.
+        code: What is wrong.
+        description: The sentence about it, not empty.
+
+    Source:
+        RDSS, "Error Queues": the two fields MUST be in the header.
+
+    >>> message = {"messageHeader": {"messageId": "m1"}, "messageBody": {}}
+    >>> decorate_message(message, RdssFault.EXPIRED, "Too late.")["messageHeader"]
+    {'messageId': 'm1', 'errorCode': 'GENERR003', 'errorDescription': 'Too late.'}
+    """
+    header = message.get("messageHeader")
+    known = header if isinstance(header, Mapping) else {}
+    error = {"errorCode": code.value, "errorDescription": description}
+    return {**message, "messageHeader": {**known, **error}}
+
+
+def decorate_bytes(value: bytes, verdict: Verdict, rules: Rules = RULES) -> bytes:
+    """
+    The bytes of a refused message as one of the error queues takes them.
+
+    Where the message could be read, and fits with the two fields, it is that message, its body as it came.
+    Otherwise its body tells of the bytes that came: how many they are, their SHA-256, and, where they fit,
+    they themselves in base64.
+
+    Args:
+        value: The message as it came.
+        verdict: Why it is refused.
+        rules: The limits: what is made is no larger.
+
+    Raises:
+        ValueError: The verdict is that the message is valid.
+
+    >>> from datetime import UTC, datetime
+    >>> from cdckit.rdss.validation import validate
+    >>> verdict = validate(b"?", now=datetime(2024, 1, 1, tzinfo=UTC))
+    >>> made = json.loads(decorate_bytes(b"?", verdict))
+    >>> made["messageHeader"]["errorCode"], made["messageBody"]["base64"]
+    ('GENERR007', 'Pw==')
+    """
+    if verdict.code is None or verdict.description is None:
+        raise ValueError("decorate_bytes() needs a refused message; this one is valid.")
+    message = {} if verdict.header is None else {"messageHeader": verdict.header}
+    header = decorate_message(message, verdict.code, verdict.description)["messageHeader"]
+    if verdict.body_text is not None:
+        whole = _message(header, verdict.body_text)
+        if len(whole) <= rules.max_bytes:
+            return whole
+    told = {"bytes": len(value), "sha256": sha256(value).hexdigest()}
+    for body in ({**told, "base64": _base64(value)} if len(value) <= rules.max_bytes else told, told):
+        made = _message(header, json.dumps(body))
+        if len(made) <= rules.max_bytes:
+            return made
+    alone = decorate_message({}, verdict.code, verdict.description)["messageHeader"]
+    return _message(alone, json.dumps(told))
+
+
+def _base64(value: bytes) -> str:
+    return b64encode(value).decode()
+
+
+def _message(header: Mapping[str, Any], body: str) -> bytes:
+    # With escapes, so that half a character in a header can be written too.
+    return f'{{"messageHeader": {json.dumps(header)}, "messageBody": {body}}}'.encode()
+
+
+_QUEUE = T.StructField("queue", T.StringType())
+
+QUEUED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, _QUEUE])
+"""One row is one refused message as a record, its value decorated, and the queue that it goes to."""
+
+
+def queue_records(decoded: DataFrame, *, rules: Rules = RULES) -> DataFrame:
+    """
+    The refused messages of a table, decorated with their error for the queue that each goes to.
+
+    Args:
+        decoded: What `decode` returned.
+        rules: The limits: what is made is no larger.
+
+    Returns:
+        One row per refused message (`QUEUED_SCHEMA`): its record, whose `value` has `errorCode` and
+        `errorDescription` in its header, and `queue`.  A value that is no message becomes one that
+        tells of it (see `decorate_bytes`).  The original is in `cdckit.rejects(decoded)`.
+
+    Raises:
+        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
+
+    Cost: the refused messages are read once more, in Python; no shuffle.
+
+    Source:
+        RDSS, "Error Queues".
+
+    >>> from cdckit import rdss
+    >>> row = queue_records(rdss.decode(records_of(b"?"))).first()
+    >>> row["queue"], bytes(row["value"])[:45]
+    ('invalid', b'{"messageHeader": {"errorCode": "GENERR007", ')
+    """
+    require_types(decoded, DECODED_SCHEMA, function="queue_records")
+    refused = decoded.where(F.col(ERROR_CODE).isNotNull())
+    told = ["queue", *(field.name for field in ERROR_FIELDS)]
+    given = for_workers(refused, *told)
+    made = WorkerPlan(given, partial(_queue_batches, rules=rules), T.StructType([*WORKER_FIELDS, _QUEUE]))
+    return made.rows().withColumn("headers", headers_from_workers())
+
+
+def _queue_batches(batches: Iterable[pa.RecordBatch], *, rules: Rules) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        names = [*(field.name for field in WORKER_FIELDS), "queue"]
+        said = zip(
+            *(batch.column(name).to_pylist() for name in ("value", "error_code", "error_description")),
+            strict=True,
+        )
+        values = [_decorate(*each, rules=rules) for each in said]
+        columns = [pa.array(values, pa.binary()) if name == "value" else batch.column(name) for name in names]
+        yield pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _decorate(value: bytes | None, code: str, description: str, *, rules: Rules) -> bytes:
+    try:
+        message = parse_message(value, rules)
+    except Unreadable as refused:
+        header = refused.header if isinstance(refused.header, dict) else None
+        verdict = Verdict(CODES[code], description, None, header, None, None)
+    else:
+        header = message.header if isinstance(message.header, dict) else None
+        verdict = Verdict(CODES[code], description, None, header, message.body, message.body_text)
+    return decorate_bytes(value or b"", verdict, rules)

@@ -11,9 +11,12 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import BUCKETS, Kind
+from cdckit.ledger.shell import GIVEN_UP, WAITING, Outcome, Shell
+from cdckit.model.documents import Document, as_records
+from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.parts.arguments import require_flag, require_instant
-from cdckit.parts.documents import Document, as_records
 from cdckit.parts.workers import describe_jobs
+from cdckit.rdss.decoding import queue_records
 from cdckit.rdss.exchange_intake import Intake
 from cdckit.rdss.exchange_tables import (
     MESSAGES,
@@ -29,13 +32,17 @@ from cdckit.rdss.exchange_tables import (
     with_body,
     with_fates,
 )
-from cdckit.rdss.objects import PRESERVATION, READ, ObjectType, read_requests, require_object_type
-from cdckit.rdss.preservation import preservation_events, preservation_history
-from cdckit.rdss.queues import queue_records
+from cdckit.rdss.objects import (
+    PRESERVATION,
+    READ,
+    ObjectType,
+    preservation_events,
+    preservation_history,
+    read_requests,
+    require_object_type,
+)
 from cdckit.rdss.reading import RULES, Rules
 from cdckit.rdss.sequences import waiting
-from cdckit.records import ERROR_CODE, RECORD_COLUMNS, REJECT_SCHEMA
-from cdckit.shell import GIVEN_UP, WAITING, Outcome, Shell
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows, read_some
 
@@ -91,7 +98,7 @@ class Exchange(Shell):
     An object that is created after it was updated; the update waits for nothing, it is refused and heals:
 
     >>> from tempfile import TemporaryDirectory
-    >>> from cdckit.records import RECORD_COLUMNS
+    >>> from cdckit.model.records import RECORD_COLUMNS
     >>> sent = decoded.select(*RECORD_COLUMNS)
     >>> with TemporaryDirectory() as folder:
     ...     exchange = Exchange(session(), folder, types=["Dataset"], buckets=1)
@@ -210,7 +217,7 @@ class Exchange(Shell):
         send them, and note them as SENT once the queue has acknowledged them.
 
         Args:
-            records: The messages as they are sent (`cdckit.records.RECORD_SCHEMA`), or a list of documents;
+            records: The messages as they are sent (`cdckit.model.RECORD_SCHEMA`), or a list of documents;
                 of a longer message, its parts.
             status: TO_SEND or SENT.  A message that was SENT stays so.
             received_at: As for `receive`.

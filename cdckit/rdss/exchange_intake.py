@@ -9,7 +9,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.ledger.upkeep import apply_within, withdraw_within
+from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS
 from cdckit.parts.workers import run_together
 from cdckit.rdss.decoding import DECODED_SCHEMA, decode, decode_with_columns
 from cdckit.rdss.exchange_tables import (
@@ -50,8 +52,6 @@ from cdckit.rdss.existence import as_decoded, namings, with_unknown
 from cdckit.rdss.objects import CREATE, KEY, READ, UPDATE, ObjectType, changes
 from cdckit.rdss.sequences import CAME, IDENTITY, digest, mark_repeats, with_outcome, with_terms
 from cdckit.rdss.version_chains import related_versions
-from cdckit.records import ERROR_CODE, RECORD_COLUMNS
-from cdckit.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.store import Transaction
 from cdckit.store.files import hold_few_rows
 from cdckit.store.store import read_rows

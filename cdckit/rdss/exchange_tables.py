@@ -13,15 +13,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit import shell
+from cdckit.ledger import shell
 from cdckit.ledger.columns import Kind
+from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING
+from cdckit.model.records import ERROR_CODE, ERROR_FIELDS
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.existence import NAMING_SCHEMA
 from cdckit.rdss.objects import KEY, ObjectType
 from cdckit.rdss.reading import Rules
 from cdckit.rdss.sequences import IDENTITY, PARTS_SCHEMA, assemble_messages, identity, parts
-from cdckit.records import ERROR_CODE, ERROR_FIELDS
-from cdckit.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.store import File, Snapshot, Transaction
 from cdckit.store.files import Where, hold_few_rows
 from cdckit.store.store import Tables, read_note, read_rows

@@ -9,15 +9,15 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import ARRIVAL_TYPE, DELETE, UPSERT, require_changes
-from cdckit.history import DELETED, SOURCE_MESSAGE, VALID_FROM, require_history
+from cdckit.model.changes import ARRIVAL_TYPE, DELETE, UPSERT, require_changes
+from cdckit.model.history import DELETED, SOURCE_MESSAGE, VALID_FROM, require_history
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.arguments import require_batch, require_columns, require_flag, require_types
 from cdckit.parts.workers import WorkerPlan
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.findings import BODY, RdssFault, json_path
 from cdckit.rdss.objects import CREATE, KEY, READ, RELATED, REMOVE, UPDATE, is_statement
 from cdckit.rdss.version_chains import related_versions, relations
-from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION
 
 _LIGHT = (
     *("topic", "partition", "offset", "timestamp", "message_id", "message_class", "message_type"),

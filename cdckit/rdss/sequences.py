@@ -23,15 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_batch, require_instant, require_types
-from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.workers import WorkerPlan
-from cdckit.rdss.decoding import DECODED_SCHEMA, MESSAGE_FIELDS, Row, row_columns, verdict_row
-from cdckit.rdss.fast_validation import accept_values
-from cdckit.rdss.findings import RdssFault, make_finding
-from cdckit.rdss.reading import RULES, Rules, parse_message, whole_header
-from cdckit.rdss.validation import Verdict, validate
-from cdckit.records import (
+from cdckit.model.records import (
     ERROR_CODE,
     ERROR_DESCRIPTION,
     ERROR_FIELDS,
@@ -40,6 +32,13 @@ from cdckit.records import (
     for_workers,
     headers_from_workers,
 )
+from cdckit.parts.arguments import require_batch, require_instant, require_types
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.workers import WorkerPlan
+from cdckit.rdss.decoding import DECODED_SCHEMA, MESSAGE_FIELDS, Row, row_columns, verdict_row
+from cdckit.rdss.findings import RdssFault, make_finding
+from cdckit.rdss.reading import RULES, Rules, parse_message, whole_header
+from cdckit.rdss.validation import Verdict, accept_values, validate
 
 AGREES = "terms = first_value(terms) OVER (PARTITION BY sequence_id ORDER BY came)"
 """Whether a part says the same of its sequence as the first that came."""

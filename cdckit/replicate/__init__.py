@@ -22,8 +22,15 @@ table has them in one step with `table_changes`, and those of many with `with_ta
 from cdckit.replicate.envelope import ReplicateFault, decode
 from cdckit.replicate.feed import Feed
 from cdckit.replicate.intake import waiting
-from cdckit.replicate.many_tables import TableName, TableSettings, tables_changes, with_table
-from cdckit.replicate.row_changes import changes, find_without_key, table_changes
+from cdckit.replicate.row_changes import (
+    TableName,
+    TableSettings,
+    changes,
+    find_without_key,
+    table_changes,
+    tables_changes,
+    with_table,
+)
 from cdckit.replicate.schema_messages import metadata, schema_zone
 from cdckit.replicate.table_rows import data
 from cdckit.replicate.table_versions import keys

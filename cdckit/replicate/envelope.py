@@ -24,18 +24,18 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from cdckit.parts import avro
-from cdckit.parts.faults import Fault
-from cdckit.parts.running_aggregates import Bools, Ints
-from cdckit.parts.workers import WorkerPlan
-from cdckit.records import (
+from cdckit.model.records import (
     ERROR_FIELDS,
     RECORD_SCHEMA,
     WORKER_FIELDS,
+    Fault,
     for_workers,
     headers_from_workers,
     require_records,
 )
+from cdckit.parts import avro
+from cdckit.parts.arrays import Bools, Ints
+from cdckit.parts.workers import WorkerPlan
 
 
 class ReplicateFault(Fault):
@@ -228,7 +228,7 @@ def decode(records: DataFrame, *, skip_metadata: bool = False, skip_data: bool =
     Open the envelope of every record.
 
     Args:
-        records: One row per transported message (`cdckit.records.RECORD_SCHEMA`).
+        records: One row per transported message (`cdckit.model.RECORD_SCHEMA`).
         skip_metadata: Leave out the messages of type MD.
         skip_data: Leave out the messages of type DT.
 

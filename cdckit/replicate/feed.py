@@ -13,15 +13,14 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.columns import Kind
+from cdckit.ledger.shell import GIVEN_UP, WAITING, Outcome, Shell, give_up_overdue
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.parts.workers import describe_jobs
-from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.replicate.envelope import ReplicateFault
 from cdckit.replicate.intake import RECEIVED_SCHEMA, RECORDS, REJECTS, ZONE, FeedTable, Intake, feed_tables
-from cdckit.replicate.many_tables import TableName, TableSettings
-from cdckit.replicate.row_changes import find_without_key
+from cdckit.replicate.row_changes import TableName, TableSettings, find_without_key
 from cdckit.replicate.schema_messages import ZONE_SCHEMA
 from cdckit.replicate.table_rows import rows_of_table
-from cdckit.shell import GIVEN_UP, WAITING, Outcome, Shell, give_up_overdue
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
 

@@ -14,9 +14,9 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import BUCKETS, Kind
+from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.ledger.upkeep import apply_within
-from cdckit.parts.arguments import require_types
-from cdckit.records import (
+from cdckit.model.records import (
     ERROR_CODE,
     ERROR_DESCRIPTION,
     ERROR_FIELDS,
@@ -24,14 +24,13 @@ from cdckit.records import (
     RECORD_SCHEMA,
     REJECT_SCHEMA,
 )
+from cdckit.parts.arguments import require_types
 from cdckit.replicate import table_versions
 from cdckit.replicate.envelope import DATA, ENVELOPE_SCHEMA, METADATA, ReplicateFault, decode
-from cdckit.replicate.many_tables import TableName, TableSettings, table_text
-from cdckit.replicate.row_changes import changes
+from cdckit.replicate.row_changes import TableName, TableSettings, changes, table_text
 from cdckit.replicate.schema_messages import LINEAGE, ZONE_SCHEMA, metadata, schema_zone
 from cdckit.replicate.table_rows import rows_of_table
 from cdckit.replicate.table_versions import Table
-from cdckit.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.store import Transaction
 from cdckit.store.store import read_rows, read_some
 from cdckit.store.transaction import Scope

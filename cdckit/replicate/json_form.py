@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.replicate.envelope import DATA, ReplicateFault, decode
 from cdckit.replicate.schema_messages import HEADER_TYPES, OPERATIONS
 from cdckit.replicate.table_versions import Table, row_fields, row_type

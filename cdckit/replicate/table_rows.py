@@ -16,14 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts import avro
-from cdckit.parts.arguments import require_instant
-from cdckit.parts.avro.schema import empty_bytes
-from cdckit.parts.instants import parse_instants
-from cdckit.parts.running_aggregates import Bools
-from cdckit.parts.widening import to_common_type
-from cdckit.parts.workers import WorkerPlan
-from cdckit.records import (
+from cdckit.model.records import (
     ERROR_CODE,
     ERROR_FIELDS,
     RECORD_COLUMNS,
@@ -33,6 +26,13 @@ from cdckit.records import (
     headers_from_workers,
     require_records,
 )
+from cdckit.parts import avro
+from cdckit.parts.arguments import require_instant
+from cdckit.parts.arrays import Bools
+from cdckit.parts.avro.schema import empty_bytes
+from cdckit.parts.instants import parse_instants
+from cdckit.parts.widening import to_common_type
+from cdckit.parts.workers import WorkerPlan
 from cdckit.replicate.envelope import DATA, ReplicateFault, error_columns, open_envelopes
 from cdckit.replicate.json_form import json_rows
 from cdckit.replicate.schema_messages import HEADER_FIELDS, HEADER_TYPES, OPERATIONS, WORKER_HEADER_FIELDS
@@ -155,7 +155,7 @@ def data(
     The data messages of one table, as typed rows.
 
     Args:
-        records: One row per transported message (`cdckit.records.RECORD_SCHEMA`), of any topics.
+        records: One row per transported message (`cdckit.model.RECORD_SCHEMA`), of any topics.
         zone: The part of the schema zone that is about one table:
             `zone.where("server = 'ny1' and task = 'orders' and table = 'ITEMS'")`.
         json_topics:

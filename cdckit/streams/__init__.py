@@ -31,14 +31,6 @@ All of it kept up, batch by batch, in a store:
 Each stream is a value (`Stream`): its fields, its key, what it is partitioned by, what may be dropped of it.
 """
 
-from cdckit.streams.answers import (
-    apply_patches,
-    apply_schema_patches,
-    entities,
-    entity_updates,
-    schema_updates,
-)
-from cdckit.streams.batches import entity_patches
 from cdckit.streams.catalogue import (
     CHANGES_BY_DEVICE,
     COMPLETE_RESPONSES,
@@ -59,6 +51,14 @@ from cdckit.streams.catalogue import (
 )
 from cdckit.streams.decoding import compact_records, decode, message_text, to_records
 from cdckit.streams.entity_changes import KEYS, changes, find_unfit, type_fields
+from cdckit.streams.requests import (
+    apply_patches,
+    apply_schema_patches,
+    entities,
+    entity_patches,
+    entity_updates,
+    schema_updates,
+)
 from cdckit.streams.responses import complete_responses, partial_responses, response_parts, waiting
 from cdckit.streams.service import Service
 from cdckit.streams.type_learning import entity_types, learn, learned_types, schema_learning

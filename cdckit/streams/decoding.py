@@ -13,10 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import require_columns, require_instant, require_int, require_name
-from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.workers import WorkerPlan
-from cdckit.records import (
+from cdckit.model.records import (
     ERROR_FIELDS,
     RECORD_SCHEMA,
     WORKER_FIELDS,
@@ -24,6 +21,9 @@ from cdckit.records import (
     headers_from_workers,
     require_records,
 )
+from cdckit.parts.arguments import require_columns, require_instant, require_int, require_name
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.workers import WorkerPlan
 from cdckit.streams.catalogue import (
     SEPARATOR,
     Status,
@@ -48,7 +48,7 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
     Read the messages of one stream.
 
     Args:
-        records: One row per transported message (`cdckit.records.RECORD_SCHEMA`), a batch or a stream.
+        records: One row per transported message (`cdckit.model.RECORD_SCHEMA`), a batch or a stream.
         stream: Which one it is: `ENTITY_BATCHES`, `ENTITY_PATCHES` and so on.
 
     Returns:
@@ -374,7 +374,7 @@ def compact_records(
     notifications, of which a device may get some from each of several databases, it is dropped.
 
     Args:
-        records: The records of the stream (`cdckit.records.RECORD_SCHEMA`).
+        records: The records of the stream (`cdckit.model.RECORD_SCHEMA`).
         stream: Which one it is.
         now: The instant at which their age is measured, aware.
         keep: How long records are left whole; None is forever, for the streams that the page would keep so.

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.parts.arguments import quoted
+from cdckit.parts.arrays import Bools
 from cdckit.parts.arrow_types import arrow_schema, make_batch
-from cdckit.parts.running_aggregates import Bools
 from cdckit.parts.worker_tuning import without_garbage_collection
 from cdckit.parts.workers import WorkerPlan
 from cdckit.streams.catalogue import Status

@@ -13,14 +13,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import DELETE, UPSERT
 from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.model.changes import DELETE, UPSERT
+from cdckit.model.records import ERROR_CODE, ERROR_FIELDS
 from cdckit.parts.arguments import require_types
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.instants import parse_instant
 from cdckit.parts.workers import WorkerPlan
-from cdckit.records import ERROR_CODE, ERROR_FIELDS
-from cdckit.streams.batches import ARRIVAL_FIELDS
 from cdckit.streams.catalogue import ENTITY_UPDATES, Status, StreamFault
 from cdckit.streams.json_values import column_text, read, read_all, to_text
 from cdckit.streams.patches import (
@@ -36,6 +35,7 @@ from cdckit.streams.patches import (
     parse_steps,
     show_value,
 )
+from cdckit.streams.requests import ARRIVAL_FIELDS
 from cdckit.streams.type_learning import BOOLEAN, DOCUMENT, DOUBLE, INTEGER, LONG, TIMESTAMP
 from cdckit.streams.zones import change_columns
 
@@ -219,7 +219,7 @@ def changes(
             text.
 
     Returns:
-        One row per change (`cdckit.changes.CHANGE_SCHEMA`).  The key is `db`, `zone`, `entity` (`KEYS`);
+        One row per change (`cdckit.model.CHANGE_SCHEMA`).  The key is `db`, `zone`, `entity` (`KEYS`);
         `effective_timestamp` is `ended`, `sequence` how many updates the entity had, `message_id` client,
         request and part, `source` the database.  A delete carries the key alone.  Updates that cannot be
         changes are left out: see `find_unfit`.

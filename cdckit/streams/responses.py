@@ -11,12 +11,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 from cdckit.parts.arguments import require_batch, require_columns, require_instant, require_types
-from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
-from cdckit.streams.answers import with_requested
-from cdckit.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS
 from cdckit.streams.catalogue import COMPLETE_RESPONSES, PARTIAL_RESPONSES, StreamFault
 from cdckit.streams.decoding import message_text
+from cdckit.streams.requests import ARRIVAL_COLUMNS, ARRIVAL_FIELDS, with_requested
 
 Policy = Literal["keep", "reject"]
 

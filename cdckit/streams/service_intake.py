@@ -11,27 +11,22 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit import shell
+from cdckit.ledger import shell
 from cdckit.ledger.columns import BUCKETS, Kind
+from cdckit.ledger.shell import MANY_FILES
 from cdckit.ledger.upkeep import apply_within
+from cdckit.model.records import (
+    ERROR_CODE,
+    ERROR_DESCRIPTION,
+    ERROR_FIELDS,
+    RECORD_COLUMNS,
+    RECORD_SCHEMA,
+    rejects,
+)
 from cdckit.parts.workers import run_together
-from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, rejects
-from cdckit.shell import MANY_FILES
 from cdckit.store import Transaction
 from cdckit.store.store import Tables, read_note, read_rows, write_note
 from cdckit.store.writing import Rows, WriteResult
-from cdckit.streams.answers import (
-    ANSWER_SCHEMA,
-    ENTITY,
-    ENTITY_SCHEMA,
-    SCHEMA_ANSWER_SCHEMA,
-    SCHEMA_SCHEMA,
-    STATE,
-    apply_patches,
-    apply_schema_patches,
-    entities,
-)
-from cdckit.streams.batches import ARRIVAL_FIELDS, ERRORS, PATCH_SCHEMA, entity_patches, foreign_reason
 from cdckit.streams.catalogue import (
     COMPLETE_RESPONSES,
     CONNECTIONS,
@@ -44,6 +39,22 @@ from cdckit.streams.catalogue import (
 )
 from cdckit.streams.decoding import decode
 from cdckit.streams.documents import IS_LAST
+from cdckit.streams.requests import (
+    ANSWER_SCHEMA,
+    ARRIVAL_FIELDS,
+    ENTITY,
+    ENTITY_SCHEMA,
+    ERRORS,
+    PATCH_SCHEMA,
+    SCHEMA_ANSWER_SCHEMA,
+    SCHEMA_SCHEMA,
+    STATE,
+    apply_patches,
+    apply_schema_patches,
+    entities,
+    entity_patches,
+    foreign_reason,
+)
 from cdckit.streams.responses import (
     REQUEST,
     REQUEST_SCHEMA,

@@ -13,12 +13,17 @@ from pyspark.sql import types as T
 
 from cdckit.parts.arguments import require_batch, require_columns, require_types
 from cdckit.parts.instants import parse_instant
-from cdckit.streams.answers import ANSWER_SCHEMA, SCHEMA_ANSWER_SCHEMA
-from cdckit.streams.batches import ARRIVAL_COLUMNS, ARRIVAL_FIELDS, explode_types
 from cdckit.streams.catalogue import SCHEMA_LEARNING, Status
 from cdckit.streams.documents import IS_LAST, Plan, fold_messages
 from cdckit.streams.json_values import column_text, read, to_text
 from cdckit.streams.patches import step_text
+from cdckit.streams.requests import (
+    ANSWER_SCHEMA,
+    ARRIVAL_COLUMNS,
+    ARRIVAL_FIELDS,
+    SCHEMA_ANSWER_SCHEMA,
+    explode_types,
+)
 
 STRING, BOOLEAN, INTEGER, LONG, DOUBLE = "STRING", "BOOLEAN", "INTEGER", "LONG", "DOUBLE"
 BIG_INTEGER, DECIMAL, TIMESTAMP, UUID, DOCUMENT = "BIG_INTEGER", "DECIMAL", "TIMESTAMP", "UUID", "DOCUMENT"

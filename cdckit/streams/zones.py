@@ -6,15 +6,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import CHANGE_SCHEMA, DELETE, UPSERT, sortable_number
-from cdckit.history import require_history
+from cdckit.model.changes import CHANGE_SCHEMA, DELETE, UPSERT, sortable_number
+from cdckit.model.history import require_history
+from cdckit.model.records import ERROR_CODE
 from cdckit.parts.arguments import require_columns, require_types
 from cdckit.parts.values import guid
 from cdckit.query.joins import Lookup, as_of_join
-from cdckit.records import ERROR_CODE
-from cdckit.streams.answers import ANSWER_SCHEMA
-from cdckit.streams.batches import ARRIVAL_FIELDS
 from cdckit.streams.catalogue import CHANGES_BY_DEVICE, CONNECTIONS, ENTITY_UPDATES, SUBSCRIPTIONS, Status
+from cdckit.streams.requests import ANSWER_SCHEMA, ARRIVAL_FIELDS
 
 WANTS = ("creates", "updates", "deletes")
 """Of a subscription, the fields that say what it wants to be told."""
@@ -89,7 +88,7 @@ def subscription_changes(zone_changes: DataFrame) -> DataFrame:
         zone_changes: What `zone_changes` returned; all but subscriptions are passed over.
 
     Returns:
-        One row per change (`cdckit.changes.CHANGE_SCHEMA`) of the key `db`, `subscription`; each carries all
+        One row per change (`cdckit.model.CHANGE_SCHEMA`) of the key `db`, `subscription`; each carries all
         fields (`SUBSCRIPTION_FIELDS`).  A wish that is not said, or is neither true nor the text `true`,
         is false; a device, collection or zone that is no text is its JSON text; no collection means all
         collections of the zone.

@@ -3,7 +3,7 @@ The door for any table: rows of Spark or pandas that say what is so, and know no
 
 `changes_from` reads a log of rows, one statement each: an export, a CSV, a table with a time of change;
 `rejects(table_rows(…))` are the rows of it that nobody can use.  `changes_from_snapshots` reads full lists
-of a source, taken at several times.  Both make changes (`cdckit.changes`), which `merge` and a `Ledger` take.
+of a source, taken at several times.  Both make changes (`cdckit.model`), which `merge` and a `Ledger` take.
 Words are those of Spark's `create_auto_cdc_flow`.
 """
 

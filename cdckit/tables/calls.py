@@ -15,10 +15,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.model.records import Fault
 from cdckit.notebook.sessions import session
-from cdckit.parts import calls
+from cdckit.parts import tables
 from cdckit.parts.arguments import nearest_name, quoted, quoted_if_needed, require_name, suggest_name
-from cdckit.parts.faults import Fault
 from cdckit.parts.tables import AnyTable, as_arrow, spark_table, void_as_text
 from cdckit.parts.values import as_text, is_collated
 from cdckit.tables.times import (
@@ -37,7 +37,7 @@ _NAME = re.compile(r"[^\W\d]\w*")
 _NO_KEYS = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType)
 
 
-class UnfitTable(calls.UnfitCall):
+class UnfitTable(tables.UnfitCall):
     """A table lacks columns that the call names, or has them in types that cannot mean what it says."""
 
     cannot, what = "cannot read the table so", "table"
@@ -118,7 +118,7 @@ def free_name(wanted: str, columns: Collection[str]) -> str:
     return wanted
 
 
-class Call(calls.Call):
+class Call(tables.Call):
     """A call about a *table*, named by its argument *first*; what its cells say is for errors alone."""
 
     unfit, kind = UnfitTable, "column"

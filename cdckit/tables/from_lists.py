@@ -13,10 +13,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.lists import NAMED_LISTS, compare_lists
+from cdckit.model.lists import NAMED_LISTS, compare_lists
 from cdckit.parts.arguments import microseconds, quoted, require_batch, require_flag, require_int
-from cdckit.parts.calls import stated_arguments
-from cdckit.parts.tables import AnyTable, require_distinct
+from cdckit.parts.tables import AnyTable, require_distinct, stated_arguments
 from cdckit.parts.widening import as_type, common_spark_type
 from cdckit.tables.calls import Call, Table, as_table, free_name
 from cdckit.tables.times import Unreadable
@@ -156,7 +155,7 @@ def changes_from_snapshots(
 
     Returns:
         One row per row that says something new, and one per entity and list that it is missing in for the
-        first time (`cdckit.changes.CHANGE_SCHEMA`).  A null in a list is a value.  `message_id` is made of
+        first time (`cdckit.model.CHANGE_SCHEMA`).  A null in a list is a value.  `message_id` is made of
         the source and the instant of the list: the same list is the same message whenever it is read.
 
     Raises:

@@ -13,14 +13,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import ABSENT, DELETE, UNTIL, UPSERT, keep_key
 from cdckit.errors import InvalidArgument
-from cdckit.history import open_end
+from cdckit.model.changes import ABSENT, DELETE, UNTIL, UPSERT, keep_key
+from cdckit.model.history import open_end
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, drop_rejects
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, require_struct
-from cdckit.parts.calls import stated_arguments
-from cdckit.parts.tables import AnyTable
+from cdckit.parts.tables import AnyTable, stated_arguments
 from cdckit.parts.values import as_text, comparable
-from cdckit.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, drop_rejects
 from cdckit.tables.calls import Call, Table, TableFault, as_table
 from cdckit.tables.times import TEXTS, TypedColumn, Unreadable, as_instant, is_time, order_text
 
@@ -167,7 +166,7 @@ def changes_from(
 
     Returns:
         One row per row of the table that is no reject, and for each truncate one for each entity that it
-        ends (`cdckit.changes.CHANGE_SCHEMA`).  Without *message*, `message_id` is the source and a digest of
+        ends (`cdckit.model.CHANGE_SCHEMA`).  Without *message*, `message_id` is the source and a digest of
         the row, its place and its time, so that equal rows are one message and a table that is read again
         says nothing new; the place of a row is a part of it only where that is its order: in pandas,
         without *sequence_by*.  Of rows with one entity, time and sequence the later one counts in pandas;

@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.changes import sortable_number
+from cdckit.model.changes import sortable_number
 from cdckit.parts.values import decimal_text
 
 NEEDED_TIME = (

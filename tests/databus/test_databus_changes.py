@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from cdckit import databus, merge, rejects
 from cdckit.errors import InvalidArgument
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 
 FIRST = {
     "type": "record",

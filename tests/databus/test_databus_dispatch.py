@@ -14,10 +14,9 @@ import pyarrow as pa
 import pytest
 
 from cdckit import databus
-from cdckit.databus import consumer_threads
+from cdckit.databus import consumers
 from cdckit.databus.dispatcher import dispatch
-from cdckit.databus.event_stream import Window, split_windows
-from cdckit.databus.relay_streams import BootstrapStream
+from cdckit.databus.event_stream import BootstrapStream, Window, split_windows
 from cdckit.databus.relay_tables import Place
 from cdckit.errors import InvalidArgument
 from cdckit.store import Store
@@ -302,7 +301,7 @@ def test_each_event_goes_to_one_member_of_each_group_between_the_barriers() -> N
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A clock that only who hangs moves on: by the machine's own any callback might take too long."""
     found = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(consumer_threads, "time", SimpleNamespace(monotonic=lambda: found.now))
+    monkeypatch.setattr(consumers, "time", SimpleNamespace(monotonic=lambda: found.now))
     return found
 
 
@@ -388,9 +387,9 @@ def test_the_time_of_a_callback_begins_with_it_and_not_with_the_wait_for_its_thr
 ) -> None:
     """Else a busy machine takes an `on_rollback` away from a consumer."""
     looked = threading.Semaphore(0)
-    cancel, answered = consumer_threads.CallPermit.revoke, consumer_threads._call_back
+    cancel, answered = consumers.CallPermit.revoke, consumers._call_back
 
-    def look(ticket: consumer_threads.CallPermit, after: float | None = None) -> bool:
+    def look(ticket: consumers.CallPermit, after: float | None = None) -> bool:
         found = cancel(ticket, after)
         looked.release()
         return found
@@ -404,8 +403,8 @@ def test_the_time_of_a_callback_begins_with_it_and_not_with_the_wait_for_its_thr
         assert looked.acquire(timeout=60)
         return answered(*told)
 
-    monkeypatch.setattr(consumer_threads.CallPermit, "revoke", look)
-    monkeypatch.setattr(consumer_threads, "_call_back", begin_late)
+    monkeypatch.setattr(consumers.CallPermit, "revoke", look)
+    monkeypatch.setattr(consumers, "_call_back", begin_late)
     scribe = Scribe({"a5": [ValueError("no")]})
     assert dispatch(Windows("a5 .5"), scribe, time_budget=0.02, wait=lambda _: None).state == "finished"
     assert scribe.said == words("begin [5 (a a5 rollback 5 [5 (a a5 a) 5] checkpoint 5 stop")
@@ -422,8 +421,8 @@ def test_what_ends_a_program_in_a_member_of_a_group_ends_the_dispatch() -> None:
         except BaseException as error:
             found.append(error)
 
-    for consumers in ([[Scribe({"a5": [SystemExit(3)]}), *others]], [Scribe({"a5": [SystemExit(3)]})]):
-        thread = threading.Thread(target=work, args=(consumers,), daemon=True)
+    for given in ([[Scribe({"a5": [SystemExit(3)]}), *others]], [Scribe({"a5": [SystemExit(3)]})]):
+        thread = threading.Thread(target=work, args=(given,), daemon=True)
         thread.start()
         thread.join(60)
         assert not thread.is_alive()

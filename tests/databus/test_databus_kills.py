@@ -15,8 +15,7 @@ import pyarrow as pa
 import pytest
 
 from cdckit import databus
-from cdckit.databus.event_stream import EVENTS
-from cdckit.databus.relay_streams import RelayStream
+from cdckit.databus.event_stream import EVENTS, RelayStream
 from cdckit.databus.window_rows import STREAM
 from cdckit.store import Store
 from tools.tiers import seeds

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdckit import databus, merge
 from cdckit.databus import Relay
 from cdckit.errors import InvalidArgument
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 from support.databus_streams import drawn_words, record_of
 from tools.tiers import seeds
 

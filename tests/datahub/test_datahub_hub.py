@@ -14,12 +14,12 @@ from pyspark.sql import functions as F
 import cdckit.datahub.runs
 import cdckit.datahub.state
 from cdckit.datahub import Backoff, Hub, records, schema
-from cdckit.datahub.statuses import HubFault, Status
+from cdckit.datahub.messages import HubFault, Status
 from cdckit.errors import InvalidArgument, MissingColumns
-from cdckit.merging import plan_versions
+from cdckit.merging.merge import plan_versions
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.parts.workers import WorkerPlan
 from cdckit.quality import check_all
-from cdckit.records import RECORD_SCHEMA
 from support.hub_programs import receipts_of, rows_of
 from support.jobs import jobs_of
 

@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import rejects
 from cdckit.datahub import Hub, decode, files, records, schema
-from cdckit.datahub.message_store import MESSAGE_SCHEMA, with_statuses
+from cdckit.datahub.messages import MESSAGE_SCHEMA, with_statuses
 from cdckit.errors import InvalidArgument, MissingColumns
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.parts.json_text import members
 from cdckit.parts.values import NAMESPACE
-from cdckit.records import RECORD_SCHEMA
 from support.hub_programs import receipts_of, rows_of
 
 Row = dict[str, Any]

@@ -31,11 +31,11 @@ from cdckit.datahub import (
     schema,
 )
 from cdckit.datahub.columns import known_guids
-from cdckit.datahub.intake import MESSAGE_COLUMNS
-from cdckit.datahub.intake import read_statements as stated_by
 from cdckit.datahub.mappings import Place
-from cdckit.datahub.message_store import MESSAGE_SCHEMA
+from cdckit.datahub.messages import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS, Message, ReaderSettings, RecordWalk
+from cdckit.datahub.runs import MESSAGE_COLUMNS
+from cdckit.datahub.runs import read_statements as stated_by
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.values import NAMESPACE
 from support.hub_programs import rows_of

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 import cdckit.datahub.runs
 from cdckit.datahub import Hub, SchemaMismatch, records, schema
-from cdckit.records import RECORD_COLUMNS
+from cdckit.model.records import RECORD_COLUMNS
 from support.hub_programs import receipts_of, rows_of
 
 Row = dict[str, Any]

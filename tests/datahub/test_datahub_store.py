@@ -20,7 +20,7 @@ import cdckit.store.store
 from cdckit.datahub import Context, Hub, records, schema, state
 from cdckit.datahub.state import MANY_FILES, RunFile
 from cdckit.errors import InvalidArgument
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, NoFileSystem, OtherKind, Store
 from cdckit.store.commits import Commits
 from support.hub_programs import receipts_of, rows_of

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.datahub import Hub, records, schema
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 from support.hub_programs import rows_of
 
 Row = dict[str, Any]

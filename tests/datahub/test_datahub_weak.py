@@ -8,10 +8,10 @@ import pyarrow as pa
 from test_hub_programs import interpreted
 
 from cdckit import datahub
-from cdckit.datahub.intake import MESSAGE_COLUMNS, read_statements
-from cdckit.datahub.message_store import MESSAGE_SCHEMA
+from cdckit.datahub.messages import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS as OWN_READERS
 from cdckit.datahub.readers import ReaderSettings
+from cdckit.datahub.runs import MESSAGE_COLUMNS, read_statements
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.weak_keys import LOOKS, WeakKeys

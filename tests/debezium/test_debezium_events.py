@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import debezium, merge, rejects
-from cdckit.changes import ORDER
 from cdckit.errors import InvalidArgument
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.changes import ORDER
+from cdckit.model.records import RECORD_SCHEMA
 
 CASES = json.loads((Path(__file__).parents[1] / "cases/debezium/events.json").read_text())
 DECODERS = {

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdckit import debezium, rejects
 from cdckit.errors import InvalidArgument
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 
 # As Debezium's page "Avro Serialization" and Confluent's converter write them.
 ID = {"name": "id", "type": "int"}

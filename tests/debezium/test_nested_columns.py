@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from cdckit import debezium, merge
 from cdckit.errors import InvalidArgument
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE = "io.debezium.data.VariableScaleDecimal"

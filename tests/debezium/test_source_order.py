@@ -13,8 +13,8 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdckit import Ledger, debezium, merge, why
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.quality import check_all
-from cdckit.records import RECORD_SCHEMA
 from tools.tiers import seeds
 
 START = datetime(2024, 3, 1, tzinfo=UTC)

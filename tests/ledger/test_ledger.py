@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 
 from cdckit import Lookup, as_known, as_of, as_of_join, merge, union_changes, why
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.history import VALID_FROM
 from cdckit.ledger import Ledger
+from cdckit.model.history import VALID_FROM
 from cdckit.store import BatchIdReused, DamagedTable, ForeignChange, NoSuchTable, OtherKind, Store
 from support.histories import Row, assert_folds_to, change_schema, rows_to_dataframe, to_dataframe, to_rows
 from support.ledger_programs import FIELDS, KEYS, all_of, batches

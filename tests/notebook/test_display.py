@@ -14,11 +14,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit import as_of, merge, options
-from cdckit.changes import CHANGE_SCHEMA, sortable_number
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.model.changes import CHANGE_SCHEMA, sortable_number
+from cdckit.model.records import REJECT_SCHEMA
 from cdckit.notebook import Table, short_instants, show
 from cdckit.query.as_of import timeline
-from cdckit.records import REJECT_SCHEMA
 from support.jobs import jobs_of
 
 Entry = tuple[str, int] | None

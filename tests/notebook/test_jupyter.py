@@ -18,7 +18,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from cdckit.errors import InvalidArgument
-from cdckit.notebook.options import Options
+from cdckit.notebook.display import Options
 
 SECONDS = 120
 SLOW = """

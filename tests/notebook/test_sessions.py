@@ -44,7 +44,7 @@ import sys
 import pyarrow as pa
 def batches(it):
     for batch in it:
-        known = "cdckit.kernel" in sys.modules
+        known = "cdckit.merging" in sys.modules
         yield pa.RecordBatch.from_pydict({"exe": [sys.executable], "known": [known]})
 """
 

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cdckit
-import cdckit.changes
+import cdckit.model.changes
+import cdckit.model.records
 import cdckit.quality
 import cdckit.query
-import cdckit.records
 from cdckit import Priority
 from cdckit.errors import InvalidArgument, WrongColumnType
 
@@ -123,8 +123,8 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "keep_known": lambda frame: cdckit.keep_known(frame, AT),
     "union_changes": lambda frame: cdckit.union_changes(frame),
     "with_priorities": lambda frame: cdckit.with_priorities(frame, {}),
-    "find_unused_priorities": lambda frame: cdckit.changes.find_unused_priorities(frame, {}),
-    "with_sequence": lambda frame: cdckit.changes.with_sequence(frame, "lsn"),
+    "find_unused_priorities": lambda frame: cdckit.model.find_unused_priorities(frame, {}),
+    "with_sequence": lambda frame: cdckit.model.with_sequence(frame, "lsn"),
     "as_of": lambda frame: cdckit.as_of(frame, AT),
     "current": lambda frame: cdckit.current(frame),
     "between": lambda frame: cdckit.between(frame, AT, None),
@@ -145,7 +145,7 @@ ASKED: dict[str, Callable[[Any], Any]] = {
     "with_messages": lambda frame: cdckit.query.with_messages(frame, frame),
     "revoke": lambda frame: cdckit.query.revoke(frame, "m1"),
     "rejects": lambda frame: cdckit.rejects(frame),
-    "drop_rejects": lambda frame: cdckit.records.drop_rejects(frame),
+    "drop_rejects": lambda frame: cdckit.model.drop_rejects(frame),
     "show": lambda frame: cdckit.show(frame),
 }
 
@@ -163,11 +163,11 @@ def test_a_priority_for_a_source_that_is_not_there_is_found(changes: DataFrame) 
         changes.withColumn("source", F.lit(None).cast("string"))
     )
     ranks = {"shop": Priority(1), "wbe": Priority(2), "hsop": Priority(3)}
-    found = cdckit.changes.find_unused_priorities(both, ranks).orderBy("source").collect()
+    found = cdckit.model.find_unused_priorities(both, ranks).orderBy("source").collect()
     assert [tuple(row) for row in found] == [("hsop", ["shop", "web"]), ("wbe", ["shop", "web"])]
-    assert cdckit.changes.find_unused_priorities(both, {"web": Priority()}).collect() == []
-    assert cdckit.changes.find_unused_priorities(both, {}).collect() == []
-    nothing = cdckit.changes.find_unused_priorities(both.limit(0), {"web": Priority()}).collect()
+    assert cdckit.model.find_unused_priorities(both, {"web": Priority()}).collect() == []
+    assert cdckit.model.find_unused_priorities(both, {}).collect() == []
+    nothing = cdckit.model.find_unused_priorities(both.limit(0), {"web": Priority()}).collect()
     assert [tuple(row) for row in nothing] == [("web", [])]
 
 
@@ -184,7 +184,7 @@ def test_priorities_are_by_source(changes: DataFrame, priorities: Any, says: str
     with pytest.raises(InvalidArgument, match=rf"with_priorities\(\) {says}"):
         cdckit.with_priorities(changes, priorities)
     with pytest.raises(InvalidArgument, match=rf"find_unused_priorities\(\) {says}"):
-        cdckit.changes.find_unused_priorities(changes, priorities)
+        cdckit.model.find_unused_priorities(changes, priorities)
 
 
 def test_a_field_without_a_type_is_refused(changes: DataFrame) -> None:
@@ -211,14 +211,14 @@ def test_a_change_without_data_is_refused(changes: DataFrame, column: str) -> No
 def test_a_sequence_of_numbers_sorts_as_they_do(spark: SparkSession) -> None:
     numbers = [0, 9, 10, -1, -2, -10, 2**63 - 1, -(2**63)]
     rows = spark.createDataFrame([(number,) for number in [*numbers, None]], "lsn long")
-    told = cdckit.changes.with_sequence(rows, "lsn")
+    told = cdckit.model.with_sequence(rows, "lsn")
     in_order = [row["lsn"] for row in told.where("sequence IS NOT NULL").orderBy("sequence").collect()]
     assert in_order == sorted(numbers)
     assert told.where("lsn IS NULL").first()["sequence"] is None
     assert told.where("lsn = 10").first()["sequence"] == "0" * 36 + "10"
     widest = [Decimal("9" * 38), Decimal(0), Decimal("-" + "9" * 38), Decimal("-" + "9" * 37)]
     wide = spark.createDataFrame([(number,) for number in widest], "n decimal(38,0)")
-    told = cdckit.changes.with_sequence(wide, "n").orderBy("sequence")
+    told = cdckit.model.with_sequence(wide, "n").orderBy("sequence")
     assert [row["n"] for row in told.collect()] == sorted(widest)
 
 
@@ -226,7 +226,7 @@ def test_a_sequence_of_numbers_sorts_as_they_do(spark: SparkSession) -> None:
 def test_a_sequence_is_made_of_whole_numbers(spark: SparkSession, kind: str) -> None:
     frame = spark.range(1).select(F.lit(None).cast(kind).alias("lsn"))
     with pytest.raises(WrongColumnType, match=r"with_sequence\(\) needs the column lsn as a whole number"):
-        cdckit.changes.with_sequence(frame, "lsn")
+        cdckit.model.with_sequence(frame, "lsn")
 
 
 def test_a_column_beside_those_of_changes_stays(changes: DataFrame) -> None:

@@ -12,7 +12,7 @@ from pyspark import daemon
 from cdckit.parts import worker_daemon
 
 def fork_two():
-    print("cdckit.kernel" in sys.modules, gc.get_freeze_count() > 10_000)
+    print("cdckit.merging" in sys.modules, gc.get_freeze_count() > 10_000)
     tasks = [open(f"/proc/self/task/{each}/comm").read().strip() for each in os.listdir("/proc/self/task")]
     print({each for each in tasks if not each.startswith(("python", "jemalloc"))}, flush=True)
     for _ in range(2):

@@ -23,9 +23,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import Ledger, datahub, merge, replicate
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.outputs import create_view, periodic_snapshots, scd_type_2
 from cdckit.quality import check_all
-from cdckit.records import RECORD_SCHEMA
 from support.histories import Row, to_dataframe
 from support.killed_programs import ENTITY, KEYS, hub_of, ledger_of
 from support.ledger_programs import FIELDS, all_of, batches

@@ -21,7 +21,7 @@ if __name__ == "__main__":
     without_spark.install()
 
 from cdckit.rdss.gateway import Backoff, Gateway, Producer, SqliteRepository, Status, open_channels
-from cdckit.rdss.gateway.messages import Message
+from cdckit.rdss.gateway.channels import Message
 from support.rdss_exchange import NOON
 from support.rdss_traffic import DONE, handler
 

@@ -16,8 +16,8 @@ from test_suites import sentences, told, views
 from benchmarks.merging import random_changes
 from cdckit import Ledger, Priority, bitemporal, changes_from, check, merge, with_priorities
 from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra
-from cdckit.files import expectations
 from cdckit.ledger import Pending
+from cdckit.parts.files import expectations
 from cdckit.quality import BrokenPromises, check_all, find_contradictions, gate
 from cdckit.quality.checks import VIEW, count, ephemeral_context
 from cdckit.quality.suites import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.quality.checks import VIEW, sql
-from cdckit.quality.contracts import compare_with_log
-from cdckit.quality.suites import group_by_rows, read_suite, to_sql
+from cdckit.quality.suites import compare_with_log, group_by_rows, read_suite, to_sql
 from support.histories import change_schema, history_schema, rows_to_dataframe
 from support.ledger_programs import FIELDS, KEYS
 from support.mutants import KINDS_OF_MUTANTS, mutants

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from cdckit import databus, rdss, replicate, samples, streams
 from cdckit.quality import check_all
-from cdckit.quality.contracts import HasContracts
+from cdckit.quality.suites import HasContracts
 
 
 def feed(spark: SparkSession, place: Path) -> HasContracts:

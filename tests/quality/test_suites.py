@@ -16,13 +16,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.parts.faults import Fault
+from cdckit.model.records import Fault
 from cdckit.quality.checks import VIEW, sql
-from cdckit.quality.contracts import compare_with_log
 from cdckit.quality.suites import (
     SqlSentence,
     Suite,
     are_table_rows,
+    compare_with_log,
     group_by_rows,
     read_suite,
     suite_names,

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from cdckit import Lookup, as_of_join
 from cdckit.errors import InvalidArgument
-from cdckit.history import OPEN_END
+from cdckit.model.history import OPEN_END
 from cdckit.parts.arrow_types import NoSuchArrowType
 from support.random_versions import Row, history_of, hour, random_versions
 from support.searching import searched

@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import cdckit.kernel.beliefs
+import cdckit.merging.versions
 from cdckit import as_known, bitemporal, keep_known, merge
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
-from cdckit.kernel.changes import ARRIVED
-from cdckit.merging import sort_by_entity
+from cdckit.merging.arrow_changes import ARRIVED
+from cdckit.merging.merge import sort_by_entity
+from cdckit.parts.arrays import NEVER
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.running_aggregates import NEVER
 from support.fold import fold, identity
 from support.histories import Row, assert_same, by_guid, random_changes, to_dataframe, to_rows
 
@@ -178,11 +178,11 @@ def test_it_does_not_matter_how_many_epochs_are_merged_together(
     batches = ordered.changes.toArrow().to_batches()
 
     def rows() -> list[str]:
-        made = cdckit.kernel.beliefs.beliefs(iter(batches), ordered.layout, schema)
+        made = cdckit.merging.versions.beliefs(iter(batches), ordered.layout, schema)
         return sorted(repr(row) for batch in made for row in batch.to_pylist())
 
     together = rows()
-    monkeypatch.setattr(cdckit.kernel.beliefs, "EPOCH_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(cdckit.merging.versions, "EPOCH_ROWS_AT_ONCE", 7)
     assert len(together) > 500
     assert rows() == together
 

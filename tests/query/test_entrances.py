@@ -22,7 +22,7 @@ import cdckit.errors
 import cdckit.outputs
 import cdckit.quality
 import cdckit.query
-from cdckit.history import OPEN_END
+from cdckit.model.history import OPEN_END
 from cdckit.notebook import pictures
 
 KEYS = ["h", "k"]

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.history import OPEN_END
+from cdckit.model.history import OPEN_END
 from cdckit.query import ALLEN_RELATIONS, allen_relation, join_periods
 from cdckit.query.intervals import _find_crowded_keys
 from support.random_versions import hour, streamed

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cdckit.parts.running_aggregates import NOWHERE
+from cdckit.parts.arrays import NOWHERE
 from cdckit.query.join_search import (
     NEVER,
     REASONS,

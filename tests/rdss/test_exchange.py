@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdckit import rdss, samples
 from cdckit.errors import InvalidArgument
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.rdss import Exchange, Rules
-from cdckit.records import RECORD_SCHEMA
 from cdckit.store import commits, transaction
 from support.rdss_messages import as_bytes, changed, message
 from tools.tiers import seeds

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.rdss import Exchange
-from cdckit.records import RECORD_SCHEMA
 from support.rdss_messages import as_bytes, changed, message, read_cases
 
 CASES = read_cases("objects")

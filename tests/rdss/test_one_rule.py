@@ -13,9 +13,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.rdss import Exchange, Status
 from cdckit.rdss.gateway import Fate, OutgoingMessage, SqliteRepository
-from cdckit.records import RECORD_SCHEMA
 from support.rdss_exchange import exchange as queues
 from support.rdss_exchange import gateway
 from support.rdss_messages import as_bytes, changed, message

@@ -15,8 +15,8 @@ import pytest
 from cdckit import samples
 from cdckit.rdss import Rules, validate, validation
 from cdckit.rdss.decoding import WORKER_MESSAGE_FIELDS, _instants, message_columns, row_columns, verdict_row
-from cdckit.rdss.fast_validation import accept_message, accept_values
 from cdckit.rdss.reading import RULES, Unreadable, parse_message
+from cdckit.rdss.validation import accept_message, accept_values
 from cdckit.rdss.validators import parse_instant
 from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 from tools.tiers import seeds

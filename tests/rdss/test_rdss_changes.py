@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdckit import merge, rdss
 from cdckit.errors import InvalidArgument, MissingColumns
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.rdss.objects import NESTED, ObjectType
 from cdckit.rdss.validators import schemas
-from cdckit.records import RECORD_SCHEMA
 from support.rdss_messages import as_bytes, message
 
 ONE, TWO = "00000384-0000-4000-8000-000000000000", "00000999-0000-4000-8000-000000000000"

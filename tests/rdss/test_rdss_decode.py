@@ -12,8 +12,8 @@ from test_rdss_validation import HOSTILE
 
 from cdckit import rdss, rejects
 from cdckit.errors import InvalidArgument, MissingColumns
+from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA, REJECT_SCHEMA, drop_rejects
 from cdckit.rdss.decoding import DECODED_SCHEMA
-from cdckit.records import RECORD_COLUMNS, RECORD_SCHEMA, REJECT_SCHEMA, drop_rejects
 from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 
 NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)

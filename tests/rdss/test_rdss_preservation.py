@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import rdss
 from cdckit.errors import InvalidArgument
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 from support.rdss_messages import as_bytes, changed, message
 
 OBJECT = "00000384-0000-4000-8000-000000000000"

@@ -14,7 +14,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from cdckit.rdss.fast_validation import _decoders
+from cdckit.rdss.validation import _decoders
 from cdckit.rdss.validators import BODIES, is_address, is_semver, schemas, validators
 from tools.tiers import seeds
 

@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import rdss, rejects
 from cdckit.errors import InvalidArgument
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.rdss import Rules
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.sequences import _sort_parts
-from cdckit.records import RECORD_SCHEMA
 from support.rdss_messages import MESSAGES, as_bytes, changed, message
 
 NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import merge, replicate
-from cdckit.changes import CHANGE_SCHEMA
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.model.changes import CHANGE_SCHEMA
 from cdckit.replicate.table_rows import data_schema
 from cdckit.replicate.table_versions import read_table
 from support.replicate_messages import NOON, Version, header_values, json_envelope, numbered, record, sequence

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from cdckit import merge, replicate, union_changes
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
-from cdckit.records import RECORD_COLUMNS
+from cdckit.model.records import RECORD_COLUMNS
 from support.replicate_messages import (
     NOON,
     Record,

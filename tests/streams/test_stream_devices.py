@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit import as_of, merge, streams
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.streams.entity_changes import CONVERT
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import streams
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.streams import type_learning
 from cdckit.streams.json_values import to_text
 from cdckit.streams.type_learning import EntityType, common_type, value_type

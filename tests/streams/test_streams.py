@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from cdckit import rejects, streams
 from cdckit.errors import InvalidArgument
-from cdckit.records import RECORD_SCHEMA
-from cdckit.streams.batches import PATCH_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 from cdckit.streams.decoding import message
+from cdckit.streams.requests import PATCH_SCHEMA
 from support import patch_interpreter
 
 FIXTURES = Path(__file__).parents[3] / "shared/fixtures/debezium-streams"

@@ -22,7 +22,7 @@ from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import datahub
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 
 Row = dict[str, Any]
 CASES = Path(__file__).parents[1] / "cases" / "datahub"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdckit.kernel.changes import (
+from cdckit.merging.arrow_changes import (
     OPERATIONS,
     Layout,
     carried_column,

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import streams
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 from support import patch_interpreter
 
 AT = datetime(2014, 11, 11, tzinfo=UTC)

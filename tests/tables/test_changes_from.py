@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import changes_from, merge, rejects, union_changes
-from cdckit.changes import require_changes
 from cdckit.errors import InvalidArgument
+from cdckit.model.changes import require_changes
 from cdckit.parts.arguments import quoted
 from cdckit.tables import UnfitTable, table_rows
 from tools.tiers import seeds

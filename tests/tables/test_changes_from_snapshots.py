@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import changes_from_snapshots, merge
-from cdckit.changes import require_changes
 from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.model.changes import require_changes
 from cdckit.tables import UnfitTable
 from tools.tiers import seeds
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cdckit import expectations, files, samples
+from cdckit import expectations, samples
 from cdckit.errors import InvalidArgument
+from cdckit.parts import files
 
 ROOT = Path(__file__).parents[2]
 

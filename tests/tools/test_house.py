@@ -15,20 +15,15 @@ from support.doors import DOORS
 
 ROOT = Path(cdckit.__file__).parent
 BELOW = {
-    "tables": {"tables", "parts", "errors", "changes", "history", "lists", "records", "rejected", "notebook"},
-    "parts": {"parts", "errors", "files", "records"},
-    "kernel": {"kernel", "parts", "errors", "changes", "history"},
-    "store": {"store", "parts", "errors", "files"},
-    "ledger": {
-        *("ledger", "store", "outputs", "query", "merging", "moves"),
-        *("kernel", "parts", "errors", "changes", "lists", "history"),
-    },
-    "query": {"query", "kernel", "parts", "errors", "changes", "lists", "history", "merging", "moves"},
-    "outputs": {"outputs", "query", "kernel", "parts", "errors", "changes", "history", "merging"},
-    "quality": {
-        *("quality", "notebook", "query", "merging"),
-        *("kernel", "parts", "errors", "files", "changes", "history"),
-    },
+    "parts": {"parts", "errors"},
+    "model": {"model", "parts", "errors"},
+    "store": {"store", "parts", "errors"},
+    "merging": {"merging", "model", "parts", "errors"},
+    "query": {"query", "merging", "model", "parts", "errors"},
+    "outputs": {"outputs", "query", "merging", "model", "parts", "errors"},
+    "ledger": {"ledger", "store", "outputs", "query", "merging", "model", "parts", "errors"},
+    "quality": {"quality", "notebook", "query", "merging", "model", "parts", "errors"},
+    "tables": {"tables", "notebook", "model", "parts", "errors"},
 }
 """By package, what its modules may import of the others."""
 

@@ -18,7 +18,7 @@ from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import SparkSession
 
 from cdckit import datahub
-from cdckit.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA
 from support.hub_interpreter import InterpretedHub
 
 ROOT = Path(__file__).parents[2]

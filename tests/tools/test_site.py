@@ -53,7 +53,7 @@ def test_packages_are_found_by_what_they_hand_on() -> None:
     """Those for the inside are not: nobody imports names from `cdckit.parts`."""
     found = reference.packages()
     assert {"cdckit", "cdckit.replicate", "cdckit.streams", "cdckit.rdss.gateway"} <= set(found)
-    assert not [name for name in found if name.startswith(("cdckit.parts", "cdckit.kernel"))]
+    assert not [name for name in found if name.startswith(("cdckit.parts", "cdckit.merging"))]
 
 
 def test_the_index_of_the_reference_names_every_page(staged: Path) -> None:

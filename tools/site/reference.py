@@ -17,7 +17,7 @@ from typing import Any
 
 import cdckit
 
-INSIDE = ("cdckit.parts", "cdckit.kernel")
+INSIDE = ("cdckit.parts", "cdckit.merging")
 """Packages whose names are for the other packages, not for users."""
 
 

@@ -12,12 +12,11 @@ from cdckit.parts.arguments import require_package
 
 require_package("matplotlib", extra="notebooks", part="cdckit.notebook.pictures")
 
-from cdckit.notebook.pictures.arrival_plot import arrivals
 from cdckit.notebook.pictures.bars import provenance_map, validity_bars
 from cdckit.notebook.pictures.plane import bitemporal_plane
-from cdckit.notebook.pictures.shares import duration_shares
 from cdckit.notebook.pictures.streams import callbacks, event_windows
 from cdckit.notebook.pictures.style import PALETTE, SIZE, Look
+from cdckit.notebook.pictures.time_shares import arrivals, duration_shares
 
 __all__ = [
     "PALETTE",

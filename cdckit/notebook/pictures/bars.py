@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.history import (
+from cdckit.model.history import (
     DELETED,
     FIELD_PROVENANCE,
     SOURCE_MESSAGE,
@@ -23,7 +23,7 @@ from cdckit.history import (
     business_fields,
     require_history,
 )
-from cdckit.notebook.options import as_zone
+from cdckit.notebook.display import as_zone
 from cdckit.notebook.pictures.axes import Bar, CellValue, InstantFormat, Labels, draw_bars, rows_axis
 from cdckit.notebook.pictures.style import (
     PALETTE,

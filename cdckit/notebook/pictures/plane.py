@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO, require_bitemporal
-from cdckit.notebook.options import as_zone
+from cdckit.model.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO, require_bitemporal
+from cdckit.notebook.display import as_zone
 from cdckit.notebook.pictures.axes import CellValue, InstantFormat, Labels, time_axis
 from cdckit.notebook.pictures.style import (
     HATCH,

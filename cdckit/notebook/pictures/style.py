@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.history import VALID_TO
+from cdckit.model.history import VALID_TO
 from cdckit.notebook.table_layout import Clock, timespec
 from cdckit.parts.arguments import require_columns
 from cdckit.parts.instants import microseconds

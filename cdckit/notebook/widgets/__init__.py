@@ -7,10 +7,8 @@ A widget asks again at every move and caches nothing: memory is the caller's to 
 of much work, a merged history or changes decoded from records, is best cached before it is handed over.
 """
 
-from cdckit.notebook.widgets.board import priority_board
-from cdckit.notebook.widgets.correction import correction_form
-from cdckit.notebook.widgets.explorer import entity_explorer
+from cdckit.notebook.widgets.explorer import as_of_slider, entity_explorer
 from cdckit.notebook.widgets.panel import Page, Panel
-from cdckit.notebook.widgets.slider import as_of_slider
+from cdckit.notebook.widgets.what_if import correction_form, priority_board
 
 __all__ = ["Page", "Panel", "as_of_slider", "correction_form", "entity_explorer", "priority_board"]

@@ -26,8 +26,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.parts.avro.arrow import Shaper
-from cdckit.parts.avro.native import MARK, Unreadable, plain_item, read
+from cdckit.parts.avro.native import MARK, Shaper, Unreadable, plain_item, read
 from cdckit.parts.avro.schema import AvroSchema, Node, decoded_bytes, most_bytes
 
 Bools = npt.NDArray[np.bool_]

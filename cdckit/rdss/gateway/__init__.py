@@ -19,9 +19,7 @@ require_package("tenacity", extra="gateway", part="cdckit.rdss.gateway")
 
 from cdckit.rdss.exchange_tables import Fate, Status
 from cdckit.rdss.gateway.adaptor import ChannelAdaptor, HttpSource, PollResult, Source, SourceObject
-from cdckit.rdss.gateway.audit import AuditEntry, AuditLog, LogFormatter
-from cdckit.rdss.gateway.channel import Channel, Delivery, MemoryChannel
-from cdckit.rdss.gateway.channels import Channels, open_channels
+from cdckit.rdss.gateway.channels import Channel, Delivery, Machine, MemoryChannel, Message, Producer
 from cdckit.rdss.gateway.downloads import (
     DownloadedFile,
     DownloadFailed,
@@ -45,11 +43,12 @@ from cdckit.rdss.gateway.errors import (
     UnfitMessage,
 )
 from cdckit.rdss.gateway.gateway import Gateway, Handler, MessageContext
-from cdckit.rdss.gateway.kinesis import KinesisChannel
-from cdckit.rdss.gateway.messages import Machine, Message, Producer
-from cdckit.rdss.gateway.rabbitmq import RabbitChannel
+from cdckit.rdss.gateway.queues import Channels, KinesisChannel, RabbitChannel, open_channels
 from cdckit.rdss.gateway.repository import (
+    AuditEntry,
+    AuditLog,
     IncomingMessage,
+    LogFormatter,
     OutgoingMessage,
     RefusedMessage,
     Repository,

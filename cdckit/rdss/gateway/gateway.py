@@ -12,11 +12,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from cdckit.errors import InvalidArgument
+from cdckit.rdss.decoding import decorate_bytes
 from cdckit.rdss.exchange_tables import Fate
 from cdckit.rdss.findings import RdssFault
-from cdckit.rdss.gateway.audit import AuditEntry
-from cdckit.rdss.gateway.channel import Channel, Delivery
-from cdckit.rdss.gateway.channels import Channels
+from cdckit.rdss.gateway.channels import Channel, Delivery, Machine, Message, Producer
 from cdckit.rdss.gateway.errors import (
     BACKOFF,
     Backoff,
@@ -29,15 +28,15 @@ from cdckit.rdss.gateway.errors import (
     SendFailed,
     UnfitMessage,
 )
-from cdckit.rdss.gateway.messages import Machine, Message, Producer
+from cdckit.rdss.gateway.queues import Channels
 from cdckit.rdss.gateway.repository import (
+    AuditEntry,
     IncomingMessage,
     OutgoingMessage,
     RefusedMessage,
     Repository,
     Statement,
 )
-from cdckit.rdss.queues import decorate_bytes
 from cdckit.rdss.reading import RULES, Rules, split, whole_header
 from cdckit.rdss.sequences import content_digest, sequence_terms
 from cdckit.rdss.validation import Verdict, body_finding, validate

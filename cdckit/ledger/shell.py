@@ -1,0 +1,362 @@
+"""What every door that remembers is: batches in, each in one transaction; questions that never write."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit.errors import InvalidArgument
+from cdckit.ledger.columns import Kind
+from cdckit.ledger.views import View
+from cdckit.model.documents import Document, as_records, make_sink
+from cdckit.model.records import RECORD_COLUMNS
+from cdckit.parts.arguments import require_batch_id, require_instant
+from cdckit.parts.workers import describe_step
+from cdckit.store import Snapshot, Store, Transaction
+from cdckit.store.files import sum_digests
+from cdckit.store.store import KIND, read_note, require_kind, write_note
+from cdckit.store.transaction import Scope
+
+MANY_FILES = 16
+"""So many small files of a table that grows are written together: each batch adds some."""
+
+WAITING, GIVEN_UP = "waiting", "given_up_timestamp"
+"""The table of what waits, and its column that says since when a row no longer does."""
+
+
+@dataclass(frozen=True)
+class ReceiveResult:
+    """
+    What `Shell.receive` did.
+
+    Args:
+        version: The commit by which it is seen.
+        records: How many records came; of a relay, those that had not come before.
+        repeated: Whether nothing was done, because the batch had been received before.
+
+    >>> received = ReceiveResult(version=7, records=0, repeated=True)
+    >>> "received before" if received.repeated else f"{received.records} records in {received.version}"
+    'received before'
+    """
+
+    version: int
+    records: int
+    repeated: bool = False
+
+
+class Outcome(NamedTuple):
+    """
+    What a door did within a transaction, which is to be committed.
+
+    Args:
+        records: How many it took, or gave up.
+        reads: What it went by, as for `Transaction.commit`; None for all that it read.
+    """
+
+    records: int = 0
+    reads: Sequence[Scope] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(ABC):
+    """What a door goes by, which its store notes: its tables are made by these, in so many *buckets*."""
+
+    buckets: int
+    note_key: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def noted(self) -> dict[str, Any]:
+        """What makes another door of it, if it is another, in values of JSON."""
+
+    def note(self, tables: Transaction) -> None:
+        """Let the store know it."""
+        write_note(tables, self.note_key, {**self.noted, "buckets": self.buckets})
+
+    def within(self, tables: Transaction) -> Self:
+        """The same in the buckets that the tables have; raises where they were made by others."""
+        found = read_note(tables, self.note_key, None)
+        if found is None:
+            return self
+        buckets = found.pop("buckets")
+        if found != self.noted:
+            needed = f"those by which the tables were made, {found}; `rebuild` goes by new ones"
+            raise InvalidArgument("receive", "settings", needed, self.noted)
+        return replace(self, buckets=buckets)
+
+
+class Ledgers(dict[str, View]):
+    """The histories of a door by name; to ask for another one raises `InvalidArgument`."""
+
+    def __missing__(self, name: str) -> View:
+        raise InvalidArgument("ledgers", "a name", f"one of {', '.join(self) or 'none yet'}", name)
+
+
+def give_up_overdue(
+    waiting: DataFrame, since: Column, now: datetime, wait: timedelta
+) -> tuple[DataFrame, int]:
+    """What waits, that given up which waits *since* longer than *wait*; and how many records that are."""
+    instant = require_instant(now, "now", function="expire")
+    overdue = F.col(GIVEN_UP).isNull() & (instant - since > F.lit(wait))
+    given_up = F.when(overdue, instant).otherwise(F.col(GIVEN_UP))
+    return waiting.withColumn(GIVEN_UP, given_up), waiting.where(overdue).count()
+
+
+class Shell(ABC):
+    """
+    A door that remembers what came, in one store.
+
+    Each call of a verb (`receive`, `expire`, `rebuild`) is one transaction: seen whole or not at all,
+    whatever dies meanwhile.  Opening a shell, and every question to it, writes and deletes nothing; a
+    question is answered from the newest commit, and the answer stays what it was while others write.
+
+    A door says how it takes a batch (`_take`), what expires (`_expire`) and how all is made anew
+    (`_rebuild`); and where its tables hold what waits, what was refused and its histories.
+
+    Args:
+        spark: The session that does the work.
+        location: A local folder or a URI, as for `cdckit.store.Store`; new, or of a shell of this kind.
+        storage_options: What deltalake calls so, for a URI.
+
+    Attributes:
+        store: The store: `commits`, `compact`, `vacuum` and `check` are its own.
+
+    Raises:
+        OtherKind: The location holds something else.
+        NoFileSystem, DamagedTable: As for `cdckit.store.Store`.
+
+    >>> from cdckit import databus
+    >>> issubclass(databus.Relay, Shell)
+    True
+    """
+
+    kind: ClassVar[str]
+    """What the store is noted to hold, and the version of its form."""
+    wait: timedelta = timedelta(hours=1)
+    """How long `expire` lets a record wait, if it is not told."""
+
+    def __init__(
+        self, spark: SparkSession, location: str | Path, storage_options: dict[str, str] | None = None
+    ) -> None:
+        self.location = str(location)
+        self._spark, self.store = spark, Store(spark, location, storage_options)
+        self._snapshot()
+
+    # What a door says -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _take(self, tables: Transaction, records: DataFrame) -> Outcome:
+        """Bring all tables up to records."""
+
+    @abstractmethod
+    def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
+        """Give up what has waited for longer than *wait*; how many records that are."""
+
+    @abstractmethod
+    def _rebuild(self, tables: Transaction) -> Outcome | None:
+        """Make everything anew from the records as they came; None if there is nothing."""
+
+    @abstractmethod
+    def _waiting(self, tables: Snapshot) -> DataFrame:
+        """What waits: records, the door's own columns, `waiting_since` and `waiting_for`, in any order."""
+
+    @abstractmethod
+    def _rejects(self, tables: Snapshot) -> DataFrame:
+        """What cannot be used, and what was given up, in `cdckit.model.REJECT_SCHEMA`."""
+
+    @abstractmethod
+    def _contracts(self, tables: Snapshot) -> dict[str, object]:
+        """The tables of its own that have a suite, with its name."""
+
+    # Verbs ------------------------------------------------------------------------------------------------
+
+    def receive(
+        self,
+        records: DataFrame | Iterable[Document],
+        batch: str | int | None = None,
+        *,
+        received_at: datetime | None = None,
+    ) -> ReceiveResult:
+        """
+        Take records, and bring everything up to them, in one transaction.
+
+        Args:
+            records: One row per transported message (`cdckit.model.RECORD_SCHEMA`), a batch or a list of
+                documents: dictionaries, texts or bytes; of a stream, see `sink`.
+            batch: An id of the batch: a batch id is applied once.
+            received_at: When the documents of a list were delivered, an aware datetime; without it the
+                clock's time.
+
+        Raises:
+            MissingColumns, WrongColumnType: *records* are not records.
+            InvalidArgument: They are a stream, or no list of documents; or the tables were made by other
+                settings (`rebuild` makes them anew by these).
+            BatchIdReused: The batch id was received with other content.
+            ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
+
+        Cost: with a batch id the records are read once more; the rest is said by each door.
+        """
+        return self._receive(records, batch, received_at, self._take)
+
+    def sink(self, name: str) -> Callable[[DataFrame, int], ReceiveResult]:
+        """
+        `receive` for a stream: `stream.writeStream.foreachBatch(feed.sink("orders")).start()`.
+
+        Args:
+            name: Of the stream, always the same: the batches that Spark counts are those of this name.  A
+                stream that begins anew, with another checkpoint, needs another name.
+        """
+        return make_sink(self.receive, name)
+
+    def expire(self, now: datetime | None = None, wait: timedelta | None = None) -> int:
+        """
+        Give up what has waited for too long; returns how many records that are.
+
+        They are rejects then, until what they wait for comes all the same.
+
+        Args:
+            now: The instant at which waiting is measured, aware; without it the clock's.
+            wait: How long a record may wait (see `waiting`); without it as long as is usual for the door.
+        """
+        at = datetime.now(UTC) if now is None else now
+        require_instant(at, "now", function="expire")
+        longest = self.wait if wait is None else wait
+
+        def work(tables: Transaction) -> Outcome | None:
+            found = self._expire(tables, at, longest)
+            return Outcome(found) if found else None
+
+        with describe_step(self._spark, f"{self._door}: give up what waited too long"):
+            return self._commit(work).records
+
+    def rebuild(self) -> None:
+        """
+        Make everything anew from the records as they came, by the settings as they are now.
+
+        By the same settings nothing changes, but that what was given up waits again, until `expire`.
+
+        Cost: as for receiving all records at once.
+        """
+        with describe_step(self._spark, f"{self._door}: make all tables anew"):
+            self._commit(self._rebuild)
+
+    # Questions --------------------------------------------------------------------------------------------
+
+    def waiting(self) -> DataFrame:
+        """
+        The records that cannot be used yet; what was given up is not among them (see `rejects`).
+
+        Returns:
+            One row per record: its columns, those that the door names, `waiting_since` and `waiting_for`.
+        """
+        found = self._waiting(self._snapshot())
+        last = ("waiting_since", "waiting_for")
+        own = (name for name in found.columns if name not in (*RECORD_COLUMNS, *last))
+        return found.select(*RECORD_COLUMNS, *own, *last)
+
+    def rejects(self) -> DataFrame:
+        """
+        The records that cannot be used, and those that were given up.
+
+        Returns:
+            One row per record (`cdckit.model.REJECT_SCHEMA`), which can be fed again once it is mended.
+        """
+        return self._rejects(self._snapshot())
+
+    def contracts(self) -> dict[str, object]:
+        """The tables that have a suite of sentences, with its name, all of one commit: for `check_all`."""
+        tables = self._snapshot()
+        return {
+            **self._contracts(tables),
+            "rejects": (self._rejects(tables), "rejects"),
+            "ledgers": self._ledgers(tables),
+        }
+
+    def ledgers(self, version: int | None = None, timestamp: datetime | None = None) -> Ledgers:
+        """
+        The histories that are kept, by name, all at one commit: each with `history`, `changes`, `as_of`.
+
+        Args:
+            version: The commit that is meant; the newest without it.
+            timestamp: An instant, instead: the last commit until then.
+
+        Raises:
+            InvalidArgument: There is no such commit, or *timestamp* is naive.
+            OtherKind: A ledger was made by another key (`rebuild` makes it anew).
+        """
+        return self._ledgers(self._snapshot(version, timestamp, function="ledgers"))
+
+    # -----------------------------------------------------------------------------------------------------
+
+    @property
+    def _door(self) -> str:
+        return type(self).__name__.lower()
+
+    def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
+        """The ledgers that are kept, by name."""
+        return {}
+
+    def _ledgers(self, tables: Snapshot) -> Ledgers:
+        return Ledgers(
+            {name: View(tables, kind.stored_kind(tables)) for name, kind in self._kinds(tables).items()}
+        )
+
+    def _snapshot(
+        self, version: int | None = None, timestamp: datetime | None = None, *, function: str = "snapshot"
+    ) -> Snapshot:
+        """The tables at one commit, the newest without arguments."""
+        found = self.store.snapshot(version, timestamp, function=function)
+        require_kind(found, self.kind)
+        return found
+
+    def _receive(
+        self,
+        records: DataFrame | Iterable[Document],
+        batch: str | int | None,
+        received_at: datetime | None,
+        take: Callable[[Transaction, DataFrame], Outcome],
+    ) -> ReceiveResult:
+        with describe_step(self._spark, f"{self._door}: take a batch of records"):
+            given = as_records(self._spark, records, received_at, shell=self._door)
+            content = given.select("topic", "key", "value")
+            return self._commit(lambda tables: take(tables, given), batch, content)
+
+    def _commit(
+        self,
+        work: Callable[[Transaction], Outcome | None],
+        batch: str | int | None = None,
+        content: DataFrame | None = None,
+        *,
+        function: str = "receive",
+    ) -> ReceiveResult:
+        """
+        Commit what *work* does to the newest tables, unless that is nothing.
+
+        With a *batch* id its *content* tells whether it is the same batch that comes again.
+        """
+        key = require_batch_id(batch, function=function)
+        digest = None
+        if key is not None and content is not None:
+            digest = sum_digests(content, F.xxhash64(*content.columns))
+
+        def attempt(tables: Transaction) -> ReceiveResult:
+            require_kind(tables.base, self.kind)
+            # What the commit would find out after all the work.
+            came_before = key is not None and self.store.batch(key) is not None
+            done = Outcome(0, ()) if came_before else work(tables)
+            if done is None:
+                return ReceiveResult(tables.base.version or 0, 0)
+            if not came_before:
+                tables.note(KIND, self.kind)
+            committed = tables.commit(batch=key, digest=digest, reads=done.reads)
+            count = 0 if committed.repeated else done.records
+            return ReceiveResult(committed.version, count, committed.repeated)
+
+        return self.store.atomically(attempt)

@@ -1,0 +1,295 @@
+"""What stands after each change, by the rules of the merge, and the states in which versions begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from cdckit.merging.arrow_changes import Changes
+from cdckit.parts.arrays import (
+    NOWHERE,
+    Bools,
+    Ints,
+    Segments,
+    greatest_before,
+    last_where,
+    ranked,
+    row_before,
+    same_values,
+    segments,
+)
+
+_Part = TypeVar("_Part", Ints, Bools)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """For every change: what it did to the row as a whole."""
+
+    of: Segments
+    live: Bools
+    """The upserts that have an effect."""
+    kill: Bools
+    """The deletes that have an effect."""
+    turn: Bools
+    """The change ended or began a life: nothing older counts for a field that it sets."""
+    dead: Bools
+    """Whether the row is deleted after the change."""
+    row: Ints
+    """Position of the change that the row itself (`guid`) has its provenance from."""
+
+
+def steps(changes: Changes, entity: Ints) -> Steps:
+    """Steps 2 to 4 of the contract's running form, for changes that all count."""
+    of, is_delete, p = segments(entity), changes.is_delete, changes.priority
+    g = greatest_before(p, of)
+    at_least, more = p >= g, p > g
+    dead = is_delete[last_where(of.first | at_least, of)]
+    was_dead = np.zeros_like(dead)
+    was_dead[1:] = dead[:-1] & ~of.first[1:]
+    kill = is_delete & np.where(was_dead, more, at_least)
+    rise = ~is_delete & was_dead & at_least
+    live = rise | (~is_delete & ~was_dead)
+    turn = kill | rise
+    return Steps(of, live, kill, turn, dead, last_where(of.first | turn | more, of))
+
+
+class Field(NamedTuple):
+    """For every change: what it did to one field."""
+
+    set: Bools
+    """It spoke of the field and could do so: an upsert that carried it, a delete of what was set."""
+    equal: Bools
+    """It would have won, but said again what stood, with the priority that stood."""
+    confirms: Bools
+    """Of a key field: it said again the value that stood; the message stays, the priority is its own."""
+    standing: Ints
+    """Position of the change that value and message are from after it, or `NOWHERE`."""
+    ruling: Ints
+    """Position of the change that the priority is from; but of key fields, the same."""
+
+
+def field(changes: Changes, steps: Steps, index: int, priority: Ints) -> Field:
+    """Steps 5 and 6 for the field at *index*, of which each change speaks with *priority*."""
+    of, kill, is_key = steps.of, steps.kill, index in changes.layout.keys
+    is_set = changes.carries(index) & steps.live
+    if not is_key:
+        is_set |= kill & (last_where(is_set, of) != NOWHERE)
+    level = np.cumsum(is_set & steps.turn) + of.number
+    rank = np.where(is_set, ranked(level, priority), 0)
+    wins = is_set & (rank == np.maximum.accumulate(rank))
+    before = row_before(last_where(wins, of), of)
+    # A key field keeps its message while its value does, whatever life it is; any other one while its
+    # priority does, too, and within one life.
+    again = wins & (before != NOWHERE)
+    if not is_key:
+        again &= rank == rank[before]
+    again = _find_equal(changes, index, again, before)
+    equal = again & (priority == priority[before])
+    confirms = again & ~equal
+    ruling = last_where(wins & ~equal, of)
+    standing = last_where(wins & ~again, of) if is_key else ruling
+    return Field(is_set, equal, confirms, standing, ruling)
+
+
+def _find_equal(changes: Changes, index: int, asked: Bools, before: Ints) -> Bools:
+    """Of the changes *asked* about, those that say the same value as the one at *before*."""
+    if changes.layout.tells_apart(index):
+        return asked
+    at = np.flatnonzero(asked)
+    equal = np.zeros_like(asked)
+    equal[at] = same_values(changes.values_at(index, at), changes.values_at(index, before[at]))
+    return equal
+
+
+class States(NamedTuple):
+    """The states in which versions begin, as positions of the changes that made them."""
+
+    entity: Ints
+    ends: Ints
+    """The last change of the instant."""
+    dead: Bools
+    row: Ints
+    standing: list[Ints]
+    """For each field the change that value and message are from."""
+    key_priorities: list[Ints]
+    """For each key field, in the order of the fields, its priority: it need not be that change's."""
+    source_row: Ints
+    """The last change at or before the end that changed the state."""
+
+    def select(self, which: Ints | Bools | slice) -> States:
+        """Some of the states."""
+        return States(
+            self.entity[which],
+            self.ends[which],
+            self.dead[which],
+            self.row[which],
+            [stands[which] for stands in self.standing],
+            [priority[which] for priority in self.key_priorities],
+            self.source_row[which],
+        )
+
+    def among(self, position: Ints) -> States:
+        """The same, of changes that are those at *position* of more."""
+
+        def mapped(stands: Ints) -> Ints:
+            return np.where(stands == NOWHERE, NOWHERE, position[stands])
+
+        standing = [mapped(stands) for stands in self.standing]
+        ends, row, said_by = mapped(self.ends), mapped(self.row), mapped(self.source_row)
+        return States(self.entity, ends, self.dead, row, standing, self.key_priorities, said_by)
+
+    @classmethod
+    def joined(cls, some: Sequence[States]) -> States:
+        """All states of several."""
+        entity, ends, dead, row, standing, priorities, said_by = zip(*some, strict=True)
+        return cls(
+            np.concatenate(entity),
+            np.concatenate(ends),
+            np.concatenate(dead),
+            np.concatenate(row),
+            [np.concatenate(parts) for parts in zip(*standing, strict=True)],
+            [np.concatenate(parts) for parts in zip(*priorities, strict=True)],
+            np.concatenate(said_by),
+        )
+
+    def changed(self, changes: Changes, entity: Ints) -> Bools:
+        """Which states differ from the one before; *entity* are those of the changes."""
+        shared, now, before = changes.share_messages(entity), slice(1, None), slice(None, -1)
+        parts: list[tuple[Ints, Differ]] = [(self.row, Differ(changes, shared, changes.priority))]
+        for index, stands in enumerate(self.standing):
+            own = None if index in changes.layout.keys else changes.field_priority(index)
+            parts.append((stands, Differ(changes, shared, own, index)))
+        differs: Bools = np.ones(len(self.ends), dtype=bool)
+        plain = (self.entity, self.dead, *self.key_priorities)
+        differs[1:] = np.logical_or.reduce(
+            [
+                *(part[now] != part[before] for part in plain),
+                *(differ(part[now], part[before]) for part, differ in parts),
+            ]
+        )
+        return differs
+
+
+def states(changes: Changes, entity: Ints) -> States:
+    """Step 7: the last state of each instant, where it differs from the version before."""
+    did = steps(changes, entity)
+    of, ends = did.of, _last_of_instants(changes, did.of)
+    shared = changes.share_messages(entity)
+    differences = _Differences(of.first, ends)
+    dead = differences.note(did.dead, np.not_equal)
+    row = differences.note(did.row, Differ(changes, shared, changes.priority))
+    standing, key_priorities = [], []
+    # Field by field: what is kept of each is one number an instant, however much it takes to find it.
+    for index in range(len(changes.layout.fields)):
+        priority = changes.field_priority(index)
+        told = field(changes, did, index, priority)
+        if index in changes.layout.keys:
+            differ = Differ(changes, shared, None, index)
+            ruled = np.where(told.ruling == NOWHERE, 0, priority[told.ruling])
+            key_priorities.append(differences.note(ruled, np.not_equal))
+        else:
+            differ = Differ(changes, shared, priority, index)
+        standing.append(differences.note(told.standing, differ))
+    said_by = last_where(differences.rows, of)[ends]
+    if changes.is_taken_along.any():
+        # What a row takes along is no news of the message that once said it.
+        said_by = last_where(~changes.is_taken_along, of)[said_by]
+    begun = States(entity[ends], ends, dead, row, standing, key_priorities, said_by)
+    return begun if differences.instants.all() else begun.select(differences.instants)
+
+
+def _last_of_instants(changes: Changes, of: Segments) -> Ints:
+    instants = changes.instants()
+    last = np.ones(len(instants), dtype=bool)
+    last[:-1] = of.first[1:] | (instants[1:] != instants[:-1])
+    return np.flatnonzero(last)
+
+
+class _Differences:
+    """Where the state differs from the one before: of one change to the next, of one instant to the next."""
+
+    def __init__(self, first: Bools, ends: Ints) -> None:
+        self.ends, self.rows, self.instants = ends, first.copy(), np.zeros(len(ends), dtype=bool)
+        # An entity's first instant ends where no earlier one of it does.
+        number = np.cumsum(first)[ends]
+        self.instants[:1] = True
+        self.instants[1:] = number[1:] != number[:-1]
+
+    def note(self, part: _Part, differ: Callable[[_Part, _Part], Bools]) -> _Part:
+        """Compare one part of the state, which is given for each change; returned is that of each instant."""
+        at_ends = part[self.ends]
+        self.rows[1:] |= differ(part[1:], part[:-1])
+        self.instants[1:] |= differ(at_ends[1:], at_ends[:-1])
+        return at_ends
+
+
+@dataclass(frozen=True)
+class Differ:
+    """Whether the states (of the row, of a field) that two changes made differ."""
+
+    changes: Changes
+    messages_shared: bool
+    priority: Ints | None
+    """With which each change speaks; None for a key field, whose priority is compared for itself."""
+    index: int | None = None
+    """Of the field; None for the row."""
+
+    def __call__(self, left: Ints, right: Ints) -> Bools:
+        differs: Bools = left != right
+        if not self.messages_shared:
+            return differs
+        # One message can say the same twice, in two of its records: two positions, one state.
+        message, priority = self.changes.message, self.priority
+        pairs = differs & (left != NOWHERE) & (right != NOWHERE)
+        pairs &= message[left] == message[right]
+        if priority is not None:
+            pairs &= priority[left] == priority[right]
+        alike = np.flatnonzero(pairs)
+        if len(alike) and self.index is not None:
+            a, b = (self.changes.values_at(self.index, side[alike]) for side in (left, right))
+            alike = alike[same_values(a, b)]
+        differs[alike] = False
+        return differs
+
+
+def counting_changes(changes: Changes, entity: Ints) -> Bools:
+    """
+    All but repeats, deletes before the first upsert of an entity, and absences of what is not alive.
+
+    Entities are numbered from 1, growing.
+    """
+    return effective(changes, entity, ~changes.find_repeats(entity))
+
+
+def effective(changes: Changes, entity: Ints, keep: Bools) -> Bools:
+    """Of the changes to *keep* all but such deletes and absences."""
+    keep = keep & (last_where(keep & ~changes.is_delete, segments(entity)) != NOWHERE)
+    if (keep & changes.is_absence).any():
+        keep &= ~changes.is_absence | _find_alive(changes, entity, keep)
+    return keep
+
+
+def _find_alive(changes: Changes, entity: Ints, keep: Bools) -> Bools:
+    """
+    Which absences stand where the entity is alive.
+
+    What one of them finds depends on those before it.  So all are taken for deletes at first, and what
+    they find then is right up to the first that is wrong; with that one left out it is right up to the
+    next, and so on.  One that is wrong matters only where it raises the priority of a delete, so the
+    rounds are about as many as priorities, not as absences.
+    """
+    of = segments(entity)
+    alive = np.ones(len(changes), dtype=bool)
+    while True:
+        tried = keep & (~changes.is_absence | alive)
+        dead = np.zeros(len(changes), dtype=bool)
+        dead[tried] = steps(changes.where(tried), entity[tried]).dead
+        before = row_before(last_where(tried, of), of)
+        found: Bools = (before == NOWHERE) | ~dead[before]
+        if (found == alive)[keep & changes.is_absence].all():
+            return found
+        alive = found

@@ -1,0 +1,283 @@
+"""What became of each change of one entity that spoke of one field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdckit.errors import CdcError
+from cdckit.merging.arrow_changes import OPERATIONS, Changes, Layout, order_entities
+from cdckit.merging.states import Field, Steps, effective, field, steps
+from cdckit.parts.arrays import (
+    NEVER,
+    NOWHERE,
+    Bools,
+    Ints,
+    bools,
+    first_of_entity,
+    ints,
+    positions,
+    row_before,
+)
+from cdckit.parts.arrow_types import make_batch
+
+
+class Verdict(StrEnum):
+    """What became of one message's word about one value."""
+
+    WON = "WON"
+    SUPERSEDED = "SUPERSEDED"
+    OUTRANKED = "OUTRANKED"
+    EQUAL = "EQUAL"
+    CONFIRMED = "CONFIRMED"
+    DELETED = "DELETED"
+    NOTHING_THERE = "NOTHING_THERE"
+    NEVER_SET = "NEVER_SET"
+    REPEATED = "REPEATED"
+    EXPIRED = "EXPIRED"
+    NOT_YET_EFFECTIVE = "NOT_YET_EFFECTIVE"
+    ARRIVED_LATER = "ARRIVED_LATER"
+
+    @property
+    def reason(self) -> str:
+        """The verdict in words."""
+        return _REASONS[self]
+
+
+_REASONS = {
+    Verdict.WON: "its word is the one that stands",
+    Verdict.SUPERSEDED: "stood until a later message of at least its priority spoke",
+    Verdict.OUTRANKED: "ignored: a message of higher priority had spoken before",
+    Verdict.EQUAL: "ignored: said again what stood, at the same priority",
+    Verdict.CONFIRMED: "said again the key that stood: the older message stays, with this one's priority",
+    Verdict.DELETED: "ignored: the entity was deleted, by a message that it could not overrule",
+    Verdict.NOTHING_THERE: "ignored: there was nothing to delete",
+    Verdict.NEVER_SET: "deleted the entity, of which this field had never been set",
+    Verdict.REPEATED: "ignored: the same message, delivered again",
+    Verdict.EXPIRED: "over: held until a time that had come",
+    Verdict.NOT_YET_EFFECTIVE: "not yet: speaks of a later time than was asked about",
+    Verdict.ARRIVED_LATER: "unknown: arrived later than the moment of knowledge that was asked about",
+}
+
+
+_ALONG = "taken along from the key that the row had: "
+"""Before the reason of what a change of the former key had said."""
+
+_TIE = "decided by order of arrival, equal priority at one instant"
+"""Which of two messages stands of which neither time nor priority says it."""
+
+PLACE = "place in its source"
+"""The column that holds `sequence`: of one source it decides, of two it is no order."""
+
+_ALL = list(Verdict)
+"""Verdicts travel as their places in this list: one number a change."""
+
+
+class NotOneEntity(CdcError, ValueError):
+    """Changes of several entities reached a question that is about one."""
+
+    def __str__(self) -> str:
+        return "why() found several entities of that key: name all key fields, as merge() was given them."
+
+
+class Question(NamedTuple):
+    """Which field is asked about, at which time, and as known when; times in microseconds."""
+
+    field: int | None
+    """None asks about the row itself: whether the entity is there or deleted."""
+    valid_at: int
+    known_at: int | None
+
+
+class _Ruling(NamedTuple):
+    """For each change what became of it."""
+
+    verdict: Ints
+    """A place in `_ALL`."""
+    by: Ints
+    """The change that overruled it, or `NOWHERE`."""
+    by_priority: Ints
+    """The change with whose priority it did: another one where a key field kept an older message."""
+    of_row: Bools
+    """It was overruled as to the row: the entity's priorities decided, not the field's."""
+
+
+def verdicts(
+    batches: Iterator[pa.RecordBatch], layout: Layout, question: Question, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """One row per change, of the one entity in *batches*, that speaks of the field asked about."""
+    pieces = list(order_entities(batches, layout))
+    if not pieces:
+        return
+    changes = Changes.from_table(pa.concat_batches(pieces), layout)
+    if first_of_entity(changes.table, layout.identity).sum() != 1:
+        raise NotOneEntity()
+    ruling = _judge_changes(changes, question)
+    speaks, own = _words(changes, question.field)
+    spoken = np.flatnonzero(speaks)
+    at = pa.array(spoken)
+    by, verdict, table = positions(ruling.by), pa.array(ruling.verdict[speaks]), changes.table
+    stated = np.where(ruling.of_row, changes.priority, own)
+    overruling = np.where(ruling.of_row, changes.priority[ruling.by_priority], own[ruling.by_priority])
+    said = [each.reason for each in _ALL] + [_TIE] * len(_ALL)
+    reasons, along = pa.array(said + [_ALONG + each for each in said]), changes.is_taken_along
+    tied = _ties(changes, ruling, stated, overruling)
+    columns = {
+        "step": pa.array(np.arange(1, len(at) + 1, dtype=np.int32)),
+        "effective_timestamp": table.column("effective_timestamp").take(at),
+        "arrival_timestamp": table.column("arrival_timestamp").take(at),
+        "message_id": table.column("message_id").take(at),
+        "source": table.column("source").take(at),
+        "operation": pa.array(OPERATIONS).take(table.column("operation")).take(at),
+        "value": _stated_values(changes, question.field, spoken),
+        "priority": pa.array(stated.astype(np.int32)).take(at),
+        "verdict": pa.array([str(each) for each in _ALL]).take(verdict),
+        "reason": reasons.take(pa.array((ruling.verdict + len(_ALL) * (tied + 2 * along))[speaks])),
+        "by_message": table.column("message_id").take(by).take(at),
+        "by_source": table.column("source").take(by).take(at),
+        "by_priority": pa.array(overruling.astype(np.int32), mask=ruling.by == NOWHERE).take(at),
+    }
+    yield make_batch(columns, schema)
+
+
+def _ties(changes: Changes, ruling: _Ruling, stated: Ints, overruling: Ints) -> Bools:
+    """Which changes stood, or lost their place, by a tie with another: neither time nor priority decided."""
+    tied = np.zeros(len(changes), dtype=bool)
+    lost = np.flatnonzero((ruling.verdict == _ALL.index(Verdict.SUPERSEDED)) & (ruling.by != NOWHERE))
+    by, instants = ruling.by[lost], changes.instants()
+    same = (instants[lost] == instants[by]) & (stated[lost] == overruling[lost])
+    # A source has an order of its own: where it says one, that is no tie.
+    ordered = _find_equal(changes, "source", lost, by) & ~_find_equal(changes, PLACE, lost, by)
+    same &= ~ordered
+    tied[lost[same]] = tied[by[same]] = True
+    return tied
+
+
+def _find_equal(changes: Changes, column: str, some: Ints, others: Ints) -> Bools:
+    values = changes.table.column(column)
+    left, right = (pc.fill_null(values.take(pa.array(at)), "") for at in (some, others))
+    return bools(pc.equal(left, right))
+
+
+def _words(changes: Changes, index: int | None) -> tuple[Bools, Ints]:
+    """Which changes speak of the field, or of the row, and with which priority."""
+    if index is None:
+        return ~changes.is_taken_along, changes.priority
+    speaks = np.where(changes.is_delete, index not in changes.layout.keys, changes.carries(index))
+    return speaks, changes.field_priority(index)
+
+
+def _stated_values(changes: Changes, index: int | None, at: Ints) -> pa.Array:
+    """What the changes at these positions say of the field, or of the row: whether it is deleted."""
+    return pa.array(changes.is_delete[at]) if index is None else changes.values_at(index, at)
+
+
+def _judge_changes(changes: Changes, question: Question) -> _Ruling:
+    verdict = np.full(len(changes), _ALL.index(Verdict.NOTHING_THERE))
+    nowhere = np.full(len(changes), NOWHERE)
+    ruling = _Ruling(verdict, nowhere, nowhere.copy(), np.zeros(len(changes), dtype=bool))
+    unknown = _find_unknown(changes, question.known_at)
+    later = ~unknown & (changes.instants() > question.valid_at)
+    verdict[unknown] = _ALL.index(Verdict.ARRIVED_LATER)
+    verdict[later] = _ALL.index(Verdict.NOT_YET_EFFECTIVE)
+    asked = np.flatnonzero(~unknown & ~later)
+    then = changes.take(asked)
+    one = np.ones(len(then), dtype=np.int64)
+    repeated, until = then.find_repeats(one), then.until()
+    expired = (until <= question.valid_at) & (until != NEVER)
+    verdict[asked[expired]] = _ALL.index(Verdict.EXPIRED)
+    verdict[asked[repeated]] = _ALL.index(Verdict.REPEATED)
+    counts = effective(then, one, ~(repeated | expired))
+    counted, then = asked[counts], then.where(counts)
+    if len(then):
+        did, index = steps(then, one[: len(then)]), question.field
+        if index is None:
+            found = _judge_row(then, did)
+        else:
+            found = _judge_field(did, field(then, did, index, then.field_priority(index)))
+        verdict[counted] = found.verdict
+        ruling.by[counted] = np.where(found.by == NOWHERE, NOWHERE, counted[found.by])
+        ruling.by_priority[counted] = np.where(found.by == NOWHERE, NOWHERE, counted[found.by_priority])
+        ruling.of_row[counted] = found.of_row
+    return ruling
+
+
+def _find_unknown(changes: Changes, known: int | None) -> Bools:
+    """Which changes had not arrived at the moment of knowledge: one without a time of arrival never has."""
+    if known is None:
+        return np.zeros(len(changes), dtype=bool)
+    arrived = changes.table.column("arrival_timestamp")
+    return bools(arrived.is_null()) | (ints(pc.fill_null(arrived.cast(pa.int64()), 0)) > known)
+
+
+def _judge_field(did: Steps, told: Field) -> _Ruling:
+    """What became of the words about one field, of changes that all count."""
+    wins = told.standing == did.of.positions
+    standing, ranking = row_before(told.standing, did.of), row_before(told.ruling, did.of)
+    stopped = ~did.live & ~did.kill
+    # A change that could not touch the row at all: the one that rules the row beat it.
+    ruler = row_before(did.row, did.of)
+    of_row = stopped & ~told.set
+    # What a delete took, or what came back after one, the priorities of the row decided, too.
+    winners = np.flatnonzero(wins)
+    of_row[winners[:-1]] = did.turn[winners[1:]]
+    cases: list[tuple[Bools, Verdict, Ints]] = [
+        *_winners(wins, told.standing),
+        (told.equal, Verdict.EQUAL, standing),
+        (told.confirms, Verdict.CONFIRMED, standing),
+        (told.set, Verdict.OUTRANKED, ranking),
+        (stopped & _was_dead(did), Verdict.DELETED, ruler),
+        (stopped, Verdict.OUTRANKED, ruler),
+        (did.kill, Verdict.NEVER_SET, np.full(len(wins), NOWHERE)),
+    ]
+    verdict, by = _first_case(cases)
+    return _Ruling(verdict, by, np.where(told.equal | told.confirms, ranking, by), of_row)
+
+
+def _judge_row(changes: Changes, did: Steps) -> _Ruling:
+    """What became of the words about the row itself, of changes that all count."""
+    wins, ruler, was_dead = did.row == did.of.positions, row_before(did.row, did.of), _was_dead(did)
+    again = (changes.is_delete == was_dead) & (changes.priority == changes.priority[ruler])
+    everything = np.ones(len(wins), dtype=bool)
+    cases: list[tuple[Bools, Verdict, Ints]] = [
+        *_winners(wins, did.row),
+        (again, Verdict.EQUAL, ruler),
+        (was_dead, Verdict.DELETED, ruler),
+        (everything, Verdict.OUTRANKED, ruler),
+    ]
+    verdict, by = _first_case(cases)
+    return _Ruling(verdict, by, by, everything)
+
+
+def _was_dead(did: Steps) -> Bools:
+    was_dead: Bools = row_before(did.dead.astype(np.int64), did.of) == 1
+    return was_dead
+
+
+def _winners(wins: Bools, standing: Ints) -> list[tuple[Bools, Verdict, Ints]]:
+    stands = wins & (np.arange(len(wins)) == standing[-1])
+    return [
+        (stands, Verdict.WON, np.full(len(wins), NOWHERE)),
+        (wins, Verdict.SUPERSEDED, _next_winner(wins)),
+    ]
+
+
+def _first_case(cases: list[tuple[Bools, Verdict, Ints]]) -> tuple[Ints, Ints]:
+    """For each change the verdict, and who overruled it, of the first case that it is one of."""
+    which = [condition for condition, _, _ in cases]
+    places = [_ALL.index(verdict) for _, verdict, _ in cases]
+    nothing = _ALL.index(Verdict.NOTHING_THERE)
+    return np.select(which, places, nothing), np.select(which, [by for _, _, by in cases], NOWHERE)
+
+
+def _next_winner(wins: Bools) -> Ints:
+    """For each winner the next one, or `NOWHERE`."""
+    winners = np.flatnonzero(wins)
+    following = np.full(len(wins), NOWHERE)
+    following[winners[:-1]] = winners[1:]
+    return following

@@ -1,0 +1,241 @@
+"""Histories: the columns of versions, what a history must have, and calls about one, checked at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import CdcError, InvalidArgument
+from cdckit.parts import tables
+from cdckit.parts.arguments import quoted, require_columns, require_types
+
+VALID_FROM = "valid_from_timestamp"
+VALID_TO = "valid_to_timestamp"
+DELETED = "deleted_indicator"
+SOURCE_MESSAGE = "source_message"
+FIELD_PROVENANCE = "field_provenance"
+
+STANDARD_COLUMNS = ("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE, FIELD_PROVENANCE)
+"""The columns of every history; the business fields of its entity stand between them."""
+
+
+SYSTEM_FROM = "system_from_timestamp"
+SYSTEM_TO = "system_to_timestamp"
+
+SYSTEM_INTERVAL = T.StructType(
+    [T.StructField(SYSTEM_FROM, T.TimestampType()), T.StructField(SYSTEM_TO, T.TimestampType())]
+)
+"""What tells a bitemporal table from a history: when each of its versions was believed."""
+
+
+def provenance_type() -> T.StructType:
+    """Where one value comes from: the message `m` and the priority `p` with which it was said."""
+    return T.StructType([T.StructField("m", T.StringType()), T.StructField("p", T.IntegerType())])
+
+
+HISTORY_SCHEMA = T.StructType(
+    [
+        T.StructField("guid", T.StringType()),
+        T.StructField(VALID_FROM, T.TimestampType()),
+        T.StructField(VALID_TO, T.TimestampType()),
+        T.StructField(DELETED, T.BooleanType()),
+        T.StructField(SOURCE_MESSAGE, T.StringType()),
+    ]
+)
+"""The columns of a history that do not depend on its entity."""
+
+
+def business_fields(history: DataFrame) -> T.StructType:
+    """The fields of the entity itself: what a history has beside its standard columns."""
+    return T.StructType([field for field in history.schema.fields if field.name not in STANDARD_COLUMNS])
+
+
+def version_operation(was_deleted: Column, deleted: Column) -> Column:
+    """What a version did to its entity; *was_deleted* is of the version before it, null without one."""
+    return (
+        F.when(deleted, "delete")
+        .when(was_deleted.isNull(), "insert")
+        .when(was_deleted, "recreate")
+        .otherwise("update")
+    )
+
+
+def standard_columns(*names: str) -> T.StructType:
+    """Some of the columns that every history has, with their types."""
+    return T.StructType([HISTORY_SCHEMA[name] for name in names])
+
+
+OPEN_END = "cdckit.open_end"
+"""In the metadata of a column of ends: the microseconds since 1970 that stand there for an open end."""
+
+
+ENDS = "cdckit.ends"
+"""In the metadata of a column of ends, true: the history is of changes that may have an end of their own."""
+
+
+def with_ends(history: DataFrame) -> DataFrame:
+    """The same history, which says that the changes that it is of may end."""
+    return history.withMetadata(VALID_TO, {ENDS: True})
+
+
+def open_end(history: DataFrame, column: str = VALID_TO) -> int | None:
+    """What stands for an end that is open, beside null, where the table says so (`scd_type_2` does)."""
+    found = history.schema[column].metadata.get(OPEN_END)
+    return found if isinstance(found, int) else None
+
+
+def with_open_ends(frame: DataFrame, column: str = VALID_TO) -> DataFrame:
+    """The same rows, with null for every end in *column* that is open."""
+    stands_for_open = open_end(frame, column)
+    if stands_for_open is None:
+        return frame
+    marker = F.timestamp_micros(F.lit(stands_for_open))
+    return frame.withColumn(column, F.nullif(F.col(quoted(column)), marker))
+
+
+def require_history(history: DataFrame, *columns: str, function: str) -> DataFrame:
+    """
+    The history, in which an open end is null, whatever stood for it.
+
+    It must have these of the columns that every history has, and be of one moment: in a bitemporal table
+    an entity has several versions in force at once, each believed at another time, so every question
+    about a history would have an answer, and a wrong one.
+
+    Raises:
+        MissingColumns, WrongColumnType: A column is not there, or has another type.
+        InvalidArgument: *history* is what `bitemporal` returns, whole.
+    """
+    require_columns(history, columns, function=function, remedy=_remedy(history))
+    require_types(history, standard_columns(*columns), function=function)
+    if is_bitemporal(history):
+        needed = "what was believed at one moment: of a bitemporal table take keep_known(table, at)"
+        raise InvalidArgument(function, "history", needed, [SYSTEM_FROM, SYSTEM_TO])
+    return with_open_ends(history) if VALID_TO in history.columns else history
+
+
+def is_bitemporal(history: DataFrame) -> bool:
+    """Whether its versions say when they were believed."""
+    return {SYSTEM_FROM, SYSTEM_TO} <= {name.lower() for name in history.columns}
+
+
+def _remedy(frame: DataFrame) -> str | None:
+    if isinstance(frame, DataFrame) and {"operation", "effective_timestamp", "data"} <= set(frame.columns):
+        return "These are changes: `merge(changes, entity=…, keys=[…])` makes a history of them first."
+    return None
+
+
+def require_bitemporal(table: DataFrame, *columns: str, function: str) -> DataFrame:
+    """
+    The table that `bitemporal` returned, in which an open end is null, whatever stood for it.
+
+    Raises:
+        MissingColumns, WrongColumnType: It lacks its system interval, or one of these of the columns that
+            every history has, or has it in another type.
+    """
+    require_types(table, standard_columns(*columns), function=function)
+    require_types(table, SYSTEM_INTERVAL, function=function)
+    return with_open_ends(with_open_ends(table) if VALID_TO in table.columns else table, SYSTEM_TO)
+
+
+def require_free(history: DataFrame, column: str, *, function: str) -> None:
+    """Raise `InvalidArgument` if *history* has a column of that name, in any case: it would be lost."""
+    taken = [name for name in history.columns if name.lower() == column]
+    if taken:
+        raise InvalidArgument(function, "history", f"free of a column {column}: rename it first", taken)
+
+
+class UnfitHistory(tables.UnfitCall):
+    """A history lacks what a table is made of, or has a new column's name already; or fields are misnamed."""
+
+    cannot, what = "cannot make its table so", "history"
+
+
+class TooManyRows(CdcError, ValueError):
+    """There are more rows than were said to be wanted in this program."""
+
+    def __init__(self, limit: int, columns: int) -> None:
+        self.limit, self.columns = limit, columns
+        super().__init__(limit, columns)
+
+    def __str__(self) -> str:
+        return (
+            f"to_pandas() needs at most {self.limit:,} rows, and there are at least {self.limit + 1:,} of "
+            f"{self.columns} columns; none was left out silently. Ask for fewer: "
+            "to_pandas(frame.where(…)), to_pandas(frame.groupBy(…).count()), or the first ones of an order, "
+            f"to_pandas(frame.orderBy(…).limit({self.limit})). Or take more into the memory of this program: "
+            f"to_pandas(frame, limit={10 * self.limit})"
+        )
+
+
+class Call(tables.Call):
+    """A call of *function* about *history*; what was wrong with the standard columns is noted."""
+
+    unfit, kind = UnfitHistory, "field"
+
+    def __init__(self, function: str, history: DataFrame, **said: Any) -> None:
+        require_columns(history, [], function=function)
+        given = {name: value for name, value in said.items() if value is not None and value is not False}
+        super().__init__(function, "history", given)
+        self.known = business_fields(history)
+        self._found = history.schema
+        missing = [name for name in HISTORY_SCHEMA.fieldNames() if name not in history.columns]
+        for field in HISTORY_SCHEMA:
+            needed = field.dataType.simpleString()
+            if field.name in missing:
+                self.refuse(f"the column {field.name} ({needed}) is missing: `merge` makes it")
+            elif (found := history.schema[field.name].dataType.simpleString()) != needed:
+                self.refuse(f"{field.name} is {found}, and must be {needed}")
+        self.history = history if missing else require_history(history, function=function)
+        """The history, with null for an end that is open."""
+
+    def fields(
+        self, said: Iterable[str] | None, argument: str, *, empty: bool = False
+    ) -> list[T.StructField]:
+        """The business fields that are named, in the order in which they are."""
+        if not isinstance(said, Iterable):
+            self.refuse(f"{argument} is {said!r}, and must be a list of fields")
+            return []
+        listed = [said] if isinstance(said, str) else list(said)
+        for each in listed:
+            if not isinstance(each, str):
+                self.refuse(f"{argument} names {each!r}, which is no text")
+        if not listed and not empty:
+            self.refuse(f"{argument} is empty")
+        texts = [each for each in listed if isinstance(each, str)]
+        return [self.known[name] for name in self.names(texts, argument, self.known.fieldNames())]
+
+    def new_columns(self, names: Iterable[str]) -> None:
+        """Note which columns that the table gets are in the history already, in any case, or come twice."""
+        taken = {name.lower(): name for name in self.history.columns}
+        for name in names:
+            other = taken.get(name.lower())
+            if other is None:
+                taken[name.lower()] = name
+            elif other in self.history.columns:
+                rename = f"`history.withColumnRenamed({other!r}, {f'{other}_before'!r})`"
+                self.refuse(
+                    f"the history has a column {other} already, which would be lost: rename it, {rename}"
+                )
+            else:
+                self.refuse(f"two columns would have the name {name}")
+
+    def require_all(self) -> DataFrame:
+        """The history; raises `UnfitHistory` with all that was found wrong, if anything was."""
+        self.require_sound(f"{field.name} {field.dataType.simpleString()}" for field in self._found)
+        return self.history
+
+
+def quoted_columns(names: Iterable[str]) -> list[Column]:
+    """The columns of these names, whatever stands in the names."""
+    return [F.col(quoted(name)) for name in names]
+
+
+def free_name(taken: Sequence[str], name: str) -> str:
+    """A name for a column that is needed on the way, which no column has."""
+    while name.lower() in {each.lower() for each in taken}:
+        name += "_"
+    return name

@@ -1,0 +1,156 @@
+"""Full lists of a source as changes: what each list says against the one before it, and by which message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.window import WindowSpec
+
+from cdckit.model.changes import ABSENT, UPSERT, keep_key
+from cdckit.parts.arguments import quoted_if_needed, require_struct
+from cdckit.parts.values import as_text, comparable
+
+_MARK = "list"
+
+NAMED_LISTS = "cdckit.lists"
+"""Under what name the column `message_id` tells, in its metadata, which lists changes were made of: of each
+source the instants, in microseconds.  A list that says nothing new is in none of the rows."""
+
+
+def list_message_id(source: Column, taken_at: Column) -> Column:
+    """The message that the list is which a source gave at an instant: the same whenever it is read."""
+    # No text of the instant: it would be a second clock in a table that is shown in another zone.
+    return F.concat_ws("-", source, F.lit(_MARK), F.lower(F.hex(F.unix_micros(taken_at))))
+
+
+def is_list_change() -> Column:
+    """Whether a change is what a list says, which its message tells; never null."""
+    said = F.col("message_id").contains(f"{_MARK}-")
+    message = list_message_id(F.col("source"), F.col("effective_timestamp"))
+    # Most messages are none: of those the name is not made.
+    return F.coalesce(F.when(said, F.col("message_id") == message), F.lit(False))
+
+
+def list_arrival(taken_at: Column) -> Column:
+    """Where a list stands among all arrivals: it is known when it is taken."""
+    return F.struct(
+        taken_at.alias("timestamp"),
+        F.lit("table").alias("topic"),
+        F.lit(0).alias("partition"),
+        F.lit(0).cast("bigint").alias("offset"),
+        F.lit(1).alias("record_number"),
+    )
+
+
+def compare_lists(
+    rows: DataFrame, keys: Sequence[str], no_time: Column, *, function: str, compared: bool = True
+) -> DataFrame:
+    """
+    What lists say: who is there, who is gone with the next list, both, or nothing new.
+
+    Args:
+        rows: One row per row of a list: `source`, `taken`, `next_taken` (when the next list of the source was
+            taken; null where none is known), `data`, `carried`, `priority` and perhaps `field_priorities`.
+        keys: The key fields.
+        no_time: The sentence that ends the job where `taken` is null.
+        function: Who asks, for the errors.
+        compared: Whether a row that says what the list before said is no new change.
+
+    Returns:
+        Changes, and beside them `begins`: whether an upsert is about an entity that the list before did
+        not name.
+    """
+    once, in_order = _drop_repeats(rows, keys, function)
+    data = require_struct(rows, "data", function=function)
+    follows = F.lag("next_taken").over(in_order).eqNullSafe(F.col("taken"))
+    unchanged = follows & F.lag("content").over(in_order).eqNullSafe(F.col("content"))
+    goes_on = F.lead("taken").over(in_order).eqNullSafe(F.col("next_taken"))
+    weighed = [F.col(name) for name in ("priority", "field_priorities") if name in rows.columns]
+    stated = F.struct(
+        _operation(keys, no_time, function).alias("operation"),
+        F.col("taken").alias("effective_timestamp"),
+        *weighed,
+        "data",
+        "carried",
+        (~F.col("follows")).alias("begins"),
+    )
+    values, only = keep_key(F.col("data"), keys, data)
+    gone = F.struct(
+        F.lit(ABSENT).alias("operation"),
+        F.col("next_taken").alias("effective_timestamp"),
+        *weighed,
+        values.alias("data"),
+        only.alias("carried"),
+        F.lit(False).alias("begins"),
+    )
+    is_new = ~unchanged if compared else F.lit(True)
+    ends = F.col("next_taken").isNotNull() & ~goes_on
+    says = once.withColumns({"follows": follows, "is_new": is_new, "ends": ends})
+    both = F.array(F.when(F.col("is_new"), stated), F.when(F.col("ends"), gone))
+    said = says.select("source", F.explode(F.filter(both, lambda each: each.isNotNull())).alias("said"))
+    return _as_changes(said.select("source", "said.*"))
+
+
+def _drop_repeats(rows: DataFrame, keys: Sequence[str], function: str) -> tuple[DataFrame, WindowSpec]:
+    """The rows, each once; `again` where a list then says another thing of its entity; and their order."""
+    data = require_struct(rows, "data", function=function)
+    of_key = {
+        f"key {n}": comparable(F.col("data").getField(name), data[name].dataType)
+        for n, name in enumerate(keys)
+    }
+    by_key = Window.partitionBy("source", *(F.col(f"`{name}`") for name in of_key))
+    in_order = by_key.orderBy("taken", "content")
+    before, said_before = F.lag("taken").over(in_order), F.lag("content").over(in_order)
+    again = said_before.isNotNull() & before.eqNullSafe(F.col("taken"))
+    named = rows.withColumns(of_key).withColumn("content", content_digest(rows, function))
+    marked = named.withColumns({"again": again, "same": said_before.eqNullSafe(F.col("content"))})
+    return marked.where(~(F.col("again") & F.col("same"))), in_order
+
+
+def content_digest(rows: DataFrame, function: str) -> Column:
+    """A digest of what a row of a list says: what it tells apart, `merge` tells apart."""
+    data = require_struct(rows, "data", function=function)
+    carried = require_struct(rows, "carried", function=function)
+    # Equal values have one text.
+    return F.md5(F.concat(as_text(F.col("data"), data), as_text(F.col("carried"), carried)))
+
+
+def _operation(keys: Sequence[str], no_time: Column, function: str) -> Column:
+    """Upsert; ends the job for a row that no list can hold."""
+    of_key = [F.col("data").getField(name) for name in keys]
+    row = F.to_json(F.col("data"))
+    with_key = " or ".join(f"{quoted_if_needed(name)} is not null" for name in keys)
+    no_key = (
+        f"{function}() needs a key for every row, since a list ends what it does not name, and "
+        f"{', '.join(keys)} are null: give the row its key or, if it is about nothing, leave such rows out, "
+        f'`frame.where("{with_key}")`, in pandas `frame.dropna(subset={list(keys)}, how="all")`.  The row: '
+    )
+    twice = f"{function}() needs each entity once in a list, and one names it again, not the same: "
+    return (
+        F.when(F.col("taken").isNull(), F.raise_error(no_time))
+        .when(reduce(and_, (each.isNull() for each in of_key)), F.raise_error(F.concat(F.lit(no_key), row)))
+        .when(F.col("again"), F.raise_error(F.concat(F.lit(twice), row)))
+        .otherwise(UPSERT)
+    )
+
+
+def _as_changes(said: DataFrame) -> DataFrame:
+    at = F.col("effective_timestamp")
+    more = [name for name in ("field_priorities",) if name in said.columns]
+    return said.select(
+        "operation",
+        "effective_timestamp",
+        F.lit("").alias("sequence"),
+        list_arrival(at).alias("arrival"),
+        list_message_id(F.col("source"), at).alias("message_id"),
+        "source",
+        "priority",
+        "data",
+        "carried",
+        *more,
+        "begins",
+    )

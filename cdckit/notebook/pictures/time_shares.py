@@ -1,0 +1,304 @@
+"""Pictures of how long: from when changes were true until they arrived; and each value's share of time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, tzinfo
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import PercentFormatter
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from cdckit.errors import InvalidArgument
+from cdckit.model.changes import require_changes
+from cdckit.notebook.display import as_zone
+from cdckit.notebook.pictures.axes import Labels, rows_axis, time_axis
+from cdckit.notebook.pictures.style import (
+    FAINT,
+    INK,
+    ROWS,
+    SMALL,
+    days,
+    draw_key,
+    duration_text,
+    first_rows,
+    ink_on,
+    new_figure,
+    one_line,
+    require_limit,
+    source_looks,
+    source_name,
+    text_figure,
+    value_shades,
+    with_number,
+)
+from cdckit.notebook.table_layout import Clock, timespec
+from cdckit.parts.arguments import microseconds, quoted, require_fields, require_struct
+from cdckit.parts.values import as_text
+from cdckit.query.measures import durations
+
+_MOST_LABELS = 21
+_DURATIONS = {
+    1: "1 s", 10: "10 s", 60: "1 min", 600: "10 min", 3_600: "1 h", 6 * 3_600: "6 h", 86_400: "1 d",
+    7 * 86_400: "7 d", 30 * 86_400: "30 d", 365 * 86_400: "1 y", 3_650 * 86_400: "10 y",
+}  # fmt: skip
+
+
+def arrivals(
+    changes: DataFrame, *, keys: Sequence[str], limit: int = 5_000, zone: tzinfo | str | None = None
+) -> Figure:
+    """
+    When changes were true, and how long after that they arrived; those that came late are ringed.
+
+    A change is late if an equal or later instant of the same entity had arrived before it: what arrived
+    at the same moment did not arrive before.  The same message and record once more is no second change.
+
+    Args:
+        changes: One row per change; those without a time are left out.
+        keys: The key fields of the entity, as for `merge`; where *changes* have the column `guid`, that
+            is the identity instead.
+        limit: How many changes to draw: the late ones first, then a sample that is the same each time.
+        zone: The zone whose clocks the axis shows, a tzinfo or its name; without it `options.zone`.
+
+    Returns:
+        The figure: the effective time across; the delay upwards, logarithmic beyond a second.  The one that
+        came latest has its delay and its key beside it, and of up to 20 more the delay where there is room.
+
+    Raises:
+        MissingColumns, WrongColumnType: *changes* is not a table of changes.
+        InvalidArgument: *keys* name no field, *limit* is not a positive number, or there is no such zone.
+
+    Cost: one job, two shuffles and a sort by entity; done twice, once to count and once to draw.
+
+    >>> from cdckit.notebook import pictures
+    >>> pictures.arrivals(changes, keys=["number"]).get_suptitle()
+    '0 of 4 changes arrived late'
+    """
+    function = "arrivals"
+    require_changes(changes, function=function)
+    data = require_struct(changes, "data", function=function)
+    names = require_fields(keys, data.fieldNames(), "keys", function=function)
+    require_limit(limit, function)
+    clock = as_zone(zone, function=function)
+    values = [(F.col("data").getField(name), data[name].dataType) for name in names]
+    identity = (
+        F.struct("guid")
+        if "guid" in changes.columns
+        else F.struct(*(value.alias(f"key_{place}") for place, (value, _) in enumerate(values)))
+    )
+    timed = changes.where(F.col("effective_timestamp").isNotNull() & F.col("arrival.timestamp").isNotNull())
+    key = F.concat_ws(" ", *(as_text(value, kind) for value, kind in values)).alias("key")
+    told = F.col("arrival.timestamp"), F.col("effective_timestamp"), F.col("source"), key
+    once = timed.groupBy(
+        identity.alias("identity"), "source", "message_id", F.col("arrival.record_number").alias("record")
+    ).agg(F.min_by(F.struct(*told), "arrival").alias("first"))
+    arrived = F.unix_micros(F.col("first.timestamp"))
+    before = Window.partitionBy("identity").orderBy(arrived).rangeBetween(Window.unboundedPreceding, -1)
+    latest = F.max("first.effective_timestamp").over(before)
+    marked = once.withColumn("late", F.coalesce(latest >= F.col("first.effective_timestamp"), F.lit(False)))
+    total = marked.agg(
+        F.count("*").alias("changes"),
+        F.count_if("late").alias("late_changes"),
+        F.array_sort(F.collect_set("first.source")).alias("sources"),
+    )
+    delay = F.unix_micros("first.timestamp") - F.unix_micros("first.effective_timestamp")
+    late_delay = F.when(F.col("late"), delay)  # null sorts last: the latest of the late come first
+    word = ("message_id", "record", "source")
+    chosen = marked.orderBy(late_delay.desc(), F.xxhash64("message_id", "record"), *word)
+    few = chosen.select("first.*", "late").limit(limit)
+    rows, _ = first_rows(few.crossJoin(F.broadcast(total)), limit)
+    return _points(rows, clock) if rows else text_figure("There is no change with both times.")
+
+
+def _points(rows: list[dict[str, Any]], zone: tzinfo) -> Figure:
+    changes, late = rows[0]["changes"], rows[0]["late_changes"]
+    delays = [(row["timestamp"] - row["effective_timestamp"]).total_seconds() for row in rows]
+    longest = max((delay for row, delay in zip(rows, delays, strict=True) if row["late"]), default=None)
+    by = "" if longest is None else f", by up to {duration_text(longest)}"
+    title = f"{late:,} of {with_number(changes, 'change')} arrived late{by}"
+    left_out = f"{len(rows):,} of {changes:,} changes, late ones first; " if len(rows) < changes else ""
+    subtitle = f"{left_out}late: something as new of the same entity had arrived before"
+    figure, axes = new_figure(title, subtitle)
+    looks = source_looks(rows[0]["sources"])
+    seen = {}
+    for name, look in looks.items():
+        for is_late in (False, True):
+            points = [
+                (days(row["effective_timestamp"]), delay)
+                for row, delay in zip(rows, delays, strict=True)
+                if source_name(row, "source") == name and row["late"] == is_late
+            ]
+            if points:
+                seen[name] = look
+                axes.plot(
+                    *zip(*points, strict=True),
+                    look.marker,
+                    color=look.colour,
+                    markersize=8 if is_late else 4,
+                    markeredgecolor=INK if is_late else "none",
+                    markeredgewidth=1.2 if is_late else 0,
+                    alpha=1.0 if is_late else 0.6,
+                    zorder=3 if is_late else 2,
+                    label=f"{name}, late" if is_late else name,
+                )
+    _delay_axis(axes, delays)
+    instants = [days(row["effective_timestamp"]) for row in rows]
+    time_axis(axes.xaxis, "effective time", min(instants), max(instants), pad=0.03, zone=zone)
+    ring = Line2D([], [], linestyle="", marker="o", color="none", markeredgecolor=INK, markersize=8)
+    draw_key(figure, seen, points=True, others={"late": ring} if late else {})
+    figure.draw_without_rendering()
+    labels = Labels(axes)
+    ringed = sorted(
+        (-delay, days(row["effective_timestamp"]), row["key"])
+        for row, delay in zip(rows, delays, strict=True)
+        if row["late"]
+    )
+    for before, x, _ in ringed:
+        labels.keep_clear((x, -before))
+    for place, (before, x, key) in enumerate(ringed[:_MOST_LABELS]):
+        told, at = duration_text(-before), (x, -before)
+        if place:
+            labels.write_beside(told, at)
+        elif not labels.write_beside(f"{told}: {one_line(key, 40)}", at):
+            labels.write_beside(told, at, must=True)
+    return figure
+
+
+def _delay_axis(axes: Axes, delays: Sequence[float]) -> None:
+    axes.set_yscale("symlog", linthresh=1)
+    low, high = min(0.0, *delays), max(1.0, *delays)
+    ticks = {0.0: "0"} | {float(at): text for at, text in _DURATIONS.items() if at <= high * 1.5}
+    ticks |= {-float(at): f"-{text}" for at, text in _DURATIONS.items() if -at >= low * 1.5}
+    axes.set_yticks(sorted(ticks), [ticks[at] for at in sorted(ticks)])
+    axes.set_yticks([], minor=True)
+    axes.set_ylim(low * 2 if low < 0 else -0.3, high * 3)
+    axes.set_ylabel("delay of arrival (h, min, s; logarithmic)", fontsize=9, color=INK)
+    axes.grid(True, axis="y", color="#e6e6e6", linewidth=0.8)
+
+
+_FUNCTION = "duration_shares"
+_MOST_VALUES = 8
+_MOST_ROWS = 5_000
+_NARROWEST = 0.03
+"""In what is narrower, a number has no room."""
+_OTHERS, _NOTHING = "other values", "no value"
+_WHITE = "#f7f7f7"
+"""For what is no one value: lighter than any shade."""
+
+_Times = Mapping[str, "Counter[str]"]
+"""By group, the seconds of each value."""
+
+
+def duration_shares(
+    history: DataFrame,
+    field: str,
+    start: datetime,
+    end: datetime,
+    *,
+    by: str,
+    limit: int = ROWS,
+    zone: tzinfo | str | None = None,
+) -> Figure:
+    """
+    Where the time went: for each group a bar, of which each value has the share that it lasted.
+
+    Args:
+        history: One row per version, as for `durations`.
+        field: The field whose values share the time.  The eight that lasted longest have a shade each, the
+            rest are one; a null is "no value".
+        start: Where the period begins: an aware datetime in any zone.
+        end: Where it ends, later than *start*; what is current lasts until then.
+        by: The field of the groups.
+        limit: How many groups to draw: those with the most time.
+        zone: The zone in which the period is told, a tzinfo or its name; without it `options.zone`.
+
+    Returns:
+        The figure.  Its title says which value had the largest share of the time of all groups that are
+        drawn; behind each group stands how much time all its entities had together.
+
+    Raises:
+        As `durations`; InvalidArgument also if *limit* is not a positive number, or there is no such zone.
+
+    Cost: one job, that of `durations`; at most 5,000 of its rows are collected, those that lasted longest.
+
+    >>> from cdckit.notebook import pictures
+    >>> from datetime import datetime, timezone
+    >>> nine, one = (datetime(2024, 1, 1, hour, tzinfo=timezone.utc) for hour in (9, 13))
+    >>> pictures.duration_shares(history, "name", nine, one, by="number").get_suptitle()
+    'name was “teapot” for 50% of the time'
+    """
+    if not isinstance(by, str) or not isinstance(field, str):
+        raise InvalidArgument(_FUNCTION, "by" if isinstance(field, str) else "field", "one field", by)
+    require_limit(limit, _FUNCTION)
+    clock = as_zone(zone, function=_FUNCTION)
+    told = durations(history, field, start, end, by=by)
+    kinds = history.schema
+    longest = told.select(
+        as_text(F.col(quoted(by)), kinds[by].dataType).alias("group"),
+        as_text(F.col(quoted(field)), kinds[field].dataType).alias("value"),
+        "seconds",
+    ).orderBy(F.desc("seconds"), "group", "value")
+    rows, cut = first_rows(longest, _MOST_ROWS)
+    period = _period(start, end, clock)
+    if not rows:
+        return text_figure(f"There was no entity {period}.")
+    times: dict[str, Counter[str]] = {}
+    for row in rows:
+        group, value = (_NOTHING if row[name] is None else row[name] for name in ("group", "value"))
+        times.setdefault(group, Counter())[value] += row["seconds"]
+    return _picture(times, field, by, limit, period, cut=cut)
+
+
+def _period(start: datetime, end: datetime, zone: tzinfo) -> str:
+    both = [microseconds(at, "at", function=_FUNCTION) for at in (start, end)]
+    clock = Clock.of(both, zone)._replace(day=None)
+    first, last = (clock.text(at, timespec(both)) for at in both)
+    return f"from {first} to {last}"
+
+
+def _picture(times: _Times, field: str, by: str, limit: int, period: str, *, cut: bool) -> Figure:
+    drawn = sorted(times, key=lambda group: (-times[group].total(), group))[:limit]
+    total = sum((times[group] for group in drawn), Counter[str]())
+    named = [value for value, _ in total.most_common(_MOST_VALUES)]
+    shades = value_shades(named) | ({_OTHERS: _WHITE} if len(named) < len(total) else {})
+    said = named[0] if named[0] == _NOTHING else f"“{named[0]}”"
+    left_out = f"{len(drawn)} of " if len(drawn) < len(times) else ""
+    groups = left_out + with_number(len(times), by)
+    notes = [groups, f"the {_MOST_ROWS:,} longest times" if cut else "", period]
+    figure, axes = new_figure(
+        f"{field} was {said} for {total[named[0]] / total.total():.0%} of the time",
+        "; ".join(filter(None, notes)),
+        rows=len(drawn),
+    )
+    rows_axis(axes, [f"{one_line(group, 30)}   {duration_text(times[group].total())}" for group in drawn])
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_formatter(PercentFormatter(1))
+    axes.set_xlabel(f"share of the time of all entities of one {by}", **SMALL)
+    size = 8.5 if len(drawn) <= 20 else 6.0
+    for place, group in enumerate(drawn):
+        for value, left, share in _parts(times[group], shades):
+            bar = axes.barh(place, share, left=left, facecolor=shades[value], edgecolor="white")
+            if share >= _NARROWEST:
+                ink = ink_on(shades[value])
+                axes.bar_label(bar, [f"{share:.0%}"], label_type="center", fontsize=size, color=ink)
+    patches = {value: Patch(facecolor=shades[value], edgecolor=FAINT, linewidth=0.4) for value in shades}
+    draw_key(figure, {}, others=patches)
+    return figure
+
+
+def _parts(times: Counter[str], shades: Mapping[str, str]) -> Iterator[tuple[str, float, float]]:
+    """From left to right, in the order of the key: each value, where it begins in its bar, and its share."""
+    left, whole = 0.0, times.total()
+    for value in shades:
+        seconds = times[value]
+        if value == _OTHERS:
+            seconds = sum(time for each, time in times.items() if each not in shades)
+        if seconds:
+            yield value, left, seconds / whole
+            left += seconds / whole

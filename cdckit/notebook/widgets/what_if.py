@@ -1,0 +1,395 @@
+"""Widgets that try: another order of sources, or another value for a period, and what that would change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from functools import cached_property, partial, reduce
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.errors import InvalidArgument
+from cdckit.ledger import Ledger
+from cdckit.ledger.columns import Kind
+from cdckit.merging.merge import merge
+from cdckit.model.changes import UPSERT, union_changes
+from cdckit.model.history import VALID_FROM, VALID_TO, business_fields
+from cdckit.notebook import Table, show
+from cdckit.notebook.display import as_zone
+from cdckit.notebook.widgets.explorer import MOST_CHOICES, Entity, find_entities
+from cdckit.notebook.widgets.panel import (
+    Area,
+    MarkedTable,
+    Page,
+    Panel,
+    instant_text,
+    join_texts,
+    mark_changes,
+    show_in_zone,
+)
+from cdckit.parts.arguments import require_instant, require_struct
+from cdckit.parts.values import as_text, guid
+from cdckit.query.as_of import as_of, current
+from cdckit.query.corrections import correct
+from cdckit.query.differences import diff
+
+_MOST_SOURCES = 50
+_LOWEST_PRIORITY, _HIGHEST_PRIORITY = -(2**31), 2**31 - 1
+
+
+def priority_board(
+    changes: DataFrame,
+    *,
+    entity: str,
+    keys: Sequence[str],
+    valid_at: datetime | None = None,
+    rows: int | None = None,
+    provenance: bool = True,
+    zone: tzinfo | str | None = None,
+) -> Panel:
+    """
+    What stands if the sources' words weighed otherwise: the changes, merged anew under other priorities.
+
+    There is a number for each source, the entity priority of its changes.  Fields that have a priority
+    of their own (`field_priorities`) keep it, and so do the changes of a source whose number was never
+    touched: where they differ, the number begins with the highest.
+
+    Args:
+        changes: One row per change, of at most 50 sources.
+        entity: As for `merge`.
+        keys: As for `merge`.
+        valid_at: The instant to show, aware; None shows what is current.
+        rows: As for `show`, for each of the two tables.
+        provenance: As for `show`.
+        zone: As for `show`, of the changed values too.
+
+    Returns:
+        A panel: the numbers; the entities as they stand at *valid_at*, by key, after a move each with what
+            the
+        move changed, those that are gone struck through; and the values at *valid_at* that it changed, with
+        the messages they came from.
+
+    Raises:
+        MissingColumns, WrongColumnType, InvalidArgument: As `merge` and `show`; *valid_at* is naive.  And
+            when
+            it is displayed: the changes are of more than 50 sources.
+
+    Cost: nothing at the call.  At the first display one job over the sources and one merge; at each move
+    four merges, of all changes, and one more scan of their keys.
+
+    >>> print(priority_board(changes, entity="product", keys=["number"], provenance=False))
+    current, with the priorities shop 0
+    number  name    valid_from  valid_to  message  guid
+    1       teapot  10:00       …         m2       7165d408…
+    (1 row; instants of 2024-01-01, UTC; … is an open end)
+    """
+    clock = as_zone(zone, function="priority_board")
+    board = _Board(changes, entity, tuple(keys), valid_at, rows, provenance, clock)
+    merge(changes, entity=entity, keys=keys)
+    if valid_at is not None:
+        require_instant(valid_at, "valid_at", function="priority_board")
+    board.check()
+
+    def build(library: Any, first: Callable[[], Page]) -> Any:
+        area = Area(library)
+        area.show(first, "the first state")
+        chosen: dict[str | None, int] = {}
+
+        def move(source: str | None, change: Mapping[str, Any]) -> None:
+            before = dict(chosen)
+            chosen[source] = change["new"]
+            words = f"{_name(source)} was {change['old']}"
+            area.show(lambda: board.page(before, dict(chosen), words), board.heading(chosen))
+
+        numbers = []
+        for found in board.sources:
+            number = library.BoundedIntText(
+                value=found.highest,
+                min=_LOWEST_PRIORITY,
+                max=_HIGHEST_PRIORITY,
+                description=_label(found),
+                style={"description_width": "initial"},
+                layout=library.Layout(width="auto", min_width=f"{len(_label(found)) + 16}ch"),
+            )
+            number.observe(partial(move, found.source), names="value")
+            numbers.append(number)
+        return library.VBox([library.HBox(numbers, layout=library.Layout(flex_flow="wrap")), area.widget])
+
+    return Panel(board.first, build)
+
+
+class _Source(NamedTuple):
+    """A source, and the lowest and highest entity priority of its changes."""
+
+    source: str | None
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True)
+class _Board:
+    """The changes, and how to show them; *chosen* is the priority by source, where it was touched."""
+
+    changes: DataFrame
+    entity: str
+    keys: tuple[str, ...]
+    valid_at: datetime | None
+    rows: int | None
+    provenance: bool
+    zone: tzinfo
+
+    @cached_property
+    def sources(self) -> list[_Source]:
+        ends = F.min("priority").alias("lowest"), F.max("priority").alias("highest")
+        found = self.changes.groupBy("source").agg(*ends).orderBy("source").limit(_MOST_SOURCES + 1).collect()
+        if len(found) > _MOST_SOURCES:
+            needed = f"of at most {_MOST_SOURCES} sources"
+            raise InvalidArgument("priority_board", "changes", needed, f"of {len(found)} or more")
+        return [_Source(*row) for row in found]
+
+    @cached_property
+    def _rule(self) -> str:
+        """What the caption has to add, where numbers do not decide about every field."""
+        if "field_priorities" not in self.changes.columns:
+            return ""
+        fields = require_struct(self.changes, "field_priorities", function="priority_board").names
+        own = [F.col("field_priorities").getField(name).isNotNull() for name in fields]
+        found = self.changes.where(reduce(Column.__or__, own, F.lit(False))).limit(1).collect()
+        return "; fields with a priority of their own keep it" if found else ""
+
+    def heading(self, chosen: Mapping[str | None, int]) -> str:
+        """What the table stands for: the instant, and the priorities of all sources."""
+        said = ", ".join(
+            f"{_name(each.source)} {chosen.get(each.source, _between(each))}" for each in self.sources
+        )
+        return f"{self._when}, with the priorities {said}{self._rule}"
+
+    def first(self) -> Page:
+        return Page(((self.heading({}), self._table(self._standing_versions({}, deletes=False))),))
+
+    def page(self, before: Mapping[str | None, int], after: Mapping[str | None, int], words: str) -> Page:
+        data = require_struct(self.changes, "data", function="priority_board")
+        told = show_in_zone(self.zone, self._changed_sources(before, after), data, "before", "after")
+        changed = show(told, rows=self.rows, order_by=["key", "field"], zone=self.zone)
+        now, then = (self._standing_versions(each, deletes=False) for each in (after, before))
+        both = mark_changes(now, then, data.fields, self.zone)
+        return Page(
+            (
+                (self.heading(after), MarkedTable.of(self._table(both))),
+                (f"Values that this changed: {words}", changed),
+            )
+        )
+
+    def check(self) -> None:
+        """Raise what `show` finds wrong; nothing is read."""
+        self._table(self._standing_versions({}, deletes=False))
+
+    def _table(self, standing: DataFrame) -> Table:
+        return show(standing, rows=self.rows, order_by=self.keys, provenance=self.provenance, zone=self.zone)
+
+    @property
+    def _when(self) -> str:
+        return "current" if self.valid_at is None else f"as of {instant_text(self.valid_at, self.zone)}"
+
+    def _standing_versions(self, chosen: Mapping[str | None, int], *, deletes: bool) -> DataFrame:
+        priority = F.col("priority")
+        for source, number in chosen.items():
+            is_source = F.col("source").eqNullSafe(F.lit(source).cast("string"))
+            priority = F.when(is_source, F.lit(number)).otherwise(priority)
+        ranked = self.changes.withColumn("priority", priority.cast("int"))
+        history = merge(ranked, entity=self.entity, keys=self.keys)
+        if self.valid_at is None:
+            return current(history, deletes=deletes)
+        return as_of(history, self.valid_at, deletes=deletes)
+
+    def _changed_sources(
+        self, before: Mapping[str | None, int], after: Mapping[str | None, int]
+    ) -> DataFrame:
+        differing = diff(
+            self._standing_versions(before, deletes=True), self._standing_versions(after, deletes=True)
+        )
+        ends = F.col(VALID_TO)
+        # Of versions that stand now the differences end never; those of another instant may lie around it.
+        stands = ends.isNull()
+        if self.valid_at is not None:
+            stands = (F.col(VALID_FROM) <= F.lit(self.valid_at)) & (stands | (ends > F.lit(self.valid_at)))
+        return (
+            differing.where(stands)
+            .join(self._names(), on="guid", how="left")
+            .select(
+                "key",
+                "field",
+                F.col("a_value").alias("before"),
+                F.col("b_value").alias("after"),
+                "a_message",
+                "b_message",
+            )
+        )
+
+    def _names(self) -> DataFrame:
+        """The key of each entity as text; from the changes, since that costs no further merge."""
+        data = require_struct(self.changes, "data", function="priority_board")
+        key = {name: F.col("data").getField(name) for name in self.keys}
+        identity = F.col("guid") if "guid" in self.changes.columns else guid(self.entity, key)
+        texts = [as_text(column, data[name].dataType) for name, column in key.items()]
+        named = self.changes.where(F.col("operation") == UPSERT)
+        return (
+            named.select(identity.alias("guid"), join_texts(texts).alias("key"))
+            .groupBy("guid")
+            .agg(F.max("key").alias("key"))
+        )
+
+
+def _name(source: str | None) -> str:
+    return "(no source)" if source is None else source
+
+
+def _label(source: _Source) -> str:
+    """What stands before the number, which begins with the highest where a source has several."""
+    several = source.lowest != source.highest
+    return f"{_name(source.source)} ({_between(source)})" if several else _name(source.source)
+
+
+def _between(source: _Source) -> str:
+    one = source.lowest == source.highest
+    return str(source.highest) if one else f"{source.lowest} to {source.highest}"
+
+
+def correction_form(ledger: Ledger, *, rows: int | None = None, zone: tzinfo | str | None = None) -> Panel:
+    """
+    A steward's correction: which value for which period, what it would change, and then its application.
+
+    Args:
+        ledger: What is corrected; something was applied to it before.
+        rows: As for `show`, for each of the two tables.
+        zone: As for `show`; an instant that is written without an offset is on its clocks.
+
+    Returns:
+        A panel: a choice of entities by key, at most 300 at once, with a text that their keys have to
+        contain; of a field that is no key; and what `correct` is told: the value as text (empty is null),
+        from when and until when in ISO 8601 (an empty end is none), by whom and why.  Below, the versions of
+        the entity.  *Show* tells what the correction would change; *Apply* applies what was shown, and
+        nothing that was altered since.  `Ledger.revoke` takes it back.
+
+    Raises:
+        InvalidArgument: *zone* is none.  And when it is displayed, NoSuchTable: nothing was ever applied.
+
+    Cost: nothing at the call.  *Show* reads the versions and changes of the entity, and merges these anew.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from cdckit import Ledger
+    >>> with TemporaryDirectory() as folder:
+    ...     ledger = Ledger(session(), folder, entity="product", keys=["number"], buckets=1)
+    ...     _ = ledger.apply(changes)
+    ...     print(repr(correction_form(ledger)).splitlines()[0])
+    1: its versions
+    """
+    form = _Form(ledger, rows, as_zone(zone, function="correction_form"))
+    return Panel(form.first, lambda library, first: _FormWidget(library, form, first).widget)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """A ledger, and what to ask of it."""
+
+    ledger: Ledger
+    rows: int | None
+    zone: tzinfo
+
+    @property
+    def kind(self) -> Kind:
+        return self.ledger.at_commit().kind
+
+    @property
+    def fields(self) -> list[str]:
+        return [each for each in business_fields(self.ledger.history()).names if each not in self.kind.keys]
+
+    def entities(self, containing: str) -> list[Entity]:
+        return find_entities(self.ledger.history(), self.kind.keys, containing)
+
+    def first(self) -> Page:
+        return self.versions(next(iter(self.entities("")), None))
+
+    def versions(self, entity: Entity | None) -> Page:
+        if entity is None:
+            return Page((("There is no such entity", None),))
+        told = self.ledger.history(entity.guid).orderBy(VALID_FROM)
+        return Page(((f"{entity.label}: its versions", show(told, rows=self.rows, zone=self.zone)),))
+
+    def correction(
+        self, entity: Entity, field: str, value: str, start: str, end: str, by: str, reason: str
+    ) -> DataFrame:
+        history = self.ledger.history(entity.guid)
+        right = F.lit(value or None).cast(history.schema[field].dataType)
+        period = self._instant(start), self._instant(end) if end else None
+        told = correct(history, {field: right}, *period, keys=self.kind.keys, by=by, reason=reason)
+        return told.withColumn("guid", F.lit(entity.guid)) if self.kind.by_guid else told
+
+    def difference(self, entity: Entity, right: DataFrame) -> Page:
+        history = self.ledger.history(entity.guid)
+        both = union_changes(self.ledger.changes(entity.guid), right)
+        told = diff(history, merge(both, entity=self.kind.entity, keys=self.kind.keys)).drop("guid")
+        told = show_in_zone(self.zone, told, business_fields(history), "a_value", "b_value")
+        return Page((("What it would change", show(told, rows=self.rows, zone=self.zone)),))
+
+    def _instant(self, text: str) -> datetime:
+        instant = datetime.fromisoformat(text)
+        return instant if instant.tzinfo else instant.replace(tzinfo=self.zone)
+
+
+class _FormWidget:
+    """The controls of a form; what was shown can be applied, and nothing else."""
+
+    right: DataFrame
+
+    def __init__(self, library: Any, form: _Form, first: Callable[[], Page]) -> None:
+        self.form = form
+        self.containing = library.Text(description="containing", continuous_update=False)
+        self.entity = library.Dropdown(description="entity")
+        self.field = library.Dropdown(description="field", options=form.fields)
+        told = ("value", f"from ({form.zone})", "until", "by", "reason")
+        self.texts = [library.Text(description=each) for each in told]
+        self.show = library.Button(description="Show")
+        self.apply = library.Button(description="Apply", disabled=True)
+        self.versions, self.difference = Area(library), Area(library)
+        self._list()
+        self.versions.show(first, "versions")
+        self.containing.observe(lambda _: self._list(), names="value")
+        self.entity.observe(lambda _: self._read(), names="value")
+        for each in (self.entity, self.field, *self.texts):
+            each.observe(lambda _: self._forget(), names="value")
+        self.show.on_click(lambda _: self.difference.show(self._difference, "what it would change"))
+        self.apply.on_click(lambda _: self.difference.show(self._applied, "what was applied"))
+        rows = ([self.containing, self.entity, self.field], [*self.texts, self.show, self.apply])
+        controls = [library.HBox(row, layout=library.Layout(flex_flow="row wrap")) for row in rows]
+        self.widget = library.VBox([*controls, self.versions.widget, self.difference.widget])
+
+    def _list(self) -> None:
+        found = self.form.entities(self.containing.value)[:MOST_CHOICES]
+        self.entity.options = [(each.label, each) for each in found]
+        self.entity.index, self.show.disabled = 0 if found else None, not found
+
+    def _read(self) -> None:
+        self.versions.show(lambda: self.form.versions(self.entity.value), "versions")
+
+    def _forget(self) -> None:
+        self.apply.disabled = True
+        self.difference.show(lambda: Page(()), "nothing")
+
+    def _difference(self) -> Page:
+        self.apply.disabled = True
+        texts = (each.value.strip() for each in self.texts)
+        self.right = self.form.correction(self.entity.value, self.field.value, *texts).localCheckpoint()
+        page = self.form.difference(self.entity.value, self.right)
+        self.apply.disabled = self.right.isEmpty()
+        return page
+
+    def _applied(self) -> Page:
+        self.apply.disabled = True
+        self.form.ledger.apply(self.right)
+        self._read()
+        (message,) = self.right.select("message_id").head(1)
+        return Page(((f"Applied as “{message[0]}”", None),))

@@ -1,0 +1,488 @@
+"""Queues of RabbitMQ and streams of AWS Kinesis as channels; and a gateway's queues by its configuration."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import require_package
+from cdckit.rdss.gateway.channels import Channel, Delivery, MemoryChannel
+from cdckit.rdss.gateway.errors import ChannelUnreachable, NoChannel
+
+_MISSING = 404
+_FINAL_REPLIES = {403: "access refused", _MISSING: "not found", 405: "locked", 406: "precondition failed"}
+"""Replies after which trying again does not help."""
+
+
+class RabbitChannel:
+    """
+    The queue *name* of the broker at *url*; one that is not there is declared, durable.
+
+    A queue that is there is used as it is, whatever its arguments: a quorum queue, a time to live, a
+    dead-letter exchange.  So what becomes of its messages when the broker ends is for its owner to say.
+
+    Args:
+        name: The queue, and the routing key of what is sent.
+        url: Where the broker is, as `pika.URLParameters` takes it.
+        exchange: What is sent to, by its name: it must be there.  Without it the queue itself.
+
+    A message is sent once the broker has confirmed it, which it does when the message is on its disk.
+    Connects with the first call, and again after the connection was lost; what was delivered by the
+    connection before comes again.  It belongs to one thread.
+
+    Raises:
+        MissingExtra: `pika` is not installed.
+
+    >>> RabbitChannel("input", "amqp://guest:guest@127.0.0.1:1/?connection_attempts=1").receive(1)
+    Traceback (most recent call last):
+    ...
+    cdckit.rdss.gateway.errors.ChannelUnreachable: The channel 'input' cannot be reached: ...
+    """
+
+    def __init__(self, name: str, url: str, *, exchange: str = "") -> None:
+        require_package("pika", extra="gateway", part="RabbitChannel")
+        self.name, self._url, self._exchange = name, url, exchange
+        self._connection: Any = None
+        self._channel: Any = None
+
+    def send(self, value: bytes, *, key: str) -> None:
+        """Publish persistently and wait for the confirmation; all are in one order, whatever their *key*."""
+        import pika
+
+        kept = pika.BasicProperties(delivery_mode=2, content_type="application/json")
+        with self._translate_errors() as channel:
+            channel.basic_publish(self._exchange, self.name, value, kept, mandatory=True)
+
+    def receive(self, limit: int) -> list[Delivery]:
+        """The oldest deliveries that no other receiver has."""
+        found: list[Delivery] = []
+        with self._translate_errors() as channel:
+            while len(found) < limit:
+                method, _, body = channel.basic_get(self.name)
+                if method is None:
+                    break
+                found.append(Delivery(body, (channel, method.delivery_tag)))
+        return found
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        """Tell the broker; what another connection has delivered is left out, since it comes again."""
+        with self._translate_errors() as channel:
+            for each in deliveries:
+                delivered_by, tag = each.mark
+                if delivered_by is channel:
+                    channel.basic_ack(tag)
+            # What was written stays in a buffer until the connection is asked for something.
+            self._connection.process_data_events(0)
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        connection, self._connection, self._channel = self._connection, None, None
+        if connection is not None:
+            with suppress(Exception):  # it may be lost already, in more ways than pika has a class for
+                connection.close()
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[Any]:
+        from pika.exceptions import AMQPError, ChannelClosedByBroker, UnroutableError
+
+        try:
+            yield self._open()
+        except ChannelClosedByBroker as error:
+            self.close()
+            if error.reply_code in _FINAL_REPLIES:
+                raise NoChannel(
+                    self.name, f"{_FINAL_REPLIES[error.reply_code]} ({error.reply_text})"
+                ) from error
+            raise ChannelUnreachable(self.name, error.reply_text) from error
+        except UnroutableError as error:
+            # Somebody has removed the queue: the next call declares it again.
+            self.close()
+            raise ChannelUnreachable(self.name, "the queue is gone") from error
+        except (AMQPError, OSError) as error:
+            self.close()
+            raise ChannelUnreachable(self.name, repr(error)) from error
+
+    def _open(self) -> Any:
+        import pika
+
+        if self._channel is None or not self._channel.is_open:
+            self.close()
+            self._connection = pika.BlockingConnection(pika.URLParameters(self._url))
+            self._channel = self._declare_queue()
+            if self._exchange:
+                self._channel.exchange_declare(self._exchange, passive=True)
+            self._channel.confirm_delivery()
+        return self._channel
+
+    def _declare_queue(self) -> Any:
+        """A channel of the connection, with the queue there: RabbitMQ takes no second declaration of it."""
+        from pika.exceptions import ChannelClosedByBroker
+
+        channel = self._connection.channel()
+        try:
+            channel.queue_declare(self.name, passive=True)
+        except ChannelClosedByBroker as error:
+            if error.reply_code != _MISSING:
+                raise
+            channel = self._connection.channel()
+            channel.queue_declare(self.name, durable=True)
+        return channel
+
+
+ENDED = "ENDED"
+"""The position of a shard that was closed, by a split or a merge, and is processed to its end."""
+
+
+class Positions(Protocol):
+    """Where positions are kept; a `Repository` is such a place."""
+
+    def position(self, stream: str, shard: str) -> str | None:
+        """The position kept for a shard of a stream; None before the first."""
+
+    def keep_positions(self, stream: str, positions: Mapping[str, str]) -> None:
+        """Note up to where shards of a stream are processed."""
+
+
+@dataclass
+class Shard:
+    """
+    One shard, as far as this process has read it.
+
+    *unacknowledged* are the sequence numbers of deliveries, in order, each with whether it was acknowledged;
+    the position to keep is that of the last before the first that was not.
+
+    >>> shard = Shard("shard-0", ())
+    >>> shard.deliver(["1", "2", "3"])
+    >>> shard.acknowledge("2"), shard.acknowledge("1"), shard.acknowledge("3")
+    (None, '2', '3')
+    """
+
+    name: str
+    parents: tuple[str, ...]
+    position: str | None = None
+    iterator: str | None = None
+    read: str | None = None
+    closed: bool = False
+    unacknowledged: deque[list[Any]] = field(default_factory=deque)
+
+    def deliver(self, numbers: Iterable[str]) -> None:
+        """Note what was read and handed on."""
+        for number in numbers:
+            self.read = number
+            self.unacknowledged.append([number, False])
+
+    def acknowledge(self, number: str) -> str | None:
+        """Note that a delivery is processed; the position that can be kept now, if it has moved."""
+        for each in self.unacknowledged:
+            if each[0] == number:
+                each[1] = True
+                break
+        moved = None
+        while self.unacknowledged and self.unacknowledged[0][1]:
+            moved = self.position = self.unacknowledged.popleft()[0]
+        return moved
+
+    @property
+    def done(self) -> bool:
+        """Whether all that it will ever have is processed."""
+        return self.closed and not self.unacknowledged
+
+
+def readable_shards(shards: Mapping[str, Shard]) -> list[Shard]:
+    """
+    The shards that may be read: not at their end, and their parents processed to the end, or expired.
+
+    So what was sent before a split or a merge is processed before what was sent after it.
+
+    >>> old, new = Shard("old", ()), Shard("new", ("old", "expired long ago"))
+    >>> [each.name for each in readable_shards({"old": old, "new": new})]
+    ['old']
+    >>> old.position = ENDED
+    >>> [each.name for each in readable_shards({"old": old, "new": new})]
+    ['new']
+    """
+
+    def ended(name: str) -> bool:
+        return name not in shards or shards[name].position == ENDED
+
+    return [
+        each
+        for each in shards.values()
+        if each.position != ENDED and not each.closed and all(ended(name) for name in each.parents)
+    ]
+
+
+_FINAL = {"ResourceNotFoundException", "AccessDeniedException", "UnrecognizedClientException"}
+"""Answers after which trying again does not help."""
+
+_MAY_PASS = {
+    *("ProvisionedThroughputExceededException", "ThrottlingException", "LimitExceededException"),
+    *("KMSThrottlingException", "RequestTimeout", "RequestLimitExceeded"),
+}
+_EMPTY_READS = 20
+"""How often shards that are behind may answer with nothing before `receive` does: they skip gaps so."""
+
+
+class KinesisChannel:
+    """
+    The stream *name*, whose positions are kept in *positions*: a `Repository`, most often the gateway's.
+
+    Every call asks all shards that may be read, each in a thread of its own; a child of a split or a merge
+    is read once its parents are processed to their end.  A new reader begins with the oldest record.  It
+    belongs to one thread; of two readers with one place for positions each gets everything.
+
+    Args:
+        name: The name of the stream.
+        positions: Where the position of each shard is kept, when its deliveries are acknowledged.
+        client: A client of `boto3` for Kinesis; made from *options* where there is none.
+        options: What `boto3.client` is told: `region_name`, `endpoint_url`, credentials.
+        refresh: Seconds after which the list of shards is read again.
+        pause: Seconds between two reads of the same shards; Kinesis allows five in a second.
+
+    Raises:
+        MissingExtra: `boto3` is not installed.
+
+    >>> from cdckit.rdss.gateway.sqlite import SqliteRepository
+    >>> nowhere = {"region_name": "eu-west-1", "endpoint_url": "http://127.0.0.1:1"}
+    >>> with SqliteRepository(":memory:") as repository:
+    ...     told = {**nowhere, "aws_access_key_id": "a", "aws_secret_access_key": "b"}
+    ...     KinesisChannel("input", repository, options=told).receive(1)
+    Traceback (most recent call last):
+    ...
+    cdckit.rdss.gateway.errors.ChannelUnreachable: The channel 'input' cannot be reached: ...
+    """
+
+    def __init__(
+        self,
+        name: str,
+        positions: Positions,
+        *,
+        client: Any = None,
+        options: dict[str, Any] | None = None,
+        refresh: float = 60,
+        pause: float = 0.2,
+    ) -> None:
+        require_package("boto3", extra="gateway", part="KinesisChannel")
+        self.name = name
+        self._positions, self._refresh, self._pause = positions, refresh, pause
+        self._client = client or _client(options or {})
+        self._threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix=f"kinesis-{name}")
+        self._shards: dict[str, Shard] = {}
+        self._listed = self._read = float("-inf")
+
+    def send(self, value: bytes, *, key: str) -> None:
+        """Put one record, and wait until the stream says that it has it; one *key* goes to one shard."""
+        with self._translate_errors():
+            self._client.put_record(StreamName=self.name, Data=value, PartitionKey=key[:256] or "-")
+
+    def receive(self, limit: int) -> list[Delivery]:
+        """New records of every shard that may be read, in the order of each shard."""
+        with self._translate_errors():
+            for _ in range(_EMPTY_READS):
+                if time.monotonic() - self._listed > self._refresh:
+                    self._list()
+                asked = self._next(limit)
+                found, behind = self._ask(asked, max(1, limit // max(1, len(asked))))
+                ended = self._note_ends()
+                if found or not (behind or ended):
+                    return found
+        return []
+
+    def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+        """Keep the new position of each shard."""
+        moved: dict[str, str] = {}
+        for each in deliveries:
+            name, number = each.mark
+            if name in self._shards and (position := self._shards[name].acknowledge(number)):
+                moved[name] = position
+        if moved:
+            self._positions.keep_positions(self.name, moved)
+        self._note_ends()
+
+    def close(self) -> None:
+        """End the threads, and read from the positions that are kept when it is asked again."""
+        self._shards, self._listed = {}, float("-inf")
+        self._threads.shutdown()
+        self._threads = ThreadPoolExecutor(max_workers=8, thread_name_prefix=f"kinesis-{self.name}")
+
+    def _list(self) -> None:
+        """Read the list of shards; what is known of those that are there already stays."""
+        found: dict[str, Shard] = {}
+        asked: dict[str, Any] = {"StreamName": self.name}
+        while True:
+            answer = self._client.list_shards(**asked)
+            for each in answer["Shards"]:
+                name = each["ShardId"]
+                parents = (each.get("ParentShardId"), each.get("AdjacentParentShardId"))
+                new = Shard(name, tuple(filter(None, parents)), self._positions.position(self.name, name))
+                found[name] = self._shards.get(name, new)
+            if not answer.get("NextToken"):
+                break
+            asked = {"NextToken": answer["NextToken"]}
+        self._shards, self._listed = found, time.monotonic()
+
+    def _next(self, limit: int) -> list[Shard]:
+        """At most *limit* shards to ask, others first the next time."""
+        asked = readable_shards(self._shards)[:limit]
+        for each in asked if len(asked) == limit else ():
+            self._shards[each.name] = self._shards.pop(each.name)
+        return asked
+
+    def _ask(self, shards: list[Shard], share: int) -> tuple[list[Delivery], bool]:
+        """At most *share* new records of each shard, and whether any of them has more."""
+        time.sleep(max(0.0, self._read + self._pause - time.monotonic()))
+        self._read = time.monotonic()
+        answers = list(self._threads.map(lambda shard: self._records(shard, share), shards))
+        found: list[Delivery] = []
+        for shard, answer in zip(shards, answers, strict=True):
+            records = answer.get("Records", [])
+            shard.deliver(each["SequenceNumber"] for each in records)
+            found += [Delivery(each["Data"], (shard.name, each["SequenceNumber"])) for each in records]
+            shard.iterator = answer.get("NextShardIterator")
+            shard.closed = bool(answer) and shard.iterator is None
+        return found, any(answer.get("MillisBehindLatest", 0) > 0 for answer in answers)
+
+    def _records(self, shard: Shard, share: int) -> dict[str, Any]:
+        """What the shard answers; nothing where its iterator is too old, or it was asked too often."""
+        if shard.iterator is None:
+            after = shard.read or shard.position
+            place: dict[str, str] = {"ShardIteratorType": "TRIM_HORIZON"}
+            if after is not None:
+                place = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": after}
+            answer = self._client.get_shard_iterator(StreamName=self.name, ShardId=shard.name, **place)
+            shard.iterator = answer["ShardIterator"]
+        try:
+            records: dict[str, Any] = self._client.get_records(ShardIterator=shard.iterator, Limit=share)
+        except self._client.exceptions.ExpiredIteratorException:
+            shard.iterator = None
+            return {}
+        except self._client.exceptions.ProvisionedThroughputExceededException:
+            return {"NextShardIterator": shard.iterator}
+        return records
+
+    def _note_ends(self) -> bool:
+        """Keep that shards are processed to their end, which lets their children be read."""
+        ended = [each for each in self._shards.values() if each.done and each.position != ENDED]
+        for each in ended:
+            each.position = ENDED
+        if ended:
+            self._positions.keep_positions(self.name, {each.name: ENDED for each in ended})
+            self._listed = float("-inf")
+        return bool(ended)
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        from botocore.exceptions import ClientError, ConnectionError, HTTPClientError, NoCredentialsError
+
+        try:
+            yield
+        except ClientError as error:
+            code, status = (
+                error.response["Error"]["Code"],
+                error.response["ResponseMetadata"]["HTTPStatusCode"],
+            )
+            if code in _MAY_PASS or status >= 500:
+                raise ChannelUnreachable(self.name, code) from error
+            if code in _FINAL:
+                raise NoChannel(self.name, code) from error
+            raise
+        except NoCredentialsError as error:
+            raise NoChannel(self.name, "no credentials were found") from error
+        except (HTTPClientError, ConnectionError) as error:
+            raise ChannelUnreachable(self.name, str(error).rstrip(".")) from error
+
+
+def _client(options: dict[str, Any]) -> Any:
+    import boto3
+    from botocore.config import Config
+
+    # How often to try again, and when, is the gateway's business.
+    once = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=20)
+    return boto3.client("kinesis", **{"config": once, **options})
+
+
+@dataclass(frozen=True)
+class Channels:
+    """
+    The queues of a gateway; *returns* are those that a returnAddress may name, besides the output.
+
+    >>> from cdckit.rdss.gateway.channels import MemoryChannel
+    >>> queues = {name: MemoryChannel(name) for name in ("input", "output", "invalid", "error")}
+    >>> Channels(**queues).destinations()["invalid"].name
+    'invalid'
+    """
+
+    input: Channel
+    output: Channel
+    invalid: Channel
+    error: Channel
+    returns: Mapping[str, Channel] = field(default_factory=dict)
+
+    def destinations(self) -> dict[str, Channel]:
+        """By name, the channels that are sent to."""
+        own = {"output": self.output, "invalid": self.invalid, "error": self.error}
+        return {**{f"return {address}": each for address, each in self.returns.items()}, **own}
+
+    def return_to(self, address: str | None) -> str:
+        """The name of the channel for responses to *address*: the output where the address is not known."""
+        return f"return {address}" if address in self.returns else "output"
+
+    def close(self) -> None:
+        """Close them all."""
+        for each in (self.input, *self.destinations().values()):
+            each.close()
+
+
+_NAMES = ("input", "output", "invalid", "error")
+_KEYS = {"kind", "options", "addresses", "returns"}
+
+
+def open_channels(settings: Mapping[str, Any], positions: Positions) -> Channels:
+    """
+    The queues that *settings*, such as a file of JSON has them, name; none is connected to yet.
+
+    Args:
+        settings:
+            `kind`: `memory` (without it), `rabbitmq` or `kinesis`.
+            `addresses`: the names of the queues for `input`, `output`, `invalid` and `error`; those words
+            themselves without it.
+            `returns`: the addresses, besides these, that a returnAddress may name.
+            `options`: what the kind needs to connect: `{"url": "amqp://…"}`, or what `boto3.client` takes.
+        positions: Where a stream's positions are kept: the gateway's repository.
+
+    Raises:
+        InvalidArgument: A kind, a key or an address that there is not.
+        MissingExtra: The package for the kind is not installed.
+
+    >>> from cdckit.rdss.gateway.sqlite import SqliteRepository
+    >>> settings = {"kind": "rabbitmq", "options": {"url": "amqp://broker"}, "addresses": {"input": "in"}}
+    >>> with SqliteRepository(":memory:") as repository:
+    ...     channels = open_channels(settings, repository)
+    ...     channels.input.name, channels.error.name
+    ('in', 'error')
+    """
+    found = set(settings) - _KEYS
+    addresses = settings.get("addresses", {})
+    if found or not set(addresses) <= set(_NAMES):
+        wrong = sorted(found) or sorted(set(addresses) - set(_NAMES))
+        needed = f"of {', '.join(sorted(_KEYS))}, with addresses for {', '.join(_NAMES)}"
+        raise InvalidArgument("open_channels", "settings", needed, wrong)
+    opened = _opener(settings.get("kind", "memory"), dict(settings.get("options", {})), positions)
+    own = {name: opened(addresses.get(name, name)) for name in _NAMES}
+    return Channels(**own, returns={each: opened(each) for each in settings.get("returns", ())})
+
+
+def _opener(kind: str, options: dict[str, Any], positions: Positions) -> Callable[[str], Channel]:
+    if kind == "memory":
+        return MemoryChannel
+    if kind == "rabbitmq":
+        return lambda name: RabbitChannel(name, **options)
+    if kind == "kinesis":
+        return lambda name: KinesisChannel(name, positions, options=options)
+    raise InvalidArgument("open_channels", "settings['kind']", "memory, rabbitmq or kinesis", kind)

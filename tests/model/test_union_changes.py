@@ -1,0 +1,148 @@
+"""Changes of several sources about one kind of entity."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import union_changes
+from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
+from cdckit.model.changes import ARRIVAL_TYPE, MADE_OF
+
+
+def changes(spark: SparkSession, source: str, data: str, carried: str) -> DataFrame:
+    """One change of *source* at an instant that does not matter here."""
+    return spark.range(1).select(
+        F.lit("upsert").alias("operation"),
+        F.timestamp_seconds(F.lit(0)).alias("effective_timestamp"),
+        F.lit("").alias("sequence"),
+        F.lit(None).cast(ARRIVAL_TYPE).alias("arrival"),
+        F.lit(f"{source}:1").alias("message_id"),
+        F.lit(source).alias("source"),
+        F.lit(0).alias("priority"),
+        F.expr(data).alias("data"),
+        F.expr(carried).alias("carried"),
+    )
+
+
+def test_a_field_that_a_source_lacks_is_null_and_not_carried(spark: SparkSession) -> None:
+    """Not sent is not null: the other source's value must survive the merge."""
+    schedule = changes(
+        spark, "schedule", "struct(1 as id, 'JFK' as origin)", "struct(true as id, true as origin)"
+    )
+    airport = changes(spark, "airport", "struct('A7' as gate, 1 as id)", "struct(false as gate, true as id)")
+    both = union_changes(schedule, airport).orderBy("source").select("source", "data", "carried").collect()
+    assert [tuple(map(_plain, row)) for row in both] == [
+        ("airport", {"id": 1, "origin": None, "gate": "A7"}, {"id": True, "origin": False, "gate": False}),
+        ("schedule", {"id": 1, "origin": "JFK", "gate": None}, {"id": True, "origin": True, "gate": False}),
+    ]
+
+
+def _plain(value: object) -> object:
+    return value.asDict() if hasattr(value, "asDict") else value
+
+
+def test_field_priorities_keep_their_field(spark: SparkSession) -> None:
+    """A field without a stated priority stays without one."""
+    one = changes(spark, "a", "struct(1 as id, 2 as x)", "struct(true as id, true as x)")
+    two = changes(spark, "b", "struct(1 as id, 2 as y)", "struct(true as id, true as y)")
+    one = one.withColumn("field_priorities", F.expr("struct(7 as x)"))
+    two = two.withColumn("field_priorities", F.expr("struct(9 as y)"))
+    both = union_changes(one, two).orderBy("source").select("field_priorities.*").collect()
+    assert [row.asDict() for row in both] == [
+        {"id": None, "x": 7, "y": None},
+        {"id": None, "x": None, "y": 9},
+    ]
+
+
+def test_priorities_of_one_source_alone_are_kept(spark: SparkSession) -> None:
+    """A source without stated priorities has none, whichever table comes first."""
+    one = changes(spark, "a", "struct(1 as id)", "struct(true as id)")
+    two = changes(spark, "b", "struct(1 as id)", "struct(true as id)")
+    two = two.withColumn("field_priorities", F.expr("struct(9 as id)"))
+    for both in (union_changes(one, two), union_changes(two, one)):
+        stated = {row["source"]: row["field_priorities"]["id"] for row in both.collect()}
+        assert stated == {"a": None, "b": 9}
+
+
+def test_names_that_differ_in_case_alone_are_refused(spark: SparkSession) -> None:
+    """Spark would see one field where there are two."""
+    one = changes(spark, "a", "struct(1 as id, 2 as gate)", "struct(true as id, true as gate)")
+    two = changes(spark, "b", "struct(1 as id, 2 as GATE)", "struct(true as id, true as GATE)")
+    with pytest.raises(
+        InvalidArgument, match=r"differ in more than case; it is \['gate', 'GATE'\]. Call both gate"
+    ):
+        union_changes(one, two)
+
+
+def test_one_table_is_itself(spark: SparkSession) -> None:
+    """A union of one changes nothing."""
+    one = changes(spark, "a", "struct(1 as id)", "struct(true as id)")
+    assert union_changes(one).collect() == one.collect()
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "common", "values"),
+    [
+        ("1", "2L", "bigint", [1, 2]),
+        ("1L", "2.50BD", "decimal(21,2)", [Decimal("1.00"), Decimal("2.50")]),
+        ("cast(1 as smallint)", "0.5f", "float", [1.0, 0.5]),
+        ("1", "0.5D", "double", [1.0, 0.5]),
+        ("9007199254740993L", "7D", "string", ["9007199254740993", "7"]),
+        ("cast(1 as decimal(38,0))", "0.5BD", "string", ["1", "0.5"]),
+        ("1", "'1'", "string", ["1", "1"]),
+        (
+            "timestamp'2024-01-01 10:00:00Z'",
+            "date'2024-01-01'",
+            "string",
+            ["2024-01-01 10:00:00", "2024-01-01"],
+        ),
+        ("null", "7", "int", [None, 7]),
+    ],
+)
+def test_two_types_for_one_field_become_one_that_holds_both(
+    spark: SparkSession, one: str, two: str, common: str, values: list[object]
+) -> None:
+    """Numbers stay numbers where that loses nothing; anything else is text, which loses nothing either."""
+    tables = [
+        changes(spark, source, f"struct({value} as id)", "struct(true as id)")
+        for source, value in (("a", one), ("b", two))
+    ]
+    for both in (union_changes(*tables), union_changes(*tables[::-1])):
+        assert both.schema["data"].dataType.simpleString() == f"struct<id:{common}>"
+        assert [row["data"]["id"] for row in both.orderBy("source").collect()] == values
+
+
+def test_numbers_that_no_exact_type_holds_are_doubles_by_request(spark: SparkSession) -> None:
+    one = changes(spark, "a", "struct(7L as id)", "struct(true as id)")
+    two = changes(spark, "b", "struct(0.5D as id)", "struct(true as id)")
+    both = union_changes(one, two, as_double=["id"])
+    assert [row["data"]["id"] for row in both.orderBy("source").collect()] == [7.0, 0.5]
+
+
+def test_a_nested_field_and_another_are_refused(spark: SparkSession) -> None:
+    """The text of a struct is not its value."""
+    one = changes(spark, "a", "struct(1 as id)", "struct(true as id)")
+    two = changes(spark, "b", "struct(array(1) as id)", "struct(true as id)")
+    with pytest.raises(WrongColumnType, match=r"needs the column data\.id as int; it is array<int>"):
+        union_changes(one, two)
+
+
+def test_what_is_no_table_of_changes_is_refused(spark: SparkSession) -> None:
+    """The first column that is missing is named."""
+    with pytest.raises(MissingColumns, match=r"union_changes\(\) needs the columns operation, "):
+        union_changes(spark.range(1))
+
+
+def test_a_guid_that_is_made_of_the_key_goes_beside_changes_without_one(spark: SparkSession) -> None:
+    """As those of a ledger, beside a correction; one that is an identity itself must be in all."""
+    plain = changes(spark, "anna", "struct(1 as id)", "struct(true as id)")
+    logged = plain.withColumn("guid", F.lit("g").alias("guid", metadata={MADE_OF: ["id"]}))
+    assert "guid" not in union_changes(logged, plain).columns
+    assert "guid" not in union_changes(plain, logged).columns
+    assert "guid" in union_changes(logged, logged).columns
+    with pytest.raises(MissingColumns, match="guid"):
+        union_changes(plain, plain.withColumn("guid", F.lit("g")))
