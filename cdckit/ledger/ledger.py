@@ -17,8 +17,9 @@ from cdckit.ledger.publication import Form, history_changes, publish
 from cdckit.ledger.upkeep import ApplyResult, LoggedChanges, Upkeep, revoke_within
 from cdckit.ledger.views import Gate, Key, View, require_gate, run_gate
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.changes import Priority, require_changes
+from cdckit.model.changes import require_changes
 from cdckit.model.documents import make_sink
+from cdckit.model.sources import Priority
 from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.arguments import StreamBatch, microseconds, require_batch_id, require_name
 from cdckit.parts.tables import AnyTable

@@ -32,7 +32,7 @@ from cdckit.ledger.columns import (
 from cdckit.ledger.upkeep import ApplyResult, Upkeep, remove_changes
 from cdckit.ledger.views import Gate, run_gate
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.changes import ABSENT, CHANGE_SCHEMA, UPSERT, Priority, union_changes, with_priorities
+from cdckit.model.changes import ABSENT, CHANGE_SCHEMA, UPSERT
 from cdckit.model.lists import (
     NAMED_LISTS,
     compare_lists,
@@ -41,6 +41,7 @@ from cdckit.model.lists import (
     list_arrival,
     list_message_id,
 )
+from cdckit.model.sources import Priority, union_changes, with_priorities
 from cdckit.parts.arguments import (
     microseconds,
     quoted,

@@ -8,16 +8,17 @@ A door turns records (`RECORD_SCHEMA`) into changes (`CHANGE_SCHEMA`), and those
 
 from __future__ import annotations
 
-from cdckit.model.changes import (
-    CHANGE_SCHEMA,
-    Priority,
-    find_unused_priorities,
-    union_changes,
-    with_priorities,
-    with_sequence,
-)
+from cdckit.model.changes import CHANGE_SCHEMA, with_sequence
 from cdckit.model.records import RECORD_SCHEMA, REJECT_SCHEMA, drop_rejects, rejects
-from cdckit.model.sources import UnknownSource, require_sources, with_fields
+from cdckit.model.sources import (
+    Priority,
+    UnknownSource,
+    find_unused_priorities,
+    require_sources,
+    union_changes,
+    with_fields,
+    with_priorities,
+)
 
 __all__ = [
     "CHANGE_SCHEMA",

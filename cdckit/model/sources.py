@@ -1,18 +1,38 @@
-"""Sources that changes come from: their fields under one name, and priorities for none that is unknown."""
+"""Several sources together: their fields under one name, their priorities, and their changes as one table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import reduce
 from inspect import Parameter, signature
 from operator import and_
+from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from cdckit.errors import CdcError, InvalidArgument
-from cdckit.model.changes import MOVED, Priority, field_priority, find_unused_priorities, require_changes
-from cdckit.parts.arguments import nearest_name, require_struct
+from cdckit.errors import CdcError, InvalidArgument, WrongColumnType
+from cdckit.model.changes import (
+    CHANGE_SCHEMA,
+    MADE_OF,
+    MOVED,
+    field_names,
+    field_priority,
+    require_changes,
+    require_distinct_fields,
+)
+from cdckit.parts.arguments import (
+    nearest_name,
+    quoted,
+    require_columns,
+    require_int,
+    require_struct,
+    require_types,
+)
+from cdckit.parts.widening import as_type, common_spark_type
 
 
 class UnknownSource(CdcError, ValueError):
@@ -181,3 +201,313 @@ def _lowest(changes: DataFrame, names: list[str]) -> Column:
     if len(own) < 2:
         return own[0] if own else F.lit(None).cast("int")
     return F.when(F.coalesce(*own).isNotNull(), F.least(*(F.coalesce(each, "priority") for each in own)))
+
+
+@dataclass(frozen=True)
+class Priority:
+    """
+    How much one source's word counts: a higher number wins, negative ones are allowed.
+
+    Args:
+        entity: For the row itself, deletes, and every field that is not named.
+        fields: For single fields.  Whether a delete counts, `entity` decides; it clears every field, and
+            each has the priority named here from there on.
+
+    Raises:
+        InvalidArgument: A priority is no whole number that an int can hold, or *fields* is no mapping of
+            names to such numbers.
+
+    Source:
+        Data hub, "Higher priorities take precedence, and priorities can be negative".
+
+    >>> Priority(5, {"price": 10}).fields["price"]
+    10
+    """
+
+    entity: int = 0
+    fields: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        require_int(self.entity, "entity", function="Priority", example='Priority(1, {"name": 9})')
+        if not isinstance(self.fields, Mapping):
+            example = f'Priority({self.entity}, {{"name": 9}})'
+            raise InvalidArgument(
+                "Priority", "fields", "a mapping of field to priority", self.fields, example
+            )
+        for name, priority in self.fields.items():
+            example = f"Priority({self.entity}, {{{name!r}: 9}})"
+            require_int(priority, f"fields[{name!r}]", function="Priority", example=example)
+
+    def __repr__(self) -> str:
+        return f"Priority({self.entity}{f', {dict(self.fields)!r}' if self.fields else ''})"
+
+
+def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> DataFrame:
+    """
+    Set `priority` and `field_priorities` by the source of each change.
+
+    Args:
+        changes: One row per change.
+        priorities: By `source`.  A source that is not named keeps what its changes say already.  A name
+            that no change has, such as a misspelt one, has no effect: only the data can tell, and
+            `require_sources` asks it.
+
+    Returns:
+        The same rows; the two columns replaced (`field_priorities` added where it was missing).
+
+    Raises:
+        InvalidArgument: *priorities* is no mapping of texts to `Priority`, or one of them names a field
+            that `data` does not have.
+        MissingColumns, WrongColumnType: *changes* is not a table of changes.
+
+    Cost: a projection, no shuffle.
+
+    >>> ranked = with_priorities(changes, {"shop": Priority(1, {"name": 9})})
+    >>> ranked.select("source", "priority", "field_priorities").distinct().show()
+    +------+--------+----------------+
+    |source|priority|field_priorities|
+    +------+--------+----------------+
+    |  shop|       1|       {NULL, 9}|
+    +------+--------+----------------+
+    <BLANKLINE>
+    """
+    require_changes(changes, function="with_priorities")
+    fields = field_names(changes)
+    _require_priorities(priorities, function="with_priorities")
+    for source, priority in priorities.items():
+        unknown = sorted(set(priority.fields) - set(fields))
+        if unknown:
+            argument = f"priorities[{source!r}].fields"
+            needed = f"of fields among {', '.join(fields)}"
+            example = _call_with_fields(priorities, fields)
+            raise InvalidArgument("with_priorities", argument, needed, unknown, example)
+    entity = _value_by_source({source: p.entity for source, p in priorities.items()}, F.col("priority"))
+    single = [
+        _value_by_source(
+            {source: p.fields.get(name) for source, p in priorities.items()}, field_priority(changes, name)
+        )
+        for name in fields
+    ]
+    named = F.struct(*(column.alias(name) for name, column in zip(fields, single, strict=True)))
+    return changes.withColumns({"priority": entity, "field_priorities": named})
+
+
+def _call_with_fields(priorities: Mapping[str, Priority], fields: Sequence[str]) -> str | None:
+    """
+    The call with the field that is near in the place of each misspelt one; None where one is near none.
+
+    What was said of the field itself stands.
+    """
+    right: dict[str, Priority] = {}
+    for source, priority in priorities.items():
+        near = {name: name if name in fields else nearest_name(name, fields) for name in priority.fields}
+        if None in near.values():
+            return None
+        meant = {
+            str(close): priority.fields[name]
+            for name, close in near.items()
+            if close == name or close not in priority.fields
+        }
+        right[source] = Priority(priority.entity, meant)
+    return f"with_priorities(changes, {right!r})"
+
+
+def find_unused_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> DataFrame:
+    """
+    The sources that priorities are given for, and that no change comes from: misspelt ones among them.
+
+    Args:
+        changes: One row per change.
+        priorities: By `source`, as for `with_priorities`.
+
+    Returns:
+        One row per such name: `source`, and `sources`, those that the changes do come from, in their
+        order.  None if every name is in use.  Rows have no order.
+
+    Raises:
+        InvalidArgument: *priorities* is no mapping of texts to `Priority`.
+        MissingColumns, WrongColumnType: *changes* have no `source`, or not as text.
+
+    Cost: reads the sources of all changes once; no shuffle but that of the distinct ones.
+
+    >>> find_unused_priorities(changes, {"shop": Priority(1), "shpo": Priority(2)}).show()
+    +------+-------+
+    |source|sources|
+    +------+-------+
+    |  shpo| [shop]|
+    +------+-------+
+    <BLANKLINE>
+    """
+    require_types(changes, T.StructType([CHANGE_SCHEMA["source"]]), function="find_unused_priorities")
+    _require_priorities(priorities, function="find_unused_priorities")
+    known = changes.agg(F.array_sort(F.collect_set("source")).alias("sources"))
+    named = F.array(*map(F.lit, priorities)).cast("array<string>")
+    return known.select(F.explode(F.array_except(named, "sources")).alias("source"), "sources")
+
+
+def _require_priorities(priorities: Mapping[str, Priority], *, function: str) -> None:
+    if not isinstance(priorities, Mapping):
+        example = f'{function}(changes, {{"shop": Priority(1)}})'
+        raise InvalidArgument(function, "priorities", "a mapping of source to Priority", priorities, example)
+    right = {str(source): _as_priority(priority) for source, priority in priorities.items()}
+    example = f"{function}(changes, {right!r})"
+    for source, priority in priorities.items():
+        if not isinstance(source, str):
+            raise InvalidArgument(function, "priorities", "of sources that are texts", source, example)
+        if not isinstance(priority, Priority):
+            raise InvalidArgument(function, f"priorities[{source!r}]", "a Priority", priority, example)
+
+
+def _as_priority(value: object) -> Priority:
+    """What may have been meant: a number for the entity, a mapping for single fields."""
+    with suppress(InvalidArgument):
+        if isinstance(value, Priority):
+            return value
+        return Priority(0, value) if isinstance(value, Mapping) else Priority(value)  # type: ignore[arg-type]
+    return Priority(1)
+
+
+def union_changes(first: DataFrame, *more: DataFrame, as_double: Collection[str] = ()) -> DataFrame:
+    """
+    The changes of several sources that speak of one kind of entity.
+
+    Args:
+        first: One row per change.
+        more: Further tables of changes.  Their `data` may have other fields.  A field that two of them
+            have in different types gets one that holds both: numbers stay numbers where that loses
+            nothing, anything else becomes text (`cdckit.parts.widening`, as in the Replicate door).
+        as_double: Fields that are to be doubles, which may cost digits, where no exact type holds the
+            numbers of all tables.
+
+    Returns:
+        All rows of all tables, repeats included.  `data` has the fields of all, in the order in
+        which they first appear; a field that a source does not have is null and not carried.
+        `field_priorities` is there if any of them has it, null where a source has none; `guid` must
+        be in all of them or in none, unless it is made of the key fields, as that of a ledger's changes.
+        What a table has beside the columns of changes stays, null in the rows of those that do not have it.
+
+    Raises:
+        MissingColumns, WrongColumnType: One of the tables is not a table of changes; or a field is
+            nested in two of them and not of one type; or two disagree on the type of a column that is
+            none of a table of changes.
+        InvalidArgument: Two fields differ in case alone.
+
+    Two sources that speak of one entity at one instant, with equal priority, are a tie, which `merge`
+    decides by `sequence`, `arrival`, `message_id` and `source`.  These are the same on every run, but of two
+    sources they are no order: a sequence is a source's own, and the arrivals of two tables are their row
+    numbers.  So where one instant can have two speakers (dates rather than times make it likely), say
+    whose word counts by `with_priorities`; `why` tells where a tie was decided.
+
+    Cost: a projection of each, no shuffle.
+
+    >>> prices = changes.where("operation = 'upsert'").withColumns(
+    ...     {
+    ...         "data": F.struct("data.number", F.lit(2.5).alias("price")),
+    ...         "carried": F.struct("carried.number", F.lit(True).alias("price")),
+    ...     }
+    ... )
+    >>> both = union_changes(changes, prices).where("data.number = 2 and message_id = 'm1'")
+    >>> both.orderBy("data.price").select("data", "carried").show(truncate=False)
+    +--------------+-------------------+
+    |data          |carried            |
+    +--------------+-------------------+
+    |{2, mug, NULL}|{true, true, false}|
+    |{2, NULL, 2.5}|{true, false, true}|
+    +--------------+-------------------+
+    <BLANKLINE>
+    """
+    for changes in (first, *more):
+        require_changes(changes, function="union_changes")
+    tables = _with_equal_guids([first, *more])
+    fields: dict[str, T.DataType] = {}
+    for changes in tables:
+        for found in require_struct(changes, "data", function="union_changes"):
+            known = fields.setdefault(found.name, found.dataType)
+            common = common_spark_type(known, found.dataType, as_double=found.name in as_double)
+            if common is None:
+                needed, is_ = known.simpleString(), found.dataType.simpleString()
+                raise WrongColumnType("union_changes", f"data.{found.name}", needed, is_)
+            fields[found.name] = common
+    require_distinct_fields(fields, function="union_changes")
+    some = {column for changes in tables for column in changes.columns}
+    _require_same_types(tables)
+    united, *others = (_with_fields(changes, fields, "field_priorities" in some) for changes in tables)
+    for changes in others:
+        united = united.unionByName(changes, allowMissingColumns=True)
+    return united
+
+
+def _with_equal_guids(tables: list[DataFrame]) -> list[DataFrame]:
+    """
+    The tables, each with a guid or none.
+
+    A guid that is made of the key fields, as a ledger's, says nothing that these do not: beside a table
+    without guids it goes.
+    """
+    if all("guid" in changes.columns for changes in tables):
+        return tables
+    made = [
+        changes.drop("guid")
+        if "guid" in changes.columns and MADE_OF in changes.schema["guid"].metadata
+        else changes
+        for changes in tables
+    ]
+    by_guid = any("guid" in changes.columns for changes in made)
+    for changes in made:
+        require_columns(changes, ["guid"] if by_guid else [], function="union_changes")
+    return made
+
+
+def _require_same_types(tables: Iterable[DataFrame]) -> None:
+    """What the tables have beside the columns of changes: under one name, one type."""
+    known: dict[str, str] = {}
+    for changes in tables:
+        for column in changes.schema:
+            if column.name not in ("data", "carried", "field_priorities", MOVED):
+                found = column.dataType.simpleString()
+                needed = known.setdefault(column.name.lower(), found)
+                if found != needed:
+                    raise WrongColumnType("union_changes", column.name, needed, found)
+
+
+def _with_fields(changes: DataFrame, fields: Mapping[str, T.DataType], with_priority: bool) -> DataFrame:
+    """The same changes with a `data` and a `carried` (and priorities) of exactly these fields."""
+    has = {field.name: field.dataType for field in require_struct(changes, "data", function="union_changes")}
+    data = [
+        as_type(F.col("data").getField(name), has[name], kind) if name in has else F.lit(None).cast(kind)
+        for name, kind in fields.items()
+    ]
+    carried = [F.col("carried").getField(name) if name in has else F.lit(False) for name in fields]
+    replaced = {
+        "data": F.struct(*(column.alias(name) for column, name in zip(data, fields, strict=True))),
+        "carried": F.struct(*(column.alias(name) for column, name in zip(carried, fields, strict=True))),
+    }
+    if with_priority:
+        own = [field_priority(changes, name).alias(name) for name in fields]
+        replaced["field_priorities"] = F.struct(*own)
+    if MOVED in changes.columns:
+        sides = {side: _key_in(changes, side, fields) for side in ("old_key", "new_key")}
+        moved = F.struct(F.col(f"{MOVED}.id"), *(key.alias(side) for side, key in sides.items()))
+        replaced[MOVED] = F.when(F.col(MOVED).isNotNull(), moved)
+    return changes.withColumns(replaced)
+
+
+def _key_in(changes: DataFrame, side: str, fields: Mapping[str, T.DataType]) -> Column:
+    """A key of a move in the types of all tables."""
+    kinds = changes.select(f"{MOVED}.{side}.*").schema
+    return F.struct(
+        *(
+            as_type(F.col(f"{MOVED}.{side}.{quoted(each.name)}"), each.dataType, fields[each.name]).alias(
+                each.name
+            )
+            for each in kinds
+            if each.name in fields
+        )
+    )
+
+
+def _value_by_source(values: Mapping[str, int | None], otherwise: Column) -> Column:
+    chosen = otherwise
+    for source, value in values.items():
+        chosen = F.when(F.col("source") == source, F.lit(value).cast("int")).otherwise(chosen)
+    return chosen

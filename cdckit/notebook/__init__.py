@@ -6,6 +6,6 @@ brings what they need.
 """
 
 from cdckit.notebook.display import Table, show
-from cdckit.notebook.table_layout import NULL, short_instants
+from cdckit.notebook.tables import NULL, short_instants
 
 __all__ = ["NULL", "Table", "short_instants", "show"]

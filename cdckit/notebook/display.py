@@ -16,9 +16,14 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.history import SYSTEM_FROM, VALID_FROM
-from cdckit.notebook.columns import (
+from cdckit.notebook.tables import (
+    Cell,
+    Look,
+    Page,
+    TableRows,
     has_change_columns,
     label_messages,
+    make_page,
     require_changes,
     resolve_headings,
     resolve_names,
@@ -26,7 +31,6 @@ from cdckit.notebook.columns import (
     shorten_messages,
     table_columns,
 )
-from cdckit.notebook.table_layout import Cell, Look, Page, TableRows, make_page
 from cdckit.parts.arguments import (
     nearest_name,
     quoted,

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.notebook import show
 from cdckit.notebook.display import Table, as_html_table, as_text_table, require_rows
-from cdckit.notebook.table_layout import Cell, Page
+from cdckit.notebook.tables import Cell, Page
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_package
 from cdckit.parts.workers import describe_step
 from cdckit.quality.suites import (

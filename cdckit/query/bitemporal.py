@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.merging.arrow_changes import ARRIVED
+from cdckit.merging.beliefs import beliefs
 from cdckit.merging.merge import history_schema, merge_changes, sort_by_entity, with_guids
-from cdckit.merging.versions import beliefs
 from cdckit.model.changes import UNTIL, require_changes
 from cdckit.model.history import (
     SYSTEM_FROM,

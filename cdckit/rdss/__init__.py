@@ -22,19 +22,20 @@ A message that cannot be used has one of the catalogue's codes (`RdssFault`), wh
 from cdckit.rdss.decoding import decode, decorate_bytes, decorate_message, queue_records
 from cdckit.rdss.exchange import Exchange
 from cdckit.rdss.exchange_tables import Fate, Status
-from cdckit.rdss.existence import find_unknown, with_unknown
-from cdckit.rdss.findings import Queue, RdssFault
-from cdckit.rdss.objects import ObjectType, changes, preservation_events, preservation_history, read_requests
-from cdckit.rdss.reading import RULES, Rules, join_parts, split
-from cdckit.rdss.sequences import assemble_messages, parts, waiting, with_repeats
-from cdckit.rdss.validation import Verdict, validate
-from cdckit.rdss.version_chains import (
+from cdckit.rdss.existence import (
+    find_unknown,
     find_version_cycles,
     latest_versions,
     missed_versions,
     version_ancestry,
     version_links,
+    with_unknown,
 )
+from cdckit.rdss.findings import Queue, RdssFault
+from cdckit.rdss.objects import ObjectType, changes, preservation_events, preservation_history, read_requests
+from cdckit.rdss.reading import RULES, Rules, join_parts, split
+from cdckit.rdss.sequences import assemble_messages, parts, waiting, with_repeats
+from cdckit.rdss.validation import Verdict, validate
 
 __all__ = [
     "RULES",

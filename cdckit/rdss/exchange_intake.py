@@ -48,10 +48,9 @@ from cdckit.rdss.exchange_tables import (
     with_body,
     with_places,
 )
-from cdckit.rdss.existence import as_decoded, namings, with_unknown
+from cdckit.rdss.existence import as_decoded, namings, related_versions, with_unknown
 from cdckit.rdss.objects import CREATE, KEY, READ, UPDATE, ObjectType, changes
 from cdckit.rdss.sequences import CAME, IDENTITY, digest, mark_repeats, with_outcome, with_terms
-from cdckit.rdss.version_chains import related_versions
 from cdckit.store import Transaction
 from cdckit.store.files import hold_few_rows
 from cdckit.store.store import read_rows

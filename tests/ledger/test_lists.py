@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from cdckit import changes_from_snapshots, union_changes
 from cdckit.errors import InvalidArgument, MissingColumns, UnfitList, WrongColumnType
 from cdckit.ledger import Ledger, Pending
-from cdckit.model.changes import Priority
+from cdckit.model.sources import Priority
 from cdckit.quality import check_all
 from cdckit.query import diff
 from support.histories import Row, assert_folds_to, change_schema, rows_to_dataframe

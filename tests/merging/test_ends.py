@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import cdckit.merging.ends
-from cdckit.merging.versions import beliefs, versions
+from cdckit.merging.beliefs import beliefs
+from cdckit.merging.versions import versions
 from cdckit.parts.arrow_types import arrow_schema
 from support.fold import fold, identity
 from support.histories import EXTREME_PRIORITIES, MIXTURE, Row, assert_same, history_schema, random_changes

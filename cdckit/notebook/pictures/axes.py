@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from cdckit.notebook import NULL
 from cdckit.notebook.pictures.style import HATCH, INK, Look, days, families, one_line
-from cdckit.notebook.table_layout import Clock, timespec
+from cdckit.notebook.tables import Clock, timespec
 from cdckit.parts.instants import EPOCH, microseconds
 
 # Further out no zone can say what its clocks show.

@@ -26,7 +26,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.history import VALID_TO
-from cdckit.notebook.table_layout import Clock, timespec
+from cdckit.notebook.tables import Clock, timespec
 from cdckit.parts.arguments import require_columns
 from cdckit.parts.instants import microseconds
 from cdckit.parts.values import as_text

@@ -38,7 +38,7 @@ from cdckit.notebook.pictures.style import (
     value_shades,
     with_number,
 )
-from cdckit.notebook.table_layout import Clock, timespec
+from cdckit.notebook.tables import Clock, timespec
 from cdckit.parts.arguments import microseconds, quoted, require_fields, require_struct
 from cdckit.parts.values import as_text
 from cdckit.query.measures import durations

@@ -15,8 +15,9 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger import Ledger
 from cdckit.ledger.columns import Kind
 from cdckit.merging.merge import merge
-from cdckit.model.changes import UPSERT, union_changes
+from cdckit.model.changes import UPSERT
 from cdckit.model.history import VALID_FROM, VALID_TO, business_fields
+from cdckit.model.sources import union_changes
 from cdckit.notebook import Table, show
 from cdckit.notebook.display import as_zone
 from cdckit.notebook.widgets.explorer import MOST_CHOICES, Entity, find_entities

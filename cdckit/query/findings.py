@@ -1,0 +1,408 @@
+"""Findings of a reconciliation: where a table of the source and the history differ, and what explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import reduce
+from operator import and_
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.merging.verdicts import Verdict
+from cdckit.model.changes import (
+    AFTER_ALL,
+    TRUNCATE,
+    UNTIL,
+    UPSERT,
+    field_priority,
+    require_changes,
+)
+from cdckit.model.history import DELETED, VALID_FROM, business_fields
+from cdckit.parts.arguments import (
+    quoted,
+    require_batch,
+    require_columns,
+    require_fields,
+    require_instant,
+    require_keys,
+    require_struct,
+    suggest_names,
+)
+from cdckit.parts.tables import AnyTable, as_spark
+from cdckit.parts.values import as_text, comparable
+from cdckit.parts.widening import common_spark_type
+from cdckit.query.as_of import as_of
+from cdckit.query.differences import (
+    PRESENCE,
+    differing_cells,
+    is_there,
+    provenance_of,
+    same_value,
+    value_of,
+    version_rows,
+    versions_of,
+)
+from cdckit.query.intervals import is_ever_in_force, key_column
+
+MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
+
+CORRECTED, REJECTED, WAITING = "CORRECTED", "REJECTED", "WAITING"
+
+_TEXTS = (T.StringType, T.VarcharType, T.CharType)
+
+_OTHER_SIDE = "other_"
+
+_WORD, _REJECT, _WAITING = "word", "reject", "waiting"
+
+_RECORD_COLUMNS = {
+    _REJECT: ("timestamp", "error_code", "error_description"),
+    _WAITING: ("waiting_since", "waiting_for"),
+}
+"""When records of no use came, and why they are of none, in the columns that they may have."""
+
+_RECORD_TYPE = T.StructType(
+    [
+        T.StructField("at", T.TimestampType()),
+        T.StructField("evidence", T.StringType()),
+    ]
+)
+
+
+class Sides(NamedTuple):
+    """
+    A history and a table of its source, which can be compared: their fields have the same types.
+
+    *keys* and *fields*, those that are compared, are fields of both.
+    """
+
+    history: DataFrame
+    source: DataFrame
+    instant: Column
+    valid_at: datetime
+    keys: list[T.StructField]
+    fields: list[T.StructField]
+
+    @property
+    def cells(self) -> list[T.StructField]:
+        """What can differ: that the entity is there, and each field."""
+        return [PRESENCE, *self.fields]
+
+    @property
+    def places(self) -> list[str]:
+        """The names of the columns of the key, in the form in which equal ones meet."""
+        return [key_column(place) for place, _ in enumerate(self.keys)]
+
+
+def read_sides(
+    history: DataFrame, source: AnyTable, valid_at: datetime, keys: Sequence[str], *, function: str
+) -> Sides:
+    history = versions_of(history, function=function)
+    known = business_fields(history).fieldNames()
+    key = require_keys(keys, known, function=function)
+    instant = require_instant(valid_at, "valid_at", function=function)
+    table = as_spark(history.sparkSession, source, function=function)
+    instead = "take its rows of one instant"
+    for argument, frame in (("history", history), ("source", table)):
+        require_batch(frame, argument, instead, function=function)
+    require_columns(
+        table, key, function=function, remedy="The source says by its keys which entity it means."
+    )
+    unknown = [name for name in table.columns if name not in known]
+    if unknown:
+        needed = f"of columns that are fields of the history, {', '.join(known)}"
+        remedy = suggest_names(unknown, known) or f"Leave the others out: source.drop({str(unknown)[1:-1]})."
+        raise InvalidArgument(function, "source", needed, unknown, remedy=remedy)
+    types = {
+        name: _common_type(name, history, table, function=function) for name in known if name in table.columns
+    }
+
+    def alike(frame: DataFrame) -> DataFrame:
+        columns = {
+            name: cast_where_needed(F.col(quoted(name)), frame.schema[name].dataType, kind)
+            for name, kind in types.items()
+        }
+        return frame.withColumns(columns)
+
+    fields = {name: T.StructField(name, kind) for name, kind in types.items()}
+    compared = [field for name, field in fields.items() if name not in key]
+    return Sides(alike(history), alike(table), instant, valid_at, [fields[name] for name in key], compared)
+
+
+def _common_type(name: str, history: DataFrame, source: DataFrame, *, function: str) -> T.DataType:
+    """The type that holds the values of both; raises where only their texts could be compared."""
+    one, other = history.schema[name].dataType, source.schema[name].dataType
+    common = common_spark_type(one, other)
+    if common is None or (
+        isinstance(common, T.StringType)
+        and not (isinstance(one, _TEXTS) and isinstance(other, (*_TEXTS, T.NullType)))
+    ):
+        needed = f"a type that compares exactly with the history's {one.simpleString()}"
+        remedy = f'Cast it: source.withColumn("{name}", F.col("{name}").cast("{one.simpleString()}")).'
+        raise WrongColumnType(function, name, needed, other.simpleString(), remedy)
+    return common
+
+
+def cast_where_needed(value: Column, kind: T.DataType, needed: T.DataType) -> Column:
+    """Cast where it must be: Spark refuses where a type that is the same may hold nulls within."""
+    return value if kind.simpleString() == needed.simpleString() else value.cast(needed)
+
+
+def find_differences(sides: Sides) -> DataFrame:
+    """What is wrong: the key, `guid`, `finding`, and the versions of both sides, `a` and `b`."""
+    in_force = version_rows(as_of(sides.history, sides.valid_at, deletes=True))
+    left = in_force.select("guid", F.col("version").alias("a"))
+    right = _source_versions(sides)
+    a, b = F.col("a"), F.col("b")
+    both = _with_key_columns(left, a, sides).join(
+        _with_key_columns(right, b, sides, _OTHER_SIDE), _same_keys(sides.places), "outer"
+    )
+    here, there = is_there(a), b.isNotNull()
+    same = reduce(and_, (same_value(a, b, field) for field in sides.fields), F.lit(True))
+    finding = F.when(there & ~here, MISSING).when(here & ~there, EXTRA).when(here & there & ~same, DIFFERENT)
+    return both.select(
+        *(F.coalesce(place, _OTHER_SIDE + place).alias(place) for place in sides.places),
+        "guid",
+        finding.alias("finding"),
+        "a",
+        "b",
+    ).where(F.col("finding").isNotNull())
+
+
+def _source_versions(sides: Sides) -> DataFrame:
+    """The rows of the source, as versions: `b`."""
+    fields = [F.col(quoted(each.name)) for each in (*sides.keys, *sides.fields)]
+    values = F.struct(F.lit(False).alias(DELETED), *fields)
+    return sides.source.select(F.struct(values.alias("values")).alias("b"))
+
+
+def _with_key_columns(frame: DataFrame, version: Column, sides: Sides, prefix: str = "") -> DataFrame:
+    keys = zip(sides.places, sides.keys, strict=True)
+    return frame.withColumns(
+        {prefix + place: comparable(value_of(version, key), key.dataType) for place, key in keys}
+    )
+
+
+def _same_keys(places: Sequence[str]) -> Column:
+    return reduce(and_, (F.col(place).eqNullSafe(F.col(_OTHER_SIDE + place)) for place in places))
+
+
+def explained_findings(
+    sides: Sides, changes: DataFrame | None, rejects: DataFrame | None, waiting: DataFrame | None
+) -> DataFrame:
+    """What is wrong, cell by cell, with what explains it, as `reconcile` returns it."""
+    proofs = [
+        _past_versions(sides),
+        # So that each finding has a proof, an empty one at least, and the few can be sent to the many.
+        _with_key_columns(_source_versions(sides), F.col("b"), sides, _OTHER_SIDE).drop("b"),
+        *([] if changes is None else [_words(changes, sides)]),
+        *([] if rejects is None else [_refused_records(rejects, _REJECT, sides)]),
+        *([] if waiting is None else [_refused_records(waiting, _WAITING, sides)]),
+    ]
+    proof = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), proofs)
+    return _answer(_weigh_proofs(find_differences(sides), proof, sides), sides)
+
+
+def _answer(weighed: DataFrame, sides: Sides) -> DataFrame:
+    """The findings, cell by cell."""
+    a, b = F.col("a"), F.col("b")
+    places = {field.name: place for place, field in enumerate(sides.cells)}
+
+    def told(field: T.StructField) -> dict[str, Column]:
+        since, word, by_hand = (
+            F.col(f"{name}_{places[field.name]}") for name in ("since", "word", "by_hand")
+        )
+        stands = provenance_of(a, field)
+        explained = _explain_cell(field, since, word, by_hand, sides.instant)
+        return {
+            "history_value": as_text(value_of(a, field), field.dataType),
+            "source_value": as_text(value_of(b, field), field.dataType),
+            "since_timestamp": since,
+            "message": stands.getField("m"),
+            "priority": stands.getField("p"),
+            "explanation": explained.getField("explanation"),
+            "evidence": explained.getField("evidence"),
+        }
+
+    is_cell = (F.col("finding") == DIFFERENT) | (F.col("field") == DELETED)
+    return weighed.select(
+        F.coalesce("guid", "known_guid").alias("guid"),
+        *(F.coalesce(value_of(b, key), value_of(a, key)).alias(key.name) for key in sides.keys),
+        "finding",
+        differing_cells(a, b, sides.cells, told),
+    ).where(F.col("field").isNotNull() & is_cell)
+
+
+def _past_versions(sides: Sides) -> DataFrame:
+    """Each version that had begun, as `past`; beside it the other proofs, of which it has none."""
+    begun = version_rows(sides.history.where((F.col(VALID_FROM) <= sides.instant) & is_ever_in_force()))
+    keyed = _with_key_columns(begun, F.col("version"), sides, _OTHER_SIDE)
+    # Without who said so: that is more than the values are, and only what stands now is asked for it.
+    values = F.struct(F.col("version.values").alias("values")).alias("version")
+    past = F.struct("guid", "begins", F.col("version.ends").alias("ends"), values)
+    others = {_WORD: _word_type(sides), _REJECT: _RECORD_TYPE, _WAITING: _RECORD_TYPE}
+    return keyed.select(
+        *(_OTHER_SIDE + place for place in sides.places),
+        past.alias("past"),
+        *(F.lit(None).cast(kind).alias(name) for name, kind in others.items()),
+    )
+
+
+def _word_type(sides: Sides) -> T.StructType:
+    flags = [T.StructField(each.name, T.BooleanType()) for each in sides.cells]
+    priorities = [T.StructField(each.name, T.IntegerType()) for each in sides.cells]
+    return T.StructType(
+        [
+            T.StructField("effective", T.TimestampType()),
+            T.StructField("until", T.TimestampType()),
+            T.StructField("message", T.StringType()),
+            T.StructField("by_hand", T.BooleanType()),
+            T.StructField("values", T.StructType([PRESENCE, *sides.keys, *sides.fields])),
+            T.StructField("carried", T.StructType(flags)),
+            T.StructField("priorities", T.StructType(priorities)),
+        ]
+    )
+
+
+def _words(changes: DataFrame, sides: Sides) -> DataFrame:
+    """Each change as a `word`: of each cell what it says, whether it does, and how much that counts."""
+    require_changes(changes, function="reconcile")
+    data = require_struct(changes, "data", function="reconcile")
+    require_fields([each.name for each in sides.keys], data.fieldNames(), "keys", function="reconcile")
+
+    fields, known = [*sides.keys, *sides.fields], set(data.fieldNames())
+    deleted = F.col("operation") != UPSERT
+    values = [
+        cast_where_needed(F.col("data").getField(each.name), data[each.name].dataType, each.dataType)
+        if each.name in known
+        else F.lit(None).cast(each.dataType)
+        for each in fields
+    ]
+    carried = [
+        F.coalesce(F.col("carried").getField(each.name), F.lit(False)) if each.name in known else F.lit(False)
+        for each in sides.fields
+    ]
+    counts = [F.coalesce(field_priority(changes, each.name), "priority") for each in sides.fields]
+    parts = [
+        F.col("effective_timestamp"),
+        F.col(UNTIL) if UNTIL in changes.columns else F.lit(None).cast("timestamp"),
+        F.col("message_id"),
+        F.col("sequence").eqNullSafe(AFTER_ALL),
+        _named_struct([PRESENCE, *fields], [deleted, *values]),
+        _named_struct(sides.cells, [F.lit(True), *(is_said & ~deleted for is_said in carried)]),
+        _named_struct(sides.cells, [F.col("priority"), *counts]),
+    ]
+    of_entities = changes.where(F.col("operation") != TRUNCATE)
+    words = of_entities.select(_named_struct(_word_type(sides), parts).alias(_WORD))
+    return _with_key_columns(words, F.col(_WORD), sides, _OTHER_SIDE)
+
+
+def _named_struct(fields: Sequence[T.StructField] | T.StructType, columns: Sequence[Column]) -> Column:
+    return F.struct(*(column.alias(field.name) for field, column in zip(fields, columns, strict=True)))
+
+
+def _refused_records(records: DataFrame, name: str, sides: Sides) -> DataFrame:
+    """Records that are no changes, by the key that they name, as proofs of that *name*: when, and why."""
+    remedy = (
+        "Add what the records speak of as columns, for instance of JSON "
+        "`F.get_json_object(F.col('value').cast('string'), '$.id')`."
+    )
+    require_columns(records, [each.name for each in sides.keys], function="reconcile", remedy=remedy)
+    when, *why = _RECORD_COLUMNS[name]
+    stated = [F.col(each).cast("string") for each in why if each in records.columns]
+    at = F.col(when) if when in records.columns else F.lit(None)
+    keys = zip(sides.places, sides.keys, strict=True)
+    return records.select(
+        *(
+            comparable(F.col(quoted(key.name)).try_cast(key.dataType), key.dataType).alias(
+                _OTHER_SIDE + place
+            )
+            for place, key in keys
+        ),
+        F.struct(
+            at.cast("timestamp").alias("at"),
+            F.nullif(F.concat_ws(": ", *stated), F.lit("")).alias("evidence"),
+        ).alias(name),
+    )
+
+
+def _weigh_proofs(found: DataFrame, proof: DataFrame, sides: Sides) -> DataFrame:
+    """One row per finding; of each cell what the proofs say: since when, by what word, whether by hand."""
+    # A digest of what the source says: should it name an entity twice, these are two findings.
+    row = T.StructType([PRESENCE, *sides.keys, *sides.fields])
+    digest = F.xxhash64(as_text(F.col("b.values"), row))
+    one = [*sides.places, "guid", "finding", "digest"]
+    joined = found.withColumn("digest", digest).join(proof, _same_keys(sides.places), "inner")
+    its_own = F.col("guid").isNull() | F.col("guid").eqNullSafe(F.col("past.guid"))
+    before = F.lag("past.ends").over(Window.partitionBy(*one).orderBy("past.begins"))
+    proven = joined.withColumn("past", F.when(its_own, F.col("past"))).withColumn(
+        "goes_on", before.eqNullSafe(F.col("past.begins"))
+    )
+    return proven.groupBy(*one).agg(
+        *(F.first(side).alias(side) for side in ("a", "b")),
+        F.max("past.guid").alias("known_guid"),
+        *(F.max(name).alias(name) for name in (_REJECT, _WAITING)),
+        *(
+            column.alias(f"{name}_{place}")
+            for place, field in enumerate(sides.cells)
+            for name, column in _proofs_of(field, sides).items()
+        ),
+    )
+
+
+def _proofs_of(field: T.StructField, sides: Sides) -> dict[str, Column]:
+    a, b, past, word = (F.col(name) for name in ("a", "b", "past", _WORD))
+    version, missing = past.getField("version"), F.col("finding") == MISSING
+    other = past.isNotNull() & ~(is_there(version) & same_value(version, a, field))
+    begins = F.when(past.isNotNull() & ~F.col("goes_on"), past.getField("begins"))
+    stretch = F.greatest(F.max(F.when(other, past.getField("ends"))), F.max(begins))
+    gone = F.max(F.when(is_there(version), past.getField("ends")))
+    says = same_value(word, b, field)
+    if field == PRESENCE:
+        # What the source does not know it says by its silence: that is what a delete says.
+        says = F.when(missing, says).otherwise(value_of(word, PRESENCE))
+    said = word.getField("carried").getField(field.name) & says
+    effective, message = word.getField("effective"), word.getField("message")
+    last_word = F.struct(
+        (effective <= sides.instant).alias("has_come"),
+        effective.alias("effective"),
+        message.alias("message"),
+        word.getField("priorities").getField(field.name).alias("priority"),
+        word.getField("until").alias("until"),
+    )
+    by_hand = word.getField("by_hand") & (message == provenance_of(a, field).getField("m"))
+    return {
+        "since": F.when(F.first(missing), gone).otherwise(stretch) if field == PRESENCE else stretch,
+        "word": F.max(F.when(said, last_word)),
+        "by_hand": F.max(by_hand),
+    }
+
+
+def _explain_cell(
+    field: T.StructField, since: Column, word: Column, by_hand: Column, instant: Column
+) -> Column:
+    """The first of the explanations that is so, and its evidence: see `reconcile`."""
+    stands = provenance_of(F.col("a"), field)
+    said = word.getField("message")
+    weaker = word.getField("priority") < stands.getField("p")
+    was_deleted = (F.lit(field.name) == DELETED) & value_of(F.col("a"), PRESENCE)
+    reject, waits = F.col(_REJECT), F.col(_WAITING)
+    cases: list[tuple[Column, str, Column]] = [
+        (by_hand, CORRECTED, stands.getField("m")),
+        (~word.getField("has_come"), Verdict.NOT_YET_EFFECTIVE, said),
+        (word.getField("until") <= instant, Verdict.EXPIRED, said),
+        (weaker & (word.getField("effective") >= since), Verdict.OUTRANKED, said),
+        (reject.isNotNull(), REJECTED, reject.getField("evidence")),
+        (waits.isNotNull(), WAITING, waits.getField("evidence")),
+        (was_deleted, Verdict.DELETED, stands.getField("m")),
+        (word.isNotNull(), Verdict.SUPERSEDED, said),
+    ]
+    found = F.lit(None).cast("struct<explanation string, evidence string>")
+    for holds, name, evidence in reversed(cases):
+        told = F.struct(F.lit(str(name)).alias("explanation"), evidence.alias("evidence"))
+        found = F.when(holds, told).otherwise(found)
+    return found
