@@ -6,7 +6,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import UTC, tzinfo
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from typing import Generic, TypeVar
 from zoneinfo import ZoneInfo, available_timezones
@@ -18,12 +18,12 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.history import SYSTEM_FROM, VALID_FROM
 from cdckit.notebook.tables import (
     Cell,
+    Grid,
     Look,
-    Page,
     TableRows,
     has_change_columns,
     label_messages,
-    make_page,
+    make_grid,
     require_changes,
     resolve_headings,
     resolve_names,
@@ -161,18 +161,18 @@ _LONG = 40
 _DELETED_COLOUR = "#b2182b"
 
 
-def as_text_table(page: Page) -> str:
+def _text_table(grid: Grid) -> str:
     """The table in columns that are as wide as their texts, and below it the caption."""
-    lines = [page.headings]
+    lines = [grid.headings]
     lines += [
-        [f"{cell.text} ·{cell.message}" if cell.message else cell.text for cell in row] for row in page.rows
+        [f"{cell.text} ·{cell.message}" if cell.message else cell.text for cell in row] for row in grid.rows
     ]
     widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     written = [
         "  ".join(text + " " * (width - _width(text)) for text, width in zip(line, widths, strict=True))
         for line in lines
     ]
-    return "\n".join([line.rstrip() for line in written] + [f"({page.caption})"])
+    return "\n".join([line.rstrip() for line in written] + [f"({grid.caption})"])
 
 
 def _width(text: str) -> int:
@@ -183,17 +183,17 @@ def _width(text: str) -> int:
     )
 
 
-def as_html_table(page: Page) -> str:
+def _html_table(grid: Grid) -> str:
     """The table as HTML without an id, a script or a time: the same rows give the same text."""
     headings = "".join(
         f'<th style="{_NUMBER if number else _CELL}">{escape(heading)}</th>'
-        for heading, number in zip(page.headings, page.numbers, strict=True)
+        for heading, number in zip(grid.headings, grid.numbers, strict=True)
     )
     rows = "".join(
-        f"<tr>{''.join(map(_html_cell, row, page.numbers, [deleted] * len(row)))}</tr>"
-        for row, deleted in zip(page.rows, page.deleted, strict=True)
+        f"<tr>{''.join(map(_html_cell, row, grid.numbers, [deleted] * len(row)))}</tr>"
+        for row, deleted in zip(grid.rows, grid.deleted, strict=True)
     )
-    caption = f'<caption style="caption-side:bottom;text-align:left">{escape(page.caption)}</caption>'
+    caption = f'<caption style="caption-side:bottom;text-align:left">{escape(grid.caption)}</caption>'
     parts = f"{caption}<thead><tr>{headings}</tr></thead><tbody>{rows}</tbody>"
     return f'<div style="overflow-x:auto"><table style="line-height:1.3">{parts}</table></div>'
 
@@ -303,29 +303,38 @@ def show(
     headings = tuple(column.heading for column in shown)
     kinds = tuple(column.kind for column in shown)
     look = Look(headings, kinds, most, width, as_zone(zone, function="show"))
-    return Table(ordered.limit(most + 1).select(*cells), changes, look)
+    return Table(partial(_read_grid, ordered.limit(most + 1).select(*cells), changes, look))
 
 
 class Table:
-    """What `show` returns: displays itself in Jupyter, and is text where there is none."""
+    """What `show` returns, and `check` and the widgets show: HTML in Jupyter, text elsewhere, read once."""
 
-    def __init__(self, cells: DataFrame, changes: DataFrame | None, look: Look) -> None:
-        self._cells, self._changes, self._look = cells, changes, look
+    def __init__(self, read: Callable[[], Grid]) -> None:
+        self._read = read
 
     def __repr__(self) -> str:
-        return as_text_table(self._page)
+        return _text_table(self.grid)
 
     def _repr_html_(self) -> str:
-        return as_html_table(self._page)
+        return _html_table(self.grid)
 
     @cached_property
-    def _page(self) -> Page:
-        with describe_step(self._cells.sparkSession, f"show {self._look.rows} rows"):
-            rows = TableRows([tuple(row) for row in self._cells.collect()], self._look)
-            if self._changes is None:
-                return make_page(rows, shorten_messages(rows.messages), named=False)
-            messages = label_messages(rows.messages, self._changes, rows.clock.in_full)
-            return make_page(rows, messages, named=True)
+    def grid(self) -> Grid:
+        """What it shows; the first to ask for it has it read."""
+        return self._read()
+
+    def strike_rows(self, is_struck: Callable[[list[Cell]], bool]) -> Table:
+        """The same table with these rows struck through, and no others."""
+        return Table(lambda: self.grid._replace(deleted=[is_struck(row) for row in self.grid.rows]))
+
+
+def _read_grid(cells: DataFrame, changes: DataFrame | None, look: Look) -> Grid:
+    with describe_step(cells.sparkSession, f"show {look.rows} rows"):
+        rows = TableRows([tuple(row) for row in cells.collect()], look)
+        if changes is None:
+            return make_grid(rows, shorten_messages(rows.messages), named=False)
+        messages = label_messages(rows.messages, changes, rows.clock.in_full)
+        return make_grid(rows, messages, named=True)
 
 
 def _order_rows(frame: DataFrame, order_by: str | Sequence[str]) -> DataFrame:

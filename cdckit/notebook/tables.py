@@ -396,8 +396,8 @@ class Cell(NamedTuple):
     look: str = ""
 
 
-class Page(NamedTuple):
-    """A table as it is shown."""
+class Grid(NamedTuple):
+    """What a `Table` shows: rows of texts; which columns are numbers, and which rows are struck through."""
 
     headings: list[str]
     numbers: list[bool]
@@ -462,7 +462,7 @@ class TableRows(NamedTuple):
         return Clock.of([each for column in self.times.values() for each in column], self.look.zone)
 
 
-def make_page(rows: TableRows, messages: Mapping[str, MessageLabel], *, named: bool) -> Page:
+def make_grid(rows: TableRows, messages: Mapping[str, MessageLabel], *, named: bool) -> Grid:
     """The table of what was read, its messages called as *messages* say: *named* by their sources, or not."""
     look, kinds, clock, times = rows.look, rows.kinds, rows.clock, rows.times
     # Beginnings and ends are read together, so they are written alike; a field is written for itself.
@@ -497,7 +497,7 @@ def make_page(rows: TableRows, messages: Mapping[str, MessageLabel], *, named: b
         ),
     }
     caption = "; ".join(note for note, holds in notes.items() if holds)
-    return Page(headings, numbers, table, deleted, caption)
+    return Grid(headings, numbers, table, deleted, caption)
 
 
 def _count(found: int, rows: int) -> str:

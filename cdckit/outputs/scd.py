@@ -7,10 +7,9 @@ and shows, in all other fields, what the last of them says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -30,7 +29,7 @@ from cdckit.model.history import (
 from cdckit.parts.arguments import microseconds, quoted, require_flag, require_name
 from cdckit.parts.values import comparable
 from cdckit.query.as_of import current
-from cdckit.query.intervals import is_ever_in_force
+from cdckit.query.intervals import continues_previous, is_ever_in_force
 
 
 def fold_versions(versions: DataFrame, tracked: Sequence[T.StructField]) -> DataFrame:
@@ -40,23 +39,20 @@ def fold_versions(versions: DataFrame, tracked: Sequence[T.StructField]) -> Data
     Two versions are neighbours if one begins at the instant at which the other ends; a deleted one is never
     equal to one that is not.  The row is the last version of the run, from the first one's beginning on.
     """
-    goes_on, begins, ends = (free_name(versions.columns, name) for name in ("goes_on", "begins", "ends"))
+    continues, begins, ends = (free_name(versions.columns, name) for name in ("continues", "begins", "ends"))
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
     until_here = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    said = F.struct(
+    content = F.struct(
         F.col(DELETED), *(comparable(F.col(quoted(field.name)), field.dataType) for field in tracked)
     )
-    before = F.lag(F.struct(F.col(VALID_TO).alias("end"), said.alias("said"))).over(in_time)
-    follows = before.getField("end").eqNullSafe(F.col(VALID_FROM))
-    same = before.getField("said").eqNullSafe(said)
-    first = F.when(~F.col(goes_on), F.col(VALID_FROM))
-    runs = versions.withColumn(goes_on, follows & same).withColumns(
+    first = F.when(~F.col(continues), F.col(VALID_FROM))
+    runs = versions.withColumn(continues, continues_previous(in_time, content)).withColumns(
         {
             begins: F.last(first, ignorenulls=True).over(until_here),
-            ends: ~F.coalesce(F.lead(goes_on).over(in_time), F.lit(False)),
+            ends: ~F.coalesce(F.lead(continues).over(in_time), F.lit(False)),
         }
     )
-    return runs.where(F.col(ends)).withColumn(VALID_FROM, F.col(begins)).drop(goes_on, begins, ends)
+    return runs.where(F.col(ends)).withColumn(VALID_FROM, F.col(begins)).drop(continues, begins, ends)
 
 
 def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
@@ -188,7 +184,16 @@ def scd_type_2(
     +------+------+
     <BLANKLINE>
     """
-    return _TypeTwo("scd_type_2", locals()).table()
+    return _TypeTwo(
+        "scd_type_2",
+        history,
+        track_history_column_list=track_history_column_list,
+        track_history_except_column_list=track_history_except_column_list,
+        valid_to_current=valid_to_current,
+        surrogate_key=surrogate_key,
+        deletes=deletes,
+        provenance=provenance,
+    ).table()
 
 
 @dataclass(frozen=True)
@@ -260,33 +265,67 @@ def scd_type_4(
     +------+------+-------------------+
     <BLANKLINE>
     """
-    rows = _TypeTwo("scd_type_4", locals(), flagged=False).table()
+    rows = _TypeTwo(
+        "scd_type_4",
+        history,
+        track_history_column_list=track_history_column_list,
+        track_history_except_column_list=track_history_except_column_list,
+        surrogate_key=surrogate_key,
+        provenance=provenance,
+        flagged=False,
+    ).table()
     return ScdType4(rows.where(F.col(VALID_TO).isNull()), rows.where(F.col(VALID_TO).isNotNull()))
 
 
 class _TypeTwo:
-    """A call for a table of type 2, checked: its rows, and the columns that they get."""
+    """
+    A call for a table of type 2, checked: its rows, and the columns that they get.
 
-    def __init__(self, function: str, given: Mapping[str, Any], *, flagged: bool = True) -> None:
-        """*given* are the arguments of `scd_type_2`, or of a function like it, by name."""
-        said = {"valid_to_current": None, "deletes": False, **given}
-        for flag in ("deletes", "provenance"):
-            require_flag(said[flag], flag, function=function)
-        self._deletes, self._provenance, key = said["deletes"], said["provenance"], said["surrogate_key"]
-        call = self._call = Call(function, **said)
-        self._now = call.fields(said["fields"], "fields") if "fields" in said else []
-        self._tracked = self._tracked_fields(
-            said["track_history_column_list"], said["track_history_except_column_list"]
+    Of type 6, *with_current*, each row has the values of now of *fields*; *flagged* says whether rows have
+    `is_current`.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        history: DataFrame,
+        *,
+        fields: Iterable[str] | None = None,
+        track_history_column_list: Iterable[str] | None,
+        track_history_except_column_list: Iterable[str] | None,
+        valid_to_current: datetime | None = None,
+        surrogate_key: str | None,
+        deletes: bool = False,
+        provenance: bool,
+        with_current: bool = False,
+        flagged: bool = True,
+    ) -> None:
+        self._deletes = require_flag(deletes, "deletes", function=function)
+        self._provenance = require_flag(provenance, "provenance", function=function)
+        call = self._call = Call(
+            function,
+            history,
+            fields=fields,
+            track_history_column_list=track_history_column_list,
+            track_history_except_column_list=track_history_except_column_list,
+            valid_to_current=valid_to_current,
+            surrogate_key=surrogate_key,
+            deletes=deletes,
+            provenance=provenance,
         )
+        self._now = call.fields(fields, "fields") if with_current else []
+        self._tracked = self._tracked_fields(track_history_column_list, track_history_except_column_list)
         self._open: int | None = None
-        if said["valid_to_current"] is not None:
+        if valid_to_current is not None:
             self._open = microseconds(
-                said["valid_to_current"],
+                valid_to_current,
                 "valid_to_current",
                 function=function,
-                call=lambda said: f"{function}(history, valid_to_current={said})",
+                call=lambda instant: f"{function}(history, valid_to_current={instant})",
             )
-        self._key = [] if key is None else [require_name(key, "surrogate_key", function=function)]
+        self._key = (
+            [] if surrogate_key is None else [require_name(surrogate_key, "surrogate_key", function=function)]
+        )
         self._flags = [IS_CURRENT] if flagged else []
         call.new_columns([*self._key, *self._flags, *(_current(field.name) for field in self._now)])
 
@@ -336,8 +375,8 @@ class _TypeTwo:
             .rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
         )
         # In a struct: a value that is null is the last one like any other.
-        held = F.struct(*(_value(field).alias(field.name) for field in self._now))
-        last = F.last(F.when(~F.col(DELETED), held), ignorenulls=True).over(life)
+        values = F.struct(*(_value(field).alias(field.name) for field in self._now))
+        last = F.last(F.when(~F.col(DELETED), values), ignorenulls=True).over(life)
         return {_current(field.name): last.getField(field.name) for field in self._now}
 
 
@@ -394,7 +433,7 @@ def _with_previous(alive: DataFrame, fields: Sequence[T.StructField]) -> DataFra
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
     until_here = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     values = F.struct(*(_value(field).alias(f"value_{place}") for place, field in enumerate(fields)))
-    told = alive.withColumn(before, F.lag(values).over(in_time))
+    versions = alive.withColumn(before, F.lag(values).over(in_time))
     found: dict[str, Column] = {}
     for place, field in enumerate(fields):
         was = F.col(before).getField(f"value_{place}")
@@ -403,7 +442,7 @@ def _with_previous(alive: DataFrame, fields: Sequence[T.StructField]) -> DataFra
         last = F.last(F.when(F.col(before).isNotNull() & ~same, change), ignorenulls=True).over(until_here)
         previous, at = _names(field)
         found |= {previous: last.getField("value"), at: last.getField("at")}
-    return told.withColumns(found)
+    return versions.withColumns(found)
 
 
 def _value(field: T.StructField) -> Column:
@@ -462,7 +501,18 @@ def scd_type_6(
     +------+------+------------+----------+
     <BLANKLINE>
     """
-    return _TypeTwo("scd_type_6", locals()).table()
+    return _TypeTwo(
+        "scd_type_6",
+        history,
+        fields=fields,
+        track_history_column_list=track_history_column_list,
+        track_history_except_column_list=track_history_except_column_list,
+        valid_to_current=valid_to_current,
+        surrogate_key=surrogate_key,
+        deletes=deletes,
+        provenance=provenance,
+        with_current=True,
+    ).table()
 
 
 def _current(field: str) -> str:

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.notebook import show
-from cdckit.notebook.display import Table, as_html_table, as_text_table, require_rows
-from cdckit.notebook.tables import Cell, Page
+from cdckit.notebook.display import Table, require_rows
+from cdckit.notebook.tables import Cell, Grid
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_package
 from cdckit.parts.workers import describe_step
 from cdckit.quality.suites import (
@@ -117,7 +117,7 @@ class CheckResult:
         shown = [
             f"{each.sentence.says}\n{each.examples!r}" for each in self.broken if each.examples is not None
         ]
-        return "\n\n".join([as_text_table(self._page), *shown])
+        return "\n\n".join([repr(self._sentences), *shown])
 
     def _repr_html_(self) -> str:
         shown = [
@@ -125,16 +125,19 @@ class CheckResult:
             for each in self.broken
             if each.examples is not None
         ]
-        return "".join([as_html_table(self._page), *shown])
+        return "".join([self._sentences._repr_html_(), *shown])
 
     @property
-    def _page(self) -> Page:
+    def _sentences(self) -> Table:
+        return Table(self._grid)
+
+    def _grid(self) -> Grid:
         some = any(each.broken for each in self.results)
         rows = [_row(each, some) for each in self.results]
         headings = ["rows that break it", "of what weight", "sentence"] if some else ["sentence"]
         kept = f"{len(self.results) - len(self.broken)} of {_count(len(self.results), 'sentence')} kept"
         caption = f"{self.suite}: {kept} by {_count(self.rows, 'row')}"
-        return Page(headings, [True, False, False][-len(headings) :], rows, [False] * len(rows), caption)
+        return Grid(headings, [True, False, False][-len(headings) :], rows, [False] * len(rows), caption)
 
 
 def _row(told: SentenceResult, some: bool) -> list[Cell]:

@@ -438,6 +438,12 @@ def keep_present(rows: DataFrame, sides: int, how: str) -> DataFrame:
     return rows.where(reduce(both, present))
 
 
+def continues_previous(in_time: WindowSpec, content: Column) -> Column:
+    """Whether a version begins where the one before it *in_time* ends, and says the same."""
+    before = F.lag(F.struct(F.col(VALID_TO).alias("end"), content.alias("content"))).over(in_time)
+    return before.eqNullSafe(F.struct(F.col(VALID_FROM).alias("end"), content.alias("content")))
+
+
 def fold_periods(rows: DataFrame, names: Sequence[str], content: Column) -> DataFrame:
     """
     Neighbouring periods of *names* that say the same as one: the first, to the end of the last.
@@ -446,13 +452,12 @@ def fold_periods(rows: DataFrame, names: Sequence[str], content: Column) -> Data
     """
     in_time = Window.partitionBy(*names).orderBy(VALID_FROM)
     whole = in_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    before = F.lag(F.struct(F.col(VALID_TO).alias("end"), content.alias("said"))).over(in_time)
     # In structs, so that an open end and no next period are two things.
     marked = rows.select(
         "*",
-        F.struct(before.getField("end").alias("end")).alias("before"),
+        F.struct(F.lag(VALID_TO).over(in_time).alias("end")).alias("before"),
         F.struct(F.last(VALID_TO).over(whole).alias("end")).alias("final"),
-        before.eqNullSafe(F.struct(F.col(VALID_FROM).alias("end"), content.alias("said"))).alias("continues"),
+        continues_previous(in_time, content).alias("continues"),
     )
     # A run ends with the period before the next run.
     end = F.coalesce(F.lead("before").over(in_time), F.col("final")).getField("end")

@@ -192,10 +192,18 @@ def changes_from_snapshots(
     +---------+-------------------+-----------------------+-----------+
     <BLANKLINE>
     """
-    given = locals()
     require_int(priority, "priority", function=_FUNCTION)
     require_flag(compared, "compared", function=_FUNCTION)
     lists = unite_lists(snapshots, function=_FUNCTION)
+    given = {
+        "keys": keys,
+        "taken_at": taken_at,
+        "source": source,
+        "column_list": column_list,
+        "except_column_list": except_column_list,
+        "compared": compared,
+        "priority": priority,
+    }
     call = Call(_FUNCTION, "snapshots", lists.table, stated_arguments(changes_from_snapshots, given))
     key_names = call.keys(keys)
     fields = call.fields(key_names, column_list, except_column_list)

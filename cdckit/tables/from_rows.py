@@ -229,7 +229,23 @@ def changes_from(
     ...
     cdckit.tables.calls.UnfitTable: changes_from() cannot read the table so: keys names Id, ...
     """
-    read = _read(locals())
+    arguments = Arguments(
+        keys=keys,
+        sequence_by=sequence_by,
+        source=source,
+        apply_as_deletes=apply_as_deletes,
+        apply_as_truncates=apply_as_truncates,
+        ignore_null_updates=ignore_null_updates,
+        empty_texts=empty_texts,
+        column_list=column_list,
+        except_column_list=except_column_list,
+        effective=effective,
+        valid_from=valid_from,
+        valid_to=valid_to,
+        message=message,
+        priority=priority,
+    )
+    read = _read(frame, arguments)
     changes = drop_rejects(read.rows).drop(*RECORD_COLUMNS)
     if apply_as_truncates is None:
         return changes.drop(IS_TRUNCATE)
@@ -278,9 +294,29 @@ def table_rows(frame: AnyTable, **arguments: Any) -> DataFrame:
     +--------------------------+---------------+
     <BLANKLINE>
     """
-    said = signature(changes_from).bind(frame, **arguments)
-    said.apply_defaults()
-    return _read(said.arguments).rows
+    call = signature(changes_from).bind(frame, **arguments)
+    call.apply_defaults()
+    given = {name: value for name, value in call.arguments.items() if name != "frame"}
+    return _read(frame, Arguments(**given)).rows
+
+
+class Arguments(NamedTuple):
+    """How rows are to be read: the arguments of `changes_from` but the table, which tells what each means."""
+
+    keys: Sequence[str | Column]
+    sequence_by: str | Column | Sequence[str | Column] | None
+    source: str | Column
+    apply_as_deletes: str | Column | None
+    apply_as_truncates: str | Column | None
+    ignore_null_updates: bool | Sequence[str | Column]
+    empty_texts: str
+    column_list: Sequence[str | Column] | None
+    except_column_list: Sequence[str | Column] | None
+    effective: str | Column | datetime | None
+    valid_from: str | Column | datetime | None
+    valid_to: str | Column | datetime | None
+    message: str | Column | None
+    priority: int
 
 
 class _Read(NamedTuple):
@@ -291,28 +327,27 @@ class _Read(NamedTuple):
     keys: list[str]
 
 
-def _read(given: Mapping[str, Any]) -> _Read:
-    """The table as the arguments *given* to `changes_from` say that it is to be read."""
-    require_int(given["priority"], "priority", function=_FUNCTION)
-    if given["empty_texts"] not in _EMPTY_TEXTS:
+def _read(frame: AnyTable, given: Arguments) -> _Read:
+    require_int(given.priority, "priority", function=_FUNCTION)
+    if given.empty_texts not in _EMPTY_TEXTS:
         needed = f"one of {', '.join(_EMPTY_TEXTS)}"
-        raise InvalidArgument(_FUNCTION, "empty_texts", needed, given["empty_texts"])
-    table = as_table(given["frame"], function=_FUNCTION).typed()
+        raise InvalidArgument(_FUNCTION, "empty_texts", needed, given.empty_texts)
+    table = as_table(frame, function=_FUNCTION).typed()
     corrupt = CORRUPT in table.columns and isinstance(table.frame.schema[CORRUPT].dataType, T.StringType)
     if corrupt:
         table = table._replace(columns=[name for name in table.columns if name != CORRUPT])
-    call = Call(_FUNCTION, "frame", table, stated_arguments(changes_from, given))
-    key_names = call.keys(given["keys"])
-    fields = call.fields(key_names, given["column_list"], given["except_column_list"])
-    begin, end, effective = (given[name] for name in ("valid_from", "valid_to", "effective"))
-    if given["column_list"] is None:
+    call = Call(_FUNCTION, "frame", table, stated_arguments(changes_from, given._asdict()))
+    key_names = call.keys(given.keys)
+    fields = call.fields(key_names, given.column_list, given.except_column_list)
+    begin, end, effective = given.valid_from, given.valid_to, given.effective
+    if given.column_list is None:
         fields = [name for name in fields if name in key_names or name not in (begin, end)]
     if begin is None and end is not None:
         call.refuse("valid_to is said, and valid_from is not: an end needs a beginning")
     if begin is not None and effective is not None:
         call.refuse("effective and valid_from are both given: one says it")
-    ignored = _ignored(call, given["ignore_null_updates"], fields)
-    sequence, message = given["sequence_by"], given["message"]
+    ignored = _ignored(call, given.ignore_null_updates, fields)
+    sequence, message = given.sequence_by, given.message
     parts = call.parts(sequence, "sequence_by")
     argument, begin = ("effective", effective) if begin is None else ("valid_from", begin)
     rows = _Rows(
@@ -322,16 +357,16 @@ def _read(given: Mapping[str, Any]) -> _Read:
         known=_sequence_time(parts),
         sequence=order_text(parts),
         message=None if message is None else call.expression(message, "message"),
-        source=call.source(given["source"]),
-        deletes=call.condition(given["apply_as_deletes"], "apply_as_deletes"),
-        truncates=call.condition(given["apply_as_truncates"], "apply_as_truncates"),
+        source=call.source(given.source),
+        deletes=call.condition(given.apply_as_deletes, "apply_as_deletes"),
+        truncates=call.condition(given.apply_as_truncates, "apply_as_truncates"),
         corrupt=F.col(CORRUPT) if corrupt else F.lit(None).cast("string"),
     )
     call.require_all()
-    cells = _cells(table, key_names, ignored, given["empty_texts"])
-    said = _statements(table, rows, key_names, {name: cells[name] for name in fields}, sequence is None)
+    cells = _cells(table, key_names, ignored, given.empty_texts)
+    statements = _statements(table, rows, key_names, {name: cells[name] for name in fields}, sequence is None)
     fault = _fault(rows, key_names)
-    changes = _changes(said, fault, given["priority"], ends=rows.until is not None)
+    changes = _changes(statements, fault, given.priority, ends=rows.until is not None)
     return _Read(changes, table.frame, key_names)
 
 

@@ -19,7 +19,6 @@ from cdckit.notebook.display import as_zone
 from cdckit.notebook.widgets.panel import (
     MARK,
     Area,
-    MarkedTable,
     Page,
     Panel,
     collect_rows,
@@ -28,6 +27,7 @@ from cdckit.notebook.widgets.panel import (
     join_texts,
     mark_changes,
     show_in_zone,
+    strike_gone,
     with_day,
 )
 from cdckit.parts.arguments import quoted, require_fields, require_instant, require_struct
@@ -118,7 +118,7 @@ def as_of_slider(
             return Page(((heading, table(now, order)),))
         both = mark_changes(now, as_of(kept, before), shown_fields, clock)
         since = f"{heading}; since {instant_text(before, clock)}: {counts(both)}"
-        return Page(((since, MarkedTable.of(table(both, order))),))
+        return Page(((since, strike_gone(table(both, order))),))
 
     page(listed[0])  # says at once what is wrong with the arguments; a page that nobody reads runs no job
 

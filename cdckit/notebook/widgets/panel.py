@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.notebook import NULL, Table, short_instants
-from cdckit.notebook.display import as_html_table
 from cdckit.parts.arguments import quoted
 from cdckit.parts.values import as_text
 
@@ -285,17 +284,9 @@ def counts(rows: DataFrame) -> str:
     )
 
 
-class MarkedTable(Table):
-    """A table of marked rows, in which those that are gone are struck through."""
-
-    @classmethod
-    def of(cls, table: Table) -> MarkedTable:
-        """The same table; its first column are the marks."""
-        return cls(table._cells, table._changes, table._look)
-
-    def _repr_html_(self) -> str:
-        gone = [row[0].text == GONE for row in self._page.rows]
-        return as_html_table(self._page._replace(deleted=gone))
+def strike_gone(table: Table) -> Table:
+    """A table of marked rows, those that are gone struck through."""
+    return table.strike_rows(lambda row: row[0].text == GONE)
 
 
 def _was(field: T.StructField, zone: tzinfo) -> Column:

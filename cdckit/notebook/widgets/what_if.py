@@ -23,13 +23,13 @@ from cdckit.notebook.display import as_zone
 from cdckit.notebook.widgets.explorer import MOST_CHOICES, Entity, find_entities
 from cdckit.notebook.widgets.panel import (
     Area,
-    MarkedTable,
     Page,
     Panel,
     instant_text,
     join_texts,
     mark_changes,
     show_in_zone,
+    strike_gone,
 )
 from cdckit.parts.arguments import require_instant, require_struct
 from cdckit.parts.values import as_text, guid
@@ -179,7 +179,7 @@ class _Board:
         both = mark_changes(now, then, data.fields, self.zone)
         return Page(
             (
-                (self.heading(after), MarkedTable.of(self._table(both))),
+                (self.heading(after), strike_gone(self._table(both))),
                 (f"Values that this changed: {words}", changed),
             )
         )
