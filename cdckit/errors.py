@@ -33,11 +33,11 @@ class MissingColumns(CdcError, ValueError):
         super().__init__(function, self.missing, self.found, remedy)
 
     def __str__(self) -> str:
-        said = (
+        sentence = (
             f"{self.function}() needs the columns {', '.join(self.missing)}; "
             f"the DataFrame has {', '.join(self.found) or 'none'}."
         )
-        return said if self.remedy is None else f"{said} {self.remedy}"
+        return sentence if self.remedy is None else f"{sentence} {self.remedy}"
 
 
 class WrongColumnType(CdcError, TypeError):
@@ -51,8 +51,8 @@ class WrongColumnType(CdcError, TypeError):
         super().__init__(function, column, needed, found, remedy)
 
     def __str__(self) -> str:
-        said = f"{self.function}() needs the column {self.column} as {self.needed}; it is {self.found}."
-        return said if self.remedy is None else f"{said} {self.remedy}"
+        sentence = f"{self.function}() needs the column {self.column} as {self.needed}; it is {self.found}."
+        return sentence if self.remedy is None else f"{sentence} {self.remedy}"
 
 
 class InvalidArgument(CdcError, ValueError):
@@ -77,10 +77,10 @@ class InvalidArgument(CdcError, ValueError):
         super().__init__(function, argument, needed, found, example, remedy)
 
     def __str__(self) -> str:
-        said = f"{self.function}() needs {self.argument} to be {self.needed}; it is {self.found!r}."
+        sentence = f"{self.function}() needs {self.argument} to be {self.needed}; it is {self.found!r}."
         if self.remedy is not None:
-            said = f"{said} {self.remedy}"
-        return said if self.example is None else f"{said} A call that would do: {self.example}"
+            sentence = f"{sentence} {self.remedy}"
+        return sentence if self.example is None else f"{sentence} A call that would do: {self.example}"
 
 
 class UnfitList(CdcError, ValueError):

@@ -3,7 +3,7 @@ The Databus door: events of LinkedIn's Databus, cut into consistency windows.
 
     planes = databus.Source(3, "planes", [avro_schema])
     events = databus.decode(records, [planes, flights])    every record, its event open
-    told = databus.with_windows(events)                    every event, with its window and what became of it
+    windowed = databus.with_windows(events)                every event, with its window and what became of it
     windows = databus.windows(events)                      one row for each window
     whole = databus.consistent_events(events)              the events of complete windows, each once
     rows = databus.rows(whole, planes)                     those of one source, typed
@@ -17,9 +17,9 @@ The Databus door: events of LinkedIn's Databus, cut into consistency windows.
     relay = databus.Relay(spark, place, [planes, flights], keys={"planes": ["tail"]})
     relay.receive(records, batch)                          the same kept up, a ledger for each source
 
-Every record is in exactly one place: in error in `told`, of a window that passed, or of one that did not
-(open, rolled back, sent again, or waiting for what is missing before it).  `cdckit.rejects(told)` takes what
-is in error out.
+Every record is in exactly one place: in error in `windowed`, of a window that passed, or of one that did not
+(open, rolled back, sent again, or waiting for what is missing before it).  `cdckit.rejects(windowed)` takes
+out what is in error.
 """
 
 from cdckit.databus.checkpoints import Checkpoint, CheckpointFile, StoredCheckpoints

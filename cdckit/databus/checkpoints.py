@@ -74,14 +74,14 @@ class Checkpoint:
             InvalidArgument: It is no JSON object, a field is of another type, or its parts do not fit.
         """
         try:
-            said = json.loads(text)
+            document = json.loads(text)
         except ValueError:
-            said = None
-        if not isinstance(said, dict):
+            document = None
+        if not isinstance(document, dict):
             raise InvalidArgument("Checkpoint.from_json", "text", "a JSON object", text)
         own: dict[str, Any] = {}
         for field in fields(cls):
-            value = said.get(_JSON_NAMES.get(field.name, field.name))
+            value = document.get(_JSON_NAMES.get(field.name, field.name))
             if value is None:
                 continue
             kind = str if field.name == "consumption_mode" else int
@@ -94,12 +94,12 @@ class Checkpoint:
     def as_json(self) -> str:
         """The JSON form; the fields of the bootstrap only where it is one."""
         is_online = self.consumption_mode in (INIT, ONLINE)
-        said = {
+        document = {
             _JSON_NAMES.get(field.name, field.name): getattr(self, field.name)
             for field in fields(self)
             if not (is_online and field.name.startswith("bootstrap"))
         }
-        return json.dumps(said)
+        return json.dumps(document)
 
     @property
     def consumed_scn(self) -> int:

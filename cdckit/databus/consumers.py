@@ -347,12 +347,12 @@ class Recorder(Consumer):
         return self._note("stop", self._consumer.on_stop_consumption)
 
     def on_start_data_event_sequence(self, start_scn: int) -> Result | None:
-        told = self._consumer.on_start_data_event_sequence
-        return self._note(f"start {start_scn}", lambda: told(start_scn))
+        callback = self._consumer.on_start_data_event_sequence
+        return self._note(f"start {start_scn}", lambda: callback(start_scn))
 
     def on_end_data_event_sequence(self, end_scn: int) -> Result | None:
-        told = self._consumer.on_end_data_event_sequence
-        return self._note(f"end {end_scn}", lambda: told(end_scn))
+        callback = self._consumer.on_end_data_event_sequence
+        return self._note(f"end {end_scn}", lambda: callback(end_scn))
 
     def on_rollback(self, start_scn: int) -> Result | None:
         return self._note(f"rollback {start_scn}", lambda: self._consumer.on_rollback(start_scn))
@@ -568,12 +568,12 @@ def _deliver(consumer: Consumer, events: Events, ticket: CallPermit | None) -> A
             answer = tell(event)
             if answer is True or answer is Result.SUCCESS:
                 continue
-            said = _data_answer(answer, event)
+            result = _data_answer(answer, event)
         except Exception as error:
             return Answer(Result.ERROR, error)
-        if not said.is_success:
-            return said
-        greatest = max(greatest, said.result)
+        if not result.is_success:
+            return result
+        greatest = max(greatest, result.result)
     return _SUCCESS if greatest == Result.SUCCESS else Answer(greatest)
 
 

@@ -51,11 +51,13 @@ class _Batch:
         self.run_of_window = [*np.searchsorted(runs, starts).tolist(), len(runs)]
         self.source = [sources[number] for number in numbers[runs].tolist()]
         first = batch.take(pa.array(starts))
-        told = (first.column(f"window_{name}").to_pylist() for name in ("start_scn", "end_scn", "state"))
+        window_columns = (
+            first.column(f"window_{name}").to_pylist() for name in ("start_scn", "end_scn", "state")
+        )
         micros = first.column("window_timestamp").cast(pa.int64()).to_pylist()
-        self.told = [
+        self.window_bounds = [
             (start, None if state in _FAILED else end, -1 if at is None else at * 1000)
-            for start, end, state, at in zip(*told, micros, strict=True)
+            for start, end, state, at in zip(*window_columns, micros, strict=True)
         ]
 
 
@@ -270,7 +272,9 @@ def split_windows(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Sourc
     piece = next(pieces, None)
     while piece is not None:
         rest: list[_Piece | None] = [piece]
-        window = Window(*piece.source_batch.told[piece.place], _window_pieces(piece.window, rest, pieces))
+        window = Window(
+            *piece.source_batch.window_bounds[piece.place], _window_pieces(piece.window, rest, pieces)
+        )
         yield window
         window.skip()
         piece = rest[0]

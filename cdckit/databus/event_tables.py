@@ -100,8 +100,8 @@ def with_windows(events: DataFrame) -> DataFrame:
         Databus, "Databus Event Types": "if one started from a consistent state of the data and applied all
         events, they will finish in a consistent state"; "The new window may start the same or earlier SCN".
 
-    >>> told = with_windows(events).where("kind = 'data'").orderBy("offset")
-    >>> told.select("offset", "scn", "window", "window_state", "window_end_scn").show()
+    >>> windowed = with_windows(events).where("kind = 'data'").orderBy("offset")
+    >>> windowed.select("offset", "scn", "window", "window_state", "window_end_scn").show()
     +------+---+------+------------+--------------+
     |offset|scn|window|window_state|window_end_scn|
     +------+---+------+------------+--------------+
@@ -116,11 +116,11 @@ def with_windows(events: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     _require_events(events, function="with_windows")
-    told = _with_window_struct(events)
+    windowed = _with_window_struct(events)
     names = [name for name in events.columns if name not in EVENT_WINDOW.names]
     errors = (ERROR_CODE, ERROR_DESCRIPTION)
     found = {name: F.coalesce(name, f"{_WINDOW}.{name}").alias(name) for name in errors}
-    return told.select(*(found.get(name, F.col(quoted(name))) for name in names), *_window_columns())
+    return windowed.select(*(found.get(name, F.col(quoted(name))) for name in names), *_window_columns())
 
 
 def consistent_events(events: DataFrame) -> DataFrame:
@@ -152,11 +152,11 @@ def consistent_events(events: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     _require_events(events, function="consistent_events")
-    told = _with_window_struct(events.drop(*_BYTES))
+    windowed = _with_window_struct(events.drop(*_BYTES))
     passes = (F.col(f"{_WINDOW}.window_state") == STATES[COMPLETE]) & (F.col("kind") == DATA)
     left_out = (*EVENT_WINDOW.names, *_BYTES, ERROR_CODE, ERROR_DESCRIPTION)
     names = [name for name in events.columns if name not in left_out]
-    return told.where(passes).select(*(F.col(quoted(name)) for name in names), *_window_columns())
+    return windowed.where(passes).select(*(F.col(quoted(name)) for name in names), *_window_columns())
 
 
 def windows(events: DataFrame) -> DataFrame:
@@ -390,8 +390,8 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
 
     >>> from cdckit import databus
     >>> whole = databus.consistent_events(events)
-    >>> told = databus.changes(databus.rows(whole, planes), keys=["tail"])
-    >>> told.select("operation", "effective_timestamp", "message_id", "data").show(truncate=False)
+    >>> changes = databus.changes(databus.rows(whole, planes), keys=["tail"])
+    >>> changes.select("operation", "effective_timestamp", "message_id", "data").show(truncate=False)
     +---------+-------------------+-----------+---------+
     |operation|effective_timestamp|message_id |data     |
     +---------+-------------------+-----------+---------+
@@ -401,9 +401,9 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     """
     require_columns(rows, _PLACED, function="changes")
     data = _with_key(rows, keys, function="changes")
-    said = rows.withColumn("data", data).where(~_lacks_key(keys))
+    statements = rows.withColumn("data", data).where(~_lacks_key(keys))
     is_delete = F.col("opcode") == DELETED
-    return said.select(
+    return statements.select(
         F.when(is_delete, DELETE).otherwise(UPSERT).alias("operation"),
         F.col("window_timestamp").alias("effective_timestamp"),
         F.concat_ws("/", sortable_number(F.col("scn")), F.lpad("window_position", 10, "0")).alias("sequence"),

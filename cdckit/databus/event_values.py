@@ -239,10 +239,10 @@ def _parse_singly(values: pa.Array) -> ParsedEvents:
         try:
             event = _parse_event(value)
             for field in FIELDS:
-                said = event.get(field.name)
-                if said is not None:
+                json_value = event.get(field.name)
+                if json_value is not None:
                     try:
-                        columns[field.name][row] = _convert_field(field, said)
+                        columns[field.name][row] = _convert_field(field, json_value)
                     except _InvalidEvent as wrong:
                         findings.setdefault(row, (wrong.fault, wrong.finding))
         except _InvalidEvent as wrong:
@@ -268,24 +268,24 @@ def _parse_event(value: bytes | None) -> dict[str, Any]:
     return event
 
 
-def _convert_field(field: pa.Field, said: Any) -> Any:
+def _convert_field(field: pa.Field, value: Any) -> Any:
     if pa.types.is_boolean(field.type):
         # A relay's own reader takes the text "true" too.
-        if isinstance(said, str) and said.lower() in ("true", "false"):
-            return said.lower() == "true"
-        if isinstance(said, bool):
-            return said
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        if isinstance(value, bool):
+            return value
     elif pa.types.is_string(field.type):
-        if isinstance(said, str) and _is_encodable(said):
-            return said
-    elif isinstance(said, int) and not isinstance(said, bool):
-        if -_LIMITS[field.type] <= said < _LIMITS[field.type]:
-            return said
+        if isinstance(value, str) and _is_encodable(value):
+            return value
+    elif isinstance(value, int) and not isinstance(value, bool):
+        if -_LIMITS[field.type] <= value < _LIMITS[field.type]:
+            return value
         raise _InvalidEvent(
             DatabusFault.FIELD_TYPE, f"{field.name} has more than {field.type.bit_width} bits."
         )
     raise _InvalidEvent(
-        DatabusFault.FIELD_TYPE, f"{field.name} must be {_KINDS[field.type]}; it is {said!r:.60}."
+        DatabusFault.FIELD_TYPE, f"{field.name} must be {_KINDS[field.type]}; it is {value!r:.60}."
     )
 
 
@@ -320,8 +320,8 @@ def event_payloads(
         text, encoding = texts[row], encodings[row]
         missing = [
             name
-            for name, said in (("value", text), ("schemaId", ids[row]), ("valueEnc", encoding))
-            if said is None
+            for name, value in (("value", text), ("schemaId", ids[row]), ("valueEnc", encoding))
+            if value is None
         ]
         if missing:
             findings[row] = (DatabusFault.FIELD_MISSING, f"It has no {missing[0]}.")
@@ -372,14 +372,18 @@ def plain_datum(text: str, schema: str) -> bytes:
     True
     """
     try:
-        said = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error!s:.100}") from None
     parsed = _parse_schema(schema)
     written = io.BytesIO()
     try:
         fastavro.schemaless_writer(
-            written, parsed, _avro_value(said, parsed), strict_allow_default=True, disable_tuple_notation=True
+            written,
+            parsed,
+            _avro_value(document, parsed),
+            strict_allow_default=True,
+            disable_tuple_notation=True,
         )
     except (
         ValueError,
@@ -412,36 +416,36 @@ def _without_logical_type(found: dict[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in found.items() if name != "logicalType"}
 
 
-def _avro_value(said: Any, schema: Any) -> Any:
+def _avro_value(value: Any, schema: Any) -> Any:
     if isinstance(schema, list):
-        return _union_value(said, schema)
+        return _union_value(value, schema)
     kind = schema["type"] if isinstance(schema, dict) else schema
-    if kind == "record" and isinstance(said, dict):
+    if kind == "record" and isinstance(value, dict):
         fields = {field["name"]: field for field in schema["fields"]}
-        if more := sorted(said.keys() - fields.keys()):
+        if more := sorted(value.keys() - fields.keys()):
             raise ValueError(f"the schema has no field {', '.join(more)}")
-        return {name: _avro_value(each, fields[name]["type"]) for name, each in said.items()}
-    if kind == "array" and isinstance(said, list):
-        return [_avro_value(each, schema["items"]) for each in said]
-    if kind == "map" and isinstance(said, dict):
-        return {name: _avro_value(each, schema["values"]) for name, each in said.items()}
-    if kind in ("bytes", "fixed") and isinstance(said, str):
-        return said.encode(_BYTES)
-    if kind in ("int", "long") and not (isinstance(said, int) and not isinstance(said, bool)):
-        raise ValueError(f"{said!r:.60} is no whole number")
-    return said
+        return {name: _avro_value(each, fields[name]["type"]) for name, each in value.items()}
+    if kind == "array" and isinstance(value, list):
+        return [_avro_value(each, schema["items"]) for each in value]
+    if kind == "map" and isinstance(value, dict):
+        return {name: _avro_value(each, schema["values"]) for name, each in value.items()}
+    if kind in ("bytes", "fixed") and isinstance(value, str):
+        return value.encode(_BYTES)
+    if kind in ("int", "long") and not (isinstance(value, int) and not isinstance(value, bool)):
+        raise ValueError(f"{value!r:.60} is no whole number")
+    return value
 
 
-def _union_value(said: Any, branches: list[Any]) -> Any:
-    if said is None:
+def _union_value(value: Any, branches: list[Any]) -> Any:
+    if value is None:
         if "null" not in branches:
             raise ValueError("null is no value here")
         return None
     names = {_branch_name(branch): branch for branch in branches}
-    if isinstance(said, dict) and len(said) == 1 and (name := next(iter(said))) in names:
-        return _avro_value(said[name], names[name])
+    if isinstance(value, dict) and len(value) == 1 and (name := next(iter(value))) in names:
+        return _avro_value(value[name], names[name])
     others = [branch for branch in branches if branch != "null"]
-    return _avro_value(said, others[0]) if len(others) == 1 else said
+    return _avro_value(value, others[0]) if len(others) == 1 else value
 
 
 def _branch_name(branch: Any) -> str:

@@ -133,14 +133,14 @@ class Relay(Shell):
     ) -> None:
         known = sources_by_id(sources, function="Relay")
         named = {each.name: each for each in known.values()}
-        told = dict(keys or {})
-        if strangers := sorted(set(told) - set(named)):
+        named_keys = dict(keys or {})
+        if strangers := sorted(set(named_keys) - set(named)):
             raise InvalidArgument("Relay", "keys", f"of sources among {', '.join(named)}", strangers)
-        for name, fields in told.items():
+        for name, fields in named_keys.items():
             require_keys(fields, [each.name for each in row_fields(named[name])], function="Relay")
         self._settings = Settings(
             known,
-            {name: tuple(fields) for name, fields in told.items()},
+            {name: tuple(fields) for name, fields in named_keys.items()},
             frozenset(skip_sources),
             buckets or BUCKETS,
         )
@@ -184,11 +184,13 @@ class Relay(Shell):
         overdue = F.col(GIVEN_UP).isNotNull() & F.col(ERROR_CODE).isNull()
         fault = DatabusFault.WINDOW_OPEN
         named = {ERROR_CODE: fault.value, ERROR_DESCRIPTION: fault.sentence}
-        told = waiting.withColumns(
+        given_up = waiting.withColumns(
             {name: F.when(overdue, text).otherwise(F.col(name)) for name, text in named.items()}
         )
         columns = STORED_SCHEMA.fieldNames()
-        found = read_rows(tables, EVENTS, STORED_SCHEMA).select(*columns).unionByName(told.select(*columns))
+        found = (
+            read_rows(tables, EVENTS, STORED_SCHEMA).select(*columns).unionByName(given_up.select(*columns))
+        )
         bad = found.where(F.col(ERROR_CODE).isNotNull())
         return bad.withColumn("headers", headers_from_workers()).select(*REJECT_SCHEMA.fieldNames())
 
@@ -303,8 +305,10 @@ class Relay(Shell):
 
         Cost: reads all events of the source that passed.
         """
-        told = self._settings
-        if source not in told.keys:
-            needed = f"a source of which a ledger is kept: {', '.join(told.keys) or 'there is none'}"
+        settings = self._settings
+        if source not in settings.keys:
+            needed = f"a source of which a ledger is kept: {', '.join(settings.keys) or 'there is none'}"
             raise InvalidArgument("without_key", "source", needed, source)
-        return find_without_key(rows(self.consistent_events(), told.named[source]), keys=told.keys[source])
+        return find_without_key(
+            rows(self.consistent_events(), settings.named[source]), keys=settings.keys[source]
+        )

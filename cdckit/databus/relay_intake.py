@@ -100,7 +100,7 @@ def write_events(batches: Iterable[pa.RecordBatch], *, task: Task) -> Iterator[p
             output="kept",
             marks=task.marks,
             covered=lambda key: partial(work.covered_scns, key) if key in task.marks else None,
-            held=work.open_events,
+            held_batches=work.open_events,
             tell=work.note_mark,
         )
         for rows in cut:
@@ -327,14 +327,14 @@ def _runs(numbers: Ints) -> tuple[Ints, Ints]:
 def _strays(rows: pa.RecordBatch) -> pa.RecordBatch:
     """Records that cannot be put in order: they are of no stream."""
     fault, count = DatabusFault.PLACE_TAKEN, rows.num_rows
-    said = {
+    reasons = {
         "kind": pa.nulls(count, pa.string()),
         "physical_partition": pa.nulls(count, pa.int32()),
         ERROR_CODE: pa.array([fault.value] * count),
         ERROR_DESCRIPTION: pa.array([fault.describe()] * count),
     }
     kept = rows.drop_columns([name for name in (*EVENT_WINDOW.names, ASIDE) if name in rows.schema.names])
-    return with_no_window(with_columns(kept, said))
+    return with_no_window(with_columns(kept, reasons))
 
 
 _REPORT = T.StructType().add("report", T.StringType())
@@ -371,8 +371,8 @@ class Intake:
 
     def _decode(self, records: DataFrame, *, aside: bool) -> DataFrame:
         """The records with their events, in the columns in which they are kept, and `ASIDE`."""
-        told = self._settings
-        decoded = decode(records, told.sources.values(), skip_sources=told.skipped)
+        settings = self._settings
+        decoded = decode(records, settings.sources.values(), skip_sources=settings.skipped)
         return to_stored_rows(decoded).withColumn(ASIDE, F.lit(aside))
 
     def _keep(self, fresh: DataFrame) -> int:
@@ -389,11 +389,11 @@ class Intake:
 
     def _apply(self, added: list[File], numbers: set[int]) -> None:
         """Bring the ledgers up to the windows that passed."""
-        tables, told = self._transaction, self._settings
-        names = [told.sources[number].name for number in sorted(numbers) if number in told.sources]
+        tables, settings = self._transaction, self._settings
+        names = [settings.sources[number].name for number in sorted(numbers) if number in settings.sources]
 
         def apply(name: str) -> None:
-            source = told.named[name]
+            source = settings.named[name]
             where: Where = {
                 "source_id": [source.id],
                 "kind": [DATA],
@@ -402,9 +402,9 @@ class Intake:
             }
             passed = tables.read(EVENTS, where, added)
             typed = rows(passed, source)
-            apply_within(tables, told.kind(name), changes(typed, keys=told.keys[name]))
+            apply_within(tables, settings.kind(name), changes(typed, keys=settings.keys[name]))
 
-        run_together(tables.spark, apply, [name for name in names if name in told.keys])
+        run_together(tables.spark, apply, [name for name in names if name in settings.keys])
 
 
 def make_task(tables: Transaction, batch: int, fold: int) -> Task:
@@ -457,5 +457,5 @@ def next_marks(task: Task, reports: list[dict[str, Any]]) -> tuple[dict[Key, Mar
         if key not in now and place in now:
             came = now[place].lost - task.marks.get(place, Mark()).lost
             found[key] = mark._replace(lost=mark.lost + came)
-    told = {tuple(place): offset for each in reports for place, offset in each["last"]}
-    return found, {**task.last, **told}
+    last_offsets = {tuple(place): offset for each in reports for place, offset in each["last"]}
+    return found, {**task.last, **last_offsets}

@@ -149,13 +149,13 @@ class Settings:
     def check_store(self, transaction: Transaction) -> None:
         """Let the store know it; raises where a ledger was made by another key."""
         before: dict[str, Any] = read_note(transaction, _NOTE, {})
-        told = {name: list(keys) for name, keys in self.keys.items()}
+        own_keys = {name: list(keys) for name, keys in self.keys.items()}
         for name, keys in before.items():
-            if told.get(name, keys) != keys:
+            if own_keys.get(name, keys) != keys:
                 needed = f"{name}: {keys}, as its ledger was made; rebuild makes it anew"
-                raise InvalidArgument("receive", "keys", needed, f"{name}: {told[name]}")
-        if not told.keys() <= before.keys():
-            write_note(transaction, _NOTE, {**before, **told})
+                raise InvalidArgument("receive", "keys", needed, f"{name}: {own_keys[name]}")
+        if not own_keys.keys() <= before.keys():
+            write_note(transaction, _NOTE, {**before, **own_keys})
 
     def forget(self, transaction: Transaction) -> None:
         """Let there be no ledgers: they are begun anew."""
@@ -195,8 +195,8 @@ def read_waiting(tables: Tables) -> DataFrame:
     """The events of open windows, with what is known of these now."""
     starts = read_rows(tables, STREAMS, spark_columns(STREAMS_SCHEMA)).select(*STREAM, "open_start_scn")
     found = read_rows(tables, WAITING, WAITING_SCHEMA).join(F.broadcast(starts), list(STREAM), "left")
-    told = found.withColumn("window_start_scn", F.col("open_start_scn"))
-    return told.select(*WAITING_SCHEMA.fieldNames())
+    waiting = found.withColumn("window_start_scn", F.col("open_start_scn"))
+    return waiting.select(*WAITING_SCHEMA.fieldNames())
 
 
 def read_marks(tables: Transaction) -> tuple[dict[Key, Mark], Last]:
@@ -223,8 +223,8 @@ def mark_rows(marks: Mapping[Key, Mark], last: Mapping[tuple[str, int], int]) ->
         mark = marks.get(key, Mark())
         offset = None if key[2] is not None else last[key[:2]]
         start = mark.open.low if mark.open.events else None
-        told = (mark.open.number - 1, *mark.position, mark.lost, offset, start, open_span_text(mark.open))
-        listed.append((*key, *told))
+        values = (mark.open.number - 1, *mark.position, mark.lost, offset, start, open_span_text(mark.open))
+        listed.append((*key, *values))
     columns = zip(*listed, strict=True) if listed else [[]] * len(STREAMS_SCHEMA)
     arrays = [pa.array(list(each), field.type) for each, field in zip(columns, STREAMS_SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=STREAMS_SCHEMA)
@@ -237,6 +237,6 @@ def open_span_text(window: OpenSpan) -> str:
 
 def parse_open_span(text: str) -> OpenSpan:
     """The same back: the numbers of sources are keys, which in JSON are texts."""
-    told = json.loads(text)
-    of_source = {int(number): scn for number, scn in told.pop("of_source").items()}
-    return OpenSpan(**told, of_source=of_source)
+    document = json.loads(text)
+    of_source = {int(number): scn for number, scn in document.pop("of_source").items()}
+    return OpenSpan(**document, of_source=of_source)

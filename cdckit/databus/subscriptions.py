@@ -161,12 +161,12 @@ def parse_filters(settings: Mapping[str, str]) -> dict[str, KeyFilter]:
     ...                "filter(planes).range.partitions": "[2-3]"})
     {'planes': RangeFilter(size=100, ids=((2, 3),))}
     """
-    said: dict[str, dict[str, str]] = {}
+    properties: dict[str, dict[str, str]] = {}
     for setting, value in settings.items():
         if named := _SETTING.fullmatch(setting):
-            said.setdefault(named["source"], {})[named["name"]] = value
+            properties.setdefault(named["source"], {})[named["name"]] = value
     found: dict[str, KeyFilter] = {}
-    for source, own in said.items():
+    for source, own in properties.items():
         kind = own.get("type")
         if kind == "NONE":
             continue
@@ -304,8 +304,8 @@ def keep_subscribed(whole: DataFrame, subscription: Subscription) -> DataFrame:
 
     >>> from cdckit import databus
     >>> asked = Subscription([flights, planes], {"planes": databus.ModFilter(2, databus.parse_ids("[0]"))})
-    >>> told = sort_for_consumer(keep_subscribed(databus.consistent_events(events), asked))
-    >>> told.select("scn", "source", "source_rank").show()
+    >>> sorted_events = sort_for_consumer(keep_subscribed(databus.consistent_events(events), asked))
+    >>> sorted_events.select("scn", "source", "source_rank").show()
     +---+-------+-----------+
     |scn| source|source_rank|
     +---+-------+-----------+
@@ -379,16 +379,16 @@ class _OpenWindow:
 
     def __init__(self, sources: int) -> None:
         self.window = -1
-        self._held = [BatchBuffer() for _ in range(sources)]
+        self._buffers = [BatchBuffer() for _ in range(sources)]
 
     def add(self, rows: pa.RecordBatch, rank: Ints) -> None:
         for place in np.unique(rank).tolist():
             of = rank == place
-            self._held[place - 1].add(rows if of.all() else rows.filter(pa.array(of)))
+            self._buffers[place - 1].add(rows if of.all() else rows.filter(pa.array(of)))
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        for held in self._held:
-            yield from held.take()
+        for batch in self._buffers:
+            yield from batch.take()
 
 
 def _sort_rows(rows: pa.RecordBatch, windows: Ints, rank: Ints) -> pa.RecordBatch:

@@ -341,7 +341,7 @@ def cut_batches(
     output: Output,
     marks: Mapping[Key, Mark] = MappingProxyType({}),
     covered: Callable[[Key], Covered] = lambda key: None,
-    held: Callable[[Key], Iterable[pa.RecordBatch]] = _no_waiting_rows,
+    held_batches: Callable[[Key], Iterable[pa.RecordBatch]] = _no_waiting_rows,
     tell: Callable[[Key, Mark], None] = _ignore_mark,
 ) -> Iterator[pa.RecordBatch]:
     """
@@ -353,7 +353,7 @@ def cut_batches(
             window, with `IS_LATE`; `consistent_events`: those that count; `windows`: one row for each window.
         marks: Where each stream stood.
         covered: By stream, what tells which SCNs the windows said that passed before.
-        held: By stream, the rows of the window that was open, as they were yielded; asked for when it ends.
+        held_batches: By stream, the rows of the window that was open, as yielded; read when it ends.
         tell: Is told where each stream stands now.
     """
     stream: _Stream | None = None
@@ -371,7 +371,7 @@ def cut_batches(
                 # Whose offsets are not known any more stand before all others.
                 lost = marks[key].lost if key in marks else before
                 known = np.concatenate([np.full(lost, -1), *unreadable])
-                waiting = BatchBuffer(partial(held, key))
+                waiting = BatchBuffer(partial(held_batches, key))
                 stream = _Stream(key, marks.get(key, Mark()), known, covered(key), waiting, output)
             if key[2] is None:
                 unreadable.append(np.asarray(piece.column("offset"), dtype=np.int64))
@@ -400,10 +400,10 @@ class _Stream:
     """One physical partition of one partition of a topic."""
 
     def __init__(
-        self, key: Key, mark: Mark, unreadable: Ints, covered: Covered, held: BatchBuffer, output: Output
+        self, key: Key, mark: Mark, unreadable: Ints, covered: Covered, held_rows: BatchBuffer, output: Output
     ) -> None:
         self.key, self.unreadable, self.output = key, unreadable, output
-        self.passing, self.held = WindowMachine(mark.position, covered), held
+        self.passing, self.held_rows = WindowMachine(mark.position, covered), held_rows
         self.open = replace(mark.open)
 
     def take(self, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -425,13 +425,13 @@ class _Stream:
             if stop:
                 yield ended_windows(self.key, ended, judged)
             return
-        told = with_first_findings(piece, found, judged, covered=self.output == "kept")
+        judged_rows = with_first_findings(piece, found, judged, covered=self.output == "kept")
         if stop:
-            for held in self.held.take():
-                yield from self._with_window(held, np.zeros(held.num_rows, dtype=np.int64), ended, judged)
-            yield from self._with_window(told.slice(0, stop), found.span[:stop], ended, judged)
+            for batch in self.held_rows.take():
+                yield from self._with_window(batch, np.zeros(batch.num_rows, dtype=np.int64), ended, judged)
+            yield from self._with_window(judged_rows.slice(0, stop), found.span[:stop], ended, judged)
         if stop < piece.num_rows:
-            self.held.add(told.slice(stop))
+            self.held_rows.add(judged_rows.slice(stop))
 
     def _with_window(
         self, rows: pa.RecordBatch, span: Ints, ended: Spans, judged: SpanOutcomes
@@ -449,5 +449,5 @@ class _Stream:
             if last.events or last.bad:
                 yield open_window(self.key, last)
         elif self.output != "consistent":
-            for held in self.held.take_new():
-                yield with_open_window(held, last, kept=self.output == "kept")
+            for batch in self.held_rows.take_new():
+                yield with_open_window(batch, last, kept=self.output == "kept")

@@ -392,9 +392,9 @@ def _message(value: bytes | None, has_place: bool) -> dict[str, Any]:
         return {ERROR_CODE: str(problem), ERROR_DESCRIPTION: problem.describe(str(error))}
 
 
-def _require_known(said: Mapping[str, Any]) -> None:
+def _require_known(properties: Mapping[str, Any]) -> None:
     """A property that is ignored would be an instruction that silently does not hold."""
-    for name in said:
+    for name in properties:
         if name not in _PROPERTIES:
             near = get_close_matches(name[:40].lower(), _PROPERTIES, 1)
             hint = f"did you mean {near[0]}?" if near else f"they are {', '.join(_PROPERTIES)}"
@@ -403,11 +403,11 @@ def _require_known(said: Mapping[str, Any]) -> None:
 
 def _columns(document: str) -> dict[str, Any]:
     # The texts of data and options are handed on as they were written: numbers in them stay exact.
-    said, places = members(document)
-    _require_known(said)
+    values, places = members(document)
+    _require_known(values)
     found: dict[str, Any] = {}
     for name, column in _TEXTS.items():
-        text = found[column] = said.get(name)
+        text = found[column] = values.get(name)
         if text is not None:
             if not isinstance(text, str) or not text:
                 raise ValueError(f"{name} must be a text that is not empty")
@@ -416,20 +416,20 @@ def _columns(document: str) -> dict[str, Any]:
         raise ValueError("entity is missing")
     found["source_system"] = found["source_system"] or DEFAULT_SYSTEM
     for name in _FLAGS:
-        if not isinstance(said.get(name), bool | None):
+        if not isinstance(values.get(name), bool | None):
             raise ValueError(f"{name} must be true or false")
-    found["refresh"] = bool(said.get("refresh"))
-    if said.get("timestamp") is not None:
-        at = parse_instant(said["timestamp"])
+    found["refresh"] = bool(values.get("refresh"))
+    if values.get("timestamp") is not None:
+        at = parse_instant(values["timestamp"])
         if at is None:
             raise ValueError("timestamp must be an instant, YYYY-MM-DDTHH:MM:SS, with or without a zone")
         found["effective_timestamp"] = microseconds(at)
-    if said.get("options") is not None:
-        if not isinstance(said["options"], dict):
+    if values.get("options") is not None:
+        if not isinstance(values["options"], dict):
             raise ValueError("options must be an object")
         found["options"] = document[places["options"]]
     end = len(document)
-    data = slice(end, end) if said.get("data") is None else places["data"]
+    data = slice(end, end) if values.get("data") is None else places["data"]
     found["data"] = document[data] or None
     found["envelope"] = {"before": document[: data.start], "after": document[data.stop :]}
     return found
@@ -467,9 +467,9 @@ def with_statuses(decoded: DataFrame, stored: DataFrame | None = None) -> DataFr
     )
     is_new = F.col("status") == int(Status.NOT_PROCESSED)
     kept = {name: F.when(is_new, F.col(name)) for name in ("data", "envelope")}
-    said = decoded.withColumn("status", status).withColumns(kept).select(*DECODED_SCHEMA.names, "status")
+    messages = decoded.withColumn("status", status).withColumns(kept).select(*DECODED_SCHEMA.names, "status")
     # A run reads the messages of one entity after the other: side by side they are found faster.
-    return said.sortWithinPartitions("source_system", "source_entity")
+    return messages.sortWithinPartitions("source_system", "source_entity")
 
 
 def whole_value() -> Column:

@@ -92,9 +92,9 @@ def problems(facts: DataFrame | None, waiting: DataFrame | None) -> DataFrame | 
 def message_log(known: DataFrame) -> DataFrame:
     """The messages that the schema has no place for, in the columns of the log that they fill."""
     refused = known.where(f"status IN {(int(Status.SYSTEM_NOT_FOUND), int(Status.ENTITY_NOT_FOUND))}")
-    said = refused.selectExpr("message_identifier", "split(error_message, ': ', 2) AS parts", "0 AS number")
+    errors = refused.selectExpr("message_identifier", "split(error_message, ': ', 2) AS parts", "0 AS number")
     error = (f"'{Outcome.ERROR}' AS outcome", "parts[0] AS error_code", "parts[1] AS error_description")
-    return said.selectExpr("*", *error).drop("parts")
+    return errors.selectExpr("*", *error).drop("parts")
 
 
 def find_rejects(received: DataFrame, log: DataFrame, known: DataFrame) -> DataFrame:
@@ -112,8 +112,10 @@ def find_rejects(received: DataFrame, log: DataFrame, known: DataFrame) -> DataF
     found = faulty.groupBy("message_identifier", "record", "record_text", *error).agg(
         F.array_sort(F.collect_set("entity")).alias("entities")
     )
-    said = invalid.select(*RECORD_COLUMNS, *sender, *error, F.array().cast("array<string>").alias("entities"))
-    united = said.unionByName(found.join(stored, "message_identifier"), allowMissingColumns=True)
+    refused_messages = invalid.select(
+        *RECORD_COLUMNS, *sender, *error, F.array().cast("array<string>").alias("entities")
+    )
+    united = refused_messages.unionByName(found.join(stored, "message_identifier"), allowMissingColumns=True)
     return united.select(*RECORD_COLUMNS, *sender, "record", "entities", "record_text", *error)
 
 
@@ -230,8 +232,8 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
 def new_exports(rows: DataFrame, known: DataFrame, position: int) -> DataFrame:
     """What of *rows* had no position so far, or was not what it is now (`EXPORTED_COLUMNS`)."""
     digest = "xxhash64(operation, id, document) AS digest"
-    said = rows.selectExpr("message_id", "arrival.record_number AS number", digest)
-    new = said.join(_last_exports(known), [*_NAME, "digest"], "left_anti")
+    digests = rows.selectExpr("message_id", "arrival.record_number AS number", digest)
+    new = digests.join(_last_exports(known), [*_NAME, "digest"], "left_anti")
     return new.withColumn("position", F.lit(position).cast("long"))
 
 

@@ -86,10 +86,10 @@ def _require(sound: bool, argument: str, needed: str, found: object) -> None:
 
 def _instant(timestamp: Any, now: datetime) -> datetime:
     argument = "now" if timestamp is None else "question['timestamp']"
-    said = now if timestamp is None else timestamp
-    found = said if timestamp is None or isinstance(said, datetime) else parse_instant(said)
+    instant = now if timestamp is None else timestamp
+    found = instant if timestamp is None or isinstance(instant, datetime) else parse_instant(instant)
     if found is None:
-        raise InvalidArgument("query", argument, "an instant, YYYY-MM-DDTHH:MM:SS", said)
+        raise InvalidArgument("query", argument, "an instant, YYYY-MM-DDTHH:MM:SS", instant)
     require_instant(found, argument, function="query")
     return found
 

@@ -410,10 +410,10 @@ class RecordWalk:
         assert each.parent_identifier is not None
         nodes = above.below.setdefault((each.reference, child), Nodes(child, each.parent_identifier))
         start, unique = len(nodes), self.schema.mapping(child).unique_sequence
-        for sequence, said in enumerate(above.records[at][each.source], 1):
+        for sequence, child_record in enumerate(above.records[at][each.source], 1):
             count += 1
             # A record may have several mappings, and each is to have a record of its own.
-            own = dict(said) if isinstance(said, dict) else said
+            own = dict(child_record) if isinstance(child_record, dict) else child_record
             path = f"{above.path[at]}/{each.source}/{sequence}"
             node = nodes.add(own, message.row, self.number_of(count), path, at)
             given = {unique: count, each.source_child_sequence: sequence}

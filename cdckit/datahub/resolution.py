@@ -68,8 +68,8 @@ class Resolution:
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         # Each is found once for each target, and only for those that are asked for.
-        self._said = cache(lambda entity: self.statements(entity))
-        self._held = cache(self._find_held)
+        self._cached_statements = cache(lambda entity: self.statements(entity))
+        self._key_holders = cache(self._find_key_holders)
         self._identified = cache(self._identify)
         self._answers_of = cache(self._find_answers)
         self._linked = cache(self._link)
@@ -111,8 +111,8 @@ class Resolution:
             mappings = self.schema.targets[entity].mappings
             if any(each.holds and self.schema.may_fail_lookup(place) for place, each in mappings.items()):
                 name, is_wrong = f"concat_ws(' ', {names}, record) AS name", f"error_code IN {LOOKUP_FAULTS}"
-                said = self._linked(entity).where(IS_RECORD)
-                found.append(said.selectExpr("message_id", name, "within", f"{is_wrong} AS is_wrong"))
+                linked = self._linked(entity).where(IS_RECORD)
+                found.append(linked.selectExpr("message_id", name, "within", f"{is_wrong} AS is_wrong"))
         if not found:
             return None
         records = reduce(DataFrame.unionByName, found)
@@ -132,7 +132,7 @@ class Resolution:
         later = [name for name in target.links if name not in target.keys]
         return self._follow_links(self._identified(entity), target, later)
 
-    def _find_held(self, entity: str) -> DataFrame | None:
+    def _find_key_holders(self, entity: str) -> DataFrame | None:
         """Which records mean which entities of a target with weak keys, and which entities hold its keys."""
         target = self.schema.targets[entity]
         return self.keep_lookup(
@@ -143,7 +143,7 @@ class Resolution:
         """The statements of a target with their guids."""
         target, rows = self.schema.targets[entity], self._with_instants(entity)
         if target.weak:
-            rows = with_weak_guids(rows, self._held(entity))
+            rows = with_weak_guids(rows, self._key_holders(entity))
             return _with_error(rows, HubFault.KEY_AMBIGUOUS)
         looked_up = [name for name in target.links if name in target.keys and self._plans_of(target, name)]
         if not looked_up:
@@ -181,7 +181,7 @@ class Resolution:
 
     def _with_instants(self, entity: str) -> DataFrame:
         """The statements of a target; where a link looks up a weak key, its marked text has its instant."""
-        target, rows = self.schema.targets[entity], self._said(entity)
+        target, rows = self.schema.targets[entity], self._cached_statements(entity)
         starts = [each for weak in sorted(self._weak) for each in lookup_prefixes(self.schema, weak)]
 
         def dated(text: str) -> str:
@@ -207,7 +207,9 @@ class Resolution:
             target = self.schema.targets[each]
             for name in target.links:
                 if entity in self._plans_of(target, name):
-                    asked = self._said(each).select(_data(name).alias("text"), "effective_timestamp")
+                    asked = self._cached_statements(each).select(
+                        _data(name).alias("text"), "effective_timestamp"
+                    )
                     found.append(asked.where(has_prefix("text", starts)))
         return reduce(DataFrame.unionByName, found).distinct() if found else None
 
@@ -216,10 +218,10 @@ class Resolution:
         if entity not in self.entities:
             return None
         if entity in self._weak:
-            held, questions = self._held(entity), self._questions(entity)
-            if held is None or questions is None:
+            key_holders, questions = self._key_holders(entity), self._questions(entity)
+            if key_holders is None or questions is None:
                 return None
-            return self.keep_lookup(ANSWERS, entity, holders(held, questions))
+            return self.keep_lookup(ANSWERS, entity, holders(key_holders, questions))
         usable = f"operation = '{UPSERT}' AND error_code IS NULL AND guid IS NOT NULL"
         claims = self._identified(entity).where(usable).selectExpr("explode(claims) AS text", "guid")
         # The least and the greatest differ where there are several: nothing need be counted.
@@ -268,8 +270,8 @@ def _with_error(rows: DataFrame, problem: HubFault, finding: str = "") -> DataFr
     # A record that a filter has dropped leads nowhere, whatever its links say.
     wrong = f"several AND error_code IS NULL AND operation <> '{DROPPED}'"
     text = text_literal(problem.describe(finding))
-    said = {"error_code": f"'{problem}'", "error_description": text}
-    columns = {name: F.expr(f"if({wrong}, {value}, {name})") for name, value in said.items()}
+    error = {"error_code": f"'{problem}'", "error_description": text}
+    columns = {name: F.expr(f"if({wrong}, {value}, {name})") for name, value in error.items()}
     return rows.withColumns(columns).drop("several")
 
 
@@ -371,7 +373,7 @@ def facts(resolution: Resolution) -> DataFrame | None:
 
 
 def waiting_statements(
-    stated: DataFrame, answers: DataFrame | None, held: DataFrame | None, keep: Keep
+    stated: DataFrame, answers: DataFrame | None, unborn: DataFrame | None, keep: Keep
 ) -> DataFrame | None:
     """
     The statements that cannot be applied since an entity to which they link does not exist.
@@ -383,7 +385,7 @@ def waiting_statements(
     Args:
         stated: The `facts` without those in error.
         answers: What links have found (`Resolution.answers`).
-        held: The statements (`statement`, `missing`) that wait on and are not tried, as their messages are
+        unborn: The statements (`statement`, `missing`) that wait on and are not tried, as their messages are
             not due, or were given up.
         keep: By which rows are computed that are looked at again.
 
@@ -398,7 +400,7 @@ def waiting_statements(
     """
     needing = stated.select("statement", F.explode("needs").alias("need"))
     makers = stated.where("makes IS NOT NULL")
-    waiting, count, rounds = held, held.count() if held is not None else 0, 0
+    waiting, count, rounds = unborn, unborn.count() if unborn is not None else 0, 0
     while True:
         exists = drop_waiting(makers, waiting).select(F.col("makes").alias("need"))
         missing = _find_missing(needing.select("need"), exists)
@@ -406,10 +408,10 @@ def waiting_statements(
             missing = _find_unanswered(missing, answers, exists)
         leading_nowhere = keep(missing)
         if leading_nowhere is None:
-            return held
+            return unborn
         found = needing.join(leading_nowhere, "need", "left_semi").groupBy("statement")
-        waiting = drop_waiting(found.agg(F.min("need").alias("missing")), held)
-        waiting = keep(waiting if held is None else waiting.unionByName(held))
+        waiting = drop_waiting(found.agg(F.min("need").alias("missing")), unborn)
+        waiting = keep(waiting if unborn is None else waiting.unionByName(unborn))
         now = 0 if waiting is None else waiting.count()
         if waiting is None or now == count:
             return None if waiting is None else _with_names(waiting, stated)
@@ -436,8 +438,8 @@ def _with_names(waiting: DataFrame, stated: DataFrame) -> DataFrame:
     named = texts.join(missing.distinct(), "need", "left_semi").withColumn("statement", F.lit(None))
     # Not by a join, of which Spark would take the size for the product of both.
     both = waiting.selectExpr("missing AS need", "CAST(NULL AS string) AS text", "statement")
-    said = both.unionByName(named).selectExpr("*", "min(text) OVER (PARTITION BY need) AS name")
-    return said.where("statement IS NOT NULL").selectExpr("statement", "coalesce(name, need) AS missing")
+    needs = both.unionByName(named).selectExpr("*", "min(text) OVER (PARTITION BY need) AS name")
+    return needs.where("statement IS NOT NULL").selectExpr("statement", "coalesce(name, need) AS missing")
 
 
 def waiting_candidates(

@@ -233,8 +233,8 @@ def changes(
     ...     {"entity": "product", "refresh": True, "data": [{"number": 1, "name": "teapot"}]},
     ... ]
     >>> records = datahub.records(session(), sent, received_at=datetime(2024, 1, 1, tzinfo=timezone.utc))
-    >>> said = datahub.changes(datahub.decode(records), shop, "product")
-    >>> said.orderBy("arrival.offset", "arrival.record_number").select("operation", "data.number").show()
+    >>> changes = datahub.changes(datahub.decode(records), shop, "product")
+    >>> changes.orderBy("arrival.offset", "arrival.record_number").select("operation", "data.number").show()
     +---------+------+
     |operation|number|
     +---------+------+
@@ -257,14 +257,14 @@ def changes(
 class MessageStatements(DerivedChanges):
     """What follows from messages for one target: each part is described when it is asked for, and once."""
 
-    def __init__(self, messages: DataFrame, work: ReaderSettings, entity: str, held: Cache) -> None:
+    def __init__(self, messages: DataFrame, work: ReaderSettings, entity: str, keep: Cache) -> None:
         super().__init__(work.schema)
         first = with_statuses(messages).where(F.col("status") == int(Status.NOT_PROCESSED))
-        read = held(with_refusals(first, work.schema))
-        self._hold, self.messages = held, lambda: read
+        read = keep(with_refusals(first, work.schema))
+        self._keep, self.messages = keep, lambda: read
         self._leading = work.schema.deciding_targets(entity)
-        self.statements = cache(lambda each: held(statements_about(read, work, each)))
-        self.keep_lookup = lambda kind, each, rows: held(rows)
+        self.statements = cache(lambda each: keep(statements_about(read, work, each)))
+        self.keep_lookup = lambda kind, each, rows: keep(rows)
         self.waiting = cache(self._find_waiting)
         # Whether one was is not known before the messages are read.
         self.may_be_refreshed = lambda each: True
@@ -280,11 +280,11 @@ class MessageStatements(DerivedChanges):
         if found is None:
             return None
         valid = found.where("error_code IS NULL")
-        return self._hold(find_unsupported(waiting_candidates(valid, self.answers())))
+        return self._keep(find_unsupported(waiting_candidates(valid, self.answers())))
 
     def _merge_target(self, entity: str) -> DataFrame:
         keys = self.schema.targets[entity].keys
-        return self._hold(merge(self.changes(entity), entity=entity, keys=keys))
+        return self._keep(merge(self.changes(entity), entity=entity, keys=keys))
 
 
 _LAST_POSITION = "last position"
@@ -341,9 +341,9 @@ class Run(State):
             write_note(self._writes, REFRESHED, [])
             return
         ids = F.broadcast(chosen)
-        said = ids.withColumnRenamed("message_identifier", "message_id")
+        forgotten = ids.withColumnRenamed("message_identifier", "message_id")
         for name in self._names(STATEMENTS):
-            replace_rows(self._writes, name, said)
+            replace_rows(self._writes, name, forgotten)
         if self._writes.has(STATUSES):
             replace_rows(self._writes, STATUSES, ids)
 

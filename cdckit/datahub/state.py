@@ -87,8 +87,8 @@ class RunFile:
             return None
         try:
             with self._path.open() as file:
-                said: dict[str, Any] | None = json.load(file) if _is_locked(file) else None
-                return said
+                run: dict[str, Any] | None = json.load(file) if _is_locked(file) else None
+                return run
         except (FileNotFoundError, json.JSONDecodeError):
             return None
 
@@ -242,10 +242,10 @@ def append_records(tables: Transaction, schema: Schema, decoded: DataFrame, batc
     earlier = (
         State(schema, tables).received_records().where(F.col("status") != int(Status.PREVIOUSLY_RECEIVED))
     )
-    said = with_statuses(decoded, earlier.select(identity().alias("identity")))
+    messages = with_statuses(decoded, earlier.select(identity().alias("identity")))
     receipt = {"received": F.lit(number).cast("long"), "batch": F.lit(batch).cast("string")}
     write_note(tables, RECEIVED, number)
-    return tables.append(MESSAGES, said.withColumns(receipt), compact_at=MANY_FILES).rows
+    return tables.append(MESSAGES, messages.withColumns(receipt), compact_at=MANY_FILES).rows
 
 
 _TouchedGuids = Mapping[str, DataFrame | None]

@@ -57,7 +57,7 @@ def absences(mentions: DataFrame, events: Sequence[tuple[str | None, DataFrame]]
     Cost: one shuffle of the mentions of entities by guid.  Lists of all entities are few, and are
     broadcast; those of one parent are joined by the parent.
     """
-    said = mentions.selectExpr("*", "lead(at) OVER (PARTITION BY guid ORDER BY at) AS next")
+    followed = mentions.selectExpr("*", "lead(at) OVER (PARTITION BY guid ORDER BY at) AS next")
     by_field: dict[str | None, list[DataFrame]] = {}
     for field, some in events:
         by_field.setdefault(field, []).append(some)
@@ -65,9 +65,9 @@ def absences(mentions: DataFrame, events: Sequence[tuple[str | None, DataFrame]]
     for field, tables in by_field.items():
         ends = _with_previous(reduce(DataFrame.unionByName, tables))
         if field is None:
-            found.append(_first_after(said, F.broadcast(ends), "true", "whole"))
+            found.append(_first_after(followed, F.broadcast(ends), "true", "whole"))
         else:
-            found.append(_first_after(said, ends, f"{quoted(f'parent_{field}')} = scope", "listed"))
+            found.append(_first_after(followed, ends, f"{quoted(f'parent_{field}')} = scope", "listed"))
     # Two lists may end together: the stronger word counts, of equal ones that of the first mapping.
     together = [name for name in ABSENCE_COLUMNS if name not in ("priority", "place")]
     strongest = F.max_by(F.struct("priority", "place"), F.struct("priority", -F.col("place")))
@@ -77,9 +77,9 @@ def absences(mentions: DataFrame, events: Sequence[tuple[str | None, DataFrame]]
 
 def _with_previous(events: DataFrame) -> DataFrame:
     """Each end of a list with the one before it that had the same scope and priority."""
-    said = events.selectExpr("*", f"{position('arrival.record_number')} AS ends")
+    numbered = events.selectExpr("*", f"{position('arrival.record_number')} AS ends")
     same = "PARTITION BY scope, priority ORDER BY ends, place"
-    return said.selectExpr("*", f"lag(ends) OVER ({same}) AS previous")
+    return numbered.selectExpr("*", f"lag(ends) OVER ({same}) AS previous")
 
 
 def _first_after(mentions: DataFrame, ends: DataFrame, same: str, after: str) -> DataFrame:
@@ -133,8 +133,8 @@ class DerivedChanges(Resolution):
         events = self._events(entity, applied)
         if not events:
             return own
-        said = _keep_guids(self.processed_statements(entity), touched)
-        missed = absences(mentions(said, self.schema.parent_fields(entity)), events)
+        statements = _keep_guids(self.processed_statements(entity), touched)
+        missed = absences(mentions(statements, self.schema.parent_fields(entity)), events)
         return _with_absences(own, missed, _field_priorities(self.schema, self.schema.targets[entity]))
 
     def _events(self, entity: str, applied: DataFrame) -> list[tuple[str | None, DataFrame]]:
@@ -162,11 +162,11 @@ def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame
     the mappings of the schema give source and priorities.
     """
     target = schema.targets[entity]
-    said = applied.where(f"guid IS NOT NULL AND {NAMES_ENTITY}")
+    statements = applied.where(f"guid IS NOT NULL AND {NAMES_ENTITY}")
     if entity in schema.autocreated:
-        said = _drop_needless_autocreates(said)
+        statements = _drop_needless_autocreates(statements)
     more = _field_priorities(schema, target)
-    return said.selectExpr(
+    return statements.selectExpr(
         "guid", "message_id", "effective_timestamp", "arrival", "data", "carried",
         f"if(operation = '{AUTOCREATE}', '{UPSERT}', operation) AS operation",
         "'' AS sequence",
@@ -193,13 +193,13 @@ def _with_absences(own: DataFrame, missed: DataFrame, field_priorities: str | No
     return own.unionByName(missed.withColumns(columns).drop("place"))
 
 
-def _drop_needless_autocreates(said: DataFrame) -> DataFrame:
+def _drop_needless_autocreates(statements: DataFrame) -> DataFrame:
     """Keep an "autocreate" only where nothing makes its entity sooner."""
     # Of two that stand in one place the record itself comes first: it says more than its link.
     place = f"struct(effective_timestamp, arrival, operation = '{AUTOCREATE}' AS is_auto)"
     makes = f"if(operation IN {(UPSERT, AUTOCREATE)}, {place}, NULL)"
     counts = f"operation <> '{AUTOCREATE}' OR {place} = min({makes}) OVER (PARTITION BY guid)"
-    return said.selectExpr("*", f"{counts} AS _counts").where("_counts").drop("_counts")
+    return statements.selectExpr("*", f"{counts} AS _counts").where("_counts").drop("_counts")
 
 
 def _field_priorities(schema: Schema, target: Target) -> str | None:

@@ -436,9 +436,9 @@ class _Rows:
             return
         if values is not None:
             data, flags = (self.columns.field(name).type for name in ("data", "carried"))
-            said = {each.name: pa.array(np.full(count, each.name in values)) for each in flags}
+            carried_flags = {each.name: pa.array(np.full(count, each.name in values)) for each in flags}
             rows["data"] = make_struct(values, data, count)
-            rows["carried"] = make_struct({**said, **carried}, flags, count)
+            rows["carried"] = make_struct({**carried_flags, **carried}, flags, count)
         rows["operation"] = pa.array([operation] * count) if isinstance(operation, str) else operation
         at = pa.array(message, pa.int64())
         batch = self.batch

@@ -126,7 +126,7 @@ class KeyWalk:
     def __init__(self, keys: WeakKeys) -> None:
         self._keys = keys
         self._entities: dict[str, _Entity] = {}
-        self._held: list[dict[str, tuple[_Entity, ...]]] = [{} for _ in keys.keys]
+        self._holders: list[dict[str, tuple[_Entity, ...]]] = [{} for _ in keys.keys]
         self._refreshes: list[tuple[str, int]] = []
         self._instant: int | None = None
         self._before: dict[tuple[int, str], tuple[_Entity, ...]] = {}
@@ -138,7 +138,7 @@ class KeyWalk:
         if instant == self._instant:
             return
         for (at, key), before in self._before.items():
-            now = self._held[at].get(key, ())
+            now = self._holders[at].get(key, ())
             if now != before:
                 guid = now[0].guid if len(now) == 1 else None
                 self.changes.append(
@@ -151,23 +151,23 @@ class KeyWalk:
         """The end of a list of all entities."""
         self._refreshes.append((message, priority))
 
-    def record(self, said: KeyRecord) -> tuple[str | None, bool]:
+    def record(self, record: KeyRecord) -> tuple[str | None, bool]:
         """The guid of the entity that a record means, if it means one, and whether it means several."""
-        found = self._find_entities(said.values)
+        found = self._find_entities(record.values)
         if len(found) > 1:
             return None, True
         if found:
             entity = found[0]
             self._catch_up(entity)
-        elif said.kind == UPSERT:
-            entity = self._begin_entity(said)
+        elif record.kind == UPSERT:
+            entity = self._begin_entity(record)
         else:
             return None, False
-        entity.seen_in = said.message
-        if said.kind == DELETE:
-            _delete(entity, said.priority)
-        elif said.kind == UPSERT:
-            self._take(entity, said)
+        entity.seen_in = record.message
+        if record.kind == DELETE:
+            _delete(entity, record.priority)
+        elif record.kind == UPSERT:
+            self._take(entity, record)
         return entity.guid, False
 
     def _find_entities(self, values: tuple[str | None, ...]) -> list[_Entity]:
@@ -175,20 +175,20 @@ class KeyWalk:
         for at in range(self._keys.alternatives):
             key = _whole_key(values, self._keys.keys[at])
             if key is not None:
-                found += [each for each in self._held[at].get(key, ()) if each not in found]
+                found += [each for each in self._holders[at].get(key, ()) if each not in found]
         return found
 
-    def _begin_entity(self, said: KeyRecord) -> _Entity:
-        wholes = (_whole_key(said.values, key) for key in self._keys.keys[: self._keys.alternatives])
+    def _begin_entity(self, key_record: KeyRecord) -> _Entity:
+        wholes = (_whole_key(key_record.values, key) for key in self._keys.keys[: self._keys.alternatives])
         key = next(filter(None, wholes))
         name = f"{name_start(self._keys.entity)}{key}{NAME_END}"
         guid = uuid5(name)
         if guid in self._entities:
-            [message] = name_parts("message", pa.array([said.message]))
-            [record] = name_parts("record", pa.array([said.record]))
+            [message] = name_parts("message", pa.array([key_record.message]))
+            [record] = name_parts("record", pa.array([key_record.record]))
             guid = uuid5(f"{name[:-1]},{message},{record}}}")
         fields, refreshes = len(self._keys.fields), len(self._refreshes)
-        self._entities[guid] = _Entity(guid, [None] * fields, [None] * fields, said.priority, refreshes)
+        self._entities[guid] = _Entity(guid, [None] * fields, [None] * fields, key_record.priority, refreshes)
         return self._entities[guid]
 
     def _catch_up(self, entity: _Entity) -> None:
@@ -198,18 +198,18 @@ class KeyWalk:
                 entity.deleted, entity.priority = True, priority
         entity.refreshes = len(self._refreshes)
 
-    def _take(self, entity: _Entity, said: KeyRecord) -> None:
+    def _take(self, entity: _Entity, record: KeyRecord) -> None:
         revived = entity.deleted
-        if revived and said.priority < entity.priority:
+        if revived and record.priority < entity.priority:
             return
         entity.deleted = False
-        entity.priority = said.priority if revived else max(entity.priority, said.priority)
+        entity.priority = record.priority if revived else max(entity.priority, record.priority)
         before = tuple(entity.values)
-        for at, value in enumerate(said.values):
-            if not said.carried[at]:
+        for at, value in enumerate(record.values):
+            if not record.carried[at]:
                 continue
-            own, current = self._keys.priorities[said.place][at], entity.priorities[at]
-            offered = said.priority if own is None else own
+            own, current = self._keys.priorities[record.place][at], entity.priorities[at]
+            offered = record.priority if own is None else own
             # The merge takes an equal value only for a greater priority, which is the same here.
             if revived or current is None or offered >= current:
                 entity.values[at], entity.priorities[at] = value, offered
@@ -224,15 +224,15 @@ class KeyWalk:
                 continue
             for key in (old, new):
                 if key is not None:
-                    holding = self._held[at].get(key, ())
+                    holding = self._holders[at].get(key, ())
                     if at in self._keys.looked_up:
                         self._before.setdefault((at, key), holding)
                     rest = tuple(each for each in holding if each is not entity)
                     after = (*rest, entity) if key == new else rest
                     if after:
-                        self._held[at][key] = after
+                        self._holders[at][key] = after
                     else:
-                        del self._held[at][key]
+                        del self._holders[at][key]
 
 
 def _delete(entity: _Entity, priority: int) -> None:
@@ -316,12 +316,12 @@ def walk_records(batches: Iterable[pa.RecordBatch], keys: WeakKeys) -> Iterator[
     walk = KeyWalk(keys)
     for batch in batches:
         found = []
-        for said in _key_records(batch, keys):
-            walk.begin(said.instant)
-            if said.kind == REFRESH:
-                walk.refresh(said.message, said.priority)
+        for record in _key_records(batch, keys):
+            walk.begin(record.instant)
+            if record.kind == REFRESH:
+                walk.refresh(record.message, record.priority)
             else:
-                found.append((said.message, said.number, said.place, *walk.record(said), None, None))
+                found.append((record.message, record.number, record.place, *walk.record(record), None, None))
         yield _output(found, walk)
     walk.begin(None)
     yield _output([], walk)
@@ -344,14 +344,14 @@ def _output(found: list[tuple[Any, ...]], walk: KeyWalk) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
-def with_weak_guids(statements: DataFrame, held: DataFrame | None) -> DataFrame:
+def with_weak_guids(statements: DataFrame, key_holders: DataFrame | None) -> DataFrame:
     """
     The statements with `guid` and `several`, as `find_key_holders` has found them; None if it found nothing.
     """
-    if held is None:
+    if key_holders is None:
         return statements.withColumns({"guid": F.lit(None).cast("string"), "several": F.lit(False)})
     # Claims are null where a key cannot be read: the record finds nothing.
-    means = held.where("message_id IS NOT NULL").select(*_RECORD, "guid", "several")
+    means = key_holders.where("message_id IS NOT NULL").select(*_RECORD, "guid", "several")
     named = statements.withColumn("number", F.col("arrival.record_number")).drop("guid")
     return named.join(means, [*_RECORD], "left").drop("number")
 
@@ -371,7 +371,7 @@ def with_instant(text: str) -> str:
     return f"concat({text}, '@', CAST(unix_micros(effective_timestamp) AS string))"
 
 
-def holders(held: DataFrame, questions: DataFrame) -> DataFrame:
+def holders(key_holders: DataFrame, questions: DataFrame) -> DataFrame:
     """
     The entities that hold the keys of links, by what `find_key_holders` gives.
 
@@ -381,7 +381,7 @@ def holders(held: DataFrame, questions: DataFrame) -> DataFrame:
     Cost: one shuffle of questions and changes by text, and one sort: a key that is asked for, or changes
     hands, however often is no more than so many rows of it.
     """
-    changes = held.where("text IS NOT NULL").selectExpr(
+    changes = key_holders.where("text IS NOT NULL").selectExpr(
         "text", "at", "struct(guid, several) AS holder", "CAST(NULL AS string) AS asked"
     )
     asked = questions.selectExpr(

@@ -7,7 +7,7 @@ The Debezium door: change events of databases.
     decoded = debezium.decode_maxwell(records)
     changes = debezium.changes(decoded, "public.orders")   what the events say of the rows of one table
     rows = debezium.table_rows(decoded, "public.orders")   the same before it, with what cannot be a change
-    said = debezium.messages(decoded)                      what programs wrote into the log
+    messages = debezium.messages(decoded)                  what programs wrote into the log
 
 A record that cannot be used has one of the catalogue's codes (`EventFault`).
 The streams of the prototype of 2014 are a door of their own, `cdckit.streams`.

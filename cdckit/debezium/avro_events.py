@@ -176,15 +176,15 @@ def _type_text(schema: dict[str, Any]) -> str:
 
 def _schema(kind: Any) -> dict[str, Any]:
     """The type as Kafka Connect's JSON has it: that of parts by them, any other by its name alone."""
-    said = kind if isinstance(kind, Mapping) else {}
-    if said.get("connect.name") == VARIABLE or said.get("connect.internal.type") == "MapEntry":
+    parts = kind if isinstance(kind, Mapping) else {}
+    if parts.get("connect.name") == VARIABLE or parts.get("connect.internal.type") == "MapEntry":
         return {"type": _type(kind)}
-    if said.get("type") == "array":
-        return {"type": "array", "items": _schema(_nullable_type(said["items"]))}
-    if said.get("type") == "map":
-        return {"type": "map", "keys": {"type": "string"}, "values": _schema(_nullable_type(said["values"]))}
-    if said.get("type") == "record":
-        fields = [_schema(_nullable_type(each)) | {"field": name} for name, each in _fields(said)]
+    if parts.get("type") == "array":
+        return {"type": "array", "items": _schema(_nullable_type(parts["items"]))}
+    if parts.get("type") == "map":
+        return {"type": "map", "keys": {"type": "string"}, "values": _schema(_nullable_type(parts["values"]))}
+    if parts.get("type") == "record":
+        fields = [_schema(_nullable_type(each)) | {"field": name} for name, each in _fields(parts)]
         return {"type": "struct", "fields": fields}
     return {"type": _type(kind)}
 
@@ -199,23 +199,23 @@ def _nullable_type(kind: Any) -> Any:
     """What a type holds that may be null."""
     if not isinstance(kind, list):
         return kind
-    held = [each for each in kind if each != "null"]
-    return held[0] if len(held) == 1 else "string"
+    others = [each for each in kind if each != "null"]
+    return others[0] if len(others) == 1 else "string"
 
 
 def _type(kind: Any) -> str:
-    said = kind if isinstance(kind, Mapping) else {"type": kind}
-    parameters = said.get("connect.parameters") or {}
-    if isinstance(name := said.get("connect.name"), str):
+    parts = kind if isinstance(kind, Mapping) else {"type": kind}
+    parameters = parts.get("connect.parameters") or {}
+    if isinstance(name := parts.get("connect.name"), str):
         digits = [parameters.get(each) for each in ("connect.decimal.precision", "scale")]
         known = ",".join(str(each) for each in digits if each is not None)
         return f"{name}({known})" if digits[1] is not None else name
-    logical = said.get("logicalType")
+    logical = parts.get("logicalType")
     if logical == "decimal":
-        return f"{_DECIMAL}({said.get('precision')},{said.get('scale', 0)})"
+        return f"{_DECIMAL}({parts.get('precision')},{parts.get('scale', 0)})"
     if logical in _LOGICAL:
         return _LOGICAL[logical]
-    plain = str(said.get("connect.type") or said.get("type"))
+    plain = str(parts.get("connect.type") or parts.get("type"))
     plain = _PRIMITIVES.get(plain, plain)
     # An enumeration, a fixed and a type that is named elsewhere are what their values are as JSON.
     known_types = ("int8", "int16", "boolean", "string", "bytes", "array", "map", *_PRIMITIVES.values())
@@ -313,8 +313,8 @@ def groups(datums: pa.Array, registry: Registry) -> Iterator[Group]:
     }
     strange = [head for head, schema_id in by_head.items() if schema_id not in registry.schemas]
     unknown = pc.and_(framed, pc.is_in(heads, pa.array(strange, heads.type)))
-    said = [str(by_head[head]) for head in heads.filter(unknown).to_pylist()]
-    yield from _refuse_group(unknown, EventFault.UNKNOWN_SCHEMA, said)
+    schemas = [str(by_head[head]) for head in heads.filter(unknown).to_pylist()]
+    yield from _refuse_group(unknown, EventFault.UNKNOWN_SCHEMA, schemas)
     for head, schema_id in by_head.items():
         if schema_id not in registry.schemas:
             continue
@@ -443,8 +443,8 @@ def _other_values(values: pa.Array, found: pa.Array) -> pa.Array:
         return _no_text(len(values))
     after = values.type.field("after").type if values.type.get_field_index("after") >= 0 else None
     is_row = pc.is_in(pc.struct_field(found, "op"), pa.array(OF_ROWS))
-    told = pc.and_(pc.fill_null(is_row, False), not (after is not None and pa.types.is_string(after)))
-    rest = np.flatnonzero(pc.and_(values.is_valid(), pc.invert(told)).to_numpy(zero_copy_only=False))
+    is_told = pc.and_(pc.fill_null(is_row, False), not (after is not None and pa.types.is_string(after)))
+    rest = np.flatnonzero(pc.and_(values.is_valid(), pc.invert(is_told)).to_numpy(zero_copy_only=False))
     made = [as_json(each) for each in values.take(pa.array(rest)).to_pylist(maps_as_pydicts="lossy")]
     order = np.full(len(values), -1, np.int64)
     order[rest] = np.arange(len(rest))
@@ -522,7 +522,7 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
     row_key = F.coalesce("avro_key", json_key())
     document = document_fields(F.col("text"), found["source"]["connector"], row_key)
     after = F.coalesce(found["after"], document)
-    told = read.withColumns({"headers": headers_from_workers(), FOUND: found.withField("after", after)})
+    events = read.withColumns({"headers": headers_from_workers(), FOUND: found.withField("after", after)})
     producer = Producer(
         form="avro",
         text=F.col("text"),
@@ -533,21 +533,21 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
             (fault, F.col("fault").eqNullSafe(F.lit(fault.value)), F.col("finding")) for fault in _REFUSED
         ],
     )
-    return envelopes(told, producer)
+    return envelopes(events, producer)
 
 
 def _texts(schemas: Schemas) -> dict[int, str]:
     """By id one text that defines all that it names."""
     if isinstance(schemas, Mapping):
-        given = {each: [said] if isinstance(said, str) else said for each, said in schemas.items()}
-        if all(isinstance(each, int) and _are_texts(said) for each, said in given.items()):
-            return {each: whole_schema(said) for each, said in given.items()}
+        given = {each: [text] if isinstance(text, str) else text for each, text in schemas.items()}
+        if all(isinstance(each, int) and _are_texts(text) for each, text in given.items()):
+            return {each: whole_schema(text) for each, text in given.items()}
     needed = 'the texts of schemas by their ids, such as {7: \'{"type": "record", …}\'}'
     raise InvalidArgument("decode_avro", "schemas", needed, schemas)
 
 
-def _are_texts(said: object) -> bool:
-    return isinstance(said, Sequence) and len(said) > 0 and all(isinstance(text, str) for text in said)
+def _are_texts(schema: object) -> bool:
+    return isinstance(schema, Sequence) and len(schema) > 0 and all(isinstance(text, str) for text in schema)
 
 
 def _types(schemas: Mapping[int, str]) -> Column:

@@ -64,24 +64,24 @@ def known_encoding(name: str) -> str:
     return name
 
 
-def is_schema(said: str) -> bool:
+def is_schema(type_text: str) -> bool:
     """Whether a type is said by its schema, and not by a name."""
-    return said.startswith("{")
+    return type_text.startswith("{")
 
 
-def type_name(said: str) -> str:
+def type_name(type_text: str) -> str:
     """
     The name of a type that is said by its schema; any other as it is.
 
     >>> type_name('{"type": "array", "items": {"type": "bytes", "name": "io.debezium.data.Bits"}}')
     'array<io.debezium.data.Bits>'
     """
-    if not is_schema(said):
-        return said
+    if not is_schema(type_text):
+        return type_text
     try:
-        return _name_of(json.loads(said))
+        return _name_of(json.loads(type_text))
     except (ValueError, TypeError, KeyError, RecursionError):
-        return said
+        return type_text
 
 
 def _name_of(schema: Mapping[str, Any]) -> str:
@@ -108,10 +108,10 @@ class _NoName(ValueError):
     """Parts are not written as they are in names; Spark's own names may write them otherwise."""
 
 
-def _encoding(said: str, function: str) -> Encoding:
-    with_parts = _WITH_PARTS.fullmatch(said)
+def _encoding(type_text: str, function: str) -> Encoding:
+    with_parts = _WITH_PARTS.fullmatch(type_text)
     if with_parts is None:
-        return plain_encoding(said, function=function)
+        return plain_encoding(type_text, function=function)
     kind, parts = with_parts[1].lower(), _split(with_parts[2], ",")
     if kind == "struct":
         named = [_split(each, ":") for each in parts if parts != [""]]
@@ -282,9 +282,9 @@ def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
         F.map_keys(F.coalesce("after", "before")),
         lambda key: F.struct(key.alias("key"), F.lit("string").alias("value")),
     )
-    told = rows.select(name, F.posexplode(F.coalesce(types, untyped)).alias("place", "column"))
+    exploded = rows.select(name, F.posexplode(F.coalesce(types, untyped)).alias("place", "column"))
     found = (
-        told.groupBy("name", "column.key", "column.value")
+        exploded.groupBy("name", "column.key", "column.value")
         .agg(F.min("place").alias("place"))
         .orderBy("place", "key", "value")
         .collect()
@@ -294,13 +294,13 @@ def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
     for row in found:
         # Null where wal2json was told to leave types out.
         made.setdefault(row["key"], []).append(known_encoding(row["value"] or "string"))
-    return {name: _distinct_types(said) for name, said in made.items()}
+    return {name: _distinct_types(types_of) for name, types_of in made.items()}
 
 
-def _distinct_types(said: Sequence[str]) -> tuple[str, ...]:
+def _distinct_types(type_texts: Sequence[str]) -> tuple[str, ...]:
     """Each type once: by its name, but of several that have parts by what events say, to tell them apart."""
-    names = tuple(dict.fromkeys(map(type_name, said)))
-    return names if len(names) == 1 else tuple(dict.fromkeys(said))
+    names = tuple(dict.fromkeys(map(type_name, type_texts)))
+    return names if len(names) == 1 else tuple(dict.fromkeys(type_texts))
 
 
 def _require_one(table: str, found: Sequence[str], decoded: DataFrame) -> None:

@@ -134,7 +134,7 @@ class Encoding(NamedTuple):
 _Test = Callable[[Column], Column]
 
 
-def plain_encoding(said: str, *, function: str) -> Encoding:
+def plain_encoding(type_text: str, *, function: str) -> Encoding:
     """
     The encoding that the name of a type without parts stands for.
 
@@ -150,7 +150,7 @@ def plain_encoding(said: str, *, function: str) -> Encoding:
     >>> plain_encoding("numeric(8,2)", function="f").type
     DecimalType(8,2)
     """
-    parts = _NAMED.fullmatch(said)
+    parts = _NAMED.fullmatch(type_text)
     if parts is not None:
         name, first, second, more = parts.groups()
         base = f"{name} {more}".strip().lower()
@@ -165,10 +165,10 @@ def plain_encoding(said: str, *, function: str) -> Encoding:
         if base.startswith("interval"):
             # PostgreSQL writes `1 day 02:03:04` for every kind; Spark's types of that name do not read it.
             return _TEXT
-    return cast_encoding(spark_type(said, function=function))
+    return cast_encoding(spark_type(type_text, function=function))
 
 
-def spark_type(said: str, *, function: str) -> T.DataType:
+def spark_type(name: str, *, function: str) -> T.DataType:
     """
     The type that Spark knows by this name.
 
@@ -176,10 +176,10 @@ def spark_type(said: str, *, function: str) -> T.DataType:
         InvalidArgument: It knows none.
     """
     try:
-        return T.DataType.fromDDL(said)
+        return T.DataType.fromDDL(name)
     except Exception:
         needed = "the name of a type of Debezium, Kafka Connect, PostgreSQL or Spark"
-        raise InvalidArgument(function, "columns", needed, said) from None
+        raise InvalidArgument(function, "columns", needed, name) from None
 
 
 def cast_encoding(kind: T.DataType) -> Encoding:

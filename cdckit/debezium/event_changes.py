@@ -108,8 +108,8 @@ def changes(
     Cost: as for `table_rows`, no shuffle.  Without *keys* or *columns* a job first, for each of them.
 
     >>> from cdckit import debezium
-    >>> told = debezium.changes(decoded, "products", keys=["id"]).orderBy("arrival.offset")
-    >>> told.select("operation", "effective_timestamp", "data", "carried").show(truncate=False)
+    >>> changed = debezium.changes(decoded, "products", keys=["id"]).orderBy("arrival.offset")
+    >>> changed.select("operation", "effective_timestamp", "data", "carried").show(truncate=False)
     +---------+-------------------+------------------+--------------------+
     |operation|effective_timestamp|data              |carried             |
     +---------+-------------------+------------------+--------------------+
@@ -137,7 +137,7 @@ def changes(
     )
     key_alone = F.struct(*(F.lit(name in named).alias(name) for name in names))
     # Read before the rows are spread, where a column that is given can be made of the record.
-    said = source_name(source)
+    named_source = source_name(source)
     return spread.select(
         F.when(is_deleted, IS_DELETED)
         .when(operation == TRUNCATE, IS_TRUNCATED)
@@ -146,8 +146,8 @@ def changes(
         _effective(rows, snapshot_at).alias("effective_timestamp"),
         _sequence().alias("sequence"),
         F.struct("timestamp", "topic", "partition", "offset", "record_number").alias("arrival"),
-        message_id(said).alias("message_id"),
-        said.alias("source"),
+        message_id(named_source).alias("message_id"),
+        named_source.alias("source"),
         F.lit(0).alias("priority"),
         F.when(is_leaving, leaving).otherwise(F.col("data")).alias("data"),
         F.when(is_leaving, key_alone).otherwise(F.col("carried")).alias("carried"),

@@ -82,13 +82,13 @@ def exact_key(text: Column, coded: Sequence[str]) -> Column:
 
 
 def _images(coded: Sequence[str]) -> Column:
-    told = F.transform(
+    fields = F.transform(
         F.array(read_marked(_given_text("value"), _VALUE)),
         lambda value: F.struct(
             *(_exact(F.coalesce(value["payload"][name], value[name]), coded).alias(name) for name in _IMAGES)
         ),
     )
-    return F.element_at(told, 1)
+    return F.element_at(fields, 1)
 
 
 def _key(coded: Sequence[str]) -> Column:
@@ -214,10 +214,12 @@ def typed_rows(
     require_events(decoded, function="changes")
     if unreadable not in UNREADABLE:
         raise InvalidArgument("changes", "unreadable", f"one of {', '.join(UNREADABLE)}", unreadable)
-    said = _columns(decoded, table, columns)
-    encodings = {name: _encodings(name, types) for name, types in said.items()}
-    named = require_keys(find_keys(decoded, table) if keys is None else keys, list(said), function="changes")
-    varied = [name for name, types in said.items() if len(types) > 1]
+    column_types = _columns(decoded, table, columns)
+    encodings = {name: _encodings(name, types) for name, types in column_types.items()}
+    named = require_keys(
+        find_keys(decoded, table) if keys is None else keys, list(column_types), function="changes"
+    )
+    varied = [name for name, types in column_types.items() if len(types) > 1]
     # Apart, or Spark writes the rows that pass anew, in a method too long for the JVM to compile.
     is_row = project_apart(F.col("operation")).isin(*operations) & F.col("kind").isin(Kind.ROW, Kind.TRUNCATE)
     is_sound = is_row & F.col(ERROR_CODE).isNull()
@@ -235,13 +237,15 @@ def typed_rows(
     )
     absent = placeholders(placeholder)
     texts = sent.withColumns(
-        _texts(list(said), named, varied, absent) | {"operation": project_apart(F.col("operation"))}
+        _texts(list(column_types), named, varied, absent) | {"operation": project_apart(F.col("operation"))}
     )
-    return texts.select(*RECORD_COLUMNS, *KEPT, "content", *_make_row(said, encodings, named, unreadable))
+    return texts.select(
+        *RECORD_COLUMNS, *KEPT, "content", *_make_row(column_types, encodings, named, unreadable)
+    )
 
 
 def _encodings(name: str, types: Sequence[str]) -> list[Encoding]:
-    found = [encoding(said, function="changes") for said in types]
+    found = [encoding(type_text, function="changes") for type_text in types]
     has_parts = any(isinstance(each.type, T.ArrayType | T.MapType | T.StructType) for each in found)
     if has_parts and len(types) > 1 and not all(map(is_schema, types)):
         needed = "of several types with parts as columns names them: by the schemas, which tell them apart"
@@ -275,20 +279,22 @@ def _texts(
 
 
 def _make_row(
-    said: Mapping[str, Sequence[str]],
+    column_types: Mapping[str, Sequence[str]],
     encodings: Mapping[str, Sequence[Encoding]],
     keys: Sequence[str],
     unreadable: str,
 ) -> list[Column]:
     """The row of the table, and what is wrong with it."""
-    values = {name: _typed_value("text of", name, types, encodings[name]) for name, types in said.items()}
-    old = {name: _typed_value("old text of", name, said[name], encodings[name]) for name in keys}
-    other = {name: _typed_value("other text of", name, said[name], encodings[name]) for name in keys}
+    values = {
+        name: _typed_value("text of", name, types, encodings[name]) for name, types in column_types.items()
+    }
+    old = {name: _typed_value("old text of", name, column_types[name], encodings[name]) for name in keys}
+    other = {name: _typed_value("other text of", name, column_types[name], encodings[name]) for name in keys}
     named = reduce(and_, (value.isNotNull() for value in other.values()))
     changed = (~_text_column("old text of", name).eqNullSafe(_text_column("text of", name)) for name in keys)
     return [
         F.struct(*(value.alias(name) for name, value in values.items())).alias("data"),
-        F.struct(*(_text_column("carried", name).alias(name) for name in said)).alias("carried"),
+        F.struct(*(_text_column("carried", name).alias(name) for name in column_types)).alias("carried"),
         F.struct(*(value.alias(name) for name, value in old.items())).alias("old"),
         ((project_apart(F.col("operation")) == UPDATE) & reduce(or_, changed)).alias("moved"),
         F.when(named, F.struct(*(value.alias(name) for name, value in other.items()))).alias("other"),
@@ -401,8 +407,8 @@ def _typed_value(texts: str, name: str, types: Sequence[str], encodings: Sequenc
     """The value of a column, read as the event's own type of it where there are several."""
     common = _common_type(name, encodings)
     *others, value = [as_type(each.read(_text_column(texts, name)), each.type, common) for each in encodings]
-    for said, other in zip(types, others, strict=False):
-        value = F.when(_text_column("type of", name) == said, other).otherwise(value)
+    for type_text, other in zip(types, others, strict=False):
+        value = F.when(_text_column("type of", name) == type_text, other).otherwise(value)
     return value
 
 

@@ -116,8 +116,8 @@ def json_events(records: DataFrame) -> DataFrame:
     text, is_read = text_of_value(), F.col(_VALUE_READ).isNotNull()
     unread = [(EventFault.NOT_JSON, ~is_read & ~_is_nothing(text), text)]
     envelope = _envelope(F.col(_VALUE_READ))
-    told = read.withColumnRenamed(FOUND, _VALUE_READ).withColumn(FOUND, envelope)
-    return envelopes(told, Producer("json", text, is_read, json_types(), json_key(), unread))
+    events = read.withColumnRenamed(FOUND, _VALUE_READ).withColumn(FOUND, envelope)
+    return envelopes(events, Producer("json", text, is_read, json_types(), json_key(), unread))
 
 
 def _envelope(value: Column) -> Column:
@@ -174,8 +174,8 @@ class Producer(NamedTuple):
 
 def envelopes(read: DataFrame, producer: Producer) -> DataFrame:
     """The events of records, whose envelopes are in `found`: null, or all null, where there is none."""
-    told = F.col(FOUND)
-    source, operation, text = told["source"], told["op"], producer.text
+    event = F.col(FOUND)
+    source, operation, text = event["source"], event["op"], producer.text
     kind, is_document = _kind(text), source["connector"] == MONGODB
     is_row = kind == Kind.ROW
     columns = {
@@ -183,23 +183,23 @@ def envelopes(read: DataFrame, producer: Producer) -> DataFrame:
         "kind": kind,
         "connector": source["connector"],
         "source": source["name"],
-        "db": F.coalesce(source["db"], told["databaseName"]),
-        "schema": F.coalesce(source["schema"], told["schemaName"]),
+        "db": F.coalesce(source["db"], event["databaseName"]),
+        "schema": F.coalesce(source["schema"], event["schemaName"]),
         "table": _not_empty(F.coalesce(source["table"], source["collection"])),
         "operation": operation,
         "snapshot": source["snapshot"],
         **time_columns(
             [
                 ("source", _instant(source)),
-                ("event", _instant(told)),
+                ("event", _instant(event)),
                 ("record", F.col("timestamp")),
             ]
         ),
         "position": position(source["connector"], lambda name: source[name]),
-        "transaction_id": F.coalesce(told["transaction"]["id"], source["txId"], source["gtid"], told["id"]),
+        "transaction_id": F.coalesce(event["transaction"]["id"], source["txId"], source["gtid"], event["id"]),
         "row_key": F.when(is_document, document_key(producer.row_key)).otherwise(producer.row_key),
-        "before": told["before"],
-        "after": told["after"],
+        "before": event["before"],
+        "after": event["after"],
         "types": F.when(is_row, producer.types),
         "new_key": header("__debezium.newkey"),
         "old_key": header("__debezium.oldkey"),
@@ -225,8 +225,8 @@ def _not_empty(text: Column) -> Column:
 
 
 def _kind(text: Column) -> Column:
-    told = F.col(FOUND)
-    operation = told["op"]
+    event = F.col(FOUND)
+    operation = event["op"]
     return (
         # First what is most: the others are looked at where it is none.
         F.when(operation.isin(*OF_ROWS), Kind.ROW)
@@ -235,12 +235,12 @@ def _kind(text: Column) -> Column:
         .when(_is_nothing(text), Kind.TOMBSTONE)
         .when(operation.isNotNull(), F.lit(None).cast("string"))
         # Strictly: a row that was taken out of its envelope may have columns of these names.
-        .when(told["status"].isin("BEGIN", "END") & told["id"].isNotNull(), Kind.TRANSACTION)
+        .when(event["status"].isin("BEGIN", "END") & event["id"].isNotNull(), Kind.TRANSACTION)
         .when(
-            told["source"].isNotNull() & F.coalesce(told["databaseName"], told["ddl"]).isNotNull(),
+            event["source"].isNotNull() & F.coalesce(event["databaseName"], event["ddl"]).isNotNull(),
             Kind.SCHEMA_CHANGE,
         )
-        .when(told["ts_ms"].isNotNull() & _has_only_times(text), Kind.HEARTBEAT)
+        .when(event["ts_ms"].isNotNull() & _has_only_times(text), Kind.HEARTBEAT)
     )
 
 
@@ -254,13 +254,13 @@ def _is_nothing(text: Column) -> Column:
     return F.col("value").isNull() | F.coalesce(text.rlike(_NOTHING), F.lit(False))
 
 
-def _instant(told: Column) -> Column:
+def _instant(instant: Column) -> Column:
     """An instant that is told in three precisions; 0 is none: old connectors said so of snapshots."""
     # A number too large for a long is none, and neither is one that a thousand times is too large.
     micros = F.coalesce(
-        told["ts_us"].try_cast("long"),
-        F.floor(told["ts_ns"].try_cast("decimal(38,0)") / 1000).try_cast("long"),
-        (told["ts_ms"].try_cast("decimal(20,0)") * 1000).try_cast("long"),
+        instant["ts_us"].try_cast("long"),
+        F.floor(instant["ts_ns"].try_cast("decimal(38,0)") / 1000).try_cast("long"),
+        (instant["ts_ms"].try_cast("decimal(20,0)") * 1000).try_cast("long"),
     )
     return F.when(micros != 0, F.timestamp_micros(micros))
 
@@ -300,8 +300,8 @@ def _part_schema(column: Column) -> Column:
     parts = {"array": ["items"], "map": ["keys", "values"], "struct": ["fields"]}
     made = F.lit(None).cast("string")
     for kind, names in parts.items():
-        said = [F.concat(F.lit(f',"{name}":'), column[name]) for name in names]
-        schema = F.concat(F.lit(f'{{"type":"{kind}"'), *said, F.lit("}"))
+        members = [F.concat(F.lit(f',"{name}":'), column[name]) for name in names]
+        schema = F.concat(F.lit(f'{{"type":"{kind}"'), *members, F.lit("}"))
         made = F.when(column["type"] == kind, schema).otherwise(made)
     return F.when(column["name"].isNull() | (column["name"] != VARIABLE), made)
 
@@ -408,53 +408,53 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
     """
     require_records(records, function="decode_maxwell")
     read = parse_object(records, _MAXWELL_ROW)
-    said = F.col(FOUND)
+    event = F.col(FOUND)
     operation = F.lit(None).cast("string")
     for name, meaning in _TYPES.items():
-        operation = F.when(said["type"] == name, meaning).otherwise(operation)
+        operation = F.when(event["type"] == name, meaning).otherwise(operation)
     kind = (
         F.when(F.col("value").isNull(), Kind.TOMBSTONE)
         .when(operation.isNotNull(), Kind.ROW)
-        .when(said["type"].rlike(_OF_SCHEMAS), Kind.SCHEMA_CHANGE)
-        .when(said["type"].isin(*_OF_ROWS_NOT), Kind.HEARTBEAT)
+        .when(event["type"].rlike(_OF_SCHEMAS), Kind.SCHEMA_CHANGE)
+        .when(event["type"].isin(*_OF_ROWS_NOT), Kind.HEARTBEAT)
     )
     is_row, is_delete = kind == Kind.ROW, operation == DELETE
     # Rows say seconds, DDL milliseconds.
-    seconds = said["ts"].try_cast("decimal(20,0)")
+    seconds = event["ts"].try_cast("decimal(20,0)")
     micros = (
         F.when(kind == Kind.SCHEMA_CHANGE, seconds * 1000).otherwise(seconds * 1_000_000).try_cast("long")
     )
     # The last row of a transaction says that it is, and no number.
-    last = F.when(said["commit"] == "true", _BEHIND_ALL)
-    place = F.coalesce(said["xoffset"], last, F.when(said["position"].isNotNull(), ""))
+    last = F.when(event["commit"] == "true", _BEHIND_ALL)
+    place = F.coalesce(event["xoffset"], last, F.when(event["position"].isNotNull(), ""))
     found = {
-        "form": F.when(said.isNotNull(), "json"),
+        "form": F.when(event.isNotNull(), "json"),
         "kind": kind,
         "connector": F.when(kind.isNotNull() & (kind != Kind.TOMBSTONE), "mysql"),
-        "db": said["database"],
-        "table": said["table"],
+        "db": event["database"],
+        "table": event["table"],
         "operation": operation,
         "snapshot": F.when(operation == READ, "true"),
         **time_columns(
             [
                 ("source", F.timestamp_micros(micros)),
-                ("record", F.when(said["type"].isNotNull(), F.col("timestamp"))),
+                ("record", F.when(event["type"].isNotNull(), F.col("timestamp"))),
             ]
         ),
-        "position": F.concat_ws("/", binlog_position(said["position"]), F.lpad(place, 20, "0")),
-        "transaction_id": said["xid"],
-        "before": F.when(is_delete, said["data"]).otherwise(said["old"]),
-        "after": F.when(~is_delete, _with_nulls(said["data"], said["old"])),
+        "position": F.concat_ws("/", binlog_position(event["position"]), F.lpad(place, 20, "0")),
+        "transaction_id": event["xid"],
+        "before": F.when(is_delete, event["data"]).otherwise(event["old"]),
+        "after": F.when(~is_delete, _with_nulls(event["data"], event["old"])),
         "said": F.when(~is_row, text_of_value()),
     }
-    found["position"] = F.when(binlog_position(said["position"]).isNotNull(), found["position"])
+    found["position"] = F.when(binlog_position(event["position"]).isNotNull(), found["position"])
     faults = error_columns(
         [
-            (EventFault.NOT_JSON, said.isNull() & F.col("value").isNotNull(), text_of_value()),
-            (EventFault.UNKNOWN_OPERATION, kind.isNull() & said["type"].isNotNull(), said["type"]),
+            (EventFault.NOT_JSON, event.isNull() & F.col("value").isNotNull(), text_of_value()),
+            (EventFault.UNKNOWN_OPERATION, kind.isNull() & event["type"].isNotNull(), event["type"]),
             (EventFault.NOT_AN_EVENT, kind.isNull(), text_of_value()),
-            (EventFault.NO_TABLE, is_row & said["table"].isNull(), None),
-            (EventFault.NO_ROW, is_row & said["data"].isNull(), None),
+            (EventFault.NO_TABLE, is_row & event["table"].isNull(), None),
+            (EventFault.NO_ROW, is_row & event["data"].isNull(), None),
             (EventFault.NO_TIME, is_row & found["event_timestamp"].isNull(), None),
         ]
     )
@@ -523,8 +523,8 @@ def decode_wal2json(records: DataFrame) -> DataFrame:
     """
     require_records(records, function="decode_wal2json")
     read = parse_object(records, _WAL2JSON_ROW)
-    said = F.col(FOUND)
-    action, columns, identity = said["action"], said["columns"], said["identity"]
+    event = F.col(FOUND)
+    action, columns, identity = event["action"], event["columns"], event["identity"]
     operation = F.lit(None).cast("string")
     for letter, meaning in _ACTIONS.items():
         operation = F.when(action == letter, meaning).otherwise(operation)
@@ -538,20 +538,20 @@ def decode_wal2json(records: DataFrame) -> DataFrame:
     is_row = kind == Kind.ROW
     after, before = _texts(columns, "value"), _texts(identity, "value")
     found = {
-        "form": F.when(said.isNotNull(), "json"),
+        "form": F.when(event.isNotNull(), "json"),
         "kind": kind,
         "connector": F.when(kind.isNotNull() & (kind != Kind.TOMBSTONE), "postgresql"),
-        "schema": said["schema"],
-        "table": said["table"],
+        "schema": event["schema"],
+        "table": event["table"],
         "operation": operation,
         **time_columns(
             [
-                ("source", said["timestamp"].try_cast("timestamp")),
+                ("source", event["timestamp"].try_cast("timestamp")),
                 ("record", F.when(action.isNotNull(), F.col("timestamp"))),
             ]
         ),
-        "position": lsn_position(said["lsn"]),
-        "transaction_id": said["xid"],
+        "position": lsn_position(event["lsn"]),
+        "transaction_id": event["xid"],
         "before": before,
         "after": after,
         "types": F.when(is_row, _texts(F.coalesce(columns, identity), "type")),
@@ -560,10 +560,10 @@ def decode_wal2json(records: DataFrame) -> DataFrame:
     has_row = F.when(operation == DELETE, before.isNotNull()).otherwise(after.isNotNull())
     faults = error_columns(
         [
-            (EventFault.NOT_JSON, said.isNull() & F.col("value").isNotNull(), text_of_value()),
+            (EventFault.NOT_JSON, event.isNull() & F.col("value").isNotNull(), text_of_value()),
             (EventFault.UNKNOWN_OPERATION, kind.isNull() & action.isNotNull(), action),
             (EventFault.NOT_AN_EVENT, kind.isNull(), text_of_value()),
-            (EventFault.NO_TABLE, kind.isin(Kind.ROW, Kind.TRUNCATE) & said["table"].isNull(), None),
+            (EventFault.NO_TABLE, kind.isin(Kind.ROW, Kind.TRUNCATE) & event["table"].isNull(), None),
             (EventFault.NO_ROW, is_row & ~has_row, None),
             (EventFault.NO_TIME, is_row & found["event_timestamp"].isNull(), None),
         ]

@@ -82,8 +82,8 @@ class Kind:
 
     def note(self, transaction: Transaction) -> None:
         """Let the store say what the ledger is."""
-        told = {"format": FORMAT, "entity": self.entity, "keys": self.keys, "buckets": self.buckets}
-        text = json.dumps({**told, "by_guid": self.by_guid})
+        properties = {"format": FORMAT, "entity": self.entity, "keys": self.keys, "buckets": self.buckets}
+        text = json.dumps({**properties, "by_guid": self.by_guid})
         if transaction.note_of(self._key) != text:
             transaction.note(self._key, text)
 
@@ -112,11 +112,17 @@ class Kind:
             if strange:
                 raise OtherKind(location, str(self), f"the tables {', '.join(strange)}, no ledger's")
             return self
-        told = json.loads(text)
-        if told["format"] != FORMAT:
-            found = f"a ledger of format {told['format']}, which this version of cdckit does not know"
+        properties = json.loads(text)
+        if properties["format"] != FORMAT:
+            found = f"a ledger of format {properties['format']}, which this version of cdckit does not know"
             raise OtherKind(location, f"one of format {FORMAT}", found)
-        found_kind = Kind(told["entity"], tuple(told["keys"]), told["buckets"], told["by_guid"], self.name)
+        found_kind = Kind(
+            properties["entity"],
+            tuple(properties["keys"]),
+            properties["buckets"],
+            properties["by_guid"],
+            self.name,
+        )
         if (found_kind.entity, found_kind.keys) != (self.entity, self.keys):
             raise OtherKind(location, str(self), str(found_kind))
         if buckets is not None and buckets != found_kind.buckets:

@@ -125,7 +125,7 @@ def read_lists(
     at, instants = _instants(rows, taken_at)
     data = [F.col(quoted(name)).alias(name) for name in rows.columns if name not in apart]
     carried = [F.lit(True).alias(name) for name in rows.columns if name not in apart]
-    said = rows.select(
+    listed = rows.select(
         F.lit(UPSERT).alias("operation"),
         at.alias("effective_timestamp"),
         F.lit("").alias("sequence"),
@@ -136,7 +136,7 @@ def read_lists(
         F.struct(*data).alias("data"),
         F.struct(*carried).alias("carried"),
     )
-    return GivenLists(said, source, priority, instants)
+    return GivenLists(listed, source, priority, instants)
 
 
 def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> GivenLists:
@@ -247,10 +247,10 @@ def restate_lists(
 def list_rows_at(transaction: Transaction, kind: Kind, source: str, instants: Collection[int]) -> DataFrame:
     """What the lists of a source named at some instants, as upserts of these instants."""
     spark = transaction.spark
-    said = visible_changes(transaction.read(kind.changes), kind).where(_is_of_source(source))
+    log = visible_changes(transaction.read(kind.changes), kind).where(_is_of_source(source))
     at = spark.createDataFrame([(each,) for each in instants], "at long")
-    until = said.join(F.broadcast(at), F.unix_micros("effective_timestamp") <= F.col("at"))
-    names = [name for name in said.columns if name not in (GUID, "effective_timestamp")]
+    until = log.join(F.broadcast(at), F.unix_micros("effective_timestamp") <= F.col("at"))
+    names = [name for name in log.columns if name not in (GUID, "effective_timestamp")]
     last = F.max_by(F.struct(*names), "effective_timestamp").alias("last")
     found = until.groupBy("at", GUID).agg(last).where(F.col("last.operation") != ABSENT)
     return found.select(F.timestamp_micros("at").alias("effective_timestamp"), "last.*")
@@ -402,8 +402,10 @@ def count_lists(
         there = list_rows_at(transaction, kind, source, unknown).groupBy(at).count()
         counts |= {row["at"]: row["count"] for row in there.collect()}
     ended = F.count_if(F.col("operation") == ABSENT)
-    told = found.changes.groupBy(at).agg(F.count_if("begins").alias("begun"), ended.alias("ended")).collect()
-    news = {row["at"]: (row["begun"], row["ended"]) for row in told}
+    counted = (
+        found.changes.groupBy(at).agg(F.count_if("begins").alias("begun"), ended.alias("ended")).collect()
+    )
+    news = {row["at"]: (row["begun"], row["ended"]) for row in counted}
     new = [each for each in found.before if each not in lists]
     for each in new:
         begun, lost = news.get(each, (0, 0))
@@ -465,13 +467,13 @@ def _find_unrepeated(
 ) -> list[str | None]:
     """A source of which the log and the changes do not say the same until the instant, if there is one."""
     at = F.unix_micros("effective_timestamp")
-    meant = reduce(or_, (_is_of_source(source) & (at <= last) for source, last in until.items()))
+    is_due = reduce(or_, (_is_of_source(source) & (at <= last) for source, last in until.items()))
     there = visible_changes(transaction.read(kind.changes), kind)
     key = {name: F.col("data").getField(name) for name in kind.keys}
     given = changes if kind.by_guid else changes.withColumn(GUID, guid(kind.entity, key))
     columns = [*CHANGE_SCHEMA.names, "data", "carried", GUID]
     sides = (there.withColumn("side", F.lit(0)), given.withColumn("side", F.lit(1)))
-    both = union_changes(*(each.where(meant).select(*columns, "side") for each in sides))
+    both = union_changes(*(each.where(is_due).select(*columns, "side") for each in sides))
     # A field that a list did not send is null in a table of all lists.
     content = as_text(F.col("data"), require_struct(both, "data", function="apply"))
     stated = both.select(

@@ -134,9 +134,9 @@ class _History:
 
 def _form_number(form: Form) -> int:
     """64 bits that tell a form from another one: by the function's name, its defaults and what is told it."""
-    function, args, told = form, (), {}
+    function, args, options = form, (), {}
     if isinstance(form, partial):
-        function, args, told = form.func, form.args, form.keywords
+        function, args, options = form.func, form.args, form.keywords
     # Lambdas of one place have one name, as functions have that go by different variables around them.
     if not isinstance(function, FunctionType) or function.__name__ == "<lambda>" or function.__closure__:
         needed = (
@@ -145,7 +145,7 @@ def _form_number(form: Form) -> int:
         )
         raise InvalidArgument("publish", "form", needed, form)
     by_default = function.__defaults__, sorted((function.__kwdefaults__ or {}).items())
-    text = f"{function.__module__}.{function.__qualname__}{(by_default, args, sorted(told.items()))}"
+    text = f"{function.__module__}.{function.__qualname__}{(by_default, args, sorted(options.items()))}"
     return to_signed(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()))
 
 

@@ -71,9 +71,9 @@ class ApplyResult:
         news: How many of the changes the log did not have.
         repeated: Whether nothing was done, because the batch had been applied before.
 
-    >>> said = ApplyResult(version=7, news=0)
-    >>> "repeated" if said.repeated else f"{said.news} changes were news, seen from commit {said.version} on"
-    '0 changes were news, seen from commit 7 on'
+    >>> result = ApplyResult(version=7, news=0)
+    >>> "repeated" if result.repeated else f"{result.news} changes were news, as of commit {result.version}"
+    '0 changes were news, as of commit 7'
     """
 
     version: int
@@ -355,8 +355,8 @@ def _group_by_bucket(files: Iterable[File]) -> dict[int, Paths]:
     found: dict[int, Paths] = {}
     for one in files:
         low, high = one.low.get(GUID), one.high.get(GUID)
-        held = FileRange(one.path, one.size, one.rows, (low or "").encode(), high and high.encode())
-        found.setdefault(int(one.partition[BUCKET]), []).append(held)
+        file_range = FileRange(one.path, one.size, one.rows, (low or "").encode(), high and high.encode())
+        found.setdefault(int(one.partition[BUCKET]), []).append(file_range)
     return found
 
 
@@ -376,8 +376,8 @@ def _reports(made: WorkerPlan) -> list[dict[str, Any]]:
     return [json.loads(row["report"]) for row in made.rows().collect()]
 
 
-def _report(told: dict[str, Any]) -> pa.RecordBatch:
-    return pa.record_batch({"report": pa.array([json.dumps(told)])})
+def _report(report: dict[str, Any]) -> pa.RecordBatch:
+    return pa.record_batch({"report": pa.array([json.dumps(report)])})
 
 
 def _run_tasks(spark: SparkSession, tasks: list[Task], targets: Targets) -> list[Outcome]:

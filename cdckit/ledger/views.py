@@ -216,7 +216,7 @@ class View:
         where = self._where(key, "files")
         if valid_at is None:
             return self._snapshot.files(self.kind.history, where)
-        microseconds(valid_at, "valid_at", function="as_of", call=lambda said: f"ledger.as_of({said})")
+        microseconds(valid_at, "valid_at", function="as_of", call=lambda instant: f"ledger.as_of({instant})")
         begun = {**where, VALID_FROM: (None, valid_at)}
         return [
             *self._snapshot.files(self.kind.history, {**begun, OPEN: [True]}),

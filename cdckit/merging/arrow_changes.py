@@ -200,12 +200,12 @@ def has_ends(table: pa.RecordBatch) -> bool:
 class Changes:
     """Changes as Arrow columns, sorted by entity and then by the order of changes."""
 
-    def __init__(self, table: pa.RecordBatch, layout: Layout, said: ChangeIdentity | None = None) -> None:
+    def __init__(self, table: pa.RecordBatch, layout: Layout, identity: ChangeIdentity | None = None) -> None:
         self.table, self.layout = table, layout
         operation = ints(table.column("operation"))
         self.is_delete, self.is_absence = operation > 0, operation == OPERATIONS.index(ABSENT)
         self.priority = ints(table.column("priority"))
-        self._identity = ChangeIdentity.from_table(table) if said is None else said
+        self._identity = ChangeIdentity.from_table(table) if identity is None else identity
         # Others have such numbers, too: hashes of rows, and what follows the last record of a message.
         self.is_taken_along = (self._identity.record >= TAKEN_ALONG) & (self.priority == NO_PRIORITY)
         self.has_ends = has_ends(table)

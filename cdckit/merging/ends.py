@@ -73,16 +73,16 @@ class Words(NamedTuple):
             return None
         fields, whole = [], np.ones(len(changes), dtype=bool)
         for index in range(len(layout.fields)):
-            said = changes.carries(index) & ~changes.is_delete
+            is_said = changes.carries(index) & ~changes.is_delete
             column, priority = (
                 changes.table.column(value_column(index)),
                 _ranks(changes.field_priority(index)),
             )
             least = _of_entity(np.where(changes.is_delete, priority, 0), entity)
-            renews = said & ((priority > least) | ((priority == least) & np.asarray(column.is_valid())))
-            fields.append(Word(said, priority, number_values(column), index in layout.keys, renews))
+            renews = is_said & ((priority > least) | ((priority == least) & np.asarray(column.is_valid())))
+            fields.append(Word(is_said, priority, number_values(column), index in layout.keys, renews))
             if index in layout.keys:
-                whole &= said | changes.is_delete
+                whole &= is_said | changes.is_delete
         pairs, count = np.unique(np.stack([entity, changes.message]), axis=1, return_counts=True)
         is_sole = ~np.isin(entity, pairs[0][count > 1])
         may_end = changes.is_delete & ~changes.is_absence & ~np.isin(entity, entity[~whole])

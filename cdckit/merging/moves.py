@@ -192,8 +192,8 @@ def _inherit_standing(
     place[origin[own, 1]] = np.flatnonzero(own)
     leaving = place[moves.leaving]
     if all_.has_ends:
-        held, of, leaving = _held_before(all_, of, leaving)
-        all_, origin = all_.take(held), origin[held]
+        standing, of, leaving = _standing_changes(all_, of, leaving)
+        all_, origin = all_.take(standing), origin[standing]
     counts = counting_changes(all_, of)
     then, of, origin = all_.where(counts), of[counts], origin[counts]
     did, number, counted = steps(then, of), np.cumsum(counts) - 1, counts[leaving]
@@ -206,21 +206,21 @@ def _inherit_standing(
         stands = field(then, did, index, then.field_priority(index)).standing[before]
         unsent = (stands != NOWHERE) & ~changes.carries(index)[arriving]
         at = stands[unsent]
-        said = np.where(origin[at, 0] == NOWHERE, origin[at, 1], origin[at, 0])
-        found.append(_InheritedValues(arriving[unsent], said, np.full(len(at), index)))
-    arriving, said, fields = (np.concatenate(part) for part in zip(*found, strict=True))
-    order = np.lexsort((fields, said, arriving))
-    return _InheritedValues(arriving[order], said[order], fields[order])
+        source_rows = np.where(origin[at, 0] == NOWHERE, origin[at, 1], origin[at, 0])
+        found.append(_InheritedValues(arriving[unsent], source_rows, np.full(len(at), index)))
+    arriving, source_rows, fields = (np.concatenate(part) for part in zip(*found, strict=True))
+    order = np.lexsort((fields, source_rows, arriving))
+    return _InheritedValues(arriving[order], source_rows[order], fields[order])
 
 
-def _held_before(changes: Changes, entity: Ints, leaving: Ints) -> tuple[Ints, Ints, Ints]:
+def _standing_changes(changes: Changes, entity: Ints, leaving: Ints) -> tuple[Ints, Ints, Ints]:
     """Of moves the changes up to the delete that hold then; of which move each is; where the deletes are."""
     first = np.searchsorted(entity, entity[leaving])
     size = leaving + 1 - first
     move = np.repeat(np.arange(len(leaving)), size)
     position = np.arange(len(move)) - np.repeat(np.cumsum(size) - size, size) + first[move]
-    held = changes.until()[position] > changes.instants()[leaving][move]
-    return position[held], move[held] + 1, np.cumsum(np.bincount(move[held])) - 1
+    holds = changes.until()[position] > changes.instants()[leaving][move]
+    return position[holds], move[holds] + 1, np.cumsum(np.bincount(move[holds])) - 1
 
 
 class _InheritedWords(NamedTuple):
@@ -236,7 +236,7 @@ def _inherited_words(changes: Changes, entity: Ints, taken: _InheritedValues) ->
     new = np.ones(len(taken.field), dtype=bool)
     new[1:] = (np.diff(taken.arriving) != 0) | (np.diff(taken.origin) != 0)
     arriving, origin, word_of = taken.arriving[new], taken.origin[new], np.cumsum(new) - 1
-    at, said, count = pa.array(arriving), pa.array(origin), len(arriving)
+    at, source_rows, count = pa.array(arriving), pa.array(origin), len(arriving)
     columns = {name: changes.table.column(name).take(at) for name in changes.table.schema.names}
     kinds = {name: column.type for name, column in columns.items()}
     carried = [np.zeros(count, np.int64) for _ in carried_words(layout.fields)]
@@ -248,7 +248,7 @@ def _inherited_words(changes: Changes, entity: Ints, taken: _InheritedValues) ->
             columns[priority_column(index)] = pa.array(priority)
             columns[value_column(index)] = changes.values_at(index, origin)
     columns |= {carried_column(word): pa.array(bits) for word, bits in enumerate(carried)}
-    columns["message_id"] = changes.table.column("message_id").take(said)
+    columns["message_id"] = changes.table.column("message_id").take(source_rows)
     columns["operation"] = pa.array(np.full(count, OPERATIONS.index(UPSERT)), kinds["operation"])
     columns["priority"] = pa.array(np.full(count, NO_PRIORITY), kinds["priority"])
     columns["record_number"] = pa.array(_numbers(entity[arriving]), kinds["record_number"])
@@ -347,9 +347,9 @@ def complete_moves(changes: DataFrame) -> DataFrame:
 
     >>> from cdckit import merge
     >>> key = F.struct("data.number")
-    >>> said = F.struct(F.lit("1").alias("id"), key.alias("old_key"), key.alias("new_key"))
-    >>> told = changes.withColumn("moved", F.when(F.lit(False), said))
-    >>> merge(complete_moves(told), entity="product", keys=["number"]).count()
+    >>> move = F.struct(F.lit("1").alias("id"), key.alias("old_key"), key.alias("new_key"))
+    >>> moved = changes.withColumn("moved", F.when(F.lit(False), move))
+    >>> merge(complete_moves(moved), entity="product", keys=["number"]).count()
     4
     """
     require_columns(changes, [MOVED], function="complete_moves")
@@ -383,8 +383,8 @@ def with_moves(
         raise InvalidArgument(function, "changes", needed, changes.columns)
     if not changes.schema[MOVED].metadata.get(_COMPLETE):
         return _refuse_incomplete(changes, keys, function)
-    said = changes if known is None else known
-    words = find_inherited_words(said, keys, function=function, at_once=at_once)
+    statements = changes if known is None else known
+    words = find_inherited_words(statements, keys, function=function, at_once=at_once)
     plain = _with_all_priorities(changes.drop(MOVED))
     return plain.unionByName(words, allowMissingColumns=True)
 
@@ -456,8 +456,8 @@ def find_inherited_words(
     in_one = partial(families, schema=arrow_schema(_FAMILIES, large=True))
     family = WorkerPlan(edges.repartition(1), in_one, _FAMILIES, large=True).rows()
     is_truncate = F.col("operation").eqNullSafe(OPERATIONS.index(TRUNCATE))
-    told = rows.where(~is_truncate).join(family, _NODE, "inner")
-    shared = told.withColumn("share", F.pmod(FAMILY, F.lit(SHARES)))
+    words = rows.where(~is_truncate).join(family, _NODE, "inner")
+    shared = words.withColumn("share", F.pmod(FAMILY, F.lit(SHARES)))
     if is_placed:
         shares = F.explode(F.sequence(F.lit(0).cast("long"), F.lit(SHARES - 1).cast("long")))
         nowhere = F.lit(0).cast("long").alias(FAMILY)

@@ -186,14 +186,14 @@ def states(changes: Changes, entity: Ints) -> States:
     # Field by field: what is kept of each is one number an instant, however much it takes to find it.
     for index in range(len(changes.layout.fields)):
         priority = changes.field_priority(index)
-        told = field(changes, did, index, priority)
+        state = field(changes, did, index, priority)
         if index in changes.layout.keys:
             differ = Differ(changes, shared, None, index)
-            ruled = np.where(told.ruling == NOWHERE, 0, priority[told.ruling])
+            ruled = np.where(state.ruling == NOWHERE, 0, priority[state.ruling])
             key_priorities.append(differences.note(ruled, np.not_equal))
         else:
             differ = Differ(changes, shared, priority, index)
-        standing.append(differences.note(told.standing, differ))
+        standing.append(differences.note(state.standing, differ))
     said_by = last_where(differences.rows, of)[ends]
     if changes.is_taken_along.any():
         # What a row takes along is no news of the message that once said it.

@@ -124,8 +124,8 @@ def verdicts(
     by, verdict, table = positions(ruling.by), pa.array(ruling.verdict[speaks]), changes.table
     stated = np.where(ruling.of_row, changes.priority, own)
     overruling = np.where(ruling.of_row, changes.priority[ruling.by_priority], own[ruling.by_priority])
-    said = [each.reason for each in _ALL] + [_TIE] * len(_ALL)
-    reasons, along = pa.array(said + [_ALONG + each for each in said]), changes.is_taken_along
+    reason_texts = [each.reason for each in _ALL] + [_TIE] * len(_ALL)
+    reasons, along = pa.array(reason_texts + [_ALONG + each for each in reason_texts]), changes.is_taken_along
     tied = _ties(changes, ruling, stated, overruling)
     columns = {
         "step": pa.array(np.arange(1, len(at) + 1, dtype=np.int32)),
@@ -215,28 +215,28 @@ def _find_unknown(changes: Changes, known: int | None) -> Bools:
     return bools(arrived.is_null()) | (ints(pc.fill_null(arrived.cast(pa.int64()), 0)) > known)
 
 
-def _judge_field(did: Steps, told: Field) -> _Ruling:
+def _judge_field(did: Steps, field: Field) -> _Ruling:
     """What became of the words about one field, of changes that all count."""
-    wins = told.standing == did.of.positions
-    standing, ranking = row_before(told.standing, did.of), row_before(told.ruling, did.of)
+    wins = field.standing == did.of.positions
+    standing, ranking = row_before(field.standing, did.of), row_before(field.ruling, did.of)
     stopped = ~did.live & ~did.kill
     # A change that could not touch the row at all: the one that rules the row beat it.
     ruler = row_before(did.row, did.of)
-    of_row = stopped & ~told.set
+    of_row = stopped & ~field.set
     # What a delete took, or what came back after one, the priorities of the row decided, too.
     winners = np.flatnonzero(wins)
     of_row[winners[:-1]] = did.turn[winners[1:]]
     cases: list[tuple[Bools, Verdict, Ints]] = [
-        *_winners(wins, told.standing),
-        (told.equal, Verdict.EQUAL, standing),
-        (told.confirms, Verdict.CONFIRMED, standing),
-        (told.set, Verdict.OUTRANKED, ranking),
+        *_winners(wins, field.standing),
+        (field.equal, Verdict.EQUAL, standing),
+        (field.confirms, Verdict.CONFIRMED, standing),
+        (field.set, Verdict.OUTRANKED, ranking),
         (stopped & _was_dead(did), Verdict.DELETED, ruler),
         (stopped, Verdict.OUTRANKED, ruler),
         (did.kill, Verdict.NEVER_SET, np.full(len(wins), NOWHERE)),
     ]
     verdict, by = _first_case(cases)
-    return _Ruling(verdict, by, np.where(told.equal | told.confirms, ranking, by), of_row)
+    return _Ruling(verdict, by, np.where(field.equal | field.confirms, ranking, by), of_row)
 
 
 def _judge_row(changes: Changes, did: Steps) -> _Ruling:

@@ -176,9 +176,9 @@ class Call(tables.Call):
 
     unfit, kind = UnfitHistory, "field"
 
-    def __init__(self, function: str, history: DataFrame, **said: Any) -> None:
+    def __init__(self, function: str, history: DataFrame, **arguments: Any) -> None:
         require_columns(history, [], function=function)
-        given = {name: value for name, value in said.items() if value is not None and value is not False}
+        given = {name: value for name, value in arguments.items() if value is not None and value is not False}
         super().__init__(function, "history", given)
         self.known = business_fields(history)
         self._found = history.schema
@@ -193,13 +193,13 @@ class Call(tables.Call):
         """The history, with null for an end that is open."""
 
     def fields(
-        self, said: Iterable[str] | None, argument: str, *, empty: bool = False
+        self, names: Iterable[str] | None, argument: str, *, empty: bool = False
     ) -> list[T.StructField]:
         """The business fields that are named, in the order in which they are."""
-        if not isinstance(said, Iterable):
-            self.refuse(f"{argument} is {said!r}, and must be a list of fields")
+        if not isinstance(names, Iterable):
+            self.refuse(f"{argument} is {names!r}, and must be a list of fields")
             return []
-        listed = [said] if isinstance(said, str) else list(said)
+        listed = [names] if isinstance(names, str) else list(names)
         for each in listed:
             if not isinstance(each, str):
                 self.refuse(f"{argument} names {each!r}, which is no text")

@@ -29,10 +29,10 @@ def list_message_id(source: Column, taken_at: Column) -> Column:
 
 def is_list_change() -> Column:
     """Whether a change is what a list says, which its message tells; never null."""
-    said = F.col("message_id").contains(f"{_MARK}-")
+    has_mark = F.col("message_id").contains(f"{_MARK}-")
     message = list_message_id(F.col("source"), F.col("effective_timestamp"))
     # Most messages are none: of those the name is not made.
-    return F.coalesce(F.when(said, F.col("message_id") == message), F.lit(False))
+    return F.coalesce(F.when(has_mark, F.col("message_id") == message), F.lit(False))
 
 
 def list_arrival(taken_at: Column) -> Column:
@@ -91,8 +91,8 @@ def compare_lists(
     ends = F.col("next_taken").isNotNull() & ~goes_on
     says = once.withColumns({"follows": follows, "is_new": is_new, "ends": ends})
     both = F.array(F.when(F.col("is_new"), stated), F.when(F.col("ends"), gone))
-    said = says.select("source", F.explode(F.filter(both, lambda each: each.isNotNull())).alias("said"))
-    return _as_changes(said.select("source", "said.*"))
+    statements = says.select("source", F.explode(F.filter(both, lambda each: each.isNotNull())).alias("said"))
+    return _as_changes(statements.select("source", "said.*"))
 
 
 def _drop_repeats(rows: DataFrame, keys: Sequence[str], function: str) -> tuple[DataFrame, WindowSpec]:
@@ -138,10 +138,10 @@ def _operation(keys: Sequence[str], no_time: Column, function: str) -> Column:
     )
 
 
-def _as_changes(said: DataFrame) -> DataFrame:
+def _as_changes(statements: DataFrame) -> DataFrame:
     at = F.col("effective_timestamp")
-    more = [name for name in ("field_priorities",) if name in said.columns]
-    return said.select(
+    more = [name for name in ("field_priorities",) if name in statements.columns]
+    return statements.select(
         "operation",
         "effective_timestamp",
         F.lit("").alias("sequence"),

@@ -48,11 +48,11 @@ class UnknownSource(CdcError, ValueError):
 
     def __str__(self) -> str:
         found = ", ".join(repr(each) for each in self.known) or "no source that has a name"
-        said = (
+        sentence = (
             f"with_priorities() would do nothing for {', '.join(repr(each) for each in self.unknown)}: "
             f"the changes come from {found}."
         )
-        return said if self.example is None else f"{said} A call that would do: {self.example}"
+        return sentence if self.example is None else f"{sentence} A call that would do: {self.example}"
 
 
 def require_sources(changes: DataFrame, priorities: Mapping[str, Priority]) -> None:
@@ -124,8 +124,8 @@ def with_fields(changes: DataFrame, fields: Mapping[str, FieldRule]) -> DataFram
 
     Cost: a projection, no shuffle.
 
-    >>> told = with_fields(changes, {"id": lambda number: F.concat(F.lit("P"), number), "called": "name"})
-    >>> told.where("message_id = 'm2'").select("source", "data", "carried").show()
+    >>> renamed = with_fields(changes, {"id": lambda number: F.concat(F.lit("P"), number), "called": "name"})
+    >>> renamed.where("message_id = 'm2'").select("source", "data", "carried").show()
     +------+------------+------------+
     |source|        data|     carried|
     +------+------------+------------+
@@ -139,7 +139,7 @@ def with_fields(changes: DataFrame, fields: Mapping[str, FieldRule]) -> DataFram
         needed = "a mapping of names to fields, or to functions of fields"
         raise InvalidArgument("with_fields", "fields", needed, fields, '{"flight": "number"}')
     made_of = {name: _needed_fields(name, wording, known) for name, wording in fields.items()}
-    data = [_said(name, wording, made_of[name]).alias(name) for name, wording in fields.items()]
+    data = [_worded_field(name, wording, made_of[name]).alias(name) for name, wording in fields.items()]
     carried = [
         reduce(and_, (F.col("carried").getField(each) for each in names), F.lit(True)).alias(name)
         for name, names in made_of.items()
@@ -163,8 +163,10 @@ def _rename_move(
         return F.lit(None).cast(changes.schema[MOVED].dataType)
 
     def key(side: str) -> Column:
-        said = (_said(name, fields[name], made_of[name], f"{MOVED}.{side}").alias(name) for name in of_key)
-        return F.struct(*said).alias(side)
+        renamed = (
+            _worded_field(name, fields[name], made_of[name], f"{MOVED}.{side}").alias(name) for name in of_key
+        )
+        return F.struct(*renamed).alias(side)
 
     both = F.struct(F.col(f"{MOVED}.id"), key("old_key"), key("new_key"))
     return F.when(F.col(MOVED).isNotNull(), both)
@@ -187,12 +189,12 @@ def _needed_fields(name: str, wording: FieldRule, known: list[str]) -> list[str]
     return names
 
 
-def _said(name: str, wording: FieldRule, names: list[str], of: str = "data") -> Column:
+def _worded_field(name: str, wording: FieldRule, names: list[str], of: str = "data") -> Column:
     columns = [F.col(of).getField(each) for each in names]
-    said = wording(*columns) if callable(wording) else columns[0]
-    if not isinstance(said, Column):
-        raise InvalidArgument("with_fields", f"fields[{name!r}]", "a function that returns a column", said)
-    return said
+    column = wording(*columns) if callable(wording) else columns[0]
+    if not isinstance(column, Column):
+        raise InvalidArgument("with_fields", f"fields[{name!r}]", "a function that returns a column", column)
+    return column
 
 
 def _lowest(changes: DataFrame, names: list[str]) -> Column:
@@ -303,12 +305,12 @@ def _call_with_fields(priorities: Mapping[str, Priority], fields: Sequence[str])
         near = {name: name if name in fields else nearest_name(name, fields) for name in priority.fields}
         if None in near.values():
             return None
-        meant = {
+        corrected = {
             str(close): priority.fields[name]
             for name, close in near.items()
             if close == name or close not in priority.fields
         }
-        right[source] = Priority(priority.entity, meant)
+        right[source] = Priority(priority.entity, corrected)
     return f"with_priorities(changes, {right!r})"
 
 

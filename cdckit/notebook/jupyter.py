@@ -83,9 +83,9 @@ def summarize_error(error: Exception) -> tuple[str, str]:
     ('ValueError', 'merge() needs a key.')
     """
     text = str(error).strip()
-    told, _, trace = text.rpartition("Traceback (most recent call last):")
+    message, _, trace = text.rpartition("Traceback (most recent call last):")
     # A worker's own traceback: the lines that are not indented say what was raised.
-    raised = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", trace, re.M) if told else []
+    raised = re.findall(r"^(?:\w+\.)*(\w+): (.+)$", trace, re.M) if message else []
     if raised:
         name, sentence = raised[-1]
         return str(name), str(sentence)

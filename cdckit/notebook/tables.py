@@ -58,9 +58,9 @@ def label_messages(
 
     A message that *changes* do not hold keeps its name.  *clock* writes microseconds since 1970.
     """
-    said = shorten_messages(messages)
+    labels = shorten_messages(messages)
     if not messages:
-        return said
+        return labels
     at = F.col("arrival")
     # As a table: a thousand rows of a hundred fields name more messages than a plan can hold.
     named = changes.sparkSession.createDataFrame([(each,) for each in messages], "message_id string")
@@ -77,16 +77,16 @@ def label_messages(
     )
     for row in found:
         # Sources number their messages independently: an id may be of several.
-        name = one_line(" or ".join(row["sources"])) or said[row["message_id"]].short
+        name = one_line(" or ".join(row["sources"])) or labels[row["message_id"]].short
         facts: Mapping[str, str] = {
-            "message ": said[row["message_id"]].in_full,
+            "message ": labels[row["message_id"]].in_full,
             "effective ": "" if row["effective"] is None else clock(row["effective"]),
             "arrived ": "" if row["arrived"] is None else clock(row["arrived"]),
             "at ": one_line(row["place"] or ""),
         }
         in_full = ", ".join([name, *(word + fact for word, fact in facts.items() if fact)])
-        said[row["message_id"]] = MessageLabel(name, in_full)
-    return said
+        labels[row["message_id"]] = MessageLabel(name, in_full)
+    return labels
 
 
 def require_changes(changes: DataFrame) -> None:
@@ -178,10 +178,10 @@ def _version_columns(frame: DataFrame, provenance: bool, width: int) -> list[Tab
         if name in types:
             needed = T.TimestampType() if name in _TIMES else HISTORY_SCHEMA[name].dataType
             require_type(frame, name, needed, function="show")
-    said = _provenance(frame) if FIELD_PROVENANCE in types and provenance else {}
+    entries = _provenance(frame) if FIELD_PROVENANCE in types and provenance else {}
     messages = () if DELETED in types else _MESSAGES
     columns = [
-        _plain(name, kind, width, said.get(name), message=name in messages)
+        _plain(name, kind, width, entries.get(name), message=name in messages)
         for name, kind in types.items()
         if name not in {*_TIMES, *_MARKS, FIELD_PROVENANCE}
     ]
@@ -192,7 +192,7 @@ def _version_columns(frame: DataFrame, provenance: bool, width: int) -> list[Tab
             )
     for name, heading in _MARKS.items():
         if name in types:
-            entry = said.get("guid") if name == DELETED else None
+            entry = entries.get("guid") if name == DELETED else None
             columns.append(TableColumn(heading, heading, _cell(_column(name), entry)))
     return columns
 
@@ -233,10 +233,10 @@ def _change_columns(frame: DataFrame, provenance: bool, width: int) -> list[Tabl
 
 def _sequence() -> Column:
     """The sequence, unless it only repeats when the change is effective; of a number, the number alone."""
-    said = _column("sequence")
-    repeats = said.eqNullSafe(sortable_number(_micros(_column("effective_timestamp"))))
-    number = F.when(said.rlike(f"^[0-9]{{{DIGITS}}}$"), F.regexp_replace(said, "^0+(?=[0-9])", ""))
-    return F.when(~repeats, F.coalesce(number, said))
+    sequence = _column("sequence")
+    repeats = sequence.eqNullSafe(sortable_number(_micros(_column("effective_timestamp"))))
+    number = F.when(sequence.rlike(f"^[0-9]{{{DIGITS}}}$"), F.regexp_replace(sequence, "^0+(?=[0-9])", ""))
+    return F.when(~repeats, F.coalesce(number, sequence))
 
 
 def _reject_columns(frame: DataFrame, width: int) -> list[TableColumn]:
@@ -511,24 +511,24 @@ def _show_cell(
 ) -> Cell:
     if not cell.sent:
         return Cell("")
-    said, in_full = _message_label(cell, messages)
+    label, in_full = _message_label(cell, messages)
     if kind == "state":
-        return Cell("deleted", said, in_full, "mark") if cell.value else Cell("")
+        return Cell("deleted", label, in_full, "mark") if cell.value else Cell("")
     if kind == "quiet":
         return Cell(_shorten(cell.value or "", width))
     if cell.value is None:
-        return Cell(OPEN if kind == "end" else NULL, said, in_full, "" if kind == "end" else "nothing")
+        return Cell(OPEN if kind == "end" else NULL, label, in_full, "" if kind == "end" else "nothing")
     if kind == "message":
         return Cell(messages[cell.value].short, "", messages[cell.value].in_full)
     if kind in _INSTANTS:
-        return Cell(instant(cell.value), said, in_full, "value" if kind == "instant" else "")
+        return Cell(instant(cell.value), label, in_full, "value" if kind == "instant" else "")
     if kind == "guid":
         return Cell(_shorten(cell.value, 8))
     if kind == "operation":
         return Cell(one_line(cell.value), look="mark" if cell.value == "delete" else "")
     if kind == "bytes":
-        return Cell(_bytes(cell.value), said, in_full, "value")
-    return Cell(_shorten(cell.value, width), said, in_full, "value")
+        return Cell(_bytes(cell.value), label, in_full, "value")
+    return Cell(_shorten(cell.value, width), label, in_full, "value")
 
 
 def _message_label(cell: Any, messages: Mapping[str, MessageLabel]) -> tuple[str, str]:

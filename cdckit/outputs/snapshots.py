@@ -298,7 +298,7 @@ def _explode_periods(versions: DataFrame, periods: Periods, *, at_end: bool) -> 
     names = versions.columns
     numbered = versions.select(F.explode(touched).alias(number), *quoted_columns(names))
     from_, to = periods.bounds(F.col(number))
-    told = numbered.select(
+    in_periods = numbered.select(
         periods.day(F.col(number)).alias(day), from_.alias(begin), to.alias(end), *quoted_columns(names)
     )
     if at_end:
@@ -306,7 +306,7 @@ def _explode_periods(versions: DataFrame, periods: Periods, *, at_end: bool) -> 
         in_force = (begins < F.col(end)) & (ends.isNull() | (ends >= F.col(end)))
     else:
         in_force = (begins <= F.col(begin)) & (ends.isNull() | (ends > F.col(begin)))
-    return told.where(in_force & (F.col(begin) < last))
+    return in_periods.where(in_force & (F.col(begin) < last))
 
 
 def _periods(start: date | datetime, end: date | datetime, every: str | timedelta, zone: str) -> Periods:

@@ -63,8 +63,8 @@ def microseconds(at: datetime, argument: str, *, function: str, call: Call | Non
     if not instants.is_datetime(at) or at.utcoffset() is None:
         needed, example = "an aware datetime (one with tzinfo)", None
         if call is not None or argument.isidentifier():
-            said = instants.instant_literal(at)
-            written = f"{function}({argument}={said})" if call is None else call(said)
+            literal = instants.instant_literal(at)
+            written = f"{function}({argument}={literal})" if call is None else call(literal)
             example = f"{written}  # or in another zone"
         raise InvalidArgument(function, argument, needed, at, example)
     return instants.microseconds(at)

@@ -83,10 +83,10 @@ def parse_instant(value: object) -> datetime | None:
     >>> print(*map(parse_instant, ("2024-01-01T10:00+02:00", "2024-01-01", "2024-02-30")))
     2024-01-01 08:00:00+00:00 2024-01-01 00:00:00+00:00 None
     """
-    said = _ISO_8601.fullmatch(value) if isinstance(value, str) else None
-    if said is None:
+    match = _ISO_8601.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         return None
-    day, minute, second, fraction, zone = said.groups()
+    day, minute, second, fraction, zone = match.groups()
     if fraction and not second:
         return None
     text = f"{day}T{minute or '00:00'}{second or ':00'}.{(fraction or '0')[:6]:0<6}{zone or 'Z'}"

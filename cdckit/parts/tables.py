@@ -38,26 +38,26 @@ class UnfitCall(CdcError, ValueError):
         super().__init__(function, self.wrong, self.found, example)
 
     def __str__(self) -> str:
-        said = (
+        sentence = (
             f"{self.function}() {self.cannot}: {'; '.join(self.wrong)}. "
             f"The {self.what} has {', '.join(self.found) or 'no columns'}."
         )
-        return said if self.example is None else f"{said} A call that would do: {self.example}"
+        return sentence if self.example is None else f"{sentence} A call that would do: {self.example}"
 
 
 class Call:
     """
     A call of *function* about the table in its argument *first*.
 
-    *said* are its other arguments by name, but for those that go without saying.
+    *arguments* are its other ones by name, but for those that go without saying.
     """
 
     unfit: ClassVar[type[UnfitCall]]
     kind: ClassVar[str]
     """What a name stands for: a column, or a field."""
 
-    def __init__(self, function: str, first: str, said: Mapping[str, Any]) -> None:
-        self.function, self.first, self.said = function, first, dict(said)
+    def __init__(self, function: str, first: str, arguments: Mapping[str, Any]) -> None:
+        self.function, self.first, self.arguments = function, first, dict(arguments)
         self.wrong: list[str] = []
         self._is_mended = True
 
@@ -79,8 +79,8 @@ class Call:
         if len(set(named)) < len(named):
             sentence = f"{argument} names a {self.kind} twice: {', '.join(named)}"
             self.refuse(sentence, is_mended=True)
-        self.said[argument] = list(dict.fromkeys(found))
-        return list(self.said[argument])
+        self.arguments[argument] = list(dict.fromkeys(found))
+        return list(self.arguments[argument])
 
     def require_sound(self, found: Iterable[str]) -> None:
         """Raise with all that was found wrong, if anything was; *found* are the columns that there are."""
@@ -88,13 +88,13 @@ class Call:
             raise self.unfit(self.function, self.wrong, list(found), self._example())
 
     def _example(self) -> str | None:
-        values = list(self.said.values())
+        values = list(self.arguments.values())
         parts = [part for value in values for part in (value if isinstance(value, list | tuple) else [value])]
         # What is a column, nobody can write down.
         if not self._is_mended or any(isinstance(part, Column) for part in parts):
             return None
-        said = "".join(f", {name}={_literal_text(value)}" for name, value in self.said.items())
-        return f"{self.function}({self.first}{said})"
+        arguments = "".join(f", {name}={_literal_text(value)}" for name, value in self.arguments.items())
+        return f"{self.function}({self.first}{arguments})"
 
 
 def stated_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -82,8 +82,8 @@ class CheckResult:
     for each sentence; `ok` says whether no sentence is broken.
     """
 
-    def __init__(self, suite: str, rows: int, told: tuple[SentenceResult, ...]) -> None:
-        self.suite, self.rows, self.results = suite, rows, told
+    def __init__(self, suite: str, rows: int, results: tuple[SentenceResult, ...]) -> None:
+        self.suite, self.rows, self.results = suite, rows, results
 
     @property
     def ok(self) -> bool:
@@ -140,12 +140,12 @@ class CheckResult:
         return Grid(headings, [True, False, False][-len(headings) :], rows, [False] * len(rows), caption)
 
 
-def _row(told: SentenceResult, some: bool) -> list[Cell]:
-    sentence = Cell(told.sentence.says, in_full=told.sentence.source)
+def _row(result: SentenceResult, some: bool) -> list[Cell]:
+    sentence = Cell(result.sentence.says, in_full=result.sentence.source)
     if not some:
         return [sentence]
-    number = Cell(f"{told.broken:,}", look="mark") if told.broken else Cell("0", look="nothing")
-    weight = Cell(told.sentence.severity, look="" if told.broken else "nothing")
+    number = Cell(f"{result.broken:,}", look="mark") if result.broken else Cell("0", look="nothing")
+    weight = Cell(result.sentence.severity, look="" if result.broken else "nothing")
     return [number, weight, sentence]
 
 
@@ -187,20 +187,20 @@ def count_by_great_expectations(frame: DataFrame, sentences: Sequence[Sentence])
         yield 0 if result.success else int(result.result.get("unexpected_count") or 1)
 
 
-def _error_text(told: Mapping[str, Any]) -> str | None:
+def _error_text(info: Mapping[str, Any]) -> str | None:
     """What went wrong: it is told once, or for each number that Great Expectations wanted."""
-    infos = [told, *(each for each in told.values() if isinstance(each, Mapping))]
+    infos = [info, *(each for each in info.values() if isinstance(each, Mapping))]
     return next((str(each.get("exception_message")) for each in infos if each.get("raised_exception")), None)
 
 
 def _unusable_sentence(sentence: Sentence, message: str) -> InvalidArgument:
-    said = " ".join(message.split())[:500]
+    text = " ".join(message.split())[:500]
     return InvalidArgument(
         "check",
         "suite",
         "of expectations that Great Expectations can run",
         sentence.type,
-        remedy=f"Great Expectations says: {said}",
+        remedy=f"Great Expectations says: {text}",
     )
 
 
@@ -272,15 +272,15 @@ def check(
     2 ·m1/0  NULL ·m3/0  11:00       …         deleted ·m3/0  m3
     (1 row; instants of 2024-01-01, UTC; … is an open end; after a value its message/priority)
     """
-    told = read_suite(suite, function=_FUNCTION)
-    require_columns(frame, told.columns, function=_FUNCTION)
+    promised = read_suite(suite, function=_FUNCTION)
+    require_columns(frame, promised.columns, function=_FUNCTION)
     require_batch(frame, "frame", "check each batch in writeStream.foreachBatch(…)", function=_FUNCTION)
     _require_free(frame)
-    told = keep_promised(told, frame)
+    promised = keep_promised(promised, frame)
     require_rows(rows, "rows", function=_FUNCTION)
-    views = _views(frame, told, tables or {})
-    with describe_step(frame.sparkSession, f"check: {told.name}"), _cache_frame(frame, cache):
-        return CheckResult(told.name, *_check_sentences(told, views, rows))
+    views = _views(frame, promised, tables or {})
+    with describe_step(frame.sparkSession, f"check: {promised.name}"), _cache_frame(frame, cache):
+        return CheckResult(promised.name, *_check_sentences(promised, views, rows))
 
 
 def _require_free(frame: DataFrame) -> None:
@@ -291,19 +291,19 @@ def _require_free(frame: DataFrame) -> None:
 
 
 def _check_sentences(
-    told: Suite, views: Mapping[str, DataFrame], rows: int
+    suite: Suite, views: Mapping[str, DataFrame], rows: int
 ) -> tuple[int, tuple[SentenceResult, ...]]:
-    made = [to_sql(each) for each in told.sentences]
+    made = [to_sql(each) for each in suite.sentences]
     seen, numbers = count([each for each in made if each is not None], views)
-    strange = [each for each, query in zip(told.sentences, made, strict=True) if query is None]
+    strange = [each for each, query in zip(suite.sentences, made, strict=True) if query is None]
     others = count_by_great_expectations(views["batch"], strange)
     found = []
-    for sentence, query in zip(told.sentences, made, strict=True):
+    for sentence, query in zip(suite.sentences, made, strict=True):
         number = next(others) if query is None else next(numbers)
         shown = None
         if number and query is not None:
             broken_by = with_differences(breaking_rows(query, views))
-            order = [name for name in told.order_by if name in broken_by.columns]
+            order = [name for name in suite.order_by if name in broken_by.columns]
             shown = show(broken_by, rows=rows, order_by=order or None)
             repr(shown)  # now, while the table is there
         found.append(SentenceResult(sentence, number, shown))

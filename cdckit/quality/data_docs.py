@@ -137,8 +137,8 @@ def _suite(suite: Suite) -> Any:
     import great_expectations as gx
 
     described = [
-        {**stated, "description": told.says}
-        for stated, told in zip(suite.stated["expectations"], suite.sentences, strict=True)
+        {**stated, "description": sentence.says}
+        for stated, sentence in zip(suite.stated["expectations"], suite.sentences, strict=True)
     ]
     return gx.ExpectationSuite(**{**suite.stated, "name": suite.name, "expectations": described})
 
@@ -149,16 +149,16 @@ def _results(checked: CheckResult, suite: Suite, name: str, run: Any) -> Any:
     configurations = [each.configuration for each in _suite(suite).expectations]
     results = [
         ExpectationValidationResult(
-            success=not told.broken,
+            success=not result.broken,
             expectation_config=configuration,
-            result=_result(told, checked.rows),
+            result=_result(result, checked.rows),
             exception_info={
                 "raised_exception": False,
                 "exception_message": None,
                 "exception_traceback": None,
             },
         )
-        for told, configuration in zip(checked.results, configurations, strict=True)
+        for result, configuration in zip(checked.results, configurations, strict=True)
     ]
     kept, of = len(checked.results) - len(checked.broken), len(checked.results)
     statistics = {
@@ -174,12 +174,12 @@ def _results(checked: CheckResult, suite: Suite, name: str, run: Any) -> Any:
     )
 
 
-def _result(told: SentenceResult, rows: int) -> dict[str, Any]:
-    share = 100 * told.broken / rows if rows else 0.0
+def _result(result: SentenceResult, rows: int) -> dict[str, Any]:
+    share = 100 * result.broken / rows if rows else 0.0
     return {
-        "observed_value": told.broken,
+        "observed_value": result.broken,
         "element_count": rows,
-        "unexpected_count": told.broken,
+        "unexpected_count": result.broken,
         "unexpected_percent": share,
         "unexpected_percent_total": share,
         "partial_unexpected_list": [],

@@ -84,11 +84,11 @@ def coalesce_versions(history: DataFrame, on: Iterable[str] | None = None) -> Da
     fields = business_fields(history)
     known = fields.fieldNames()
     names = known if on is None else require_fields(on, known, "on", function="coalesce_versions")
-    said = F.struct(F.col(DELETED), *(comparable(F.col(quoted(n)), fields[n].dataType) for n in names))
+    content = F.struct(F.col(DELETED), *(comparable(F.col(quoted(n)), fields[n].dataType) for n in names))
     # The version in one column: whatever its fields are called, they cannot be taken for another.
     version = F.struct(*_folded_columns(history, names)).alias("version")
     runs = fold_periods(
-        history.select("guid", VALID_FROM, VALID_TO, said.alias("said"), version), ["guid"], F.col("said")
+        history.select("guid", VALID_FROM, VALID_TO, content.alias("said"), version), ["guid"], F.col("said")
     )
     return runs.select(F.col("version").withField(VALID_TO, F.col(VALID_TO)).alias("version")).select(
         "version.*"
@@ -420,15 +420,15 @@ def find_contradictions(changes: DataFrame, *, keys: Sequence[str]) -> DataFrame
     entity = [F.col("guid")] if "guid" in changes.columns else [F.col("data").getField(key) for key in keys]
     one_change = Window.partitionBy(*entity, "source", "message_id", "arrival.record_number")
     in_order = one_change.orderBy(*ORDER)
-    said = _said(changes, data, keys)
-    differs = ~said.eqNullSafe(F.first(said).over(in_order))
+    statements = _statements(changes, data, keys)
+    differs = ~statements.eqNullSafe(F.first(statements).over(in_order))
     compared = changes.withColumns(
         {_COUNTS: F.row_number().over(in_order) == 1, _DIFFERS: differs}
     ).withColumn(_DIFFERS, F.max(_DIFFERS).over(one_change))
     return compared.where(F.col(_DIFFERS)).drop(_DIFFERS)
 
 
-def _said(changes: DataFrame, data: T.StructType, keys: Sequence[str]) -> Column:
+def _statements(changes: DataFrame, data: T.StructType, keys: Sequence[str]) -> Column:
     """What a change says, in a form that Spark can compare; a delete gives fields a priority, no value."""
     is_upsert = F.col("operation") == UPSERT
     stated: list[str] = []

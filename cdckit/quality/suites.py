@@ -132,8 +132,8 @@ def keep_promised(suite: Suite, frame: DataFrame) -> Suite:
 
 
 def _sentence(stated: Mapping[str, Any]) -> Sentence:
-    said = stated.get("description") or stated.get("notes") or _default_notes(stated)
-    says = said if isinstance(said, str) else " ".join(said)
+    text = stated.get("description") or stated.get("notes") or _default_notes(stated)
+    says = text if isinstance(text, str) else " ".join(text)
     meta, severity = stated.get("meta") or {}, stated.get("severity", "critical")
     source, breaks, unless = (meta.get(name, "") for name in ("source", "breaks", "unless"))
     return Sentence(stated["type"], stated["kwargs"], says, source, severity, breaks, unless)
@@ -141,8 +141,10 @@ def _sentence(stated: Mapping[str, Any]) -> Sentence:
 
 def _default_notes(stated: Mapping[str, Any]) -> str:
     """Words for an expectation that has none: its sort and its arguments, so that no two are alike."""
-    said = ", ".join(f"{name} {value}" for name, value in stated["kwargs"].items() if value is not None)
-    return f"{stated['type'].replace('_', ' ')}: {said}" if said else stated["type"].replace("_", " ")
+    arguments = ", ".join(f"{name} {value}" for name, value in stated["kwargs"].items() if value is not None)
+    return (
+        f"{stated['type'].replace('_', ' ')}: {arguments}" if arguments else stated["type"].replace("_", " ")
+    )
 
 
 BATCH = "{batch}"
@@ -310,8 +312,8 @@ SOME = {_SOME.format(differs): differs for differs in ("now < was", "was IS NOT 
 def expand_query(query: str, schema: T.StructType) -> str:
     """The query with such texts replaced, of a table of these columns."""
     kinds = {field.name: field.dataType for field in schema}
-    said = kinds.get(FIELD_PROVENANCE)
-    provenance = list(map(_name, said.names)) if isinstance(said, T.StructType) else []
+    entries = kinds.get(FIELD_PROVENANCE)
+    provenance = list(map(_name, entries.names)) if isinstance(entries, T.StructType) else []
     fields = [_name(name) for name in schema.names if name not in STANDARD_COLUMNS]
     made = {
         NAMELESS: _any(
@@ -474,8 +476,8 @@ def compare_with_log(history: DataFrame, log: DataFrame, *, function: str) -> tu
     require_columns(log, [GUID], function=function)
     found = require_struct(history, FIELD_PROVENANCE, function=function)
     # The log of a ledger, or of a target of a hub, says them.
-    said = log.schema[GUID].metadata
-    keys = said.get(MADE_OF) or said.get(KEYS) or _guess_keys(history, log, found.names)
+    metadata = log.schema[GUID].metadata
+    keys = metadata.get(MADE_OF) or metadata.get(KEYS) or _guess_keys(history, log, found.names)
     whole = log.dropna(subset=_NEEDED)
     if UNTIL in log.columns:
         whole = whole.where(f"{UNTIL} IS NULL OR {UNTIL} > effective_timestamp")

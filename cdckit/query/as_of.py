@@ -65,7 +65,7 @@ def as_of(history: DataFrame, valid_at: datetime | Column, *, deletes: bool = Fa
     """
     history = require_history(history, VALID_FROM, VALID_TO, DELETED, function="as_of")
     instant = require_instants(
-        history, valid_at, "valid_at", function="as_of", call=lambda said: f"as_of(history, {said})"
+        history, valid_at, "valid_at", function="as_of", call=lambda instant: f"as_of(history, {instant})"
     )
     started = F.col(VALID_FROM) <= instant
     not_ended = F.col(VALID_TO).isNull() | (F.col(VALID_TO) > instant)

@@ -79,11 +79,15 @@ def beliefs_about(table: DataFrame, valid_at: datetime | Column) -> DataFrame:
     function = "beliefs_about"
     table = _require_table(table, function=function)
     instant = require_instants(
-        table, valid_at, "valid_at", function=function, call=lambda said: f"beliefs_about(table, {said})"
+        table,
+        valid_at,
+        "valid_at",
+        function=function,
+        call=lambda instant: f"beliefs_about(table, {instant})",
     )
-    meant = (F.col(VALID_FROM) <= instant) & (F.col(VALID_TO).isNull() | (F.col(VALID_TO) > instant))
+    in_force = (F.col(VALID_FROM) <= instant) & (F.col(VALID_TO).isNull() | (F.col(VALID_TO) > instant))
     known = {VALID_FROM: F.col(SYSTEM_FROM), VALID_TO: F.col(SYSTEM_TO)}
-    return table.where(meant).withColumns(known).drop(SYSTEM_FROM, SYSTEM_TO)
+    return table.where(in_force).withColumns(known).drop(SYSTEM_FROM, SYSTEM_TO)
 
 
 def diff_beliefs(
@@ -264,9 +268,9 @@ def error_durations(
         VALID_TO,
         F.inline(F.array(*(_error(table, name) for name in asked))),
     ).where(F.col("error").isNotNull())
-    said = F.struct("error", "shown_value", "true_value")
+    error = F.struct("error", "shown_value", "true_value")
     seconds = (F.unix_micros(VALID_TO) - F.unix_micros(VALID_FROM)) / F.lit(1_000_000)
-    return fold_periods(errors, ["guid", "field"], said).select(
+    return fold_periods(errors, ["guid", "field"], error).select(
         "guid",
         *(F.col("key").getField(name).alias(name) for name in named),
         "field",

@@ -65,8 +65,8 @@ def as_known(changes: DataFrame, known_at: datetime, *, entity: str, keys: Seque
     """
     require_changes(changes, function="as_known")
 
-    def call(said: str) -> str:
-        return f"as_known(changes, {said}, entity={entity!r}, keys={keys!r})"
+    def call(instant: str) -> str:
+        return f"as_known(changes, {instant}, entity={entity!r}, keys={keys!r})"
 
     known = F.col("arrival.timestamp") <= require_instant(
         known_at, "known_at", function="as_known", call=call
@@ -125,11 +125,11 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
     ...         "data": F.col("data").withField("name", F.lit("pot")),
     ...     }
     ... )
-    >>> told = bitemporal(changes.union(late), entity="product", keys=["number"]).where("number = 1")
+    >>> beliefs = bitemporal(changes.union(late), entity="product", keys=["number"]).where("number = 1")
     >>> def clock(column):
     ...     return F.date_format(column + "_timestamp", "HH:mm").alias(column)
     >>> intervals = [clock(name) for name in ("valid_from", "valid_to", "system_from", "system_to")]
-    >>> told.select("name", *intervals).orderBy("system_from", "valid_from").show()
+    >>> beliefs.select("name", *intervals).orderBy("system_from", "valid_from").show()
     +------+----------+--------+-----------+---------+
     |  name|valid_from|valid_to|system_from|system_to|
     +------+----------+--------+-----------+---------+
@@ -189,7 +189,11 @@ def keep_known(table: DataFrame, known_at: datetime | Column) -> DataFrame:
     """
     table = require_bitemporal(table, function="keep_known")
     moment = require_instants(
-        table, known_at, "known_at", function="keep_known", call=lambda said: f"keep_known(table, {said})"
+        table,
+        known_at,
+        "known_at",
+        function="keep_known",
+        call=lambda instant: f"keep_known(table, {instant})",
     )
     begun = F.col(SYSTEM_FROM) <= moment
     not_ended = F.col(SYSTEM_TO).isNull() | (F.col(SYSTEM_TO) > moment)

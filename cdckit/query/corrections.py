@@ -142,10 +142,10 @@ def _of_key(field: T.StructField, keys: Sequence[str]) -> Column:
     return F.col(quoted(field.name)) if field.name in keys else F.lit(None).cast(field.dataType)
 
 
-def _priority(history: DataFrame, said: int | None, right: Mapping[str, Column]) -> Column:
-    """As *said*; or above all that stands in the fields, which is a delete's every field."""
-    if said is not None:
-        return F.lit(require_int(said, "priority", function=_FUNCTION))
+def _priority(history: DataFrame, priority: int | None, right: Mapping[str, Column]) -> Column:
+    """As *priority*; or above all that stands in the fields, which is a delete's every field."""
+    if priority is not None:
+        return F.lit(require_int(priority, "priority", function=_FUNCTION))
     entries = require_struct(history, FIELD_PROVENANCE, function=_FUNCTION).fieldNames()
     spoken = [F.col(FIELD_PROVENANCE)[name]["p"] for name in entries if not right or name in {"guid", *right}]
     # A field that was never set has no priority, and `greatest` passes over nulls.

@@ -295,10 +295,10 @@ def differing_cells(
     one: Column,
     other: Column,
     fields: Iterable[T.StructField],
-    told: Callable[[T.StructField], Mapping[str, Column]],
+    describe: Callable[[T.StructField], Mapping[str, Column]],
 ) -> Column:
     """
-    A row of each field whose values differ in the two versions: `field`, and what is *told* of it.
+    A row of each field whose values differ in the two versions: `field`, and how it is *described*.
 
     Of the fields that are the same the rows are null.
     """
@@ -307,7 +307,7 @@ def differing_cells(
             ~same_value(one, other, field),
             F.struct(
                 F.lit(field.name).alias("field"),
-                *(column.alias(name) for name, column in told(field).items()),
+                *(column.alias(name) for name, column in describe(field).items()),
             ),
         )
         for field in fields

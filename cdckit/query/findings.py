@@ -212,7 +212,7 @@ def _answer(weighed: DataFrame, sides: Sides) -> DataFrame:
     a, b = F.col("a"), F.col("b")
     places = {field.name: place for place, field in enumerate(sides.cells)}
 
-    def told(field: T.StructField) -> dict[str, Column]:
+    def describe(field: T.StructField) -> dict[str, Column]:
         since, word, by_hand = (
             F.col(f"{name}_{places[field.name]}") for name in ("since", "word", "by_hand")
         )
@@ -233,7 +233,7 @@ def _answer(weighed: DataFrame, sides: Sides) -> DataFrame:
         F.coalesce("guid", "known_guid").alias("guid"),
         *(F.coalesce(value_of(b, key), value_of(a, key)).alias(key.name) for key in sides.keys),
         "finding",
-        differing_cells(a, b, sides.cells, told),
+        differing_cells(a, b, sides.cells, describe),
     ).where(F.col("field").isNotNull() & is_cell)
 
 
@@ -365,7 +365,7 @@ def _proofs_of(field: T.StructField, sides: Sides) -> dict[str, Column]:
     if field == PRESENCE:
         # What the source does not know it says by its silence: that is what a delete says.
         says = F.when(missing, says).otherwise(value_of(word, PRESENCE))
-    said = word.getField("carried").getField(field.name) & says
+    is_same_word = word.getField("carried").getField(field.name) & says
     effective, message = word.getField("effective"), word.getField("message")
     last_word = F.struct(
         (effective <= sides.instant).alias("has_come"),
@@ -377,7 +377,7 @@ def _proofs_of(field: T.StructField, sides: Sides) -> dict[str, Column]:
     by_hand = word.getField("by_hand") & (message == provenance_of(a, field).getField("m"))
     return {
         "since": F.when(F.first(missing), gone).otherwise(stretch) if field == PRESENCE else stretch,
-        "word": F.max(F.when(said, last_word)),
+        "word": F.max(F.when(is_same_word, last_word)),
         "by_hand": F.max(by_hand),
     }
 
@@ -387,22 +387,22 @@ def _explain_cell(
 ) -> Column:
     """The first of the explanations that is so, and its evidence: see `reconcile`."""
     stands = provenance_of(F.col("a"), field)
-    said = word.getField("message")
+    message = word.getField("message")
     weaker = word.getField("priority") < stands.getField("p")
     was_deleted = (F.lit(field.name) == DELETED) & value_of(F.col("a"), PRESENCE)
     reject, waits = F.col(_REJECT), F.col(_WAITING)
     cases: list[tuple[Column, str, Column]] = [
         (by_hand, CORRECTED, stands.getField("m")),
-        (~word.getField("has_come"), Verdict.NOT_YET_EFFECTIVE, said),
-        (word.getField("until") <= instant, Verdict.EXPIRED, said),
-        (weaker & (word.getField("effective") >= since), Verdict.OUTRANKED, said),
+        (~word.getField("has_come"), Verdict.NOT_YET_EFFECTIVE, message),
+        (word.getField("until") <= instant, Verdict.EXPIRED, message),
+        (weaker & (word.getField("effective") >= since), Verdict.OUTRANKED, message),
         (reject.isNotNull(), REJECTED, reject.getField("evidence")),
         (waits.isNotNull(), WAITING, waits.getField("evidence")),
         (was_deleted, Verdict.DELETED, stands.getField("m")),
-        (word.isNotNull(), Verdict.SUPERSEDED, said),
+        (word.isNotNull(), Verdict.SUPERSEDED, message),
     ]
     found = F.lit(None).cast("struct<explanation string, evidence string>")
     for holds, name, evidence in reversed(cases):
-        told = F.struct(F.lit(str(name)).alias("explanation"), evidence.alias("evidence"))
-        found = F.when(holds, told).otherwise(found)
+        case = F.struct(F.lit(str(name)).alias("explanation"), evidence.alias("evidence"))
+        found = F.when(holds, case).otherwise(found)
     return found

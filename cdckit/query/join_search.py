@@ -357,12 +357,12 @@ OVERLAP = "overlap"
 
 def answer_columns(hows: Sequence[LookupRule]) -> T.StructType:
     """What is said of each row."""
-    said = T.StructType().add(OVERLAP, T.StringType())
+    schema = T.StructType().add(OVERLAP, T.StringType())
     for index, how in enumerate(hows):
-        said = said.add(answer_column(STAND, index), T.LongType())
+        schema = schema.add(answer_column(STAND, index), T.LongType())
         if how.reason:
-            said = said.add(answer_column(REASON, index), T.StringType())
-    return said
+            schema = schema.add(answer_column(REASON, index), T.StringType())
+    return schema
 
 
 def answer_column(kind: str, index: int) -> str:
@@ -381,9 +381,9 @@ def answer_batches(
     schema = arrow_schema(answer_columns(hows))
     begin = 0
     for table in whole_entities(batches, [group]):
-        said = _answer_table(table, begin, key, hows)
+        answer = _answer_table(table, begin, key, hows)
         begin += table.num_rows
-        made = make_batch({name: said.get(name, pa.nulls(table.num_rows)) for name in schema.names}, schema)
+        made = make_batch({name: answer.get(name, pa.nulls(table.num_rows)) for name in schema.names}, schema)
         for start in range(0, table.num_rows, ROWS_AT_ONCE):
             yield made.slice(start, ROWS_AT_ONCE)
 
@@ -396,7 +396,7 @@ def _answer_table(
     source = ints(table.column(SOURCE).fill_null(NOWHERE))
     facts = np.flatnonzero(source == NOWHERE)
     place = np.arange(begin, begin + table.num_rows)
-    said: dict[str, pa.Array] = {}
+    columns: dict[str, pa.Array] = {}
     for index, how in enumerate(hows):
         rows = np.flatnonzero(source == how.source)
         try:
@@ -406,12 +406,12 @@ def _answer_table(
         # Where nothing is found, NOWHERE takes the last one of these.
         stands = place.copy()
         stands[facts] = np.append(place[rows], NOWHERE)[answers.version]
-        said[answer_column(STAND, index)] = positions(stands)
+        columns[answer_column(STAND, index)] = positions(stands)
         if how.reason:
             lacks = answers.version == NOWHERE
             why = pa.array(REASONS).take(pa.array(answers.reason[lacks]))
-            said[answer_column(REASON, index)] = _scatter(table.num_rows, facts[lacks], why)
-    return said
+            columns[answer_column(REASON, index)] = _scatter(table.num_rows, facts[lacks], why)
+    return columns
 
 
 def _scatter(count: int, rows: Ints, values: pa.Array) -> pa.Array:

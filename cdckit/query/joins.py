@@ -196,8 +196,8 @@ def _moment(facts: DataFrame, time: str, known: str | datetime | None) -> Column
         needed = "the name of a timestamp column of the facts, or an aware datetime (one with tzinfo)"
         raise InvalidArgument(FUNCTION, "known", needed, known)
 
-    def call(said: str) -> str:
-        return f"as_of_join(facts, …, time={time!r}, known={said})"
+    def call(instant: str) -> str:
+        return f"as_of_join(facts, …, time={time!r}, known={instant})"
 
     return require_instant(known, "known", function=FUNCTION, call=call)
 
@@ -311,8 +311,8 @@ def _look_up(facts: DataFrame, asked: LookupGroup, time: str, known: Column | No
     times = [AT, UNTIL, *([KNOWN, FORGOTTEN] if known is not None else [])]
     read = dict.fromkeys([group, *asked.key, SOURCE, *times, IS_DELETED])
     by = partial(answer_batches, group=group, key=asked.key, hows=hows)
-    said = together.withColumn(_ANSWER, map_columns(list(read), by, answer_columns(hows), large=True))
-    line = said.select(*line.columns, f"{_ANSWER}.*")
+    answered = together.withColumn(_ANSWER, map_columns(list(read), by, answer_columns(hows), large=True))
+    line = answered.select(*line.columns, f"{_ANSWER}.*")
     overlap = F.col(OVERLAP)
     text = _overlap_message(overlap, line, asked)
     line = require_sound_rows(line, overlap=overlap.isNotNull(), text=text, keep=F.lit(True))
@@ -374,9 +374,12 @@ def _in_force(facts: DataFrame, asked: LookupGroup, time: str) -> DataFrame:
     # At one instant versions come first, since they are closed there; facts without a time before all.
     in_line = Window.partitionBy(*by).orderBy(F.col(AT).asc_nulls_first(), F.col(SOURCE).asc_nulls_last())
     so_far = in_line.rowsBetween(Window.unboundedPreceding, -1)
-    held = [_version(place) for place in range(len(asked.sources))]
+    versions = [_version(place) for place in range(len(asked.sources))]
     line = line.withColumns(
-        {_last_column(place): F.last(name, ignorenulls=True).over(so_far) for place, name in enumerate(held)}
+        {
+            _last_column(place): F.last(name, ignorenulls=True).over(so_far)
+            for place, name in enumerate(versions)
+        }
     )
     overlapping = F.coalesce(
         *(

@@ -115,8 +115,8 @@ def check_lookups(facts: DataFrame, lookups: Sequence[Lookup], *, beliefs: bool)
             raise InvalidArgument(FUNCTION, argument, needed, name)
         taken[name.lower()] = name
     # A table that several look into stays one.
-    told = {id(lookup.history): _table(lookup, beliefs=beliefs) for lookup in lookups}
-    return [replace(lookup, history=told[id(lookup.history)]) for lookup in lookups]
+    tables = {id(lookup.history): _table(lookup, beliefs=beliefs) for lookup in lookups}
+    return [replace(lookup, history=tables[id(lookup.history)]) for lookup in lookups]
 
 
 def _require_options(lookup: Lookup) -> None:
@@ -229,9 +229,9 @@ def group_lookups(
     These stand in the order in which the first lookup names them, as an error tells the key.
     """
     found: dict[frozenset[str], LookupGroup] = {}
-    for lookup, key, held in zip(lookups, keys, columns, strict=True):
+    for lookup, key, lookup_columns in zip(lookups, keys, columns, strict=True):
         asked = found.setdefault(frozenset(key), LookupGroup(tuple(key), [], []))
-        source = Source(lookup.history, tuple(key[name] for name in asked.columns), tuple(held))
+        source = Source(lookup.history, tuple(key[name] for name in asked.columns), tuple(lookup_columns))
         if source not in asked.sources:
             asked.sources.append(source)
         asked.lookups.append((lookup, asked.sources.index(source)))

@@ -301,8 +301,8 @@ def counts_over_time(
         _require_exact(history, name)
     step = None if every is None else _require_grid(start, end, every)
     net = _net_changes(between(history, start, end), groups, added, start, end, step)
-    told = _steps(net, end) if step is None else _sample_grid(net, start, end, step)
-    return told.select(
+    counted = _steps(net, end) if step is None else _sample_grid(net, start, end, step)
+    return counted.select(
         *(F.col("group").getField(f"by_{index}").alias(name) for index, name in enumerate(groups)),
         *made[1:],
         *(F.col(f"of_{index}").alias(name) for index, name in enumerate([ENTITIES, *added])),
@@ -350,18 +350,18 @@ def _net_changes(
     ]
     # In two steps: beside `inline`, Spark forgets the names in a struct over functions of nested elements.
     grouped = versions.select(_group(versions, by).alias("group"), F.array(*changes).alias("changes"))
-    told = grouped.select("group", F.inline("changes"))
+    net_changes = grouped.select("group", F.inline("changes"))
     if not by:
         # All entities are one group, even where there are none.
-        told = told.unionByName(_nothing(told, first))
+        net_changes = net_changes.unionByName(_nothing(net_changes, first))
     if step is not None:
         # In whole numbers: a quotient of doubles takes a microsecond after an instant of the grid for it.
         rounded_up = F.col("at") - first + F.lit(step - 1)
-        told = told.withColumn("at", F.call_function("div", rounded_up, F.lit(step)))
+        net_changes = net_changes.withColumn("at", F.call_function("div", rounded_up, F.lit(step)))
         first, last = F.lit(0), F.lit(-(-(microseconds(end) - microseconds(start)) // step))
-    of = [name for name in told.columns if name.startswith("of_")]
+    of = [name for name in net_changes.columns if name.startswith("of_")]
     changed = [F.col(name) != 0 for name in of]
-    net = told.where(F.col("at") < last).groupBy("group", "at")
+    net = net_changes.where(F.col("at") < last).groupBy("group", "at")
     return net.agg(*(F.sum(name).alias(name) for name in of)).where(
         reduce(or_, changed, F.col("at") == first)
     )

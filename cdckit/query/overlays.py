@@ -177,11 +177,11 @@ def overlay(*layers: Layer, how: str = "inner", fold: bool = False) -> DataFrame
     rows = split_periods(line, names, [side.into for side in layers], function=_OVERLAY)
     rows = keep_present(rows, len(layers), how)
     if fold:
-        said = (
+        periods = (
             _layer_content(side, place, columns[place]).alias(layer_column(place))
             for place, side in enumerate(layers)
         )
-        rows = fold_periods(rows, names, F.struct(*said))
+        rows = fold_periods(rows, names, F.struct(*periods))
     return rows.select(
         *(F.col(column).alias(name) for column, name in zip(names, key, strict=True)),
         VALID_FROM,
@@ -340,8 +340,8 @@ def join_periods(
     >>> shifts = periods(("early", 6, 14), ("late", 14, 22))
     >>> repairs = periods(("lamp", 13, 15), ("lift", 20, 21))
     >>> pairs = join_periods(repairs, shifts, period=("begins", "ends"), into=("repair", "shift"))
-    >>> told = pairs.select("repair.what", "relation", F.col("shift.what").alias("shift"))
-    >>> told.orderBy("what", "shift").show()
+    >>> relations = pairs.select("repair.what", "relation", F.col("shift.what").alias("shift"))
+    >>> relations.orderBy("what", "shift").show()
     +----+-------------+-----+
     |what|     relation|shift|
     +----+-------------+-----+

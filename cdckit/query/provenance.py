@@ -95,8 +95,8 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, valid_at: datetime | No
         in_force, known = current(history, deletes=True), history
     else:
 
-        def call(said: str) -> str:
-            return f"blame(history, {dict(key)!r}, valid_at={said})"
+        def call(instant: str) -> str:
+            return f"blame(history, {dict(key)!r}, valid_at={instant})"
 
         known = history.where(
             F.col(VALID_FROM) <= require_instant(valid_at, "valid_at", function="blame", call=call)
@@ -163,10 +163,10 @@ def values_by_message(history: DataFrame, messages: str | Iterable[str]) -> Data
     """
     history, fields = _with_provenance(history, function="values_by_message")
     wanted = _message_ids(messages, function="values_by_message")
-    said = _with_entries(history, fields)
+    entries = _with_entries(history, fields)
     theirs = [_message(index).isin(wanted) for index, _ in enumerate(fields)]
     # The version before is still there if it matters: a run that goes on has the same message in both.
-    begun = _with_beginnings(said.where(reduce(Column.__or__, theirs)), fields)
+    begun = _with_beginnings(entries.where(reduce(Column.__or__, theirs)), fields)
     next_begins = F.lead("begins").over(Window.partitionBy(_GUID).orderBy(VALID_FROM))
     versions = begun.withColumn("next_begins", next_begins)
     rows = []
@@ -343,9 +343,9 @@ def revoke(changes: DataFrame, messages: Messages, *, source: str | None = None)
     if isinstance(messages, DataFrame):
         return _without_messages(changes, messages, of_source, by_source=by_source)
     listed = _message_ids(messages, function="revoke")
-    meant = of_source & F.coalesce(F.col("message_id").isin(listed), F.lit(False))
+    is_revoked = of_source & F.coalesce(F.col("message_id").isin(listed), F.lit(False))
     return (
-        changes.where(~_refuse_lists(meant, _is_list_change(changes), F.col("message_id")))
+        changes.where(~_refuse_lists(is_revoked, _is_list_change(changes), F.col("message_id")))
         if listed
         else changes
     )
@@ -356,8 +356,8 @@ def _is_list_change(changes: DataFrame) -> Column:
     return is_list_change() if {"source", "effective_timestamp"} <= set(changes.columns) else F.lit(False)
 
 
-def _refuse_lists(meant: Column, of_list: Column, message: Column) -> Column:
-    """*meant*, the changes that are to go; ends the job for those of a full list."""
+def _refuse_lists(is_revoked: Column, of_list: Column, message: Column) -> Column:
+    """*is_revoked*, the changes that are to go; ends the job for those of a full list."""
     sentence = (
         "revoke() needs messages that stand for themselves, and this is a full list, of which the changes "
         "say only what was new: take it back by `ledger.revoke_list(taken_at=…, source=…)`, or leave it out "
@@ -365,7 +365,7 @@ def _refuse_lists(meant: Column, of_list: Column, message: Column) -> Column:
         "what `changes_from_snapshots` is given.  The message: "
     )
     refused = F.raise_error(F.concat(F.lit(sentence), message)).cast("boolean")
-    return F.when(meant & of_list, refused).otherwise(meant)
+    return F.when(is_revoked & of_list, refused).otherwise(is_revoked)
 
 
 def _without_messages(
@@ -374,14 +374,14 @@ def _without_messages(
     names = ["message_id", "source"] if by_source else ["message_id"]
     require_types(messages, T.StructType([CHANGE_SCHEMA[name] for name in names]), function="revoke")
     wanted = messages.select(F.struct(*names).alias("revoked")).where("revoked.message_id IS NOT NULL")
-    told = changes.select(
+    kept = changes.select(
         F.struct(F.col("*")).alias("row"),
         of_source.alias("of_source"),
         _is_list_change(changes).alias("of_list"),
     )
     same = [F.col(f"row.{name}").eqNullSafe(F.col(f"revoked.{name}")) for name in names]
-    meant = _refuse_lists(F.col("of_source"), F.col("of_list"), F.col("row.message_id"))
-    left = told.join(wanted, reduce(Column.__and__, same) & meant, "left_anti")
+    is_revoked = _refuse_lists(F.col("of_source"), F.col("of_list"), F.col("row.message_id"))
+    left = kept.join(wanted, reduce(Column.__and__, same) & is_revoked, "left_anti")
     return left.select("row.*")
 
 
@@ -447,8 +447,8 @@ def _with_beginnings(versions: DataFrame, fields: T.StructType) -> DataFrame:
     for index, field in enumerate(fields):
         kind = T.StructType([T.StructField("value", field.dataType), *_ENTRY_FIELDS])
         now, then = (
-            comparable(said.getField(_place(index)), kind)
-            for said in (F.col("said"), F.col("before").getField("said"))
+            comparable(statement.getField(_place(index)), kind)
+            for statement in (F.col("said"), F.col("before").getField("said"))
         )
         same = now.eqNullSafe(then)
         begins.append(~(follows & same))

@@ -91,7 +91,7 @@ def episodes(
     if not isinstance(bridge, timedelta) or bridge < timedelta(0):
         raise InvalidArgument(function, "bridge", "a timedelta of no time or more", bridge)
     columns = [F.col(quoted(name)) for name in kept]
-    held = history.where(condition & ~F.col(DELETED) & is_ever_in_force()).select(
+    periods = history.where(condition & ~F.col(DELETED) & is_ever_in_force()).select(
         "guid", VALID_FROM, VALID_TO, F.struct(*columns, SOURCE_MESSAGE).alias("first")
     )
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
@@ -99,7 +99,7 @@ def episodes(
     gap = F.unix_micros(VALID_FROM) - F.unix_micros(F.lag(VALID_TO).over(in_time))
     begins = gap > F.lit(min(bridge // timedelta(microseconds=1), _LONGEST)).cast("bigint")
     so_far = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    numbered = held.withColumn("begins", begins).withColumn(
+    numbered = periods.withColumn("begins", begins).withColumn(
         "episode", F.sum(F.coalesce("begins", F.lit(False)).cast("bigint")).over(so_far)
     )
     ends = F.when(~F.bool_or(F.col(VALID_TO).isNull()), F.max(VALID_TO))
@@ -188,7 +188,7 @@ def transitions(
         "guid", F.col(VALID_FROM).alias("begins"), state.alias("now")
     )
     before = F.lag("now").over(Window.partitionBy("guid").orderBy("begins"))
-    told = states.withColumn("before", before).withColumn(
+    with_previous = states.withColumn("before", before).withColumn(
         "before", F.when(F.col("before.ends") == F.col("begins"), F.col("before"))
     )
     now, was = F.col("now"), F.col("before")
@@ -202,7 +202,7 @@ def transitions(
         .otherwise(True)
     )
     return (
-        told.where(in_period & changed)
+        with_previous.where(in_period & changed)
         .groupBy(
             *(of_group.getField(f"by_{index}").alias(name) for index, name in enumerate(groups)),
             operation.alias("operation"),

@@ -99,8 +99,8 @@ def why(
 
     >>> from datetime import datetime, timezone
     >>> noon = datetime(2024, 1, 1, 12, 0, tzinfo=timezone.utc)
-    >>> told = why(changes, {"number": 1}, "name", keys=["number"], valid_at=noon)
-    >>> told.select("step", "message_id", "value", "verdict", "by_message").show()
+    >>> verdicts = why(changes, {"number": 1}, "name", keys=["number"], valid_at=noon)
+    >>> verdicts.select("step", "message_id", "value", "verdict", "by_message").show()
     +----+----------+------+----------+----------+
     |step|message_id| value|   verdict|by_message|
     +----+----------+------+----------+----------+
@@ -133,10 +133,10 @@ def why(
     mine = _keep_entity(changes, key, keys, data)
     ordered = sort_by_entity(mine, entity="", keys=keys, function="why", more=more)
     schema = _verdict_schema(T.BooleanType() if field == DELETED else data[field].dataType)
-    told = partial(
+    judge = partial(
         verdicts, layout=ordered.layout, question=question, schema=arrow_schema(schema, large=True)
     )
-    return WorkerPlan(ordered.changes.coalesce(1), told, schema, large=True).rows().orderBy("step")
+    return WorkerPlan(ordered.changes.coalesce(1), judge, schema, large=True).rows().orderBy("step")
 
 
 def _keep_entity(

@@ -120,14 +120,14 @@ def message_columns(
     valid = pc.and_not(have_forms, late.fill_null(False))
     if pc.sum(valid).as_py() == len(values):
         return columns
-    told = places.filter(valid)
-    others = sorted({*range(len(values))}.difference(told.to_pylist()))
+    valid_places = places.filter(valid)
+    others = sorted({*range(len(values))}.difference(valid_places.to_pylist()))
     verdicts = [
         validate(values[place], now=now or instants[place].as_py() or _BEFORE_ALL, rules=rules)
         for place in others
     ]
     judged = _verdict_columns(verdicts, [values[place] for place in others])
-    back = pc.array_sort_indices(pa.concat_arrays([told, pa.array(others, pa.int64())]))
+    back = pc.array_sort_indices(pa.concat_arrays([valid_places, pa.array(others, pa.int64())]))
     return [
         pa.concat_arrays([one.filter(valid), another]).take(back)
         for one, another in zip(columns, judged, strict=True)
@@ -238,10 +238,10 @@ def _histories(lists: Sequence[Sequence[Any] | None]) -> pa.Array:
 def verdict_row(verdict: Verdict) -> Row:
     """The values of the columns of a message that has this verdict."""
     header = _readable(verdict)
-    told = (*(_header_value(header, path) for path in _PATHS), _object(verdict.body), verdict.body_text)
+    values = (*(_header_value(header, path) for path in _PATHS), _object(verdict.body), verdict.body_text)
     if verdict.code is None:
-        return (*told, *_NO_FAULT)
-    return (*told, verdict.code.queue.value, verdict.code.value, verdict.description)
+        return (*values, *_NO_FAULT)
+    return (*values, verdict.code.queue.value, verdict.code.value, verdict.description)
 
 
 def _header_value(header: Mapping[str, Any], path: str) -> Any:
@@ -355,8 +355,8 @@ def decode_with_columns(
     )
     # The body is a piece of the value, which need not come twice from the workers.
     body = F.substring("value", F.col("body_from"), F.col("body_length")).cast("string")
-    told = made.rows().withColumns({"headers": headers_from_workers(), "body": body})
-    return told.select(*DECODED_SCHEMA.fieldNames(), *beside.fieldNames())
+    decoded = made.rows().withColumns({"headers": headers_from_workers(), "body": body})
+    return decoded.select(*DECODED_SCHEMA.fieldNames(), *beside.fieldNames())
 
 
 def _decode_batches(
@@ -367,8 +367,8 @@ def _decode_batches(
             batch = whole.slice(start, _ROWS_AT_ONCE)
             with without_garbage_collection():
                 values = batch.column("value").to_pylist()
-                told = message_columns(values, batch.column("timestamp"), now, rules)
-            yield pa.RecordBatch.from_arrays([*batch.columns, *told], names=names)
+                columns = message_columns(values, batch.column("timestamp"), now, rules)
+            yield pa.RecordBatch.from_arrays([*batch.columns, *columns], names=names)
 
 
 def decorate_message(message: Mapping[str, Any], code: RdssFault, description: str) -> dict[str, Any]:
@@ -425,13 +425,13 @@ def decorate_bytes(value: bytes, verdict: Verdict, rules: Rules = RULES) -> byte
         whole = _message(header, verdict.body_text)
         if len(whole) <= rules.max_bytes:
             return whole
-    told = {"bytes": len(value), "sha256": sha256(value).hexdigest()}
-    for body in ({**told, "base64": _base64(value)} if len(value) <= rules.max_bytes else told, told):
+    facts = {"bytes": len(value), "sha256": sha256(value).hexdigest()}
+    for body in ({**facts, "base64": _base64(value)} if len(value) <= rules.max_bytes else facts, facts):
         made = _message(header, json.dumps(body))
         if len(made) <= rules.max_bytes:
             return made
     alone = decorate_message({}, verdict.code, verdict.description)["messageHeader"]
-    return _message(alone, json.dumps(told))
+    return _message(alone, json.dumps(facts))
 
 
 def _base64(value: bytes) -> str:
@@ -477,8 +477,8 @@ def queue_records(decoded: DataFrame, *, rules: Rules = RULES) -> DataFrame:
     """
     require_types(decoded, DECODED_SCHEMA, function="queue_records")
     refused = decoded.where(F.col(ERROR_CODE).isNotNull())
-    told = ["queue", *(field.name for field in ERROR_FIELDS)]
-    given = for_workers(refused, *told)
+    columns = ["queue", *(field.name for field in ERROR_FIELDS)]
+    given = for_workers(refused, *columns)
     made = WorkerPlan(given, partial(_queue_batches, rules=rules), T.StructType([*WORKER_FIELDS, _QUEUE]))
     return made.rows().withColumn("headers", headers_from_workers())
 
@@ -486,11 +486,11 @@ def queue_records(decoded: DataFrame, *, rules: Rules = RULES) -> DataFrame:
 def _queue_batches(batches: Iterable[pa.RecordBatch], *, rules: Rules) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         names = [*(field.name for field in WORKER_FIELDS), "queue"]
-        said = zip(
+        errors = zip(
             *(batch.column(name).to_pylist() for name in ("value", "error_code", "error_description")),
             strict=True,
         )
-        values = [_decorate(*each, rules=rules) for each in said]
+        values = [_decorate(*each, rules=rules) for each in errors]
         columns = [pa.array(values, pa.binary()) if name == "value" else batch.column(name) for name in names]
         yield pa.RecordBatch.from_arrays(columns, names=names)
 

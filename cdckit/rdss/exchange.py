@@ -166,10 +166,10 @@ class Exchange(Shell):
         judged = waiting(rows.where(~given_up), now=now, wait=wait, overdue="reject")
         found = judged.where("is_overdue").count()
         if found:
-            told = judged.withColumn(GIVEN_UP, F.when(F.col("is_overdue"), instant))
+            expired = judged.withColumn(GIVEN_UP, F.when(F.col("is_overdue"), instant))
             columns = WAITING_SCHEMA.names
             before = rows.where(given_up).select(*columns)
-            tables.replace(WAITING, told.select(*columns).unionByName(before))
+            tables.replace(WAITING, expired.select(*columns).unionByName(before))
         return found
 
     def _rebuild(self, tables: Transaction) -> Outcome | None:

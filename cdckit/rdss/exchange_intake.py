@@ -156,18 +156,20 @@ class Objects:
         asked = near.join(named.select("named"), "named", "left_semi")
         unknown = rows_at_once(tables, UNKNOWN, WHOLE_SCHEMA)
         before = unknown.select("message_id", F.lit(True).alias("_unknown"))
-        meant = asked.groupBy("message_id").agg(
+        versions = asked.groupBy("message_id").agg(
             (F.max(TAKEN) == self._batch).alias("is_new"),
             (F.max(F.size("objects")) > 1).alias("is_version"),
         )
-        around = as_decoded(self._around(asked)).join(meant, "message_id", "left")
+        around = as_decoded(self._around(asked)).join(versions, "message_id", "left")
         around = around.join(before, "message_id", "left")
         # Of updates that nobody asks about the verdict is known: what was right made its object exist.
         is_settled = F.col("is_version").isNull() & (F.col("message_type") == UPDATE)
         kept = around.where(~(is_settled & F.col("_unknown").isNotNull()))
         is_version = is_settled & (F.size(related_versions(F.col("body"), F.col("object_uuid"))) > 0)
-        said = kept.withColumn("message_type", F.when(is_version, CREATE).otherwise(F.col("message_type")))
-        judged = with_unknown(said, keeps_deleted=self._settings.keeps_deleted)
+        messages = kept.withColumn(
+            "message_type", F.when(is_version, CREATE).otherwise(F.col("message_type"))
+        )
+        judged = with_unknown(messages, keeps_deleted=self._settings.keeps_deleted)
         found = judged.where(F.col("is_version").isNotNull())
         return tables.scratch(
             found.select(
@@ -201,13 +203,13 @@ class Objects:
     def _right(self, wholes: DataFrame, verdicts: DataFrame, sorts: set[_VerdictKind]) -> DataFrame | None:
         """The messages that say something of objects, and are right now: new ones, and healed ones."""
         found = []
-        told = verdicts.where("NOT is_unknown AND NOT is_read").select("message_id", "is_new")
+        unread = verdicts.where("NOT is_unknown AND NOT is_read").select("message_id", "is_new")
         right = [each for each in sorts if not each.is_unknown and not each.is_read]
         if any(each.is_new for each in right):
-            found.append(wholes.join(told.where("is_new"), "message_id", "left_semi"))
+            found.append(wholes.join(unread.where("is_new"), "message_id", "left_semi"))
         if any(each.was_unknown for each in right):
             unknown = rows_at_once(self._transaction, UNKNOWN, WHOLE_SCHEMA)
-            kept = unknown.join(told.where("NOT is_new"), "message_id", "left_semi")
+            kept = unknown.join(unread.where("NOT is_new"), "message_id", "left_semi")
             nothing = {name: F.lit(None).cast("string") for name in VERDICT}
             found.append(kept.withColumns(nothing))
         if not found:
@@ -218,9 +220,9 @@ class Objects:
         """The messages that were right before, and are about an unknown object now."""
         if not any(each.is_unknown and not each.is_new and not each.was_unknown for each in sorts):
             return None
-        told = verdicts.where("is_unknown AND NOT is_new AND NOT was_unknown")
+        withdrawn = verdicts.where("is_unknown AND NOT is_new AND NOT was_unknown")
         tables = self._transaction
-        messages, ids = tables.read(MESSAGES), told.select("message_id")
+        messages, ids = tables.read(MESSAGES), withdrawn.select("message_id")
         sequences = read_rows(tables, SEQUENCES, SEQUENCES_SCHEMA).join(ids, "message_id", "left_semi")
         alone = messages.where("sequence_total = 1").join(ids, "message_id", "left_semi")
         several = messages.where("sequence_total > 1").join(
@@ -228,7 +230,7 @@ class Objects:
         )
         rows = alone.unionByName(several.select(*alone.columns))
         found = find_wholes(rows.select(*messages.columns), tables, self._settings.rules)
-        return tables.scratch(_with_verdicts(found, told))
+        return tables.scratch(_with_verdicts(found, withdrawn))
 
     def _keep_unknown(self, verdicts: DataFrame, sorts: set[_VerdictKind], refused: list[DataFrame]) -> None:
         heals = any(each.was_unknown and not each.is_unknown for each in sorts)
@@ -251,8 +253,8 @@ class Objects:
 
 
 def _with_verdicts(wholes: DataFrame, verdicts: DataFrame) -> DataFrame:
-    told = verdicts.select("message_id", *VERDICT)
-    found = wholes.drop(*VERDICT).join(told, "message_id", "inner")
+    judged = verdicts.select("message_id", *VERDICT)
+    found = wholes.drop(*VERDICT).join(judged, "message_id", "inner")
     return found.select(*WHOLE_SCHEMA.fieldNames())
 
 
@@ -372,7 +374,7 @@ class Intake:
             # What was given up is so no longer.
             anew = {name: F.lit(None).cast("string") for name in VERDICT}
             others = others.unionByName(same.select(*others.columns).withColumns(anew))
-        said = with_terms(others).withColumn(CAME, F.struct(*ORDER))
+        all_parts = with_terms(others).withColumn(CAME, F.struct(*ORDER))
         whole = self._rows(SEQUENCES, SEQUENCES_SCHEMA)
         if whole is not None:
             same = whole.join(touched, "sequence_id", "left_semi")
@@ -380,8 +382,8 @@ class Intake:
                 "sequence_id", "terms", F.size("pieces").alias("sequence_total"), F.inline("pieces")
             )
             # They have no place in the order, and stand before all others.
-            said = said.unionByName(pieces, allowMissingColumns=True)
-        judged = with_outcome(said).where("batch IS NOT NULL")
+            all_parts = all_parts.unionByName(pieces, allowMissingColumns=True)
+        judged = with_outcome(all_parts).where("batch IS NOT NULL")
         if known is None:
             return self._transaction.scratch(judged)
         mine = parts.where("is_own").drop("is_own").withColumn("part", F.lit("duplicate"))

@@ -215,9 +215,9 @@ def with_body(messages: DataFrame) -> DataFrame:
 
 def as_fates(messages: DataFrame, fate: Fate | None = None) -> DataFrame:
     """Rows of `FATES`: messages, by their places, with a fate; without one that of the queue of each."""
-    told = F.col("queue") if fate is None else F.lit(fate.value)
+    outcome = F.col("queue") if fate is None else F.lit(fate.value)
     verdict = (F.col(name) if fate is None else F.lit(None).cast("string").alias(name) for name in VERDICT)
-    return messages.select(*PLACE, told.alias("fate"), *verdict)
+    return messages.select(*PLACE, outcome.alias("fate"), *verdict)
 
 
 def to_whole_rows(messages: DataFrame) -> DataFrame:
@@ -252,9 +252,9 @@ def with_fates(tables: Tables) -> DataFrame:
     )
     unknown = read_rows(tables, UNKNOWN, WHOLE_SCHEMA).select(F.explode(RECORDS).alias("place"), *VERDICT)
     refused = unknown.select("place.*", F.col("queue").alias("fate"), *VERDICT)
-    told = read_rows(tables, FATES, FATES_SCHEMA).unionByName(waits).unionByName(refused)
-    said = told.select(*PLACE, "fate", *(F.col(name).alias(f"told_{name}") for name in VERDICT))
-    found = read_rows(tables, MESSAGES, MESSAGES_SCHEMA).join(said, list(PLACE), "left")
+    outcomes = read_rows(tables, FATES, FATES_SCHEMA).unionByName(waits).unionByName(refused)
+    named = outcomes.select(*PLACE, "fate", *(F.col(name).alias(f"told_{name}") for name in VERDICT))
+    found = read_rows(tables, MESSAGES, MESSAGES_SCHEMA).join(named, list(PLACE), "left")
     is_duplicate = F.col("fate").eqNullSafe(Fate.DUPLICATE.value)
     verdict = {
         name: F.when(~is_duplicate, F.coalesce(f"told_{name}", column)) for name, column in own.items()
@@ -306,8 +306,8 @@ class LocalRepository:
         tables = self._transaction
         if not tables.has(REPOSITORY):
             return None
-        told = tables.read(REPOSITORY).where(F.col("status") != Status.RECEIVED.value)
-        own = tables.scratch(told.withColumn(BUCKET, self._settings.bucket(F.col(IDENTITY))))
+        processed = tables.read(REPOSITORY).where(F.col("status") != Status.RECEIVED.value)
+        own = tables.scratch(processed.withColumn(BUCKET, self._settings.bucket(F.col(IDENTITY))))
         tables.replace(REPOSITORY, own.repartition(BUCKET), partition_by=[BUCKET])
         return _repeat_keys(own)
 

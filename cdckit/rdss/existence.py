@@ -66,13 +66,13 @@ def version_links(objects: DataFrame) -> DataFrame:
     require_types(objects, _OBJECTS, function="version_links")
     relation = F.explode(F.from_json(RELATED, _RELATIONS)).alias("relation")
     kind = F.col("relation.relationType")
-    said = objects.select(F.col(KEY).alias("own"), relation).select(
+    own_relations = objects.select(F.col(KEY).alias("own"), relation).select(
         "own",
         _named_object(F.col("relation")).alias("other"),
         (kind == IS_NEWER).alias("is_newer"),
         (kind == IS_OLDER).alias("is_older"),
     )
-    links = said.where((F.col("is_newer") | F.col("is_older")) & F.col("other").rlike(_UUID))
+    links = own_relations.where((F.col("is_newer") | F.col("is_older")) & F.col("other").rlike(_UUID))
     newer = F.when(F.col("is_newer"), F.col("own")).otherwise(F.col("other"))
     older = F.when(F.col("is_newer"), F.col("other")).otherwise(F.col("own"))
     return links.select(newer.alias("newer"), older.alias("older")).distinct()
@@ -238,11 +238,11 @@ def missed_versions(objects: DataFrame, ancestry: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     _require_both(objects, ancestry, function="missed_versions")
-    held = objects.select(KEY).distinct()
+    known = objects.select(KEY).distinct()
     of_newer = ancestry.selectExpr(f"newer AS {KEY}", "older AS held", "true AS is_older")
     of_older = ancestry.selectExpr(f"older AS {KEY}", "newer AS held", "false AS is_older")
-    both = of_newer.unionByName(of_older).join(held, on=KEY, how="left_anti")
-    related = both.join(held.withColumnRenamed(KEY, "held"), on="held", how="left_semi")
+    both = of_newer.unionByName(of_older).join(known, on=KEY, how="left_anti")
+    related = both.join(known.withColumnRenamed(KEY, "held"), on="held", how="left_semi")
     older, newer = (F.when(condition, F.col("held")) for condition in (F.col("is_older"), ~F.col("is_older")))
     return related.groupBy(KEY).agg(
         F.array_sort(F.collect_set(older)).alias("held_older"),
@@ -322,8 +322,8 @@ def namings(decoded: DataFrame) -> DataFrame:
 
     Cost: the relations of updates are read as JSON, no shuffle.
 
-    >>> said = namings(decoded).select("message_type", F.left("named", F.lit(8)).alias("named"))
-    >>> said.orderBy("message_type").show()
+    >>> named = namings(decoded).select("message_type", F.left("named", F.lit(8)).alias("named"))
+    >>> named.orderBy("message_type").show()
     +--------------+--------+
     |  message_type|   named|
     +--------------+--------+
@@ -438,7 +438,7 @@ def with_unknown(
         ERROR_CODE: _text_by_type(lambda code: code.value),
         ERROR_DESCRIPTION: _description(),
     }
-    judged = {name: F.when(unknown, said).otherwise(F.col(name)) for name, said in verdict.items()}
+    judged = {name: F.when(unknown, text).otherwise(F.col(name)) for name, text in verdict.items()}
     return asked.withColumns(judged).drop("existed")
 
 
@@ -471,13 +471,13 @@ def find_unknown(
 
 def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: bool) -> DataFrame:
     """Each message, and whether its object existed before it: `existed`."""
-    said = _with_needed_objects(decoded).withColumns(
+    statements = _with_needed_objects(decoded).withColumns(
         {"settles": _settles(keeps_deleted), "is_message": F.lit(True)}
     )
     if known is not None:
         before = _known_instants(known).withColumn("is_message", F.lit(False))
         kept = before.where("settles.exists") if keeps_deleted else before
-        said = said.unionByName(kept, allowMissingColumns=True)
+        statements = statements.unionByName(kept, allowMissingColumns=True)
     # What names no object is of none: each such row is looked at alone, not all of them by one task.
     # A topic that was made anew counts its offsets from 0 again: its records hold other messages.
     record = ("topic", "partition", "offset", "message_id")
@@ -490,22 +490,22 @@ def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: 
     # A message that comes again, or is known already, is as right as it was the first time.
     same = Window.partitionBy(entity, "message_id").orderBy("is_message", "published_timestamp", *arrival)
     first = F.first("settled").over(same.rowsBetween(Window.unboundedPreceding, Window.currentRow))
-    told = said.withColumn("settled", settled).withColumn("settled", first).where("is_message")
+    settled_rows = statements.withColumn("settled", settled).withColumn("settled", first).where("is_message")
     place = F.struct("published_timestamp", *arrival, "message_id")
-    wrong = _wrong(told.withColumn("at", place)).select(
+    wrong = _wrong(settled_rows.withColumn("at", place)).select(
         F.col("message_id").alias("by"), F.lit(True).alias("wrong")
     )
-    followed = told.withColumn("by", F.col("settled.by")).join(wrong, "by", "left")
+    followed = settled_rows.withColumn("by", F.col("settled.by")).join(wrong, "by", "left")
     is_followed = F.col("by").isNotNull() & F.col("wrong").isNull()
     existed = F.coalesce(F.col("settled.exists"), is_followed)
     any_of_them = F.max(existed).over(Window.partitionBy(*record))
     return followed.withColumn("existed", any_of_them).where("is_own").drop(*_HELP)
 
 
-def _wrong(told: DataFrame) -> DataFrame:
+def _wrong(verdicts: DataFrame) -> DataFrame:
     """The ids of the updates that are versions of others, none of which existed: they make nothing exist."""
     linked = (
-        told.where(F.size("versions") > 0)
+        verdicts.where(F.size("versions") > 0)
         .groupBy("message_id")
         .agg(
             F.min("at").alias("at"),

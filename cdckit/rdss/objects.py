@@ -210,8 +210,8 @@ def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -
         RDSS, "Message Triggers", "Institutional Repositories", "Digital Objects".
 
     >>> from cdckit import rdss
-    >>> told = rdss.changes(decoded, "Dataset").orderBy("effective_timestamp")
-    >>> told.select("effective_timestamp", "operation", "source", "data.objectTitle", "data.language").show()
+    >>> found = rdss.changes(decoded, "Dataset").orderBy("effective_timestamp")
+    >>> found.select("effective_timestamp", "operation", "source", "data.objectTitle", "data.language").show()
     +-------------------+---------+----------+------------+--------+
     |effective_timestamp|operation|    source| objectTitle|language|
     +-------------------+---------+----------+------------+--------+
@@ -224,7 +224,7 @@ def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -
     kind = require_object_type(object_type, function="changes")
     require_types(decoded, STATEMENT_SCHEMA, function="changes")
     arrival = F.struct("timestamp", "topic", "partition", "offset", F.lit(1).alias("record_number"))
-    said = decoded.where(is_statement(CREATE, UPDATE, REMOVE)).select(
+    statements = decoded.where(is_statement(CREATE, UPDATE, REMOVE)).select(
         F.col("published_timestamp").alias("effective_timestamp"),
         F.lit("").alias("sequence"),
         arrival.alias("arrival"),
@@ -236,7 +236,7 @@ def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -
         # A delete says no more than which object it is.
         F.when(F.col("message_type") != REMOVE, F.col("body")).alias("body"),
     )
-    read = WorkerPlan(said, partial(_read, kind=kind), _read_schema(kind)).rows()
+    read = WorkerPlan(statements, partial(_read, kind=kind), _read_schema(kind)).rows()
     beside = [field.name for field in _BESIDE]
     return read.select(*CHANGE_SCHEMA.fieldNames(), "data", _carried(kind), *beside)
 
@@ -320,9 +320,9 @@ def read_requests(decoded: DataFrame) -> DataFrame:
         F.col("body").alias("response_body"),
     )
     # A messageId is unique system-wide, whoever sent it.
-    told = responses.dropDuplicates(["of_request", "response_message_id"])
+    responded = responses.dropDuplicates(["of_request", "response_message_id"])
     answered = F.col("message_id") == F.col("of_request")
-    return requests.dropDuplicates(["message_id"]).join(told, answered, how="left").drop("of_request")
+    return requests.dropDuplicates(["message_id"]).join(responded, answered, how="left").drop("of_request")
 
 
 DELETE_REQUESTED = "delete_requested_timestamp"
@@ -378,7 +378,7 @@ def preservation_events(decoded: DataFrame) -> DataFrame:
     """
     require_types(decoded, STATEMENT_SCHEMA, function="preservation_events")
     events = decoded.where(is_statement(PRESERVATION)).withColumn("package", F.from_json("body", _BODY))
-    said = (
+    preserved = (
         "message_id",
         "published_timestamp",
         "generator",
@@ -387,7 +387,7 @@ def preservation_events(decoded: DataFrame) -> DataFrame:
         "object_uuid",
     )
     values = (F.col(f"package.{place}").alias(name) for name, place in _PACKAGE.items())
-    return events.select(*said, *values)
+    return events.select(*preserved, *values)
 
 
 def preservation_history(history: DataFrame) -> DataFrame:

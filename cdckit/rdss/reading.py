@@ -310,11 +310,11 @@ def join_parts(parts: Iterable[bytes]) -> dict[str, Any]:
     """
     messages = [json.loads(part) for part in parts]
     messages.sort(key=lambda each: each["messageHeader"]["messageSequence"]["position"])
-    said = [each["messageHeader"]["messageSequence"] for each in messages]
-    if [(each["position"], each["total"]) for each in said] != [
-        (n, len(said)) for n in range(1, len(said) + 1)
+    sequences = [each["messageHeader"]["messageSequence"] for each in messages]
+    if [(each["position"], each["total"]) for each in sequences] != [
+        (n, len(sequences)) for n in range(1, len(sequences) + 1)
     ]:
-        raise InvalidArgument("join_parts", "parts", "all parts of one sequence, each once", said)
+        raise InvalidArgument("join_parts", "parts", "all parts of one sequence, each once", sequences)
     header = whole_header(messages[0]["messageHeader"])
     if len(messages) == 1:
         return {"messageHeader": header, "messageBody": messages[0]["messageBody"]}

@@ -205,7 +205,7 @@ def with_outcome(parts: DataFrame) -> DataFrame:
         {
             "waiting_since": F.when(waits, F.col("_since")),
             "waiting_for": F.when(waits, lacking),
-            **{name: F.when(contradicts, said) for name, said in _contradiction().items()},
+            **{name: F.when(contradicts, value) for name, value in _contradiction().items()},
         }
     )
     outcome = F.when(waits, "waiting").when(is_new, "complete").otherwise(F.col("part"))
@@ -215,8 +215,8 @@ def with_outcome(parts: DataFrame) -> DataFrame:
 def _contradiction() -> dict[str, Column]:
     """The verdict on a part that contradicts others: its columns of `decode`."""
     fault = RdssFault.INVALID_HEADER
-    said = F.concat(F.lit(fault.describe(CONTRADICTION) + " "), F.col("sequence_id"), F.lit("."))
-    return {"queue": F.lit(fault.queue.value), ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: said}
+    description = F.concat(F.lit(fault.describe(CONTRADICTION) + " "), F.col("sequence_id"), F.lit("."))
+    return {"queue": F.lit(fault.queue.value), ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: description}
 
 
 def waiting(
@@ -260,7 +260,7 @@ def waiting(
     late = parts.where(F.col("part") == "waiting").withColumn("waited", at - F.col("waiting_since"))
     measured = late.withColumn("is_overdue", F.coalesce(F.col("waited") > F.lit(wait), F.lit(False)))
     fault = RdssFault.INVALID_BODY
-    said = F.concat(
+    description = F.concat(
         F.lit(fault.describe("At $.messageBody: the sequence lacks") + " "),
         F.col("waiting_for"),
         F.lit(", for which it waited too long."),
@@ -270,7 +270,7 @@ def waiting(
         {
             "queue": F.when(refused, F.lit(fault.queue.value)),
             ERROR_CODE: F.when(refused, F.lit(fault.value)),
-            ERROR_DESCRIPTION: F.when(refused, said),
+            ERROR_DESCRIPTION: F.when(refused, description),
         }
     )
 

@@ -200,9 +200,11 @@ def _limits_of_text(schema: Schema) -> dict[str, Any]:
     limits = _limits(schema)
     if "anyOf" in schema:
         # What takes one of those alternatives of which the usual texts are known is enough.
-        told = [_limits_of_text(each) for each in schema["anyOf"] if each.get("format") in {None, *_FORMS}]
-        longest = min(each.get("max_length", _LONGEST) for each in told)
-        limits |= {"pattern": "|".join(each["pattern"] for each in told), "max_length": longest}
+        alternatives = [
+            _limits_of_text(each) for each in schema["anyOf"] if each.get("format") in {None, *_FORMS}
+        ]
+        longest = min(each.get("max_length", _LONGEST) for each in alternatives)
+        limits |= {"pattern": "|".join(each["pattern"] for each in alternatives), "max_length": longest}
     if "format" in schema:
         limits |= _FORMS[schema["format"]]
     if "pattern" in schema:

@@ -2,8 +2,8 @@
 The Replicate door: Qlik Replicate's message envelope.
 
     decoded = replicate.decode(records)                    every record, its envelope open
-    said = replicate.metadata(decoded)                     every metadata message
-    zone = replicate.schema_zone(said)                     what each schema id stands for
+    messages = replicate.metadata(decoded)                 every metadata message
+    zone = replicate.schema_zone(messages)                 what each schema id stands for
     flights = zone.where("task = 'schedule' and table = 'FLIGHTS'")
     rows = replicate.data(records, flights)                that table's messages, typed
     changes = replicate.changes(rows, keys=replicate.keys(flights))

@@ -189,8 +189,12 @@ class FeedTable:
     @property
     def reading(self) -> Mapping[str, Any]:
         """How its rows are read: arguments of `rows_of_table`."""
-        told = self.settings
-        return {"json_topics": told.json_topics, "topics": told.topics, "loaded_at": told.loaded_at}
+        settings = self.settings
+        return {
+            "json_topics": settings.json_topics,
+            "topics": settings.topics,
+            "loaded_at": settings.loaded_at,
+        }
 
     def kind(self, buckets: int | None) -> Kind:
         """What its ledger is about."""
@@ -247,9 +251,9 @@ def feed_tables(zone: DataFrame, settings: Mapping[TableName, TableSettings]) ->
     rows = sorted(table_versions.collect_zone(zone), key=of)
     found = {}
     for name, some in groupby(rows, of):
-        told = settings.get(name, TableSettings())
-        table = table_versions.make_table(list(some), function="Feed", as_double=told.as_double)
-        found[name] = FeedTable(name, table, told)
+        table_settings = settings.get(name, TableSettings())
+        table = table_versions.make_table(list(some), function="Feed", as_double=table_settings.as_double)
+        found[name] = FeedTable(name, table, table_settings)
     return found
 
 
@@ -349,9 +353,9 @@ class Intake:
         """Read the metadata messages, and let the zone know what they say."""
         zone = self._read(ZONE)
         messages = came.where((F.col("type") == METADATA) & F.col(ERROR_CODE).isNull())
-        said = self._transaction.scratch(metadata(decode(messages.select(*RECORD_COLUMNS)), known=zone))
-        self._transaction.replace(ZONE, schema_zone(said, known=zone))
-        self._reject(said.where(F.col(ERROR_CODE).isNotNull()))
+        learnt = self._transaction.scratch(metadata(decode(messages.select(*RECORD_COLUMNS)), known=zone))
+        self._transaction.replace(ZONE, schema_zone(learnt, known=zone))
+        self._reject(learnt.where(F.col(ERROR_CODE).isNotNull()))
 
     def _sort_out(
         self, came: DataFrame, addresses: set[_Address], tables: Mapping[TableName, FeedTable]

@@ -87,8 +87,8 @@ def _entries(texts: str, table: Table) -> Column:
     columns = defaultdict(set)
     for name, column in names.items():
         columns[name.lower()].add(column)
-    in_doubt = [small for small, meant in columns.items() if len(meant) > 1]
-    known = {small: min(meant) for small, meant in columns.items() if len(meant) == 1}
+    in_doubt = [small for small, true_names in columns.items() if len(true_names) > 1]
+    known = {small: min(true_names) for small, true_names in columns.items() if len(true_names) == 1}
     known |= {name: column for name, column in names.items() if name.lower() in in_doubt}
     by_name = F.create_map(*(F.lit(text) for pair in known.items() for text in pair))
     as_is = [name for name, column in names.items() if name == column]

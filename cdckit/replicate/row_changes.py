@@ -61,8 +61,8 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     Cost: a projection, no shuffle.
 
     >>> from cdckit import replicate
-    >>> told = replicate.changes(replicate.data(records, zone), keys=["carrier"]).orderBy("arrival.offset")
-    >>> told.select("operation", "effective_timestamp", "data.*").show(truncate=False)
+    >>> changed = replicate.changes(replicate.data(records, zone), keys=["carrier"]).orderBy("arrival.offset")
+    >>> changed.select("operation", "effective_timestamp", "data.*").show(truncate=False)
     +---------+-----------------------+-------+----------------------------+
     |operation|effective_timestamp    |carrier|name                        |
     +---------+-----------------------+-------+----------------------------+
@@ -206,8 +206,8 @@ def table_changes(
     Source:
         Replicate, message envelope; metadata messages and data messages.
 
-    >>> told = table_changes(records, task="schedule", table="AIRLINES").orderBy("arrival.offset")
-    >>> told.select("source", "operation", "data.carrier").show(truncate=False)
+    >>> changed = table_changes(records, task="schedule", table="AIRLINES").orderBy("arrival.offset")
+    >>> changed.select("source", "operation", "data.carrier").show(truncate=False)
     +----------------------+---------+-------+
     |source                |operation|carrier|
     +----------------------+---------+-------+
@@ -371,7 +371,7 @@ def tables_changes(
     Cost: *zone* is collected once, when this is called; each table is planned when it is asked for.
 
     >>> every = tables_changes(with_table(records, zone), zone)
-    >>> [(name.task, name.table, told.count()) for name, told in every.items()]
+    >>> [(name.task, name.table, changed.count()) for name, changed in every.items()]
     [('schedule', 'AIRLINES', 3)]
     """
     require_load_time(loaded_at, function="tables_changes")
@@ -451,9 +451,9 @@ class TableSettings:
 
     def text(self) -> str:
         """The settings as a text that is the same for the same settings."""
-        told = asdict(self)
-        told["loaded_at"] = self.loaded_at and self.loaded_at.timestamp()
-        return json.dumps(told, sort_keys=True)
+        properties = asdict(self)
+        properties["loaded_at"] = self.loaded_at and self.loaded_at.timestamp()
+        return json.dumps(properties, sort_keys=True)
 
 
 def table_text(name: TableName) -> str:

@@ -242,8 +242,8 @@ def metadata(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame
         Replicate, "Decoding a self-describing message" and "Typical consumer logic".
 
     >>> from cdckit.replicate import decode
-    >>> said = metadata(decode(records))
-    >>> said.select("task", "table", "table_version", "columns.name", "error_code").show()
+    >>> messages = metadata(decode(records))
+    >>> messages.select("task", "table", "table_version", "columns.name", "error_code").show()
     +--------+--------+-------------+---------------+----------+
     |    task|   table|table_version|           name|error_code|
     +--------+--------+-------------+---------------+----------+
@@ -298,18 +298,18 @@ def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataF
     require_batch(metadata, "metadata", INSTEAD, function="schema_zone")
     names = [field.name for field in _TABLE_FIELDS]
     place = F.struct(*_PLACE).alias("place")
-    said = metadata.where(F.col(ERROR_CODE).isNull()).select(*names, place)
+    entries = metadata.where(F.col(ERROR_CODE).isNull()).select(*names, place)
     if known is not None:
         require_types(known, ZONE_SCHEMA, function="schema_zone")
         places = F.array_distinct(F.array(F.struct(*_PLACE), F.col("latest")))
-        said = said.unionByName(known.select(*names, F.explode(places).alias("place")))
+        entries = entries.unionByName(known.select(*names, F.explode(places).alias("place")))
     about = ("schema_id", *LINEAGE)
     in_order = Window.partitionBy(*about).orderBy("place")
     what = F.struct(*_SAID)
     is_new = ~what.eqNullSafe(F.lag(what).over(in_order))
     said_first = [name for name in names if name not in about] + [f"place.{name}" for name in _PLACE]
     statements = (
-        said.withColumn("number", F.sum(is_new.cast("int")).over(in_order))
+        entries.withColumn("number", F.sum(is_new.cast("int")).over(in_order))
         .groupBy(*about, "number")
         .agg(
             F.min_by(F.struct(*said_first), "place").alias("first"),

@@ -95,7 +95,7 @@ def with_times(rows: DataFrame, loaded_at: datetime | Column | None) -> DataFram
         operations"; change sequence: YYYYMMDDHHmmSShh and 19 digits.  What stands in for a missing
         time is a decision of ours.
     """
-    said, good = F.col("change_timestamp"), F.col(ERROR_CODE).isNull()
+    timestamp, good = F.col("change_timestamp"), F.col(ERROR_CODE).isNull()
     is_load = F.col("operation") == LOAD
     given = (
         require_instant(loaded_at, "loaded_at", function="data")
@@ -104,17 +104,17 @@ def with_times(rows: DataFrame, loaded_at: datetime | Column | None) -> DataFram
     )
     in_sequence = _time_of_sequence(F.col("change_sequence"))
     choice = (
-        F.when(said.isNotNull(), CHANGE)
+        F.when(timestamp.isNotNull(), CHANGE)
         .when(is_load & given.isNotNull(), GIVEN)
         .when(~is_load & in_sequence.isNotNull(), SEQUENCE)
         .otherwise(RECORD)
     )
     taken = (
-        F.when(said.isNotNull(), said)
+        F.when(timestamp.isNotNull(), timestamp)
         .when(is_load, F.coalesce(given, F.col("timestamp")))
         .otherwise(F.coalesce(in_sequence, F.col("timestamp")))
     )
-    is_told = good | said.isNotNull()
+    is_told = good | timestamp.isNotNull()
     return rows.withColumns(
         {"change_timestamp": F.when(is_told, taken), "time_taken_from": F.when(is_told, choice)}
     )
@@ -393,8 +393,10 @@ class _Rows:
     def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         says_no_time = self._says_no_time()
         # An empty text among them would make each of the others be looked at by itself.
-        said = pc.if_else(pa.array(says_no_time), pa.scalar(None, pa.string()), self.headers["timestamp"])
-        instants, bad_instants = parse_instants(said)
+        time_texts = pc.if_else(
+            pa.array(says_no_time), pa.scalar(None, pa.string()), self.headers["timestamp"]
+        )
+        instants, bad_instants = parse_instants(time_texts)
         row, before, no_row = self._images()
         sent = read_masks(self.headers["columnMask"], self.version.ordinals.values())
         changed = read_masks(self.headers["changeMask"], self.version.ordinals.values())

@@ -95,14 +95,14 @@ class BatchIdReused(CdcError, ValueError):
 class NoFileSystem(CdcError, ValueError):
     """A location of a scheme for which not everybody who must read and write has a file system."""
 
-    def __init__(self, location: str, scheme: str, lacking: str, told: str) -> None:
-        self.location, self.scheme, self.lacking, self.told = location, scheme, lacking, told
-        super().__init__(location, scheme, lacking, told)
+    def __init__(self, location: str, scheme: str, lacking: str, reason: str) -> None:
+        self.location, self.scheme, self.lacking, self.reason = location, scheme, lacking, reason
+        super().__init__(location, scheme, lacking, reason)
 
     def __str__(self) -> str:
         return (
             f"A store needs a location that Spark, its Python workers and deltalake can all reach; for "
-            f"{self.scheme}:// ({self.location}) {self.lacking} has no file system: {self.told}"
+            f"{self.scheme}:// ({self.location}) {self.lacking} has no file system: {self.reason}"
         )
 
 

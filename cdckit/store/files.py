@@ -373,8 +373,8 @@ def _with_partitions(rows: DataFrame, table: Table, files: Iterable[File]) -> Da
     }
     for name in table.partition_by if some else ():
         values = [F.lit(each) for path, texts in some.items() for each in (path, texts[name])]
-        said = F.create_map(*values)[F.col("_metadata.file_name")].cast(table.stored[name].dataType)
-        rows = rows.withColumn(name, F.coalesce(F.col(quoted(name)), said))
+        value = F.create_map(*values)[F.col("_metadata.file_name")].cast(table.stored[name].dataType)
+        rows = rows.withColumn(name, F.coalesce(F.col(quoted(name)), value))
     return rows
 
 

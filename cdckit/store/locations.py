@@ -198,10 +198,10 @@ def _require_delta(text: str, scheme: str, found: Location) -> None:
         DeltaStorageHandler(found.root, found.options or None)
     except Exception as error:
         # deltalake raises errors of several kinds here, and none says which scheme it was.
-        told = str(error).strip().rstrip(".")
+        reason = str(error).strip().rstrip(".")
         for secret in filter(None, found.options.values()):
-            told = told.replace(secret, "…")
-        raise NoFileSystem(text, scheme, "deltalake (and with it the workers)", f"{told}.") from None
+            reason = reason.replace(secret, "…")
+        raise NoFileSystem(text, scheme, "deltalake (and with it the workers)", f"{reason}.") from None
 
 
 def _require_spark(text: str, scheme: str, spark: SparkSession) -> None:
@@ -214,8 +214,8 @@ def _require_spark(text: str, scheme: str, spark: SparkSession) -> None:
     try:
         jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, hadoop)
     except Exception as error:
-        told = str(getattr(error, "java_exception", error)).splitlines()[0].rstrip(".")
-        raise NoFileSystem(text, scheme, "Spark", f"{told}. Its jars must be on the class path.") from error
+        reason = str(getattr(error, "java_exception", error)).splitlines()[0].rstrip(".")
+        raise NoFileSystem(text, scheme, "Spark", f"{reason}. Its jars must be on the class path.") from error
 
 
 def folder_name(table: str) -> str:

@@ -328,9 +328,9 @@ def keeps_rows(actions: list[dict[str, Any]]) -> bool:
 
 def describe_change(folder: str, version: int, actions: list[dict[str, Any]]) -> ForeignChange:
     """Who has made a version, and how."""
-    told: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
-    author = ", ".join(str(told[key]) for key in ("userName", "engineInfo") if told.get(key))
-    return ForeignChange(folder, version, str(told.get("operation", "a commit")), author or "somebody")
+    commit_info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
+    author = ", ".join(str(commit_info[key]) for key in ("userName", "engineInfo") if commit_info.get(key))
+    return ForeignChange(folder, version, str(commit_info.get("operation", "a commit")), author or "somebody")
 
 
 def _is_ours(actions: list[dict[str, Any]]) -> bool:
@@ -469,7 +469,7 @@ def _actions(location: Location, plan: Plan, now: Table) -> list[AddAction | Rem
 
 def _make_ready(head: DeltaLog, after: Table) -> bool:
     """Let a table have the columns that are to come to it, in a commit of its own; False to look again."""
-    told: dict[str, Any] = {
+    table_properties: dict[str, Any] = {
         "commit_properties": properties(0, application=COLUMNS),
         "post_commithook_properties": NO_HOOK,
     }
@@ -480,12 +480,12 @@ def _make_ready(head: DeltaLog, after: Table) -> bool:
         ):
             # The one type that not every reader of Delta knows.
             feature = TableFeatures.TimestampWithoutTimezone
-            head.delta.alter.add_feature(feature, allow_protocol_versions_increase=True, **told)
+            head.delta.alter.add_feature(feature, allow_protocol_versions_increase=True, **table_properties)
             return False
         if before != after.stored and _is_wider(before, after.stored):
             known = {one.name: one for one in before}
             more = T.StructType([one for one in after.stored if known.get(one.name) != one])
-            head.delta.alter.add_columns(delta_schema(more).fields, **told)
+            head.delta.alter.add_columns(delta_schema(more).fields, **table_properties)
             return False
     except DeltaError:
         return False
@@ -541,17 +541,17 @@ def properties(
     deltalake is not to try again by itself: of two that make one table at once, the later one would find it
     made, and add its own files and columns to it as version 1.
     """
-    told = {application: mark}
+    found = {application: mark}
     if batch is not None:
         id_, digest = batch
         if isinstance(id_, StreamBatch):
             name, last = f"{STREAM}:{id_.stream}", id_.number
-            told |= {name: last, f"{STREAM_DIGEST}:{id_.stream}": digest}
-            told[f"{CHECK}:{name}"] = batch_check(last, digest)
+            found |= {name: last, f"{STREAM_DIGEST}:{id_.stream}": digest}
+            found[f"{CHECK}:{name}"] = batch_check(last, digest)
         else:
             name = f"{APPLICATION}:{id_}"
-            told |= {name: digest, f"{CHECK}:{name}": batch_check(id_, digest)}
-    transactions = [Transaction(name, version, int(time.time() * 1000)) for name, version in told.items()]
+            found |= {name: digest, f"{CHECK}:{name}": batch_check(id_, digest)}
+    transactions = [Transaction(name, version, int(time.time() * 1000)) for name, version in found.items()]
     return CommitProperties(max_commit_retries=0, app_transactions=transactions)
 
 

@@ -218,18 +218,18 @@ class CatalogueTable:
 
     def _look(self) -> None:
         try:
-            told = self._spark.sql(f"DESCRIBE HISTORY {self._name} LIMIT {_MOST}").collect()
+            commits = self._spark.sql(f"DESCRIBE HISTORY {self._name} LIMIT {_MOST}").collect()
         except PySparkException as error:
             raise InvalidArgument("publish", "target", _NEEDED, self._name) from error
-        for row in sorted(told, key=lambda row: -row["version"]):
+        for row in sorted(commits, key=lambda row: -row["version"]):
             ours = _read_mark(row["userMetadata"]).get(self._source)
             if ours is not None:
                 self.commit, self.form = ours["commit"], ours["form"]
                 return
             if row["operation"] not in _UPKEEP:
                 author = ", ".join(each for each in (row["userName"], row["engineInfo"]) if each)
-                said = self._name, row["version"], row["operation"], author or "somebody"
-                self._foreign = ForeignChange(*said, _ANEW)
+                facts = self._name, row["version"], row["operation"], author or "somebody"
+                self._foreign = ForeignChange(*facts, _ANEW)
         raise InvalidArgument("publish", "target", _NEEDED, self._name)
 
     def _mark_text(self, commit: int, form: int) -> str:

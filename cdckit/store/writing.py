@@ -141,7 +141,7 @@ class OpenFiles:
         self._files: dict[str, _OpenFile] = {}
         self._reports: list[dict[str, Any]] = []
         self._unsorted: list[pa.RecordBatch] = []
-        self._unsorted_rows = self._unsorted_bytes = self._held = 0
+        self._unsorted_rows = self._unsorted_bytes = self._buffered_bytes = 0
 
     def __enter__(self) -> Self:
         return self
@@ -173,13 +173,13 @@ class OpenFiles:
                 self._files[key] = _OpenFile(self._target, self._shape.schema, self._system, key)
             self._files[key].take(rows)
         # What waits for a file is a part of all that was sorted with it, and holds that in memory.
-        self._held += self._unsorted_bytes
+        self._buffered_bytes += self._unsorted_bytes
         self._unsorted, self._unsorted_rows, self._unsorted_bytes = [], 0, 0
-        full = self._held >= 2 * _BYTES_AT_ONCE
+        full = self._buffered_bytes >= 2 * _BYTES_AT_ONCE
         for one in self._files.values():
             if full or one.waiting_rows >= _ROWS_AT_ONCE:
                 one.flush()
-        self._held = 0 if full else self._held
+        self._buffered_bytes = 0 if full else self._buffered_bytes
 
     def begin_files(self) -> list[str]:
         """Let what comes from here on be in other files than what came before; the paths of those."""

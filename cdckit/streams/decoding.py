@@ -68,8 +68,8 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
     Cost: one pass through Python in Arrow batches, no shuffle.
 
     >>> from cdckit import streams
-    >>> said = b'{"db": "shop", "clientid": "c", "user": "ann", "device": "d", "appVersion": "1", "begun": 7}'
-    >>> decoded = streams.decode(records_of(said, b"{}", b"?"), streams.CONNECTIONS)
+    >>> text = b'{"db": "shop", "clientid": "c", "user": "ann", "device": "d", "appVersion": "1", "begun": 7}'
+    >>> decoded = streams.decode(records_of(text, b"{}", b"?"), streams.CONNECTIONS)
     >>> decoded.select("offset", "user", "device", "begun", "error_code").orderBy("offset").show()
     +------+----+------+-----+-------------+
     |offset|user|device|begun|   error_code|
@@ -110,24 +110,24 @@ def message(value: bytes | None, stream: Stream) -> dict[str, Any]:
     if value is None:
         return _with_fault(found, StreamFault.NO_VALUE)
     try:
-        said = read_all(value.decode())
+        document = read_all(value.decode())
     except ValueError as error:
         return _with_fault(found, StreamFault.NOT_JSON, f"{str(error)[:1].upper()}{str(error)[1:]}.")
-    if not isinstance(said, dict):
-        return _with_fault(found, StreamFault.NOT_JSON, f"It is {show_value(said)}.")
-    if said.get("db") is None and "dbid" in said:
-        said["db"] = said["dbid"]
+    if not isinstance(document, dict):
+        return _with_fault(found, StreamFault.NOT_JSON, f"It is {show_value(document)}.")
+    if document.get("db") is None and "dbid" in document:
+        document["db"] = document["dbid"]
     for field in stream.fields:
-        given = said.get(field)
+        given = document.get(field)
         try:
             found[field_column(field)] = _READ[field_kind(field)](given)
         except (TypeError, NoSuchText) as error:
             _with_fault(found, StreamFault.WRONG_TYPE, f"{field} is {show_value(given)}, not {error}.")
     for field, asked in (("before", "include_before"), ("after", "include_after")):
         # That null is said means that there was nothing, as only what was asked for is said.
-        if asked in found and field in stream.fields and said.get(field, "") is None:
+        if asked in found and field in stream.fields and document.get(field, "") is None:
             found[asked] = True
-    missing = [field for field in stream.fields if field in stream.required and said.get(field) is None]
+    missing = [field for field in stream.fields if field in stream.required and document.get(field) is None]
     if missing:
         _with_fault(found, StreamFault.MISSING_FIELD, f"Missing: {', '.join(missing)}.")
     part, parts = found.get("part"), found.get("parts")

@@ -232,16 +232,16 @@ def changes(
     Cost: one pass through Python in Arrow batches, no shuffle.
 
     >>> from cdckit import streams
-    >>> said = b'''{"db": "shop", "clientid": "c", "request": %d, "user": "ann", "begun": 7,
+    >>> text = b'''{"db": "shop", "clientid": "c", "request": %d, "user": "ann", "begun": 7,
     ...     "collection": "Mugs", "zone": "z", "entity": "m1", "part": 1, "parts": 1, "ops": [%s]}'''
     >>> sent = [
-    ...     said % (1, b'{"op": "add", "path": "/", "value": {"name": "mug", "size": {"cl": 25}}}'),
-    ...     said % (2, b'{"op": "inc", "path": "size/cl", "value": 5}'),
+    ...     text % (1, b'{"op": "add", "path": "/", "value": {"name": "mug", "size": {"cl": 25}}}'),
+    ...     text % (2, b'{"op": "inc", "path": "size/cl", "value": 5}'),
     ... ]
     >>> patches = streams.decode(records_of(*sent), streams.ENTITY_PATCHES)
     >>> fields = T.StructType([T.StructField("name", T.StringType()), T.StructField("size.cl", T.LongType())])
-    >>> told = streams.changes(streams.apply_patches(patches, documents=True), "Mugs", fields)
-    >>> told.select("message_id", "operation", "data.name", "data.`size.cl`", "carried.name").show()
+    >>> changed = streams.changes(streams.apply_patches(patches, documents=True), "Mugs", fields)
+    >>> changed.select("message_id", "operation", "data.name", "data.`size.cl`", "carried.name").show()
     +----------+---------+----+-------+-----+
     |message_id|operation|name|size.cl| name|
     +----------+---------+----+-------+-----+
@@ -251,11 +251,11 @@ def changes(
     <BLANKLINE>
     """
     stated = _read_updates(updates, collection, fields, nested)
-    said = stated.where(F.col(ERROR_CODE).isNull())
+    good = stated.where(F.col(ERROR_CODE).isNull())
     data = (F.col(name) for name in KEYS)
     values = (F.col("data")[field.name].alias(field.name) for field in fields)
     touched = (F.col("carried")[field.name].alias(field.name) for field in fields)
-    return said.select(
+    return good.select(
         *change_columns(F.col("operation")),
         F.struct(*data, *values).alias("data"),
         F.struct(*(F.lit(True).alias(name) for name in KEYS), *touched).alias("carried"),
@@ -276,10 +276,10 @@ def find_unfit(
     Raises, Cost: as `changes`.
 
     >>> from cdckit import streams
-    >>> said = b'''{"db": "shop", "clientid": "c", "request": 1, "user": "ann", "begun": 7, "ended": 8,
+    >>> text = b'''{"db": "shop", "clientid": "c", "request": 1, "user": "ann", "begun": 7, "ended": 8,
     ...     "ops": [], "collection": "Mugs", "zone": "z", "entity": "m1",
     ...     "part": 1, "parts": 1, "status": 1}'''
-    >>> updates = streams.decode(records_of(said), streams.ENTITY_UPDATES)
+    >>> updates = streams.decode(records_of(text), streams.ENTITY_UPDATES)
     >>> fields = T.StructType([T.StructField("name", T.StringType())])
     >>> find_unfit(updates, "Mugs", fields).select("entity", "error_code").show()
     +------+-----------+
@@ -306,8 +306,8 @@ def type_fields(entity_type: str, *, nested: Nested = "dotted") -> T.StructType:
         A field of each name: where `a.b` and `b` within `a` are both there, one that is a string if their
         types differ.  What a schema declares without a type, or with one that is not known, is a string too.
 
-    >>> told = '{"Mugs": {"fields": {"size": {"type": "DOCUMENT"}, "size/cl": {"type": "LONG"}}}}'
-    >>> type_fields(told).simpleString(), type_fields(told, nested="whole").simpleString()
+    >>> schema = '{"Mugs": {"fields": {"size": {"type": "DOCUMENT"}, "size/cl": {"type": "LONG"}}}}'
+    >>> type_fields(schema).simpleString(), type_fields(schema, nested="whole").simpleString()
     ('struct<size.cl:bigint>', 'struct<size:string>')
     """
     _require_nested(nested, "fields_of")
@@ -385,13 +385,13 @@ def _read(
             batch = whole.slice(start, _ROWS_AT_ONCE)
             texts = zip(batch.column("ops").to_pylist(), batch.column("after").to_pylist(), strict=True)
             rows = [statement(ops, after, places, convert, names) for ops, after in texts]
-            kinds, values, touched, codes, said = zip(*rows, strict=True) if rows else ((),) * 5
+            kinds, values, touched, codes, errors = zip(*rows, strict=True) if rows else ((),) * 5
             columns = [
                 pa.array(kinds, pa.string()),
                 _struct(values, names, types),
                 _struct(touched, names, [pa.bool_()] * len(names)),
                 pa.array(codes, pa.string()),
-                pa.array(said, pa.string()),
+                pa.array(errors, pa.string()),
             ]
             made = ["operation", "data", "carried", *(field.name for field in ERROR_FIELDS)]
             yield pa.RecordBatch.from_arrays([*batch.columns, *columns], names=[*batch.schema.names, *made])

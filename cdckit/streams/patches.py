@@ -105,8 +105,8 @@ def show_value(value: object) -> str:
         return "null" if value is None else str(value).lower()
     if isinstance(value, int) and value.bit_length() > 256:
         return "a number of many digits"
-    said = repr(value[:80]) if isinstance(value, str) else str(value)
-    return said if len(said) <= 80 else f"{said[:77]}..."
+    text = repr(value[:80]) if isinstance(value, str) else str(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 ADD, REMOVE, REPLACE, MOVE, COPY = "add", "remove", "replace", "move", "copy"
@@ -171,10 +171,10 @@ def operations(ops: Any) -> tuple[list[Operation], list[str]]:
 def _operation(each: Any) -> Operation:
     if not isinstance(each, dict):
         raise BadOperation(f"{show_value(each)} is no object")
-    said = each.get("op")
-    name = NAMES.get(said) if isinstance(said, str) else None
+    operation = each.get("op")
+    name = NAMES.get(operation) if isinstance(operation, str) else None
     if name is None:
-        raise BadOperation(f"{show_value(said)} is no operation")
+        raise BadOperation(f"{show_value(operation)} is no operation")
     return _READ[name](name, each)
 
 

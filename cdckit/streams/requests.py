@@ -81,10 +81,10 @@ def entity_patches(batches: DataFrame, *, databases: Iterable[str] | None = None
         Debezium streams, "entity-patches".
 
     >>> from cdckit import streams
-    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "patches": [
+    >>> text = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "patches": [
     ...     {"collection": "Mugs", "zone": "z", "entity": "m1", "ops": []},
     ...     {"collection": "Mugs", "zone": "z", "entity": "m2", "ops": []}]}'''
-    >>> patches = entity_patches(streams.decode(records_of(said), streams.ENTITY_BATCHES))
+    >>> patches = entity_patches(streams.decode(records_of(text), streams.ENTITY_BATCHES))
     >>> patches.select("request", "entity", "part", "parts", "ops", "errors").orderBy("part").show()
     +-------+------+----+-----+---+------+
     |request|entity|part|parts|ops|errors|
@@ -115,8 +115,8 @@ def foreign_reason(databases: Iterable[str] | None) -> Column:
     nothing = F.lit(None).cast(ERRORS.dataType)
     if databases is None:
         return nothing
-    said = F.array(F.concat(F.lit("the database '"), F.col("db"), F.lit("' is not served here")))
-    return F.when(~F.col("db").isin(*databases), said).otherwise(nothing)
+    reasons = F.array(F.concat(F.lit("the database '"), F.col("db"), F.lit("' is not served here")))
+    return F.when(~F.col("db").isin(*databases), reasons).otherwise(nothing)
 
 
 def _patches(
@@ -151,18 +151,18 @@ def _against(database: str, databases: frozenset[str] | None) -> list[str]:
 
 
 def _patch(text: str, against: list[str]) -> dict[str, Any]:
-    said = read_all(text)
-    if not isinstance(said, dict):
-        return {"errors": [*against, f"the patch is {show_value(said)}, not an object"]}
+    document = read_all(text)
+    if not isinstance(document, dict):
+        return {"errors": [*against, f"the patch is {show_value(document)}, not an object"]}
     reasons = [
-        f"the patch has no {name}: it is {show_value(said.get(name))}"
+        f"the patch has no {name}: it is {show_value(document.get(name))}"
         for name in _TEXTS
-        if not isinstance(said.get(name), str)
+        if not isinstance(document.get(name), str)
     ]
-    if said.get("ops") is None:
+    if document.get("ops") is None:
         reasons.append("the patch has no ops")
-    texts = {name: column_text(said[name]) for name in _TEXTS if isinstance(said.get(name), str)}
-    ops = None if said.get("ops") is None else column_text(to_text_all(said["ops"]))
+    texts = {name: column_text(document[name]) for name in _TEXTS if isinstance(document.get(name), str)}
+    ops = None if document.get("ops") is None else column_text(to_text_all(document["ops"]))
     return {**texts, "ops": ops, "errors": [*against, *reasons] or None}
 
 
@@ -202,11 +202,11 @@ def _explode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
         for start in range(0, whole.num_rows, _SCHEMAS_AT_ONCE):
             batch = whole.slice(start, _SCHEMAS_AT_ONCE)
             texts = zip(batch.column("before").to_pylist(), batch.column("after").to_pylist(), strict=True)
-            told = [_type_rows(before, after) for before, after in texts]
-            rows = [row for row, each in enumerate(told) for _ in each]
+            type_rows = [_type_rows(before, after) for before, after in texts]
+            rows = [row for row, each in enumerate(type_rows) for _ in each]
             taken = batch.select(_KEPT.fieldNames()).take(pa.array(rows, pa.int64()))
             columns = dict(zip(_KEPT.fieldNames(), taken.columns, strict=True))
-            made = [one for each in told for one in each]
+            made = [one for each in type_rows for one in each]
             for place, field in enumerate(_MADE):
                 columns[field.name] = pa.array([one[place] for one in made], types.field(field.name).type)
             yield make_batch(columns, types)
@@ -307,10 +307,10 @@ def entities(answers: DataFrame, known: DataFrame | None = None) -> DataFrame:
     Cost: a filter; with *known*, one shuffle of it by identity.
 
     >>> from cdckit import streams
-    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
+    >>> text = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
     ...     "collection": "Mugs", "zone": "z", "entity": "m1", "part": 1, "parts": 1,
     ...     "ops": [{"op": "add", "path": "a", "value": 1}]}'''
-    >>> answers = streams.apply_patches(streams.decode(records_of(said), streams.ENTITY_PATCHES))
+    >>> answers = streams.apply_patches(streams.decode(records_of(text), streams.ENTITY_PATCHES))
     >>> entities(answers).select("collection", "entity", "document", "answered", "revision").show()
     +----------+------+--------+--------+--------+
     |collection|entity|document|answered|revision|
@@ -462,12 +462,12 @@ def apply_patches(
         Debezium streams, "entity-updates".
 
     >>> from cdckit import streams
-    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
+    >>> text = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
     ...     "includeAfter": true, "collection": "Mugs", "zone": "z", "entity": "m1",
     ...     "part": 1, "parts": 1, "ops": [%s]}'''
     >>> sent = [
-    ...     said % b'{"op": "add", "path": "size/cl", "value": 25}',
-    ...     said.replace(b"2,", b"3,", 1) % b'{"op": "inc", "path": "size", "value": 1}',
+    ...     text % b'{"op": "add", "path": "size/cl", "value": 25}',
+    ...     text.replace(b"2,", b"3,", 1) % b'{"op": "inc", "path": "size", "value": 1}',
     ... ]
     >>> answers = apply_patches(streams.decode(records_of(*sent), streams.ENTITY_PATCHES))
     >>> answers.select("request", "status", "action", "after", "errors").show(truncate=False)
@@ -521,10 +521,10 @@ def apply_schema_patches(
         Debezium streams, "schema-updates".
 
     >>> from cdckit import streams
-    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
+    >>> text = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7,
     ...     "part": 1, "parts": 1, "includeAfter": true,
     ...     "ops": [{"op": "add", "path": "Mugs/fields/size", "value": {"type": "LONG"}}]}'''
-    >>> answers = apply_schema_patches(streams.decode(records_of(said), streams.SCHEMA_PATCHES))
+    >>> answers = apply_schema_patches(streams.decode(records_of(text), streams.SCHEMA_PATCHES))
     >>> answers.select("db", "status", "action", "after").show(truncate=False)
     +----+------+-------+--------------------------------------------+
     |db  |status|action |after                                       |

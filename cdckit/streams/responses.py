@@ -141,11 +141,11 @@ def response_parts(responses: DataFrame, *, completed: DataFrame | None = None) 
     part, before = F.col("part"), F.col("_before")
     is_first = before != part
     gap = F.min(F.when(part > before + 1, before + 1)).over(request)
-    told = F.struct(*_COMMON_FIELDS)
+    common = F.struct(*_COMMON_FIELDS)
     counted = placed.withColumns(
         {
             "_is_first": is_first,
-            "_differs": F.min(told).over(request) != F.max(told).over(request),
+            "_differs": F.min(common).over(request) != F.max(common).over(request),
             "_there": F.sum(is_first.cast("long")).over(request),
             "_gap": F.coalesce(gap, F.max(part).over(request) + 1),
             "_since": F.min("timestamp").over(request),
@@ -277,10 +277,10 @@ def waiting(
     measured = late.withColumn("is_overdue", F.coalesce(F.col("waited") > F.lit(wait), F.lit(False)))
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
     fault = StreamFault.MISSING_PART
-    said = F.concat(F.lit(fault.describe("It lacks") + " "), F.col("waiting_for"), F.lit("."))
+    description = F.concat(F.lit(fault.describe("It lacks") + " "), F.col("waiting_for"), F.lit("."))
     return measured.withColumns(
         {
             ERROR_CODE: F.when(refused, F.lit(fault.value)),
-            ERROR_DESCRIPTION: F.when(refused, said),
+            ERROR_DESCRIPTION: F.when(refused, description),
         }
     )

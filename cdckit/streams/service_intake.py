@@ -277,9 +277,9 @@ class Intake:
             teaches = teaches or bool(found[0])
             jobs += [partial(self._keep_entities, answers), partial(self._keep_answers, ANSWERS, answers)]
             if found[1]:
-                told = subscription_changes(zone_changes(answers))
+                changes = subscription_changes(zone_changes(answers))
                 kind = subscriptions_kind(self._settings.buckets)
-                jobs.append(lambda: apply_within(self._tables, kind, told))
+                jobs.append(lambda: apply_within(self._tables, kind, changes))
         if schemas is not None:
             jobs += [partial(self._keep_schemas, schemas)]
             jobs += [partial(self._keep_answers, SCHEMA_ANSWERS, schemas)]
@@ -341,5 +341,5 @@ class Intake:
 def _stray_rejects(records: DataFrame) -> DataFrame:
     """Records of no stream that is taken, as rejects."""
     fault = StreamFault.OTHER_STREAM
-    said = {ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: F.lit(fault.describe())}
-    return records.withColumns(said).select(*(name for name in REJECTS_SCHEMA.fieldNames() if name != TAKEN))
+    error = {ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: F.lit(fault.describe())}
+    return records.withColumns(error).select(*(name for name in REJECTS_SCHEMA.fieldNames() if name != TAKEN))

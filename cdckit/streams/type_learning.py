@@ -174,8 +174,8 @@ class EntityType:
 
 
 def _fields_declared(text: str | None, collection: str) -> dict[str, Any]:
-    said = read(text) if text else None
-    type_ = said.get(collection) if isinstance(said, dict) else None
+    declared = read(text) if text else None
+    type_ = declared.get(collection) if isinstance(declared, dict) else None
     fields = type_.get("fields") if isinstance(type_, dict) else None
     return fields if isinstance(fields, dict) else {}
 
@@ -300,10 +300,10 @@ def learn(
         Debezium streams, "schema-learning".
 
     >>> from cdckit import streams
-    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "learning": true,
+    >>> text = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "learning": true,
     ...     "collection": "Mugs", "zone": "z", "entity": "m1", "part": 1, "parts": 1,
     ...     "ops": [{"op": "add", "path": "cl", "value": 25}]}'''
-    >>> answers = streams.apply_patches(streams.decode(records_of(said), streams.ENTITY_PATCHES))
+    >>> answers = streams.apply_patches(streams.decode(records_of(text), streams.ENTITY_PATCHES))
     >>> learn(schema_learning(answers)).select("entities", "changed_type").show(truncate=False)
     +--------+--------------------------------------------------------------+
     |entities|changed_type                                                  |
@@ -343,10 +343,10 @@ def learned_types(lessons: DataFrame) -> DataFrame:
     The second mug changes nothing:
 
     >>> from cdckit import streams
-    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "learning": true,
+    >>> text = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "learning": true,
     ...     "collection": "Mugs", "zone": "z", "entity": "%s", "part": 1, "parts": 1,
     ...     "ops": [{"op": "add", "path": "cl", "value": 25}]}'''
-    >>> sent = streams.decode(records_of(said % b"m1", said % b"m2"), streams.ENTITY_PATCHES)
+    >>> sent = streams.decode(records_of(text % b"m1", text % b"m2"), streams.ENTITY_PATCHES)
     >>> lessons = learn(schema_learning(streams.apply_patches(sent)))
     >>> learned_types(lessons).select("offset", "entity_type").show(truncate=False)
     +------+--------------------------------------------------------------+
@@ -376,10 +376,10 @@ def entity_types(lessons: DataFrame, known: DataFrame | None = None) -> DataFram
     Cost: a filter; with *known*, one shuffle of it.
 
     >>> from cdckit import streams
-    >>> said = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "learning": true,
+    >>> text = b'''{"db": "shop", "clientid": "c", "request": 2, "user": "ann", "begun": 7, "learning": true,
     ...     "collection": "Mugs", "zone": "z", "entity": "%s", "part": 1, "parts": 1,
     ...     "ops": [{"op": "add", "path": "cl", "value": 25}]}'''
-    >>> sent = streams.decode(records_of(said % b"m1", said % b"m2"), streams.ENTITY_PATCHES)
+    >>> sent = streams.decode(records_of(text % b"m1", text % b"m2"), streams.ENTITY_PATCHES)
     >>> lessons = learn(schema_learning(streams.apply_patches(sent)))
     >>> entity_types(lessons).select("collection", F.get_json_object("lessons", "$.entities")).show()
     +----------+------------------------------------+

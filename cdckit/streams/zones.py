@@ -104,14 +104,14 @@ def subscription_changes(zone_changes: DataFrame) -> DataFrame:
     0
     """
     require_types(zone_changes, ZONE_CHANGE_SCHEMA, function="subscription_changes")
-    said = zone_changes.where(F.col("collection").isin(*SUBSCRIPTIONS))
+    subscriptions = zone_changes.where(F.col("collection").isin(*SUBSCRIPTIONS))
     kept = F.from_json("after", _SUBSCRIPTION)
     texts = {name: kept[name] for name in ("device", "collection", "zone")}
     wishes = {name: F.coalesce(kept[name] == "true", F.lit(False)) for name in WANTS}
     data = {"db": F.col("db"), "subscription": F.col("entity"), **texts, **wishes}
     deleted = F.col("action") == "deleted"
     carried = (F.lit(True) if name in ("db", "subscription") else ~deleted for name in data)
-    return said.select(
+    return subscriptions.select(
         *change_columns(F.when(deleted, DELETE).otherwise(UPSERT)),
         F.struct(*(column.alias(name) for name, column in data.items())).alias("data"),
         F.struct(*(column.alias(name) for name, column in zip(data, carried, strict=True))).alias("carried"),
@@ -175,12 +175,12 @@ def changes_by_device(zone_changes: DataFrame, subscriptions: DataFrame) -> Data
     subscriptions = require_history(subscriptions, function="changes_by_device")
     require_columns(subscriptions, SUBSCRIPTION_FIELDS.fieldNames(), function="changes_by_device")
     changed = zone_changes.where(~F.col("collection").isin(*SUBSCRIPTIONS))
-    told = changed.select(
+    messages = changed.select(
         *("db", "collection", "zone", "entity", "action", "ended", "client_id", "request", "part"),
         F.timestamp_millis("ended").alias("at"),
     )
     ever = subscriptions.select("db", "zone", "subscription").where("zone IS NOT NULL").distinct()
-    pairs = told.join(ever, ["db", "zone"], "inner")
+    pairs = messages.join(ever, ["db", "zone"], "inner")
     fields = [name for name in SUBSCRIPTION_FIELDS.fieldNames() if name not in ("db", "subscription")]
     lookup = Lookup(subscriptions, on=["db", "subscription"], into="subscribed", fields=fields)
     joined = as_of_join(pairs, lookup, time="at")
@@ -235,11 +235,11 @@ def device_notifications(
     >>> from cdckit import streams
     >>> columns = "db string, device string, notification string, ended long"
     >>> rows = [("s", "d", "n1", 5), ("s", "d", "n2", 7), ("s", "d", "n3", 9)]
-    >>> told = session().createDataFrame(rows, columns)
+    >>> notifications = session().createDataFrame(rows, columns)
     >>> seen = session().createDataFrame([("d", "n1"), ("d", "n1")], "device string, notification string")
     >>> users = session().createDataFrame([("s", "ann", "d")], "db string, user string, device string")
     >>> users = users.withColumn("last_used", F.to_timestamp(F.lit("2024-01-01")))
-    >>> device_notifications(told, users, seen).show()
+    >>> device_notifications(notifications, users, seen).show()
     +---+----+------+-----+-----+-----+
     | db|user|device|count|begun|ended|
     +---+----+------+-----+-----+-----+
@@ -292,8 +292,8 @@ def user_devices(connections: DataFrame) -> DataFrame:
         Debezium streams, "connections".
 
     >>> from cdckit import streams
-    >>> said = b'{"db": "s", "clientid": "c", "user": "ann", "device": "d", "appVersion": "%s", "begun": %d}'
-    >>> came = streams.decode(records_of(said % (b"1.1", 9000), said % (b"1.0", 1000)), streams.CONNECTIONS)
+    >>> text = b'{"db": "s", "clientid": "c", "user": "ann", "device": "d", "appVersion": "%s", "begun": %d}'
+    >>> came = streams.decode(records_of(text % (b"1.1", 9000), text % (b"1.0", 1000)), streams.CONNECTIONS)
     >>> user_devices(came).select("user", "device", "first_used", "app_version", "connections").show()
     +----+------+-------------------+-----------+-----------+
     |user|device|         first_used|app_version|connections|
@@ -325,8 +325,8 @@ def app_versions(connections: DataFrame) -> DataFrame:
         Debezium streams, "connections": statistics of which versions of the app are being used.
 
     >>> from cdckit import streams
-    >>> said = b'{"db": "s", "clientid": "c", "user": "ann", "device": "%s", "appVersion": "1", "begun": 1}'
-    >>> came = streams.decode(records_of(said % b"d", said % b"e"), streams.CONNECTIONS)
+    >>> text = b'{"db": "s", "clientid": "c", "user": "ann", "device": "%s", "appVersion": "1", "begun": 1}'
+    >>> came = streams.decode(records_of(text % b"d", text % b"e"), streams.CONNECTIONS)
     >>> app_versions(came).select("db", "app_version", "users", "devices").show()
     +---+-----------+-----+-------+
     | db|app_version|users|devices|

@@ -72,8 +72,8 @@ class Cells(NamedTuple):
         """Whether the column holds floats, and all of them whole: what pandas makes of empty cells."""
         if self.frame is None or not is_float_dtype(self._column(name).dtype):
             return False
-        said = self._column(name).dropna()
-        return bool(len(said)) and bool((said == said.round()).all())
+        values = self._column(name).dropna()
+        return bool(len(values)) and bool((values == values.round()).all())
 
     def _column(self, name: str) -> pd.Series:
         assert self.frame is not None
@@ -123,17 +123,17 @@ class Call(tables.Call):
 
     unfit, kind = UnfitTable, "column"
 
-    def __init__(self, function: str, first: str, table: Table, said: Mapping[str, Any]) -> None:
-        super().__init__(function, first, said)
+    def __init__(self, function: str, first: str, table: Table, arguments: Mapping[str, Any]) -> None:
+        super().__init__(function, first, arguments)
         self.table, self.frame, self.columns = table, table.frame, table.columns
 
     def require_all(self) -> None:
         """Raise `UnfitTable` with all that was found wrong, if anything was."""
         self.require_sound(f"{name} {self._kind(name).simpleString()}" for name in self.columns)
 
-    def keys(self, said: Sequence[str | Column]) -> list[str]:
+    def keys(self, columns: Sequence[str | Column]) -> list[str]:
         """The key columns: at least one, each of a type with an exact text."""
-        names = self.listed(said, "keys")
+        names = self.listed(columns, "keys")
         for name in names:
             if isinstance(self._kind(name), _NO_KEYS) or is_collated(self._kind(name)):
                 self.refuse(self._unfit_key(name))
@@ -149,30 +149,38 @@ class Call(tables.Call):
         cast = "cast it, such as to bigint or string (in pandas, `frame.convert_dtypes()`)"
         return f"{unfit}, which has no exact text: {cast}"
 
-    def listed(self, said: Sequence[str | Column], argument: str) -> list[str]:
+    def listed(self, columns: Sequence[str | Column], argument: str) -> list[str]:
         """Columns of the table, named by texts or by `col(…)`, in a list."""
-        if isinstance(said, Sequence) and not isinstance(said, str):
-            return self.names([self._name(each) for each in said], argument, self.columns)
-        found = [name for name in self.columns if isinstance(said, str) and name == said]
-        self.refuse(f"{argument} is {said!r}, and must be a list of columns", is_mended=bool(found))
-        self.said[argument] = found
+        if isinstance(columns, Sequence) and not isinstance(columns, str):
+            return self.names([self._name(each) for each in columns], argument, self.columns)
+        found = [name for name in self.columns if isinstance(columns, str) and name == columns]
+        self.refuse(f"{argument} is {columns!r}, and must be a list of columns", is_mended=bool(found))
+        self.arguments[argument] = found
         return found
 
-    def parts(self, said: str | Column | Sequence[str | Column] | None, argument: str) -> list[TypedColumn]:
+    def parts(
+        self, expressions: str | Column | Sequence[str | Column] | None, argument: str
+    ) -> list[TypedColumn]:
         """The columns, or expressions, that a table is sequenced by."""
-        several = [] if said is None else [said] if isinstance(said, str | Column) else list(said)
+        several = (
+            []
+            if expressions is None
+            else [expressions]
+            if isinstance(expressions, str | Column)
+            else list(expressions)
+        )
         found = [self.expression(each, argument) for each in several]
         typed = [each for each in found if each is not None]
         for each in typed:
             if order_text([each]) is None:
                 self.refuse(f"{argument} is {each.kind.simpleString()}, and must be {NEEDED_ORDER}")
-        if said is not None and not several:
+        if expressions is not None and not several:
             self.refuse(f"{argument} is empty")
         return typed
 
-    def condition(self, said: str | Column | None, argument: str) -> Column:
+    def condition(self, expression: str | Column | None, argument: str) -> Column:
         """A condition; where it is null it does not hold."""
-        found = None if said is None else self.expression(said, argument)
+        found = None if expression is None else self.expression(expression, argument)
         if found is None:
             return F.lit(False)
         if not isinstance(found.kind, T.BooleanType):
@@ -180,35 +188,35 @@ class Call(tables.Call):
             self.refuse(f"{argument} is {found.kind.simpleString()}, and {needed}")
         return F.coalesce(found.value, F.lit(False))
 
-    def instant(self, said: str | Column, argument: str) -> Column:
+    def instant(self, expression: str | Column, argument: str) -> Column:
         """Instants of a column or an expression; null where a text is no ISO 8601."""
-        found = self.expression(said, argument)
+        found = self.expression(expression, argument)
         instant = None if found is None else as_instant(*found)
         if found is not None and instant is None:
             self.refuse(f"{argument} is {found.kind.simpleString()}, and must be {NEEDED_TIME}")
         return F.lit(None).cast("timestamp") if instant is None else instant
 
-    def unreadable(self, said: object, argument: str) -> Unreadable:
-        """What to say of rows whose time, *said* by a column or an expression, cannot be read."""
+    def unreadable(self, expression: object, argument: str) -> Unreadable:
+        """What to say of rows whose time, *expression* by a column or an expression, cannot be read."""
         text = F.lit(None).cast("string")
-        if isinstance(said, str | Column):
+        if isinstance(expression, str | Column):
             with suppress(AnalysisException):
-                text = as_text(*self._typed(said))
-        words = said if isinstance(said, str) else argument
+                text = as_text(*self._typed(expression))
+        words = expression if isinstance(expression, str) else argument
         if words in self.columns:
             return Unreadable(argument, quoted_if_needed(words), text, self.table.without(words))
         return Unreadable(argument, words, text, f'frame.where("{words} is not null")')
 
-    def source(self, said: str | Column) -> Column:
+    def source(self, source: str | Column) -> Column:
         """Who says so: a name, or a column whose values are names."""
-        if not isinstance(said, Column):
-            return F.lit(require_name(said, "source", function=self.function))
-        found = self.expression(said, "source")
+        if not isinstance(source, Column):
+            return F.lit(require_name(source, "source", function=self.function))
+        found = self.expression(source, "source")
         return F.lit(None).cast("string") if found is None else as_text(*found)
 
     def lacks_time(self, kind: T.DataType) -> None:
         """Note that nothing says when a row is true, its sequence being of *kind*."""
-        sequence = self.said["sequence_by"]
+        sequence = self.arguments["sequence_by"]
         first = sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
         self._lacks(
             "effective",
@@ -222,14 +230,14 @@ class Call(tables.Call):
 
     def lacks_list_time(self) -> None:
         """Note that nothing tells the lists of one table apart."""
-        others = [name for name in self.columns if name not in self.said["keys"]]
+        others = [name for name in self.columns if name not in self.arguments["keys"]]
         self._lacks("taken_at", others, "taken_at is not said: it is what tells the lists of one table apart")
 
     def _lacks(self, argument: str, likely: Sequence[str], sentence: str) -> None:
         """Refuse for want of a time; one that is certain among what is *likely* mends it."""
         found = [time for time in map(self._as_time, likely) if time is not None]
         if len(found) == 1:
-            self.said[argument] = found[0]
+            self.arguments[argument] = found[0]
         self.refuse(sentence, is_mended=len(found) == 1)
 
     def _as_time(self, name: str) -> str | None:
@@ -256,37 +264,39 @@ class Call(tables.Call):
             self.refuse(f"{name} can be read by {' or by '.join(ways)}, and does not say which")
         return ways[0] if len(ways) == 1 else None
 
-    def expression(self, said: str | Column, argument: str) -> TypedColumn | None:
+    def expression(self, expression: str | Column, argument: str) -> TypedColumn | None:
         """A column of the table by its name, or an expression over them; None where that is wrong."""
-        if not isinstance(said, str | Column):
-            self.refuse(f"{argument} is {said!r}, and must be a column, an expression or its text")
+        if not isinstance(expression, str | Column):
+            self.refuse(f"{argument} is {expression!r}, and must be a column, an expression or its text")
             return None
         try:
-            return self._typed(said)
+            return self._typed(expression)
         except AnalysisException as error:
             name = _unknown_name(error)
             if name is None:
                 words = str(error).strip().splitlines()[0]
-                self.refuse(f"{argument}: Spark cannot read {said!r} ({words})")
+                self.refuse(f"{argument}: Spark cannot read {expression!r} ({words})")
                 return None
-            near = self._near(said, name, argument) if isinstance(said, str) else None
+            near = self._near(expression, name, argument) if isinstance(expression, str) else None
             sentence = f"{argument}: {name} is no column{suggest_name(name, self.columns)}"
             self.refuse(sentence, is_mended=near is not None)
             return near
 
-    def _near(self, said: str, name: str, argument: str) -> TypedColumn | None:
+    def _near(self, expression: str, name: str, argument: str) -> TypedColumn | None:
         """The expression with the column that is near *name* in its place, if Spark can read that."""
         close = nearest_name(name, self.columns)
         if close is None:
             return None
-        corrected = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", lambda _: close, said)
+        corrected = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", lambda _: close, expression)
         # A name of several words was read as an expression.
-        for text in filter(None, (corrected, nearest_name(said, self.columns))):
+        for text in filter(None, (corrected, nearest_name(expression, self.columns))):
             with suppress(AnalysisException):
                 found = self._typed(text)
-                given = self.said[argument]
-                several = [text if each == said else each for each in given] if given != said else text
-                self.said[argument] = several
+                given = self.arguments[argument]
+                several = (
+                    [text if each == expression else each for each in given] if given != expression else text
+                )
+                self.arguments[argument] = several
                 return found
         return None
 
@@ -309,16 +319,16 @@ class Call(tables.Call):
             listed = [name for name in self.columns if name not in left_out]
         return [name for name in self.columns if name in keys or name in listed]
 
-    def _name(self, said: str | Column) -> str:
-        if not isinstance(said, Column):
-            return str(said)
+    def _name(self, column: str | Column) -> str:
+        if not isinstance(column, Column):
+            return str(column)
         try:
-            return self.frame.select(said).columns[0]
+            return self.frame.select(column).columns[0]
         except AnalysisException as error:
-            return _unknown_name(error) or str(said)
+            return _unknown_name(error) or str(column)
 
-    def _typed(self, said: str | Column) -> TypedColumn:
-        value = said if isinstance(said, Column) else self._parse(said)
+    def _typed(self, expression: str | Column) -> TypedColumn:
+        value = expression if isinstance(expression, Column) else self._parse(expression)
         return TypedColumn(value, self.frame.select(value.alias("value")).schema["value"].dataType)
 
     def _parse(self, text: str) -> Column:

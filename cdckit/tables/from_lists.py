@@ -178,8 +178,8 @@ def changes_from_snapshots(
     >>> monday = session().createDataFrame([(1, "kettle"), (2, "mug")], "id int, name string")
     >>> tuesday = session().createDataFrame([(1, "teapot")], "id int, name string")
     >>> lists = {datetime(2024, 1, 1, tzinfo=UTC): monday, datetime(2024, 1, 2, tzinfo=UTC): tuesday}
-    >>> said = changes_from_snapshots(lists, keys=["id"], source="shop")
-    >>> said.orderBy("data.id", "effective_timestamp").select(
+    >>> changes = changes_from_snapshots(lists, keys=["id"], source="shop")
+    >>> changes.orderBy("data.id", "effective_timestamp").select(
     ...     "operation", "effective_timestamp", "message_id", "data"
     ... ).show(truncate=False)
     +---------+-------------------+-----------------------+-----------+
@@ -234,16 +234,16 @@ def changes_from_snapshots(
     changes = compare_lists(placed, key_names, no_time, function=_FUNCTION, compared=compared)
     if lists.instants and isinstance(source, str):
         instants = [microseconds(at, "taken", function=_FUNCTION) for at in lists.instants]
-        told = F.col("message_id").alias("message_id", metadata={NAMED_LISTS: {source: instants}})
-        changes = changes.withColumn("message_id", told)
+        message_id = F.col("message_id").alias("message_id", metadata={NAMED_LISTS: {source: instants}})
+        changes = changes.withColumn("message_id", message_id)
     return changes.drop("begins")
 
 
-def _list_time(call: Call, said: str | Column | None) -> Column:
-    if said is None:
+def _list_time(call: Call, expression: str | Column | None) -> Column:
+    if expression is None:
         call.lacks_list_time()
         return F.lit(None).cast("timestamp")
-    return call.instant(said, "taken_at")
+    return call.instant(expression, "taken_at")
 
 
 def _require_key_everywhere(

@@ -40,9 +40,9 @@ def with_absences(changes: DataFrame, keys: Sequence[str], kinds: T.StructType) 
         An absence of each entity at the first truncate after a mention of it, unless that mention, the
         last one before the truncate, is a delete.  Later truncates find nothing there.
     """
-    said = changes.where(~F.col(IS_TRUNCATE)).drop(IS_TRUNCATE)
+    statements = changes.where(~F.col(IS_TRUNCATE)).drop(IS_TRUNCATE)
     ends = _with_previous(changes.where(F.col(IS_TRUNCATE)))
-    mentions = said.select(
+    mentions = statements.select(
         F.col("source").alias("by"),
         "operation",
         "data",
@@ -61,7 +61,7 @@ def with_absences(changes: DataFrame, keys: Sequence[str], kinds: T.StructType) 
     last = F.max_by(F.struct("operation", "data", "end"), "in_order").alias("last")
     found = met.groupBy("by", "ends", *entity).agg(last).where(F.col("last.operation") != DELETE)
     # What a truncate ends has no end itself.
-    return said.unionByName(_absences(found, keys, said), allowMissingColumns=True)
+    return statements.unionByName(_absences(found, keys, statements), allowMissingColumns=True)
 
 
 def _place() -> Column:
@@ -196,14 +196,14 @@ def changes_from(
     ...     ],
     ...     "id int, name string, price int, day string",
     ... )
-    >>> said = changes_from(
+    >>> changes = changes_from(
     ...     log,
     ...     keys=["id"],
     ...     sequence_by="cast(day as date)",
     ...     apply_as_deletes="name = 'mug' and day > '2024-01-01'",
     ...     except_column_list=["day"],
     ... )
-    >>> said.orderBy("data.id", "sequence").select("effective_timestamp", "data", "carried").show()
+    >>> changes.orderBy("data.id", "sequence").select("effective_timestamp", "data", "carried").show()
     +-------------------+-----------------+-------------------+
     |effective_timestamp|             data|            carried|
     +-------------------+-----------------+-------------------+
@@ -214,7 +214,7 @@ def changes_from(
     +-------------------+-----------------+-------------------+
     <BLANKLINE>
     >>> from cdckit import merge
-    >>> merge(said, entity="product", keys=["id"]).where("id = 1").orderBy("valid_from_timestamp").select(
+    >>> merge(changes, entity="product", keys=["id"]).where("id = 1").orderBy("valid_from_timestamp").select(
     ...     "id", "name", "price", "valid_from_timestamp", "valid_to_timestamp"
     ... ).show()
     +---+------+-----+--------------------+-------------------+
@@ -420,10 +420,10 @@ def _cells(table: Table, keys: Sequence[str], ignored: Sequence[str], empty_text
     return found
 
 
-def _ignored(call: Call, said: bool | Sequence[str | Column], fields: Sequence[str]) -> list[str]:
-    if isinstance(said, bool):
-        return list(fields) if said else []
-    return call.listed(said, "ignore_null_updates")
+def _ignored(call: Call, columns: bool | Sequence[str | Column], fields: Sequence[str]) -> list[str]:
+    if isinstance(columns, bool):
+        return list(fields) if columns else []
+    return call.listed(columns, "ignore_null_updates")
 
 
 def _sequence_time(parts: Sequence[TypedColumn]) -> Column | None:
@@ -436,20 +436,20 @@ def _sequence_time(parts: Sequence[TypedColumn]) -> Column | None:
 
 
 def _effective(
-    call: Call, said: str | Column | datetime | None, argument: str, parts: Sequence[TypedColumn]
+    call: Call, expression: str | Column | datetime | None, argument: str, parts: Sequence[TypedColumn]
 ) -> Column:
-    if said is not None:
-        return _instant(call, said, argument)
+    if expression is not None:
+        return _instant(call, expression, argument)
     known = _sequence_time(parts)
     if known is None and parts:
         call.lacks_time(parts[0].kind)
     return F.timestamp_seconds(F.lit(0)) if known is None else known
 
 
-def _instant(call: Call, said: str | Column | datetime, argument: str) -> Column:
-    if isinstance(said, datetime):
-        return require_instant(said, argument, function=_FUNCTION)
-    return call.instant(said, argument)
+def _instant(call: Call, expression: str | Column | datetime, argument: str) -> Column:
+    if isinstance(expression, datetime):
+        return require_instant(expression, argument, function=_FUNCTION)
+    return call.instant(expression, argument)
 
 
 def _unreadable_time(call: Call, begin: object, argument: str, sequence: object) -> Unreadable:
@@ -460,9 +460,13 @@ def _unreadable_time(call: Call, begin: object, argument: str, sequence: object)
     return call.unreadable(first, "sequence_by")
 
 
-def _until(call: Call, said: str | Column | datetime) -> _Until:
-    end, time = _instant(call, said, "valid_to"), call.unreadable(said, "valid_to")
-    stands_for_open = open_end(call.frame, said) if isinstance(said, str) and said in call.columns else None
+def _until(call: Call, expression: str | Column | datetime) -> _Until:
+    end, time = _instant(call, expression, "valid_to"), call.unreadable(expression, "valid_to")
+    stands_for_open = (
+        open_end(call.frame, expression)
+        if isinstance(expression, str) and expression in call.columns
+        else None
+    )
     if stands_for_open is not None:
         ends = end != F.timestamp_micros(F.lit(stands_for_open))
         end, time = F.when(ends, end), time._replace(value=F.when(ends, time.value))
@@ -498,7 +502,7 @@ def _statements(
     )
 
 
-def _changes(said: DataFrame, fault: tuple[Column, Column], priority: int, *, ends: bool) -> DataFrame:
+def _changes(statements: DataFrame, fault: tuple[Column, Column], priority: int, *, ends: bool) -> DataFrame:
     """The rows as changes, as records, and with what is wrong with them."""
     times = [as_text(F.col(name), T.TimestampType()) for name in ("effective_timestamp", UNTIL)]
     # Null adds nothing to the text: a table without ends has the digests that it had.
@@ -507,7 +511,7 @@ def _changes(said: DataFrame, fault: tuple[Column, Column], priority: int, *, en
     number = F.when(F.col("message").isNull(), 1).otherwise(
         F.pmod(F.xxhash64("digest"), F.lit(_RECORD_NUMBERS)) + 1
     )
-    return said.withColumn("digest", digest).select(
+    return statements.withColumn("digest", digest).select(
         F.when(F.col("deletes"), DELETE).otherwise(UPSERT).alias("operation"),
         "effective_timestamp",
         *([UNTIL] if ends else []),

@@ -83,9 +83,9 @@ def _parse_text(text: Column) -> Column:
     return full.try_cast("timestamp")
 
 
-def reading_expressions(text: Column, said: str) -> Column:
+def reading_expressions(text: Column, text_column: str) -> Column:
     """
-    The expressions over *said* that read such a text as a time; each was tried with the text itself.
+    The expressions over *text_column* that read such a text as a time; each was tried with the text itself.
 
     There are several where it can be read in several ways, and none where this knows none.
 
@@ -109,10 +109,10 @@ def reading_expressions(text: Column, said: str) -> Column:
     patterns = F.transform(F.coalesce(days, none), lambda day: F.concat(day, clock, zone))
     read = F.filter(patterns, lambda pattern: F.try_to_timestamp(text, pattern).isNotNull())
     by_pattern = F.transform(
-        read, lambda pattern: F.concat(F.lit(f"try_to_timestamp({said}, '"), pattern, F.lit("')"))
+        read, lambda pattern: F.concat(F.lit(f"try_to_timestamp({text_column}, '"), pattern, F.lit("')"))
     )
     since_1970 = (
-        F.when(text.rlike(sign), F.lit(f"timestamp_{unit}(try_cast({said} as bigint))"))
+        F.when(text.rlike(sign), F.lit(f"timestamp_{unit}(try_cast({text_column} as bigint))"))
         for sign, unit in _SINCE_1970.items()
     )
     return F.concat(by_pattern, F.array_compact(F.array(*since_1970)))
@@ -132,7 +132,7 @@ class Unreadable(NamedTuple):
     """
 
     argument: str
-    said: str
+    words: str
     value: Column
     left_out: str
 
@@ -151,7 +151,7 @@ class Unreadable(NamedTuple):
     def finding(self) -> Column:
         """What stands there instead of a time, and how that can be read."""
         found = F.when(self.value.isNull(), "null").otherwise("empty")
-        ways = reading_expressions(self.value, self.said)
+        ways = reading_expressions(self.value, self.words)
         ways = F.transform(ways, lambda way: F.concat(F.lit(f'{self.argument}="'), way, F.lit('"')))
         both = F.concat(F.array_join(ways, " or "), F.lit(": which of them it is, the text does not say"))
         way = (
@@ -160,8 +160,8 @@ class Unreadable(NamedTuple):
             .otherwise(both)
         )
         unlike = F.lit("', which is no ISO 8601, such as 2024-12-31 23:59: ")
-        return F.when(self.is_missing, F.concat(F.lit(f"{self.said} is "), found)).otherwise(
-            F.concat(F.lit(f"{self.said} is '"), self.value, unlike, way)
+        return F.when(self.is_missing, F.concat(F.lit(f"{self.words} is "), found)).otherwise(
+            F.concat(F.lit(f"{self.words} is '"), self.value, unlike, way)
         )
 
 

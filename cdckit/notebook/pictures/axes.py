@@ -165,21 +165,21 @@ class InstantFormat(NamedTuple):
         cut = [f"cut to {self.spec}"] if self.cut else []
         return f"times in cells are {', '.join([*day, *cut])}" if day or cut else ""
 
-    def day(self, said: CellValue) -> str:
+    def day(self, value: CellValue) -> str:
         """The day of an instant, where the picture has several; empty for all else."""
-        if said.micros is None or self.clock.day:
+        if value.micros is None or self.clock.day:
             return ""
-        day = self.clock.text(said.micros, self.spec).split(" ")[0]
+        day = self.clock.text(value.micros, self.spec).split(" ")[0]
         return day if day[0].isdigit() else ""
 
-    def forms(self, said: CellValue, day: str = "") -> Sequence[str]:
+    def forms(self, value: CellValue, day: str = "") -> Sequence[str]:
         """A value in words, from the longest form to the shortest; of an instant of *day* the time alone."""
-        if said.value is None:
+        if value.value is None:
             return [NULL]
-        if said.micros is None:
-            return list(dict.fromkeys(one_line(said.value, longest) for longest in (60, 24, 12)))
-        text = self.clock.text(said.micros, self.spec)
-        return [text.split(" ")[1]] if day and self.day(said) == day else [text]
+        if value.micros is None:
+            return list(dict.fromkeys(one_line(value.value, longest) for longest in (60, 24, 12)))
+        text = self.clock.text(value.micros, self.spec)
+        return [text.split(" ")[1]] if day and self.day(value) == day else [text]
 
 
 _MARKER, _EDGE = 7.0, 1.0  # pixels: half a marker at the beginning of a box, and what stays free of its end

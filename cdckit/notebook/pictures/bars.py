@@ -150,14 +150,14 @@ def _bars_of_entities(rows: list[dict[str, Any]], more: bool, colour_by: str, zo
     places = {guid: place for place, guid in enumerate(labels)}
     by_source = colour_by == "source"
     looks = source_looks(rows[0]["sources"]) if by_source else {name: PALETTE[name] for name in _OPERATIONS}
-    said = [source_name(row) if by_source else row["operation"] for row in rows]
+    names = [source_name(row) if by_source else row["operation"] for row in rows]
     bars = [
         Bar(
             places[row["guid"]], days(row[VALID_FROM]), days_or_none(row[VALID_TO]), looks[name], row[DELETED]
         )
-        for row, name in zip(rows, said, strict=True)
+        for row, name in zip(rows, names, strict=True)
     ]
-    counted = Counter(said)
+    counted = Counter(names)
     seen = [name for name in looks if name in counted]
     of = [] if by_source else [with_number(counted[name], name) for name in seen]
     total = rows[0]["entities"]
@@ -188,11 +188,11 @@ def _outcome_text(found: Mapping[str, Any], labels: Sequence[str]) -> str:
     ends = [(gone, "is deleted in the end", "are deleted in the end"),
             (back, "was deleted and came back", "were deleted and came back")]  # fmt: skip
     parts = [(number, one if number == 1 else several) for number, one, several in ends if number]
-    told = [
+    lines = [
         f"{number:,} {'' if place else f'of {entities:,} entities '}{words}"
         for place, (number, words) in enumerate(parts)
     ]
-    return ", ".join(told) or f"None of {entities:,} entities is ever deleted"
+    return ", ".join(lines) or f"None of {entities:,} entities is ever deleted"
 
 
 def _sources_text(counted: Counter[str]) -> str:
@@ -275,8 +275,8 @@ def provenance_map(
     found = entity_rows(with_ends(history), key, [*interval, F.array(*cells).alias("cells")], function)
     first = found.orderBy(VALID_FROM).limit(limit + 1)
     single = first.select("matching", VALID_FROM, VALID_TO, DELETED, F.inline("cells"))
-    told = with_sources(single, changes, "message", function).orderBy(VALID_FROM, "place")
-    rows, _ = first_rows(told, (limit + 1) * len(names))
+    values = with_sources(single, changes, "message", function).orderBy(VALID_FROM, "place")
+    rows, _ = first_rows(values, (limit + 1) * len(names))
     if not rows:
         return text_figure(f"The history has no entity {entity_text(key, clock)}.")
     instants = sorted({row[VALID_FROM] for row in rows})
@@ -284,16 +284,16 @@ def provenance_map(
     if cut:
         rows = [row for row in rows if row[VALID_FROM] < instants[limit]]
     kinds = [history.schema[name].dataType for name in names]
-    said = [_Cell(row, CellValue(row["value"], kinds[row["place"]])) for row in rows]
+    shown_cells = [_Cell(row, CellValue(row["value"], kinds[row["place"]])) for row in rows]
     after = f"after {with_number(limit, 'version')}" if cut else "in the end"
-    return _map(said, names, entity_text(key, clock), after, clock, keep_empty=fields is not None)
+    return _map(shown_cells, names, entity_text(key, clock), after, clock, keep_empty=fields is not None)
 
 
 class _Cell(NamedTuple):
     """A field of a version, and what it says."""
 
     row: Mapping[str, Any]
-    said: CellValue
+    shown: CellValue
 
 
 class _Bar(NamedTuple):
@@ -344,7 +344,7 @@ def _bars(cells: list[_Cell], shown: list[int], looks: Mapping[str, Look]) -> li
     """What is drawn: neighbours that say the same by the same message are one."""
     bars: dict[tuple[Any, ...], _Bar] = {}
     last: dict[int, tuple[Any, ...]] = {}
-    for row, said in cells:
+    for row, name in cells:
         place = row["place"]
         if row["message"] is None:
             last.pop(place, None)
@@ -358,7 +358,7 @@ def _bars(cells: list[_Cell], shown: list[int], looks: Mapping[str, Look]) -> li
         source = source_name(row)
         takes_over = before is not None and (before.must if goes_on else before.source != source)
         bar = Bar(shown.index(place), start, end, looks[source], row[DELETED])
-        bars[cell] = _Bar(bar, said, source, takes_over)
+        bars[cell] = _Bar(bar, name, source, takes_over)
         last[place] = cell
     return [each._replace(must=each.must or cell in last.values()) for cell, each in bars.items()]
 

@@ -179,8 +179,8 @@ def _picture(
     zone: tzinfo,
 ) -> Figure:
     areas = fold_areas([Area.of(row) for row in rows])
-    told = dict.fromkeys(area.value for area in sorted(areas, key=lambda area: area.x0) if not area.deleted)
-    values = {value: CellValue(value, kind) for value in told}
+    legend = dict.fromkeys(area.value for area in sorted(areas, key=lambda area: area.x0) if not area.deleted)
+    values = {value: CellValue(value, kind) for value in legend}
     writing = InstantFormat.of([values.values()], zone)
     latest = latest_known(areas)
     several = rows[0]["matching"] - 1
@@ -194,7 +194,7 @@ def _picture(
     title = f"{field} of {entity_text(key, zone)}: {_finding(latest, values, writing)}"
     figure, axes = new_figure(title, subtitle)
     shades = value_shades(values)
-    forms = {value: writing.forms(said) for value, said in values.items()}
+    forms = {value: writing.forms(cell) for value, cell in values.items()}
     _draw_areas(figure, axes, areas, shades, forms, latest, zone)
     return figure
 
@@ -205,9 +205,13 @@ def _finding(latest: Area | None, values: Mapping[str | None, CellValue], writin
     if latest.deleted:
         what = "its deletion"
     else:
-        said = values[latest.value]
-        text = writing.forms(said)[-1]
-        what = f"“{text}”" if isinstance(said.kind, T.StringType) and said.value is not None else text
+        last_value = values[latest.value]
+        text = writing.forms(last_value)[-1]
+        what = (
+            f"“{text}”"
+            if isinstance(last_value.kind, T.StringType) and last_value.value is not None
+            else text
+        )
     return f"{what} became known {duration_text((latest.y0 - latest.x0) / SECOND)} after it began"
 
 
@@ -284,8 +288,8 @@ def _name_areas(
             continue
         box = Bbox([[area.x0, area.y0], [min(area.x1, ends[0]), min(area.y1, ends[1])]])
         ink, behind = (INK, "white") if area.deleted else (ink_on(shades[area.value]), shades[area.value])
-        told = ["deleted"] if area.deleted else forms[area.value]
-        has_room = labels.write_in(told, box, colour=ink, behind=behind, must=area in (latest, last))
+        texts = ["deleted"] if area.deleted else forms[area.value]
+        has_room = labels.write_in(texts, box, colour=ink, behind=behind, must=area in (latest, last))
         if has_room:
             named.add(pieces[area])
         written[area.value] += has_room and not area.deleted

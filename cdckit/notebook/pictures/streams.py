@@ -149,12 +149,12 @@ def event_windows(events: DataFrame, *, limit: int = 120) -> Figure:
     Cost: one job that sorts and takes the first rows.
 
     >>> from cdckit.notebook import pictures
-    >>> told = session().sql('''
+    >>> events = session().sql('''
     ...     SELECT offset, kind, 5L AS scn, if(kind = 'data', 'planes', NULL) AS source,
     ...         window, state AS window_state, CAST(NULL AS string) AS error_code
     ...     FROM VALUES (0L, 'data', 1L, 'complete'), (1L, 'end', 1L, 'complete'), (2L, 'data', 2L, 'open')
     ...         AS events(offset, kind, window, state)''')
-    >>> pictures.event_windows(told).get_suptitle()
+    >>> pictures.event_windows(events).get_suptitle()
     '1 of 2 windows passes; 1 open'
     """
     require_types(events, _READ, function="event_windows")

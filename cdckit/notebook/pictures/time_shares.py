@@ -94,10 +94,10 @@ def arrivals(
     )
     timed = changes.where(F.col("effective_timestamp").isNotNull() & F.col("arrival.timestamp").isNotNull())
     key = F.concat_ws(" ", *(as_text(value, kind) for value, kind in values)).alias("key")
-    told = F.col("arrival.timestamp"), F.col("effective_timestamp"), F.col("source"), key
+    columns = F.col("arrival.timestamp"), F.col("effective_timestamp"), F.col("source"), key
     once = timed.groupBy(
         identity.alias("identity"), "source", "message_id", F.col("arrival.record_number").alias("record")
-    ).agg(F.min_by(F.struct(*told), "arrival").alias("first"))
+    ).agg(F.min_by(F.struct(*columns), "arrival").alias("first"))
     arrived = F.unix_micros(F.col("first.timestamp"))
     before = Window.partitionBy("identity").orderBy(arrived).rangeBetween(Window.unboundedPreceding, -1)
     latest = F.max("first.effective_timestamp").over(before)
@@ -162,11 +162,11 @@ def _points(rows: list[dict[str, Any]], zone: tzinfo) -> Figure:
     for before, x, _ in ringed:
         labels.keep_clear((x, -before))
     for place, (before, x, key) in enumerate(ringed[:_MOST_LABELS]):
-        told, at = duration_text(-before), (x, -before)
+        text, at = duration_text(-before), (x, -before)
         if place:
-            labels.write_beside(told, at)
-        elif not labels.write_beside(f"{told}: {one_line(key, 40)}", at):
-            labels.write_beside(told, at, must=True)
+            labels.write_beside(text, at)
+        elif not labels.write_beside(f"{text}: {one_line(key, 40)}", at):
+            labels.write_beside(text, at, must=True)
     return figure
 
 
@@ -237,9 +237,9 @@ def duration_shares(
         raise InvalidArgument(_FUNCTION, "by" if isinstance(field, str) else "field", "one field", by)
     require_limit(limit, _FUNCTION)
     clock = as_zone(zone, function=_FUNCTION)
-    told = durations(history, field, start, end, by=by)
+    measured = durations(history, field, start, end, by=by)
     kinds = history.schema
-    longest = told.select(
+    longest = measured.select(
         as_text(F.col(quoted(by)), kinds[by].dataType).alias("group"),
         as_text(F.col(quoted(field)), kinds[field].dataType).alias("value"),
         "seconds",
@@ -267,12 +267,12 @@ def _picture(times: _Times, field: str, by: str, limit: int, period: str, *, cut
     total = sum((times[group] for group in drawn), Counter[str]())
     named = [value for value, _ in total.most_common(_MOST_VALUES)]
     shades = value_shades(named) | ({_OTHERS: _WHITE} if len(named) < len(total) else {})
-    said = named[0] if named[0] == _NOTHING else f"“{named[0]}”"
+    label = named[0] if named[0] == _NOTHING else f"“{named[0]}”"
     left_out = f"{len(drawn)} of " if len(drawn) < len(times) else ""
     groups = left_out + with_number(len(times), by)
     notes = [groups, f"the {_MOST_ROWS:,} longest times" if cut else "", period]
     figure, axes = new_figure(
-        f"{field} was {said} for {total[named[0]] / total.total():.0%} of the time",
+        f"{field} was {label} for {total[named[0]] / total.total():.0%} of the time",
         "; ".join(filter(None, notes)),
         rows=len(drawn),
     )

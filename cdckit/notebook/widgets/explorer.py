@@ -305,21 +305,21 @@ class _Explorer:
         return Page(tuple(section for page in pages for section in page.sections))
 
     def timeline(self, entity: Entity) -> Page:
-        told = with_operation(self._versions(entity)).orderBy(VALID_FROM)
+        versions = with_operation(self._versions(entity)).orderBy(VALID_FROM)
         # Without provenance: blame says it below, and since when.
-        return self._page(f"{entity.label}: its versions", told)
+        return self._page(f"{entity.label}: its versions", versions)
 
     def blame(self, entity: Entity, at: datetime | None) -> Page:
-        told = blame(self.history, {"guid": entity.guid}, valid_at=at).select(
+        answer = blame(self.history, {"guid": entity.guid}, valid_at=at).select(
             "field", "value", "message", "priority", F.col("since_timestamp").alias("since")
         )
-        told = show_in_zone(self.zone, told, business_fields(self.history), "value")
-        return self._page(f"who is responsible, {self.when(at)}", told)
+        answer = show_in_zone(self.zone, answer, business_fields(self.history), "value")
+        return self._page(f"who is responsible, {self.when(at)}", answer)
 
     def why(self, entity: Entity, field: str, at: datetime | None) -> Page:
         by_guid = "guid" in self.changes.columns
         key = {"guid": entity.guid} if by_guid else dict(zip(self.keys, entity.key, strict=True))
-        told = why(
+        answer = why(
             self.changes,
             key,
             field,
@@ -332,14 +332,14 @@ class _Explorer:
             F.col("message_id").alias("message"),
             *("source", "operation", "value", "priority", "verdict", "reason"),
         )
-        return self._page(f"why {field} is what it is, {self.when(at)}", told)
+        return self._page(f"why {field} is what it is, {self.when(at)}", answer)
 
     def when(self, at: datetime | None) -> str:
         return "at the end of time" if at is None else f"at {instant_text(at, self.zone)}"
 
-    def _page(self, heading: str, told: DataFrame) -> Page:
+    def _page(self, heading: str, rows: DataFrame) -> Page:
         return Page(
-            ((heading, show(told, rows=self.rows, provenance=False, width=_LONGEST_VALUE, zone=self.zone)),)
+            ((heading, show(rows, rows=self.rows, provenance=False, width=_LONGEST_VALUE, zone=self.zone)),)
         )
 
     def _versions(self, entity: Entity) -> DataFrame:

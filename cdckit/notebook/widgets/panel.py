@@ -198,8 +198,8 @@ def _sentence(error: Exception) -> str:
     """The class and the message of an error in one line: of one from a Spark worker the worker's own."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     raised = list(dropwhile(lambda line: not line.startswith("Traceback"), lines))[1:]
-    said = next((line for line in raised if not line[0].isspace()), lines[0] if lines else "")
-    return f"{type(error).__name__}: {said.strip()}"[:_LONGEST_ERROR]
+    message = next((line for line in raised if not line[0].isspace()), lines[0] if lines else "")
+    return f"{type(error).__name__}: {message.strip()}"[:_LONGEST_ERROR]
 
 
 def instant_text(at: datetime, zone: tzinfo) -> str:
@@ -291,10 +291,10 @@ def strike_gone(table: Table) -> Table:
 
 def _was(field: T.StructField, zone: tzinfo) -> Column:
     new, old = (as_text(F.col(side).getField(field.name), field.dataType) for side in ("now", "old"))
-    told = zone_text(old, zone) if isinstance(field.dataType, T.TimestampType) else old
+    text = zone_text(old, zone) if isinstance(field.dataType, T.TimestampType) else old
     shown = F.coalesce(
-        F.when(F.length(told) > _LONGEST, F.concat(F.left(told, F.lit(_LONGEST)), F.lit("…"))).otherwise(
-            told
+        F.when(F.length(text) > _LONGEST, F.concat(F.left(text, F.lit(_LONGEST)), F.lit("…"))).otherwise(
+            text
         ),
         F.lit(NULL),
     )

@@ -163,18 +163,18 @@ class _Board:
 
     def heading(self, chosen: Mapping[str | None, int]) -> str:
         """What the table stands for: the instant, and the priorities of all sources."""
-        said = ", ".join(
+        order = ", ".join(
             f"{_name(each.source)} {chosen.get(each.source, _between(each))}" for each in self.sources
         )
-        return f"{self._when}, with the priorities {said}{self._rule}"
+        return f"{self._when}, with the priorities {order}{self._rule}"
 
     def first(self) -> Page:
         return Page(((self.heading({}), self._table(self._standing_versions({}, deletes=False))),))
 
     def page(self, before: Mapping[str | None, int], after: Mapping[str | None, int], words: str) -> Page:
         data = require_struct(self.changes, "data", function="priority_board")
-        told = show_in_zone(self.zone, self._changed_sources(before, after), data, "before", "after")
-        changed = show(told, rows=self.rows, order_by=["key", "field"], zone=self.zone)
+        differences = show_in_zone(self.zone, self._changed_sources(before, after), data, "before", "after")
+        changed = show(differences, rows=self.rows, order_by=["key", "field"], zone=self.zone)
         now, then = (self._standing_versions(each, deletes=False) for each in (after, before))
         both = mark_changes(now, then, data.fields, self.zone)
         return Page(
@@ -317,8 +317,8 @@ class _Form:
     def versions(self, entity: Entity | None) -> Page:
         if entity is None:
             return Page((("There is no such entity", None),))
-        told = self.ledger.history(entity.guid).orderBy(VALID_FROM)
-        return Page(((f"{entity.label}: its versions", show(told, rows=self.rows, zone=self.zone)),))
+        versions = self.ledger.history(entity.guid).orderBy(VALID_FROM)
+        return Page(((f"{entity.label}: its versions", show(versions, rows=self.rows, zone=self.zone)),))
 
     def correction(
         self, entity: Entity, field: str, value: str, start: str, end: str, by: str, reason: str
@@ -326,15 +326,15 @@ class _Form:
         history = self.ledger.history(entity.guid)
         right = F.lit(value or None).cast(history.schema[field].dataType)
         period = self._instant(start), self._instant(end) if end else None
-        told = correct(history, {field: right}, *period, keys=self.kind.keys, by=by, reason=reason)
-        return told.withColumn("guid", F.lit(entity.guid)) if self.kind.by_guid else told
+        corrected = correct(history, {field: right}, *period, keys=self.kind.keys, by=by, reason=reason)
+        return corrected.withColumn("guid", F.lit(entity.guid)) if self.kind.by_guid else corrected
 
     def difference(self, entity: Entity, right: DataFrame) -> Page:
         history = self.ledger.history(entity.guid)
         both = union_changes(self.ledger.changes(entity.guid), right)
-        told = diff(history, merge(both, entity=self.kind.entity, keys=self.kind.keys)).drop("guid")
-        told = show_in_zone(self.zone, told, business_fields(history), "a_value", "b_value")
-        return Page((("What it would change", show(told, rows=self.rows, zone=self.zone)),))
+        differences = diff(history, merge(both, entity=self.kind.entity, keys=self.kind.keys)).drop("guid")
+        differences = show_in_zone(self.zone, differences, business_fields(history), "a_value", "b_value")
+        return Page((("What it would change", show(differences, rows=self.rows, zone=self.zone)),))
 
     def _instant(self, text: str) -> datetime:
         instant = datetime.fromisoformat(text)
@@ -351,8 +351,8 @@ class _FormWidget:
         self.containing = library.Text(description="containing", continuous_update=False)
         self.entity = library.Dropdown(description="entity")
         self.field = library.Dropdown(description="field", options=form.fields)
-        told = ("value", f"from ({form.zone})", "until", "by", "reason")
-        self.texts = [library.Text(description=each) for each in told]
+        labels = ("value", f"from ({form.zone})", "until", "by", "reason")
+        self.texts = [library.Text(description=each) for each in labels]
         self.show = library.Button(description="Show")
         self.apply = library.Button(description="Apply", disabled=True)
         self.versions, self.difference = Area(library), Area(library)

@@ -83,12 +83,12 @@ class Shaper:
                 self.faults.setdefault(row, reason)
 
     def _record(self, array: pa.Array, node: Node, rows: Rows) -> pa.Array:
-        children, held = [], iter(range(array.type.num_fields))
+        children, places = [], iter(range(array.type.num_fields))
         for _, child in node.fields:
             if child.kind == "null":
                 children.append(pa.nulls(len(array)))
             else:
-                children.append(self.shape(array.field(next(held)), child, rows))
+                children.append(self.shape(array.field(next(places)), child, rows))
         return pa.StructArray.from_arrays(children, fields=list(arrow_type(node)))
 
     def _collection(self, array: pa.Array, node: Node, rows: Rows) -> pa.Array:
@@ -309,9 +309,9 @@ def _json_branch(node: Node, values: list[list[Any]], tag: int, place: int) -> A
 
 
 def _json_record(array: pa.Array, node: Node) -> list[Any]:
-    held = iter(range(array.type.num_fields))
+    places = iter(range(array.type.num_fields))
     columns = [
-        [None] * len(array) if child.kind == "null" else _json_values(array.field(next(held)), child)
+        [None] * len(array) if child.kind == "null" else _json_values(array.field(next(places)), child)
         for _, child in node.fields
     ]
     names = [name for name, _ in node.fields]
@@ -509,8 +509,8 @@ def plain_item(root: Node) -> Any:
 
 def _plain(node: Node, names: Iterator[str]) -> Any:
     if node.kind == "record":
-        held = (child for _, child in node.fields if child.kind != "null")
-        fields = [{"name": f"f{i}", "type": _plain(child, names)} for i, child in enumerate(held)]
+        parts = (child for _, child in node.fields if child.kind != "null")
+        fields = [{"name": f"f{i}", "type": _plain(child, names)} for i, child in enumerate(parts)]
         return {"type": "record", "name": next(names), "fields": fields}
     if node.kind == "fixed":
         return {"type": "fixed", "name": next(names), "size": node.size}

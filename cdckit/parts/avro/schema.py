@@ -244,9 +244,9 @@ def decoded_bytes(array: pa.Array, node: Node, *, as_json: bool = False) -> int:
     if node.kind == "union":
         return _union_bytes(array, node, as_json)
     if node.kind == "record":
-        held = [child for _, child in node.fields if child.kind != "null"]
+        parts = [child for _, child in node.fields if child.kind != "null"]
         more = _DICT + sum(map(_name_bytes, node.fields)) if as_json else 1
-        inside = sum(decoded_bytes(array.field(i), child, as_json=as_json) for i, child in enumerate(held))
+        inside = sum(decoded_bytes(array.field(i), child, as_json=as_json) for i, child in enumerate(parts))
         return more * len(array) + inside
     if node.items is not None:
         return _collection_bytes(array, node, node.items, as_json)
@@ -510,14 +510,14 @@ def _distinct_fields(fields: Sequence[tuple[str, Node]]) -> Iterator[tuple[str, 
     names = {name.lower() for name, _ in fields}
     seen: set[str] = set()
     for position, (name, node) in enumerate(fields, start=1):
-        told = name
+        unique = name
         if name.lower() in seen:
-            told = f"{name}_{position}"
-            while told.lower() in names:
-                told += "_"
-            names.add(told.lower())
+            unique = f"{name}_{position}"
+            while unique.lower() in names:
+                unique += "_"
+            names.add(unique.lower())
         seen.add(name.lower())
-        yield told, node
+        yield unique, node
 
 
 def _full_name(value: Mapping[str, object], namespace: str) -> tuple[str, str]:

@@ -116,8 +116,8 @@ class HttpSource:
         try:
             answer = self._client.get(url)
             if answer.status_code == 429 or answer.status_code >= 500:
-                because, said = f"the answer was {answer.status_code}", answer.headers.get("retry-after")
-                raise ChannelUnreachable(self.name, because, retry_after(said))
+                because, wait = f"the answer was {answer.status_code}", answer.headers.get("retry-after")
+                raise ChannelUnreachable(self.name, because, retry_after(wait))
             answer.raise_for_status()
             page = answer.json()
         except httpx.TransportError as error:
@@ -128,10 +128,10 @@ class HttpSource:
             raise NoChannel(self.name, "a page is no JSON object")
         return page
 
-    def _next_page(self, said: object, url: httpx.URL) -> httpx.URL | None:
-        if said is None:
+    def _next_page(self, address: object, url: httpx.URL) -> httpx.URL | None:
+        if address is None:
             return None
-        following = url.join(str(said))
+        following = url.join(str(address))
         # Credentials of the client are for this origin alone.
         if (following.scheme, following.netloc) != (self._url.scheme, self._url.netloc) or following == url:
             raise NoChannel(self.name, f"the next page is said to be {following}")
@@ -265,17 +265,17 @@ class ChannelAdaptor:
         if last == now:
             return was_begun
         if body is None:
-            told = [("MetadataDelete", {"objectUUID": each}) for each in versions]
+            messages = [("MetadataDelete", {"objectUUID": each}) for each in versions]
         elif last == _GONE:
-            told, versions = [("MetadataCreate", body)], [body["objectUUID"]]
+            messages, versions = [("MetadataCreate", body)], [body["objectUUID"]]
         else:
-            told = [("MetadataUpdate", _as_version(body, versions[-1]))]
+            messages = [("MetadataUpdate", _as_version(body, versions[-1]))]
             versions = [*(each for each in versions if each != body["objectUUID"]), body["objectUUID"]]
         step = (self._name, found.id, before or "", now)
         # The same step of the same object has the same messageIds, however often it is tried.
         named = [
             (kind, content, str(uuid5(_NAMESPACE, "\n".join((*step, str(place))))))
-            for place, (kind, content) in enumerate(told)
+            for place, (kind, content) in enumerate(messages)
         ]
         state = f"{named[-1][-1]} {','.join(versions)} {now}"
         self._keep_positions({f"step {found.id}": json.dumps({"state": state, "messages": named})})

@@ -415,23 +415,27 @@ class _Fetch:
         if part.size and part.version:
             headers += [("Range", f"bytes={part.size}-"), ("If-Range", part.version)]
         with self._pool.stream("GET", url, headers=headers, extensions=self._extensions) as answer:
-            told = {name.decode().lower(): value.decode("latin-1") for name, value in answer.headers}
-            if answer.status in (301, 302, 303, 307, 308) and "location" in told:
-                return told["location"]
+            answer_headers = {
+                name.decode().lower(): value.decode("latin-1") for name, value in answer.headers
+            }
+            if answer.status in (301, 302, 303, 307, 308) and "location" in answer_headers:
+                return answer_headers["location"]
             if answer.status == 416 and part.size:
-                if told.get("content-range") == f"bytes */{part.size}":
+                if answer_headers.get("content-range") == f"bytes */{part.size}":
                     return None  # all of it was there already
                 part.discard()
                 raise _TransientFailure("the file has changed")
             if answer.status in _AGAIN:
                 raise _TransientFailure(
-                    f"the answer was {answer.status}", retry_after(told.get("retry-after"))
+                    f"the answer was {answer.status}", retry_after(answer_headers.get("retry-after"))
                 )
             if answer.status not in (200, 206):
                 raise DownloadFailed(url, f"the answer was {answer.status}")
-            if told.get("content-encoding", "identity") != "identity":
-                raise RefusedFile(url, f"it comes as {told['content-encoding']}, which was not asked for")
-            self._place(answer.status, told)
+            if answer_headers.get("content-encoding", "identity") != "identity":
+                raise RefusedFile(
+                    url, f"it comes as {answer_headers['content-encoding']}, which was not asked for"
+                )
+            self._place(answer.status, answer_headers)
             self._read(answer)
         return None
 
@@ -445,23 +449,23 @@ class _Fetch:
                     raise _TransientFailure(f"less than {_SLOWEST} bytes came in a second")
                 since, size = time.monotonic(), self._part.size
 
-    def _place(self, status: int, told: Mapping[str, str]) -> None:
+    def _place(self, status: int, headers: Mapping[str, str]) -> None:
         """Whether the answer goes on with what is there, or begins anew."""
         part = self._part
-        said = _CONTENT_RANGE.fullmatch(told.get("content-range", ""))
-        if status == 206 and (said is None or int(said[1]) != part.size):
+        content_range = _CONTENT_RANGE.fullmatch(headers.get("content-range", ""))
+        if status == 206 and (content_range is None or int(content_range[1]) != part.size):
             part.discard()
             raise _TransientFailure("the answer was another part than the one asked for")
         if status == 200:
-            part.begin(_version(told))
-        length = told.get("content-length", "")
+            part.begin(_version(headers))
+        length = headers.get("content-length", "")
         part.expect(int(length) if length.isdecimal() else 0)
 
 
-def _version(told: Mapping[str, str]) -> str | None:
+def _version(headers: Mapping[str, str]) -> str | None:
     """What tells this file from a later one at the same address; a weak ETag does not."""
-    etag = told.get("etag", "")
-    return etag if etag and not etag.startswith("W/") else told.get("last-modified")
+    etag = headers.get("etag", "")
+    return etag if etag and not etag.startswith("W/") else headers.get("last-modified")
 
 
 def _require_https(url: str) -> None:

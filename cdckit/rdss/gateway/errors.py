@@ -220,17 +220,17 @@ class Backoff:
         return tries(call)
 
 
-def retry_after(said: str | None) -> float | None:
+def retry_after(header: str | None) -> float | None:
     """
     The seconds that the header Retry-After asks for, as a number or as a date; None if it says neither.
 
     >>> retry_after("120"), retry_after("Wed, 21 Oct 2015 07:28:00 GMT"), retry_after("soon")
     (120.0, 0.0, None)
     """
-    if said is None or said.strip().isdecimal():
-        return None if said is None else float(said)
+    if header is None or header.strip().isdecimal():
+        return None if header is None else float(header)
     try:
-        return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
     except ValueError:
         return None
 

@@ -479,8 +479,8 @@ class Gateway:
 
     def _follows(self, turn: MessageContext) -> list[OutgoingMessage]:
         back = self.channels.return_to(turn.message.return_address)
-        told = [(each, back) for each in turn.replies] + [(each, "output") for each in turn.sends]
-        return [part for each, destination in told for part in self._outgoing(each, destination)]
+        messages = [(each, back) for each in turn.replies] + [(each, "output") for each in turn.sends]
+        return [part for each, destination in messages for part in self._outgoing(each, destination)]
 
     def _settle(
         self, parts: list[IncomingMessage], turn: MessageContext, send: list[OutgoingMessage]
@@ -495,8 +495,8 @@ class Gateway:
 
     def _note_failure(self, parts: list[IncomingMessage], error: Exception) -> None:
         logger.debug("the handler failed", exc_info=error)
-        said = f"{type(error).__name__}: {str(error)[:500]}" if str(error) else type(error).__name__
-        self._refuse(parts, RdssFault.SYSTEM_FAILED, said)
+        description = f"{type(error).__name__}: {str(error)[:500]}" if str(error) else type(error).__name__
+        self._refuse(parts, RdssFault.SYSTEM_FAILED, description)
 
     def _open_message(self, parts: list[IncomingMessage]) -> Message | None:
         """The message of all parts; None if it is refused, since it has expired."""

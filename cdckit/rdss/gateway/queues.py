@@ -251,8 +251,8 @@ class KinesisChannel:
     >>> from cdckit.rdss.gateway.sqlite import SqliteRepository
     >>> nowhere = {"region_name": "eu-west-1", "endpoint_url": "http://127.0.0.1:1"}
     >>> with SqliteRepository(":memory:") as repository:
-    ...     told = {**nowhere, "aws_access_key_id": "a", "aws_secret_access_key": "b"}
-    ...     KinesisChannel("input", repository, options=told).receive(1)
+    ...     options = {**nowhere, "aws_access_key_id": "a", "aws_secret_access_key": "b"}
+    ...     KinesisChannel("input", repository, options=options).receive(1)
     Traceback (most recent call last):
     ...
     cdckit.rdss.gateway.errors.ChannelUnreachable: The channel 'input' cannot be reached: ...

@@ -53,14 +53,14 @@ class AuditEntry:
         """
         at = self.at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         digest = hashlib.sha256(self.value).hexdigest()
-        told: dict[str, object] = {"at": at, "event": self.event, "channel": self.channel}
-        told |= {"fate": self.fate, "bytes": len(self.value), "sha256": digest}
+        entry: dict[str, object] = {"at": at, "event": self.event, "channel": self.channel}
+        entry |= {"fate": self.fate, "bytes": len(self.value), "sha256": digest}
         if len(self.value) > MAX_BYTES:
-            return told
+            return entry
         try:
-            return {**told, "message": self.value.decode()}
+            return {**entry, "message": self.value.decode()}
         except UnicodeDecodeError:
-            return {**told, "base64": b64encode(self.value).decode()}
+            return {**entry, "base64": b64encode(self.value).decode()}
 
 
 class AuditLog:

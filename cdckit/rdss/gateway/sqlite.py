@@ -327,8 +327,8 @@ class SqliteRepository:
         # What was given up waits again.
         given_up = f"{_OF_SEQUENCE} AND NOT whole AND fate = 'invalid'"
         self._run(f"UPDATE messages SET fate = 'waiting' WHERE {given_up}", part.sequence)
-        said = (_AFTER_ALL, part.sequence, part.position, part.terms, part.content)
-        [outcome] = self._run(_PART, part.sequence, *said).fetchone()
+        values = (_AFTER_ALL, part.sequence, part.position, part.terms, part.content)
+        [outcome] = self._run(_PART, part.sequence, *values).fetchone()
         if outcome == "duplicate":
             return self._duplicate()
         if outcome == "contradicting":
@@ -372,11 +372,11 @@ class SqliteRepository:
             self._only_count(fate, number)
         self._run(f"DELETE FROM messages WHERE {rows}", name)
 
-    def _exists(self, rows: str, *told: object) -> bool:
-        return self._run(f"SELECT 1 FROM messages WHERE {rows}", *told).fetchone() is not None
+    def _exists(self, rows: str, *values: object) -> bool:
+        return self._run(f"SELECT 1 FROM messages WHERE {rows}", *values).fetchone() is not None
 
-    def _whole(self, asked: str, *told: object) -> list[IncomingMessage]:
-        found = [IncomingMessage(*row) for row in self._run(asked, *told)]
+    def _whole(self, asked: str, *values: object) -> list[IncomingMessage]:
+        found = [IncomingMessage(*row) for row in self._run(asked, *values)]
         return found if not found or found[0].total == 1 else self._parts(found[0].sequence)
 
     def _parts(self, sequence: str) -> list[IncomingMessage]:
@@ -386,8 +386,8 @@ class SqliteRepository:
     def _waits(self, message: IncomingMessage) -> bool:
         return self._exists(f"{_ROW} AND fate = 'waiting'", *_row(message))
 
-    def _change(self, what: str, message: IncomingMessage, *told: object) -> None:
-        self._run(f"UPDATE messages SET {what} WHERE {_ROW}", *told, *_row(message))
+    def _change(self, what: str, message: IncomingMessage, *values: object) -> None:
+        self._run(f"UPDATE messages SET {what} WHERE {_ROW}", *values, *_row(message))
 
     def _write(self, statement: Statement) -> None:
         try:
