@@ -26,7 +26,7 @@ class Run(NamedTuple):
     count: int
     changes: DataFrame
     keys: list[str]
-    fates: list[set[int]]
+    outcomes: list[set[int]]
     """The records that are rejects, that wait, and that are named otherwise."""
     refused_again: Callable[[], tuple[DataFrame, DataFrame]]
     """The rejects, and those when they are fed again."""
@@ -44,9 +44,9 @@ def of_shell(spark: SparkSession, name: str, place: Path) -> Run:
         settle(shell)
         return before, shell.rejects()
 
-    fates = [offsets(each) for each in (shell.rejects(), shell.waiting(), door.named(shell, sent))]
-    assert fates[1] == door.waiting
-    return Run(len(door.values), door.changes(shell), door.keys, fates, refused_again)
+    outcomes = [offsets(each) for each in (shell.rejects(), shell.waiting(), door.named(shell, sent))]
+    assert outcomes[1] == door.waiting
+    return Run(len(door.values), door.changes(shell), door.keys, outcomes, refused_again)
 
 
 def of_free_door(spark: SparkSession, name: str) -> Run:
@@ -72,9 +72,9 @@ def test_every_record_is_a_change_or_waits_or_is_a_reject_or_is_named(run: Run) 
     require_changes(run.changes, function="merge")
     assert merge(run.changes, entity="thing", keys=run.keys).count() > 0
     changed_by = {row[0] for row in run.changes.select("arrival.offset").collect()}
-    assert sorted(offset for each in [changed_by, *run.fates] for offset in each) == list(range(run.count))
+    assert sorted(offset for each in [changed_by, *run.outcomes] for offset in each) == list(range(run.count))
     assert changed_by
-    assert run.fates[0]
+    assert run.outcomes[0]
 
 
 def test_rejects_are_records_that_can_be_fed_again(run: Run) -> None:

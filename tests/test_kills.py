@@ -82,7 +82,7 @@ def test_an_exchange_that_is_killed(spark: SparkSession, tmp_path: Path, seed: i
     found.store.check()
     undisturbed.receive(records)
     assert same(found.history(), undisturbed.history())
-    counts = [each.messages().groupBy("fate", "error_code").count() for each in (found, undisturbed)]
+    counts = [each.messages().groupBy("outcome", "error_code").count() for each in (found, undisturbed)]
     assert same(*counts)
 
 

@@ -30,7 +30,7 @@ from cdckit.databus.subscriptions import Subscription
 from cdckit.databus.window_rows import STREAM
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import BUCKETS, Kind
-from cdckit.ledger.shell import GIVEN_UP, WAITING, Outcome, Shell, give_up_overdue
+from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
 from cdckit.model.records import (
     ERROR_CODE,
     ERROR_DESCRIPTION,
@@ -149,14 +149,14 @@ class Relay(Shell):
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         return {name: self._settings.kind(name) for name in self._settings.keys}
 
-    def _take(self, tables: Transaction, records: DataFrame) -> Outcome:
-        return Outcome(Intake(tables, self._settings).take(records))
+    def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
+        return WorkResult(Intake(tables, self._settings).take(records))
 
-    def _rebuild(self, tables: Transaction) -> Outcome | None:
+    def _rebuild(self, tables: Transaction) -> WorkResult | None:
         if not tables.has(EVENTS):
             return None
         Intake(tables, self._settings).rebuild()
-        return Outcome()
+        return WorkResult()
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         rows = read_some(tables, WAITING)

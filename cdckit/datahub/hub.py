@@ -40,7 +40,7 @@ from cdckit.datahub.state import (
     append_records,
 )
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.shell import Ledgers, Outcome, ReceiveResult, Shell
+from cdckit.ledger.shell import Ledgers, ReceiveResult, Shell, WorkResult
 from cdckit.model.documents import Document
 from cdckit.parts.arguments import microseconds, require_batch_id, require_instant
 from cdckit.parts.workers import describe_jobs
@@ -50,7 +50,7 @@ from cdckit.store.store import read_note, write_note
 
 Say = Callable[[Mapping[str, Any]], None]
 """Tells other programs what is under way."""
-Attempt = Callable[[Transaction, datetime, Say], Outcome | None]
+Attempt = Callable[[Transaction, datetime, Say], WorkResult | None]
 """What a run does at a time within a transaction."""
 
 
@@ -173,9 +173,9 @@ class Hub(Shell):
 
     # What the shell asks for -------------------------------------------------------------------------------
 
-    def _take(self, tables: Transaction, records: DataFrame, batch: str | None = None) -> Outcome:
+    def _take(self, tables: Transaction, records: DataFrame, batch: str | None = None) -> WorkResult:
         # What is compared with must stand still: of one message only one may be the first.
-        return Outcome(append_records(tables, self.schema, decode(records), batch), [MESSAGES])
+        return WorkResult(append_records(tables, self.schema, decode(records), batch), [MESSAGES])
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         if not tables.has(STATUSES):
@@ -187,7 +187,7 @@ class Hub(Shell):
 
     def _rebuild(
         self, tables: Transaction, now: datetime | None = None, say: Say = lambda run: None
-    ) -> Outcome | None:
+    ) -> WorkResult | None:
         return self._apply(tables, datetime.now(UTC) if now is None else now, say, chosen=EVERYTHING)
 
     def _ledgers(self, tables: Snapshot) -> Ledgers:
@@ -298,7 +298,7 @@ class Hub(Shell):
 
     def _apply(
         self, tables: Transaction, now: datetime, say: Say, *, chosen: str | list[str]
-    ) -> Outcome | None:
+    ) -> WorkResult | None:
         """Do what a run of that time does with the *chosen* messages; by another schema, with all."""
         instant = microseconds(now, "now", function="run")
         first, last = read_note(tables, PROCESSED, 0) + 1, read_note(tables, RECEIVED, 0)
@@ -327,7 +327,7 @@ class Hub(Shell):
         # Of two runs at once, which both note their names, the second is told of the first.
         write_note(tables, RUN, name)
         # What a run goes by, only runs change; messages that come meanwhile are for the next one.
-        return Outcome(reads=())
+        return WorkResult(reads=())
 
     # Questions --------------------------------------------------------------------------------------------
 

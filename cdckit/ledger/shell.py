@@ -51,7 +51,7 @@ class ReceiveResult:
     repeated: bool = False
 
 
-class Outcome(NamedTuple):
+class WorkResult(NamedTuple):
     """
     What a door did within a transaction, which is to be committed.
 
@@ -152,7 +152,7 @@ class Shell(ABC):
     # What a door says -------------------------------------------------------------------------------------
 
     @abstractmethod
-    def _take(self, tables: Transaction, records: DataFrame) -> Outcome:
+    def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
         """Bring all tables up to records."""
 
     @abstractmethod
@@ -160,7 +160,7 @@ class Shell(ABC):
         """Give up what has waited for longer than *wait*; how many records that are."""
 
     @abstractmethod
-    def _rebuild(self, tables: Transaction) -> Outcome | None:
+    def _rebuild(self, tables: Transaction) -> WorkResult | None:
         """Make everything anew from the records as they came; None if there is nothing."""
 
     @abstractmethod
@@ -229,9 +229,9 @@ class Shell(ABC):
         require_instant(at, "now", function="expire")
         longest = self.wait if wait is None else wait
 
-        def work(tables: Transaction) -> Outcome | None:
+        def work(tables: Transaction) -> WorkResult | None:
             found = self._expire(tables, at, longest)
-            return Outcome(found) if found else None
+            return WorkResult(found) if found else None
 
         with describe_step(self._spark, f"{self._door}: give up what waited too long"):
             return self._commit(work).records
@@ -321,7 +321,7 @@ class Shell(ABC):
         records: DataFrame | Iterable[Document],
         batch: str | int | None,
         received_at: datetime | None,
-        take: Callable[[Transaction, DataFrame], Outcome],
+        take: Callable[[Transaction, DataFrame], WorkResult],
     ) -> ReceiveResult:
         with describe_step(self._spark, f"{self._door}: take a batch of records"):
             given = as_records(self._spark, records, received_at, shell=self._door)
@@ -330,7 +330,7 @@ class Shell(ABC):
 
     def _commit(
         self,
-        work: Callable[[Transaction], Outcome | None],
+        work: Callable[[Transaction], WorkResult | None],
         batch: str | int | None = None,
         content: DataFrame | None = None,
         *,
@@ -350,7 +350,7 @@ class Shell(ABC):
             require_kind(tables.base, self.kind)
             # What the commit would find out after all the work.
             came_before = key is not None and self.store.batch(key) is not None
-            done = Outcome(0, ()) if came_before else work(tables)
+            done = WorkResult(0, ()) if came_before else work(tables)
             if done is None:
                 return ReceiveResult(tables.base.version or 0, 0)
             if not came_before:

@@ -312,7 +312,6 @@ def families(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[p
 
 
 _NODE, _OTHER = "node", "other"
-_EDGES = T.StructType().add(_NODE, T.LongType()).add(_OTHER, T.LongType())
 _FAMILIES = T.StructType().add(_NODE, T.LongType()).add(FAMILY, T.LongType())
 
 _COMPLETE = "cdckit.complete"

@@ -1,6 +1,6 @@
 """
 Whether tables are sound: suites of sentences that a table keeps (`check`, `check_all`), a `gate` before a
-stream's batches, the rows of changes and histories that are not sound, and whether every record has a fate.
+stream's batches, the rows of changes and histories that are not sound, and what became of every record.
 """
 
 from cdckit.quality.checks import BrokenPromises
@@ -13,7 +13,7 @@ from cdckit.quality.findings import (
     find_overlaps,
     find_several_current,
     find_uncovered,
-    record_fates,
+    record_outcomes,
 )
 
 __all__ = [
@@ -27,5 +27,5 @@ __all__ = [
     "find_several_current",
     "find_uncovered",
     "gate",
-    "record_fates",
+    "record_outcomes",
 ]

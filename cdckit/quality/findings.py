@@ -452,35 +452,35 @@ def _statements(changes: DataFrame, data: T.StructType, keys: Sequence[str]) -> 
 PLACE = ("topic", "partition", "offset")
 """Where a record lies."""
 
-_RECORD_FATES = "record_fates"
+_RECORD_OUTCOMES = "record_outcomes"
 
 
-def record_fates(records: DataFrame, **fates: DataFrame) -> DataFrame:
+def record_outcomes(records: DataFrame, **outcomes: DataFrame) -> DataFrame:
     """
     What became of each record: the tables in which it is found again.
 
-    The suite `fates` says what is to hold of them: each record has one fate, and what has one is a record.
+    The suite `outcomes` says what is to hold of them: each record has one, and what has one is a record.
 
     Args:
         records: What came: one row per record.
-        fates: By what each fate is called, a table of what had it: changes, whose `arrival` says which record
-            they are of, or any table with the columns `topic`, `partition` and `offset`, such as rejects and
-            what waits.  A record that became several changes has that fate once.
+        outcomes: By what each outcome is called, a table of what had it: changes, whose `arrival` says which
+            record they are of, or any table with the columns `topic`, `partition` and `offset`, such as
+            rejects and what waits.  A record that became several changes has that outcome once.
 
     Returns:
         One row per place of a topic: `topic`, `partition`, `offset`, `came`, how many records came from
-        there, and `fates`, the names of its fates in their order.
+        there, and `outcomes`, the names of its outcomes in their order.
 
     Raises:
-        InvalidArgument: No fate is given.
+        InvalidArgument: No outcome is given.
         MissingColumns: A table says of no place.
 
     Cost: one shuffle of the places.
 
     >>> came = changes.select("arrival.topic", "arrival.partition", "arrival.offset").distinct()
-    >>> record_fates(came, changed=changes.where("message_id != 'm3'")).orderBy("offset").show()
+    >>> record_outcomes(came, changed=changes.where("message_id != 'm3'")).orderBy("offset").show()
     +-----+---------+------+----+---------+
-    |topic|partition|offset|came|    fates|
+    |topic|partition|offset|came| outcomes|
     +-----+---------+------+----+---------+
     | shop|        0|     1|   1|[changed]|
     | shop|        0|     2|   1|[changed]|
@@ -488,17 +488,17 @@ def record_fates(records: DataFrame, **fates: DataFrame) -> DataFrame:
     +-----+---------+------+----+---------+
     <BLANKLINE>
     """
-    if not fates:
-        example = "record_fates(records, changed=changes, rejected=rejects, waiting=waiting)"
-        raise InvalidArgument(_RECORD_FATES, "fates", "one table or more", {}, example)
-    places = [_places(records).select("*", F.lit(None).cast("string").alias("fate"))]
-    places += [_places(table).select("*", F.lit(name).alias("fate")) for name, table in fates.items()]
+    if not outcomes:
+        example = "record_outcomes(records, changed=changes, rejected=rejects, waiting=waiting)"
+        raise InvalidArgument(_RECORD_OUTCOMES, "outcomes", "one table or more", {}, example)
+    places = [_places(records).select("*", F.lit(None).cast("string").alias("outcome"))]
+    places += [_places(table).select("*", F.lit(name).alias("outcome")) for name, table in outcomes.items()]
     return (
         reduce(DataFrame.union, places)
         .groupBy(*PLACE)
         .agg(
-            F.count_if(F.col("fate").isNull()).alias("came"),
-            F.array_sort(F.collect_set("fate")).alias("fates"),
+            F.count_if(F.col("outcome").isNull()).alias("came"),
+            F.array_sort(F.collect_set("outcome")).alias("outcomes"),
         )
     )
 
@@ -506,5 +506,5 @@ def record_fates(records: DataFrame, **fates: DataFrame) -> DataFrame:
 def _places(table: DataFrame) -> DataFrame:
     if "arrival" in table.columns:
         return table.select(*(F.col(f"arrival.{name}").alias(name) for name in PLACE))
-    require_columns(table, PLACE, function=_RECORD_FATES)
+    require_columns(table, PLACE, function=_RECORD_OUTCOMES)
     return table.select(*PLACE)

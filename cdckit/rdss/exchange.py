@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import BUCKETS, Kind
-from cdckit.ledger.shell import GIVEN_UP, WAITING, Outcome, Shell
+from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult
 from cdckit.model.documents import Document, as_records
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.parts.arguments import require_flag, require_instant
@@ -23,14 +23,14 @@ from cdckit.rdss.exchange_tables import (
     MESSAGES_SCHEMA,
     VERDICT,
     WAITING_SCHEMA,
-    Fate,
+    Outcome,
     Settings,
     Status,
     find_wholes,
     last_status,
     own_messages,
     with_body,
-    with_fates,
+    with_outcomes,
 )
 from cdckit.rdss.objects import (
     PRESERVATION,
@@ -63,8 +63,8 @@ class Exchange(Shell):
     one id, of which the one counts that was whole first.  So batches that follow each other give what one
     batch of all gives, and so does `rebuild`.
 
-    Every message that came has one fate: *processed*; *invalid* or an *error*, by the queue that takes it; a
-    *duplicate* of one that came before, or of one of our own (see `note_own`); or *waiting*, a part whose
+    Every message that came has one outcome: *processed*; *invalid* or an *error*, by the queue that takes it;
+    a *duplicate* of one that came before, or of one of our own (see `note_own`); or *waiting*, a part whose
     sequence is not all there.  `waiting` shows such parts with `message_id` and their place in the sequence;
     they wait from the record time of its first part on.  Given up, they are rejects (GENERR001).  A message
     about an unknown object is a reject until the object's create comes, which was published before it.
@@ -105,12 +105,12 @@ class Exchange(Shell):
     ...     _ = exchange.receive(sent.where("offset > 0"), "monday")
     ...     print([row["error_code"] for row in exchange.rejects().orderBy("offset").collect()])
     ...     _ = exchange.receive(sent.where("offset = 0"), "tuesday")
-    ...     exchange.messages().groupBy("fate").count().show()
+    ...     exchange.messages().groupBy("outcome").count().show()
     ...     versions = exchange.history("Dataset").orderBy("valid_from_timestamp")
     ...     versions.select("valid_from_timestamp", "objectTitle", "deleted_indicator").show()
     ['APPERRMET001', 'APPERRMET002']
     +---------+-----+
-    |     fate|count|
+    |  outcome|count|
     +---------+-----+
     |processed|    3|
     +---------+-----+
@@ -150,13 +150,13 @@ class Exchange(Shell):
 
     # What the shell asks for -------------------------------------------------------------------------------
 
-    def _take(self, tables: Transaction, records: DataFrame) -> Outcome:
+    def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
         settings = self._settings.within(tables)
         intake = Intake(tables, settings)
         written = intake.keep(records)
         intake.take(written)
         settings.note(tables)
-        return Outcome(written.rows)
+        return WorkResult(written.rows)
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         rows = read_some(tables, WAITING)
@@ -172,12 +172,12 @@ class Exchange(Shell):
             tables.replace(WAITING, expired.select(*columns).unionByName(before))
         return found
 
-    def _rebuild(self, tables: Transaction) -> Outcome | None:
+    def _rebuild(self, tables: Transaction) -> WorkResult | None:
         if not tables.has(MESSAGES):
             return None
         Intake(tables, self._settings).rebuild()
         self._settings.note(tables)
-        return Outcome()
+        return WorkResult()
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         return {str(each): self._settings.kind(each) for each in self._settings.types}
@@ -188,16 +188,16 @@ class Exchange(Shell):
         return found.select(*RECORD_COLUMNS, *place, "waiting_since", "waiting_for")
 
     def _rejects(self, tables: Snapshot) -> DataFrame:
-        found = with_fates(tables).where(F.col("fate").isin(Fate.INVALID.value, Fate.ERROR.value))
+        found = with_outcomes(tables).where(F.col("outcome").isin(Outcome.INVALID.value, Outcome.ERROR.value))
         return found.select(*REJECT_SCHEMA.names)
 
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
         # Of what comes again nothing is said but that.
-        first = with_fates(tables).where(F.col("fate") != Fate.DUPLICATE.value)
+        first = with_outcomes(tables).where(F.col("outcome") != Outcome.DUPLICATE.value)
         return {"messages": (first, "rdss_messages"), "queued": (self._queued(tables), "rdss_queues")}
 
     def _queued(self, tables: Snapshot) -> DataFrame:
-        found = with_fates(tables).where(F.col(ERROR_CODE).isNotNull())
+        found = with_outcomes(tables).where(F.col(ERROR_CODE).isNotNull())
         return queue_records(with_body(found), rules=self._settings.rules)
 
     # Its own ----------------------------------------------------------------------------------------------
@@ -238,11 +238,11 @@ class Exchange(Shell):
             raise InvalidArgument("note_own", "status", "TO_SEND or SENT", status)
         given = as_records(self._spark, records, received_at, shell=self._door)
 
-        def work(tables: Transaction) -> Outcome:
+        def work(tables: Transaction) -> WorkResult:
             settings = self._settings.within(tables)
             noted = Intake(tables, settings).own(given, status)
             settings.note(tables)
-            return Outcome(noted)
+            return WorkResult(noted)
 
         return self._commit(work).records
 
@@ -254,11 +254,11 @@ class Exchange(Shell):
             One row per message that came: the columns of its record; of its header `message_id`,
             `correlation_id`, `message_class`, `message_type`, `sequence_id`, `sequence_position`,
             `sequence_total`, `published_timestamp`, `generator`, `tenant_jisc_id`; `object_uuid`; `status`
-            (RECEIVED); `fate` (`Fate`); and of what is invalid or an error `queue`, `error_code` and
-            `error_description`.  The parts of a longer message have one fate each: all that of the whole,
+            (RECEIVED); `outcome` (`Outcome`); and of what is invalid or an error `queue`, `error_code` and
+            `error_description`.  The parts of a longer message have one outcome each: all that of the whole,
             once it is whole.
         """
-        return with_fates(self._snapshot()).select(*RECORD_COLUMNS, *_TOLD, "status", "fate", *VERDICT)
+        return with_outcomes(self._snapshot()).select(*RECORD_COLUMNS, *_TOLD, "status", "outcome", *VERDICT)
 
     def own_messages(self) -> DataFrame:
         """
@@ -310,6 +310,6 @@ class Exchange(Shell):
     def _processed(self, message_type: str) -> DataFrame:
         """The whole messages of one type that were processed, in the columns of `decode`."""
         snapshot = self._snapshot()
-        rows = with_fates(snapshot).where(F.col("fate") == Fate.PROCESSED.value)
+        rows = with_outcomes(snapshot).where(F.col("outcome") == Outcome.PROCESSED.value)
         some = rows.where(F.col("message_type") == message_type).select(*MESSAGES_SCHEMA.fieldNames())
         return find_wholes(some, snapshot, self._settings.rules)

@@ -16,13 +16,13 @@ from cdckit.parts.workers import run_together
 from cdckit.rdss.decoding import DECODED_SCHEMA, decode, decode_with_columns
 from cdckit.rdss.exchange_tables import (
     BUCKET,
-    FATES,
-    FATES_SCHEMA,
     MESSAGES,
     MESSAGES_SCHEMA,
     NAMINGS,
     NAMINGS_SCHEMA,
     ORDER,
+    OUTCOMES,
+    OUTCOMES_SCHEMA,
     PLACE,
     PLACE_SCHEMA,
     RECORDS,
@@ -34,11 +34,11 @@ from cdckit.rdss.exchange_tables import (
     VERDICT,
     WAITING_SCHEMA,
     WHOLE_SCHEMA,
-    Fate,
     LocalRepository,
+    Outcome,
     Settings,
     Status,
-    as_fates,
+    as_outcomes,
     assemble_wholes,
     find_wholes,
     rows_at_once,
@@ -50,7 +50,7 @@ from cdckit.rdss.exchange_tables import (
 )
 from cdckit.rdss.existence import as_decoded, namings, related_versions, with_unknown
 from cdckit.rdss.objects import CREATE, KEY, READ, UPDATE, ObjectType, changes
-from cdckit.rdss.sequences import CAME, IDENTITY, digest, mark_repeats, with_outcome, with_terms
+from cdckit.rdss.sequences import CAME, IDENTITY, digest, mark_repeats, with_part_outcome, with_terms
 from cdckit.store import Transaction
 from cdckit.store.files import hold_few_rows
 from cdckit.store.store import read_rows
@@ -287,7 +287,7 @@ class Intake:
             return
         came = rows_at_once(self._transaction, MESSAGES, MESSAGES_SCHEMA, files=written.files)
         self._take(came, self._repository.known_messages(came))
-        for grown in (MESSAGES, FATES, SEQUENCES):
+        for grown in (MESSAGES, OUTCOMES, SEQUENCES):
             if self._transaction.has(grown):
                 self._transaction.compact(grown, files=MANY_FILES)
 
@@ -313,7 +313,7 @@ class Intake:
 
     def _take(self, came: DataFrame, known: DataFrame | None) -> None:
         """
-        Give messages their fates, in the order in which they came.
+        Give messages their outcomes, in the order in which they came.
 
         Each that has an identity claims it at its place in that order: a whole message, a refused one, a part
         that contradicts others, and a sequence where its last part came.  The first claim stands.
@@ -326,21 +326,21 @@ class Intake:
         wholes = to_whole_rows(with_body(came.where(is_sound & ~is_part)))
         if (True, True) not in sorts:
             repeats = mark_repeats(claims, known).where("is_repeat")
-            wholes = self._without(wholes, tables.append(FATES, _fates(repeats, Fate.DUPLICATE)))
+            wholes = self._without(wholes, tables.append(OUTCOMES, _outcomes(repeats, Outcome.DUPLICATE)))
         else:
             judged = self._judge_parts(came.where(is_sound & is_part), known)
             made = tables.scratch(self._assemble_wholes(judged))
             late = _claims(judged.where("part = 'contradicting'"), digest(), is_late=True)
             of_sequences = _claims(made.where(is_sound), F.col("message_id"), records=F.col(RECORDS))
             claims = tables.scratch(mark_repeats(claims.unionByName(late).unionByName(of_sequences), known))
-            fates = (
-                as_fates(judged.where("part = 'duplicate'"), Fate.DUPLICATE)
-                .unionByName(_fates(made.where(~is_sound)))
-                .unionByName(_fates(claims.where("is_repeat"), Fate.DUPLICATE))
-                .unionByName(_fates(claims.where("is_late AND NOT is_repeat")))
+            outcomes = (
+                as_outcomes(judged.where("part = 'duplicate'"), Outcome.DUPLICATE)
+                .unionByName(_outcomes(made.where(~is_sound)))
+                .unionByName(_outcomes(claims.where("is_repeat"), Outcome.DUPLICATE))
+                .unionByName(_outcomes(claims.where("is_late AND NOT is_repeat")))
             )
             sound = wholes.unionByName(made.where(is_sound).drop(CAME))
-            wholes = tables.scratch(self._without(sound, tables.append(FATES, fates)))
+            wholes = tables.scratch(self._without(sound, tables.append(OUTCOMES, outcomes)))
             self._keep_parts(judged, wholes)
         self._repository.note(claims, Status.RECEIVED)
         if any(is_sound for is_sound, _ in sorts):
@@ -350,8 +350,8 @@ class Intake:
         """The messages that are not among the duplicates noted here."""
         if not noted.rows:
             return wholes
-        fates = rows_at_once(self._transaction, FATES, FATES_SCHEMA, files=noted.files)
-        repeats = fates.where(F.col("fate") == Fate.DUPLICATE.value).select(*PLACE)
+        outcomes = rows_at_once(self._transaction, OUTCOMES, OUTCOMES_SCHEMA, files=noted.files)
+        repeats = outcomes.where(F.col("outcome") == Outcome.DUPLICATE.value).select(*PLACE)
         first = {name: F.col(RECORDS)[0][name] for name in PLACE}
         return wholes.withColumns(first).join(repeats, list(PLACE), "left_anti").drop(*PLACE)
 
@@ -383,7 +383,7 @@ class Intake:
             )
             # They have no place in the order, and stand before all others.
             all_parts = all_parts.unionByName(pieces, allowMissingColumns=True)
-        judged = with_outcome(all_parts).where("batch IS NOT NULL")
+        judged = with_part_outcome(all_parts).where("batch IS NOT NULL")
         if known is None:
             return self._transaction.scratch(judged)
         mine = parts.where("is_own").drop("is_own").withColumn("part", F.lit("duplicate"))
@@ -433,8 +433,8 @@ def _claims(
     )
 
 
-def _fates(claims: DataFrame, fate: Fate | None = None) -> DataFrame:
-    """Rows of `FATES` for all records of each row."""
-    return as_fates(
-        claims.select(F.explode(RECORDS).alias("place"), *VERDICT).select("place.*", *VERDICT), fate
+def _outcomes(claims: DataFrame, outcome: Outcome | None = None) -> DataFrame:
+    """Rows of `OUTCOMES` for all records of each row."""
+    return as_outcomes(
+        claims.select(F.explode(RECORDS).alias("place"), *VERDICT).select("place.*", *VERDICT), outcome
     )

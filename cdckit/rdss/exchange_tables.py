@@ -40,15 +40,15 @@ class Status(StrEnum):
     SENT = "SENT"
 
 
-class Fate(StrEnum):
+class Outcome(StrEnum):
     """
-    What became of a message that was taken from a queue; each taken message has exactly one fate.
+    What became of a message that was taken from a queue; each taken message has exactly one outcome.
 
     It is *waiting* until its handler is done, and then processed, or an error.  What is not valid is
     *invalid* or an *error*, by the queue that it is routed to.  A *duplicate* is a message that waits or was
     processed already, also one of our own, and a part whose content came before in its place.
 
-    >>> print(*Fate)
+    >>> print(*Outcome)
     waiting processed invalid error duplicate
     """
 
@@ -71,9 +71,9 @@ class KnownMessages(Protocol):
         """The status of a message; None if it is not known."""
 
 
-MESSAGES, FATES, UNKNOWN = "messages", "fates", "unknown"
+MESSAGES, OUTCOMES, UNKNOWN = "messages", "outcomes", "unknown"
 SEQUENCES, NAMINGS, REPOSITORY = "sequences", "namings", "repository"
-TABLES = (FATES, WAITING, UNKNOWN, SEQUENCES, NAMINGS)
+TABLES = (OUTCOMES, WAITING, UNKNOWN, SEQUENCES, NAMINGS)
 """What is made of the messages, beside the ledgers."""
 
 PLACE = ("batch", "number")
@@ -101,8 +101,8 @@ MESSAGES_SCHEMA = T.StructType(
 """One row is one message as it came, its header, and the verdict on it by itself.  The body is a part of the
 value: only its place there is kept."""
 
-FATES_SCHEMA = T.StructType([*_PLACE_FIELDS, T.StructField("fate", T.StringType()), *_VERDICT_FIELDS])
-"""One row is one message whose fate is settled, and does not follow from the verdict on it alone."""
+OUTCOMES_SCHEMA = T.StructType([*_PLACE_FIELDS, T.StructField("outcome", T.StringType()), *_VERDICT_FIELDS])
+"""One row is one message whose outcome is settled, and does not follow from the verdict on it alone."""
 
 WAITING_SCHEMA = T.StructType(
     [*PARTS_SCHEMA.fields, *_PLACE_FIELDS, T.StructField(GIVEN_UP, T.TimestampType())]
@@ -213,11 +213,11 @@ def with_body(messages: DataFrame) -> DataFrame:
     return messages.withColumn("body", body).select(*DECODED_SCHEMA.fieldNames(), *PLACE)
 
 
-def as_fates(messages: DataFrame, fate: Fate | None = None) -> DataFrame:
-    """Rows of `FATES`: messages, by their places, with a fate; without one that of the queue of each."""
-    outcome = F.col("queue") if fate is None else F.lit(fate.value)
-    verdict = (F.col(name) if fate is None else F.lit(None).cast("string").alias(name) for name in VERDICT)
-    return messages.select(*PLACE, outcome.alias("fate"), *verdict)
+def as_outcomes(messages: DataFrame, outcome: Outcome | None = None) -> DataFrame:
+    """Rows of `OUTCOMES`: messages, by their places, with an outcome, or with that of the queue of each."""
+    stated = F.col("queue") if outcome is None else F.lit(outcome.value)
+    verdict = (F.col(name) if outcome is None else F.lit(None).cast("string").alias(name) for name in VERDICT)
+    return messages.select(*PLACE, stated.alias("outcome"), *verdict)
 
 
 def to_whole_rows(messages: DataFrame) -> DataFrame:
@@ -236,31 +236,33 @@ def assemble_wholes(complete: DataFrame, rules: Rules) -> DataFrame:
 
 def find_wholes(messages: DataFrame, tables: Tables, rules: Rules) -> DataFrame:
     """The sound whole messages among rows of `MESSAGES`, of which all parts must be among them."""
-    apart = read_rows(tables, FATES, FATES_SCHEMA).select(*PLACE)
+    apart = read_rows(tables, OUTCOMES, OUTCOMES_SCHEMA).select(*PLACE)
     sound = with_body(messages.where(F.col(ERROR_CODE).isNull())).join(apart, list(PLACE), "left_anti")
     alone = to_whole_rows(sound.where("sequence_total = 1"))
     whole = assemble_wholes(parts(sound), rules).where(F.col(ERROR_CODE).isNull())
     return alone.unionByName(whole)
 
 
-def with_fates(tables: Tables) -> DataFrame:
-    """Every row of `MESSAGES` with its `fate`, and the verdict that holds."""
+def with_outcomes(tables: Tables) -> DataFrame:
+    """Every row of `MESSAGES` with its `outcome`, and the verdict that holds."""
     own = {name: F.col(name) for name in VERDICT}
     overdue = F.col(GIVEN_UP).isNotNull()
     waits = read_rows(tables, WAITING, WAITING_SCHEMA).select(
-        *PLACE, F.when(overdue, F.col("queue")).otherwise(F.lit(Fate.WAITING.value)).alias("fate"), *VERDICT
+        *PLACE,
+        F.when(overdue, F.col("queue")).otherwise(F.lit(Outcome.WAITING.value)).alias("outcome"),
+        *VERDICT,
     )
     unknown = read_rows(tables, UNKNOWN, WHOLE_SCHEMA).select(F.explode(RECORDS).alias("place"), *VERDICT)
-    refused = unknown.select("place.*", F.col("queue").alias("fate"), *VERDICT)
-    outcomes = read_rows(tables, FATES, FATES_SCHEMA).unionByName(waits).unionByName(refused)
-    named = outcomes.select(*PLACE, "fate", *(F.col(name).alias(f"told_{name}") for name in VERDICT))
+    refused = unknown.select("place.*", F.col("queue").alias("outcome"), *VERDICT)
+    settled = read_rows(tables, OUTCOMES, OUTCOMES_SCHEMA).unionByName(waits).unionByName(refused)
+    named = settled.select(*PLACE, "outcome", *(F.col(name).alias(f"settled_{name}") for name in VERDICT))
     found = read_rows(tables, MESSAGES, MESSAGES_SCHEMA).join(named, list(PLACE), "left")
-    is_duplicate = F.col("fate").eqNullSafe(Fate.DUPLICATE.value)
+    is_duplicate = F.col("outcome").eqNullSafe(Outcome.DUPLICATE.value)
     verdict = {
-        name: F.when(~is_duplicate, F.coalesce(f"told_{name}", column)) for name, column in own.items()
+        name: F.when(~is_duplicate, F.coalesce(f"settled_{name}", column)) for name, column in own.items()
     }
-    fate = F.coalesce("fate", "queue", F.lit(Fate.PROCESSED.value))
-    return found.withColumns({"fate": fate, **verdict}).drop(*(f"told_{name}" for name in VERDICT))
+    outcome = F.coalesce("outcome", "queue", F.lit(Outcome.PROCESSED.value))
+    return found.withColumns({"outcome": outcome, **verdict}).drop(*(f"settled_{name}" for name in VERDICT))
 
 
 _TOLD = ("message_class", "message_type", "sequence_id", "sequence_position")

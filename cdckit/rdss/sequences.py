@@ -161,7 +161,7 @@ def parts(decoded: DataFrame) -> DataFrame:
     require_batch(decoded, "decoded", instead, function="parts")
     one_of_several = F.col(ERROR_CODE).isNull() & (F.col("sequence_total") > 1)
     arrival = F.struct("timestamp", "topic", "partition", "offset", "message_id").alias(CAME)
-    judged = with_outcome(with_terms(decoded.where(one_of_several)).withColumn(CAME, arrival))
+    judged = with_part_outcome(with_terms(decoded.where(one_of_several)).withColumn(CAME, arrival))
     return judged.select(*decoded.columns, *_OUTCOME)
 
 
@@ -174,7 +174,7 @@ def with_terms(parts: DataFrame) -> DataFrame:
     return parts.withColumns({"terms": F.concat_ws("\n", *_TERMS), "content": F.sha2(text, 256)})
 
 
-def with_outcome(parts: DataFrame) -> DataFrame:
+def with_part_outcome(parts: DataFrame) -> DataFrame:
     """
     The parts (`with_terms`, and `came`) with their outcome, as `parts` says it.
 

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.columns import Kind
-from cdckit.ledger.shell import GIVEN_UP, WAITING, Outcome, Shell, give_up_overdue
+from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.parts.workers import describe_jobs
 from cdckit.replicate.envelope import ReplicateFault
@@ -120,11 +120,11 @@ class Feed(Shell):
 
     # What the shell asks for -------------------------------------------------------------------------------
 
-    def _take(self, tables: Transaction, records: DataFrame) -> Outcome:
+    def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
         intake = Intake(tables, self._tables, self._buckets)
         written = intake.keep(records)
         intake.take(written)
-        return Outcome(written.rows, intake.reads)
+        return WorkResult(written.rows, intake.reads)
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         if not tables.has(WAITING):
@@ -134,10 +134,10 @@ class Feed(Shell):
             tables.replace(WAITING, rows)
         return found
 
-    def _rebuild(self, tables: Transaction, table: TableName | None = None) -> Outcome:
+    def _rebuild(self, tables: Transaction, table: TableName | None = None) -> WorkResult:
         intake = Intake(tables, self._tables, self._buckets)
         intake.rebuild(None if table is None else [table])
-        return Outcome(reads=intake.reads)
+        return WorkResult(reads=intake.reads)
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         return {

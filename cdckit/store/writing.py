@@ -325,9 +325,6 @@ def _extremes(chunks: list[Any]) -> tuple[Any, Any]:
     return min(chunk.min for chunk in some), max(chunk.max for chunk in some)
 
 
-_ONE = timedelta(milliseconds=1)
-
-
 def _below(value: Any) -> Any:
     if isinstance(value, datetime):
         return _instant(value - timedelta(microseconds=value.microsecond % 1000))

@@ -15,7 +15,6 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import (
     ERROR_FIELDS,
-    RECORD_SCHEMA,
     WORKER_FIELDS,
     for_workers,
     headers_from_workers,
@@ -85,11 +84,6 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
     columns = T.StructType([*WORKER_FIELDS, *stream.columns().fields, *ERROR_FIELDS])
     made = WorkerPlan(for_workers(records), partial(_decode_batches, stream=stream), columns)
     return made.rows().withColumn("headers", headers_from_workers())
-
-
-def decoded_schema(stream: Stream) -> T.StructType:
-    """The columns that `decode` returns for a stream."""
-    return T.StructType([*RECORD_SCHEMA.fields, *stream.columns().fields, *ERROR_FIELDS])
 
 
 def _decode_batches(batches: Iterable[pa.RecordBatch], *, stream: Stream) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.columns import BUCKETS, Kind
-from cdckit.ledger.shell import MANY_FILES, Outcome, ReceiveResult, Shell
+from cdckit.ledger.shell import MANY_FILES, ReceiveResult, Shell, WorkResult
 from cdckit.merging.merge import merge
 from cdckit.model.documents import Document
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA, REJECT_SCHEMA
@@ -279,13 +279,13 @@ class Service(Shell):
 
     # What the shell asks for -------------------------------------------------------------------------------
 
-    def _take(self, tables: Transaction, records: DataFrame, stream: str | None = None) -> Outcome:
+    def _take(self, tables: Transaction, records: DataFrame, stream: str | None = None) -> WorkResult:
         settings = self._settings.within(tables)
         intake = Intake(tables, settings)
         written = intake.keep(records, stream)
         intake.take(written, stream)
         settings.note(tables)
-        return Outcome(written.rows, [RECORDS])
+        return WorkResult(written.rows, [RECORDS])
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         rows = read_rows(tables, PARTS, PARTS_SCHEMA)
@@ -298,12 +298,12 @@ class Service(Shell):
             tables.replace(PARTS, judged.select(*columns).unionByName(before))
         return found
 
-    def _rebuild(self, tables: Transaction) -> Outcome | None:
+    def _rebuild(self, tables: Transaction) -> WorkResult | None:
         if not count_batches(tables):
             return None
         Intake(tables, self._settings).rebuild()
         self._settings.note(tables)
-        return Outcome(reads=[RECORDS])
+        return WorkResult(reads=[RECORDS])
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         kind = subscriptions_kind()
@@ -365,8 +365,8 @@ class Service(Shell):
         require_batch(notifications, "notifications", "hand its batches over", function="acknowledge")
         rows = notifications.select(*SEEN_SCHEMA.fieldNames())
 
-        def work(tables: Transaction) -> Outcome:
-            return Outcome(tables.append(SEEN, rows, compact_at=MANY_FILES).rows, ())
+        def work(tables: Transaction) -> WorkResult:
+            return WorkResult(tables.append(SEEN, rows, compact_at=MANY_FILES).rows, ())
 
         self._commit(work, batch, rows, function="acknowledge")
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import changes_from, databus, debezium, merge, rdss, rejects, replicate, samples, streams
-from cdckit.quality import check_all, record_fates
+from cdckit.quality import check_all, record_outcomes
 
 Asked = dict[str, tuple[DataFrame, str]]
 
@@ -32,7 +32,7 @@ def of_replicate(spark: SparkSession) -> Asked:
     history = merge(told, entity="flight", keys=["flight_date", "carrier", "flight", "origin"])
     zone = replicate.schema_zone(metadata)
     refused = rejects(decoded)
-    fates = record_fates(
+    outcomes = record_outcomes(
         records,
         changed=told,
         metadata=metadata,
@@ -46,7 +46,7 @@ def of_replicate(spark: SparkSession) -> Asked:
         "zone": (zone, "schema_zone"),
         "changes": (told, "changes"),
         "history": (history, "history"),
-        "fates": (fates, "fates"),
+        "outcomes": (outcomes, "outcomes"),
     }
 
 

@@ -64,9 +64,9 @@ def exchange_of(spark: SparkSession, folder: Path, *batches: Sequence[Sent], **o
     return exchange
 
 
-def fates(exchange: Exchange) -> Counter[tuple[str, str | None]]:
-    counted = exchange.messages().groupBy("fate", "error_code").count().collect()
-    return Counter({(row["fate"], row["error_code"]): row["count"] for row in counted})
+def outcomes(exchange: Exchange) -> Counter[tuple[str, str | None]]:
+    counted = exchange.messages().groupBy("outcome", "error_code").count().collect()
+    return Counter({(row["outcome"], row["error_code"]): row["count"] for row in counted})
 
 
 def titles(exchange: Exchange) -> list[tuple[str, int, str | None, bool]]:
@@ -104,7 +104,7 @@ def drawn(records: Sequence[Row], chance: random.Random, batches: int) -> list[l
 def test_any_order_and_any_batches_give_what_one_batch_gives(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
-    """The sample, with its faults, parts and late messages: each message has one fate, in any order."""
+    """The sample, with its faults, parts and late messages: each message has one outcome, in any order."""
     records = spark.read.parquet(samples("rdss/records.parquet")).collect()
     rounds = drawn(records, random.Random(seed), 3)
     everything = spark.createDataFrame([row for each in rounds for row in each], RECORD_SCHEMA)
@@ -113,10 +113,10 @@ def test_any_order_and_any_batches_give_what_one_batch_gives(
     apart = Exchange(spark, tmp_path / "apart", types=["Dataset"], buckets=1)
     for each in rounds:
         apart.receive(spark.createDataFrame(each, RECORD_SCHEMA))
-    expected = fates(whole)
-    assert fates(apart) == expected
+    expected = outcomes(whole)
+    assert outcomes(apart) == expected
     assert expected.total() == sum(map(len, rounds)) == everything.count()
-    assert {fate for fate, _ in expected} == {"processed", "invalid", "error", "duplicate", "waiting"}
+    assert {outcome for outcome, _ in expected} == {"processed", "invalid", "error", "duplicate", "waiting"}
     before = apart.messages(), apart.history("Dataset")
     assert same(before[0], whole.messages())
     assert same(before[1], whole.history("Dataset"))
@@ -143,7 +143,7 @@ def test_parts_of_different_batches_are_put_together_and_given_up_where_some_lac
 ) -> None:
     first, second, *others = PARTS
     exchange = exchange_of(spark, tmp_path, [second, second], rules=SHORT)
-    assert fates(exchange) == {("waiting", None): 1, ("duplicate", None): 1}
+    assert outcomes(exchange) == {("waiting", None): 1, ("duplicate", None): 1}
     [row] = exchange.waiting().collect()
     assert (row["offset"], row["waiting_for"]) == (
         51,
@@ -154,11 +154,11 @@ def test_parts_of_different_batches_are_put_together_and_given_up_where_some_lac
     assert exchange.expire(now=NOON + timedelta(hours=2)) == 1
     assert exchange.expire(now=NOON + timedelta(hours=3)) == 0
     assert exchange.store.snapshot().version == version + 1
-    assert fates(exchange) == {("invalid", "GENERR001"): 1, ("duplicate", None): 1}
+    assert outcomes(exchange) == {("invalid", "GENERR001"): 1, ("duplicate", None): 1}
     assert exchange.waiting().isEmpty()
     assert [bytes(row["value"]) for row in exchange.rejects().collect()] == [second[0]]
     exchange.receive(frame(spark, [first, *others]))
-    assert fates(exchange) == {("processed", None): len(PARTS), ("duplicate", None): 1}
+    assert outcomes(exchange) == {("processed", None): len(PARTS), ("duplicate", None): 1}
     [row] = exchange.history().collect()
     assert (row["objectUUID"], row["objectTitle"], row["source_message"]) == (
         uuid(5),
@@ -171,7 +171,7 @@ def test_parts_of_different_batches_are_put_together_and_given_up_where_some_lac
     expected = {("processed", None): len(PARTS), ("duplicate", None): 2, ("invalid", "GENERR004"): 1}
     # The message in one piece is over the limit of these rules.
     expected["error", "GENERR006"] = 1
-    assert fates(exchange) == expected
+    assert outcomes(exchange) == expected
     assert exchange.history().count() == 1
 
 
@@ -189,7 +189,7 @@ def test_messages_of_our_own_that_come_back_are_duplicates(spark: SparkSession, 
     theirs = told("create", 2, "10:00", 2)
     exchange.receive(frame(spark, [mine, theirs, *reversed(short)]))
     expected = Counter({("duplicate", None): 1 + len(short), ("processed", None): 1})
-    assert fates(exchange) == expected
+    assert outcomes(exchange) == expected
     assert [row["objectUUID"] for row in exchange.history().collect()] == [uuid(2)]
     assert (exchange.status(uuid(1)), exchange.status(uuid(2))) == ("SENT", "RECEIVED")
     own = exchange.own_messages().orderBy("message_id").collect()
@@ -198,7 +198,7 @@ def test_messages_of_our_own_that_come_back_are_duplicates(spark: SparkSession, 
     [row] = [row for row in own if row["message_id"] == uuid(1)]
     assert (row["sequence_id"], row["sequence_position"], row["status"]) == (uuid(1001), 1, "SENT")
     exchange.rebuild()
-    assert fates(exchange) == expected
+    assert outcomes(exchange) == expected
     assert exchange.status(uuid(1)) == "SENT"
     with pytest.raises(InvalidArgument, match="RECEIVED"):
         exchange.note_own(frame(spark, [mine]), rdss.Status.RECEIVED)
@@ -231,7 +231,7 @@ def test_of_the_known_messages_only_the_buckets_of_a_batch_are_read(
     assert found["repository"] == theirs
     assert len(theirs) == len(needed) == 2
     assert not found["messages"] & {one.path for one in before.files("messages")}
-    assert fates(exchange) == {("processed", None): 31, ("duplicate", None): 1}
+    assert outcomes(exchange) == {("processed", None): 31, ("duplicate", None): 1}
 
 
 def test_messages_are_received_by_the_settings_that_the_exchange_has(
@@ -270,7 +270,7 @@ def test_a_stream_gives_what_its_batches_give(spark: SparkSession, tmp_path: Pat
         .start()
     )
     query.awaitTermination()
-    assert fates(exchange) == {("processed", None): 4}
+    assert outcomes(exchange) == {("processed", None): 4}
     assert [version[1:] for version in titles(exchange)] == [(9, "Tides", False), (10, "Ebb", False)]
     assert exchange.store.commits().where("batch like 'rdss:%'").count() == 2
     [asked] = exchange.read_requests().collect()

@@ -45,9 +45,9 @@ def value_of(case: int, number: int, said: dict[str, Any]) -> bytes:
 
 
 def became(exchange: Exchange) -> dict[Place, str]:
-    """The code or the fate of each message."""
-    rows = exchange.messages().select("partition", "offset", "fate", "error_code").collect()
-    return {(row["partition"], row["offset"]): row["error_code"] or row["fate"] for row in rows}
+    """The code or the outcome of each message."""
+    rows = exchange.messages().select("partition", "offset", "outcome", "error_code").collect()
+    return {(row["partition"], row["offset"]): row["error_code"] or row["outcome"] for row in rows}
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def as_written(row: dict[str, Any], field: str, group: str) -> list[Any]:
 def test_what_becomes_of_messages_about_objects(run: Any, group: str, number: int) -> None:
     case, (after, versions) = CASES[group][number], run(group)
     for found, name in ((after[1], "became"), (after[0], "before")):
-        own = [fate for (of, _), fate in sorted(found.items()) if of == number]
+        own = [outcome for (of, _), outcome in sorted(found.items()) if of == number]
         assert own == case.get(name, own)
     field = case.get("field", "objectTitle")
     for thing, expected in case["versions"].items():

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.rdss import Exchange, Status
-from cdckit.rdss.gateway import Fate, OutgoingMessage, SqliteRepository
+from cdckit.rdss.gateway import Outcome, OutgoingMessage, SqliteRepository
 from support.rdss_exchange import exchange as queues
 from support.rdss_exchange import gateway
 from support.rdss_messages import as_bytes, changed, message
@@ -124,28 +124,28 @@ class World:
 
 
 class Naive:
-    """Reads one message after the other; `fates` says of each, by its number, its fate and code."""
+    """Reads one message after the other; `outcomes` says of each, by its number, its outcome and code."""
 
     def __init__(self, own: set[str]) -> None:
         self.own, self.known, self.refused = own, set(own), set[bytes]()
         self.sequences: dict[str, dict[str, Any]] = {}
-        self.fates: list[tuple[str, str | None]] = []
+        self.outcomes: list[tuple[str, str | None]] = []
         self.wholes: list[tuple[int, list[int], dict[str, Any]]] = []
         """Of each message that counts: where its first part came, all of its records, and what it is."""
 
     def read(self, value: bytes) -> None:
-        number = len(self.fates)
-        self.fates.append(("", None))
+        number = len(self.outcomes)
+        self.outcomes.append(("", None))
         try:
             told = json.loads(value)
         except ValueError:
-            self.fates[number] = self.refuse(value, "GENERR007")
+            self.outcomes[number] = self.refuse(value, "GENERR007")
             return
         header = told["messageHeader"]
         if header["messageSequence"]["total"] > 1:
             self.part(number, value, header, told["messageBody"])
         elif header["messageId"] in self.known:
-            self.fates[number] = ("duplicate", None)
+            self.outcomes[number] = ("duplicate", None)
         else:
             self.count(number, [number], told)
 
@@ -159,7 +159,7 @@ class Naive:
         self.known.add(told["messageHeader"]["messageId"])
         self.wholes.append((first, numbers, told))
         for each in numbers:
-            self.fates[each] = ("processed", None)
+            self.outcomes[each] = ("processed", None)
 
     def part(self, number: int, value: bytes, header: dict[str, Any], body: str) -> None:
         place, total = header["messageSequence"]["position"], header["messageSequence"]["total"]
@@ -171,19 +171,19 @@ class Naive:
             header["generator"],
         )
         if header["messageId"] in self.own:
-            self.fates[number] = ("duplicate", None)
+            self.outcomes[number] = ("duplicate", None)
             return
         found = self.sequences.setdefault(
             header["messageSequence"]["sequence"], {"terms": terms, "there": {}, "header": {}}
         )
         there = found["there"]
         if terms != found["terms"] or (place in there and there[place][1] != body):
-            self.fates[number] = self.refuse(value, "GENERR004")
+            self.outcomes[number] = self.refuse(value, "GENERR004")
         elif place in there:
-            self.fates[number] = ("duplicate", None)
+            self.outcomes[number] = ("duplicate", None)
         else:
             there[place] = (number, body)
-            self.fates[number] = ("waiting", None)
+            self.outcomes[number] = ("waiting", None)
             if place == 1:
                 found["header"] = header
             if len(there) == total:
@@ -195,18 +195,18 @@ class Naive:
         try:
             body = json.loads(text)
         except ValueError:
-            fate: tuple[str, str | None] = ("invalid", "GENERR007")
+            outcome: tuple[str, str | None] = ("invalid", "GENERR007")
         else:
             if found["header"]["messageId"] not in self.known:
                 self.count(numbers[0], numbers, {"messageHeader": found["header"], "messageBody": body})
                 return
-            fate = ("duplicate", None)
+            outcome = ("duplicate", None)
         for each in numbers:
-            self.fates[each] = fate
+            self.outcomes[each] = outcome
 
     def objects(self) -> tuple[list[tuple[str, str | None]], set[tuple[str, str, str | None]]]:
-        """The fates with those of messages about unknown objects, and the versions: object, time, title."""
-        fates, exist, versions = list(self.fates), dict[str, bool](), set[tuple[str, str, str | None]]()
+        """Outcomes with those of messages about unknown objects, and versions: object, time, title."""
+        outcomes, exist, versions = list(self.outcomes), dict[str, bool](), set[tuple[str, str, str | None]]()
         published = [
             (each[2]["messageHeader"]["messageTimings"]["publishedTimestamp"], *each) for each in self.wholes
         ]
@@ -219,11 +219,11 @@ class Naive:
             if kind != "MetadataCreate" and not any(exist.get(each) for each in (thing, *others)):
                 code = "APPERRMET001" if kind == "MetadataUpdate" else "APPERRMET002"
                 for each in numbers:
-                    fates[each] = ("invalid", code)
+                    outcomes[each] = ("invalid", code)
                 continue
             exist[thing] = kind != "MetadataDelete"
             versions.add((thing, at, body.get("objectTitle")))
-        return fates, versions
+        return outcomes, versions
 
 
 def frame(spark: SparkSession, values: list[bytes], first: int) -> DataFrame:
@@ -235,9 +235,9 @@ def frame(spark: SparkSession, values: list[bytes], first: int) -> DataFrame:
 
 
 def found_by(exchange: Exchange) -> tuple[list[tuple[str, str | None]], set[tuple[str, str, str | None]]]:
-    fates = exchange.messages().orderBy("offset").select("fate", "error_code").collect()
+    outcomes = exchange.messages().orderBy("offset").select("outcome", "error_code").collect()
     versions = exchange.history().select("objectUUID", "valid_from_timestamp", "objectTitle").collect()
-    return [tuple(row) for row in fates], {
+    return [tuple(row) for row in outcomes], {
         (row[0], row[1].isoformat(timespec="milliseconds") + "Z", row[2]) for row in versions
     }
 
@@ -258,8 +258,8 @@ def test_gateway_and_exchange_read_any_messages_as_one_who_reads_them_one_by_one
     naive = Naive(set(own))
     for each in values:
         naive.read(each)
-    assert len({fate for fate, _ in naive.fates}) == 4
-    assert {"GENERR004", "GENERR007"} <= {code for _, code in naive.fates}
+    assert len({outcome for outcome, _ in naive.outcomes}) == 4
+    assert {"GENERR004", "GENERR007"} <= {code for _, code in naive.outcomes}
 
     with SqliteRepository(":memory:") as repository:
         repository.mark_to_send(
@@ -274,11 +274,11 @@ def test_gateway_and_exchange_read_any_messages_as_one_who_reads_them_one_by_one
                 lambda turn: handled.append((turn.message.message_id, turn.message.body)), chance.randrange(9)
             )
         receiver.process(lambda turn: handled.append((turn.message.message_id, turn.message.body)))
-        counted = Counter({str(fate): number for fate, number in repository.counts().items()})
-    assert +counted == Counter(fate for fate, _ in naive.fates)
+        counted = Counter({str(outcome): number for outcome, number in repository.counts().items()})
+    assert +counted == Counter(outcome for outcome, _ in naive.outcomes)
     expected = [(told["messageHeader"]["messageId"], told["messageBody"]) for _, _, told in naive.wholes]
     assert sorted(map(repr, handled)) == sorted(map(repr, expected))
-    assert Fate.PROCESSED in counted
+    assert Outcome.PROCESSED in counted
 
     exchanges = {
         name: Exchange(spark, tmp_path / name, types=["ResearchObject"], buckets=1)

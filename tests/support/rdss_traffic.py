@@ -1,5 +1,5 @@
 """
-Traffic for a gateway, drawn at random: messages of every fate, 15 % of them twice, and what must come of it.
+Traffic for a gateway, drawn at random: of every outcome, 15 % of it twice, and what must come of it.
 
 A message is known by its number wherever it turns up: in the body of what is refused, in the rows that the
 handler writes, in the responses.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdckit.rdss.findings import RdssFault
-from cdckit.rdss.gateway import Fate, Message, MessageContext, Rejection, SqliteRepository
+from cdckit.rdss.gateway import Message, MessageContext, Outcome, Rejection, SqliteRepository
 from support.rdss_exchange import OBJECT, expired, message, uuid
 
 DONE = "CREATE TABLE IF NOT EXISTS done (message TEXT, time INTEGER PRIMARY KEY)"
@@ -84,20 +84,20 @@ def handler(turn: MessageContext) -> None:
 
 def check(made: Traffic, repository: SqliteRepository, values: Callable[[str], list[bytes]]) -> None:
     """
-    Every message has the fate that it must have, once; the queues have what follows, at least once.
+    Every message has the outcome that it must have, once; the queues have what follows, at least once.
 
     *values* are the messages of a queue.
     """
     done = [row[0] for row in repository.rows("SELECT message FROM done")]
     assert sorted(done) == sorted(made.processed)
     counts = repository.counts()
-    assert counts[Fate.WAITING] == 0
-    assert counts[Fate.PROCESSED] == len(made.processed)
+    assert counts[Outcome.WAITING] == 0
+    assert counts[Outcome.PROCESSED] == len(made.processed)
     # What was refused when it was handled has not been processed: its second copy is handled, too.
-    again = counts[Fate.INVALID] - len(made.expired | made.unknown) - len(made.malformed)
-    more = counts[Fate.ERROR] - len(made.failed)
+    again = counts[Outcome.INVALID] - len(made.expired | made.unknown) - len(made.malformed)
+    more = counts[Outcome.ERROR] - len(made.failed)
     assert min(again, more) >= 0
-    assert counts[Fate.DUPLICATE] + again + more >= len(made.sent) - made.distinct
+    assert counts[Outcome.DUPLICATE] + again + more >= len(made.sent) - made.distinct
 
     def read(name: str) -> list[dict[str, Any]]:
         return [json.loads(each) for each in values(name)]

@@ -20,9 +20,7 @@ from cdckit.parts.arguments import quoted
 from cdckit.parts.values import as_text
 
 
-def show_in_zone(
-    zone: tzinfo, frame: DataFrame, fields: T.StructType, *columns: str, field: str = "field"
-) -> DataFrame:
+def show_in_zone(zone: tzinfo, frame: DataFrame, fields: T.StructType, *columns: str) -> DataFrame:
     """
     *frame*, the values of *fields* that are instants written as *zone*'s clocks show them.
 
@@ -31,7 +29,7 @@ def show_in_zone(
     instants = [each.name for each in fields if isinstance(each.dataType, T.TimestampType)]
     for column in columns if instants else ():
         text = F.col(quoted(column))
-        is_instant = F.col(quoted(field)).isin(instants)
+        is_instant = F.col("field").isin(instants)
         frame = frame.withColumn(column, F.when(is_instant, zone_text(text, zone)).otherwise(text))
     return frame
 

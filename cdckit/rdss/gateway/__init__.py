@@ -17,7 +17,7 @@ from cdckit.parts.arguments import require_package
 
 require_package("tenacity", extra="gateway", part="cdckit.rdss.gateway")
 
-from cdckit.rdss.exchange_tables import Fate, Status
+from cdckit.rdss.exchange_tables import Outcome, Status
 from cdckit.rdss.gateway.adaptor import ChannelAdaptor, HttpSource, PollResult, Source, SourceObject
 from cdckit.rdss.gateway.channels import Channel, Delivery, Machine, MemoryChannel, Message, Producer
 from cdckit.rdss.gateway.downloads import (
@@ -69,7 +69,6 @@ __all__ = [
     "DownloadFailed",
     "DownloadedFile",
     "FailedStatement",
-    "Fate",
     "Gateway",
     "Handler",
     "HttpSource",
@@ -85,6 +84,7 @@ __all__ = [
     "NoRepository",
     "NoResponse",
     "NotRefused",
+    "Outcome",
     "OutgoingMessage",
     "PollResult",
     "Producer",

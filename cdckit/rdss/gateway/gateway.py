@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from cdckit.errors import InvalidArgument
 from cdckit.rdss.decoding import decorate_bytes
-from cdckit.rdss.exchange_tables import Fate
+from cdckit.rdss.exchange_tables import Outcome
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway.channels import Channel, Delivery, Machine, Message, Producer
 from cdckit.rdss.gateway.errors import (
@@ -276,7 +276,7 @@ class Gateway:
     ...     queues["input"].send(b"{}", key="")
     ...     print(gateway.receive(), len(queues["invalid"]))
     GENERR010
-    [<Fate.INVALID: 'invalid'>] 1
+    [<Outcome.INVALID: 'invalid'>] 1
     """
 
     def __init__(
@@ -320,20 +320,20 @@ class Gateway:
             self._outbox.send_all(destination)
         self._outbox.route()
 
-    def receive(self, limit: int = 100) -> list[Fate]:
+    def receive(self, limit: int = 100) -> list[Outcome]:
         """
-        Take at most *limit* messages of the input and note what is to become of each; its fate so far.
+        Take at most *limit* messages of the input and note what is to become of each; its outcome so far.
 
         Raises:
             ChannelUnreachable: The input could not be reached, in all retries.
             SendFailed: A refused message is noted, and its queue could not be reached.
         """
         deliveries = self._outbox.retry(partial(self.channels.input.receive, limit))
-        fates = self._take(deliveries)
+        outcomes = self._take(deliveries)
         if deliveries:
             self._acknowledge(deliveries)
         self._outbox.route()
-        return fates
+        return outcomes
 
     def process(self, handler: Handler, limit: int | None = None) -> int:
         """
@@ -354,7 +354,7 @@ class Gateway:
             done += 1
         return done
 
-    def replay(self, message_id: str) -> list[Fate]:
+    def replay(self, message_id: str) -> list[Outcome]:
         """
         Take a message once more that was refused, from the bytes that the repository has of it.
 
@@ -363,7 +363,7 @@ class Gateway:
         they are now, and is a duplicate if it is refused again.
 
         Returns:
-            The fate of each so far.
+            The outcome of each so far.
 
         Raises:
             NotRefused: Nothing is kept of such a message that was refused.
@@ -371,9 +371,9 @@ class Gateway:
         originals = self.repository.refused_bytes(message_id)
         if not originals:
             raise NotRefused(message_id)
-        fates = self._note(originals)
+        outcomes = self._note(originals)
         self._outbox.route()
-        return fates
+        return outcomes
 
     def request(self, message: Message, *, timeout: float = 60) -> Message:
         """
@@ -392,7 +392,7 @@ class Gateway:
             if parts := self.repository.response_to(message.message_id):
                 response = self._open_message(parts)
                 if response is not None:
-                    self.repository.settle(parts, Fate.PROCESSED, keep=True)
+                    self.repository.settle(parts, Outcome.PROCESSED, keep=True)
                     return response
             if time.monotonic() >= until:
                 raise NoResponse(message.message_id, timeout)
@@ -429,21 +429,23 @@ class Gateway:
         """
         return self.repository.forget(self._clock() - older_than)
 
-    def _take(self, deliveries: Sequence[Delivery]) -> list[Fate]:
-        fates = self._note([each.value for each in deliveries])
+    def _take(self, deliveries: Sequence[Delivery]) -> list[Outcome]:
+        outcomes = self._note([each.value for each in deliveries])
         now, name = self._clock(), self.channels.input.name
-        received = zip(deliveries, fates, strict=True)
-        self._tell([AuditEntry(now, "received", name, each.value, fate.value) for each, fate in received])
-        return fates
+        received = zip(deliveries, outcomes, strict=True)
+        self._tell(
+            [AuditEntry(now, "received", name, each.value, outcome.value) for each, outcome in received]
+        )
+        return outcomes
 
-    def _note(self, values: Sequence[bytes]) -> list[Fate]:
+    def _note(self, values: Sequence[bytes]) -> list[Outcome]:
         now = self._clock()
         messages = [judge_message(each, now, self._rules) for each in values]
-        fates = self.repository.take(messages, self._contradicts, self._unfit)
-        for message, fate in zip(messages, fates, strict=True):
-            if isinstance(message, RefusedMessage) and fate is not Fate.DUPLICATE:
+        outcomes = self.repository.take(messages, self._contradicts, self._unfit)
+        for message, outcome in zip(messages, outcomes, strict=True):
+            if isinstance(message, RefusedMessage) and outcome is not Outcome.DUPLICATE:
                 logger.warning("%s %s", message.error_code, message.error_description)
-        return fates
+        return outcomes
 
     def _acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         try:
@@ -486,7 +488,7 @@ class Gateway:
         self, parts: list[IncomingMessage], turn: MessageContext, send: list[OutgoingMessage]
     ) -> None:
         try:
-            self.repository.settle(parts, Fate.PROCESSED, send=send, write=turn.statements)
+            self.repository.settle(parts, Outcome.PROCESSED, send=send, write=turn.statements)
         except (FailedStatement, KnownMessage) as error:
             self._note_failure(parts, error)
             return
@@ -515,7 +517,7 @@ class Gateway:
         self, parts: Sequence[IncomingMessage], code: RdssFault, finding: str, *, keep: bool = False
     ) -> None:
         refused = self._refusals(parts, code, finding)
-        self.repository.settle(parts, Fate(code.queue.value), refused=refused, keep=keep)
+        self.repository.settle(parts, Outcome(code.queue.value), refused=refused, keep=keep)
 
     def _refusals(
         self, parts: Sequence[IncomingMessage], code: RdssFault, finding: str

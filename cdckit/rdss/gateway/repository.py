@@ -16,13 +16,13 @@ from typing import Protocol
 from uuid import uuid4
 
 from cdckit.errors import InvalidArgument
-from cdckit.rdss.exchange_tables import Fate, KnownMessages
+from cdckit.rdss.exchange_tables import KnownMessages, Outcome
 
 MAX_BYTES = 1_000_000
 """The longest message that the audit log of the specification takes: 1000KB."""
 
 SCHEMA = (
-    "at timestamp, event string, channel string, fate string, bytes long, sha256 string, "
+    "at timestamp, event string, channel string, outcome string, bytes long, sha256 string, "
     "message string, base64 string, date date"
 )
 """The columns of the log for `spark.read.schema(...).json(...)`."""
@@ -33,7 +33,7 @@ class AuditEntry:
     """
     One thing that happened to a message: it was `sent`, `received`, or `routed` to an error queue.
 
-    *fate* is what became of a received message at once: waiting, duplicate, invalid or error.
+    *outcome* is what became of a received message at once: waiting, duplicate, invalid or error.
 
     >>> AuditEntry(datetime(2024, 2, 1, tzinfo=UTC), "sent", "output", b"{}").line()["message"]
     '{}'
@@ -43,7 +43,7 @@ class AuditEntry:
     event: str
     channel: str
     value: bytes
-    fate: str | None = None
+    outcome: str | None = None
 
     def line(self) -> dict[str, object]:
         """
@@ -54,7 +54,7 @@ class AuditEntry:
         at = self.at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         digest = hashlib.sha256(self.value).hexdigest()
         entry: dict[str, object] = {"at": at, "event": self.event, "channel": self.channel}
-        entry |= {"fate": self.fate, "bytes": len(self.value), "sha256": digest}
+        entry |= {"outcome": self.outcome, "bytes": len(self.value), "sha256": digest}
         if len(self.value) > MAX_BYTES:
             return entry
         try:
@@ -235,7 +235,7 @@ Judge = Callable[[Sequence[IncomingMessage]], list[RefusedMessage]]
 @dataclass(frozen=True)
 class Statement:
     """
-    A row of the application's own, written to its tables in the same commit as a message's fate.
+    A row of the application's own, written to its tables in the same commit as a message's outcome.
 
     >>> Statement("INSERT INTO objects VALUES (?)", ("5680e8e0",)).parameters
     ('5680e8e0',)
@@ -271,9 +271,9 @@ class Repository(KnownMessages, Protocol):
         messages: Sequence[IncomingMessage | RefusedMessage],
         refuse: Callable[[IncomingMessage, str], RefusedMessage],
         judge: Judge,
-    ) -> list[Fate]:
+    ) -> list[Outcome]:
         """
-        Note messages of a queue as RECEIVED, or as refused and to be routed; the fate of each so far.
+        Note messages of a queue as RECEIVED, or as refused and to be routed; the outcome of each so far.
 
         A message is a duplicate if one with its messageId waits, was processed, or is our own.  One that was
         handed over, and refused then, has not been processed: the same message is taken again.
@@ -292,7 +292,7 @@ class Repository(KnownMessages, Protocol):
     def settle(
         self,
         messages: Sequence[IncomingMessage],
-        fate: Fate,
+        outcome: Outcome,
         *,
         send: Sequence[OutgoingMessage] = (),
         write: Sequence[Statement] = (),
@@ -300,7 +300,7 @@ class Repository(KnownMessages, Protocol):
         keep: bool = False,
     ) -> bool:
         """
-        Note the fate of messages and all that follows; False, and nothing noted, if one waits no more.
+        Note the outcome of messages and all that follows; False, and nothing noted, if one waits no more.
 
         Their bytes go, unless *keep* says that they stay until they are forgotten.
         """
@@ -320,8 +320,8 @@ class Repository(KnownMessages, Protocol):
     def response_to(self, message_id: str) -> list[IncomingMessage]:
         """All parts of the response to *message_id*, if it is whole and its bytes are kept."""
 
-    def counts(self) -> Mapping[Fate, int]:
-        """How many taken messages have which fate, each of the five."""
+    def counts(self) -> Mapping[Outcome, int]:
+        """How many taken messages have which outcome, each of the five."""
 
     def forget(self, before: datetime) -> int:
         """Remove what was noted before then and is done; how many messages.  `counts` stays as it is."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from cdckit.rdss.exchange_tables import Fate, Status
+from cdckit.rdss.exchange_tables import Outcome, Status
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway.errors import FailedStatement, KnownMessage, NoRepository, RepositoryInUse
 from cdckit.rdss.gateway.repository import IncomingMessage, Judge, OutgoingMessage, RefusedMessage, Statement
@@ -31,7 +31,7 @@ CREATE TABLE messages (
   sequence TEXT NOT NULL,
   position INTEGER NOT NULL,
   status TEXT NOT NULL CHECK (status IN ('RECEIVED', 'TO_SEND', 'SENT')),
-  total INTEGER, correlation_id TEXT, fate TEXT, whole INTEGER, noted REAL NOT NULL,
+  total INTEGER, correlation_id TEXT, outcome TEXT, whole INTEGER, noted REAL NOT NULL,
   destination TEXT,
   terms TEXT, content TEXT,
   attempts INTEGER NOT NULL DEFAULT 0,
@@ -40,7 +40,7 @@ CREATE TABLE messages (
 CREATE INDEX ids ON messages (message_id);
 CREATE UNIQUE INDEX wholes ON messages (message_id) WHERE coalesce(total, 1) = 1;
 CREATE INDEX unsent ON messages (number) WHERE status = 'TO_SEND';
-CREATE INDEX waiting ON messages (number) WHERE fate = 'waiting' AND whole;
+CREATE INDEX waiting ON messages (number) WHERE outcome = 'waiting' AND whole;
 CREATE INDEX responses ON messages (correlation_id) WHERE correlation_id IS NOT NULL AND value IS NOT NULL;
 CREATE UNIQUE INDEX parts ON messages (sequence, position) WHERE total > 1;
 CREATE TABLE refused (
@@ -53,7 +53,7 @@ CREATE TABLE refused (
 );
 CREATE INDEX refusals ON refused (message_id);
 CREATE INDEX unrouted ON refused (number) WHERE status = 'TO_SEND';
-CREATE TABLE only_counted (fate TEXT PRIMARY KEY, number INTEGER NOT NULL);
+CREATE TABLE only_counted (outcome TEXT PRIMARY KEY, number INTEGER NOT NULL);
 CREATE TABLE positions (stream TEXT, shard TEXT, position TEXT NOT NULL, PRIMARY KEY (stream, shard));
 """
 
@@ -102,13 +102,14 @@ _OUTGOING = "message_id, message_class, message_type, sequence, position, value,
 _REFUSED = "original, decorated, channel, error_code, error_description, message_id"
 _OF_SEQUENCE = "sequence = ? AND total > 1"
 _CLAIMS = (
-    f"status <> 'RECEIVED' OR (whole AND position = 1 AND fate IN ('{Fate.WAITING}', '{Fate.PROCESSED}'))"
+    "status <> 'RECEIVED' OR (whole AND position = 1 "
+    f"AND outcome IN ('{Outcome.WAITING}', '{Outcome.PROCESSED}'))"
 )
 """Rows whose messageId makes others duplicates: our own, and first parts of what waits or was processed."""
 _CLAIMED = f"SELECT 1 FROM messages AS others WHERE others.message_id = messages.message_id AND ({_CLAIMS})"
 _UNPROCESSED = (
-    f"(attempts AND fate IN ('{Fate.INVALID}', '{Fate.ERROR}') "
-    f"OR position = 1 AND fate = '{Fate.DUPLICATE}' AND NOT EXISTS ({_CLAIMED}))"
+    f"(attempts AND outcome IN ('{Outcome.INVALID}', '{Outcome.ERROR}') "
+    f"OR position = 1 AND outcome = '{Outcome.DUPLICATE}' AND NOT EXISTS ({_CLAIMED}))"
 )
 """Parts whose handler failed; and first parts that were duplicates of what failed later."""
 _PART = f"""
@@ -195,12 +196,14 @@ class SqliteRepository:
         messages: Sequence[IncomingMessage | RefusedMessage],
         refuse: Callable[[IncomingMessage, str], RefusedMessage],
         judge: Judge,
-    ) -> list[Fate]:
+    ) -> list[Outcome]:
         with self._transaction():
             return [self._take(each, refuse, judge) for each in messages]
 
     def next_waiting(self) -> list[IncomingMessage]:
-        asked = f"SELECT {_INCOMING} FROM messages WHERE fate = 'waiting' AND whole ORDER BY number LIMIT 1"
+        asked = (
+            f"SELECT {_INCOMING} FROM messages WHERE outcome = 'waiting' AND whole ORDER BY number LIMIT 1"
+        )
         return self._whole(asked)
 
     def count_attempt(self, parts: Sequence[IncomingMessage]) -> int:
@@ -217,19 +220,19 @@ class SqliteRepository:
     def settle(
         self,
         messages: Sequence[IncomingMessage],
-        fate: Fate,
+        outcome: Outcome,
         *,
         send: Sequence[OutgoingMessage] = (),
         write: Sequence[Statement] = (),
         refused: Sequence[RefusedMessage] = (),
         keep: bool = False,
     ) -> bool:
-        left = "fate = ?" if keep else "fate = ?, value = NULL"
+        left = "outcome = ?" if keep else "outcome = ?, value = NULL"
         with self._transaction():
             if not all(self._waits(each) for each in messages):
                 return False
             for each in messages:
-                self._change(left, each, fate)
+                self._change(left, each, outcome)
             for statement in write:
                 self._write(statement)
             self._note_to_send(send)
@@ -240,8 +243,8 @@ class SqliteRepository:
     def incomplete_parts(self, before: datetime) -> list[IncomingMessage]:
         last = "SELECT sequence FROM messages WHERE total > 1 GROUP BY sequence HAVING max(noted) < ?"
         asked = (
-            f"SELECT {_INCOMING} FROM messages WHERE fate = 'waiting' AND NOT whole AND sequence IN ({last}) "
-            "ORDER BY sequence, position"
+            f"SELECT {_INCOMING} FROM messages WHERE outcome = 'waiting' AND NOT whole "
+            f"AND sequence IN ({last}) ORDER BY sequence, position"
         )
         return [IncomingMessage(*row) for row in self._run(asked, before.timestamp())]
 
@@ -268,26 +271,27 @@ class SqliteRepository:
         found = self._run(asked, message_id).fetchone()
         return None if found is None else Status(found[0])
 
-    def counts(self) -> dict[Fate, int]:
-        counted = dict.fromkeys(Fate, 0)
-        for fate, number in self._run(
-            "SELECT fate, count(*) FROM messages WHERE fate IS NOT NULL GROUP BY fate UNION ALL "
+    def counts(self) -> dict[Outcome, int]:
+        counted = dict.fromkeys(Outcome, 0)
+        for outcome, number in self._run(
+            "SELECT outcome, count(*) FROM messages WHERE outcome IS NOT NULL GROUP BY outcome UNION ALL "
             "SELECT channel, count(*) FROM refused WHERE taken GROUP BY channel UNION ALL "
-            "SELECT fate, number FROM only_counted"
+            "SELECT outcome, number FROM only_counted"
         ):
-            counted[Fate(fate)] += number
+            counted[Outcome(outcome)] += number
         return counted
 
     def forget(self, before: datetime) -> int:
         done = "noted < ? AND status <> 'TO_SEND'"
-        settled = f"{done} AND fate IS NOT 'waiting'"
+        settled = f"{done} AND outcome IS NOT 'waiting'"
         with self._transaction():
-            for fate, number in self._run(
-                f"SELECT fate, count(*) FROM messages WHERE {settled} AND fate IS NOT NULL GROUP BY fate "
+            for outcome, number in self._run(
+                f"SELECT outcome, count(*) FROM messages WHERE {settled} AND outcome IS NOT NULL "
+                "GROUP BY outcome "
                 f"UNION ALL SELECT channel, count(*) FROM refused WHERE {done} AND taken GROUP BY channel",
                 *(before.timestamp(), before.timestamp()),
             ).fetchall():
-                self._only_count(fate, number)
+                self._only_count(outcome, number)
             gone = self._run(f"DELETE FROM messages WHERE {settled}", before.timestamp()).rowcount
             return gone + self._run(f"DELETE FROM refused WHERE {done}", before.timestamp()).rowcount
 
@@ -306,10 +310,10 @@ class SqliteRepository:
         message: IncomingMessage | RefusedMessage,
         refuse: Callable[[IncomingMessage, str], RefusedMessage],
         judge: Judge,
-    ) -> Fate:
+    ) -> Outcome:
         if isinstance(message, RefusedMessage):
             noted = self._note_refused(message, taken=True)
-            return Fate(message.channel) if noted else self._duplicate()
+            return Outcome(message.channel) if noted else self._duplicate()
         if message.total > 1:
             return self._take_part(message, refuse, judge)
         if self._exists(f"message_id = ? AND ({_CLAIMS})", message.message_id):
@@ -319,14 +323,14 @@ class SqliteRepository:
 
     def _take_part(
         self, part: IncomingMessage, refuse: Callable[[IncomingMessage, str], RefusedMessage], judge: Judge
-    ) -> Fate:
+    ) -> Outcome:
         if self._exists("message_id = ? AND status <> 'RECEIVED'", part.message_id):
             return self._duplicate()
         if self._exists(f"{_OF_SEQUENCE} AND {_UNPROCESSED}", part.sequence):
             self._begin_anew(_OF_SEQUENCE, part.sequence)
         # What was given up waits again.
-        given_up = f"{_OF_SEQUENCE} AND NOT whole AND fate = 'invalid'"
-        self._run(f"UPDATE messages SET fate = 'waiting' WHERE {given_up}", part.sequence)
+        given_up = f"{_OF_SEQUENCE} AND NOT whole AND outcome = 'invalid'"
+        self._run(f"UPDATE messages SET outcome = 'waiting' WHERE {given_up}", part.sequence)
         values = (_AFTER_ALL, part.sequence, part.position, part.terms, part.content)
         [outcome] = self._run(_PART, part.sequence, *values).fetchone()
         if outcome == "duplicate":
@@ -336,40 +340,40 @@ class SqliteRepository:
         self._insert(part)
         return self._complete_sequence(part, judge)
 
-    def _complete_sequence(self, part: IncomingMessage, judge: Judge) -> Fate:
+    def _complete_sequence(self, part: IncomingMessage, judge: Judge) -> Outcome:
         """What becomes of a sequence, of which this is a new part."""
         [[there]] = self._run(f"SELECT count(*) FROM messages WHERE {_OF_SEQUENCE}", part.sequence)
         if there < part.total:
-            return Fate.WAITING
+            return Outcome.WAITING
         parts = self._parts(part.sequence)
-        fate, refused = Fate.WAITING, judge(parts)
+        outcome, refused = Outcome.WAITING, judge(parts)
         if refused:
-            fate = Fate(refused[0].channel)
+            outcome = Outcome(refused[0].channel)
             for each in refused:
                 self._note_refused(each, taken=False)
         elif self._exists(f"message_id = ? AND ({_CLAIMS})", parts[0].message_id):
-            fate = Fate.DUPLICATE
-        kept = "value" if fate is Fate.WAITING else "NULL"
-        settled = f"UPDATE messages SET whole = 1, fate = ?, value = {kept} WHERE {_OF_SEQUENCE}"
-        self._run(settled, fate, part.sequence)
-        return fate
+            outcome = Outcome.DUPLICATE
+        kept = "value" if outcome is Outcome.WAITING else "NULL"
+        settled = f"UPDATE messages SET whole = 1, outcome = ?, value = {kept} WHERE {_OF_SEQUENCE}"
+        self._run(settled, outcome, part.sequence)
+        return outcome
 
-    def _insert(self, message: IncomingMessage) -> Fate:
+    def _insert(self, message: IncomingMessage) -> Outcome:
         self._run(
-            f"INSERT INTO messages ({_INCOMING}, status, fate, whole, noted) "
+            f"INSERT INTO messages ({_INCOMING}, status, outcome, whole, noted) "
             "VALUES (?,?,?,?,?,?,?,?,?,?,'RECEIVED',?,?,?)",
             *(message.message_id, message.message_class, message.message_type, message.sequence),
             *(message.position, message.total, message.correlation_id, message.value),
             *(message.terms, message.content),
-            *(Fate.WAITING, message.total == 1, self._clock().timestamp()),
+            *(Outcome.WAITING, message.total == 1, self._clock().timestamp()),
         )
-        return Fate.WAITING
+        return Outcome.WAITING
 
     def _begin_anew(self, rows: str, name: str) -> None:
         """Forget what was refused when it was handed over; it stays counted."""
-        counted = f"SELECT fate, count(*) FROM messages WHERE {rows} GROUP BY fate"
-        for fate, number in self._run(counted, name).fetchall():
-            self._only_count(fate, number)
+        counted = f"SELECT outcome, count(*) FROM messages WHERE {rows} GROUP BY outcome"
+        for outcome, number in self._run(counted, name).fetchall():
+            self._only_count(outcome, number)
         self._run(f"DELETE FROM messages WHERE {rows}", name)
 
     def _exists(self, rows: str, *values: object) -> bool:
@@ -384,7 +388,7 @@ class SqliteRepository:
         return [IncomingMessage(*row) for row in self._run(asked, sequence)]
 
     def _waits(self, message: IncomingMessage) -> bool:
-        return self._exists(f"{_ROW} AND fate = 'waiting'", *_row(message))
+        return self._exists(f"{_ROW} AND outcome = 'waiting'", *_row(message))
 
     def _change(self, what: str, message: IncomingMessage, *values: object) -> None:
         self._run(f"UPDATE messages SET {what} WHERE {_ROW}", *values, *_row(message))
@@ -418,13 +422,13 @@ class SqliteRepository:
         )
         return noted.rowcount == 1
 
-    def _duplicate(self) -> Fate:
-        self._only_count(Fate.DUPLICATE, 1)
-        return Fate.DUPLICATE
+    def _duplicate(self) -> Outcome:
+        self._only_count(Outcome.DUPLICATE, 1)
+        return Outcome.DUPLICATE
 
-    def _only_count(self, fate: str, number: int) -> None:
-        more = "ON CONFLICT (fate) DO UPDATE SET number = number + excluded.number"
-        self._run(f"INSERT INTO only_counted VALUES (?, ?) {more}", fate, number)
+    def _only_count(self, outcome: str, number: int) -> None:
+        more = "ON CONFLICT (outcome) DO UPDATE SET number = number + excluded.number"
+        self._run(f"INSERT INTO only_counted VALUES (?, ?) {more}", outcome, number)
 
     def _run(self, sql: str, *parameters: object) -> sqlite3.Cursor:
         return self._database.execute(sql, parameters)

@@ -12,7 +12,13 @@ if __name__ == "__main__":
 
     without_spark.install()
 
-from cdckit.rdss.gateway.repository import Fate, IncomingMessage, OutgoingMessage, RefusedMessage, Statement
+from cdckit.rdss.gateway.repository import (
+    IncomingMessage,
+    Outcome,
+    OutgoingMessage,
+    RefusedMessage,
+    Statement,
+)
 from cdckit.rdss.gateway.sqlite import SqliteRepository
 
 BATCH = 5
@@ -45,7 +51,7 @@ def main(path: str, first: int) -> None:
                 done = message.value.decode()
                 answer = OutgoingMessage(f"out-{done}", "Document", "MetadataRead", f"t-{done}", 1, b"{}")
                 row = Statement("INSERT INTO done VALUES (?)", (int(done),))
-                repository.settle([message], Fate.PROCESSED, send=[answer], write=[row])
+                repository.settle([message], Outcome.PROCESSED, send=[answer], write=[row])
                 print(f"settled {done}", flush=True)
                 repository.mark_sent(answer.message_id)
                 print(f"sent {done}", flush=True)

@@ -28,7 +28,7 @@ def test_every_message_that_is_sent_received_or_routed_is_told(tmp_path: Path) -
         put(channels, b"\xff", message(1), message(1))
         audited.send(message(2))
         audited.receive()
-    told = [(each["event"], each["channel"], each["fate"]) for each in lines(tmp_path)]
+    told = [(each["event"], each["channel"], each["outcome"]) for each in lines(tmp_path)]
     assert told == [
         ("sent", "output", None),
         ("received", "input", "invalid"),
@@ -74,7 +74,9 @@ def test_spark_reads_it_back_with_the_day_as_a_column(spark: SparkSession, tmp_p
     AuditLog(tmp_path).write([AuditEntry(first, "sent", "output", '{"a": "é\n"}'.encode())])
     AuditLog(tmp_path).write([AuditEntry(first + timedelta(days=1), "received", "input", b"\xff", "invalid")])
     rows = spark.read.schema(SCHEMA).json(str(tmp_path)).orderBy("date")
-    found = [tuple(row) for row in rows.select("date", "at", "event", "fate", "message", "base64").collect()]
+    found = [
+        tuple(row) for row in rows.select("date", "at", "event", "outcome", "message", "base64").collect()
+    ]
     assert found == [
         (date(2024, 2, 1), first.replace(tzinfo=None), "sent", None, '{"a": "é\n"}', None),
         (date(2024, 2, 2), first.replace(tzinfo=None, day=2), "received", "invalid", None, "/w=="),

@@ -1,4 +1,4 @@
-"""A gateway that crashes at any call of its repository or its queues: each message has its fate once."""
+"""A gateway that crashes at any call of its repository or its queues: each message has its outcome once."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ def values(channel: MemoryChannel) -> list[bytes]:
 
 
 @seeds(1, 2, soak=3)
-def test_each_message_has_its_fate_once_however_often_the_gateway_crashes(tmp_path: Path, seed: int) -> None:
+def test_each_message_has_its_outcome_once_however_often_the_gateway_crashes(
+    tmp_path: Path, seed: int
+) -> None:
     made = traffic(150, seed)
     repository, queues, crashes = run(made, tmp_path / "kept.db", seed, 0.02)
     assert crashes > 5

@@ -15,7 +15,6 @@ from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway import (
     ChannelUnreachable,
     Delivery,
-    Fate,
     KnownMessage,
     Machine,
     MemoryChannel,
@@ -23,6 +22,7 @@ from cdckit.rdss.gateway import (
     MessageContext,
     NoResponse,
     NotRefused,
+    Outcome,
     Rejection,
     SendFailed,
     SqliteRepository,
@@ -113,7 +113,7 @@ def test_what_a_receiver_would_refuse_is_not_sent() -> None:
     assert kept(channels.output) == []
 
 
-def test_every_message_has_one_fate_in_the_order_of_the_checks() -> None:
+def test_every_message_has_one_outcome_in_the_order_of_the_checks() -> None:
     """Parse, header, version, body, expiry, duplicate, handler."""
     channels = exchange()
     other_version = Message({**message(3).header, "version": "5.0.0"}, message(3).body)
@@ -129,13 +129,13 @@ def test_every_message_has_one_fate_in_the_order_of_the_checks() -> None:
             if turn.message.message_id == uuid(8):
                 raise Rejection(RdssFault.DELETE_OF_UNKNOWN, "It is not on the shelf.")
 
-        fates = receiver.receive()
-        assert [fate.value for fate in fates] == [
+        outcomes = receiver.receive()
+        assert [outcome.value for outcome in outcomes] == [
             *("invalid", "invalid", "invalid", "invalid", "invalid"),
             *("waiting", "duplicate", "waiting", "waiting", "duplicate"),
         ]
         assert receiver.process(handler) == 3
-        assert {fate.value: number for fate, number in repository.counts().items()} == {
+        assert {outcome.value: number for outcome, number in repository.counts().items()} == {
             "waiting": 0,
             "processed": 1,
             "invalid": 6,
@@ -150,7 +150,7 @@ def test_every_message_has_one_fate_in_the_order_of_the_checks() -> None:
     assert len(channels.input) == 0  # type: ignore[arg-type]
 
 
-def test_what_follows_from_a_message_appears_with_its_fate_or_not_at_all() -> None:
+def test_what_follows_from_a_message_appears_with_its_outcome_or_not_at_all() -> None:
     """A response goes to the returnAddress that is known; a row that cannot be written undoes all of it."""
     channels = exchange(returns={"desk": MemoryChannel("desk")})
     with SqliteRepository(":memory:") as repository:
@@ -171,7 +171,7 @@ def test_what_follows_from_a_message_appears_with_its_fate_or_not_at_all() -> No
         receiver.process(handler)
         rows = repository.rows("SELECT object FROM shelf")
         assert sorted(row[0] for row in rows) == ["first", "same"]
-        assert repository.counts()[Fate.PROCESSED] == 2
+        assert repository.counts()[Outcome.PROCESSED] == 2
     assert [code for code, _ in errors(channels.error)] == ["GENERR006"]
 
 
@@ -187,7 +187,7 @@ def test_a_response_goes_where_the_request_says() -> None:
             turn.reply(OBJECT)
 
         receiver.process(handler)
-        assert repository.counts()[Fate.PROCESSED] == 2
+        assert repository.counts()[Outcome.PROCESSED] == 2
     for channel, asked in ((desk, uuid(1)), (channels.output, uuid(2))):
         [response] = kept(channel)
         assert response["messageHeader"]["messageClass"] == "Document"
@@ -256,7 +256,7 @@ def test_parts_are_put_together_and_only_then_looked_into() -> None:
         receiver.receive(2)
         assert receiver.process(lambda turn: bodies.append(turn.message.body)) == 1
         assert bodies == [{"objectUUID": uuid(5)}]
-        assert repository.counts()[Fate.PROCESSED] == 3
+        assert repository.counts()[Outcome.PROCESSED] == 3
 
 
 def test_a_message_that_is_too_large_goes_in_parts_and_arrives_whole() -> None:
@@ -277,7 +277,7 @@ def test_a_message_that_is_too_large_goes_in_parts_and_arrives_whole() -> None:
         sent = OTHERS.message("MetadataCreate", large, message_id=uuid(1), now=NOON)
         sender.send(sent)
         assert len(there) == 2
-        assert receiver.receive() == [Fate.WAITING, Fate.WAITING]
+        assert receiver.receive() == [Outcome.WAITING, Outcome.WAITING]
         assert receiver.process(handler) == 1
         assert handled == [sent]
 
@@ -301,7 +301,7 @@ def test_parts_that_make_no_valid_body_are_refused_each(text: str, code: str) ->
         put(channels, part(1, 1, 2, text[:8]), part(2, 2, 2, text[8:]))
         receiver.receive()
         receiver.process(lambda turn: pytest.fail("it was handled"))
-        assert repository.counts()[Fate.INVALID] == 2
+        assert repository.counts()[Outcome.INVALID] == 2
     assert [each for each, _ in errors(channels.invalid)] == [code, code]
 
 
@@ -313,7 +313,7 @@ def test_a_sequence_that_stays_incomplete_is_given_up_with_what_was_there() -> N
         receiver.receive()
         assert receiver.give_up(timedelta(days=3)) == 0
         assert receiver.give_up(timedelta(days=1)) == 2
-        assert repository.counts()[Fate.INVALID] == 2
+        assert repository.counts()[Outcome.INVALID] == 2
     described = errors(channels.invalid)
     assert [code for code, _ in described] == ["GENERR001", "GENERR001"]
     assert described[0][1].endswith("of 3 parts stays incomplete: part 1, 3 came.")
@@ -331,14 +331,14 @@ def test_parts_are_told_apart_by_their_place_and_not_by_their_ids(kept_id: bool)
         ]
         other, again = part(1, 2, 3, "other"), part(8, 2, 3, text[9:18])
         put(channels, pieces[1], other, again, other, pieces[0], pieces[2], again)
-        assert [fate.value for fate in receiver.receive()] == [
+        assert [outcome.value for outcome in receiver.receive()] == [
             *("waiting", "invalid", "duplicate", "duplicate", "waiting", "waiting", "duplicate"),
         ]
         assert receiver.process(lambda turn: bodies.append((turn.message.message_id, turn.message.body))) == 1
         assert bodies == [(uuid(1), {"objectUUID": uuid(5)})]
-        assert repository.counts()[Fate.PROCESSED] == 3
+        assert repository.counts()[Outcome.PROCESSED] == 3
         put(channels, *pieces, message(1))
-        assert set(receiver.receive()) == {Fate.DUPLICATE}
+        assert set(receiver.receive()) == {Outcome.DUPLICATE}
     assert [code for code, _ in errors(channels.invalid)] == ["GENERR004"]
 
 
@@ -348,10 +348,10 @@ def test_of_a_sequence_and_a_message_of_one_id_the_one_that_is_whole_first_count
     with SqliteRepository(":memory:") as repository:
         receiver = gateway(repository, channels)
         put(channels, part(1, 1, 2, text[:9]), message(1), part(1, 2, 2, text[9:]))
-        assert receiver.receive() == [Fate.WAITING, Fate.WAITING, Fate.DUPLICATE]
+        assert receiver.receive() == [Outcome.WAITING, Outcome.WAITING, Outcome.DUPLICATE]
         receiver.process(lambda turn: handled.append(turn.message.body["objectUUID"]))
         assert handled == [message(1).body["objectUUID"]]
-        assert repository.counts()[Fate.DUPLICATE] == 2
+        assert repository.counts()[Outcome.DUPLICATE] == 2
 
 
 def test_a_sequence_that_was_a_duplicate_of_what_failed_then_is_handled_when_it_comes_again() -> None:
@@ -365,14 +365,14 @@ def test_a_sequence_that_was_a_duplicate_of_what_failed_then_is_handled_when_it_
     with SqliteRepository(":memory:") as repository:
         receiver = gateway(repository, channels)
         put(channels, message(1), *parts, *parts)
-        assert receiver.receive() == [Fate.WAITING, Fate.WAITING, *[Fate.DUPLICATE] * 3]
+        assert receiver.receive() == [Outcome.WAITING, Outcome.WAITING, *[Outcome.DUPLICATE] * 3]
         receiver.process(fails)
         put(channels, *parts, *parts)
-        assert receiver.receive() == [Fate.WAITING, Fate.WAITING, *[Fate.DUPLICATE] * 2]
+        assert receiver.receive() == [Outcome.WAITING, Outcome.WAITING, *[Outcome.DUPLICATE] * 2]
         receiver.process(lambda turn: handled.append(turn.message.body))
         assert handled == [{"objectUUID": uuid(5)}]
-        counted = {Fate.PROCESSED: 2, Fate.ERROR: 1, Fate.DUPLICATE: 6}
-        assert {fate: number for fate, number in repository.counts().items() if number} == counted
+        counted = {Outcome.PROCESSED: 2, Outcome.ERROR: 1, Outcome.DUPLICATE: 6}
+        assert {outcome: number for outcome, number in repository.counts().items() if number} == counted
 
 
 @pytest.mark.parametrize("decorated", [False, True])
@@ -389,22 +389,22 @@ def test_what_failed_has_not_been_processed_and_is_handled_when_it_comes_again(d
         receiver = gateway(repository, channels)
         for each in range(2):
             put(channels, *values)
-            assert set(receiver.receive()) == {Fate.WAITING}
+            assert set(receiver.receive()) == {Outcome.WAITING}
             assert receiver.process(fails) == 2
             routed = [each.value for each in channels.error.receive(9)]
             assert len(routed) == 3, each
         put(channels, *(routed if decorated else values))
         receiver.receive()
         receiver.process(fails)
-        assert repository.counts()[Fate.ERROR] == 9
+        assert repository.counts()[Outcome.ERROR] == 9
         # By the id of its second part.
-        assert receiver.replay(uuid(2)).count(Fate.WAITING) == 2
-        assert receiver.replay(uuid(7)).count(Fate.WAITING) == 1
+        assert receiver.replay(uuid(2)).count(Outcome.WAITING) == 2
+        assert receiver.replay(uuid(7)).count(Outcome.WAITING) == 1
         receiver.process(lambda turn: handled.append(turn.message.message_id))
         assert handled == [uuid(1), uuid(7)]
-        assert set(receiver.replay(uuid(7))) == {Fate.DUPLICATE}
+        assert set(receiver.replay(uuid(7))) == {Outcome.DUPLICATE}
         put(channels, *values)
-        assert set(receiver.receive()) == {Fate.DUPLICATE}
+        assert set(receiver.receive()) == {Outcome.DUPLICATE}
         with pytest.raises(NotRefused, match="needs a message that was refused"):
             receiver.replay(uuid(70))
 
@@ -420,9 +420,9 @@ def test_a_replay_takes_what_failed_before_what_contradicted_it() -> None:
     with SqliteRepository(":memory:") as repository:
         receiver = gateway(repository, channels)
         put(channels, parts[0], part(1, 1, 2, "other"), parts[1])
-        assert receiver.receive() == [Fate.WAITING, Fate.INVALID, Fate.WAITING]
+        assert receiver.receive() == [Outcome.WAITING, Outcome.INVALID, Outcome.WAITING]
         receiver.process(fails)
-        assert receiver.replay(uuid(1)) == [Fate.WAITING, Fate.WAITING, Fate.DUPLICATE]
+        assert receiver.replay(uuid(1)) == [Outcome.WAITING, Outcome.WAITING, Outcome.DUPLICATE]
         receiver.process(lambda turn: handled.append(turn.message.body))
     assert handled == [{"objectUUID": uuid(5)}]
 
@@ -443,7 +443,7 @@ def test_what_may_pass_is_tried_again_before_anything_else_and_not_for_ever() ->
         assert receiver.process(handler) == 2
         assert calls == [uuid(1)] * 3 + [uuid(2)] * 3
         assert slept == [0.2, 0.4, 0.2, 0.4]
-        assert (repository.counts()[Fate.PROCESSED], repository.counts()[Fate.ERROR]) == (1, 1)
+        assert (repository.counts()[Outcome.PROCESSED], repository.counts()[Outcome.ERROR]) == (1, 1)
     [(code, description)] = errors(channels.error)
     assert (code, description.endswith("ConnectionError: the shelf is locked")) == ("GENERR006", True)
 
@@ -464,7 +464,7 @@ def test_a_message_that_ends_each_process_is_not_handed_over_for_ever(tmp_path: 
                 receiver.process(dies)
     with SqliteRepository(tmp_path / "kept.db") as repository:
         gateway(repository, channels).process(dies)
-        assert repository.counts()[Fate.ERROR] == 1
+        assert repository.counts()[Outcome.ERROR] == 1
     assert len(calls) == 3
     [(code, description)] = errors(channels.error)
     assert "It was handed over 3 times" in description
@@ -476,7 +476,7 @@ def test_a_message_that_expires_while_it_waits_is_not_handled() -> None:
     with SqliteRepository(":memory:") as repository:
         receiver = gateway(repository, channels, clock=lambda: times[0])
         put(channels, message(1, expires=NOON + timedelta(minutes=1)), message(2))
-        assert receiver.receive() == [Fate.WAITING, Fate.WAITING]
+        assert receiver.receive() == [Outcome.WAITING, Outcome.WAITING]
         times[0] += timedelta(minutes=2)
         handled = list[str]()
         receiver.process(lambda turn: handled.append(turn.message.message_id))
@@ -500,7 +500,7 @@ def test_a_reply_to_what_takes_none_is_refused_where_it_is_said() -> None:
         put(channels, message(1), Message({**answer.header, "correlationId": uuid(9)}, OBJECT))
         receiver.receive()
         receiver.process(handler)
-        assert repository.counts()[Fate.PROCESSED] == 2
+        assert repository.counts()[Outcome.PROCESSED] == 2
     assert "MetadataDelete that is a Command" in said[0]
     assert "MetadataRead that is a Document" in said[1]
 
@@ -517,7 +517,7 @@ def test_what_was_given_up_waits_again_when_another_part_comes() -> None:
         receiver.receive()
         receiver.process(lambda turn: handled.append(turn.message.body))
         assert handled == [{"objectUUID": uuid(5)}]
-        assert repository.counts()[Fate.PROCESSED] == 2
+        assert repository.counts()[Outcome.PROCESSED] == 2
 
 
 def test_a_message_that_was_received_is_not_sent_again_under_its_id() -> None:
@@ -529,7 +529,7 @@ def test_a_message_that_was_received_is_not_sent_again_under_its_id() -> None:
         with pytest.raises(KnownMessage, match="needs an id of its own"):
             receiver.send(message(1))
         receiver.process(lambda turn: turn.send(turn.message))
-        assert repository.counts()[Fate.ERROR] == 2
+        assert repository.counts()[Outcome.ERROR] == 2
     assert kept(channels.output) == []
 
 
@@ -547,7 +547,7 @@ def test_an_interrupted_handler_is_called_again_with_the_same_message() -> None:
         receiver.receive()
         with pytest.raises(KeyboardInterrupt):
             receiver.process(handler)
-        assert repository.counts()[Fate.WAITING] == 1
+        assert repository.counts()[Outcome.WAITING] == 1
         receiver.process(handler)
     assert calls == [uuid(1), uuid(1)]
 
@@ -559,7 +559,7 @@ def test_a_refused_message_whose_queue_cannot_be_reached_is_routed_later() -> No
         put(channels, b"{", message(1))
         with pytest.raises(SendFailed, match="'invalid'"):
             receiver.receive()
-        assert repository.counts()[Fate.WAITING] == 1
+        assert repository.counts()[Outcome.WAITING] == 1
         receiver.resume()
         assert len(kept(channels.invalid)) == 1
 
@@ -574,7 +574,7 @@ def test_a_message_on_which_the_validation_itself_fails_stops_no_queue(
     monkeypatch.setattr(gateway_module, "validate", fails)
     with SqliteRepository(":memory:") as repository:
         put(channels, b"odd", b"large")
-        assert gateway(repository, channels).receive() == [Fate.ERROR, Fate.ERROR]
+        assert gateway(repository, channels).receive() == [Outcome.ERROR, Outcome.ERROR]
     codes = [code for code, _ in errors(channels.error)]
     assert codes == ["GENERR009", "GENERR009"]
 
@@ -588,6 +588,6 @@ def test_deliveries_that_could_not_be_acknowledged_come_again_and_are_known() ->
     with SqliteRepository(":memory:") as repository:
         receiver = gateway(repository, channels)
         put(channels, message(1))
-        assert receiver.receive() == [Fate.WAITING]
+        assert receiver.receive() == [Outcome.WAITING]
         channels.input.close()
-        assert receiver.receive() == [Fate.DUPLICATE]
+        assert receiver.receive() == [Outcome.DUPLICATE]

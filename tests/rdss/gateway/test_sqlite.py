@@ -17,9 +17,9 @@ import pytest
 
 from cdckit.rdss.gateway import (
     FailedStatement,
-    Fate,
     IncomingMessage,
     NoRepository,
+    Outcome,
     OutgoingMessage,
     RefusedMessage,
     RepositoryInUse,
@@ -50,15 +50,15 @@ def refuse(message: IncomingMessage, reason: str) -> RefusedMessage:
     return RefusedMessage(message.value, reason.encode(), "invalid", "GENERR004", reason, message.message_id)
 
 
-def take(repository: SqliteRepository, messages: Sequence[IncomingMessage | RefusedMessage]) -> list[Fate]:
+def take(repository: SqliteRepository, messages: Sequence[IncomingMessage | RefusedMessage]) -> list[Outcome]:
     return repository.take(messages, refuse, lambda parts: [])
 
 
-def settle(repository: SqliteRepository, named: list[str], fate: Fate, **told: Any) -> bool:
+def settle(repository: SqliteRepository, named: list[str], outcome: Outcome, **told: Any) -> bool:
     """The messages of these names, or the parts of the one sequence."""
     words = ["one", "two", "three"]
     messages = [part(name, words.index(name) + 1, 3) if name in words else part(name) for name in named]
-    return repository.settle(messages, fate, **told)
+    return repository.settle(messages, outcome, **told)
 
 
 def names(messages: list[IncomingMessage]) -> list[str]:
@@ -90,30 +90,30 @@ def test_what_is_known_is_a_duplicate_whether_received_or_ones_own() -> None:
     with SqliteRepository(":memory:") as repository:
         repository.mark_to_send([OutgoingMessage("own", "Command", "MetadataCreate", "s", 1, b"")])
         taken = take(repository, [part("a"), part("own"), part("a"), part("b")])
-        assert taken == [Fate.WAITING, Fate.DUPLICATE, Fate.DUPLICATE, Fate.WAITING]
-        assert settle(repository, ["a"], Fate.PROCESSED)
-        assert take(repository, [part("a")]) == [Fate.DUPLICATE]
+        assert taken == [Outcome.WAITING, Outcome.DUPLICATE, Outcome.DUPLICATE, Outcome.WAITING]
+        assert settle(repository, ["a"], Outcome.PROCESSED)
+        assert take(repository, [part("a")]) == [Outcome.DUPLICATE]
         assert repository.status("a") is Status.RECEIVED
         assert repository.status("c") is None
         assert repository.counts() == {
-            Fate.WAITING: 1,
-            Fate.PROCESSED: 1,
-            Fate.INVALID: 0,
-            Fate.ERROR: 0,
-            Fate.DUPLICATE: 3,
+            Outcome.WAITING: 1,
+            Outcome.PROCESSED: 1,
+            Outcome.INVALID: 0,
+            Outcome.ERROR: 0,
+            Outcome.DUPLICATE: 3,
         }
 
 
 def test_what_is_refused_is_known_by_its_bytes_and_waits_for_its_channel() -> None:
     with SqliteRepository(":memory:") as repository:
         taken = take(repository, [refused(b"{"), refused(b"{"), refused(b"[", "error")])
-        assert taken == [Fate.INVALID, Fate.DUPLICATE, Fate.ERROR]
+        assert taken == [Outcome.INVALID, Outcome.DUPLICATE, Outcome.ERROR]
         [(number, first), (_, second)] = repository.unrouted_messages(9)
         assert (first.original, first.decorated, second.channel) == (b"{", b"decorated {", "error")
         repository.mark_routed(number)
         assert [each.original for _, each in repository.unrouted_messages(9)] == [b"["]
         # A valid message with the id of a refused one is no duplicate of it: somebody has mended it.
-        assert take(repository, [part("a")]) == [Fate.WAITING]
+        assert take(repository, [part("a")]) == [Outcome.WAITING]
 
 
 def test_a_sequence_waits_until_all_its_parts_are_there() -> None:
@@ -122,7 +122,7 @@ def test_a_sequence_waits_until_all_its_parts_are_there() -> None:
         assert names(repository.next_waiting()) == ["alone"]
         take(repository, [part("three", 3, 3)])
         assert names(repository.next_waiting()) == ["one", "two", "three"]
-        assert settle(repository, ["one", "two", "three"], Fate.PROCESSED)
+        assert settle(repository, ["one", "two", "three"], Outcome.PROCESSED)
         assert names(repository.next_waiting()) == ["alone"]
 
 
@@ -132,17 +132,17 @@ def test_what_came_first_of_a_sequence_stands() -> None:
         parts = [part("one", 1, 2), part("total", 2, 3), part("other", 1, 2, content="other")]
         again = part("again", 1, 2)
         assert take(repository, [*parts, again]) == [
-            Fate.WAITING,
-            Fate.INVALID,
-            Fate.INVALID,
-            Fate.DUPLICATE,
+            Outcome.WAITING,
+            Outcome.INVALID,
+            Outcome.INVALID,
+            Outcome.DUPLICATE,
         ]
         said = (
             "At $.messageHeader.messageSequence: the part contradicts what came before it of the sequence s."
         )
         assert [each.error_description for _, each in repository.unrouted_messages(9)] == [said, said]
-        assert take(repository, [parts[1]]) == [Fate.DUPLICATE]
-        assert take(repository, [part("two", 2, 2)]) == [Fate.WAITING]
+        assert take(repository, [parts[1]]) == [Outcome.DUPLICATE]
+        assert take(repository, [part("two", 2, 2)]) == [Outcome.WAITING]
         assert names(repository.next_waiting()) == ["one", "two"]
 
 
@@ -165,7 +165,7 @@ def test_what_is_done_is_forgotten_and_stays_counted() -> None:
         repository.mark_to_send(told)
         repository.mark_sent("told")
         take(repository, [part("done"), part("waits"), part("done"), refused(b"{"), refused(b"[")])
-        settle(repository, ["done"], Fate.PROCESSED)
+        settle(repository, ["done"], Outcome.PROCESSED)
         [(number, _), _] = repository.unrouted_messages(9)
         repository.mark_routed(number)
         counts = dict(repository.counts())
@@ -179,7 +179,7 @@ def test_what_is_done_is_forgotten_and_stays_counted() -> None:
         assert len(repository.unrouted_messages(9)) == 1
         # What is forgotten is new again; what waits is not.
         again = take(repository, [part("done"), part("waits"), refused(b"{"), refused(b"[")])
-        assert again == [Fate.WAITING, Fate.DUPLICATE, Fate.INVALID, Fate.DUPLICATE]
+        assert again == [Outcome.WAITING, Outcome.DUPLICATE, Outcome.INVALID, Outcome.DUPLICATE]
         assert repository.forget(noon + timedelta(seconds=1)) == 0
 
 
@@ -188,13 +188,13 @@ def test_a_message_is_settled_once_and_nothing_of_a_second_time_is_kept() -> Non
         repository.rows("CREATE TABLE done (name TEXT)")
         take(repository, [part("a"), part("b")])
         row = Statement("INSERT INTO done VALUES (?)", ("a",))
-        assert settle(repository, ["a"], Fate.PROCESSED, write=[row])
+        assert settle(repository, ["a"], Outcome.PROCESSED, write=[row])
         # Of two, one waits: neither is changed.
-        assert not settle(repository, ["b", "a"], Fate.PROCESSED, write=[row])
+        assert not settle(repository, ["b", "a"], Outcome.PROCESSED, write=[row])
         assert names(repository.next_waiting()) == ["b"]
         assert repository.rows("SELECT count(*) FROM done") == [(1,)]
         with pytest.raises(FailedStatement, match="no such table"):
-            settle(repository, ["b"], Fate.PROCESSED, write=[Statement("INSERT INTO nowhere VALUES (1)")])
+            settle(repository, ["b"], Outcome.PROCESSED, write=[Statement("INSERT INTO nowhere VALUES (1)")])
         assert names(repository.next_waiting()) == ["b"]
 
 
@@ -222,7 +222,7 @@ def test_a_response_is_found_by_the_message_that_it_answers() -> None:
     with SqliteRepository(":memory:") as repository:
         take(repository, [part("a"), part("answer", answers="question")])
         assert names(repository.response_to("question")) == ["answer"]
-        settle(repository, ["answer"], Fate.PROCESSED)
+        settle(repository, ["answer"], Outcome.PROCESSED)
         assert repository.response_to("question") == []
 
 
@@ -277,9 +277,9 @@ def test_a_kill_leaves_what_was_said_and_no_half_transaction(tmp_path: Path, see
                 assert int(number) in done, line
             else:
                 assert repository.status(f"out-{number}") is Status.SENT, line
-        assert len(done) == len(set(done)) == counts[Fate.PROCESSED]
-        assert (counts[Fate.PROCESSED] + counts[Fate.WAITING]) % 5 == 0
-        assert counts[Fate.DUPLICATE] == 0
+        assert len(done) == len(set(done)) == counts[Outcome.PROCESSED]
+        assert (counts[Outcome.PROCESSED] + counts[Outcome.WAITING]) % 5 == 0
+        assert counts[Outcome.DUPLICATE] == 0
         # What follows from a message is there with it, whether its end was said or not.
         assert all(repository.status(f"out-{number}") for number in done)
         assert len(unsent) <= 3
