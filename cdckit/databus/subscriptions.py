@@ -60,7 +60,7 @@ class RangeFilter:
 
     def mask(self, numbers: pa.Array, texts: pa.Array) -> Bools:
         """Which events pass, of their keys, each a number or a text."""
-        return _mask(self, numbers, texts, lambda keys: _between(keys, self._bounds()))
+        return _mask(self, numbers, texts, lambda keys: _is_within_bounds(keys, self._bounds()))
 
     def _bounds(self) -> list[tuple[int, int]]:
         """The first and the last key of each range, as far as numbers of 64 bits go."""
@@ -112,7 +112,10 @@ class ModFilter:
         """Which events pass, of their keys, each a number or a text."""
         # The remainder first: the least number has no absolute value.
         return _mask(
-            self, numbers, texts, lambda keys: _between(np.abs(np.fmod(keys, self.buckets)), self.ids)
+            self,
+            numbers,
+            texts,
+            lambda keys: _is_within_bounds(np.abs(np.fmod(keys, self.buckets)), self.ids),
         )
 
 
@@ -216,7 +219,7 @@ def _java_hash(text: Column) -> Column:
     return F.when(found >= 1 << 31, found - (1 << 32)).otherwise(found)
 
 
-def _between(numbers: Ints, bounds: Sequence[tuple[int, int]]) -> Bools:
+def _is_within_bounds(numbers: Ints, bounds: Sequence[tuple[int, int]]) -> Bools:
     found: Bools = np.zeros(len(numbers), dtype=bool)
     for first, last in bounds:
         found |= (numbers >= first) & (numbers <= last)

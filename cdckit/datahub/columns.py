@@ -145,7 +145,7 @@ class Columns:
         source = self._mapping.deleted_source
         if not self._nodes.has_property(source):
             return pa.array(np.zeros(self._count, bool))
-        return pc.fill_null(self._plain(source, FieldType("boolean")).values, False)
+        return pc.fill_null(self._plain_values(source, FieldType("boolean")).values, False)
 
     def _times(self) -> pa.Array | None:
         if self._above is not None:
@@ -153,7 +153,7 @@ class Columns:
         source = self._mapping.time_source
         if source is None:
             return None
-        found = self._plain(source, FieldType("timestamp")).values
+        found = self._plain_values(source, FieldType("timestamp")).values
         for at in np.flatnonzero(~np.asarray(found.is_valid())):
             self._note(
                 int(at), HubFault.VALUE_INVALID, f"{source}: the record does not say from when on it is true"
@@ -165,9 +165,9 @@ class Columns:
         if self._above is not None and each.reference == self._nodes.parent_field:
             self.sought[each.reference] = self._above.named.take(self._parent)
             return Values(self._above.guid.take(self._parent), None)
-        return self._link(each) if each.type.name == LINK else self._plain(each.source, each.type)
+        return self._link(each) if each.type.name == LINK else self._plain_values(each.source, each.type)
 
-    def _plain(self, source: str, kind: FieldType) -> Values:
+    def _plain_values(self, source: str, kind: FieldType) -> Values:
         column, carried = self._nodes.column(source, kind)
         if self._in_key:
             self._unkeyed.update(column.errors)
@@ -202,7 +202,7 @@ class Columns:
                 key[part.field], _, part_carried = self._follow_link(part.inner, read)
             else:
                 assert part.source is not None
-                key[part.field], part_carried = self._plain(part.source, part.type)
+                key[part.field], part_carried = self._plain_values(part.source, part.type)
                 read.append((part.field, key[part.field]))
             carried.append(part_carried)
         found = known_guids(plan.entity, key) if plan.whole else lookup_texts(plan.entity, tuple(key), key)

@@ -122,7 +122,7 @@ def _text(value: Any, kind: FieldType) -> str:
     if isinstance(value, bool):
         text = "true" if value else "false"
     elif isinstance(value, int | Decimal | float):
-        text = _plain(_exact(value))
+        text = _without_exponent(_exact_decimal(value))
     elif isinstance(value, str):
         text = value
     else:
@@ -141,7 +141,7 @@ def _number(value: Any, within: str) -> Decimal:
         with suppress(InvalidOperation):
             number = Decimal(value.strip())
     elif isinstance(value, int | Decimal | float) and not isinstance(value, bool):
-        number = _exact(value)
+        number = _exact_decimal(value)
     if number is None or not number.is_finite():
         raise _unfit(value, "a number")
     if number and number.adjusted() > _MAX_EXPONENT:
@@ -149,12 +149,12 @@ def _number(value: Any, within: str) -> Decimal:
     return number
 
 
-def _exact(value: float | Decimal) -> Decimal:
+def _exact_decimal(value: float | Decimal) -> Decimal:
     """A number as a decimal; of a float the shortest one that stands for it."""
     return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
 
 
-def _plain(number: Decimal) -> str:
+def _without_exponent(number: Decimal) -> str:
     """A number without an exponent, as long as that can be written down."""
     exponent = number.as_tuple().exponent
     if isinstance(exponent, str) or abs(number.adjusted()) > _MAX_EXPONENT or exponent < -_MAX_EXPONENT:

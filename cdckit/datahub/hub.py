@@ -249,7 +249,7 @@ class Hub(Shell):
         Raises:
             ConflictingCommit: Others have processed messages each time that this was tried.
         """
-        self._alone("run", now, partial(self._apply, chosen=DUE))
+        self._run_alone("run", now, partial(self._apply, chosen=DUE))
 
     @describe_jobs("hub: try messages again")
     def reprocess(self, messages: str | Iterable[str], *, now: datetime | None = None) -> None:
@@ -273,7 +273,7 @@ class Hub(Shell):
         if unknown is not None:
             needed = "identifiers of processed messages (status 21)"
             raise InvalidArgument("reprocess", "messages", needed, unknown[0])
-        self._alone("reprocess", now, partial(self._apply, chosen=listed))
+        self._run_alone("reprocess", now, partial(self._apply, chosen=listed))
 
     @describe_jobs("hub: make all tables anew")
     def rebuild(self, *, now: datetime | None = None) -> None:
@@ -286,9 +286,9 @@ class Hub(Shell):
         Raises:
             ConflictingCommit: As for `run`.
         """
-        self._alone("rebuild", now, self._rebuild)
+        self._run_alone("rebuild", now, self._rebuild)
 
-    def _alone(self, function: str, now: datetime | None, work: Attempt) -> None:
+    def _run_alone(self, function: str, now: datetime | None, work: Attempt) -> None:
         """Commit what a run at that time does, when those of others have ended."""
         at = datetime.now(UTC) if now is None else now
         require_instant(at, "now", function=function)

@@ -111,14 +111,14 @@ class Backoff:
     def next_attempt(self, now: str, attempts: str) -> str:
         """When something is due again that was tried so many times, the last time *now*: all in SQL."""
         delay = f"{self.first.total_seconds()}D * pow({self.factor}D, {attempts} - 1)"
-        return _later(now, f"least({delay}, {self.give_up_after.total_seconds()}D)")
+        return _seconds_later(now, f"least({delay}, {self.give_up_after.total_seconds()}D)")
 
     def give_up_time(self, stored: str) -> str:
         """When something is given up that was *stored* then, in SQL."""
-        return _later(stored, f"{self.give_up_after.total_seconds()}D")
+        return _seconds_later(stored, f"{self.give_up_after.total_seconds()}D")
 
 
-def _later(at: str, seconds: str) -> str:
+def _seconds_later(at: str, seconds: str) -> str:
     return f"timestamp_micros(unix_micros({at}) + CAST({seconds} * 1000000 AS bigint))"
 
 

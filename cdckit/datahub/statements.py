@@ -363,9 +363,13 @@ class _Rows:
             "claims": columns.claims,
             "inherited": columns.inherited,
             "within": columns.within,
-            "error_code": _sparse(count, {at: str(fault.problem) for at, fault in faults.items()}),
-            "error_description": _sparse(count, {at: _describe_fault(fault) for at, fault in faults.items()}),
-            "raw": _sparse(count, {at: _raw(nodes.originals.get(at, nodes.records[at])) for at in faults}),
+            "error_code": _sparse_texts(count, {at: str(fault.problem) for at, fault in faults.items()}),
+            "error_description": _sparse_texts(
+                count, {at: _describe_fault(fault) for at, fault in faults.items()}
+            ),
+            "raw": _sparse_texts(
+                count, {at: _raw(nodes.originals.get(at, nodes.records[at])) for at in faults}
+            ),
         }
         values = {name: each.values for name, each in columns.fields.items()}
         carried = {name: each.carried for name, each in columns.fields.items() if each.carried is not None}
@@ -468,5 +472,5 @@ def _raw(record: Any) -> str | None:
         return None
 
 
-def _sparse(count: int, values: Mapping[int, str | None]) -> pa.Array:
+def _sparse_texts(count: int, values: Mapping[int, str | None]) -> pa.Array:
     return pa.array(map(values.get, range(count)), pa.string()) if values else pa.nulls(count, pa.string())

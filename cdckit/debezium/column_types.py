@@ -158,7 +158,7 @@ def _array(items: Encoding) -> Encoding:
     def read(parts: Column) -> Column:
         return F.transform(parts, items.read)
 
-    return Encoding(T.ArrayType(items.type), _whole(sent, read, _is_lost), _most_digits(items))
+    return Encoding(T.ArrayType(items.type), _read_whole(sent, read, _is_lost), _most_digits(items))
 
 
 def _map(keys: Encoding, values: Encoding) -> Encoding:
@@ -176,7 +176,9 @@ def _map(keys: Encoding, values: Encoding) -> Encoding:
     def is_lost(parts: Column, value: Column) -> Column:
         return _is_lost(F.map_values(parts), F.map_values(value))
 
-    return Encoding(T.MapType(T.StringType(), values.type), _whole(sent, read, is_lost), _most_digits(values))
+    return Encoding(
+        T.MapType(T.StringType(), values.type), _read_whole(sent, read, is_lost), _most_digits(values)
+    )
 
 
 def _struct(fields: list[tuple[str, Encoding]]) -> Encoding:
@@ -201,7 +203,7 @@ def _struct(fields: list[tuple[str, Encoding]]) -> Encoding:
         )
 
     made = T.StructType([T.StructField(name, kind.type) for name, kind in fields])
-    return Encoding(made, _whole(sent, read, is_lost), _most_digits(*(kind for _, kind in fields)))
+    return Encoding(made, _read_whole(sent, read, is_lost), _most_digits(*(kind for _, kind in fields)))
 
 
 def _digits_for(part: Encoding) -> Callable[[Column], Column]:
@@ -224,7 +226,7 @@ def _is_lost(parts: Column, values: Column) -> Column:
     )
 
 
-def _whole(
+def _read_whole(
     sent: Callable[[Column], Column], read: Callable[[Column], Column], is_lost: _Test
 ) -> Callable[[Column], Column]:
     """Read the parts of a text; null if one of them cannot be read: a list is never shorter than it was."""

@@ -40,7 +40,7 @@ _MARK = "\ufdd0\ufdd1"
 _MARKED = rf'"?{_MARK}([-+.0-9eE]++|true)"?'
 
 
-def _itself(text: Column) -> Column:
+def _same_text(text: Column) -> Column:
     return text
 
 
@@ -67,7 +67,7 @@ def read_json(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Colu
     ).otherwise(read_quickly(text, kind, chosen=chosen))
 
 
-def read_marked(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Column] = _itself) -> Column:
+def read_marked(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Column] = _same_text) -> Column:
     """
     What JSON text says, each number and `true` as a text with a mark, for `digits` or for `with_points`.
     """
@@ -199,12 +199,12 @@ def _exact_decimal(text: Column, kind: T.DecimalType) -> Column:
     """The decimal that a text says; null if it has digits behind the last place, which a cast would round."""
     value = text.try_cast(kind).cast("string")
     is_longer = text.rlike(rf"\.\d{{{kind.scale}}}\d|[eE]")
-    is_same = _significant(text) == _significant(value)
+    is_same = _significant_digits(text) == _significant_digits(value)
     # Asked before the cast: behind it, Spark would work out the value once more to ask whether it is null.
     return F.when(~is_longer | is_same, text).try_cast(kind)
 
 
-def _significant(number: Column) -> Column:
+def _significant_digits(number: Column) -> Column:
     """The digits of a number from the first to the last that is no zero; rounded, it has others."""
     return F.regexp_replace(number, r"^[-+0.]+|\.|[0.]*[eE].*$|[0.]+$", "")
 

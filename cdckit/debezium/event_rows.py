@@ -78,14 +78,17 @@ def coded_names(encodings: Mapping[str, Sequence[Encoding]]) -> list[str]:
 
 def exact_key(text: Column, coded: Sequence[str]) -> Column:
     """The columns of a key that is JSON text, as `with_digits` has those of a row."""
-    return _exact(read_marked(text, TEXTS, chosen=without_schema), coded)
+    return _exact_image(read_marked(text, TEXTS, chosen=without_schema), coded)
 
 
 def _images(coded: Sequence[str]) -> Column:
     fields = F.transform(
         F.array(read_marked(_given_text("value"), _VALUE)),
         lambda value: F.struct(
-            *(_exact(F.coalesce(value["payload"][name], value[name]), coded).alias(name) for name in _IMAGES)
+            *(
+                _exact_image(F.coalesce(value["payload"][name], value[name]), coded).alias(name)
+                for name in _IMAGES
+            )
         ),
     )
     return F.element_at(fields, 1)
@@ -101,7 +104,7 @@ def _given_text(name: str) -> Column:
     return F.try_validate_utf8(F.col(name).cast("string"))
 
 
-def _exact(image: Column, coded: Sequence[str]) -> Column:
+def _exact_image(image: Column, coded: Sequence[str]) -> Column:
     def own(name: Column, value: Column) -> Column:
         return (
             F.when(name.isin(*coded), with_points(value)).otherwise(digits(value)) if coded else digits(value)
@@ -121,9 +124,9 @@ def _needs_digits(encodings: Mapping[str, Sequence[Encoding]]) -> Column:
     cut = [_may_be_double(each) for each in (*found[Digits.ALL], *found[Digits.CODED])]
     # Branches, not *and*: of what two parts of it need, Spark works all out first.
     return (
-        F.when(_any(unclear), True)
-        .when(_any(written), _given_text("value").rlike(MAY_BE_CUT))
-        .when(_any(cut), _given_text("value").rlike(MANY_DIGITS))
+        F.when(_any_of(unclear), True)
+        .when(_any_of(written), _given_text("value").rlike(MAY_BE_CUT))
+        .when(_any_of(cut), _given_text("value").rlike(MANY_DIGITS))
     )
 
 
@@ -132,7 +135,7 @@ def _may_be_double(text: Column) -> Column:
     return F.contains(text, F.lit(".")) | F.contains(text, F.lit("Infinity"))
 
 
-def _any(conditions: Sequence[Column]) -> Column:
+def _any_of(conditions: Sequence[Column]) -> Column:
     return reduce(or_, conditions, F.lit(False))
 
 

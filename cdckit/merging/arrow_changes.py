@@ -132,11 +132,11 @@ def flat_columns(names: Sequence[str], priorities: Sequence[str], says_places: b
         if name in priorities:
             columns.append(f"field_priorities.{quoted(name)} AS {quoted(priority_column(index))}")
     for word, some in enumerate(carried_words(names)):
-        columns.append(f"{_packed(some)} AS {quoted(carried_column(word))}")
+        columns.append(f"{_pack_carried(some)} AS {quoted(carried_column(word))}")
     return columns
 
 
-def _packed(names: Sequence[str]) -> str:
+def _pack_carried(names: Sequence[str]) -> str:
     """Whether each of these fields was carried, as the bits of one number: less to shuffle and to send."""
     bits = " | ".join(f"if(carried.{quoted(name)}, {1 << bit}L, 0L)" for bit, name in enumerate(names))
     # Of a change that has no data, no field would be sent, and each be null: the workers refuse it.

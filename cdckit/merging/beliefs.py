@@ -44,7 +44,7 @@ def beliefs(batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema
         row_bytes = 1 + table.nbytes // table.num_rows
         rows = _no_rows(changes)
         for some in _split_epochs(epochs, row_bytes):
-            rows = _fold_rows(_joined(rows, _merge_epochs(changes, epochs, some)))
+            rows = _fold_rows(_join_rows(rows, _merge_epochs(changes, epochs, some)))
         for some_rows in portions(changes, len(rows.since)):
             yield _belief_rows(changes, _select_rows(rows, some_rows), schema)
 
@@ -87,7 +87,7 @@ def _epochs(changes: Changes, entity: Ints) -> _Epochs:
     together = np.zeros(len(order), dtype=bool)
     together[1:] = ~new_entity[1:] & (by_arrival[1:] == by_arrival[:-1])
     late = np.zeros(len(order), dtype=bool)
-    late[1:] = by_moment[1:] <= np.maximum.accumulate(_reach(changes, entity, moment)[order])[:-1]
+    late[1:] = by_moment[1:] <= np.maximum.accumulate(_last_moments(changes, entity, moment)[order])[:-1]
     if changes.has_ends:
         # What arrived together is known together.
         arrival = np.cumsum(~together) - 1
@@ -104,7 +104,7 @@ def _epochs(changes: Changes, entity: Ints) -> _Epochs:
     return _Epochs(of_change, arrived, start, end, firsts[number], sizes[number])
 
 
-def _reach(changes: Changes, entity: Ints, moment: Ints) -> Ints:
+def _last_moments(changes: Changes, entity: Ints, moment: Ints) -> Ints:
     """For each change the last moment of its entity that is not behind its end; its own without one."""
     if not changes.has_ends:
         return moment
@@ -171,7 +171,7 @@ def _close_rows(found: Versions, epochs: _Epochs) -> _Rows:
     found = found._replace(states=begun._replace(ends=first, entity=first))
     open_ = _Rows(found._replace(end=np.full(len(first), NEVER)), since, closed)
     shut = _Rows(found.at(ended), closed[ended], until[ended])
-    return _joined(_select_rows(open_, since < closed), _select_rows(shut, shut.since < shut.until))
+    return _join_rows(_select_rows(open_, since < closed), _select_rows(shut, shut.since < shut.until))
 
 
 def _fold_rows(rows: _Rows) -> _Rows:
@@ -205,7 +205,7 @@ def _select_rows(rows: _Rows, which: Ints | Bools | slice) -> _Rows:
     return _Rows(rows.versions.at(which), rows.since[which], rows.until[which])
 
 
-def _joined(one: _Rows, other: _Rows) -> _Rows:
+def _join_rows(one: _Rows, other: _Rows) -> _Rows:
     since, until = (np.concatenate(pair) for pair in zip(one[1:], other[1:], strict=True))
     return _Rows(Versions.joined([one.versions, other.versions]), since, until)
 

@@ -146,7 +146,7 @@ def with_fields(changes: DataFrame, fields: Mapping[str, FieldRule]) -> DataFram
     ]
     replaced = {"data": F.struct(*data), "carried": F.struct(*carried)}
     if "field_priorities" in changes.columns:
-        own = [_lowest(changes, names).alias(name) for name, names in made_of.items()]
+        own = [_lowest_priority(changes, names).alias(name) for name, names in made_of.items()]
         replaced["field_priorities"] = F.struct(*own)
     if MOVED in changes.columns:
         replaced[MOVED] = _rename_move(changes, fields, made_of)
@@ -197,7 +197,7 @@ def _worded_field(name: str, wording: FieldRule, names: list[str], of: str = "da
     return column
 
 
-def _lowest(changes: DataFrame, names: list[str]) -> Column:
+def _lowest_priority(changes: DataFrame, names: list[str]) -> Column:
     """Of the fields' own priorities the lowest; one without counts as the entity, if another has one."""
     own = [field_priority(changes, each) for each in names]
     if len(own) < 2:

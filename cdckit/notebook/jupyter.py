@@ -165,9 +165,9 @@ class _Interrupts:
             self._group = f"{_CELL}{self._cells}"
             context.setLocalProperty(_GROUP, self._group)
         self._context = context
-        signal.signal(signal.SIGINT, self._interrupted)
+        signal.signal(signal.SIGINT, self._raise_interrupt)
 
-    def _interrupted(self, *_: Any) -> None:
+    def _raise_interrupt(self, *_: Any) -> None:
         # In a thread of its own, since this one's connection is in the middle of a call.
         stopping = threading.Thread(target=self._stop_jobs, daemon=True)
         stopping.start()

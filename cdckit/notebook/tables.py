@@ -181,7 +181,7 @@ def _version_columns(frame: DataFrame, provenance: bool, width: int) -> list[Tab
     entries = _provenance(frame) if FIELD_PROVENANCE in types and provenance else {}
     messages = () if DELETED in types else _MESSAGES
     columns = [
-        _plain(name, kind, width, entries.get(name), message=name in messages)
+        _plain_column(name, kind, width, entries.get(name), message=name in messages)
         for name, kind in types.items()
         if name not in {*_TIMES, *_MARKS, FIELD_PROVENANCE}
     ]
@@ -226,7 +226,7 @@ def _change_columns(frame: DataFrame, provenance: bool, width: int) -> list[Tabl
     return columns + [
         TableColumn("guid", "guid", _cell(_column("guid")))
         if field.name == "guid"
-        else _plain(field.name, field.dataType, width)
+        else _plain_column(field.name, field.dataType, width)
         for field in others
     ]
 
@@ -248,13 +248,13 @@ def _reject_columns(frame: DataFrame, width: int) -> list[TableColumn]:
     return [
         TableColumn(name, "quiet", _cell(_value(_column(name), types[name], width)))
         if name == "headers"
-        else _plain(name, types[name], width)
+        else _plain_column(name, types[name], width)
         for name in ordered
         if name != "timestampType"
     ]
 
 
-def _plain(
+def _plain_column(
     name: str, kind: T.DataType, width: int, entry: Column | None = None, *, message: bool = False
 ) -> TableColumn:
     if message and isinstance(kind, T.StringType):

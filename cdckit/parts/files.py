@@ -31,7 +31,7 @@ def samples(name: str = "") -> str:
     >>> samples("replicate/*.parquet").endswith("data/samples/replicate/*.parquet")
     True
     """
-    return _below(_SAMPLES, name, function="samples")
+    return _path_below(_SAMPLES, name, function="samples")
 
 
 def expectations(name: str = "") -> str:
@@ -52,10 +52,10 @@ def expectations(name: str = "") -> str:
     >>> expectations("history.json").endswith("expectations/history.json")
     True
     """
-    return _below(_EXPECTATIONS, name, function="expectations")
+    return _path_below(_EXPECTATIONS, name, function="expectations")
 
 
-def _below(folders: tuple[Path, ...], name: str, *, function: str) -> str:
+def _path_below(folders: tuple[Path, ...], name: str, *, function: str) -> str:
     folder = next((each for each in folders if each.is_dir()), folders[0])
     # Python knows no names in braces, which Spark does.
     outside = Path(name).is_absolute() or ".." in Path(name).parts

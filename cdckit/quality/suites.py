@@ -316,11 +316,11 @@ def expand_query(query: str, schema: T.StructType) -> str:
     provenance = list(map(_name, entries.names)) if isinstance(entries, T.StructType) else []
     fields = [_name(name) for name in schema.names if name not in STANDARD_COLUMNS]
     made = {
-        NAMELESS: _any(
+        NAMELESS: _any_of(
             f"({f'{FIELD_PROVENANCE}.{name} IS NULL AND ' if name in provenance else ''}{name} IS NOT NULL)"
             for name in fields
         ),
-        HALF: _any(
+        HALF: _any_of(
             f"({FIELD_PROVENANCE}.{name}.m IS NULL) <> ({FIELD_PROVENANCE}.{name}.p IS NULL)"
             for name in provenance
         ),
@@ -334,10 +334,10 @@ def expand_query(query: str, schema: T.StructType) -> str:
         and len(_distinct_fields(carried)) == len(carried)
     ):
         flags = [f"carried.{_name(name)}" for name in carried.names]
-        made[UNSAID] = _any(f"{flag} IS NULL" for flag in flags)
-        made[EMPTY] = f"NOT {_any(f'coalesce({flag}, true)' for flag in flags)}"
+        made[UNSAID] = _any_of(f"{flag} IS NULL" for flag in flags)
+        made[EMPTY] = f"NOT {_any_of(f'coalesce({flag}, true)' for flag in flags)}"
     for text, differs in SOME.items():
-        made[text] = _any(
+        made[text] = _any_of(
             f"({differs})".replace("now", f"get(cdckit_priorities, {place})").replace(
                 "was", f"get(cdckit_priorities_before, {place})"
             )
@@ -355,7 +355,7 @@ def _name(field: str) -> str:
     return _escape_braces(quoted(field))
 
 
-def _any(conditions: Iterable[str]) -> str:
+def _any_of(conditions: Iterable[str]) -> str:
     return f"({' OR '.join(conditions) or 'false'})"
 
 
@@ -570,12 +570,14 @@ def _guess_keys(history: DataFrame, log: DataFrame, names: Sequence[str]) -> Seq
     version = F.struct("*")
     before = F.lag(version).over(Window.partitionBy(GUID).orderBy(VALID_FROM))
     pairs = history.select(version.alias("now"), before.alias("was"))
-    votes = pairs.agg(*(F.sum(_vote(name)).alias(str(place)) for place, name in enumerate(may_be))).collect()
+    votes = pairs.agg(
+        *(F.sum(_key_vote(name)).alias(str(place)) for place, name in enumerate(may_be))
+    ).collect()
     kept = [name for place, name in enumerate(may_be) if (votes[0][place] or 0) > 0]
     return kept or may_be[:1]
 
 
-def _vote(name: str) -> Column:
+def _key_vote(name: str) -> Column:
     """Of one version: 1 if it treats a field as a key, -1 if it does not, 0 if it does not show it."""
     now, was = F.col("now"), F.col("was")
     entry, entry_before = (each[FIELD_PROVENANCE][name] for each in (now, was))

@@ -199,15 +199,15 @@ def explained_findings(
         _past_versions(sides),
         # So that each finding has a proof, an empty one at least, and the few can be sent to the many.
         _with_key_columns(_source_versions(sides), F.col("b"), sides, _OTHER_SIDE).drop("b"),
-        *([] if changes is None else [_words(changes, sides)]),
+        *([] if changes is None else [_change_words(changes, sides)]),
         *([] if rejects is None else [_refused_records(rejects, _REJECT, sides)]),
         *([] if waiting is None else [_refused_records(waiting, _WAITING, sides)]),
     ]
     proof = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), proofs)
-    return _answer(_weigh_proofs(find_differences(sides), proof, sides), sides)
+    return _explained_cells(_weigh_proofs(find_differences(sides), proof, sides), sides)
 
 
-def _answer(weighed: DataFrame, sides: Sides) -> DataFrame:
+def _explained_cells(weighed: DataFrame, sides: Sides) -> DataFrame:
     """The findings, cell by cell."""
     a, b = F.col("a"), F.col("b")
     places = {field.name: place for place, field in enumerate(sides.cells)}
@@ -268,7 +268,7 @@ def _word_type(sides: Sides) -> T.StructType:
     )
 
 
-def _words(changes: DataFrame, sides: Sides) -> DataFrame:
+def _change_words(changes: DataFrame, sides: Sides) -> DataFrame:
     """Each change as a `word`: of each cell what it says, whether it does, and how much that counts."""
     require_changes(changes, function="reconcile")
     data = require_struct(changes, "data", function="reconcile")

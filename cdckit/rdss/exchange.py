@@ -194,9 +194,9 @@ class Exchange(Shell):
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
         # Of what comes again nothing is said but that.
         first = with_outcomes(tables).where(F.col("outcome") != Outcome.DUPLICATE.value)
-        return {"messages": (first, "rdss_messages"), "queued": (self._queued(tables), "rdss_queues")}
+        return {"messages": (first, "rdss_messages"), "queued": (self._queue_refused(tables), "rdss_queues")}
 
-    def _queued(self, tables: Snapshot) -> DataFrame:
+    def _queue_refused(self, tables: Snapshot) -> DataFrame:
         found = with_outcomes(tables).where(F.col(ERROR_CODE).isNotNull())
         return queue_records(with_body(found), rules=self._settings.rules)
 
@@ -286,7 +286,7 @@ class Exchange(Shell):
 
         Cost: they are read once more, in Python.
         """
-        return self._queued(self._snapshot())
+        return self._queue_refused(self._snapshot())
 
     def history(self, object_type: str = ObjectType.RESEARCH_OBJECT) -> DataFrame:
         """
@@ -301,13 +301,13 @@ class Exchange(Shell):
 
     def read_requests(self) -> DataFrame:
         """The requests to read an object, each with its response (see `read_requests`)."""
-        return read_requests(self._processed(READ))
+        return read_requests(self._processed_messages(READ))
 
     def preservation_events(self) -> DataFrame:
         """What preservation systems have done with objects, each message once (see `preservation_events`)."""
-        return preservation_events(self._processed(PRESERVATION))
+        return preservation_events(self._processed_messages(PRESERVATION))
 
-    def _processed(self, message_type: str) -> DataFrame:
+    def _processed_messages(self, message_type: str) -> DataFrame:
         """The whole messages of one type that were processed, in the columns of `decode`."""
         snapshot = self._snapshot()
         rows = with_outcomes(snapshot).where(F.col("outcome") == Outcome.PROCESSED.value)

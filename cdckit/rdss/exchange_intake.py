@@ -89,8 +89,8 @@ class Objects:
         if named is None:
             return
         verdicts, sorts = self._verdicts(named)
-        refused = self._refused(wholes, verdicts, sorts)
-        right = self._right(wholes, verdicts, sorts)
+        refused = self._refused_messages(wholes, verdicts, sorts)
+        right = self._right_messages(wholes, verdicts, sorts)
         taken_back = self._find_withdrawn(verdicts, sorts)
         if taken_back is not None:
             refused = [*refused, taken_back]
@@ -160,7 +160,7 @@ class Objects:
             (F.max(TAKEN) == self._batch).alias("is_new"),
             (F.max(F.size("objects")) > 1).alias("is_version"),
         )
-        around = as_decoded(self._around(asked)).join(versions, "message_id", "left")
+        around = as_decoded(self._statements_around(asked)).join(versions, "message_id", "left")
         around = around.join(before, "message_id", "left")
         # Of updates that nobody asks about the verdict is known: what was right made its object exist.
         is_settled = F.col("is_version").isNull() & (F.col("message_type") == UPDATE)
@@ -184,7 +184,7 @@ class Objects:
             )
         )
 
-    def _around(self, asked: DataFrame) -> DataFrame:
+    def _statements_around(self, asked: DataFrame) -> DataFrame:
         """All that is said of the existence of each object that these rows name."""
         tables = self._transaction
         if hold_few_rows(tables.files(NAMINGS)):
@@ -194,13 +194,17 @@ class Objects:
         about = asked.select(F.explode("objects").alias("named")).distinct()
         return tables.read(NAMINGS, {BUCKET: needed}).join(about, "named", "left_semi")
 
-    def _refused(self, wholes: DataFrame, verdicts: DataFrame, sorts: set[_VerdictKind]) -> list[DataFrame]:
+    def _refused_messages(
+        self, wholes: DataFrame, verdicts: DataFrame, sorts: set[_VerdictKind]
+    ) -> list[DataFrame]:
         """The new messages about unknown objects."""
         if not any(each.is_new and each.is_unknown for each in sorts):
             return []
         return [_with_verdicts(wholes, verdicts.where("is_new AND is_unknown"))]
 
-    def _right(self, wholes: DataFrame, verdicts: DataFrame, sorts: set[_VerdictKind]) -> DataFrame | None:
+    def _right_messages(
+        self, wholes: DataFrame, verdicts: DataFrame, sorts: set[_VerdictKind]
+    ) -> DataFrame | None:
         """The messages that say something of objects, and are right now: new ones, and healed ones."""
         found = []
         unread = verdicts.where("NOT is_unknown AND NOT is_read").select("message_id", "is_new")
@@ -326,7 +330,9 @@ class Intake:
         wholes = to_whole_rows(with_body(came.where(is_sound & ~is_part)))
         if (True, True) not in sorts:
             repeats = mark_repeats(claims, known).where("is_repeat")
-            wholes = self._without(wholes, tables.append(OUTCOMES, _outcomes(repeats, Outcome.DUPLICATE)))
+            wholes = self._without_duplicates(
+                wholes, tables.append(OUTCOMES, _outcomes(repeats, Outcome.DUPLICATE))
+            )
         else:
             judged = self._judge_parts(came.where(is_sound & is_part), known)
             made = tables.scratch(self._assemble_wholes(judged))
@@ -340,13 +346,13 @@ class Intake:
                 .unionByName(_outcomes(claims.where("is_late AND NOT is_repeat")))
             )
             sound = wholes.unionByName(made.where(is_sound).drop(CAME))
-            wholes = tables.scratch(self._without(sound, tables.append(OUTCOMES, outcomes)))
+            wholes = tables.scratch(self._without_duplicates(sound, tables.append(OUTCOMES, outcomes)))
             self._keep_parts(judged, wholes)
         self._repository.note(claims, Status.RECEIVED)
         if any(is_sound for is_sound, _ in sorts):
             self._objects.take(wholes)
 
-    def _without(self, wholes: DataFrame, noted: WriteResult) -> DataFrame:
+    def _without_duplicates(self, wholes: DataFrame, noted: WriteResult) -> DataFrame:
         """The messages that are not among the duplicates noted here."""
         if not noted.rows:
             return wholes

@@ -472,7 +472,7 @@ def find_unknown(
 def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: bool) -> DataFrame:
     """Each message, and whether its object existed before it: `existed`."""
     statements = _with_needed_objects(decoded).withColumns(
-        {"settles": _settles(keeps_deleted), "is_message": F.lit(True)}
+        {"settles": _existence_after(keeps_deleted), "is_message": F.lit(True)}
     )
     if known is not None:
         before = _known_instants(known).withColumn("is_message", F.lit(False))
@@ -492,7 +492,7 @@ def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: 
     first = F.first("settled").over(same.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     settled_rows = statements.withColumn("settled", settled).withColumn("settled", first).where("is_message")
     place = F.struct("published_timestamp", *arrival, "message_id")
-    wrong = _wrong(settled_rows.withColumn("at", place)).select(
+    wrong = _unfounded_updates(settled_rows.withColumn("at", place)).select(
         F.col("message_id").alias("by"), F.lit(True).alias("wrong")
     )
     followed = settled_rows.withColumn("by", F.col("settled.by")).join(wrong, "by", "left")
@@ -502,7 +502,7 @@ def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: 
     return followed.withColumn("existed", any_of_them).where("is_own").drop(*_HELP)
 
 
-def _wrong(verdicts: DataFrame) -> DataFrame:
+def _unfounded_updates(verdicts: DataFrame) -> DataFrame:
     """The ids of the updates that are versions of others, none of which existed: they make nothing exist."""
     linked = (
         verdicts.where(F.size("versions") > 0)
@@ -545,16 +545,16 @@ def _with_needed_objects(decoded: DataFrame) -> DataFrame:
     return spread.withColumns({**large, "is_own": is_own})
 
 
-def _settles(keeps_deleted: bool) -> Column:
+def _existence_after(keeps_deleted: bool) -> Column:
     """Whether the object exists after a message, or `by` which update it does if that is right; or null."""
     by_version = F.size("versions") > 0
     is_own = F.col("is_own")
-    found = F.when(is_own & is_statement(CREATE), _settled(F.lit(True)))
-    found = found.when(is_own & by_version, _settled(F.lit(None), F.col("message_id")))
-    return found if keeps_deleted else found.when(is_own & is_statement(REMOVE), _settled(F.lit(False)))
+    found = F.when(is_own & is_statement(CREATE), _settle(F.lit(True)))
+    found = found.when(is_own & by_version, _settle(F.lit(None), F.col("message_id")))
+    return found if keeps_deleted else found.when(is_own & is_statement(REMOVE), _settle(F.lit(False)))
 
 
-def _settled(exists: Column, by: Column | None = None) -> Column:
+def _settle(exists: Column, by: Column | None = None) -> Column:
     return F.struct(
         exists.cast("boolean").alias("exists"),
         (F.lit(None) if by is None else by).cast("string").alias("by"),
@@ -576,7 +576,7 @@ def _known_instants(known: DataFrame) -> DataFrame:
         key.alias("asked"),
         F.col(at).alias("published_timestamp"),
         F.col(message).alias("message_id"),
-        _settled(exists).alias("settles"),
+        _settle(exists).alias("settles"),
     )
 
 

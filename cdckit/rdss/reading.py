@@ -87,7 +87,7 @@ def parse_message(value: bytes | None, rules: Rules) -> ParsedMessage:
             return usual
         values, places = members(text, _STRICT, once=True)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(_malformed(value, error)) from None
+        raise Unreadable(_malformed_finding(value, error)) from None
     header = values.get(*HEADER)
     if "\\u" in text:
         _require_characters(values, header)
@@ -126,7 +126,7 @@ def nesting_depth(value: object) -> int:
     depth, level = 0, [value]
     while containers := [each for each in level if isinstance(each, dict | list)]:
         depth += 1
-        level = [inner for each in containers for _, inner in _inside(each)]
+        level = [inner for each in containers for _, inner in _children(each)]
     return depth
 
 
@@ -136,10 +136,10 @@ def walk_values(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     while waiting:
         at, each = waiting.pop()
         yield at, each
-        waiting += [((*at, step), inner) for step, inner in _inside(each)]
+        waiting += [((*at, step), inner) for step, inner in _children(each)]
 
 
-def _inside(value: object) -> list[tuple[str | int, Any]]:
+def _children(value: object) -> list[tuple[str | int, Any]]:
     if isinstance(value, _Pairs | dict):
         return list(value.items())
     return list(enumerate(value)) if isinstance(value, list) else []
@@ -181,13 +181,13 @@ _STRICT = json.JSONDecoder(
 _ANY = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_no_constant, parse_int=float)
 
 
-def _malformed(value: bytes, error: Exception) -> Finding:
+def _malformed_finding(value: bytes, error: Exception) -> Finding:
     path: Path = ()
     if isinstance(error, _Twice):
         try:
             path, name = _first_twice(value.decode())
         except (ValueError, RecursionError) as another:
-            return _malformed(value, another)
+            return _malformed_finding(value, another)
         sentence = f"the name {show_value(name)} comes twice."
     elif isinstance(error, UnicodeDecodeError):
         sentence = f"byte {error.start} is not UTF-8."
@@ -278,7 +278,7 @@ def split(value: bytes, *, rules: Rules = RULES) -> list[bytes]:
     >>> len(parts), max(map(len, parts)) <= 200, join_parts(parts) == json.loads(value)
     (6, True, True)
     """
-    message = _whole(value, rules)
+    message = _read_whole(value, rules)
     if len(value) <= rules.max_bytes:
         return [value]
     escaped = json.dumps(message.body_text, ensure_ascii=False)[1:-1].encode()
@@ -329,7 +329,7 @@ def whole_header(first: Mapping[str, Any]) -> dict[str, Any]:
     return {**first, "messageSequence": {**first["messageSequence"], "position": 1, "total": 1}}
 
 
-def _whole(value: bytes, rules: Rules) -> ParsedMessage:
+def _read_whole(value: bytes, rules: Rules) -> ParsedMessage:
     try:
         message = parse_message(value, replace(rules, max_bytes=len(value)))
     except Unreadable as refused:

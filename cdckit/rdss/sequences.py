@@ -445,7 +445,7 @@ def _assemble_batches(batches: Iterable[pa.RecordBatch], *, rules: Rules) -> Ite
     made: list[_AssembledRow] = []
     size = 0
     for sequence in _sequences(batches):
-        made.append(_whole(sequence, rules))
+        made.append(_assemble_whole(sequence, rules))
         size += len(made[-1].record["value"])
         if size > _BYTES_AT_ONCE:
             yield _batch(made)
@@ -472,7 +472,7 @@ def _sequences(batches: Iterable[pa.RecordBatch]) -> Iterator[_Sequence]:
         yield sequence
 
 
-def _whole(sequence: _Sequence, rules: Rules) -> _AssembledRow:
+def _assemble_whole(sequence: _Sequence, rules: Rules) -> _AssembledRow:
     """The message that was put together, and the verdict on it."""
     value = sequence.first["value"]
     anything = replace(rules, max_bytes=len(value))

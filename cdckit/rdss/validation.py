@@ -131,9 +131,9 @@ def structs_by_value(reference: str) -> tuple[str, Mapping[str, type[msgspec.Str
     at, schema, types, field = _At(reference.partition("#")[0], True), _find_schema(reference), {}, ""
     while "if" in schema:
         [(field, test)] = schema["if"]["properties"].items()
-        types[test["const"]] = object_struct(_absolute(schema["then"]["$ref"], at))
+        types[test["const"]] = object_struct(_absolute_reference(schema["then"]["$ref"], at))
         schema = schema["else"]
-    return field, types, object_struct(_absolute(schema["$ref"], at))
+    return field, types, object_struct(_absolute_reference(schema["$ref"], at))
 
 
 def value_pattern(value: str) -> str:
@@ -167,10 +167,10 @@ def _schemas() -> dict[str, Any]:
 
 
 def _resolve_reference(schema: Schema, at: _At) -> Schema:
-    return _find_schema(_absolute(schema["$ref"], at)) if schema.keys() == {"$ref"} else schema
+    return _find_schema(_absolute_reference(schema["$ref"], at)) if schema.keys() == {"$ref"} else schema
 
 
-def _absolute(reference: str, at: _At) -> str:
+def _absolute_reference(reference: str, at: _At) -> str:
     if reference.startswith("#"):
         return at.document + reference
     return at.document.rpartition("/")[0] + "/" + reference
@@ -178,7 +178,7 @@ def _absolute(reference: str, at: _At) -> str:
 
 def _schema_type(schema: Schema, at: _At, name: str) -> Any:
     if schema.keys() == {"$ref"}:
-        return _referred_struct(_absolute(schema["$ref"], at), at.forms)
+        return _referred_struct(_absolute_reference(schema["$ref"], at), at.forms)
     if schema.keys() == {"enum"}:
         return Literal[tuple(schema["enum"])]
     kind = "object" if "properties" in schema else str(schema.get("type"))
@@ -217,7 +217,7 @@ def _number(schema: Schema, at: _At, name: str) -> Any:
     return Annotated[int, msgspec.Meta(**_64_BITS | _limits(schema))]
 
 
-def _real(schema: Schema, at: _At, name: str) -> Any:
+def _number_type(schema: Schema, at: _At, name: str) -> Any:
     _unknown(schema, ("type",))
     return float
 
@@ -243,7 +243,7 @@ def _object(schema: Schema, at: _At, name: str) -> Any:
             *("additionalProperties", "if", "then"),
         ),
     )
-    base = _find_schema(_absolute(schema["$ref"], at)) if "$ref" in schema else {}
+    base = _find_schema(_absolute_reference(schema["$ref"], at)) if "$ref" in schema else {}
     _unknown(base, ("type", "required", "properties"))
     if schema.get("additionalProperties") is not False:
         raise NotImplementedError(f"{name} has room for fields that nobody knows")
@@ -268,7 +268,7 @@ def _object(schema: Schema, at: _At, name: str) -> Any:
 _OF_KINDS: Mapping[str, Callable[[Schema, _At, str], Any]] = {
     "string": _text,
     "integer": _number,
-    "number": _real,
+    "number": _number_type,
     "boolean": _truth,
     "array": _list,
     "object": _object,

@@ -181,7 +181,7 @@ def expiry_finding(header: Mapping[str, Any], now: datetime) -> Finding | None:
     return make_finding(RdssFault.EXPIRED, path, f"{text} is before {now.isoformat()}.")
 
 
-def _wrong(field: str | tuple[str, ...], sentence: str) -> Finding:
+def _header_finding(field: str | tuple[str, ...], sentence: str) -> Finding:
     steps = (field,) if isinstance(field, str) else field
     return make_finding(RdssFault.INVALID_HEADER, (*HEADER, *steps), sentence)
 
@@ -190,16 +190,18 @@ def _version(header: Mapping[str, Any], rules: Rules) -> Finding | None:
     version = header["version"]
     if parse_major(version) == rules.major:
         return None
-    return _wrong("version", f"{show_value(version)} is no version {rules.major} of the specification.")
+    return _header_finding(
+        "version", f"{show_value(version)} is no version {rules.major} of the specification."
+    )
 
 
 def _pairing(header: Mapping[str, Any]) -> Finding | None:
     kind, group = header["messageType"], header["messageClass"]
     if (kind, group) not in BODIES:
         fitting = " or ".join(of_class for of_type, of_class in BODIES if of_type == kind)
-        return _wrong("messageClass", f"a {kind} is a {fitting}, no {group}.")
+        return _header_finding("messageClass", f"a {kind} is a {fitting}, no {group}.")
     if (kind, group) == ("MetadataRead", "Document") and "correlationId" not in header:
-        return _wrong((), "the field correlationId is missing, which a response needs.")
+        return _header_finding((), "the field correlationId is missing, which a response needs.")
     return None
 
 
@@ -207,7 +209,7 @@ def _sequence(sequence: Mapping[str, Any]) -> Finding | None:
     position, total = sequence["position"], sequence["total"]
     if 1 <= position <= total <= LONGEST_SEQUENCE:
         return None
-    return _wrong(
+    return _header_finding(
         ("messageSequence", "position"),
         f"{show_value(position)} is no place in a sequence of {show_value(total)}.",
     )
@@ -216,11 +218,13 @@ def _sequence(sequence: Mapping[str, Any]) -> Finding | None:
 def _timings(timings: Mapping[str, Any]) -> Finding | None:
     for name, text in timings.items():
         if parse_instant(text) is None:
-            return _wrong(("messageTimings", name), f"{show_value(text)} is in no year from 1 to 9999.")
+            return _header_finding(
+                ("messageTimings", name), f"{show_value(text)} is in no year from 1 to 9999."
+            )
     return None
 
 
 def _code(header: Mapping[str, Any]) -> Finding | None:
     if "errorCode" in header and header["errorCode"] not in _CODES:
-        return _wrong("errorCode", f"{show_value(header['errorCode'])} is no error code.")
+        return _header_finding("errorCode", f"{show_value(header['errorCode'])} is no error code.")
     return None

@@ -145,7 +145,7 @@ def _images(table: Table, header: dict[str, Column]) -> list[Column]:
     return [
         _row(F.col("new"), fields),
         _row(F.col("old"), fields),
-        F.struct(*(_sent(table, header, name).alias(name) for name in fields.fieldNames())),
+        F.struct(*(_is_sent(table, header, name).alias(name) for name in fields.fieldNames())),
         F.when(header["changeMask"].isNotNull(), changed),
     ]
 
@@ -175,7 +175,7 @@ def _instant(text: Column) -> Column:
     return F.concat(date, *parts).try_cast("timestamp")
 
 
-def _sent(table: Table, header: dict[str, Column], name: str) -> Column:
+def _is_sent(table: Table, header: dict[str, Column], name: str) -> Column:
     named = F.coalesce(F.map_contains_key("new", name), F.lit(False))
     if name not in table.versions[-1].ordinals:
         return named

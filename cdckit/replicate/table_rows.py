@@ -400,7 +400,7 @@ class _Rows:
         row, before, no_row = self._images()
         sent = read_masks(self.headers["columnMask"], self.version.ordinals.values())
         changed = read_masks(self.headers["changeMask"], self.version.ordinals.values())
-        is_sent = self._sent(sent.bits)
+        is_sent = self._sent_flags(sent.bits)
         self._find(
             _flags(self.decoded.errors.is_valid()), ReplicateFault.MESSAGE_UNREADABLE, self.decoded.errors
         )
@@ -425,7 +425,7 @@ class _Rows:
             row,
             before,
             self._flag_struct(is_sent),
-            self._changed(changed.bits),
+            self._changed_flags(changed.bits),
             codes,
             descriptions,
         ]
@@ -467,7 +467,7 @@ class _Rows:
         mask = row.is_null() if row.null_count else None
         return pa.StructArray.from_arrays(columns, fields=list(self.table.fields), mask=mask)
 
-    def _sent(self, bits: Bools) -> dict[str, Bools]:
+    def _sent_flags(self, bits: Bools) -> dict[str, Bools]:
         masked = _flags(self.headers["columnMask"].is_valid())
         sent = {}
         for field in self.table.fields:
@@ -480,7 +480,7 @@ class _Rows:
                 sent[field.name] = np.ones(self.count, dtype=bool)
         return sent
 
-    def _changed(self, bits: Bools) -> pa.Array:
+    def _changed_flags(self, bits: Bools) -> pa.Array:
         masked = self.headers["changeMask"].is_valid()
         if not pc.any(masked).as_py():
             return pa.nulls(self.count, pa.struct([(field.name, pa.bool_()) for field in self.table.fields]))

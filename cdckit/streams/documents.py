@@ -270,7 +270,7 @@ def _steps(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordB
                 continue
             result, characters = fold.step(*message)
             rows.append(row)
-            made.append((*result, True, *fold.state()) if last[row] else (*result, False, *_nothing(plan)))
+            made.append((*result, True, *fold.state()) if last[row] else (*result, False, *_no_state(plan)))
             size += characters
             if size > _CHARACTERS_AT_ONCE:
                 yield _result_batch(batch, rows, made, plan, types)
@@ -279,7 +279,7 @@ def _steps(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordB
             yield _result_batch(batch, rows, made, plan, types)
 
 
-def _nothing(plan: Plan) -> tuple[None, ...]:
+def _no_state(plan: Plan) -> tuple[None, ...]:
     return (None,) * len(plan.state)
 
 

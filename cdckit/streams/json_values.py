@@ -102,15 +102,17 @@ def _number(text: str, kind: type[int] | type[Decimal]) -> Any:
         return FarNumber(text)
 
 
-def _refused(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise json.JSONDecodeError(f"{name} is no number of JSON", name, 0)
 
 
 _QUICK_READER = msgspec.json.Decoder(float_hook=Decimal).decode
 # Made once: `json.loads` with these options would make one for every text.
-_EXACT = json.JSONDecoder(parse_float=Decimal, parse_constant=_refused).decode
+_EXACT = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse_constant).decode
 _FAR = json.JSONDecoder(
-    parse_float=partial(_number, kind=Decimal), parse_int=partial(_number, kind=int), parse_constant=_refused
+    parse_float=partial(_number, kind=Decimal),
+    parse_int=partial(_number, kind=int),
+    parse_constant=_refuse_constant,
 ).decode
 
 

@@ -361,7 +361,7 @@ def _path_text(path: Path) -> str:
     return show_value("/" + "/".join(map(step_text, path)))
 
 
-def _put(work: _WorkingDocument, operation: Operation) -> None:
+def _put_value(work: _WorkingDocument, operation: Operation) -> None:
     work.put(operation.path, operation.value)
 
 
@@ -447,8 +447,8 @@ def _text(value: Any) -> str:
 
 
 _DO: Mapping[str, Callable[[_WorkingDocument, Operation], None]] = {
-    ADD: _put,
-    REPLACE: _put,
+    ADD: _put_value,
+    REPLACE: _put_value,
     REMOVE: _remove,
     MOVE: _move,
     COPY: _copy,

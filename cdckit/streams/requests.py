@@ -132,7 +132,7 @@ def _patches(
             for row, (database, patches) in enumerate(
                 zip(batch.column("db").to_pylist(), lists, strict=True)
             ):
-                against = _against(database, databases)
+                against = _foreign_reasons(database, databases)
                 rows += [row] * len(patches)
                 for part, text in enumerate(patches, 1):
                     made.append({"part": part, "parts": len(patches), **_patch(text, against)})
@@ -144,7 +144,7 @@ def _patches(
             yield make_batch(columns, types)
 
 
-def _against(database: str, databases: frozenset[str] | None) -> list[str]:
+def _foreign_reasons(database: str, databases: frozenset[str] | None) -> list[str]:
     if databases is None or database in databases:
         return []
     return [f"the database {show_value(database)} is not served here"]

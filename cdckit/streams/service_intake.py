@@ -219,7 +219,7 @@ class Intake:
         if ENTITY_BATCHES.name in sound:
             found.append(entity_patches(sound[ENTITY_BATCHES.name], databases=self._settings.databases))
         if ENTITY_PATCHES.name in sound:
-            found.append(sound[ENTITY_PATCHES.name].withColumn(ERRORS.name, self._foreign()))
+            found.append(sound[ENTITY_PATCHES.name].withColumn(ERRORS.name, self._foreign_reason()))
         if not found:
             return None
         rows = [each.select(*PATCH_SCHEMA.fieldNames()) for each in found]
@@ -257,14 +257,14 @@ class Intake:
         known = read_rows(self._tables, SCHEMAS, SCHEMA_SCHEMA)
         return self._tables.scratch(
             apply_schema_patches(
-                sound[SCHEMA_PATCHES.name].withColumn(ERRORS.name, self._foreign()),
+                sound[SCHEMA_PATCHES.name].withColumn(ERRORS.name, self._foreign_reason()),
                 schemas=known,
                 most_characters=self._settings.most_characters,
                 remember=self._settings.remember,
             )
         )
 
-    def _foreign(self) -> Column:
+    def _foreign_reason(self) -> Column:
         return foreign_reason(self._settings.databases)
 
     def _make(self, answers: DataFrame | None, schemas: DataFrame | None) -> None:

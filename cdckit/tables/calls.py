@@ -218,7 +218,7 @@ class Call(tables.Call):
         """Note that nothing says when a row is true, its sequence being of *kind*."""
         sequence = self.arguments["sequence_by"]
         first = sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
-        self._lacks(
+        self._refuse_without_time(
             "effective",
             [first] if isinstance(first, str) and first in self.columns else [],
             f"effective is not said, and the sequence, {kind.simpleString()}, is no time: name a column (of "
@@ -231,9 +231,11 @@ class Call(tables.Call):
     def lacks_list_time(self) -> None:
         """Note that nothing tells the lists of one table apart."""
         others = [name for name in self.columns if name not in self.arguments["keys"]]
-        self._lacks("taken_at", others, "taken_at is not said: it is what tells the lists of one table apart")
+        self._refuse_without_time(
+            "taken_at", others, "taken_at is not said: it is what tells the lists of one table apart"
+        )
 
-    def _lacks(self, argument: str, likely: Sequence[str], sentence: str) -> None:
+    def _refuse_without_time(self, argument: str, likely: Sequence[str], sentence: str) -> None:
         """Refuse for want of a time; one that is certain among what is *likely* mends it."""
         found = [time for time in map(self._as_time, likely) if time is not None]
         if len(found) == 1:
@@ -277,12 +279,14 @@ class Call(tables.Call):
                 words = str(error).strip().splitlines()[0]
                 self.refuse(f"{argument}: Spark cannot read {expression!r} ({words})")
                 return None
-            near = self._near(expression, name, argument) if isinstance(expression, str) else None
+            near = (
+                self._nearest_expression(expression, name, argument) if isinstance(expression, str) else None
+            )
             sentence = f"{argument}: {name} is no column{suggest_name(name, self.columns)}"
             self.refuse(sentence, is_mended=near is not None)
             return near
 
-    def _near(self, expression: str, name: str, argument: str) -> TypedColumn | None:
+    def _nearest_expression(self, expression: str, name: str, argument: str) -> TypedColumn | None:
         """The expression with the column that is near *name* in its place, if Spark can read that."""
         close = nearest_name(name, self.columns)
         if close is None:

@@ -94,11 +94,11 @@ warnings.filterwarnings(
 
 def families() -> list[str]:
     """The families of fonts to write with: a sign is taken from the first that has it."""
-    return [*rcParams["font.family"], *_installed()]
+    return [*rcParams["font.family"], *_installed_fonts()]
 
 
 @cache
-def _installed() -> tuple[str, ...]:
+def _installed_fonts() -> tuple[str, ...]:
     found = {font.name for font in fontManager.ttflist}
     return tuple(name for name in _OTHERS if name in found)
 

@@ -43,7 +43,7 @@ def zone_text(text: Column, zone: tzinfo) -> Column:
     """
     there, name = text.try_cast("timestamp_ntz"), _zone_name(zone)
     if name is None:
-        return F.when(there.isNotNull(), F.concat(_short(there), F.lit(" UTC"))).otherwise(text)
+        return F.when(there.isNotNull(), F.concat(_shorten_seconds(there), F.lit(" UTC"))).otherwise(text)
     here = _convert_zone(there, name)
     twice = reduce(
         Column.__or__,
@@ -52,7 +52,9 @@ def zone_text(text: Column, zone: tzinfo) -> Column:
             for shift in (-60, -30, 30, 60)
         ),
     )
-    written = F.when(twice, F.concat(_short(here), _offset(here - there))).otherwise(_short(here))
+    written = F.when(twice, F.concat(_shorten_seconds(here), _offset(here - there))).otherwise(
+        _shorten_seconds(here)
+    )
     return F.coalesce(written, text)
 
 
@@ -60,7 +62,7 @@ def _convert_zone(there: Column, name: str) -> Column:
     return there if name == "UTC" else F.convert_timezone(F.lit("UTC"), F.lit(name), there)
 
 
-def _short(wall: Column) -> Column:
+def _shorten_seconds(wall: Column) -> Column:
     return F.regexp_replace(wall.cast("string"), r"^(\S+ \d\d:\d\d):00$", "$1")
 
 
@@ -256,7 +258,7 @@ def mark_changes(
         before.select("guid", whole.alias("old")), on="guid", how="full"
     )
     here, there = F.col("now"), F.col("old")
-    was = [_was(field, zone) for field in fields]
+    was = [_previous_value(field, zone) for field in fields]
     mark = (
         F.when(there.isNull(), F.lit(NEW))
         .when(here.isNull(), F.lit(GONE))
@@ -287,7 +289,7 @@ def strike_gone(table: Table) -> Table:
     return table.strike_rows(lambda row: row[0].text == GONE)
 
 
-def _was(field: T.StructField, zone: tzinfo) -> Column:
+def _previous_value(field: T.StructField, zone: tzinfo) -> Column:
     new, old = (as_text(F.col(side).getField(field.name), field.dataType) for side in ("now", "old"))
     text = zone_text(old, zone) if isinstance(field.dataType, T.TimestampType) else old
     shown = F.coalesce(

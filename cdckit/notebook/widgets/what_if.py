@@ -164,7 +164,7 @@ class _Board:
     def heading(self, chosen: Mapping[str | None, int]) -> str:
         """What the table stands for: the instant, and the priorities of all sources."""
         order = ", ".join(
-            f"{_name(each.source)} {chosen.get(each.source, _between(each))}" for each in self.sources
+            f"{_name(each.source)} {chosen.get(each.source, _priority_range(each))}" for each in self.sources
         )
         return f"{self._when}, with the priorities {order}{self._rule}"
 
@@ -251,10 +251,10 @@ def _name(source: str | None) -> str:
 def _label(source: _Source) -> str:
     """What stands before the number, which begins with the highest where a source has several."""
     several = source.lowest != source.highest
-    return f"{_name(source.source)} ({_between(source)})" if several else _name(source.source)
+    return f"{_name(source.source)} ({_priority_range(source)})" if several else _name(source.source)
 
 
-def _between(source: _Source) -> str:
+def _priority_range(source: _Source) -> str:
     one = source.lowest == source.highest
     return str(source.highest) if one else f"{source.lowest} to {source.highest}"
 
@@ -363,7 +363,7 @@ class _FormWidget:
         for each in (self.entity, self.field, *self.texts):
             each.observe(lambda _: self._forget(), names="value")
         self.show.on_click(lambda _: self.difference.show(self._difference, "what it would change"))
-        self.apply.on_click(lambda _: self.difference.show(self._applied, "what was applied"))
+        self.apply.on_click(lambda _: self.difference.show(self._applied_page, "what was applied"))
         rows = ([self.containing, self.entity, self.field], [*self.texts, self.show, self.apply])
         controls = [library.HBox(row, layout=library.Layout(flex_flow="row wrap")) for row in rows]
         self.widget = library.VBox([*controls, self.versions.widget, self.difference.widget])
@@ -388,7 +388,7 @@ class _FormWidget:
         self.apply.disabled = self.right.isEmpty()
         return page
 
-    def _applied(self) -> Page:
+    def _applied_page(self) -> Page:
         self.apply.disabled = True
         self.form.ledger.apply(self.right)
         self._read()

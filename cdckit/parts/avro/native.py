@@ -105,7 +105,7 @@ class Shaper:
             return pa.ListArray.from_arrays(places, items, type=arrow_type(node))
         keys = array.keys.slice(first, last - first)
         values = self.shape(array.items.slice(first, last - first), node.children[0], rows_of_items)
-        self._fault(_repeated(keys, offsets), rows_of_items, "a map has a key twice")
+        self._fault(_is_repeated_key(keys, offsets), rows_of_items, "a map has a key twice")
         return pa.MapArray.from_arrays(places, keys, values, type=arrow_type(node))
 
     def _union(self, array: pa.Array, node: Node, rows: Rows) -> pa.Array:
@@ -120,7 +120,7 @@ class Shaper:
         if not node.holds:
             return pa.nulls(len(array))
         there = tags == node.holds[0]
-        return _spread(self._branch(array, node, node.holds[0], there, rows), there)
+        return _spread_values(self._branch(array, node, node.holds[0], there, rows), there)
 
     def _branch(
         self, array: pa.Array, node: Node, branch: int, there: npt.NDArray[np.bool_], rows: Rows
@@ -161,7 +161,7 @@ class Shaper:
 
     def _decimal(self, array: pa.Array, node: Node, rows: Rows) -> pa.Array:
         words, wrong = _unscaled(array.cast(pa.binary()))
-        wrong |= _outside(words, node.precision)
+        wrong |= _exceeds_precision(words, node.precision)
         if wrong.any():
             self._fault(wrong, rows, f"a decimal has more than {node.precision} digits")
             words[wrong] = 0
@@ -184,7 +184,7 @@ def _tags(array: pa.Array) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int32]]
     return _ints(tags, np.int8, len(array), array.offset), _ints(places, np.int32, len(array), array.offset)
 
 
-def _spread(child: pa.Array, there: npt.NDArray[np.bool_]) -> pa.Array:
+def _spread_values(child: pa.Array, there: npt.NDArray[np.bool_]) -> pa.Array:
     """The values of *child* (no nulls) in their order where *there* is true, null elsewhere."""
     rows, kind = len(there), child.type
     if len(child) == rows:
@@ -206,7 +206,7 @@ def _spread(child: pa.Array, there: npt.NDArray[np.bool_]) -> pa.Array:
     return child.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
 
-def _repeated(keys: pa.Array, offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+def _is_repeated_key(keys: pa.Array, offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     """For each key whether the same one stands before it in the same map."""
     codes = keys.dictionary_encode()
     maps = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -248,7 +248,7 @@ def _by_width(widths: npt.NDArray[np.int32]) -> Iterator[tuple[int, Any]]:
             yield width, slice(None) if counts[width] == len(widths) else widths == width
 
 
-def _outside(words: npt.NDArray[np.uint8], precision: int) -> npt.NDArray[np.bool_]:
+def _exceeds_precision(words: npt.NDArray[np.uint8], precision: int) -> npt.NDArray[np.bool_]:
     """Which of the numbers in *words* (see `_unscaled`) have more digits than *precision*."""
     low, high = words.view("<u8")[:, 0], words.view("<i8")[:, 1]
     if precision < 19:
@@ -504,26 +504,26 @@ def plain_item(root: Node) -> Any:
     no name. A union of null and one type gets a branch that no datum may use: with two branches the
     reader would take every number but that of null for the other one.
     """
-    return _plain(root, (f"n{i}" for i in count()))
+    return _plain_kind(root, (f"n{i}" for i in count()))
 
 
-def _plain(node: Node, names: Iterator[str]) -> Any:
+def _plain_kind(node: Node, names: Iterator[str]) -> Any:
     if node.kind == "record":
         parts = (child for _, child in node.fields if child.kind != "null")
-        fields = [{"name": f"f{i}", "type": _plain(child, names)} for i, child in enumerate(parts)]
+        fields = [{"name": f"f{i}", "type": _plain_kind(child, names)} for i, child in enumerate(parts)]
         return {"type": "record", "name": next(names), "fields": fields}
     if node.kind == "fixed":
         return {"type": "fixed", "name": next(names), "size": node.size}
     if node.kind == "array":
-        return {"type": "array", "items": _plain(node.children[0], names)}
+        return {"type": "array", "items": _plain_kind(node.children[0], names)}
     if node.kind == "map":
-        return {"type": "map", "values": _plain(node.children[0], names)}
+        return {"type": "map", "values": _plain_kind(node.children[0], names)}
     if node.kind == "union":
         ints = sum(branch.kind in ("int", "enum") for branch in node.branches)
         branches = [
             {"type": "record", "name": next(names), "fields": [{"name": "f0", "type": "int"}]}
             if branch.kind == "enum" and ints > 1
-            else _plain(branch, names)
+            else _plain_kind(branch, names)
             for branch in node.branches
         ]
         if len(branches) == 2 and "null" in branches:

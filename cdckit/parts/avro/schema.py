@@ -172,14 +172,14 @@ def empty_bytes(kind: pa.DataType) -> int:
 @lru_cache(maxsize=512)
 def most_bytes(root: Node) -> Most:
     """The most bytes that values of *root* can become."""
-    return _most(root)
+    return _most_bytes(root)
 
 
-def _most(node: Node, *, as_json: bool = False) -> Most:
+def _most_bytes(node: Node, *, as_json: bool = False) -> Most:
     if node.kind == "union":
         return _most_of_union(node, as_json or len(node.holds) > 1, as_json)
     if node.kind == "record":
-        members = [(child, _most(child, as_json=as_json)) for _, child in node.fields]
+        members = [(child, _most_bytes(child, as_json=as_json)) for _, child in node.fields]
         more = _DICT + sum(map(_name_bytes, node.fields)) if as_json else 1
         return _sum_most(members, more)
     if node.items is not None:
@@ -207,14 +207,14 @@ def _sum_most(members: list[tuple[Node, Most]], more: float) -> Most:
 def _most_of_union(node: Node, is_text: bool, as_json: bool) -> Most:
     branches = []
     for branch in node.branches:
-        most = _most(branch, as_json=is_text)
+        most = _most_bytes(branch, as_json=is_text)
         each, per_byte = most.each, most.per_byte
         if branch.kind == "null":
             each = _OBJECT if as_json else empty_bytes(arrow_type(node))
         elif is_text:
             each += _DICT + len(branch.name) + 6
         if is_text and not as_json and branch.kind != "null":  # it is shaped as well, for its faults
-            shaped = _most(branch)
+            shaped = _most_bytes(branch)
             each, per_byte = each + shaped.each, per_byte + shaped.per_byte
         ratio = max(per_byte + (each + 1) / (1 + least_bytes(branch)), per_byte)
         branches.append(Most(each + 1, per_byte, ratio))
@@ -222,10 +222,10 @@ def _most_of_union(node: Node, is_text: bool, as_json: bool) -> Most:
 
 
 def _most_of_many(node: Node, item: Node, as_json: bool) -> Most:
-    members = [(item, _most(item, as_json=as_json))]
+    members = [(item, _most_bytes(item, as_json=as_json))]
     if node.kind == "map":
         key = Node("string")
-        members.append((key, _most(key, as_json=as_json)))
+        members.append((key, _most_bytes(key, as_json=as_json)))
     inside = _sum_most(members, _OBJECT if as_json else 0)
     each = _DICT if as_json else _OFFSET
     return Most(each, inside.ratio, each + inside.ratio)
@@ -253,7 +253,7 @@ def decoded_bytes(array: pa.Array, node: Node, *, as_json: bool = False) -> int:
     if node.kind == "enum":
         lengths = np.array([len(symbol) for symbol in node.symbols]) + (2 if as_json else 0) + _OFFSET
         return int(lengths[np.clip(enum_numbers(array), 0, len(lengths) - 1)].sum())
-    most = _most(node, as_json=as_json)
+    most = _most_bytes(node, as_json=as_json)
     texts = array.nbytes if most.per_byte else 0
     return int(most.each * len(array) + most.per_byte * texts)
 
@@ -422,7 +422,7 @@ class _Reader:
         if isinstance(value, list):
             return self._union(value, namespace)
         if not isinstance(value, dict):
-            raise SchemaRefused(f"{_short(value)} is not a type")
+            raise SchemaRefused(f"{_shorten_text(value)} is not a type")
         kind = value.get("type")
         if not isinstance(kind, str):
             return self.read(kind, namespace)
@@ -443,7 +443,7 @@ class _Reader:
                 if node is None:
                     raise SchemaRefused(f"the type {full} contains itself, which Spark cannot hold")
                 return node
-        raise SchemaRefused(f"the type {_short(name)} is not defined")
+        raise SchemaRefused(f"the type {_shorten_text(name)} is not defined")
 
     def _union(self, value: list[object], namespace: str) -> Node:
         if not value:
@@ -524,9 +524,9 @@ def _full_name(value: Mapping[str, object], namespace: str) -> tuple[str, str]:
     """The full name of a named type and the namespace that holds inside it."""
     name, space = value.get("name"), value.get("namespace", namespace)
     if not isinstance(name, str) or len(name) > MAX_NAME:
-        raise SchemaRefused(f"{_short(name)} is not the name of a type")
+        raise SchemaRefused(f"{_shorten_text(name)} is not the name of a type")
     if not isinstance(space, str) or len(space) > MAX_NAME:
-        raise SchemaRefused(f"{_short(space)} is not a namespace")
+        raise SchemaRefused(f"{_shorten_text(space)} is not a namespace")
     full = name if "." in name or not space else f"{space}.{name}"
     for part in full.split("."):
         _word(part, f"a part of the name {full}")
@@ -535,7 +535,7 @@ def _full_name(value: Mapping[str, object], namespace: str) -> tuple[str, str]:
 
 def _word(value: object, what: str) -> str:
     if not isinstance(value, str) or len(value) > MAX_NAME or not _WORD.fullmatch(value):
-        raise SchemaRefused(f"{_short(value)} cannot be {what}")
+        raise SchemaRefused(f"{_shorten_text(value)} cannot be {what}")
     return value
 
 
@@ -552,7 +552,9 @@ def _symbols(value: Mapping[str, object], name: str) -> tuple[str, ...]:
 def _size(value: Mapping[str, object], name: str) -> int:
     size = value.get("size")
     if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= MAX_TEXT:
-        raise SchemaRefused(f"the size of the fixed {name} is {_short(size)}; it must be 1 to {MAX_TEXT:,}")
+        raise SchemaRefused(
+            f"the size of the fixed {name} is {_shorten_text(size)}; it must be 1 to {MAX_TEXT:,}"
+        )
     return size
 
 
@@ -591,6 +593,6 @@ def _with_logical(node: Node, value: Mapping[str, object]) -> Node:
     return Node(node.kind, name=node.name, size=node.size, logical=logical, precision=precision, scale=scale)
 
 
-def _short(value: object) -> str:
+def _shorten_text(value: object) -> str:
     text = repr(value) if not isinstance(value, (dict, list)) else type(value).__name__
     return text if len(text) <= 80 else text[:77] + "..."

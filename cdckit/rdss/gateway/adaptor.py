@@ -96,7 +96,7 @@ class HttpSource:
 
     def changed_objects(self, since: str | None) -> Iterator[SourceObject]:
         """The objects of all pages; an answer that is no such list raises `NoChannel`."""
-        asked = {} if since is None else {self._since: self._earlier(since)}
+        asked = {} if since is None else {self._since: self._overlap_start(since)}
         url: httpx.URL | None = self._url.copy_merge_params(asked)
         while url is not None:
             page = self._page(url)
@@ -107,7 +107,7 @@ class HttpSource:
                 yield SourceObject(found_id, modified, each)
             url = self._next_page(page.get("next"), url)
 
-    def _earlier(self, since: str) -> str:
+    def _overlap_start(self, since: str) -> str:
         if not self._overlap:
             return since
         return (datetime.fromisoformat(since) - self._overlap).isoformat().replace("+00:00", "Z")
@@ -233,7 +233,7 @@ class ChannelAdaptor:
             NoChannel: It answers something else.
             SendFailed: The output could not be reached.
         """
-        return self._backoff.retry(self._round, on=ChannelUnreachable, sleep=self._sleep)
+        return self._backoff.retry(self._poll_once, on=ChannelUnreachable, sleep=self._sleep)
 
     def run(self, interval: float, until: Callable[[], bool]) -> None:
         """Poll every *interval* seconds until *until* says so."""
@@ -241,7 +241,7 @@ class ChannelAdaptor:
             self.poll()
             self._sleep(interval)
 
-    def _round(self) -> PollResult:
+    def _poll_once(self) -> PollResult:
         mark = self._read_position(_MARK)
         latest, counted, unfit = mark, {True: 0, False: 0}, list[str]()
         for found in self._source.changed_objects(mark):

@@ -465,7 +465,7 @@ class Gateway:
             turn = MessageContext(message, self.producer, self._clock)
             try:
                 handler(turn)
-                send = self._follows(turn)
+                send = self._follow_ups(turn)
             except Rejection as rejection:
                 self._refuse(parts, rejection.code, rejection.finding)
             except Exception as error:
@@ -479,7 +479,7 @@ class Gateway:
             break
         self._outbox.route()
 
-    def _follows(self, turn: MessageContext) -> list[OutgoingMessage]:
+    def _follow_ups(self, turn: MessageContext) -> list[OutgoingMessage]:
         back = self.channels.return_to(turn.message.return_address)
         messages = [(each, back) for each in turn.replies] + [(each, "output") for each in turn.sends]
         return [part for each, destination in messages for part in self._outgoing(each, destination)]

@@ -150,12 +150,11 @@ class LogFormatter(logging.Formatter):
         _, number, severity = next(each for each in _SEVERITIES if record.levelno >= each[0])
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         head = f"<{self._facility * 8 + number}>1 {at.replace('+00:00', 'Z')} {self._hostname}"
-        return (
-            f'{head} {self._app_name} {record.process or "-"} "[{severity}] {_escaped(record.getMessage())}"'
-        )
+        text = _escape_unprintable(record.getMessage())
+        return f'{head} {self._app_name} {record.process or "-"} "[{severity}] {text}"'
 
 
-def _escaped(text: str) -> str:
+def _escape_unprintable(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in escaped)
 

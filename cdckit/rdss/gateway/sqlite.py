@@ -204,7 +204,7 @@ class SqliteRepository:
         asked = (
             f"SELECT {_INCOMING} FROM messages WHERE outcome = 'waiting' AND whole ORDER BY number LIMIT 1"
         )
-        return self._whole(asked)
+        return self._whole_message(asked)
 
     def count_attempt(self, parts: Sequence[IncomingMessage]) -> int:
         with self._transaction():
@@ -215,7 +215,7 @@ class SqliteRepository:
 
     def response_to(self, message_id: str) -> list[IncomingMessage]:
         answers = "whole AND correlation_id = ? AND correlation_id IS NOT NULL AND value IS NOT NULL"
-        return self._whole(f"SELECT {_INCOMING} FROM messages WHERE {answers} LIMIT 1", message_id)
+        return self._whole_message(f"SELECT {_INCOMING} FROM messages WHERE {answers} LIMIT 1", message_id)
 
     def settle(
         self,
@@ -379,7 +379,7 @@ class SqliteRepository:
     def _exists(self, rows: str, *values: object) -> bool:
         return self._run(f"SELECT 1 FROM messages WHERE {rows}", *values).fetchone() is not None
 
-    def _whole(self, asked: str, *values: object) -> list[IncomingMessage]:
+    def _whole_message(self, asked: str, *values: object) -> list[IncomingMessage]:
         found = [IncomingMessage(*row) for row in self._run(asked, *values)]
         return found if not found or found[0].total == 1 else self._parts(found[0].sequence)
 
