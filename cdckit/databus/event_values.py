@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import Fault
+from cdckit.model.records import Fault, Findings, FoundFault
 from cdckit.parts import avro
 from cdckit.parts.arrays import Bools
 
@@ -62,19 +62,6 @@ class DatabusFault(Fault):
         "it cannot be put in order.",
     )
     WINDOW_OPEN = "WINDOW_OPEN", "The window of the event has not ended in time.", True
-
-
-Findings = dict[int, tuple[DatabusFault, str]]
-"""By the place of a row: what is wrong with it, and what was found there."""
-
-
-def error_columns(findings: Findings, rows: int) -> tuple[pa.Array, pa.Array]:
-    """`error_code` and `error_description` of so many rows, null but for the findings."""
-    codes: list[str | None] = [None] * rows
-    descriptions: list[str | None] = [None] * rows
-    for row, (fault, finding) in findings.items():
-        codes[row], descriptions[row] = fault.value, fault.describe(finding)
-    return pa.array(codes, pa.string()), pa.array(descriptions, pa.string())
 
 
 @dataclass(frozen=True)
@@ -243,28 +230,22 @@ def _parse_singly(values: pa.Array) -> ParsedEvents:
                 if json_value is not None:
                     try:
                         columns[field.name][row] = _convert_field(field, json_value)
-                    except _InvalidEvent as wrong:
+                    except FoundFault as wrong:
                         findings.setdefault(row, (wrong.fault, wrong.finding))
-        except _InvalidEvent as wrong:
+        except FoundFault as wrong:
             findings[row] = (wrong.fault, wrong.finding)
     return ParsedEvents({field.name: pa.array(columns[field.name], field.type) for field in FIELDS}, findings)
 
 
-class _InvalidEvent(Exception):
-    def __init__(self, fault: DatabusFault, finding: str = "") -> None:
-        self.fault, self.finding = fault, finding
-        super().__init__(fault, finding)
-
-
 def _parse_event(value: bytes | None) -> dict[str, Any]:
     if value is None:
-        raise _InvalidEvent(DatabusFault.NO_VALUE)
+        raise FoundFault(DatabusFault.NO_VALUE)
     try:
         event = json.loads(value.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
-        raise _InvalidEvent(DatabusFault.NOT_AN_EVENT, f"It is not JSON: {error!s:.120}.") from error
+        raise FoundFault(DatabusFault.NOT_AN_EVENT, f"It is not JSON: {error!s:.120}.") from error
     if not isinstance(event, dict):
-        raise _InvalidEvent(DatabusFault.NOT_AN_EVENT, f"It is JSON, but no object: {value[:40]!r}.")
+        raise FoundFault(DatabusFault.NOT_AN_EVENT, f"It is JSON, but no object: {value[:40]!r}.")
     return event
 
 
@@ -281,10 +262,8 @@ def _convert_field(field: pa.Field, value: Any) -> Any:
     elif isinstance(value, int) and not isinstance(value, bool):
         if -_LIMITS[field.type] <= value < _LIMITS[field.type]:
             return value
-        raise _InvalidEvent(
-            DatabusFault.FIELD_TYPE, f"{field.name} has more than {field.type.bit_width} bits."
-        )
-    raise _InvalidEvent(
+        raise FoundFault(DatabusFault.FIELD_TYPE, f"{field.name} has more than {field.type.bit_width} bits.")
+    raise FoundFault(
         DatabusFault.FIELD_TYPE, f"{field.name} must be {_KINDS[field.type]}; it is {value!r:.60}."
     )
 

@@ -14,11 +14,9 @@ from pyspark.sql import types as T
 
 from cdckit.databus.event_values import (
     DatabusFault,
-    Findings,
     ParsedEvents,
     Source,
     decode_base64,
-    error_columns,
     event_payloads,
     parse_events,
     sources_by_id,
@@ -27,6 +25,8 @@ from cdckit.model.records import (
     ERROR_FIELDS,
     RECORD_SCHEMA,
     WORKER_FIELDS,
+    Findings,
+    error_columns,
     for_workers,
     headers_from_workers,
     require_records,

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.databus.event_values import DatabusFault, Findings
+from cdckit.databus.event_values import DatabusFault
 from cdckit.databus.events import KINDS
 from cdckit.databus.window_rules import (
     COMPLETE,
@@ -37,7 +37,7 @@ from cdckit.databus.window_rules import (
     WindowMachine,
     cut_spans,
 )
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, Findings
 from cdckit.parts.arrays import Bools, Ints
 from cdckit.parts.instants import INSTANT
 

@@ -217,11 +217,6 @@ def _struct_part(values: pa.StructArray, name: str) -> pa.Array:
     return pc.if_else(values.is_valid(), part, pa.scalar(None, part.type)) if values.null_count else part
 
 
-def number_texts(texts: pa.Array) -> Ints:
-    """Equal texts as equal numbers; null is one."""
-    return ints(texts.dictionary_encode("encode").indices)
-
-
 def change_order(rows: pa.RecordBatch) -> Ints:
     """
     The positions of changes so that those of an entity stand together, in the order of changes.

@@ -38,6 +38,7 @@ from cdckit.parts.arrays import (
     bools,
     first_of_entity,
     ints,
+    number_texts,
     positions,
     rank_values,
     whole_entities,
@@ -317,20 +318,15 @@ class ChangeIdentity(NamedTuple):
     @classmethod
     def from_table(cls, table: pa.RecordBatch) -> ChangeIdentity:
         """That of every row of *table*."""
-        message = _number_texts(table.column("message_id"))
+        message = number_texts(table.column("message_id"))
         distinct = bool(message.max(initial=-1) + 1 == len(message))
         return cls(
-            message, _number_texts(table.column("source")), ints(table.column("record_number")), distinct
+            message, number_texts(table.column("source")), ints(table.column("record_number")), distinct
         )
 
     def select(self, which: Ints | Bools) -> ChangeIdentity:
         """That of some of the changes."""
         return ChangeIdentity(self.message[which], self.source[which], self.record[which], self.distinct)
-
-
-def _number_texts(texts: pa.Array) -> Ints:
-    """Each text's place among the distinct ones, in the order in which they first appear; null is one."""
-    return ints(texts.dictionary_encode("encode").indices)
 
 
 PLACES = ("sequence", "arrival", SNAPSHOT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -232,10 +232,3 @@ class Call(tables.Call):
 def quoted_columns(names: Iterable[str]) -> list[Column]:
     """The columns of these names, whatever stands in the names."""
     return [F.col(quoted(name)) for name in names]
-
-
-def free_name(taken: Sequence[str], name: str) -> str:
-    """A name for a column that is needed on the way, which no column has."""
-    while name.lower() in {each.lower() for each in taken}:
-        name += "_"
-    return name

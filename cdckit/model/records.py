@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Self
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -38,6 +39,27 @@ class Fault(StrEnum):
     def describe(self, finding: str = "") -> str:
         """The sentence, with what was found in this record."""
         return f"{self.sentence} {finding}".rstrip()
+
+
+class FoundFault(Exception):
+    """What is wrong with the record that is being read, and what was found in it; its reader catches it."""
+
+    def __init__(self, fault: Fault, finding: str = "") -> None:
+        self.fault, self.finding = fault, finding
+        super().__init__(fault, finding)
+
+
+Findings = dict[int, tuple[Fault, str]]
+"""By the place of a row: what is wrong with it, and what was found there."""
+
+
+def error_columns(findings: Findings, rows: int) -> tuple[pa.Array, pa.Array]:
+    """`error_code` and `error_description` of so many rows, null but for the findings."""
+    codes: list[str | None] = [None] * rows
+    descriptions: list[str | None] = [None] * rows
+    for row, (fault, finding) in findings.items():
+        codes[row], descriptions[row] = fault.value, fault.describe(finding)
+    return pa.array(codes, pa.string()), pa.array(descriptions, pa.string())
 
 
 RECORD_SCHEMA = T.StructType(

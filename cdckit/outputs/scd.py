@@ -23,10 +23,9 @@ from cdckit.model.history import (
     VALID_FROM,
     VALID_TO,
     Call,
-    free_name,
     quoted_columns,
 )
-from cdckit.parts.arguments import microseconds, quoted, require_flag, require_name
+from cdckit.parts.arguments import free_name, microseconds, quoted, require_flag, require_name
 from cdckit.parts.values import comparable
 from cdckit.query.as_of import current
 from cdckit.query.intervals import continues_previous, is_ever_in_force
@@ -39,7 +38,7 @@ def fold_versions(versions: DataFrame, tracked: Sequence[T.StructField]) -> Data
     Two versions are neighbours if one begins at the instant at which the other ends; a deleted one is never
     equal to one that is not.  The row is the last version of the run, from the first one's beginning on.
     """
-    continues, begins, ends = (free_name(versions.columns, name) for name in ("continues", "begins", "ends"))
+    continues, begins, ends = (free_name(name, versions.columns) for name in ("continues", "begins", "ends"))
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
     until_here = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     content = F.struct(
@@ -429,7 +428,7 @@ def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = 
 
 def _with_previous(alive: DataFrame, fields: Sequence[T.StructField]) -> DataFrame:
     """The versions, each with the value that stood before the present one, and when that one came."""
-    before = free_name(alive.columns, "before")
+    before = free_name("before", alive.columns)
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
     until_here = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     values = F.struct(*(_value(field).alias(f"value_{place}") for place, field in enumerate(fields)))

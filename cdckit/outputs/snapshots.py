@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, Call, free_name, quoted_columns
+from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, Call, quoted_columns
 from cdckit.parts import instants
-from cdckit.parts.arguments import microseconds, require_flag, require_instant
+from cdckit.parts.arguments import free_name, microseconds, require_flag, require_instant
 from cdckit.parts.values import utc_clock
 from cdckit.query.intervals import is_ever_in_force
 
@@ -286,7 +286,7 @@ def periodic_snapshots(
 def _explode_periods(versions: DataFrame, periods: Periods, *, at_end: bool) -> DataFrame:
     """Each version once for each period at whose end, or start, it is in force."""
     number, day, begin, end = (
-        free_name(versions.columns, name)
+        free_name(name, versions.columns)
         for name in ("number_", "period_date", "period_from_timestamp", "period_to_timestamp")
     )
     first, last = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module, metadata
 from numbers import Integral
@@ -296,6 +296,13 @@ def quoted(name: str) -> str:
 def quoted_if_needed(name: str) -> str:
     """A column's *name* as a reader would write it in SQL: in backticks where it is no plain word."""
     return name if name.isascii() and name.isidentifier() else quoted(name)
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """A name for one more column: this one, or one like it that no column has in any case."""
+    while name.lower() in {each.lower() for each in taken}:
+        name += "_"
+    return name
 
 
 def text_literal(text: str) -> str:

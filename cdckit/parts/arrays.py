@@ -97,6 +97,11 @@ def ints(array: pa.Array) -> Ints:
     return numbers
 
 
+def number_texts(texts: pa.Array) -> Ints:
+    """Equal texts as equal numbers; null is one."""
+    return ints(texts.dictionary_encode("encode").indices)
+
+
 def positions(stands: Ints) -> pa.Array:
     """Positions to take from an array: null, and so taken as null, where there is none."""
     return pa.array(stands, mask=stands == NOWHERE)

@@ -11,12 +11,13 @@ from uuid import uuid4
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def _refuse_constant(name: str) -> Any:
+def refuse_constant(name: str) -> Any:
+    """Refuse NaN and the infinities, which Python's reader of JSON would take."""
     raise ValueError(f"{name} is no number of JSON")
 
 
 # What the numbers are is not asked here, so the longest one is no error.
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=float)
+_DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_int=float)
 
 
 def members(
@@ -145,6 +146,6 @@ def _whole_number(text: str) -> int | float:
 
 
 # Made once: `json.loads` with these options would make one for every text.
-_EXACT = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse_constant)
-_PLAIN = json.JSONDecoder(parse_int=_whole_number, parse_constant=_refuse_constant)
-_LENIENT = json.JSONDecoder(parse_float=_any_number, parse_int=_any_number, parse_constant=_refuse_constant)
+_EXACT = json.JSONDecoder(parse_float=Decimal, parse_constant=refuse_constant)
+_PLAIN = json.JSONDecoder(parse_int=_whole_number, parse_constant=refuse_constant)
+_LENIENT = json.JSONDecoder(parse_float=_any_number, parse_int=_any_number, parse_constant=refuse_constant)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.json_text import members
+from cdckit.parts.json_text import members, refuse_constant
 from cdckit.rdss.findings import BODY, HEADER, Finding, Path, RdssFault, make_finding, show_value
 
 
@@ -163,10 +163,6 @@ def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
-
-
 def _whole_number(text: str) -> int:
     # Python refuses to make a number of more digits, and would take minutes for a million; it is one still.
     digits = text.lstrip("-")
@@ -176,9 +172,9 @@ def _whole_number(text: str) -> int:
 
 
 _STRICT = json.JSONDecoder(
-    object_pairs_hook=_refuse_repeats, parse_constant=_no_constant, parse_int=_whole_number
+    object_pairs_hook=_refuse_repeats, parse_constant=refuse_constant, parse_int=_whole_number
 )
-_ANY = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_no_constant, parse_int=float)
+_ANY = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=refuse_constant, parse_int=float)
 
 
 def _malformed_finding(value: bytes, error: Exception) -> Finding:

@@ -29,12 +29,16 @@ from cdckit.model.records import (
     RECORD_SCHEMA,
     WORKER_FIELDS,
     Fault,
+    Findings,
+    FoundFault,
+    error_columns,
     for_workers,
     headers_from_workers,
     require_records,
 )
 from cdckit.parts import avro
 from cdckit.parts.arrays import Bools, Ints
+from cdckit.parts.json_text import refuse_constant
 from cdckit.parts.workers import WorkerPlan
 
 
@@ -289,7 +293,7 @@ class Envelopes:
     schema_id: pa.Array
     message_schema: pa.Array
     message: pa.Array
-    findings: dict[int, tuple[ReplicateFault, str]]
+    findings: Findings
 
     def columns(self) -> list[pa.Array]:
         """The columns of `ENVELOPE_SCHEMA` behind those of the record."""
@@ -304,15 +308,6 @@ class Envelopes:
             codes,
             descriptions,
         ]
-
-
-def error_columns(findings: dict[int, tuple[ReplicateFault, str]], rows: int) -> tuple[pa.Array, pa.Array]:
-    """`error_code` and `error_description` of *rows* rows, null but for the findings."""
-    codes: list[str | None] = [None] * rows
-    descriptions: list[str | None] = [None] * rows
-    for row, (fault, finding) in findings.items():
-        codes[row], descriptions[row] = fault.value, fault.describe(finding)
-    return pa.array(codes, pa.string()), pa.array(descriptions, pa.string())
 
 
 def open_envelopes(values: pa.Array) -> Envelopes:
@@ -358,7 +353,7 @@ def _open_any(values: pa.Array) -> Envelopes:
 def _open_avro(values: pa.Array) -> Envelopes:
     decoded = avro.decode(values, avro.parse_schema(ENVELOPE_AVRO))
     field = {name: pc.struct_field(decoded.values, name) for name in decoded.values.type.names}
-    findings = {
+    findings: Findings = {
         row: (ReplicateFault.ENVELOPE_UNREADABLE, decoded.errors[row].as_py())
         for row in _rows(pc.is_valid(decoded.errors))
     }
@@ -411,7 +406,7 @@ def _open_others(opened: Envelopes, values: pa.Array, rows: np.ndarray[Any, Any]
         value = values[row].as_py()
         try:
             envelope = _json_envelope(value)
-        except _NotAnEnvelope as refused:
+        except FoundFault as refused:
             opened.findings[row] = (refused.fault, refused.finding)
             continue
         opened.findings.pop(row, None)
@@ -431,12 +426,6 @@ def _open_others(opened: Envelopes, values: pa.Array, rows: np.ndarray[Any, Any]
     return filled
 
 
-class _NotAnEnvelope(Exception):
-    def __init__(self, fault: ReplicateFault, finding: str = "") -> None:
-        self.fault, self.finding = fault, finding
-        super().__init__(fault, finding)
-
-
 class _Fraction(str):
     """A number with a fraction as the text that it is: as a float it could lose digits."""
 
@@ -445,45 +434,41 @@ def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
-        raise _NotAnEnvelope(ReplicateFault.ENVELOPE_UNREADABLE, f"The name {twice!r:.80} comes twice in it.")
+        raise FoundFault(ReplicateFault.ENVELOPE_UNREADABLE, f"The name {twice!r:.80} comes twice in it.")
     return found
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 # Python's own reader takes the last of two values, and NaN.
 _JSON = json.JSONDecoder(
-    parse_float=_Fraction, parse_constant=_refuse_constant, object_pairs_hook=_each_name_once
+    parse_float=_Fraction, parse_constant=refuse_constant, object_pairs_hook=_each_name_once
 )
 
 
 def _json_envelope(value: bytes | None) -> dict[str, Any]:
     """The envelope in JSON form: `message` is an object, schema fields may be null."""
     if value is None:
-        raise _NotAnEnvelope(ReplicateFault.NO_VALUE)
+        raise FoundFault(ReplicateFault.NO_VALUE)
     if value.removeprefix(codecs.BOM_UTF8).lstrip()[:1] != b"{":
-        raise _NotAnEnvelope(ReplicateFault.WRONG_MAGIC, f"It begins with {value[:5]!r}.")
+        raise FoundFault(ReplicateFault.WRONG_MAGIC, f"It begins with {value[:5]!r}.")
     try:
         text = value.decode("utf-8-sig")
         envelope = _JSON.decode(text)
         # An escape can spell half a character: text that no column can hold.
         json.dumps(envelope, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise _NotAnEnvelope(ReplicateFault.ENVELOPE_UNREADABLE, f"It is not JSON: {error}.") from error
+        raise FoundFault(ReplicateFault.ENVELOPE_UNREADABLE, f"It is not JSON: {error}.") from error
     if envelope.get("magic") != MAGIC.decode():
-        raise _NotAnEnvelope(ReplicateFault.WRONG_MAGIC, f"magic is {envelope.get('magic')!r:.80}.")
+        raise FoundFault(ReplicateFault.WRONG_MAGIC, f"magic is {envelope.get('magic')!r:.80}.")
     if envelope.get("type") not in (METADATA, DATA):
-        raise _NotAnEnvelope(ReplicateFault.UNKNOWN_TYPE, f"It is {envelope.get('type')!r:.80}.")
+        raise FoundFault(ReplicateFault.UNKNOWN_TYPE, f"It is {envelope.get('type')!r:.80}.")
     schema_id, message_schema = envelope.get("messageSchemaId"), envelope.get("messageSchema")
     for name, stated in (("messageSchemaId", schema_id), ("messageSchema", message_schema)):
         if stated is not None and type(stated) is not str:
-            raise _NotAnEnvelope(ReplicateFault.ENVELOPE_UNREADABLE, f"{name} is not text.")
+            raise FoundFault(ReplicateFault.ENVELOPE_UNREADABLE, f"{name} is not text.")
     if not isinstance(envelope.get("headers"), dict | None):
-        raise _NotAnEnvelope(ReplicateFault.ENVELOPE_UNREADABLE, "headers is not a JSON object.")
+        raise FoundFault(ReplicateFault.ENVELOPE_UNREADABLE, "headers is not a JSON object.")
     if not isinstance(envelope.get("message"), dict):
-        raise _NotAnEnvelope(ReplicateFault.ENVELOPE_UNREADABLE, "message is not a JSON object.")
+        raise FoundFault(ReplicateFault.ENVELOPE_UNREADABLE, "message is not a JSON object.")
     if envelope["type"] == METADATA:
         # There a number is a number: who reads it must see that an id is none, and an ordinal no fraction.
         envelope["message"] = json.loads(text)["message"]

@@ -12,7 +12,16 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.records import (
+    ERROR_CODE,
+    ERROR_DESCRIPTION,
+    ERROR_FIELDS,
+    RECORD_COLUMNS,
+    RECORD_SCHEMA,
+    Findings,
+    FoundFault,
+    error_columns,
+)
 from cdckit.parts import avro
 from cdckit.parts.arguments import flat_columns, require_batch, require_types
 from cdckit.parts.arrow_types import arrow_type
@@ -23,7 +32,6 @@ from cdckit.replicate.envelope import (
     METADATA,
     SCHEMA_ID_BYTES,
     ReplicateFault,
-    error_columns,
 )
 
 OPERATIONS = ("INSERT", "UPDATE", "DELETE", "REFRESH")
@@ -376,7 +384,7 @@ def _read_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     """One message at a time: there is one of them for ten thousand data messages."""
     for batch in batches:
         tables: list[dict[str, Any]] = []
-        findings: dict[int, tuple[ReplicateFault, str]] = {}
+        findings: Findings = {}
         for row, (form, schema, message) in enumerate(
             zip(
                 *(batch.column(name).to_pylist() for name in ("form", "message_schema", "message")),
@@ -385,7 +393,7 @@ def _read_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         ):
             try:
                 tables.append(_table(_message(form, schema, message)))
-            except _Unusable as unusable:
+            except FoundFault as unusable:
                 tables.append({})
                 findings[row] = (unusable.fault, unusable.finding)
         columns = [
@@ -400,27 +408,21 @@ def _read_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 _ARROW_TYPES = {field.name: arrow_type(field.dataType) for field in _TABLE_FIELDS}
 
 
-class _Unusable(Exception):
-    def __init__(self, fault: ReplicateFault, finding: str = "") -> None:
-        self.fault, self.finding = fault, finding
-        super().__init__(fault, finding)
-
-
 def _message(form: str, schema: str | None, message: bytes) -> Any:
     if form == "json":
         return json.loads(message)
     try:
         parsed = avro.parse_schema(schema or "")
     except avro.SchemaRefused as refused:
-        raise _Unusable(ReplicateFault.METADATA_SCHEMA_INVALID, str(refused)) from refused
+        raise FoundFault(ReplicateFault.METADATA_SCHEMA_INVALID, str(refused)) from refused
     decoded = avro.decode(pa.array([message], pa.binary()), parsed)
     if decoded.errors[0].is_valid:
-        raise _Unusable(ReplicateFault.METADATA_UNREADABLE, decoded.errors[0].as_py())
+        raise FoundFault(ReplicateFault.METADATA_UNREADABLE, decoded.errors[0].as_py())
     return decoded.values[0].as_py()
 
 
 def _table(message: Any) -> dict[str, Any]:
-    """The columns of `METADATA_SCHEMA` behind those of the record, or `_Unusable`."""
+    """The columns of `METADATA_SCHEMA` behind those of the record, or `FoundFault`."""
     try:
         lineage, structure = message["lineage"], message["tableStructure"]["tableColumns"]
         table: dict[str, Any] = {
@@ -436,17 +438,17 @@ def _table(message: Any) -> dict[str, Any]:
             "data_schema": _schema_text(message["dataSchema"]),
         }
     except (KeyError, TypeError, ValueError) as error:
-        raise _Unusable(ReplicateFault.METADATA_INCOMPLETE, f"{type(error).__name__}: {error}.") from error
+        raise FoundFault(ReplicateFault.METADATA_INCOMPLETE, f"{type(error).__name__}: {error}.") from error
     columns = table["columns"]
     _check_columns(columns)
     if len(table["schema_id"].encode()) != SCHEMA_ID_BYTES:
-        raise _Unusable(ReplicateFault.SCHEMA_ID_LENGTH, f"It is {table['schema_id']!r:.80}.")
+        raise FoundFault(ReplicateFault.SCHEMA_ID_LENGTH, f"It is {table['schema_id']!r:.80}.")
     places = match_columns(
         [(column["name"], column["ordinal"]) for column in columns], _data_fields(table["data_schema"])
     )
     strangers = [each["name"] for each in columns if each["key_position"] > 0 and each["name"] not in places]
     if strangers:
-        raise _Unusable(
+        raise FoundFault(
             ReplicateFault.METADATA_INCOMPLETE, f"The data schema lacks the key {', '.join(strangers)}."
         )
     return {**table, "layout": layout(avro.parse_schema(table["data_schema"]).root)}
@@ -486,7 +488,7 @@ def _check_columns(columns: list[dict[str, Any]]) -> None:
     in_range = all(1 <= ordinal <= MAX_ORDINAL for ordinal in ordinals)
     if not columns or not in_range or len(set(ordinals)) < len(ordinals):
         needed = f"The ordinals must be distinct and from 1 to {MAX_ORDINAL:,}"
-        raise _Unusable(ReplicateFault.METADATA_INCOMPLETE, f"{needed}; they are {ordinals!s:.200}.")
+        raise FoundFault(ReplicateFault.METADATA_INCOMPLETE, f"{needed}; they are {ordinals!s:.200}.")
 
 
 def _data_fields(text: str) -> list[str]:
@@ -494,18 +496,18 @@ def _data_fields(text: str) -> list[str]:
     try:
         record = avro.parse_schema(text).arrow_type
     except avro.SchemaRefused as refused:
-        raise _Unusable(ReplicateFault.DATA_SCHEMA_INVALID, str(refused)) from refused
+        raise FoundFault(ReplicateFault.DATA_SCHEMA_INVALID, str(refused)) from refused
     for name in ("data", "headers"):
         if not pa.types.is_struct(record) or record.get_field_index(name) < 0:
-            raise _Unusable(ReplicateFault.DATA_SCHEMA_INVALID, f"It is not a record with the field {name}.")
+            raise FoundFault(ReplicateFault.DATA_SCHEMA_INVALID, f"It is not a record with the field {name}.")
         if not pa.types.is_struct(record.field(name).type):
-            raise _Unusable(ReplicateFault.DATA_SCHEMA_INVALID, f"Its field {name} is not a record.")
+            raise FoundFault(ReplicateFault.DATA_SCHEMA_INVALID, f"Its field {name} is not a record.")
     row, before = record.field("data").type, record.get_field_index("beforeData")
     if before >= 0 and record.field(before).type not in (row, pa.null()):
-        raise _Unusable(ReplicateFault.DATA_SCHEMA_INVALID, "Its field beforeData is not a row like data.")
+        raise FoundFault(ReplicateFault.DATA_SCHEMA_INVALID, "Its field beforeData is not a row like data.")
     misfits = misfit_headers(record.field("headers").type)
     if misfits:
-        raise _Unusable(
+        raise FoundFault(
             ReplicateFault.DATA_SCHEMA_INVALID, f"Its headers are not as a data message has them: {misfits}."
         )
     return [field.name for field in row]

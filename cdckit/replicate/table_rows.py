@@ -22,6 +22,8 @@ from cdckit.model.records import (
     RECORD_COLUMNS,
     RECORD_SCHEMA,
     WORKER_FIELDS,
+    Findings,
+    error_columns,
     for_workers,
     headers_from_workers,
     require_records,
@@ -33,7 +35,7 @@ from cdckit.parts.avro.schema import empty_bytes
 from cdckit.parts.instants import parse_instants
 from cdckit.parts.widening import to_common_type
 from cdckit.parts.workers import WorkerPlan
-from cdckit.replicate.envelope import DATA, ReplicateFault, error_columns, open_envelopes
+from cdckit.replicate.envelope import DATA, ReplicateFault, open_envelopes
 from cdckit.replicate.json_form import json_rows
 from cdckit.replicate.schema_messages import HEADER_FIELDS, HEADER_TYPES, OPERATIONS, WORKER_HEADER_FIELDS
 from cdckit.replicate.table_versions import Table, TableVersion, read_table, row_fields
@@ -137,9 +139,6 @@ def require_load_time(loaded_at: object, *, function: str) -> None:
 def _time_of_sequence(sequence: Column) -> Column:
     text = F.regexp_replace(sequence, _SEQUENCE_TIME, "$1-$2-$3T$4:$5:$6.$7Z")
     return F.when(sequence.rlike(_SEQUENCE_TIME), text.try_cast("timestamp"))
-
-
-Findings = dict[int, tuple[ReplicateFault, str]]
 
 
 def data(

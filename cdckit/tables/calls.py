@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -18,7 +18,14 @@ from pyspark.sql import types as T
 from cdckit.model.records import Fault
 from cdckit.notebook.sessions import session
 from cdckit.parts import tables
-from cdckit.parts.arguments import nearest_name, quoted, quoted_if_needed, require_name, suggest_name
+from cdckit.parts.arguments import (
+    free_name,
+    nearest_name,
+    quoted,
+    quoted_if_needed,
+    require_name,
+    suggest_name,
+)
 from cdckit.parts.tables import AnyTable, as_arrow, spark_table, void_as_text
 from cdckit.parts.values import as_text, is_collated
 from cdckit.tables.times import (
@@ -109,13 +116,6 @@ def as_table(frame: AnyTable, *, function: str) -> Table:
         return Table(session().createDataFrame(numbered), columns, F.col(quoted(row)), Cells(frame))
     found = spark_table(frame, function=function)
     return Table(found, list(found.columns), None)
-
-
-def free_name(wanted: str, columns: Collection[str]) -> str:
-    """A name for a further column: *wanted*, or one like it that none of *columns* has."""
-    while wanted in columns:
-        wanted += "_"
-    return wanted
 
 
 class Call(tables.Call):

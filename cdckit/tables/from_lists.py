@@ -14,10 +14,10 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.lists import NAMED_LISTS, compare_lists
-from cdckit.parts.arguments import microseconds, quoted, require_batch, require_flag, require_int
+from cdckit.parts.arguments import free_name, microseconds, quoted, require_batch, require_flag, require_int
 from cdckit.parts.tables import AnyTable, require_distinct, stated_arguments
 from cdckit.parts.widening import as_type, common_spark_type
-from cdckit.tables.calls import Call, Table, as_table, free_name
+from cdckit.tables.calls import Call, Table, as_table
 from cdckit.tables.times import Unreadable
 
 _STREAMED = "keep the lists, and give those that came so far"
