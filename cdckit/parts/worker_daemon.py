@@ -16,7 +16,7 @@ import numpy as np
 from pyspark import daemon
 
 import cdckit
-from cdckit.parts.worker_tuning import begin_task
+from cdckit.parts.workers import begin_task
 
 for _name in cdckit.__all__:  # all that the workers of this package run, before they are forked
     getattr(cdckit, _name)

@@ -29,8 +29,7 @@ from cdckit.model.records import (
 )
 from cdckit.parts.arguments import require_types
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.worker_tuning import without_garbage_collection
-from cdckit.parts.workers import WorkerPlan
+from cdckit.parts.workers import WorkerPlan, without_garbage_collection
 from cdckit.rdss.findings import CODES, RdssFault
 from cdckit.rdss.reading import RULES, Rules, Unreadable, parse_message
 from cdckit.rdss.validation import AcceptedMessage, Verdict, accept_message, validate, value_pattern

@@ -18,8 +18,7 @@ from pyspark.sql import types as T
 from cdckit.parts.arguments import quoted
 from cdckit.parts.arrays import Bools
 from cdckit.parts.arrow_types import arrow_schema, make_batch
-from cdckit.parts.worker_tuning import without_garbage_collection
-from cdckit.parts.workers import WorkerPlan
+from cdckit.parts.workers import WorkerPlan, without_garbage_collection
 from cdckit.streams.catalogue import Status
 from cdckit.streams.json_values import column_text, read, to_text
 from cdckit.streams.patches import ADD, MISSING, Unfit, apply_patch, operations

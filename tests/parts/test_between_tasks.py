@@ -10,7 +10,7 @@ from pathlib import Path
 
 PROGRAM = """
 import gc, importlib, sys, zipfile
-from cdckit.parts.worker_tuning import begin_task
+from cdckit.parts.workers import begin_task
 place = sys.argv[1]
 sys.path.insert(0, place)
 import first
@@ -42,5 +42,5 @@ def test_a_program_that_runs_no_task_is_left_alone() -> None:
     """The driver imports the module, and nothing of it changes what Python does there."""
     from zipimport import zipimporter
 
-    importlib.import_module("cdckit.parts.worker_tuning")
-    assert zipimporter.invalidate_caches.__module__ != "cdckit.parts.worker_tuning"
+    importlib.import_module("cdckit.parts.workers")
+    assert zipimporter.invalidate_caches.__module__ != "cdckit.parts.workers"
