@@ -294,8 +294,10 @@ def rows(events: DataFrame, source: Source, *, as_double: Collection[str] = ()) 
     nullable = [T.StructField(field.name, field.dataType) for field in columns]
     row = T.StructType([T.StructField(field.name, spark_type(field.type)) for field in fields])
     flags = T.StructType([T.StructField(field.name, T.BooleanType()) for field in fields])
-    made = T.StructType([*nullable, T.StructField("data", row), T.StructField("sent", flags)])
-    return WorkerPlan(kept, partial(_decode_values, schemas=source.texts, fields=fields), made).rows()
+    columns_added = T.StructType([*nullable, T.StructField("data", row), T.StructField("sent", flags)])
+    return WorkerPlan(
+        kept, partial(_decode_values, schemas=source.texts, fields=fields), columns_added
+    ).rows()
 
 
 def row_fields(source: Source, as_double: Collection[str] = ()) -> pa.StructType:

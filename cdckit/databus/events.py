@@ -136,14 +136,14 @@ def _decode_batches(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         columns = event_columns(batch.column("value"), sources, skipped)
-        made = pa.RecordBatch.from_arrays([*batch.columns, *columns], names=_WORKER_SCHEMA.fieldNames())
+        decoded = pa.RecordBatch.from_arrays([*batch.columns, *columns], names=_WORKER_SCHEMA.fieldNames())
         if skipped:
             left_out = pc.and_(
-                pc.equal(made.column("kind"), DATA),
-                pc.is_in(made.column("source_id"), pa.array(sorted(skipped), pa.int32())),
+                pc.equal(decoded.column("kind"), DATA),
+                pc.is_in(decoded.column("source_id"), pa.array(sorted(skipped), pa.int32())),
             )
-            made = made.filter(pc.invert(pc.fill_null(left_out, False)))
-        yield made
+            decoded = decoded.filter(pc.invert(pc.fill_null(left_out, False)))
+        yield decoded
 
 
 def event_columns(

@@ -129,12 +129,12 @@ def _field_type(kind: T.DataType) -> FieldType:
     return FieldType(next(name for name, each in SPARK_TYPES.items() if each == kind))
 
 
-def _fields(history: DataFrame, asked: Any) -> list[str]:
-    if asked is None:
+def _fields(history: DataFrame, names: Any) -> list[str]:
+    if names is None:
         return history.columns
-    if not isinstance(asked, list | tuple):
-        raise InvalidArgument("query", "question['fields']", "a list of fields", asked)
-    return require_fields(asked, history.columns, "question['fields']", function="query")
+    if not isinstance(names, list | tuple):
+        raise InvalidArgument("query", "question['fields']", "a list of fields", names)
+    return require_fields(names, history.columns, "question['fields']", function="query")
 
 
 class SchemaMismatch(CdcError, RuntimeError):

@@ -207,10 +207,10 @@ class Resolution:
             target = self.schema.targets[each]
             for name in target.links:
                 if entity in self._plans_of(target, name):
-                    asked = self._cached_statements(each).select(
+                    questions = self._cached_statements(each).select(
                         _data(name).alias("text"), "effective_timestamp"
                     )
-                    found.append(asked.where(has_prefix("text", starts)))
+                    found.append(questions.where(has_prefix("text", starts)))
         return reduce(DataFrame.unionByName, found).distinct() if found else None
 
     def _find_answers(self, entity: str) -> DataFrame | None:
@@ -316,11 +316,11 @@ def unsupported_places(makes: Sequence[str | None], needs: Sequence[Sequence[str
         for place in needing.get(gone.pop(), ()):
             if place not in fallen:
                 fallen.add(place)
-                made = makes[place]
-                if made is not None:
-                    makers[made] -= 1
-                    if not makers[made]:
-                        gone.append(made)
+                entity = makes[place]
+                if entity is not None:
+                    makers[entity] -= 1
+                    if not makers[entity]:
+                        gone.append(entity)
     return sorted(fallen)
 
 

@@ -303,8 +303,8 @@ class Histories:
     def _merge_target(self, entity: str, touched: DataFrame | None = None) -> Rows:
         """The history of a target, or of the entities *touched* alone."""
         changes, keys = self._state.changes(entity, touched), self.schema.targets[entity].keys
-        made = plan_versions(changes, entity=entity, keys=keys, few=self._few)
-        return made.local_table() if self._few else made
+        versions = plan_versions(changes, entity=entity, keys=keys, few=self._few)
+        return versions.local_table() if self._few else versions
 
     def _merge_some(
         self, entity: str, moved: DataFrame, touched: _TouchedGuids, refreshed: set[str]

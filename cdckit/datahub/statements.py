@@ -382,17 +382,19 @@ class _Rows:
 
     def autocreate_rows(self, nodes: Nodes, columns: Columns, entity: str) -> Iterator[pa.RecordBatch]:
         """One row per link that makes what it leads to, if it leads to that target."""
-        for made in columns.autocreated:
-            if made.plan.entity != entity:
+        for autocreate in columns.autocreated:
+            if autocreate.plan.entity != entity:
                 continue
-            rows = {"record": nodes.paths, "guid": made.guid}
+            rows = {"record": nodes.paths, "guid": autocreate.guid}
             rows |= {"inherited": columns.needs, "within": columns.holds}
             # Without a mapping that translates the link the record's own stands for its system.
-            there = replace(self, place=made.plan.mapping or self.place)
+            there = replace(self, place=autocreate.plan.mapping or self.place)
             # A delete makes nothing.
-            usable = pc.and_(columns.alive, pc.is_valid(made.guid))
+            usable = pc.and_(columns.alive, pc.is_valid(autocreate.guid))
             place = (nodes.message, nodes.number)
-            yield from there._make_batch(AUTOCREATE, *place, rows, usable, made.key, times=columns.times)
+            yield from there._make_batch(
+                AUTOCREATE, *place, rows, usable, autocreate.key, times=columns.times
+            )
 
     def list_rows(self, lists: list[Listing], parents: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
         """One row per list of children in a record that was processed."""
@@ -456,8 +458,8 @@ class _Rows:
         parts["timestamp"] = batch.column("message_timestamp").take(at)
         parts["record_number"] = pa.array(number, pa.int32())
         rows["arrival"] = make_struct(parts, self.columns.field("arrival").type, count)
-        made = pa.RecordBatch.from_struct_array(make_struct(rows, pa.struct(list(self.columns)), count))
-        yield made if keep is None else made.filter(keep)
+        result = pa.RecordBatch.from_struct_array(make_struct(rows, pa.struct(list(self.columns)), count))
+        yield result if keep is None else result.filter(keep)
 
 
 def _describe_fault(fault: Fault) -> str:

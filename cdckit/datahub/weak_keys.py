@@ -70,8 +70,8 @@ class WeakKeys:
 
     @classmethod
     def from_schema(cls, schema: Schema, target: Target) -> WeakKeys:
-        asked = schema.lookup_keys.get(target.entity, set())
-        keys = [*target.alternatives, *sorted(asked - set(target.alternatives))]
+        lookups = schema.lookup_keys.get(target.entity, set())
+        keys = [*target.alternatives, *sorted(lookups - set(target.alternatives))]
         position = {name: at for at, name in enumerate(target.keys)}
         priorities = {}
         for place, mapping in target.mappings.items():
@@ -82,7 +82,7 @@ class WeakKeys:
             target.keys,
             tuple(tuple(position[name] for name in key) for key in keys),
             len(target.alternatives),
-            {at: lookup_prefix(target.entity, key) for at, key in enumerate(keys) if key in asked},
+            {at: lookup_prefix(target.entity, key) for at, key in enumerate(keys) if key in lookups},
             priorities,
         )
 
@@ -384,14 +384,14 @@ def holders(key_holders: DataFrame, questions: DataFrame) -> DataFrame:
     changes = key_holders.where("text IS NOT NULL").selectExpr(
         "text", "at", "struct(guid, several) AS holder", "CAST(NULL AS string) AS asked"
     )
-    asked = questions.selectExpr(
+    needs = questions.selectExpr(
         "text",
         "effective_timestamp AS at",
         "CAST(NULL AS struct<guid: string, several: boolean>) AS holder",
         f"{with_instant('text')} AS asked",
     )
     so_far = "ORDER BY at, asked IS NOT NULL ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
-    united = changes.unionByName(asked).selectExpr(
+    united = changes.unionByName(needs).selectExpr(
         "asked",
         f"last(holder, true) OVER (PARTITION BY text {so_far}) AS at_that_time",
         "min(holder.guid) OVER (PARTITION BY text) AS least",

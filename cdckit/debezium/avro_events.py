@@ -106,11 +106,11 @@ class _SchemaCopy:
     def _define(self, kind: Mapping[str, Any], namespace: str) -> dict[str, Any]:
         full = _full_name(kind, namespace)
         space, _, name = full.rpartition(".")
-        made = self.defined[full] = {**kind, "name": name, "namespace": space}
+        definition = self.defined[full] = {**kind, "name": name, "namespace": space}
         fields = kind.get("fields")
         if isinstance(fields, list):
-            made["fields"] = [self._field(each, space) for each in fields]
-        return made
+            definition["fields"] = [self._field(each, space) for each in fields]
+        return definition
 
     def _field(self, field: Any, namespace: str) -> Any:
         if not isinstance(field, Mapping) or "type" not in field:
@@ -445,10 +445,10 @@ def _other_values(values: pa.Array, found: pa.Array) -> pa.Array:
     is_row = pc.is_in(pc.struct_field(found, "op"), pa.array(OF_ROWS))
     is_told = pc.and_(pc.fill_null(is_row, False), not (after is not None and pa.types.is_string(after)))
     rest = np.flatnonzero(pc.and_(values.is_valid(), pc.invert(is_told)).to_numpy(zero_copy_only=False))
-    made = [as_json(each) for each in values.take(pa.array(rest)).to_pylist(maps_as_pydicts="lossy")]
+    texts = [as_json(each) for each in values.take(pa.array(rest)).to_pylist(maps_as_pydicts="lossy")]
     order = np.full(len(values), -1, np.int64)
     order[rest] = np.arange(len(rest))
-    return pa.array(made, pa.string()).take(pa.array(order, mask=order < 0))
+    return pa.array(texts, pa.string()).take(pa.array(order, mask=order < 0))
 
 
 _BY_FORM = {"confluent": 4, "apicurio": 8}

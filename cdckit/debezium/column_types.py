@@ -202,8 +202,8 @@ def _struct(fields: list[tuple[str, Encoding]]) -> Encoding:
             (F.try_element_at(parts, F.lit(name)).isNotNull() & value[name].isNull() for name, _ in fields),
         )
 
-    made = T.StructType([T.StructField(name, kind.type) for name, kind in fields])
-    return Encoding(made, _read_whole(sent, read, is_lost), _most_digits(*(kind for _, kind in fields)))
+    struct = T.StructType([T.StructField(name, kind.type) for name, kind in fields])
+    return Encoding(struct, _read_whole(sent, read, is_lost), _most_digits(*(kind for _, kind in fields)))
 
 
 def _digits_for(part: Encoding) -> Callable[[Column], Column]:
@@ -292,11 +292,11 @@ def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
         .collect()
     )
     _require_one(table, sorted({row["name"] for row in found}), decoded)
-    made: dict[str, list[str]] = {}
+    types_by_name: dict[str, list[str]] = {}
     for row in found:
         # Null where wal2json was told to leave types out.
-        made.setdefault(row["key"], []).append(known_encoding(row["value"] or "string"))
-    return {name: _distinct_types(types_of) for name, types_of in made.items()}
+        types_by_name.setdefault(row["key"], []).append(known_encoding(row["value"] or "string"))
+    return {name: _distinct_types(types_of) for name, types_of in types_by_name.items()}
 
 
 def _distinct_types(type_texts: Sequence[str]) -> tuple[str, ...]:

@@ -98,7 +98,7 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
     there = F.coalesce(
         *(source(name).cast("string") for name in ("sequence", "lsn", "file", "commit_lsn", "scn", "ord"))
     )
-    made = (
+    digits = (
         F.when(connector == "postgresql", postgres)
         .when(connector.isin("mysql", "mariadb"), binlog)
         .when(connector.isin("sqlserver", "db2"), by_lsn)
@@ -108,7 +108,7 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
             F.concat_ws("/", _join_digits(source("ts_ms"), source("ord")), in_transaction),
         )
     )
-    return F.when(there.isNotNull(), made)
+    return F.when(there.isNotNull(), digits)
 
 
 def lsn_position(lsn: Column) -> Column:
@@ -253,11 +253,11 @@ def error_columns(found: list[tuple[EventFault, Column, Column | None]]) -> dict
 
 def with_events(read: DataFrame, columns: dict[str, Column], faults: dict[str, Column]) -> DataFrame:
     """The columns of `EVENT_SCHEMA`, made of records with what was read of them; missing ones are null."""
-    made = [
+    event_columns = [
         columns.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in EVENT_FIELDS
     ]
     errors = [faults[field.name].cast("string").alias(field.name) for field in ERROR_FIELDS]
-    return read.select(*RECORD_COLUMNS, *made, *errors)
+    return read.select(*RECORD_COLUMNS, *event_columns, *errors)
 
 
 def project_apart(value: Column) -> Column:

@@ -298,12 +298,12 @@ def _column_type(column: Column) -> Column:
 def _part_schema(column: Column) -> Column:
     """Of an array, a map or a struct its schema; null for a value that is one, whatever it is made of."""
     parts = {"array": ["items"], "map": ["keys", "values"], "struct": ["fields"]}
-    made = F.lit(None).cast("string")
+    result = F.lit(None).cast("string")
     for kind, names in parts.items():
         members = [F.concat(F.lit(f',"{name}":'), column[name]) for name in names]
         schema = F.concat(F.lit(f'{{"type":"{kind}"'), *members, F.lit("}"))
-        made = F.when(column["type"] == kind, schema).otherwise(made)
-    return F.when(column["name"].isNull() | (column["name"] != VARIABLE), made)
+        result = F.when(column["type"] == kind, schema).otherwise(result)
+    return F.when(column["name"].isNull() | (column["name"] != VARIABLE), result)
 
 
 def texts_by_name(entries: Column) -> Column:

@@ -2,7 +2,8 @@
 The merge of one bucket, in a worker: only of the entities that new changes speak of.
 
 An entity whose new changes are all later than all that the log has of it goes on from its open version; of
-any other one that is touched, and of one that has a change with an end, all changes are merged again.  Which of the two it was never shows in the result.
+any other one that is touched, and of one that has a change with an end, all changes are merged again.
+Which of the two it was never shows in the result.
 
 An open version carries the whole state of its entity: values, deletion, and for the row and every
 field the message and the priority that each has its value from.  So a few changes lead to that state:

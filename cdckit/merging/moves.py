@@ -506,14 +506,14 @@ def _as_changes(flat: DataFrame, like: DataFrame) -> DataFrame:
         return F.struct(*(part.alias(name) for name, part in zip(names, parts, strict=True)))
 
     bits = [F.getbit(F.col(carried_column(at // WORD)), F.lit(at % WORD)) == 1 for at, _ in enumerate(names)]
-    made: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "operation": F.lit(UPSERT),
         "arrival": F.col("arrival").withField("record_number", F.col("record_number")),
         "data": struct([F.col(value_column(at)) for at, _ in enumerate(names)]),
         "carried": struct(bits),
         "field_priorities": struct([F.col(priority_column(at)) for at, _ in enumerate(names)]),
     }
-    shown = flat.withColumns(made)
+    shown = flat.withColumns(columns)
     return shown.select(*(name for name in like.columns if name in shown.columns and name != MOVED))
 
 

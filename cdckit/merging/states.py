@@ -95,12 +95,12 @@ def field(changes: Changes, steps: Steps, index: int, priority: Ints) -> Field:
     return Field(is_set, equal, confirms, standing, ruling)
 
 
-def _find_equal(changes: Changes, index: int, asked: Bools, before: Ints) -> Bools:
-    """Of the changes *asked* about, those that say the same value as the one at *before*."""
+def _find_equal(changes: Changes, index: int, candidates: Bools, before: Ints) -> Bools:
+    """Of the changes *candidates* about, those that say the same value as the one at *before*."""
     if changes.layout.tells_apart(index):
-        return asked
-    at = np.flatnonzero(asked)
-    equal = np.zeros_like(asked)
+        return candidates
+    at = np.flatnonzero(candidates)
+    equal = np.zeros_like(candidates)
     equal[at] = same_values(changes.values_at(index, at), changes.values_at(index, before[at]))
     return equal
 

@@ -185,15 +185,15 @@ def _judge_changes(changes: Changes, question: Question) -> _Ruling:
     later = ~unknown & (changes.instants() > question.valid_at)
     verdict[unknown] = _ALL.index(Verdict.ARRIVED_LATER)
     verdict[later] = _ALL.index(Verdict.NOT_YET_EFFECTIVE)
-    asked = np.flatnonzero(~unknown & ~later)
-    then = changes.take(asked)
+    judged_rows = np.flatnonzero(~unknown & ~later)
+    then = changes.take(judged_rows)
     one = np.ones(len(then), dtype=np.int64)
     repeated, until = then.find_repeats(one), then.until()
     expired = (until <= question.valid_at) & (until != NEVER)
-    verdict[asked[expired]] = _ALL.index(Verdict.EXPIRED)
-    verdict[asked[repeated]] = _ALL.index(Verdict.REPEATED)
+    verdict[judged_rows[expired]] = _ALL.index(Verdict.EXPIRED)
+    verdict[judged_rows[repeated]] = _ALL.index(Verdict.REPEATED)
     counts = effective(then, one, ~(repeated | expired))
-    counted, then = asked[counts], then.where(counts)
+    counted, then = judged_rows[counts], then.where(counts)
     if len(then):
         did, index = steps(then, one[: len(then)]), question.field
         if index is None:

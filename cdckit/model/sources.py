@@ -448,16 +448,16 @@ def _with_equal_guids(tables: list[DataFrame]) -> list[DataFrame]:
     """
     if all("guid" in changes.columns for changes in tables):
         return tables
-    made = [
+    guids = [
         changes.drop("guid")
         if "guid" in changes.columns and MADE_OF in changes.schema["guid"].metadata
         else changes
         for changes in tables
     ]
-    by_guid = any("guid" in changes.columns for changes in made)
-    for changes in made:
+    by_guid = any("guid" in changes.columns for changes in guids)
+    for changes in guids:
         require_columns(changes, ["guid"] if by_guid else [], function="union_changes")
-    return made
+    return guids
 
 
 def _require_same_types(tables: Iterable[DataFrame]) -> None:

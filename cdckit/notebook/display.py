@@ -294,9 +294,9 @@ def show(
         require_changes(changes)
     shown = table_columns(frame, provenance=provenance, width=width)
     if columns is not None:
-        asked = resolve_headings(frame, shown, [columns] if isinstance(columns, str) else columns)
+        names = resolve_headings(frame, shown, [columns] if isinstance(columns, str) else columns)
         known = [each.heading for each in shown]
-        shown = select_columns(shown, require_fields(asked, known, "columns", function="show"))
+        shown = select_columns(shown, require_fields(names, known, "columns", function="show"))
     ordered = frame if order_by is None else _order_rows(frame, order_by)
     # By place, not by name: a field may be called as another one's provenance is.
     cells = [column.cell.alias(str(place)) for place, column in enumerate(shown)]
@@ -342,7 +342,7 @@ def _order_rows(frame: DataFrame, order_by: str | Sequence[str]) -> DataFrame:
     if has_change_columns(frame):
         data = frame.schema["data"].dataType
         known = {name: F.col("data").getField(name) for name in getattr(data, "names", [])} | known
-    asked = resolve_names(frame, [order_by] if isinstance(order_by, str) else order_by)
-    chosen = require_fields(asked, list(known), "order_by", function="show")
+    names = resolve_names(frame, [order_by] if isinstance(order_by, str) else order_by)
+    chosen = require_fields(names, list(known), "order_by", function="show")
     ties = [name for name in ("guid", VALID_FROM, SYSTEM_FROM) if name in frame.columns]
     return frame.orderBy(*(known[name] for name in dict.fromkeys([*chosen, *ties])))

@@ -152,14 +152,14 @@ def session(
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         with hide_usual_warnings():
-            made = builder.getOrCreate()
+            spark = builder.getOrCreate()
     except PySparkRuntimeError as error:
         if error.getCondition() == "JAVA_GATEWAY_EXITED":
             raise NoJava() from error
         raise
     _cache_java_names()
     jupyter.attach()
-    return made
+    return spark
 
 
 def _running_session() -> SparkSession | None:

@@ -149,20 +149,20 @@ def select_columns(columns: Sequence[TableColumn], headings: Sequence[str]) -> l
     return chosen + [each for each in columns if each.kind == "state" and each not in chosen]
 
 
-def resolve_headings(frame: DataFrame, shown: Sequence[TableColumn], asked: Iterable[str]) -> list[str]:
+def resolve_headings(frame: DataFrame, shown: Sequence[TableColumn], names: Iterable[str]) -> list[str]:
     """What stands above the columns that are asked for: a name that is no heading is one of *frame*'s."""
     headings = _headings(frame)
     known = {each.heading for each in shown}
-    return [name if name in known else headings.get(name, name) for name in asked]
+    return [name if name in known else headings.get(name, name) for name in names]
 
 
-def resolve_names(frame: DataFrame, asked: Iterable[str]) -> list[str]:
+def resolve_names(frame: DataFrame, given: Iterable[str]) -> list[str]:
     """The names of the columns that are asked for: one that *frame* does not have may be a heading."""
     names = {heading: name for name, heading in _headings(frame).items()}
     known = set(frame.columns)
     if has_change_columns(frame):
         known |= set(require_struct(frame, "data", function="show").names)
-    return [name if name in known else names.get(name, name) for name in asked]
+    return [name if name in known else names.get(name, name) for name in given]
 
 
 def _headings(frame: DataFrame) -> dict[str, str]:

@@ -94,8 +94,8 @@ def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
 
 def _messages(history: DataFrame, provenance: bool) -> list[str]:
     """The columns that say by which message a row is so, where they are asked for."""
-    asked = (SOURCE_MESSAGE, FIELD_PROVENANCE) if provenance else ()
-    return [name for name in asked if name in history.columns]
+    wanted = (SOURCE_MESSAGE, FIELD_PROVENANCE) if provenance else ()
+    return [name for name in wanted if name in history.columns]
 
 
 IS_CURRENT = "is_current"
@@ -359,8 +359,8 @@ class _TypeTwo:
         about = [DELETED, SOURCE_MESSAGE]
         if self._provenance and FIELD_PROVENANCE in rows.columns:
             about.append(FIELD_PROVENANCE)
-        made = [column.alias(name) for name, column in named.items()]
-        table = rows.withColumns(now).select(*made, *quoted_columns(about))
+        columns = [column.alias(name) for name, column in named.items()]
+        table = rows.withColumns(now).select(*columns, *quoted_columns(about))
         if self._open is None:
             return table
         stands_for_open = F.coalesce(ends, F.timestamp_micros(F.lit(self._open)))

@@ -106,7 +106,7 @@ def _statements(history: DataFrame, name: str) -> list[str]:
     A parameter is named with its function: alone it would be taken for a field of that name.
     """
     view, as_of, between, known = (
-        quoted(f"{name}{asked}") for asked in ("", "_as_of", "_between", "_known_at")
+        quoted(f"{name}{suffix}") for suffix in ("", "_as_of", "_between", "_known_at")
     )
     begins, ends = f"v.`{VALID_FROM}`", _end(history, VALID_TO)
     start, end = f"{between}.`start`", f"{between}.`end`"
@@ -126,7 +126,7 @@ def _statements(history: DataFrame, name: str) -> list[str]:
     still_believed = f" AND {_end(history, SYSTEM_TO)} IS NULL" if both_times else ""
     needed = f"{name}_between() needs end to be after start, or NULL"
     message = needed.replace("\\", "\\\\").replace("'", "\\'")
-    made = [
+    statements = [
         f"CREATE OR REPLACE TEMPORARY VIEW {quoted(f'{name}_current')} AS "
         f"SELECT {every} FROM {view} AS v WHERE {ends} IS NULL AND NOT v.`{DELETED}`{still_believed}",
         f"CREATE OR REPLACE TEMPORARY FUNCTION {as_of}(`valid_at` TIMESTAMP, {parameter}{deletes}) "
@@ -145,7 +145,7 @@ def _statements(history: DataFrame, name: str) -> list[str]:
         f"CREATE OR REPLACE TEMPORARY FUNCTION {known}(`known_at` TIMESTAMP) RETURNS TABLE "
         f"RETURN SELECT {every} FROM {view} AS v WHERE TRUE{believed(known)}"
     )
-    return [*made, all_known if both_times else f"DROP TEMPORARY FUNCTION IF EXISTS {known}"]
+    return [*statements, all_known if both_times else f"DROP TEMPORARY FUNCTION IF EXISTS {known}"]
 
 
 def _end(history: DataFrame, column: str) -> str:

@@ -37,8 +37,8 @@ def suggest_name(name: object, known: Iterable[str]) -> str:
 def suggest_names(names: Iterable[object], known: Sequence[str]) -> str | None:
     """The question for all names that are unknown, as a sentence; None where no name is like one of them."""
     near = {str(name): nearest_name(name, known) for name in names if name not in known}
-    asked = [f"{close} for {name}" for name, close in near.items() if close is not None]
-    return f"Is it {' and '.join(asked)}?" if asked else None
+    suggestions = [f"{close} for {name}" for name, close in near.items() if close is not None]
+    return f"Is it {' and '.join(suggestions)}?" if suggestions else None
 
 
 Call = Callable[[str], str]
@@ -141,9 +141,9 @@ class StreamBatch(str):
 
     def __new__(cls, stream: str, number: int) -> StreamBatch:
         """The id of one batch, of the stream's name and the number."""
-        made = super().__new__(cls, f"{stream}:{number}")
-        made.stream, made.number = stream, number
-        return made
+        batch = super().__new__(cls, f"{stream}:{number}")
+        batch.stream, batch.number = stream, number
+        return batch
 
     def __getnewargs__(self) -> tuple[str, int]:  # type: ignore[override]
         return self.stream, self.number

@@ -56,8 +56,8 @@ class WorkerPlan:
     def local_table(self) -> pa.Table:
         """The same made by this program, in its memory: for few rows, where to start tasks takes longer."""
         rows = self.source.toArrow().to_batches()
-        made = self.function(_with_texts(rows, large=self.large))
-        return pa.Table.from_batches(made, arrow_schema(self.columns, large=self.large))
+        results = self.function(_with_texts(rows, large=self.large))
+        return pa.Table.from_batches(results, arrow_schema(self.columns, large=self.large))
 
     def batches(self) -> Function:
         """What workers run for it: from the batches of a partition of `source` to those of `columns`."""
@@ -86,8 +86,8 @@ def map_columns(
 
     def one_each(columns_of_batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
         batches = (pa.RecordBatch.from_arrays(list(each), list(names)) for each in columns_of_batches)
-        for made in _run_function(batches, function, large=large):
-            yield pa.StructArray.from_arrays(made.columns, made.schema.names)
+        for result in _run_function(batches, function, large=large):
+            yield pa.StructArray.from_arrays(result.columns, result.schema.names)
 
     # PySpark's stubs know no structs here.
     made: Any = arrow_udf(one_each, columns)  # type: ignore[call-overload]

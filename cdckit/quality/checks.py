@@ -293,12 +293,12 @@ def _require_free(frame: DataFrame) -> None:
 def _check_sentences(
     suite: Suite, views: Mapping[str, DataFrame], rows: int
 ) -> tuple[int, tuple[SentenceResult, ...]]:
-    made = [to_sql(each) for each in suite.sentences]
-    seen, numbers = count([each for each in made if each is not None], views)
-    strange = [each for each, query in zip(suite.sentences, made, strict=True) if query is None]
+    queries = [to_sql(each) for each in suite.sentences]
+    seen, numbers = count([each for each in queries if each is not None], views)
+    strange = [each for each, query in zip(suite.sentences, queries, strict=True) if query is None]
     others = count_by_great_expectations(views["batch"], strange)
     found = []
-    for sentence, query in zip(suite.sentences, made, strict=True):
+    for sentence, query in zip(suite.sentences, queries, strict=True):
         number = next(others) if query is None else next(numbers)
         shown = None
         if number and query is not None:
@@ -342,10 +342,10 @@ def count(sentences: Sequence[SqlSentence], views: Mapping[str, DataFrame]) -> t
         groups.append((BATCH, []))
     parts = []
     for rows, places in groups:
-        asked, conditions = with_breaks(rows, {place: sentences[place] for place in places})
+        marked, conditions = with_breaks(rows, {place: sentences[place] for place in places})
         breaks = [f"count_if({condition})" for condition in conditions]
         count = "count(*)" if are_table_rows(rows) else "CAST(NULL AS bigint)"
-        parts.append(f"SELECT {count} AS seen, array({', '.join(breaks)}) AS broken FROM {asked}")
+        parts.append(f"SELECT {count} AS seen, array({', '.join(breaks)}) AS broken FROM {marked}")
     query = " UNION ALL ".join(f"SELECT {n} AS part, * FROM ({part})" for n, part in enumerate(parts))
     answers = {row["part"]: row for row in sql(query, views).collect()}
     numbers = dict.fromkeys(range(len(sentences)), 0)

@@ -76,12 +76,14 @@ def check_all(
     return found
 
 
-def _require_clear(name: str, asked: ContractTable, tables: Mapping[str, DataFrame]) -> None:
+def _require_clear(name: str, wanted: ContractTable, tables: Mapping[str, DataFrame]) -> None:
     """Of tables beside each other that could all be the one which a suite reads, none is taken."""
-    for table in asked.suite.tables:
-        if table in asked.several and table not in tables:
-            found = ", ".join(asked.several[table])
-            needed = f"one table of the suite {table} beside {name}, which its suite {asked.suite.name} reads"
+    for table in wanted.suite.tables:
+        if table in wanted.several and table not in tables:
+            found = ", ".join(wanted.several[table])
+            needed = (
+                f"one table of the suite {table} beside {name}, which its suite {wanted.suite.name} reads"
+            )
             remedy = f"Say which with tables={{{table!r}: …}}, or put each beside its own in a mapping."
             raise InvalidArgument(_FUNCTION, "asked", needed, found, remedy=remedy)
 
@@ -120,7 +122,7 @@ def _file_names(names: Collection[str]) -> dict[str, str]:
     Great Expectations leaves a page out, without a word, if its name has a slash.  What is no letter, digit
     or harmless sign becomes an underscore; names that then differ in case at most get numbers.
     """
-    made: dict[str, str] = {}
+    file_names: dict[str, str] = {}
     taken: set[str] = set()
     for name in sorted(names):
         plain = re.sub(r"[^\w .()+=,@-]", "_", name).encode()[:_LONGEST].decode(errors="ignore")
@@ -128,8 +130,8 @@ def _file_names(names: Collection[str]) -> dict[str, str]:
         while new.casefold() in taken:
             new, number = f"{plain} ({number})", number + 1
         taken.add(new.casefold())
-        made[name] = new
-    return made
+        file_names[name] = new
+    return file_names
 
 
 def _suite(suite: Suite) -> Any:

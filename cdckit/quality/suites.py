@@ -247,10 +247,10 @@ def with_breaks(rows: str, sentences: Mapping[int, SqlSentence]) -> tuple[str, l
     """
     own = [place for place, each in sentences.items() if each.rows == BATCH][:_BITS]
     bits = {place: 1 << number for number, place in enumerate(own)}  # one number for all: a row stays narrow
-    made = " | ".join(f"IF({sentences[place].breaks}, {bit}L, 0L)" for place, bit in bits.items())
-    wider = rows.replace(BATCH, f"(SELECT *, {made} AS {BREAKS} FROM {BATCH})") if bits else rows
-    asked = {place: f"{BREAKS} & {bit}L <> 0" for place, bit in bits.items()}
-    return wider, [asked.get(place, each.breaks) for place, each in sentences.items()]
+    flags = " | ".join(f"IF({sentences[place].breaks}, {bit}L, 0L)" for place, bit in bits.items())
+    wider = rows.replace(BATCH, f"(SELECT *, {flags} AS {BREAKS} FROM {BATCH})") if bits else rows
+    conditions = {place: f"{BREAKS} & {bit}L <> 0" for place, bit in bits.items()}
+    return wider, [conditions.get(place, each.breaks) for place, each in sentences.items()]
 
 
 def are_table_rows(rows: str) -> bool:
@@ -315,7 +315,7 @@ def expand_query(query: str, schema: T.StructType) -> str:
     entries = kinds.get(FIELD_PROVENANCE)
     provenance = list(map(_name, entries.names)) if isinstance(entries, T.StructType) else []
     fields = [_name(name) for name in schema.names if name not in STANDARD_COLUMNS]
-    made = {
+    replacements = {
         NAMELESS: _any_of(
             f"({f'{FIELD_PROVENANCE}.{name} IS NULL AND ' if name in provenance else ''}{name} IS NOT NULL)"
             for name in fields
@@ -334,10 +334,10 @@ def expand_query(query: str, schema: T.StructType) -> str:
         and len(_distinct_fields(carried)) == len(carried)
     ):
         flags = [f"carried.{_name(name)}" for name in carried.names]
-        made[UNSAID] = _any_of(f"{flag} IS NULL" for flag in flags)
-        made[EMPTY] = f"NOT {_any_of(f'coalesce({flag}, true)' for flag in flags)}"
+        replacements[UNSAID] = _any_of(f"{flag} IS NULL" for flag in flags)
+        replacements[EMPTY] = f"NOT {_any_of(f'coalesce({flag}, true)' for flag in flags)}"
     for text, differs in SOME.items():
-        made[text] = _any_of(
+        replacements[text] = _any_of(
             f"({differs})".replace("now", f"get(cdckit_priorities, {place})").replace(
                 "was", f"get(cdckit_priorities_before, {place})"
             )
@@ -345,8 +345,8 @@ def expand_query(query: str, schema: T.StructType) -> str:
         )
     for name, kind in kinds.items():
         absent = f"IF({_name(name)} IS NULL"  # as `with_breaks` asks it of the rows of the table
-        made[f"{absent}, "] = f"{absent}{_and_leaf(name, kind)}, "
-    for text, replaced in made.items():
+        replacements[f"{absent}, "] = f"{absent}{_and_leaf(name, kind)}, "
+    for text, replaced in replacements.items():
         query = query.replace(text, replaced)
     return query
 

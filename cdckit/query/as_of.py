@@ -245,8 +245,8 @@ def timeline(history: DataFrame, key: Mapping[str, Any]) -> DataFrame:
     history = require_history(history, "guid", VALID_FROM, DELETED, function="timeline")
     require_free(history, "operation", function="timeline")
     known = T.StructType([history.schema["guid"], *business_fields(history)])
-    asked = is_entity(key, known, function="timeline")
+    is_wanted = is_entity(key, known, function="timeline")
     # Without the hint Spark would shuffle all of the history: it cannot know how few entities these are.
-    guids = F.broadcast(history.where(asked).select("guid").distinct())
+    guids = F.broadcast(history.where(is_wanted).select("guid").distinct())
     found = history.join(guids, on="guid", how="left_semi")
     return with_operation(found).orderBy("guid", VALID_FROM)

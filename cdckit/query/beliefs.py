@@ -245,7 +245,7 @@ def error_durations(
     function = "error_durations"
     table = _require_table(table, DELETED, SOURCE_MESSAGE, function=function)
     known = history_fields(table)
-    asked = require_fields(fields, known.fieldNames(), "fields", function=function)
+    names = require_fields(fields, known.fieldNames(), "fields", function=function)
     named = [field.name for field in require_reader_keys(known, keys, _ERRORS, function=function)]
     ends = F.lit(True)
     if until is None:
@@ -253,7 +253,7 @@ def error_durations(
     else:
         last = require_instant(until, "until", function=function)
         truth, ends = keep_known(table, until), F.col(VALID_FROM) < last
-    needed = list(dict.fromkeys((*asked, *named)))
+    needed = list(dict.fromkeys((*names, *named)))
     both = overlay(
         Layer(as_shown(table), into="shown", fields=needed),
         Layer(truth, into="truth", fields=needed),
@@ -266,7 +266,7 @@ def error_durations(
         F.struct(F.lit(0).alias("of"), *(_true_or_shown(name).alias(name) for name in named)).alias("key"),
         VALID_FROM,
         VALID_TO,
-        F.inline(F.array(*(_error(table, name) for name in asked))),
+        F.inline(F.array(*(_error(table, name) for name in names))),
     ).where(F.col("error").isNotNull())
     error = F.struct("error", "shown_value", "true_value")
     seconds = (F.unix_micros(VALID_TO) - F.unix_micros(VALID_FROM)) / F.lit(1_000_000)

@@ -40,12 +40,12 @@ def is_entity(key: Mapping[str, Any], known: T.StructType, *, within: str = "", 
     for name, value in key.items():
         kind = known[name].dataType
         try:
-            asked = literal(value, kind)
+            wanted = literal(value, kind)
         except ValueError:
             raise InvalidArgument(function, f"key[{name!r}]", _needed_form(kind), value) from None
         inside = within and name != "guid"
         column = F.col(within).getField(name) if inside else F.col(quoted(name))
-        conditions.append(comparable(column, kind).eqNullSafe(comparable(asked, kind)))
+        conditions.append(comparable(column, kind).eqNullSafe(comparable(wanted, kind)))
     return reduce(Column.__and__, conditions)
 
 
@@ -71,13 +71,13 @@ def literal(value: Any, kind: T.DataType) -> Column:
     """
     if value is None:
         return F.lit(None).cast(kind)
-    needed, made = next(
+    needed, make = next(
         (how for kinds, how in _LITERALS.items() if isinstance(kind, kinds)), (object, _unknown)
     )
     # A bool is an int to Python, and a datetime a date.
     if not isinstance(value, needed) or (type(value) in (bool, datetime) and type(value) is not needed):
         raise ValueError(value)
-    return made(value, kind)
+    return make(value, kind)
 
 
 def _unknown(value: Any, kind: T.DataType) -> Column:

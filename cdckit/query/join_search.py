@@ -383,9 +383,11 @@ def answer_batches(
     for table in whole_entities(batches, [group]):
         answer = _answer_table(table, begin, key, hows)
         begin += table.num_rows
-        made = make_batch({name: answer.get(name, pa.nulls(table.num_rows)) for name in schema.names}, schema)
+        result = make_batch(
+            {name: answer.get(name, pa.nulls(table.num_rows)) for name in schema.names}, schema
+        )
         for start in range(0, table.num_rows, ROWS_AT_ONCE):
-            yield made.slice(start, ROWS_AT_ONCE)
+            yield result.slice(start, ROWS_AT_ONCE)
 
 
 def _answer_table(

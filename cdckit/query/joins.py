@@ -173,9 +173,9 @@ def as_of_join(
     ]
     names = [*facts.columns, *(name for lookup in sound for name in lookup.added_names.values())]
     found = facts
-    for asked in group_lookups(sound, keys, columns):
-        plain = not beliefs and all(lookup.is_plain for lookup, _ in asked.lookups)
-        found = _in_force(found, asked, time) if plain else _look_up(found, asked, time, moment)
+    for group in group_lookups(sound, keys, columns):
+        plain = not beliefs and all(lookup.is_plain for lookup, _ in group.lookups)
+        found = _in_force(found, group, time) if plain else _look_up(found, group, time, moment)
     return found.select(*map(quoted, names))
 
 
@@ -218,21 +218,21 @@ class _Line(NamedTuple):
     of_facts: list[Column]
 
 
-def _line(facts: DataFrame, asked: LookupGroup, time: str, known: Column | None = None) -> _Line:
+def _line(facts: DataFrame, group: LookupGroup, time: str, known: Column | None = None) -> _Line:
     """Facts and versions; *time* is the facts' column that says when, *known* their moment of knowledge."""
     places = {name: f"fact_{index}" for index, name in enumerate(facts.columns)}
     # The time is there already, and a part of the key is, if it is compared as it stands.  Where rows are
     # sorted and buffered, their width costs time, and so does each look into a struct.
-    for part, name in zip(asked.key, asked.columns, strict=True):
+    for part, name in zip(group.key, group.columns, strict=True):
         column = F.col(quoted(name))
         if comparable(column, facts.schema[name].dataType) is column:
             places[name] = part
     places[time] = AT
-    there = (*asked.key, AT)
+    there = (*group.key, AT)
     carried = [F.col(quoted(name)).alias(place) for name, place in places.items() if place not in there]
     knowledge = [] if known is None else [known.alias(KNOWN)]
     beliefs = [] if known is None else [F.col(SYSTEM_FROM).alias(KNOWN), F.col(SYSTEM_TO).alias(FORGOTTEN)]
-    key = key_columns(facts, asked.columns)
+    key = key_columns(facts, group.columns)
     questions = facts.select(*key, F.col(quoted(time)).alias(AT), *knowledge, *carried)
     # Those that are in force at some instant, and believed at some moment: the others answer nothing.
     counts = (
@@ -242,7 +242,7 @@ def _line(facts: DataFrame, asked: LookupGroup, time: str, known: Column | None 
     )
     # A deleted version is no answer; where somebody asks for the reason, it is one.
     asks_why = [
-        any(each.reason is not None for each in asked.of(place)) for place in range(len(asked.sources))
+        any(each.reason is not None for each in group.of(place)) for place in range(len(group.sources))
     ]
     answers = [
         source.history.where(counts if asks_why[place] else counts & ~F.col(DELETED)).select(
@@ -254,7 +254,7 @@ def _line(facts: DataFrame, asked: LookupGroup, time: str, known: Column | None 
             *beliefs,
             F.struct(*(F.col(quoted(name)) for name in source.columns)).alias(_version(place)),
         )
-        for place, source in enumerate(asked.sources)
+        for place, source in enumerate(group.sources)
     ]
     # The facts come first: a union takes the metadata of a column from its first table.
     rows = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), [questions, *answers])
@@ -265,9 +265,9 @@ def _line(facts: DataFrame, asked: LookupGroup, time: str, known: Column | None 
         )
         for name, place in places.items()
     ]
-    if len(asked.key) > 1 or not isinstance(rows.schema[asked.key[0]].dataType, T.IntegralType):
-        return _Line(rows.withColumn(_GROUP, F.hash(*asked.key)), [_GROUP, *asked.key], of_facts)
-    return _Line(rows, asked.key, of_facts)
+    if len(group.key) > 1 or not isinstance(rows.schema[group.key[0]].dataType, T.IntegralType):
+        return _Line(rows.withColumn(_GROUP, F.hash(*group.key)), [_GROUP, *group.key], of_facts)
+    return _Line(rows, group.key, of_facts)
 
 
 _GROUP = "group"
@@ -291,36 +291,36 @@ def _sort_by_number(line: DataFrame, group: str, number: Column) -> DataFrame:
     return line.sortWithinPartitions(F.shiftleft(upper, 32).bitwiseOR(lower.bitwiseAND(F.lit((1 << 32) - 1))))
 
 
-def _overlap_message(into: Column, line: DataFrame, asked: LookupGroup) -> Column:
+def _overlap_message(into: Column, line: DataFrame, group: LookupGroup) -> Column:
     """What to say of a version that begins while another one of its key is in force."""
     lookup = F.concat(F.lit("lookup '"), into, F.lit("'"))
-    key = [(F.col(name), line.schema[name].dataType) for name in asked.key]
+    key = [(F.col(name), line.schema[name].dataType) for name in group.key]
     return overlap_message(lookup, key, F.col(AT), function=FUNCTION)
 
 
-def _look_up(facts: DataFrame, asked: LookupGroup, time: str, known: Column | None) -> DataFrame:
+def _look_up(facts: DataFrame, lookup_group: LookupGroup, time: str, known: Column | None) -> DataFrame:
     """
     The facts with more columns: workers are given keys and times, and say which version each fact gets.
 
     All else waits in the JVM, where the versions are then put beside their facts.
     """
-    line, (group, *_), of_facts = _line(facts, asked, time, known)
+    line, (group, *_), of_facts = _line(facts, lookup_group, time, known)
     together = line.repartition(group).sortWithinPartitions(group)
-    arrow_schema(together.select(*asked.key).schema)  # raises for a key that workers cannot be given
-    hows = [LookupRule.from_lookup(lookup, place) for lookup, place in asked.lookups]
+    arrow_schema(together.select(*lookup_group.key).schema)  # raises for a key that workers cannot be given
+    hows = [LookupRule.from_lookup(lookup, place) for lookup, place in lookup_group.lookups]
     times = [AT, UNTIL, *([KNOWN, FORGOTTEN] if known is not None else [])]
-    read = dict.fromkeys([group, *asked.key, SOURCE, *times, IS_DELETED])
-    by = partial(answer_batches, group=group, key=asked.key, hows=hows)
+    read = dict.fromkeys([group, *lookup_group.key, SOURCE, *times, IS_DELETED])
+    by = partial(answer_batches, group=group, key=lookup_group.key, hows=hows)
     answered = together.withColumn(_ANSWER, map_columns(list(read), by, answer_columns(hows), large=True))
     line = answered.select(*line.columns, f"{_ANSWER}.*")
     overlap = F.col(OVERLAP)
-    text = _overlap_message(overlap, line, asked)
+    text = _overlap_message(overlap, line, lookup_group)
     line = require_sound_rows(line, overlap=overlap.isNotNull(), text=text, keep=F.lit(True))
-    places = [place for _, place in asked.lookups]
+    places = [place for _, place in lookup_group.lookups]
     for index, place in enumerate(places):
         line = _with_version(line, group, index, place, later=places[index + 1 :])
     made = []
-    for index, (lookup, _) in enumerate(asked.lookups):
+    for index, (lookup, _) in enumerate(lookup_group.lookups):
         made.append(F.col(_found_column(index)).alias(lookup.into))
         if lookup.reason is not None:
             made.append(F.col(answer_column(REASON, index)).alias(lookup.reason))
@@ -359,7 +359,7 @@ def _found_column(index: int) -> str:
     return f"found_{index}"
 
 
-def _in_force(facts: DataFrame, asked: LookupGroup, time: str) -> DataFrame:
+def _in_force(facts: DataFrame, group: LookupGroup, time: str) -> DataFrame:
     """
     The facts with one more column for each lookup, made by the JVM: no key need fit into memory.
 
@@ -367,14 +367,14 @@ def _in_force(facts: DataFrame, asked: LookupGroup, time: str) -> DataFrame:
     the last one before it, and a version whose predecessor is still in force overlaps with it.  (If
     no version overlaps with the next one, none overlap: all of them last longer than an instant.)
     """
-    line, by, of_facts = _line(facts, asked, time)
+    line, by, of_facts = _line(facts, group, time)
     # What this does not sort (keys with one upper half, times before 1970 or from 2106 on), the window does.
     line = _sort_by_number(line.repartition(by[0]), by[0], F.unix_seconds(AT))
     is_fact = F.col(SOURCE).isNull()
     # At one instant versions come first, since they are closed there; facts without a time before all.
     in_line = Window.partitionBy(*by).orderBy(F.col(AT).asc_nulls_first(), F.col(SOURCE).asc_nulls_last())
     so_far = in_line.rowsBetween(Window.unboundedPreceding, -1)
-    versions = [_version(place) for place in range(len(asked.sources))]
+    versions = [_version(place) for place in range(len(group.sources))]
     line = line.withColumns(
         {
             _last_column(place): F.last(name, ignorenulls=True).over(so_far)
@@ -383,16 +383,16 @@ def _in_force(facts: DataFrame, asked: LookupGroup, time: str) -> DataFrame:
     )
     overlapping = F.coalesce(
         *(
-            F.when((F.col(SOURCE) == place) & _is_in_force(asked, place), F.lit(asked.of(place)[0].into))
-            for place in range(len(asked.sources))
+            F.when((F.col(SOURCE) == place) & _is_in_force(group, place), F.lit(group.of(place)[0].into))
+            for place in range(len(group.sources))
         )
     )
-    text = _overlap_message(overlapping, line, asked)
+    text = _overlap_message(overlapping, line, group)
     return require_sound_rows(line, overlap=overlapping.isNotNull(), text=text, keep=is_fact).select(
         *of_facts,
         *(
-            F.when(_is_in_force(asked, place), F.col(_last_column(place))).alias(lookup.into)
-            for lookup, place in asked.lookups
+            F.when(_is_in_force(group, place), F.col(_last_column(place))).alias(lookup.into)
+            for lookup, place in group.lookups
         ),
     )
 
@@ -402,7 +402,7 @@ def _last_column(place: int) -> str:
     return f"last_{place}"
 
 
-def _is_in_force(asked: LookupGroup, place: int) -> Column:
+def _is_in_force(group: LookupGroup, place: int) -> Column:
     """Whether the last version of a source is still in force."""
     end = F.col(_last_column(place)).getField(VALID_TO)
     return F.col(_last_column(place)).isNotNull() & (end.isNull() | (end > F.col(AT)))

@@ -161,15 +161,15 @@ def _table(lookup: Lookup, *, beliefs: bool) -> DataFrame:
 
 def version_columns(
     history: DataFrame,
-    asked: Sequence[str] | None,
+    wanted: Sequence[str] | None,
     *,
     provenance: bool,
     beliefs: bool = False,
     function: str,
 ) -> list[str]:
-    """The columns of a version in the struct that has it: the fields that are *asked* for, or all."""
+    """The columns of a version in the struct that has it: the fields that are *wanted* for, or all."""
     known = history_fields(history).names
-    fields = known if asked is None else listed(asked)
+    fields = known if wanted is None else listed(wanted)
     if fields:
         require_fields(fields, known, "fields", function=function)
     # Not `system_to_timestamp`: when a belief ended is known only afterwards.
@@ -230,9 +230,9 @@ def group_lookups(
     """
     found: dict[frozenset[str], LookupGroup] = {}
     for lookup, key, lookup_columns in zip(lookups, keys, columns, strict=True):
-        asked = found.setdefault(frozenset(key), LookupGroup(tuple(key), [], []))
-        source = Source(lookup.history, tuple(key[name] for name in asked.columns), tuple(lookup_columns))
-        if source not in asked.sources:
-            asked.sources.append(source)
-        asked.lookups.append((lookup, asked.sources.index(source)))
+        group = found.setdefault(frozenset(key), LookupGroup(tuple(key), [], []))
+        source = Source(lookup.history, tuple(key[name] for name in group.columns), tuple(lookup_columns))
+        if source not in group.sources:
+            group.sources.append(source)
+        group.lookups.append((lookup, group.sources.index(source)))
     return list(found.values())

@@ -74,9 +74,9 @@ def durations(
     +------+-------+--------+
     <BLANKLINE>
     """
-    asked = listed(fields)
+    names = listed(fields)
     groups = listed(by)
-    kept = require_groups(history, groups, asked, made=["seconds", "versions"], function="durations")
+    kept = require_groups(history, groups, names, made=["seconds", "versions"], function="durations")
     return (
         _in_force(history, start, end, function="durations")
         .groupBy(*kept)
@@ -128,12 +128,12 @@ def weighted_means(
     <BLANKLINE>
     """
     function = "weighted_means"
-    asked = listed(fields)
+    names = listed(fields)
     groups = listed(by)
-    kept = require_groups(history, groups, asked, made=[], function=function)[: len(groups)]
-    for name in asked:
+    kept = require_groups(history, groups, names, made=[], function=function)[: len(groups)]
+    for name in names:
         require_number(history, name, function=function)
-    means = [_mean(F.col(quoted(name)).cast("double")).alias(name) for name in asked]
+    means = [_mean(F.col(quoted(name)).cast("double")).alias(name) for name in names]
     return _in_force(history, start, end, function=function).groupBy(*kept).agg(*means)
 
 
@@ -156,18 +156,18 @@ def require_groups(
     """
     history = require_history(history, "guid", VALID_FROM, VALID_TO, function=function)
     known = business_fields(history).fieldNames()
-    groups, asked = list(by), []
+    groups, names = list(by), []
     if fields is not None:
-        asked = require_fields(fields, known, argument, function=function)
+        names = require_fields(fields, known, argument, function=function)
     if groups:
-        free = [name for name in ("guid", *known) if name not in asked]
+        free = [name for name in ("guid", *known) if name not in names]
         require_fields(groups, free, "by", function=function)
-    taken = [name for name in (*groups, *asked) if name.lower() in made]
+    taken = [name for name in (*groups, *names) if name.lower() in made]
     if taken:
         raise InvalidArgument(
             function, "history", f"of fields with other names than {', '.join(made)}", taken
         )
-    return [comparable_column(history, name).alias(name) for name in (*groups, *asked)]
+    return [comparable_column(history, name).alias(name) for name in (*groups, *names)]
 
 
 def require_end(end: datetime, *, function: str) -> None:
@@ -295,8 +295,8 @@ def counts_over_time(
     groups = listed(by)
     require_end(end, function=_FUNCTION)
     require_period(start, end, function=_FUNCTION)
-    made = [ENTITIES, *([AT] if every is not None else [VALID_FROM, VALID_TO])]
-    require_groups(history, groups, added or None, argument="sums", made=made, function=_FUNCTION)
+    columns = [ENTITIES, *([AT] if every is not None else [VALID_FROM, VALID_TO])]
+    require_groups(history, groups, added or None, argument="sums", made=columns, function=_FUNCTION)
     for name in added:
         _require_exact(history, name)
     step = None if every is None else _require_grid(start, end, every)
@@ -304,7 +304,7 @@ def counts_over_time(
     counted = _steps(net, end) if step is None else _sample_grid(net, start, end, step)
     return counted.select(
         *(F.col("group").getField(f"by_{index}").alias(name) for index, name in enumerate(groups)),
-        *made[1:],
+        *columns[1:],
         *(F.col(f"of_{index}").alias(name) for index, name in enumerate([ENTITIES, *added])),
     )
 

@@ -351,9 +351,9 @@ def join_periods(
     +----+-------------+-----+
     <BLANKLINE>
     """
-    asked = require_fields(relations, ALLEN_RELATIONS, "relations", function=_JOIN_PERIODS)
+    wanted = require_fields(relations, ALLEN_RELATIONS, "relations", function=_JOIN_PERIODS)
     key = _require_tables(a, b, on, period, into)
-    if not key and set(asked) & set(APART):
+    if not key and set(wanted) & set(APART):
         needed = "on, where before or after is asked for: nearly every row is before or after every other"
         raise InvalidArgument(_JOIN_PERIODS, "on", needed, on)
     names = [key_column(index) for index in range(len(key))]
@@ -361,7 +361,7 @@ def join_periods(
     found = [
         join(one, other, names)
         for kinds, join in ((SHARING, find_overlapping), (TOUCHING, _pair_touching), (APART, _pair_apart))
-        if set(asked) & set(kinds)
+        if set(wanted) & set(kinds)
     ]
     pairs = found[0]
     for more in found[1:]:
@@ -370,7 +370,7 @@ def join_periods(
     relation = allen_relation(*(F.col(f"{side}.{end}") for side in "ab" for end in ("begins", "ends")))
     return (
         pairs.select("a", "b", relation.alias("relation"))
-        .where(F.col("relation").isin(asked))
+        .where(F.col("relation").isin(wanted))
         .select(F.col("a.row").alias(into[0]), F.col("b.row").alias(into[1]), "relation")
     )
 

@@ -90,7 +90,7 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, valid_at: datetime | No
     """
     history, fields = _with_provenance(history, function="blame")
     identity = T.StructType([HISTORY_SCHEMA[_GUID], *fields.fields[1:]])
-    asked = is_entity(key, identity, function="blame")
+    is_wanted = is_entity(key, identity, function="blame")
     if valid_at is None:
         in_force, known = current(history, deletes=True), history
     else:
@@ -103,7 +103,7 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, valid_at: datetime | No
         )
         in_force = as_of(history, valid_at, deletes=True)
     # Without the hint the whole history would be shuffled to meet a handful of guids.
-    entities = F.broadcast(in_force.where(asked).select(_GUID))
+    entities = F.broadcast(in_force.where(is_wanted).select(_GUID))
     versions = _with_beginnings(_with_entries(known.join(entities, _GUID, "left_semi"), fields), fields)
     since = [
         F.max(F.when(F.col("begins").getItem(index), F.col(VALID_FROM))) for index, _ in enumerate(fields)

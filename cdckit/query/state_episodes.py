@@ -171,10 +171,10 @@ def transitions(
     """
     function = "transitions"
     groups = listed(by)
-    made = ["operation", "from_value", "to_value", "transitions"]
+    new_columns = ["operation", "from_value", "to_value", "transitions"]
     history = require_history(history, DELETED, function=function)
     require_name(field, "field", function=function)
-    require_groups(history, groups, None, made=made, function=function)
+    require_groups(history, groups, None, made=new_columns, function=function)
     require_fields([field], business_fields(history).fieldNames(), "field", function=function)
     first, last = require_period(start, end, function=function)
     state = F.struct(

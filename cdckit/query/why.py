@@ -151,12 +151,12 @@ def _keep_entity(
         example = ", ".join(f"{name!r}: …" for name in listed)
         raise InvalidArgument("why", "key", f"a value for each of {needed}, such as {{{example}}}", key)
     known = T.StructType([*data, *(changes.schema[name] for name in changes.columns if name == GUID)])
-    asked = is_entity(key, known, within="data", function="why")
+    is_wanted = is_entity(key, known, within="data", function="why")
     every = F.col("operation") == TRUNCATE if SNAPSHOT in changes.columns else F.lit(False)
     if GUID in key or not brings_identity(changes, listed):
-        return changes.where(asked | every)
+        return changes.where(is_wanted | every)
     carried = reduce(Column.__and__, (F.col("carried").getField(name) for name in listed))
-    theirs = changes.where((asked & carried) | every).select(GUID).distinct()
+    theirs = changes.where((is_wanted & carried) | every).select(GUID).distinct()
     return changes.join(F.broadcast(theirs), on=GUID, how="left_semi")
 
 

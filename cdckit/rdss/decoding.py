@@ -347,14 +347,14 @@ def decode_with_columns(
 ) -> DataFrame:
     """What `decode` returns, and the columns *beside* of each record."""
     columns = T.StructType([*WORKER_FIELDS, *beside.fields, *WORKER_MESSAGE_FIELDS])
-    made = WorkerPlan(
+    plan = WorkerPlan(
         for_workers(records, *beside.fieldNames()),
         partial(_decode_batches, now=now, rules=rules, names=columns.fieldNames()),
         columns,
     )
     # The body is a piece of the value, which need not come twice from the workers.
     body = F.substring("value", F.col("body_from"), F.col("body_length")).cast("string")
-    decoded = made.rows().withColumns({"headers": headers_from_workers(), "body": body})
+    decoded = plan.rows().withColumns({"headers": headers_from_workers(), "body": body})
     return decoded.select(*DECODED_SCHEMA.fieldNames(), *beside.fieldNames())
 
 
@@ -426,9 +426,9 @@ def decorate_bytes(value: bytes, verdict: Verdict, rules: Rules = RULES) -> byte
             return whole
     facts = {"bytes": len(value), "sha256": sha256(value).hexdigest()}
     for body in ({**facts, "base64": _base64(value)} if len(value) <= rules.max_bytes else facts, facts):
-        made = _message(header, json.dumps(body))
-        if len(made) <= rules.max_bytes:
-            return made
+        decorated = _message(header, json.dumps(body))
+        if len(decorated) <= rules.max_bytes:
+            return decorated
     alone = decorate_message({}, verdict.code, verdict.description)["messageHeader"]
     return _message(alone, json.dumps(facts))
 
@@ -478,8 +478,8 @@ def queue_records(decoded: DataFrame, *, rules: Rules = RULES) -> DataFrame:
     refused = decoded.where(F.col(ERROR_CODE).isNotNull())
     columns = ["queue", *(field.name for field in ERROR_FIELDS)]
     given = for_workers(refused, *columns)
-    made = WorkerPlan(given, partial(_queue_batches, rules=rules), T.StructType([*WORKER_FIELDS, _QUEUE]))
-    return made.rows().withColumn("headers", headers_from_workers())
+    plan = WorkerPlan(given, partial(_queue_batches, rules=rules), T.StructType([*WORKER_FIELDS, _QUEUE]))
+    return plan.rows().withColumn("headers", headers_from_workers())
 
 
 def _queue_batches(batches: Iterable[pa.RecordBatch], *, rules: Rules) -> Iterator[pa.RecordBatch]:

@@ -153,14 +153,14 @@ class Objects:
         tables = self._transaction
         touched = [row[0] for row in named.select(BUCKET).distinct().collect()]
         near = rows_at_once(tables, NAMINGS, NAMINGS_SCHEMA, {BUCKET: touched})
-        asked = near.join(named.select("named"), "named", "left_semi")
+        named_rows = near.join(named.select("named"), "named", "left_semi")
         unknown = rows_at_once(tables, UNKNOWN, WHOLE_SCHEMA)
         before = unknown.select("message_id", F.lit(True).alias("_unknown"))
-        versions = asked.groupBy("message_id").agg(
+        versions = named_rows.groupBy("message_id").agg(
             (F.max(TAKEN) == self._batch).alias("is_new"),
             (F.max(F.size("objects")) > 1).alias("is_version"),
         )
-        around = as_decoded(self._statements_around(asked)).join(versions, "message_id", "left")
+        around = as_decoded(self._statements_around(named_rows)).join(versions, "message_id", "left")
         around = around.join(before, "message_id", "left")
         # Of updates that nobody asks about the verdict is known: what was right made its object exist.
         is_settled = F.col("is_version").isNull() & (F.col("message_type") == UPDATE)
@@ -184,14 +184,14 @@ class Objects:
             )
         )
 
-    def _statements_around(self, asked: DataFrame) -> DataFrame:
+    def _statements_around(self, rows: DataFrame) -> DataFrame:
         """All that is said of the existence of each object that these rows name."""
         tables = self._transaction
         if hold_few_rows(tables.files(NAMINGS)):
             # To look for what is needed of so few would take longer.
             return rows_at_once(tables, NAMINGS, NAMINGS_SCHEMA)
-        needed = [row[0] for row in asked.select(F.explode("buckets")).distinct().collect()]
-        about = asked.select(F.explode("objects").alias("named")).distinct()
+        needed = [row[0] for row in rows.select(F.explode("buckets")).distinct().collect()]
+        about = rows.select(F.explode("objects").alias("named")).distinct()
         return tables.read(NAMINGS, {BUCKET: needed}).join(about, "named", "left_semi")
 
     def _refused_messages(
@@ -335,17 +335,17 @@ class Intake:
             )
         else:
             judged = self._judge_parts(came.where(is_sound & is_part), known)
-            made = tables.scratch(self._assemble_wholes(judged))
+            assembled = tables.scratch(self._assemble_wholes(judged))
             late = _claims(judged.where("part = 'contradicting'"), digest(), is_late=True)
-            of_sequences = _claims(made.where(is_sound), F.col("message_id"), records=F.col(RECORDS))
+            of_sequences = _claims(assembled.where(is_sound), F.col("message_id"), records=F.col(RECORDS))
             claims = tables.scratch(mark_repeats(claims.unionByName(late).unionByName(of_sequences), known))
             outcomes = (
                 as_outcomes(judged.where("part = 'duplicate'"), Outcome.DUPLICATE)
-                .unionByName(_outcomes(made.where(~is_sound)))
+                .unionByName(_outcomes(assembled.where(~is_sound)))
                 .unionByName(_outcomes(claims.where("is_repeat"), Outcome.DUPLICATE))
                 .unionByName(_outcomes(claims.where("is_late AND NOT is_repeat")))
             )
-            sound = wholes.unionByName(made.where(is_sound).drop(CAME))
+            sound = wholes.unionByName(assembled.where(is_sound).drop(CAME))
             wholes = tables.scratch(self._without_duplicates(sound, tables.append(OUTCOMES, outcomes)))
             self._keep_parts(judged, wholes)
         self._repository.note(claims, Status.RECEIVED)

@@ -198,13 +198,13 @@ def to_message_rows(decoded: DataFrame) -> DataFrame:
     """The rows of `MESSAGES` for what `decode` returned, with their places."""
     text = F.col("value").cast("string")
     is_sound = F.col(ERROR_CODE).isNull()
-    made = {
+    columns = {
         "status": F.lit(Status.RECEIVED.value),
         IDENTITY: identity(),
         "body_from": F.when(is_sound, F.call_function("locate", F.col("body"), text)),
         "body_length": F.when(is_sound, F.length("body")),
     }
-    return decoded.withColumns(made).select(*MESSAGES_SCHEMA.fieldNames())
+    return decoded.withColumns(columns).select(*MESSAGES_SCHEMA.fieldNames())
 
 
 def with_body(messages: DataFrame) -> DataFrame:
@@ -230,8 +230,8 @@ def assemble_wholes(complete: DataFrame, rules: Rules) -> DataFrame:
     """Messages whose parts are all there (rows of `parts`, with their places) as `WHOLE_SCHEMA`."""
     some = complete.where(F.col("part") == "complete")
     brought = some.groupBy("sequence_id").agg(F.collect_list(F.struct(*PLACE)).alias(RECORDS))
-    made = assemble_messages(some.select(*PARTS_SCHEMA.fieldNames()), rules=rules)
-    return made.join(brought, on="sequence_id", how="inner").select(*WHOLE_SCHEMA.fieldNames())
+    assembled = assemble_messages(some.select(*PARTS_SCHEMA.fieldNames()), rules=rules)
+    return assembled.join(brought, on="sequence_id", how="inner").select(*WHOLE_SCHEMA.fieldNames())
 
 
 def find_wholes(messages: DataFrame, tables: Tables, rules: Rules) -> DataFrame:

@@ -431,7 +431,7 @@ def with_unknown(
     require_types(decoded, DECODED_SCHEMA, function="with_unknown")
     require_batch(decoded, "decoded", "decode each batch (foreachBatch)", function="with_unknown")
     require_flag(keeps_deleted, "keeps_deleted", function="with_unknown")
-    asked = _with_existence(decoded, known, keeps_deleted)
+    judged_rows = _with_existence(decoded, known, keeps_deleted)
     unknown = is_statement(*_CODES) & ~F.col("existed")
     verdict = {
         "queue": _text_by_type(lambda code: code.queue.value),
@@ -439,7 +439,7 @@ def with_unknown(
         ERROR_DESCRIPTION: _description(),
     }
     judged = {name: F.when(unknown, text).otherwise(F.col(name)) for name, text in verdict.items()}
-    return asked.withColumns(judged).drop("existed")
+    return judged_rows.withColumns(judged).drop("existed")
 
 
 def find_unknown(
@@ -536,9 +536,9 @@ def _is_wrong(message_id: str, follows: Iterable[str], wrong: set[str]) -> bool:
 def _with_needed_objects(decoded: DataFrame) -> DataFrame:
     """One row per message and object of which one must exist: its own, and those it is a version of."""
     versions = F.when(is_statement(UPDATE), related_versions(F.col("body"), F.col("object_uuid")))
-    asked = decoded.withColumn("versions", F.coalesce(versions, F.array().cast("array<string>")))
+    with_versions = decoded.withColumn("versions", F.coalesce(versions, F.array().cast("array<string>")))
     objects = F.concat(F.array("object_uuid"), F.array_distinct("versions"))
-    spread = asked.select("*", F.posexplode(objects).alias("place", "asked"))
+    spread = with_versions.select("*", F.posexplode(objects).alias("place", "asked"))
     is_own = F.col("place") == 0
     # What is large travels once.
     large = {name: F.when(is_own, F.col(name)) for name in ("key", "value", "body", "headers")}

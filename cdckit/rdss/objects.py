@@ -261,11 +261,13 @@ def _read(batches: Iterable[pa.RecordBatch], *, kind: ObjectType) -> Iterator[pa
             batch = whole.slice(start, _ROWS_AT_ONCE)
             bodies = batch.column("body").to_pylist()
             objects = [None if body is None else _if_kind(values(body), kind) for body in bodies]
-            made = {
+            object_columns = {
                 "operation": pa.array([DELETE if each is None else UPSERT for each in objects], pa.string()),
                 "data": _data(objects, batch.column("object_uuid").to_pylist(), kind),
             }
-            columns = [made[name] if name in made else batch.column(name) for name in names]
+            columns = [
+                object_columns[name] if name in object_columns else batch.column(name) for name in names
+            ]
             yield pa.RecordBatch.from_arrays(columns, names=names)
 
 

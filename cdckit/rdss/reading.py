@@ -157,10 +157,10 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise _Twice
-    return made
+    return members
 
 
 def _whole_number(text: str) -> int:
@@ -339,8 +339,8 @@ def _read_whole(value: bytes, rules: Rules) -> ParsedMessage:
 def _part(header: Mapping[str, Any], position: int, total: int, piece: bytes) -> bytes:
     sequence = {**header["messageSequence"], "position": position, "total": total}
     own = header.get("messageId") if position == 1 else _part_id(header, position)
-    made = json.dumps({**header, "messageId": own, "messageSequence": sequence}, ensure_ascii=False)
-    return b'{"messageHeader": %b, "messageBody": "%b"}' % (made.encode(), piece)
+    header_text = json.dumps({**header, "messageId": own, "messageSequence": sequence}, ensure_ascii=False)
+    return b'{"messageHeader": %b, "messageBody": "%b"}' % (header_text.encode(), piece)
 
 
 def _part_id(header: Mapping[str, Any], position: int) -> str:

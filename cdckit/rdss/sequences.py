@@ -400,8 +400,8 @@ def assemble_messages(parts: DataFrame, *, rules: Rules = RULES, max_bytes: int 
     require_types(parts, PARTS_SCHEMA, function="assemble_messages")
     require_batch(parts, "parts", "hand its batches to a function", function="assemble_messages")
     limits = replace(rules, max_bytes=max_bytes)
-    made = WorkerPlan(_sort_parts(parts, max_bytes), partial(_assemble_batches, rules=limits), _COLUMNS)
-    return made.rows().withColumn("headers", headers_from_workers()).select(*DECODED_SCHEMA.fieldNames())
+    plan = WorkerPlan(_sort_parts(parts, max_bytes), partial(_assemble_batches, rules=limits), _COLUMNS)
+    return plan.rows().withColumn("headers", headers_from_workers()).select(*DECODED_SCHEMA.fieldNames())
 
 
 def _sort_parts(parts: DataFrame, max_bytes: int) -> DataFrame:
@@ -442,16 +442,16 @@ class _Sequence:
 
 
 def _assemble_batches(batches: Iterable[pa.RecordBatch], *, rules: Rules) -> Iterator[pa.RecordBatch]:
-    made: list[_AssembledRow] = []
+    assembled: list[_AssembledRow] = []
     size = 0
     for sequence in _sequences(batches):
-        made.append(_assemble_whole(sequence, rules))
-        size += len(made[-1].record["value"])
+        assembled.append(_assemble_whole(sequence, rules))
+        size += len(assembled[-1].record["value"])
         if size > _BYTES_AT_ONCE:
-            yield _batch(made)
-            made, size = [], 0
-    if made:
-        yield _batch(made)
+            yield _batch(assembled)
+            assembled, size = [], 0
+    if assembled:
+        yield _batch(assembled)
 
 
 def _sequences(batches: Iterable[pa.RecordBatch]) -> Iterator[_Sequence]:
@@ -490,10 +490,10 @@ def _assemble_whole(sequence: _Sequence, rules: Rules) -> _AssembledRow:
     return _AssembledRow({**sequence.first, "value": value}, verdict_row(verdict))
 
 
-def _batch(made: list[_AssembledRow]) -> pa.RecordBatch:
-    records = pa.Table.from_pylist([each.record for each in made], _RECORD_SCHEMA).combine_chunks()
+def _batch(assembled: list[_AssembledRow]) -> pa.RecordBatch:
+    records = pa.Table.from_pylist([each.record for each in assembled], _RECORD_SCHEMA).combine_chunks()
     columns = [column.chunk(0) for column in records.columns]
-    messages = row_columns([each.message for each in made])
+    messages = row_columns([each.message for each in assembled])
     return pa.RecordBatch.from_arrays([*columns, *messages], names=_COLUMNS.fieldNames())
 
 

@@ -115,8 +115,8 @@ def object_struct(reference: str, *, forms: bool = True) -> type[msgspec.Struct]
     >>> msgspec.json.decode(b'{"latitude": 1.5, "longitude": 2}', type=point)
     point(latitude=1.5, longitude=2.0)
     """
-    made: type[msgspec.Struct] = _referred_struct(reference, forms)
-    return made
+    struct: type[msgspec.Struct] = _referred_struct(reference, forms)
+    return struct
 
 
 def structs_by_value(reference: str) -> tuple[str, Mapping[str, type[msgspec.Struct]], type[msgspec.Struct]]:

@@ -273,14 +273,14 @@ def _decode_batches(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         opened = open_envelopes(batch.column("value"))
-        made = pa.RecordBatch.from_arrays(
+        decoded = pa.RecordBatch.from_arrays(
             [*batch.columns, *opened.columns()], names=ENVELOPE_SCHEMA.fieldNames()
         )
         if skipped:
-            made = made.filter(
+            decoded = decoded.filter(
                 pc.fill_null(pc.invert(pc.is_in(opened.type, pa.array(sorted(skipped)))), True)
             )
-        yield made
+        yield decoded
 
 
 @dataclass

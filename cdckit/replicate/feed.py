@@ -259,17 +259,17 @@ class Feed(Shell):
         *,
         function: str,
     ) -> FeedTable:
-        asked = {"table": table, "task": task, "server": server, "schema": schema}
+        wanted = {"table": table, "task": task, "server": server, "schema": schema}
         known = self._feed_tables(snapshot)
         found = [
             each
             for name, each in known.items()
-            if all(value is None or getattr(name, part) == value for part, value in asked.items())
+            if all(value is None or getattr(name, part) == value for part, value in wanted.items())
         ]
         if len(found) != 1:
             which = f"several: {', '.join(str(each) for each in found[:9])}" if found else "none"
             names = ", ".join(str(each) for each in list(known.values())[:20]) or "no table yet"
-            raise InvalidArgument(function, "table", f"one of {names}", f"{which} of {asked}")
+            raise InvalidArgument(function, "table", f"one of {names}", f"{which} of {wanted}")
         return found[0]
 
 

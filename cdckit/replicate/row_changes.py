@@ -223,31 +223,31 @@ def table_changes(
     require_records(records, function="table_changes")
     require_batch(records, "records", INSTEAD, function="table_changes")
     zone = schema_zone(metadata(decode(records)))
-    asked = {"server": server, "task": task, "schema": schema, "table": table}
-    conditions = [F.col(name) == value for name, value in asked.items() if value is not None]
+    wanted = {"server": server, "task": task, "schema": schema, "table": table}
+    conditions = [F.col(name) == value for name, value in wanted.items() if value is not None]
     rows = table_versions.collect_zone(zone.where(reduce(and_, conditions)))
-    _require_one(rows, zone, asked)
+    _require_one(rows, zone, wanted)
     # The rows themselves are kept: the zone took a look at every record.
     known = table_versions.make_table(rows, function="table_changes")
     if not known.keys:
         raise InvalidArgument("table_changes", "table", "a table with a key (or use the single steps)", table)
-    made = rows_of_table(records, known, topics=topics, loaded_at=loaded_at, function="table_changes")
-    return changes(made, keys=known.keys, source=source)
+    typed_rows = rows_of_table(records, known, topics=topics, loaded_at=loaded_at, function="table_changes")
+    return changes(typed_rows, keys=known.keys, source=source)
 
 
-def _require_one(rows: Sequence[Row], zone: DataFrame, asked: Mapping[str, str | None]) -> None:
+def _require_one(rows: Sequence[Row], zone: DataFrame, wanted: Mapping[str, str | None]) -> None:
     """Raise unless all *rows* are of one table; where there are none, name those that are near."""
     if not rows:
         names = zone.select(*LINEAGE).distinct().limit(_MOST_NAMES).collect()
-        near = table_versions.near_names(names, asked)
+        near = table_versions.near_names(names, wanted)
         known = f"; near it are {', '.join(near)}" if near else "; the metadata knows no table at all"
-        needed = f"a table that the metadata of {asked['task']} knows{known}"
-        raise InvalidArgument("table_changes", "table", needed, asked["table"])
+        needed = f"a table that the metadata of {wanted['task']} knows{known}"
+        raise InvalidArgument("table_changes", "table", needed, wanted["table"])
     for name in ("server", "schema"):
         found = sorted({row[name] for row in rows})
         if len(found) > 1:
-            needed = f"given, since task {asked['task']} has {asked['table']} in several: one of "
-            raise InvalidArgument("table_changes", name, needed + ", ".join(found[:20]), asked[name])
+            needed = f"given, since task {wanted['task']} has {wanted['table']} in several: one of "
+            raise InvalidArgument("table_changes", name, needed + ", ".join(found[:20]), wanted[name])
 
 
 _MOST_NAMES = 10_000

@@ -247,8 +247,8 @@ def rows_of_table(
         raise InvalidArgument(function, "topics", needed, topics)
     chosen = records if topics is None else records.where(F.col("topic").isin(list(topics)))
     mine = for_workers(chosen.where(_may_be_of(table)))
-    made = WorkerPlan(mine, partial(_rows_of_batches, table=table), _worker_schema(table))
-    rows = made.rows().withColumn("headers", headers_from_workers())
+    plan = WorkerPlan(mine, partial(_rows_of_batches, table=table), _worker_schema(table))
+    rows = plan.rows().withColumn("headers", headers_from_workers())
     rows = with_table_columns(rows, table, loaded_at)
     if json_topics:
         in_json = json_rows(records, table, json_topics)

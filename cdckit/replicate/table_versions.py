@@ -129,14 +129,14 @@ def keys(zone: DataFrame) -> list[str]:
     return list(read_table(zone, function="keys").keys)
 
 
-def near_names(tables: Iterable[Row], asked: Mapping[str, str | None]) -> list[str]:
-    """At most ten of *tables* (rows of a zone): those whose names are nearest to what was *asked* for."""
+def near_names(tables: Iterable[Row], wanted: Mapping[str, str | None]) -> list[str]:
+    """At most ten of *tables* (rows of a zone): those whose names are nearest to what was *wanted* for."""
 
     def text(names: Mapping[str, str | None]) -> str:
         return " ".join((names[name] or "") for name in ("table", "task", "schema", "server")).lower()
 
     by_text = {text(row.asDict()): row for row in tables}
-    near = get_close_matches(text(asked), by_text, n=10, cutoff=0.0)
+    near = get_close_matches(text(wanted), by_text, n=10, cutoff=0.0)
     return ["{server}/{task} {schema}.{table}".format(**by_text[each].asDict()) for each in near]
 
 

@@ -82,14 +82,14 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
     require_stream(stream, function="decode")
     require_records(records, function="decode")
     columns = T.StructType([*WORKER_FIELDS, *stream.columns().fields, *ERROR_FIELDS])
-    made = WorkerPlan(for_workers(records), partial(_decode_batches, stream=stream), columns)
-    return made.rows().withColumn("headers", headers_from_workers())
+    plan = WorkerPlan(for_workers(records), partial(_decode_batches, stream=stream), columns)
+    return plan.rows().withColumn("headers", headers_from_workers())
 
 
 def _decode_batches(batches: Iterable[pa.RecordBatch], *, stream: Stream) -> Iterator[pa.RecordBatch]:
-    made = T.StructType([*stream.columns().fields, *ERROR_FIELDS])
-    types = arrow_schema(made)
-    names = [*(field.name for field in WORKER_FIELDS), *made.fieldNames()]
+    decoded_columns = T.StructType([*stream.columns().fields, *ERROR_FIELDS])
+    types = arrow_schema(decoded_columns)
+    names = [*(field.name for field in WORKER_FIELDS), *decoded_columns.fieldNames()]
     for whole in batches:
         for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
             batch = whole.slice(start, _ROWS_AT_ONCE)
@@ -117,10 +117,10 @@ def message(value: bytes | None, stream: Stream) -> dict[str, Any]:
             found[field_column(field)] = _READ[field_kind(field)](given)
         except (TypeError, NoSuchText) as error:
             _with_fault(found, StreamFault.WRONG_TYPE, f"{field} is {show_value(given)}, not {error}.")
-    for field, asked in (("before", "include_before"), ("after", "include_after")):
+    for field, request_flag in (("before", "include_before"), ("after", "include_after")):
         # That null is said means that there was nothing, as only what was asked for is said.
-        if asked in found and field in stream.fields and document.get(field, "") is None:
-            found[asked] = True
+        if request_flag in found and field in stream.fields and document.get(field, "") is None:
+            found[request_flag] = True
     missing = [field for field in stream.fields if field in stream.required and document.get(field) is None]
     if missing:
         _with_fault(found, StreamFault.MISSING_FIELD, f"Missing: {', '.join(missing)}.")
@@ -257,12 +257,12 @@ def _member(field: str, messages: DataFrame) -> Column:
 
 def _is_nothing(field: str, messages: DataFrame) -> Column:
     """Whether a field that is null says that there was, or is, no entity: it was asked for, and is known."""
-    asked = {"before": "include_before", "after": "include_after"}.get(field)
-    if asked not in messages.columns:
+    request_flag = {"before": "include_before", "after": "include_after"}.get(field)
+    if request_flag not in messages.columns:
         return F.lit(False)
     # The entity of a failed patch may well be there: its answer does not have it.
     failed = F.col("status") == Status.NOT_APPLIED if "status" in messages.columns else F.lit(False)
-    return F.col(asked) & ~F.coalesce(failed, F.lit(False))
+    return F.col(request_flag) & ~F.coalesce(failed, F.lit(False))
 
 
 def _quoted(text: Column, field: str) -> Column:

@@ -259,7 +259,7 @@ def _steps(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordB
         states = [batch.column(name) for name in plan.state.fieldNames() if known.any()]
         messages = zip(*(batch.column(name).to_pylist() for name in plan.reads), strict=True)
         rows: list[int] = []
-        made: list[tuple[Any, ...]] = []
+        results: list[tuple[Any, ...]] = []
         size = 0
         for row, message in enumerate(messages):
             if first[row]:
@@ -269,13 +269,15 @@ def _steps(batches: Iterable[pa.RecordBatch], plan: Plan) -> Iterator[pa.RecordB
                 continue
             result, characters = fold.step(*message)
             rows.append(row)
-            made.append((*result, True, *fold.state()) if last[row] else (*result, False, *_no_state(plan)))
+            results.append(
+                (*result, True, *fold.state()) if last[row] else (*result, False, *_no_state(plan))
+            )
             size += characters
             if size > _CHARACTERS_AT_ONCE:
-                yield _result_batch(batch, rows, made, plan, types)
-                rows, made, size = [], [], 0
+                yield _result_batch(batch, rows, results, plan, types)
+                rows, results, size = [], [], 0
         if rows:
-            yield _result_batch(batch, rows, made, plan, types)
+            yield _result_batch(batch, rows, results, plan, types)
 
 
 def _no_state(plan: Plan) -> tuple[None, ...]:
@@ -283,14 +285,14 @@ def _no_state(plan: Plan) -> tuple[None, ...]:
 
 
 def _result_batch(
-    batch: pa.RecordBatch, rows: list[int], made: list[tuple[Any, ...]], plan: Plan, types: pa.Schema
+    batch: pa.RecordBatch, rows: list[int], results: list[tuple[Any, ...]], plan: Plan, types: pa.Schema
 ) -> pa.RecordBatch:
     kept = batch.select(plan.keeps.fieldNames())
     # Nearly always all of them: then nothing is copied.
     kept = kept if len(rows) == batch.num_rows else kept.take(pa.array(rows, pa.int64()))
     columns = {name: kept.column(name) for name in plan.keeps.fieldNames()}
     new = list(types)[len(columns) :]
-    for field, values in zip(new, zip(*made, strict=True), strict=True):
+    for field, values in zip(new, zip(*results, strict=True), strict=True):
         columns[field.name] = pa.array(values, field.type)
     return make_batch(columns, types)
 

@@ -343,7 +343,7 @@ def _read_updates(updates: DataFrame, collection: str, fields: T.StructType, nes
     given = applied.withColumn("revision", number.cast("bigint"))
     kept = [*_NEEDED.fields, T.StructField("revision", T.LongType())]
     carried = T.StructType([T.StructField(field.name, T.BooleanType()) for field in fields])
-    made = [
+    columns = [
         T.StructField("operation", T.StringType()),
         T.StructField("data", fields),
         T.StructField("carried", carried),
@@ -353,7 +353,9 @@ def _read_updates(updates: DataFrame, collection: str, fields: T.StructType, nes
         field_paths(field.name) if nested == "dotted" else [(field.name,)] for field in fields
     ]
     by = partial(_read, fields=fields, places=places)
-    return WorkerPlan(given.select(*(field.name for field in kept)), by, T.StructType([*kept, *made])).rows()
+    return WorkerPlan(
+        given.select(*(field.name for field in kept)), by, T.StructType([*kept, *columns])
+    ).rows()
 
 
 def _require_nested(nested: str, function: str) -> None:

@@ -127,7 +127,7 @@ def _patches(
     for whole in batches:
         for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
             batch = whole.slice(start, _ROWS_AT_ONCE)
-            rows, made = [], []
+            rows, found_patches = [], []
             lists = batch.column("patches").to_pylist()
             for row, (database, patches) in enumerate(
                 zip(batch.column("db").to_pylist(), lists, strict=True)
@@ -135,12 +135,14 @@ def _patches(
                 against = _foreign_reasons(database, databases)
                 rows += [row] * len(patches)
                 for part, text in enumerate(patches, 1):
-                    made.append({"part": part, "parts": len(patches), **_patch(text, against)})
+                    found_patches.append({"part": part, "parts": len(patches), **_patch(text, against)})
             taken = batch.take(pa.array(rows, pa.int64()))
             columns = {name: taken.column(name) for name in copied}
             for field in types:
                 if field.name not in columns:
-                    columns[field.name] = pa.array([each.get(field.name) for each in made], field.type)
+                    columns[field.name] = pa.array(
+                        [each.get(field.name) for each in found_patches], field.type
+                    )
             yield make_batch(columns, types)
 
 
@@ -206,9 +208,9 @@ def _explode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
             rows = [row for row, each in enumerate(type_rows) for _ in each]
             taken = batch.select(_KEPT.fieldNames()).take(pa.array(rows, pa.int64()))
             columns = dict(zip(_KEPT.fieldNames(), taken.columns, strict=True))
-            made = [one for each in type_rows for one in each]
+            exploded = [one for each in type_rows for one in each]
             for place, field in enumerate(_MADE):
-                columns[field.name] = pa.array([one[place] for one in made], types.field(field.name).type)
+                columns[field.name] = pa.array([one[place] for one in exploded], types.field(field.name).type)
             yield make_batch(columns, types)
 
 

@@ -320,16 +320,16 @@ class Intake:
     def _respond(self, answers: list[DataFrame]) -> None:
         tables = self._tables
         fresh = partial_responses(*answers)
-        asked = fresh.select(*REQUEST)
+        requests = fresh.select(*REQUEST)
         before = read_rows(tables, PARTS, PARTS_SCHEMA)
-        again = before.join(asked, list(REQUEST), "left_semi").select(*RESPONSE_SCHEMA.fieldNames())
+        again = before.join(requests, list(REQUEST), "left_semi").select(*RESPONSE_SCHEMA.fieldNames())
         over = read_rows(tables, RESPONSES, RESPONSES_SCHEMA).select(*REQUEST)
-        completed = over.join(asked, list(REQUEST), "left_semi")
+        completed = over.join(requests, list(REQUEST), "left_semi")
         parts = tables.scratch(response_parts(fresh.unionByName(again), completed=completed))
         columns = RESPONSES_SCHEMA.fieldNames()
         self._append(RESPONSES, complete_responses(parts).withColumn(TAKEN, self._taken).select(*columns))
         left = parts.where(F.col("part_is").isin("waiting", "contradicting"))
-        others = before.join(asked, list(REQUEST), "left_anti")
+        others = before.join(requests, list(REQUEST), "left_anti")
         names = PARTS_SCHEMA.fieldNames()
         tables.replace(PARTS, left.select(*names).unionByName(others.select(*names)))
 

@@ -141,9 +141,9 @@ class EntityType:
         if always == self.always and not is_new:
             return (None, self.entities), 0
         self.always = always
-        made = column_text(to_text({collection: {"fields": self._fields()}}))
-        changed = made if made != self.type else None
-        self.type = made
+        schema = column_text(to_text({collection: {"fields": self._fields()}}))
+        changed = schema if schema != self.type else None
+        self.type = schema
         return (changed, self.entities), len(changed or "")
 
     def _count(self, text: str | None, by: int) -> bool:

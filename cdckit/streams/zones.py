@@ -73,8 +73,8 @@ def zone_changes(answers: DataFrame) -> DataFrame:
     subscribes = F.col("collection").isin(*SUBSCRIPTIONS)
     zone = F.when(subscribes, F.get_json_object(about, "$.zone")).otherwise(F.col("zone"))
     shown = {
-        name: F.when(F.col(asked) | subscribes, F.col(name))
-        for name, asked in (("before", "include_before"), ("after", "include_after"))
+        name: F.when(F.col(request_flag) | subscribes, F.col(name))
+        for name, request_flag in (("before", "include_before"), ("after", "include_after"))
     }
     changed = answers.where(done).withColumns({"subject_zone": zone, "revision": F.col("revision_after")})
     return changed.withColumns(shown).select(*ZONE_CHANGE_SCHEMA.fieldNames())

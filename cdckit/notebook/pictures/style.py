@@ -250,8 +250,10 @@ def entity_rows(
     table: DataFrame, key: Mapping[str, Any], columns: Sequence[Column], function: str
 ) -> DataFrame:
     """These columns of the rows of one entity, and `matching`: how many entities have this key."""
-    asked = is_entity(key, T.StructType([table.schema["guid"], *history_fields(table)]), function=function)
-    one = table.where(asked).agg(F.min("guid").alias("one"), F.count_distinct("guid").alias("matching"))
+    is_wanted = is_entity(
+        key, T.StructType([table.schema["guid"], *history_fields(table)]), function=function
+    )
+    one = table.where(is_wanted).agg(F.min("guid").alias("one"), F.count_distinct("guid").alias("matching"))
     return table.select(F.col("guid").alias("one"), *columns).join(F.broadcast(one), on="one", how="inner")
 
 

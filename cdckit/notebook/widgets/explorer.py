@@ -377,9 +377,9 @@ class _ExplorerWidget:
         self.at.observe(lambda _: self._ask("blame", "why"), names="value")
         self.field.observe(lambda _: self._ask("why"), names="value")
         choice = library.HBox([self.containing, self.entity, self.found.widget], layout=wrapped)
-        asked = library.HBox([self.at, self.field], layout=wrapped)
+        controls = library.HBox([self.at, self.field], layout=wrapped)
         below = [self.areas[name].widget for name in ("blame", "why")]
-        self.widget = library.VBox([choice, self.areas["timeline"].widget, asked, *below])
+        self.widget = library.VBox([choice, self.areas["timeline"].widget, controls, *below])
 
     def _begin(self, first: Callable[[], Page]) -> None:
         """The first state, of which the tables were read already where it was displayed."""

@@ -96,8 +96,8 @@ class HttpSource:
 
     def changed_objects(self, since: str | None) -> Iterator[SourceObject]:
         """The objects of all pages; an answer that is no such list raises `NoChannel`."""
-        asked = {} if since is None else {self._since: self._overlap_start(since)}
-        url: httpx.URL | None = self._url.copy_merge_params(asked)
+        parameters = {} if since is None else {self._since: self._overlap_start(since)}
+        url: httpx.URL | None = self._url.copy_merge_params(parameters)
         while url is not None:
             page = self._page(url)
             for each in self._member(page, self._items, list):

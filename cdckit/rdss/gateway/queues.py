@@ -287,8 +287,8 @@ class KinesisChannel:
             for _ in range(_EMPTY_READS):
                 if time.monotonic() - self._listed > self._refresh:
                     self._list()
-                asked = self._next(limit)
-                found, behind = self._ask(asked, max(1, limit // max(1, len(asked))))
+                shards = self._next(limit)
+                found, behind = self._ask(shards, max(1, limit // max(1, len(shards))))
                 ended = self._note_ends()
                 if found or not (behind or ended):
                     return found
@@ -314,9 +314,9 @@ class KinesisChannel:
     def _list(self) -> None:
         """Read the list of shards; what is known of those that are there already stays."""
         found: dict[str, Shard] = {}
-        asked: dict[str, Any] = {"StreamName": self.name}
+        request: dict[str, Any] = {"StreamName": self.name}
         while True:
-            answer = self._client.list_shards(**asked)
+            answer = self._client.list_shards(**request)
             for each in answer["Shards"]:
                 name = each["ShardId"]
                 parents = (each.get("ParentShardId"), each.get("AdjacentParentShardId"))
@@ -324,15 +324,15 @@ class KinesisChannel:
                 found[name] = self._shards.get(name, new)
             if not answer.get("NextToken"):
                 break
-            asked = {"NextToken": answer["NextToken"]}
+            request = {"NextToken": answer["NextToken"]}
         self._shards, self._listed = found, time.monotonic()
 
     def _next(self, limit: int) -> list[Shard]:
         """At most *limit* shards to ask, others first the next time."""
-        asked = readable_shards(self._shards)[:limit]
-        for each in asked if len(asked) == limit else ():
+        shards = readable_shards(self._shards)[:limit]
+        for each in shards if len(shards) == limit else ():
             self._shards[each.name] = self._shards.pop(each.name)
-        return asked
+        return shards
 
     def _ask(self, shards: list[Shard], share: int) -> tuple[list[Delivery], bool]:
         """At most *share* new records of each shard, and whether any of them has more."""

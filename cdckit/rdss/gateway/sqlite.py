@@ -71,8 +71,8 @@ def open_database(path: str) -> sqlite3.Connection:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = FULL")
         if not tables:
-            made = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
-            database.executescript(f"BEGIN IMMEDIATE; {_TABLES} {made} COMMIT;")
+            pragmas = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
+            database.executescript(f"BEGIN IMMEDIATE; {_TABLES} {pragmas} COMMIT;")
     except sqlite3.DatabaseError as error:
         database.close()
         raise NoRepository(path, str(error)) from error
@@ -188,8 +188,8 @@ class SqliteRepository:
 
     def unsent_messages(self, limit: int, destination: str | None = None) -> list[OutgoingMessage]:
         wanted = "status = 'TO_SEND' AND coalesce(destination = ?, true)"
-        asked = f"SELECT {_OUTGOING} FROM messages WHERE {wanted} ORDER BY number LIMIT ?"
-        return [OutgoingMessage(*row) for row in self._run(asked, destination, limit)]
+        query = f"SELECT {_OUTGOING} FROM messages WHERE {wanted} ORDER BY number LIMIT ?"
+        return [OutgoingMessage(*row) for row in self._run(query, destination, limit)]
 
     def take(
         self,
@@ -201,17 +201,17 @@ class SqliteRepository:
             return [self._take(each, refuse, judge) for each in messages]
 
     def next_waiting(self) -> list[IncomingMessage]:
-        asked = (
+        query = (
             f"SELECT {_INCOMING} FROM messages WHERE outcome = 'waiting' AND whole ORDER BY number LIMIT 1"
         )
-        return self._whole_message(asked)
+        return self._whole_message(query)
 
     def count_attempt(self, parts: Sequence[IncomingMessage]) -> int:
         with self._transaction():
             for each in parts:
                 self._change("attempts = attempts + 1", each)
-            asked = f"SELECT attempts FROM messages WHERE {_ROW}"
-            return int(self._run(asked, *_row(parts[0])).fetchone()[0])
+            query = f"SELECT attempts FROM messages WHERE {_ROW}"
+            return int(self._run(query, *_row(parts[0])).fetchone()[0])
 
     def response_to(self, message_id: str) -> list[IncomingMessage]:
         answers = "whole AND correlation_id = ? AND correlation_id IS NOT NULL AND value IS NOT NULL"
@@ -242,33 +242,33 @@ class SqliteRepository:
 
     def incomplete_parts(self, before: datetime) -> list[IncomingMessage]:
         last = "SELECT sequence FROM messages WHERE total > 1 GROUP BY sequence HAVING max(noted) < ?"
-        asked = (
+        query = (
             f"SELECT {_INCOMING} FROM messages WHERE outcome = 'waiting' AND NOT whole "
             f"AND sequence IN ({last}) ORDER BY sequence, position"
         )
-        return [IncomingMessage(*row) for row in self._run(asked, before.timestamp())]
+        return [IncomingMessage(*row) for row in self._run(query, before.timestamp())]
 
     def unrouted_messages(self, limit: int) -> list[tuple[int, RefusedMessage]]:
-        asked = f"SELECT number, {_REFUSED} FROM refused WHERE status = 'TO_SEND' ORDER BY number LIMIT ?"
-        return [(row[0], RefusedMessage(*row[1:])) for row in self._run(asked, limit)]
+        query = f"SELECT number, {_REFUSED} FROM refused WHERE status = 'TO_SEND' ORDER BY number LIMIT ?"
+        return [(row[0], RefusedMessage(*row[1:])) for row in self._run(query, limit)]
 
     def refused_bytes(self, message_id: str) -> list[bytes]:
         sequences = "SELECT sequence FROM messages WHERE message_id = ? AND total > 1"
         parts = f"SELECT message_id FROM messages WHERE total > 1 AND sequence IN ({sequences})"
         # What was refused when it came goes last: it contradicted the others, and does again.
-        asked = (
+        query = (
             f"SELECT original FROM refused WHERE message_id = ? OR message_id IN ({parts}) "
             "ORDER BY taken, number"
         )
-        return [row[0] for row in self._run(asked, message_id, message_id)]
+        return [row[0] for row in self._run(query, message_id, message_id)]
 
     def mark_routed(self, number: int) -> None:
         with self._transaction():
             self._run("UPDATE refused SET status = 'SENT', decorated = NULL WHERE number = ?", number)
 
     def status(self, message_id: str) -> Status | None:
-        asked = "SELECT status FROM messages WHERE message_id = ? ORDER BY status = 'RECEIVED' LIMIT 1"
-        found = self._run(asked, message_id).fetchone()
+        query = "SELECT status FROM messages WHERE message_id = ? ORDER BY status = 'RECEIVED' LIMIT 1"
+        found = self._run(query, message_id).fetchone()
         return None if found is None else Status(found[0])
 
     def counts(self) -> dict[Outcome, int]:
@@ -296,8 +296,8 @@ class SqliteRepository:
             return gone + self._run(f"DELETE FROM refused WHERE {done}", before.timestamp()).rowcount
 
     def position(self, stream: str, shard: str) -> str | None:
-        asked = "SELECT position FROM positions WHERE stream = ? AND shard = ?"
-        found = self._run(asked, stream, shard).fetchone()
+        query = "SELECT position FROM positions WHERE stream = ? AND shard = ?"
+        found = self._run(query, stream, shard).fetchone()
         return None if found is None else str(found[0])
 
     def keep_positions(self, stream: str, positions: Mapping[str, str]) -> None:
@@ -379,13 +379,13 @@ class SqliteRepository:
     def _exists(self, rows: str, *values: object) -> bool:
         return self._run(f"SELECT 1 FROM messages WHERE {rows}", *values).fetchone() is not None
 
-    def _whole_message(self, asked: str, *values: object) -> list[IncomingMessage]:
-        found = [IncomingMessage(*row) for row in self._run(asked, *values)]
+    def _whole_message(self, query: str, *values: object) -> list[IncomingMessage]:
+        found = [IncomingMessage(*row) for row in self._run(query, *values)]
         return found if not found or found[0].total == 1 else self._parts(found[0].sequence)
 
     def _parts(self, sequence: str) -> list[IncomingMessage]:
-        asked = f"SELECT {_INCOMING} FROM messages WHERE {_OF_SEQUENCE} ORDER BY position"
-        return [IncomingMessage(*row) for row in self._run(asked, sequence)]
+        query = f"SELECT {_INCOMING} FROM messages WHERE {_OF_SEQUENCE} ORDER BY position"
+        return [IncomingMessage(*row) for row in self._run(query, sequence)]
 
     def _waits(self, message: IncomingMessage) -> bool:
         return self._exists(f"{_ROW} AND outcome = 'waiting'", *_row(message))
