@@ -221,7 +221,7 @@ def cut_in_batches(events: list[dict[str, Any]], sizes: Iterable[int]) -> list[d
             output="kept",
             marks=marks,
             covered=partial(_covered, settled),
-            held=lambda key: waiting.pop(key, ()),
+            held_batches=lambda key: waiting.pop(key, ()),
             tell=told.__setitem__,
         )
         start += size
