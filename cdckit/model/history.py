@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import CdcError, InvalidArgument
+from cdckit.errors import InvalidArgument
 from cdckit.parts import tables
 from cdckit.parts.arguments import quoted, require_columns, require_types
 
@@ -154,23 +154,6 @@ class UnfitHistory(tables.UnfitCall):
     cannot, what = "cannot make its table so", "history"
 
 
-class TooManyRows(CdcError, ValueError):
-    """There are more rows than were said to be wanted in this program."""
-
-    def __init__(self, limit: int, columns: int) -> None:
-        self.limit, self.columns = limit, columns
-        super().__init__(limit, columns)
-
-    def __str__(self) -> str:
-        return (
-            f"to_pandas() needs at most {self.limit:,} rows, and there are at least {self.limit + 1:,} of "
-            f"{self.columns} columns; none was left out silently. Ask for fewer: "
-            "to_pandas(frame.where(…)), to_pandas(frame.groupBy(…).count()), or the first ones of an order, "
-            f"to_pandas(frame.orderBy(…).limit({self.limit})). Or take more into the memory of this program: "
-            f"to_pandas(frame, limit={10 * self.limit})"
-        )
-
-
 class Call(tables.Call):
     """A call of *function* about *history*; what was wrong with the standard columns is noted."""
 
@@ -227,8 +210,3 @@ class Call(tables.Call):
         """The history; raises `UnfitHistory` with all that was found wrong, if anything was."""
         self.require_sound(f"{field.name} {field.dataType.simpleString()}" for field in self._found)
         return self.history
-
-
-def quoted_columns(names: Iterable[str]) -> list[Column]:
-    """The columns of these names, whatever stands in the names."""
-    return [F.col(quoted(name)) for name in names]

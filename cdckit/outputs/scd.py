@@ -23,9 +23,8 @@ from cdckit.model.history import (
     VALID_FROM,
     VALID_TO,
     Call,
-    quoted_columns,
 )
-from cdckit.parts.arguments import free_name, microseconds, quoted, require_flag, require_name
+from cdckit.parts.arguments import free_name, microseconds, quoted, quoted_columns, require_flag, require_name
 from cdckit.parts.values import comparable
 from cdckit.query.as_of import current
 from cdckit.query.intervals import continues_previous, is_ever_in_force

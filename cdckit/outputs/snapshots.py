@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, Call, quoted_columns
+from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, Call
 from cdckit.parts import instants
-from cdckit.parts.arguments import free_name, microseconds, require_flag, require_instant
+from cdckit.parts.arguments import free_name, microseconds, quoted_columns, require_flag, require_instant
 from cdckit.parts.values import utc_clock
 from cdckit.query.intervals import is_ever_in_force
 

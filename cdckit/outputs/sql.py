@@ -9,20 +9,25 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from cdckit.errors import InvalidArgument
+from cdckit.errors import CdcError, InvalidArgument
 from cdckit.model.history import (
     DELETED,
     SYSTEM_FROM,
     SYSTEM_TO,
     VALID_FROM,
     VALID_TO,
-    TooManyRows,
     is_bitemporal,
     open_end,
     require_bitemporal,
     require_history,
 )
-from cdckit.parts.arguments import quoted, require_batch, require_columns, require_int, require_name
+from cdckit.parts.arguments import (
+    quoted,
+    require_batch,
+    require_columns,
+    require_int,
+    require_name,
+)
 from cdckit.parts.arrow_types import arrow_schema
 
 
@@ -170,6 +175,23 @@ _WITH_NULLS: dict[pa.DataType, Callable[[], Any]] = {
     pa.int64(): pd.Int64Dtype,
 }
 """Types of pandas that hold a null beside whole numbers and truths: without them 2^53 + 1 becomes 2^53."""
+
+
+class TooManyRows(CdcError, ValueError):
+    """There are more rows than were said to be wanted in this program."""
+
+    def __init__(self, limit: int, columns: int) -> None:
+        self.limit, self.columns = limit, columns
+        super().__init__(limit, columns)
+
+    def __str__(self) -> str:
+        return (
+            f"to_pandas() needs at most {self.limit:,} rows, and there are at least {self.limit + 1:,} of "
+            f"{self.columns} columns; none was left out silently. Ask for fewer: "
+            "to_pandas(frame.where(…)), to_pandas(frame.groupBy(…).count()), or the first ones of an order, "
+            f"to_pandas(frame.orderBy(…).limit({self.limit})). Or take more into the memory of this program: "
+            f"to_pandas(frame, limit={10 * self.limit})"
+        )
 
 
 def to_pandas(frame: DataFrame, *, limit: int = 100_000) -> pd.DataFrame:

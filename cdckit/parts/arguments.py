@@ -293,6 +293,11 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def quoted_columns(names: Iterable[str]) -> list[Column]:
+    """The columns of these names, whatever stands in the names."""
+    return [F.col(quoted(name)) for name in names]
+
+
 def quoted_if_needed(name: str) -> str:
     """A column's *name* as a reader would write it in SQL: in backticks where it is no plain word."""
     return name if name.isascii() and name.isidentifier() else quoted(name)
