@@ -138,7 +138,7 @@ class Kind:
 
     def bucket_column(self, guid: Column) -> Column:
         """The bucket of each guid; 0 for a null, which the workers refuse."""
-        number = F.pmod(F.crc32(F.encode(guid, "utf-8")), F.lit(self.buckets)).cast("int")
+        number = F.pmod(F.crc32(guid.cast("binary")), F.lit(self.buckets)).cast("int")
         return F.coalesce(number, F.lit(0))
 
     def bucket(self, guid: str) -> int:
@@ -172,7 +172,7 @@ IDENTITY = "ledger_identity"
 """A hash of what makes a change of an entity the same change again: source, message and record number."""
 
 CONTENT = "ledger_content"
-"""A hash of a change as it was given; its sum over a batch tells the batch.  Not stored."""
+"""A hash of a change as it was given, 0 where the batch has no id; its sum tells the batch.  Not stored."""
 
 LISTED = "ledger_listed"
 """When the list was taken that a change is of, in microseconds; null in all others.  Not stored."""
@@ -205,9 +205,9 @@ LISTS_SCHEMA = T.StructType(
 changes, which do not tell."""
 
 
-def to_log_rows(changes: DataFrame, kind: Kind) -> DataFrame:
+def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> DataFrame:
     """
-    The changes as rows of the log, and beside them the hash `CONTENT` and the instant `LISTED`.
+    The changes as rows of the log, and beside them the instant `LISTED` and, with *digest*, `CONTENT`.
 
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: They are no changes that `merge` would take, or
@@ -234,7 +234,7 @@ def to_log_rows(changes: DataFrame, kind: Kind) -> DataFrame:
         "data",
         "carried",
         *optional,
-        _content_digest(changes, optional).alias(CONTENT),
+        (_content_digest(changes, optional) if digest else F.lit(0).cast("long")).alias(CONTENT),
         F.when(is_list_change(), F.unix_micros("effective_timestamp")).alias(LISTED),
     )
 

@@ -267,8 +267,8 @@ class Ledger:
         require_gate(gate, function="apply")
         by_guid = GUID in changes.columns
         kind = self.at_commit().kind.for_changes(by_guid)
-        rows = to_log_rows(changes, kind)
         key = self._batch_id(batch)
+        rows = to_log_rows(changes, kind, digest=key is not None)
         taken: tuple[object, LoggedChanges] | None = None
 
         def work(transaction: Transaction) -> ApplyResult:

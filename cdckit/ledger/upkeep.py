@@ -44,6 +44,7 @@ from cdckit.merging.arrow_changes import GUID, SNAPSHOT, Layout
 from cdckit.model.changes import MOVED, TRUNCATE
 from cdckit.parts.arrays import bools, ints
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.flat_rows import flatten_structs, nest_structs
 from cdckit.parts.values import guid
 from cdckit.parts.workers import WorkerPlan
 from cdckit.query.provenance import Messages, revoke
@@ -150,9 +151,10 @@ class Upkeep:
         wanted = T.StructType([*columns, rows.schema[CONTENT], rows.schema[LISTED]])
         if not _has_types(rows.schema, wanted):
             rows = as_columns(rows, wanted)
+        write = partial(_write, columns=rows.schema, buckets=self._kind.buckets, target=self.targets.log)
         # However many partitions they come in: a file for each of those and bucket would be thousands.
-        write = partial(_write, buckets=self._kind.buckets, target=self.targets.log)
-        found = _reports(WorkerPlan(rows.repartition(BUCKET), write, _REPORT, large=True))
+        together = flatten_structs(rows).repartition(BUCKET)
+        found = _reports(WorkerPlan(together, write, _REPORT, large=True))
         files = parse_report((each for one in found for each in one["files"]), self.targets.log)
         lists: dict[str | None, set[int]] = {}
         for source, at in (each for one in found for each in one["lists"]):
@@ -405,10 +407,12 @@ def _keep_up_buckets(
             yield _report(keep_up_bucket(tasks[number], targets)._asdict())
 
 
-def _write(batches: Iterable[pa.RecordBatch], buckets: int, target: Target) -> Iterator[pa.RecordBatch]:
+def _write(
+    batches: Iterable[pa.RecordBatch], columns: T.StructType, buckets: int, target: Target
+) -> Iterator[pa.RecordBatch]:
     content, lists = 0, set[tuple[str | None, int]]()
     with OpenFiles(target) as files:
-        for batch in batches:
+        for batch in (nest_structs(flat, columns) for flat in batches):
             content += int(ints(batch.column(CONTENT)).sum(dtype=np.int64))
             lists |= _named_lists(batch)
             for rows in _copy_truncates(batch, buckets):

@@ -193,21 +193,22 @@ def guid(entity: str, key: Mapping[str, Column]) -> Column:
     start = name_start(entity)
     parts = (_json_part(name, column) for name, column in key.items())
     name = F.concat(F.lit(start), F.concat_ws(",", *parts), F.lit(NAME_END))
-    digest = F.sha1(F.concat(F.lit(NAMESPACE.bytes), F.encode(name, "utf-8")))
+    # As bytes: to cut a text, Spark counts its characters from the beginning each time.
+    digest = F.sha1(F.concat(F.lit(NAMESPACE.bytes), name.cast("binary"))).cast("binary")
     # The 13th hex digit is the version; the top two bits of the 17th are the variant, 10.
-    variant = F.translate(F.substring(digest, 17, 1), "0123456789abcdef", "89ab89ab89ab89ab")
+    variant = F.translate(F.substring(digest, 17, 1).cast("string"), "0123456789abcdef", "89ab89ab89ab89ab")
     return F.concat(
         F.substring(digest, 1, 8),
-        F.lit("-"),
+        F.lit(b"-"),
         F.substring(digest, 9, 4),
-        F.lit("-5"),
+        F.lit(b"-5"),
         F.substring(digest, 14, 3),
-        F.lit("-"),
-        variant,
+        F.lit(b"-"),
+        variant.cast("binary"),
         F.substring(digest, 18, 3),
-        F.lit("-"),
+        F.lit(b"-"),
         F.substring(digest, 21, 12),
-    )
+    ).cast("string")
 
 
 _PLAIN = ("boolean", "tinyint", "smallint", "int", "bigint")
