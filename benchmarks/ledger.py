@@ -70,7 +70,7 @@ def _batches(spark: SparkSession, work: Path) -> list[Result]:
         )
         for name, days in (("in order", 100), ("late", 0))
     }
-    found["corrected"] = _timed("corrected", _applied(ledger, _correction(ledger)))
+    found["corrected"] = _timed("corrected", _applied(ledger, _correction(ledger, work)))
     second, _ = _timed("floor of 10 million", lambda: _floor(frame, work))
     both = {SMALL: other, LARGE: ledger}
     seconds: dict[int, list[float]] = {SMALL: [], LARGE: []}
@@ -139,17 +139,23 @@ def _batch(
             "effective_timestamp": F.col("effective_timestamp") + F.lit(timedelta(days=days)),
         }
     )
+    return _kept(rows, work)
+
+
+def _kept(rows: DataFrame, work: Path) -> DataFrame:
+    """The rows of a batch as a file: what it takes to make them is not what is measured."""
     path = str(work / "batch.parquet")
     rows.write.mode("overwrite").parquet(path)
-    return spark.read.parquet(path)
+    return rows.sparkSession.read.parquet(path)
 
 
-def _correction(ledger: Ledger) -> DataFrame:
+def _correction(ledger: Ledger, work: Path) -> DataFrame:
     """Another gate for a day, for 1 % of the ledger's keys."""
     some = F.pmod(F.xxhash64(F.lit("corrected"), "number"), F.lit(100)) == 0
     start, end = datetime(2013, 2, 10, tzinfo=UTC), datetime(2013, 2, 11, tzinfo=UTC)
     entities, right = ledger.history().where(some), {"gate": "Z9"}
-    return correct(entities, right, start, end, keys=["number"], by="anna", reason="misread")
+    rows = correct(entities, right, start, end, keys=["number"], by="anna", reason="misread")
+    return _kept(rows, work)
 
 
 def _ledger(spark: SparkSession, work: Path, size: int) -> Ledger:

@@ -224,9 +224,11 @@ def _find_late(
     """The changes of entities for which their place in the log matters, or that may be in it already."""
     if task.anew:
         return np.ones(new.num_rows, dtype=bool)
+    messages = sorted(new.column("message_id").unique().to_pylist())
     known = [
         batch.column(0)
         for one in task.log
+        if one.may_name(messages)
         for batch in read_batches(targets.log, one.path, [IDENTITY], 1 << 20)
     ]
     late = may_be_repeated(new.column(IDENTITY), known)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -41,6 +42,8 @@ class FileRange(NamedTuple):
         rows: How many.
         low: Below the guids of all rows, or one of them; no bytes if that is not known.
         high: The same, above; None if it is not known.
+        messages: Between which texts the ids of its messages are, of a file of the log; None if that is not
+            known.
     """
 
     path: str
@@ -48,6 +51,14 @@ class FileRange(NamedTuple):
     rows: int = 0
     low: bytes = b""
     high: bytes | None = None
+    messages: tuple[str, str] | None = None
+
+    def may_name(self, messages: Sequence[str]) -> bool:
+        """Whether one of these ids, which are in their order, can be in the file."""
+        if self.messages is None:
+            return True
+        first = bisect_left(messages, self.messages[0])
+        return first < len(messages) and messages[first] <= self.messages[1]
 
 
 Paths = list[FileRange]

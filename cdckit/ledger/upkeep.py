@@ -357,8 +357,9 @@ def _group_by_bucket(files: Iterable[File]) -> dict[int, Paths]:
     found: dict[int, Paths] = {}
     for one in files:
         low, high = one.low.get(GUID), one.high.get(GUID)
-        file_range = FileRange(one.path, one.size, one.rows, (low or "").encode(), high and high.encode())
-        found.setdefault(int(one.partition[BUCKET]), []).append(file_range)
+        messages = (one.low["message_id"], one.high["message_id"]) if "message_id" in one.high else None
+        file_range = FileRange(one.path, one.size, one.rows, (low or "").encode(), high and high.encode(), messages)
+        found.setdefault(int(one.partition[BUCKET]), []).append(held)
     return found
 
 

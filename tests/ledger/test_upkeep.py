@@ -130,6 +130,9 @@ def held(reports: Iterable[dict[str, Any]]) -> Paths:
             one["numRecords"],
             one["minValues"].get(GUID, "").encode(),
             one["maxValues"][GUID].encode() if GUID in one["maxValues"] else None,
+            (one["minValues"]["message_id"], one["maxValues"]["message_id"])
+            if "message_id" in one["maxValues"]
+            else None,
         )
         for one in reports
     ]
@@ -153,6 +156,18 @@ def assert_is_one_merge(bucket: Bucket, changes: list[Row]) -> None:
         shown = {identity(each, "e", KEYS): {key: each["data"][key] for key in KEYS} for each in changes}
         expected = [{**row, **shown[row["guid"]]} for row in expected]
     assert_same(bucket.history(), expected, changes, lambda change: identity(change, "e", KEYS))
+
+
+@pytest.mark.parametrize(
+    ("messages", "may"),
+    [
+        (["m3"], True), (["m5"], True), (["m4"], True), (["m1", "m4", "m9"], True),
+        (["m2"], False), (["m6"], False), (["m1", "m6"], False), ([], False),
+    ],
+)  # fmt: skip
+def test_a_file_of_other_messages_is_not_searched_for_repeats(messages: list[str], may: bool) -> None:
+    assert FileRange("a", 1, messages=("m3", "m5")).may_name(messages) is may
+    assert FileRange("a", 1).may_name(messages)
 
 
 PROGRAMS: list[dict[str, Any]] = [
