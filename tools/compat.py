@@ -5,7 +5,7 @@ Does a plain install work?  A wheel, two virtual environments, and the README's 
     python -m tools.compat oldest     one of the two
 
 The wheel is installed with the extras that doors need: once with everything in the lowest version that
-`pyproject.toml` allows, once as pip chooses.  There, in a folder outside the checkout, the README's ten lines
+`pyproject.toml` allows, once as pip chooses.  There, in a folder outside the checkout, the README's example
 must print what stands below them, and the smoke tests of all doors must pass.  Needs the package index.
 """
 
@@ -66,7 +66,7 @@ def try_out(name: str, wheel: Path, requirements: list[str], folder: Path) -> No
     tested = _run(python, "-m", "pytest", "-q", "tests/test_smoke.py", cwd=elsewhere).splitlines()[-1]
     frozen = _run(python, "-m", "pip", "freeze", "--disable-pip-version-check")
     versions = re.findall(r"^(?:pyspark|pyarrow|pandas|numpy|datafusion)==\S+$", frozen, flags=re.MULTILINE)
-    print(f"{name}: the README's ten lines; smoke tests: {tested}; {', '.join(versions)}", flush=True)
+    print(f"{name}: the README's example; smoke tests: {tested}; {', '.join(versions)}", flush=True)
 
 
 def _run(*command: str | Path, cwd: Path | None = None) -> str:

@@ -358,8 +358,9 @@ def _group_by_bucket(files: Iterable[File]) -> dict[int, Paths]:
     for one in files:
         low, high = one.low.get(GUID), one.high.get(GUID)
         messages = (one.low["message_id"], one.high["message_id"]) if "message_id" in one.high else None
-        file_range = FileRange(one.path, one.size, one.rows, (low or "").encode(), high and high.encode(), messages)
-        found.setdefault(int(one.partition[BUCKET]), []).append(held)
+        ends = (low or "").encode(), high and high.encode()
+        file_range = FileRange(one.path, one.size, one.rows, *ends, messages)
+        found.setdefault(int(one.partition[BUCKET]), []).append(file_range)
     return found
 
 
