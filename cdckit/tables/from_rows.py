@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from inspect import signature
@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import ABSENT, DELETE, UNTIL, UPSERT, keep_key
 from cdckit.model.history import open_end
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, drop_rejects
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_SCHEMA
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, require_struct
 from cdckit.parts.tables import AnyTable, stated_arguments
 from cdckit.parts.values import as_text, comparable
@@ -246,7 +246,7 @@ def changes_from(
         priority=priority,
     )
     read = _read(frame, arguments)
-    changes = drop_rejects(read.rows).drop(*RECORD_COLUMNS)
+    changes = read.changes()
     if apply_as_truncates is None:
         return changes.drop(IS_TRUNCATE)
     require_batch(read.frame, "frame", "leave the truncates out", function=_FUNCTION)
@@ -297,7 +297,7 @@ def table_rows(frame: AnyTable, **arguments: Any) -> DataFrame:
     call = signature(changes_from).bind(frame, **arguments)
     call.apply_defaults()
     given = {name: value for name, value in call.arguments.items() if name != "frame"}
-    return _read(frame, Arguments(**given)).rows
+    return _read(frame, Arguments(**given)).rows()
 
 
 class Arguments(NamedTuple):
@@ -320,11 +320,46 @@ class Arguments(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """The rows of a table as changes or rejects, and what they were read from."""
+    """What the rows of a table say, what is wrong with them, and the table."""
 
-    rows: DataFrame
+    statements: DataFrame
+    faults: Mapping[TableFault, _Finding]
+    arguments: Arguments
     frame: DataFrame
     keys: list[str]
+
+    def changes(self) -> DataFrame:
+        """The rows with which nothing is wrong, as changes."""
+        sound = self.statements.where(self._code().isNull())
+        return _with_digest(sound).select(*self._change_columns())
+
+    def rows(self) -> DataFrame:
+        """All rows as changes and as records, with what is wrong with them."""
+        sentences = (
+            F.when(wrong, F.concat(F.lit(f"{fault.sentence} "), finding(), F.lit(".")))
+            for fault, (wrong, finding) in self.faults.items()
+        )
+        return _with_digest(self.statements).select(
+            *self._change_columns(),
+            *(value.cast(RECORD_SCHEMA[name].dataType).alias(name) for name, value in _record().items()),
+            self._code().alias(ERROR_CODE),
+            F.coalesce(*sentences).alias(ERROR_DESCRIPTION),
+        )
+
+    def _code(self) -> Column:
+        codes = (F.when(wrong, F.lit(str(fault))) for fault, (wrong, _) in self.faults.items())
+        return F.coalesce(*codes)
+
+    def _change_columns(self) -> list[str | Column]:
+        ends = [UNTIL] if self.arguments.valid_to is not None else []
+        return _change_columns(self.arguments.priority, ends)
+
+
+class _Finding(NamedTuple):
+    """Where something is wrong with a row, and what to say of it, which few ask for."""
+
+    wrong: Column
+    sentence: Callable[[], Column]
 
 
 def _read(frame: AnyTable, given: Arguments) -> _Read:
@@ -365,9 +400,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     call.require_all()
     cells = _cells(table, key_names, ignored, given.empty_texts)
     statements = _statements(table, rows, key_names, {name: cells[name] for name in fields}, sequence is None)
-    fault = _fault(rows, key_names)
-    changes = _changes(statements, fault, given.priority, ends=rows.until is not None)
-    return _Read(changes, table.frame, key_names)
+    return _Read(statements, _faults(rows, key_names), given, table.frame, key_names)
 
 
 CORRUPT = "_corrupt_record"
@@ -502,19 +535,24 @@ def _statements(
     )
 
 
-def _changes(statements: DataFrame, fault: tuple[Column, Column], priority: int, *, ends: bool) -> DataFrame:
-    """The rows as changes, as records, and with what is wrong with them."""
+def _with_digest(statements: DataFrame) -> DataFrame:
     times = [as_text(F.col(name), T.TimestampType()) for name in ("effective_timestamp", UNTIL)]
     # Null adds nothing to the text: a table without ends has the digests that it had.
-    digest = F.md5(F.concat_ws("\n", "sequence", times[0], "place", "content", times[1]))
+    return statements.withColumn(
+        "digest", F.md5(F.concat_ws("\n", "sequence", times[0], "place", "content", times[1]))
+    )
+
+
+def _change_columns(priority: int, ends: list[str]) -> list[str | Column]:
+    """The columns of changes, and whether it is a truncate, over statements with their digests."""
     # A message may say several things of one entity: which of them it is, its content tells.
     number = F.when(F.col("message").isNull(), 1).otherwise(
         F.pmod(F.xxhash64("digest"), F.lit(_RECORD_NUMBERS)) + 1
     )
-    return statements.withColumn("digest", digest).select(
+    return [
         F.when(F.col("deletes"), DELETE).otherwise(UPSERT).alias("operation"),
         "effective_timestamp",
-        *([UNTIL] if ends else []),
+        *ends,
         "sequence",
         F.struct(
             F.col("known").alias("timestamp"),
@@ -530,10 +568,7 @@ def _changes(statements: DataFrame, fault: tuple[Column, Column], priority: int,
         "data",
         "carried",
         IS_TRUNCATE,
-        *(value.cast(RECORD_SCHEMA[name].dataType).alias(name) for name, value in _record().items()),
-        fault[0].alias(ERROR_CODE),
-        F.when(fault[0].isNotNull(), fault[1]).alias(ERROR_DESCRIPTION),
-    )
+    ]
 
 
 def _record() -> dict[str, Column]:
@@ -550,37 +585,28 @@ def _record() -> dict[str, Column]:
     }
 
 
-def _fault(rows: _Rows, keys: Sequence[str]) -> tuple[Column, Column]:
-    """The code of what is wrong with a row, null where nothing is, and the sentence."""
+def _faults(rows: _Rows, keys: Sequence[str]) -> dict[TableFault, _Finding]:
+    """What can be wrong with a row; the first that is so is its fault."""
     time = rows.time._replace(value=F.col("time_said"))
+    has_no_time = F.col("effective_timestamp").isNull()
     # All columns are read whatever is asked: Spark calls a row corrupt by those that it needs.
     is_corrupt = F.col("corrupt").isNotNull() & F.col("content").isNotNull()
-    found = {
-        TableFault.ROW_UNREADABLE: (is_corrupt, F.lit("It is kept as it came")),
-        TableFault.TIME_MISSING: (F.col("effective_timestamp").isNull() & time.is_missing, time.finding()),
-        TableFault.TIME_UNREADABLE: (F.col("effective_timestamp").isNull(), time.finding()),
-        **({} if rows.until is None else _end_faults(rows.until.time._replace(value=F.col("end_said")))),
-        TableFault.KEY_MISSING: (
-            F.col("lacks_key") & ~F.col(IS_TRUNCATE),
-            F.lit(f"The keys are {', '.join(keys)}"),
-        ),
-    }
-    code = F.coalesce(*(F.when(wrong, F.lit(str(fault))) for fault, (wrong, _) in found.items()))
-    sentence = F.coalesce(
-        *(
-            F.when(wrong, F.concat(F.lit(f"{fault.sentence} "), finding, F.lit(".")))
-            for fault, (wrong, finding) in found.items()
-        )
-    )
-    return code, sentence
-
-
-def _end_faults(time: Unreadable) -> dict[TableFault, tuple[Column, Column]]:
-    holds = F.concat_ws(" until ", "time_said", "end_said")
+    lacks_key = F.col("lacks_key") & ~F.col(IS_TRUNCATE)
     return {
-        TableFault.END_UNREADABLE: (F.col(UNTIL).isNull() & ~time.is_missing, time.finding()),
-        TableFault.END_NOT_LATER: (
-            F.coalesce(F.col(UNTIL) <= F.col("effective_timestamp"), F.lit(False)),
-            F.concat(F.lit("It says from "), holds),
+        TableFault.ROW_UNREADABLE: _Finding(is_corrupt, lambda: F.lit("It is kept as it came")),
+        TableFault.TIME_MISSING: _Finding(has_no_time & time.is_missing, time.finding),
+        TableFault.TIME_UNREADABLE: _Finding(has_no_time, time.finding),
+        **({} if rows.until is None else _end_faults(rows.until.time._replace(value=F.col("end_said")))),
+        TableFault.KEY_MISSING: _Finding(lacks_key, lambda: F.lit(f"The keys are {', '.join(keys)}")),
+    }
+
+
+def _end_faults(time: Unreadable) -> dict[TableFault, _Finding]:
+    not_later = F.coalesce(F.col(UNTIL) <= F.col("effective_timestamp"), F.lit(False))
+    period = ("time_said", "end_said")
+    return {
+        TableFault.END_UNREADABLE: _Finding(F.col(UNTIL).isNull() & ~time.is_missing, time.finding),
+        TableFault.END_NOT_LATER: _Finding(
+            not_later, lambda: F.concat(F.lit("It says from "), F.concat_ws(" until ", *period))
         ),
     }
