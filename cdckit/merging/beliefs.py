@@ -37,16 +37,44 @@ def beliefs(batches: Iterator[pa.RecordBatch], layout: Layout, schema: pa.Schema
     for table in order_entities(batches, layout):
         changes = Changes.from_table(table, layout)
         entity = np.cumsum(first_of_entity(table, layout.identity), dtype=np.int64)
-        keep = ~_find_later_repeats(changes, entity)
-        if not keep.all():
-            changes, entity = changes.where(keep), entity[keep]
-        epochs = _epochs(changes, entity)
-        row_bytes = 1 + table.nbytes // table.num_rows
-        rows = _no_rows(changes)
-        for some in _split_epochs(epochs, row_bytes):
-            rows = _fold_rows(_join_rows(rows, _merge_epochs(changes, epochs, some)))
+        changes, _, rows = find_beliefs(changes, entity)
         for some_rows in portions(changes, len(rows.since)):
-            yield _belief_rows(changes, _select_rows(rows, some_rows), schema)
+            yield _belief_rows(changes, select_beliefs(rows, some_rows), schema)
+
+
+class Beliefs(NamedTuple):
+    """Versions that are believed from *since* until *until*."""
+
+    versions: Versions
+    """Positions of changes; the entity is the position of its first one."""
+    since: Ints
+    until: Ints
+
+
+def find_beliefs(
+    changes: Changes, entity: Ints, period: tuple[int, int] | None = None
+) -> tuple[Changes, Ints, Beliefs]:
+    """
+    What was believed, by entity, beginning and moment of knowledge, with the changes that count for it.
+
+    Args:
+        changes: Sorted, with the column `ARRIVED`.
+        entity: Of each change; growing.
+        period: Two instants: only versions that are in force at one of them or between are wanted.
+    """
+    keep = ~_find_later_repeats(changes, entity)
+    if not keep.all():
+        changes, entity = changes.where(keep), entity[keep]
+    epochs = _epochs(changes, entity)
+    row_bytes = 1 + changes.table.nbytes // changes.table.num_rows
+    rows = _no_rows(changes)
+    for some in _split_epochs(epochs, row_bytes):
+        found = _merge_epochs(changes, epochs, some)
+        if period is not None:
+            first, last = period
+            found = select_beliefs(found, (found.versions.begin <= last) & (found.versions.end > first))
+        rows = _fold_rows(_join_rows(rows, found))
+    return changes, entity, rows
 
 
 def _find_later_repeats(changes: Changes, entity: Ints) -> Bools:
@@ -126,16 +154,7 @@ def _split_epochs(epochs: _Epochs, row_bytes: int) -> Iterator[Ints]:
         yield np.arange(begin, end)
 
 
-class _Rows(NamedTuple):
-    """Versions that are believed from *since* until *until*."""
-
-    versions: Versions
-    """Positions of changes; the entity is the position of its first one."""
-    since: Ints
-    until: Ints
-
-
-def _merge_epochs(changes: Changes, epochs: _Epochs, some: Ints) -> _Rows:
+def _merge_epochs(changes: Changes, epochs: _Epochs, some: Ints) -> Beliefs:
     """What is believed in some epochs, each for itself."""
     size = epochs.size[some]
     epoch = np.repeat(some, size)
@@ -154,7 +173,7 @@ def _merge_epochs(changes: Changes, epochs: _Epochs, some: Ints) -> _Rows:
     return _close_rows(found._replace(states=found.states.among(position)), epochs)
 
 
-def _close_rows(found: Versions, epochs: _Epochs) -> _Rows:
+def _close_rows(found: Versions, epochs: _Epochs) -> Beliefs:
     """Each version, first while it is the last one known, then with the end that the next one gave it."""
     begun = found.states
     epoch = begun.entity - 1
@@ -169,15 +188,15 @@ def _close_rows(found: Versions, epochs: _Epochs) -> _Rows:
     # A late change may be the last of its instant and yet change nothing: the instant is what counts.
     first = epochs.first[epoch]
     found = found._replace(states=begun._replace(ends=first, entity=first))
-    open_ = _Rows(found._replace(end=np.full(len(first), NEVER)), since, closed)
-    shut = _Rows(found.at(ended), closed[ended], until[ended])
-    return _join_rows(_select_rows(open_, since < closed), _select_rows(shut, shut.since < shut.until))
+    open_ = Beliefs(found._replace(end=np.full(len(first), NEVER)), since, closed)
+    shut = Beliefs(found.at(ended), closed[ended], until[ended])
+    return _join_rows(select_beliefs(open_, since < closed), select_beliefs(shut, shut.since < shut.until))
 
 
-def _fold_rows(rows: _Rows) -> _Rows:
+def _fold_rows(rows: Beliefs) -> Beliefs:
     """Rows that believe the same in epochs that follow one another as one."""
     found = rows.versions
-    rows = _select_rows(rows, np.lexsort((rows.since, found.begin, found.states.entity)))
+    rows = select_beliefs(rows, np.lexsort((rows.since, found.begin, found.states.entity)))
     begun, begin, end = rows.versions
     content = [
         *(begin, end, begun.entity, begun.dead, begun.row, begun.source_row),
@@ -189,10 +208,10 @@ def _fold_rows(rows: _Rows) -> _Rows:
     )
     starts = np.flatnonzero(~same)
     ends = np.append(starts[1:], len(same))[: len(starts)] - 1
-    return _select_rows(rows, starts)._replace(until=rows.until[ends])
+    return select_beliefs(rows, starts)._replace(until=rows.until[ends])
 
 
-def _belief_rows(changes: Changes, rows: _Rows, schema: pa.Schema) -> pa.RecordBatch:
+def _belief_rows(changes: Changes, rows: Beliefs, schema: pa.Schema) -> pa.RecordBatch:
     kind = schema.field("system_from_timestamp").type
     system = {
         "system_from_timestamp": pa.array(rows.since).cast(kind),
@@ -201,15 +220,16 @@ def _belief_rows(changes: Changes, rows: _Rows, schema: pa.Schema) -> pa.RecordB
     return version_rows(changes, rows.versions, schema, system)
 
 
-def _select_rows(rows: _Rows, which: Ints | Bools | slice) -> _Rows:
-    return _Rows(rows.versions.at(which), rows.since[which], rows.until[which])
+def select_beliefs(rows: Beliefs, which: Ints | Bools | slice) -> Beliefs:
+    """Some of the rows."""
+    return Beliefs(rows.versions.at(which), rows.since[which], rows.until[which])
 
 
-def _join_rows(one: _Rows, other: _Rows) -> _Rows:
+def _join_rows(one: Beliefs, other: Beliefs) -> Beliefs:
     since, until = (np.concatenate(pair) for pair in zip(one[1:], other[1:], strict=True))
-    return _Rows(Versions.joined([one.versions, other.versions]), since, until)
+    return Beliefs(Versions.joined([one.versions, other.versions]), since, until)
 
 
-def _no_rows(changes: Changes) -> _Rows:
+def _no_rows(changes: Changes) -> Beliefs:
     none = np.empty(0, dtype=np.int64)
-    return _Rows(no_versions(changes), none, none)
+    return Beliefs(no_versions(changes), none, none)

@@ -59,7 +59,7 @@ def version_rows(
         priority = next(key_priorities) if is_key else changes.field_priority_at(index, stands)
         provenance.append(_provenance(changes, stands, priority))
     fixed = {
-        GUID: _guids(changes, states),
+        GUID: version_guids(changes, states),
         "valid_from_timestamp": pa.array(versions.begin).cast(kind),
         "valid_to_timestamp": pa.array(versions.end, mask=versions.end == NEVER).cast(kind),
         "deleted_indicator": pa.array(states.dead),
@@ -69,11 +69,12 @@ def version_rows(
         ),
         **(more or {}),
     }
-    fields = {name: _field_values(changes, states, index) for index, name in enumerate(layout.fields)}
+    fields = {name: field_values(changes, states, index) for index, name in enumerate(layout.fields)}
     return make_batch({**fields, **fixed}, schema)
 
 
-def _guids(changes: Changes, states: States) -> pa.Array:
+def version_guids(changes: Changes, states: States) -> pa.Array:
+    """The guid of the entity of each state; null where the workers cannot make it."""
     layout, table = changes.layout, changes.table
     if layout.by_guid or layout.has_guid:
         return table.column(GUID).take(pa.array(states.ends))
@@ -86,8 +87,8 @@ def _guids(changes: Changes, states: States) -> pa.Array:
     return guids(layout.entity, key).take(pa.array(np.cumsum(first) - 1))
 
 
-def _field_values(changes: Changes, states: States, index: int) -> pa.Array:
-    """A field's values: one that is the identity shows it, carried or not."""
+def field_values(changes: Changes, states: States, index: int) -> pa.Array:
+    """The values of the field at *index*: one that is the identity shows it, carried or not."""
     stands = states.ends if changes.layout.tells_apart(index) else states.standing[index]
     return changes.values_at(index, stands)
 

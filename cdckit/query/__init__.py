@@ -20,6 +20,7 @@ with `Lookup`, `as_known`, `bitemporal`, `keep_known`, `blame` and `why`.
                     count_sources, with_messages
     corrections     correct                                  what is right instead, for a period
     reconciliation  reconcile, count_findings, repair        where the source differs, and how to mend it
+    explanation     explain, Belief                          which messages made a number another one
     why             why                                      what became of every change of an entity
 """
 
@@ -27,6 +28,7 @@ from cdckit.query.as_of import timeline, with_operation
 from cdckit.query.beliefs import as_shown, beliefs_about, diff_beliefs, error_durations
 from cdckit.query.corrections import correct
 from cdckit.query.differences import diff
+from cdckit.query.explanation import Belief, explain
 from cdckit.query.intervals import ALLEN_RELATIONS, allen_relation
 from cdckit.query.measures import counts_over_time, durations, weighted_means
 from cdckit.query.overlays import Layer, join_periods, overlay
@@ -36,6 +38,7 @@ from cdckit.query.state_episodes import episodes, transitions
 
 __all__ = [
     "ALLEN_RELATIONS",
+    "Belief",
     "Layer",
     "allen_relation",
     "as_shown",
@@ -49,6 +52,7 @@ __all__ = [
     "durations",
     "episodes",
     "error_durations",
+    "explain",
     "join_periods",
     "overlay",
     "reconcile",

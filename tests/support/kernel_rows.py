@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -29,8 +30,13 @@ def layout_of(fields: dict[str, str], keys: Sequence[str]) -> Layout:
     return Layout(tuple(names), tuple(names.index(key) for key in keys), own, by_guid=False, entity="thing")
 
 
-def kernel_rows(changes: Sequence[Row], fields: dict[str, str], keys: Sequence[str]) -> pa.RecordBatch:
-    """The changes of each entity together, in their order."""
+def kernel_rows(
+    changes: Sequence[Row],
+    fields: dict[str, str],
+    keys: Sequence[str],
+    more: Mapping[str, pa.DataType] = MappingProxyType({}),
+) -> pa.RecordBatch:
+    """The changes of each entity together, in their order; *more* are further columns, by their types."""
 
     def key(change: Row) -> tuple[Any, ...]:
         return tuple(change["data"][name] for name in keys)
@@ -44,6 +50,7 @@ def kernel_rows(changes: Sequence[Row], fields: dict[str, str], keys: Sequence[s
 
     columns = {name: column(name, pa.string()) for name in ("message_id", "source")}
     columns |= {name: column(name, INSTANT) for name in ("effective_timestamp", "effective_until")}
+    columns |= {name: column(name, kind) for name, kind in more.items()}
     columns["priority"] = column("priority", pa.int32())
     columns["operation"] = pa.array([OPERATIONS.index(each["operation"]) for each in together], pa.int8())
     columns["record_number"] = pa.array([each["arrival"]["record_number"] for each in together], pa.int32())

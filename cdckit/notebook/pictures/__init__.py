@@ -17,6 +17,7 @@ from cdckit.notebook.pictures.plane import bitemporal_plane
 from cdckit.notebook.pictures.streams import callbacks, event_windows
 from cdckit.notebook.pictures.style import PALETTE, SIZE, Look
 from cdckit.notebook.pictures.time_shares import arrivals, duration_shares
+from cdckit.notebook.pictures.waterfall_plot import waterfall
 
 __all__ = [
     "PALETTE",
@@ -29,4 +30,5 @@ __all__ = [
     "event_windows",
     "provenance_map",
     "validity_bars",
+    "waterfall",
 ]

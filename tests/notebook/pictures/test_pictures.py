@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -20,8 +21,8 @@ from cdckit import bitemporal, merge, options
 from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.notebook import pictures
 from cdckit.notebook.pictures.bars import _finding
-from cdckit.notebook.pictures.style import MESSAGE_SOURCE
 from cdckit.outputs import scd_type_2
+from cdckit.query.provenance import MESSAGE_SOURCE
 from support.histories import Row, to_dataframe
 
 FIELDS = {"number": "int", "name": "string"}
@@ -337,6 +338,72 @@ def test_a_naive_instant_in_a_key_is_refused(history: DataFrame, changes: DataFr
 def test_a_missing_column_is_named(history: DataFrame) -> None:
     with pytest.raises(MissingColumns, match=r"bitemporal_plane\(\) needs the columns system_from_timestamp"):
         pictures.bitemporal_plane(history, {"number": 1}, "name")
+
+
+def steps_of(figure: Figure) -> list[tuple[str, float, float]]:
+    """Of each bar its name, where it begins, and how far it goes."""
+    (axes,) = figure.axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    bars = axes.patches
+    order = [0, *range(2, len(bars)), 1]
+    return [
+        (name, float(bars[place].get_x()), float(bars[place].get_width()))  # type: ignore[attr-defined]
+        for name, place in zip(names, order, strict=True)
+    ]
+
+
+@pytest.fixture(scope="module")
+def parts(spark: SparkSession) -> DataFrame:
+    """What `explain` tells, in the columns that a picture reads."""
+    rows = [
+        ("late", "shop", "m1", Decimal("7.50"), at("23:30")),
+        ("late", None, "m2", Decimal("2.50"), at("12:00")),
+        ("deleted", "shop", "m3", Decimal("-30.00"), at("12:00")),
+        ("reclassified", "web", "m4", Decimal("-4.00"), at("12:00")),
+        ("reclassified", "web", "m4", Decimal("4.00"), at("12:00")),
+    ]
+    schema = (
+        "kind string, source string, message_id string, amount decimal(13,2), arrival_timestamp timestamp"
+    )
+    return spark.createDataFrame(rows, schema)
+
+
+def test_each_step_of_a_waterfall_begins_where_the_one_before_it_ends(parts: DataFrame) -> None:
+    """The largest first; what adds up to nothing is a step, too."""
+    figure = pictures.waterfall(parts, before=100, measure="sales")
+    assert figure.get_suptitle() == "sales: 80 instead of 100; deleted -30, late +10"
+    assert steps_of(figure) == [
+        ("before", 0, 100),
+        ("deleted", 100, -30),
+        ("late", 70, 10),
+        ("reclassified", 80, 0),
+        ("after", 0, 80),
+    ]
+    assert figure.axes[0].get_title(loc="left") == "the parts of 4 messages, by kind"
+
+
+def test_steps_that_are_small_beside_the_total_fill_the_picture_all_the_same(parts: DataFrame) -> None:
+    """From 1,000 to 970 and back to 980; a bar of the total would leave them no room."""
+    figure = pictures.waterfall(parts, before=1_000)
+    low, high = figure.axes[0].get_xlim()
+    assert 960 < low < 970 < 1_000 < high < 1_010
+    assert "the axis does not begin at 0" in figure.axes[0].get_title(loc="left")
+
+
+def test_a_waterfall_is_of_days_sources_and_what_has_no_room(parts: DataFrame) -> None:
+    days = pictures.waterfall(parts, by="arrival_timestamp", zone="Europe/Zurich")
+    assert [name for name, *_ in steps_of(days)] == ["before", "2024-03-10", "2024-03-11", "after"]
+    few = pictures.waterfall(parts, before=100, by="source", limit=1)
+    assert [(name, wide) for name, _, wide in steps_of(few)][1:3] == [("shop", -22.5), ("all others", 2.5)]
+    assert "no value" in [name for name, *_ in steps_of(pictures.waterfall(parts, by="source"))]
+
+
+def test_a_waterfall_without_a_step_says_so(parts: DataFrame) -> None:
+    assert pictures.waterfall(parts.limit(0), before=5).get_suptitle() == "amount: 5, in both reports"
+    with pytest.raises(InvalidArgument, match="before to be an int or a Decimal"):
+        pictures.waterfall(parts, before=1.5)  # type: ignore[arg-type]
+    with pytest.raises(MissingColumns, match=r"waterfall\(\) needs the columns colour"):
+        pictures.waterfall(parts, by="colour")
 
 
 def test_more_sources_than_a_title_has_room_for_are_counted() -> None:

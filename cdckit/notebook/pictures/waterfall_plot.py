@@ -1,0 +1,220 @@
+"""From one number to another, step by step: what `explain` told, added up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import tzinfo
+from decimal import Decimal
+from itertools import accumulate
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument
+from cdckit.notebook.display import as_zone
+from cdckit.notebook.pictures.axes import rows_axis
+from cdckit.notebook.pictures.style import (
+    FAINT,
+    HATCH,
+    INK,
+    PALETTE,
+    ROWS,
+    SMALL,
+    Look,
+    draw_key,
+    families,
+    first_rows,
+    new_figure,
+    one_line,
+    require_limit,
+    source_looks,
+    text_figure,
+    value_shades,
+    with_number,
+)
+from cdckit.parts.arguments import quoted, require_columns, require_name
+from cdckit.parts.values import as_text, utc_clock
+
+_FUNCTION = "waterfall"
+_KINDS = {
+    **dict.fromkeys(("late", "new", "newly valid"), PALETTE["insert"]),
+    **dict.fromkeys(("corrected", "updated", "reclassified", "reranked"), PALETTE["update"]),
+    **dict.fromkeys(("deleted", "expired", "revoked"), PALETTE["delete"]),
+}
+_OPERATIONS = {"came": PALETTE["insert"], "changed": PALETTE["update"], "gone": PALETTE["delete"]}
+_TOTAL = Look("#5a6b7b", "|")
+_OTHERS, _NOTHING = "all others", "no value"
+_NEAR = 0.25
+"""Where the steps take a smaller share of the axis than that, it does not begin at 0."""
+
+
+def waterfall(
+    parts: DataFrame,
+    *,
+    before: int | Decimal = 0,
+    by: str = "kind",
+    measure: str = "amount",
+    limit: int = ROWS,
+    zone: tzinfo | str | None = None,
+) -> Figure:
+    """
+    From one number to another: a bar for each step, which begins where the one before it ended.
+
+    Args:
+        parts: What `explain` returned, or some of its rows, such as those of one group.
+        before: The number of the earlier report; that of the later one follows.
+        by: The column whose values are the steps: "kind", "source", a group, a key; of a timestamp, such as
+            "arrival_timestamp", its days.
+        measure: What the number is, in words, for the title and the axis.
+        limit: How many steps to draw: the largest.  The others are one more step, so that nothing is missing.
+        zone: The zone whose days count, a tzinfo or its name; without it `options.zone`.
+
+    Returns:
+        The figure.  Its title says both numbers and which steps are the largest.  Kinds and groups stand in
+        the order of their size, days in their own.
+
+    Raises:
+        MissingColumns: *parts* lack `amount`, `message_id` or the column *by*.
+        InvalidArgument: *before* is no exact number, *measure* no text, *limit* not a positive number; or
+            there is no such zone.
+
+    Cost: one job: an aggregate by *by*, of which the largest rows are collected.
+
+    >>> from datetime import datetime, timezone
+    >>> from cdckit.notebook import pictures
+    >>> from cdckit.query import Belief, explain
+    >>> ten, noon = (datetime(2024, 1, 1, hour, 30, tzinfo=timezone.utc) for hour in (10, 12))
+    >>> then, now = Belief(changes, noon, known_at=ten), Belief(changes, noon)
+    >>> parts = explain(then, now, "count", entity="product", keys=["number"])
+    >>> pictures.waterfall(parts, before=2, measure="products").get_suptitle()
+    'products: 1 instead of 2; deleted -1'
+    """
+    require_columns(parts, ["amount", "message_id", by], function=_FUNCTION)
+    if isinstance(before, bool) or not isinstance(before, int | Decimal):
+        raise InvalidArgument(_FUNCTION, "before", "an int or a Decimal, the number of before", before)
+    require_name(measure, "measure", function=_FUNCTION)
+    require_limit(limit, _FUNCTION)
+    kind = parts.schema[by].dataType
+    is_day = isinstance(kind, T.TimestampType)
+    step = _day_of(F.col(quoted(by)), as_zone(zone, function=_FUNCTION)) if is_day else None
+    named = parts.select(
+        as_text(F.col(quoted(by)), kind).alias("step") if step is None else step.alias("step"),
+        "amount",
+        "message_id",
+    )
+    total = named.agg(F.sum("amount").alias("total"), F.count_distinct("message_id").alias("messages"))
+    added = named.groupBy("step").agg(F.sum("amount").alias("amount"), F.count("*").alias("parts"))
+    largest = added.crossJoin(F.broadcast(total)).orderBy(F.desc(F.abs("amount")), "step")
+    rows, more = first_rows(largest, limit)
+    if not rows:
+        return text_figure(f"{measure}: {_number(Decimal(before))}, in both reports")
+    steps = [_Step(_NOTHING if row["step"] is None else row["step"], Decimal(row["amount"])) for row in rows]
+    rest = Decimal(rows[0]["total"]) - sum(each.amount for each in steps)
+    if is_day:
+        steps.sort(key=lambda each: each.name)
+    drawn = [*steps, *([_Step(_OTHERS, rest)] if more else [])]
+    note = f"the parts of {with_number(rows[0]['messages'], 'message')}, by {'day of ' if is_day else ''}{by}"
+    return _picture(drawn, Decimal(before), measure, note, _looks(by, steps), by_kind=by == "kind")
+
+
+class _Step(NamedTuple):
+    name: str
+    amount: Decimal
+
+
+def _day_of(instant: Column, zone: tzinfo) -> Column:
+    there = F.convert_timezone(F.lit("UTC"), F.lit(str(zone)), utc_clock(instant))
+    return F.to_date(there).cast("string")
+
+
+def _looks(by: str, steps: Sequence[_Step]) -> dict[str, Look]:
+    names = [each.name for each in steps]
+    if by == "kind":
+        return {name: _KINDS.get(name, PALETTE["update"]) for name in names}
+    if by == "source":
+        return source_looks([name for name in names if name != _NOTHING])
+    return {name: Look(next(iter(value_shades(["one"]).values())), "o") for name in names}
+
+
+def _picture(
+    steps: Sequence[_Step], before: Decimal, measure: str, note: str, looks: dict[str, Look], *, by_kind: bool
+) -> Figure:
+    levels: list[Decimal] = list(accumulate((each.amount for each in steps), initial=before))
+    after = levels[-1]
+    named = sorted((each for each in steps if each.amount), key=lambda each: -abs(each.amount))[:2]
+    told = ", ".join(f"{one_line(each.name, 20)} {_signed(each.amount)}" for each in named)
+    low, high = float(min(levels)), float(max(levels))
+    from_zero = high - low >= _NEAR * max(abs(low), abs(high))
+    figure, axes = new_figure(
+        f"{one_line(measure, 40)}: {_number(after)} instead of {_number(before)}"
+        + (f"; {told}" if told else ""),
+        note + ("" if from_zero else "; the axis does not begin at 0"),
+        rows=len(steps) + 2,
+    )
+    names = ["before", *(one_line(each.name, 30) for each in steps), "after"]
+    rows_axis(axes, names)
+    first, last = _span(min(low, 0) if from_zero else low, max(high, 0) if from_zero else high)
+    axes.set_xlim(first, last)
+    start = min(max(0.0, first), last)
+    for place, total in ((0, before), (len(names) - 1, after)):
+        _bar(axes, place, start, float(total), _TOTAL, hollow=False)
+        _write(axes, place, start, float(total), _number(total))
+    for place, (step, begin, end) in enumerate(zip(steps, levels, levels[1:], strict=False), 1):
+        look = looks.get(step.name, PALETTE["no source"])
+        _bar(axes, place, float(begin), float(end), look, hollow=look == PALETTE["delete"])
+        _write(axes, place, float(begin), float(end), _signed(step.amount))
+    for place, level in enumerate(levels):
+        axes.plot([float(level)] * 2, [place - 0.35, place + 1.35], color=FAINT, linewidth=0.8, zorder=1)
+    axes.xaxis.set_major_locator(MaxNLocator(8))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.grid(True, axis="x", color="#e6e6e6", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.set_xlabel(one_line(measure, 80), **SMALL)
+    if by_kind:
+        seen = {name: look for name, look in _OPERATIONS.items() if look in looks.values()}
+        draw_key(figure, seen, hollow={"gone"})
+    return figure
+
+
+def _span(low: float, high: float) -> tuple[float, float]:
+    """The ends of the axis, with room for what is written beside the bars."""
+    room = 0.12 * ((high - low) or abs(high) or 1.0)
+    return low - room, high + room
+
+
+def _bar(axes: Axes, place: int, begin: float, end: float, look: Look, *, hollow: bool) -> None:
+    axes.barh(
+        place,
+        end - begin,
+        left=begin,
+        height=0.62,
+        facecolor="white" if hollow else look.colour,
+        edgecolor=look.colour,
+        hatch=HATCH if hollow else None,
+        linewidth=0.8,
+        zorder=2,
+    )
+
+
+def _write(axes: Axes, place: int, begin: float, end: float, text: str) -> None:
+    """The number beside its bar: on the side to which it goes."""
+    up = end >= begin
+    axes.annotate(
+        text, (end, place), xytext=(4 if up else -4, 0), textcoords="offset points",
+        ha="left" if up else "right", va="center", fontsize=9, color=INK, family=families(), parse_math=False,
+    )  # fmt: skip
+
+
+def _number(value: Decimal) -> str:
+    """A number with its thousands set apart and without zeros at its end."""
+    text = f"{value:,f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _signed(value: Decimal) -> str:
+    return f"{'+' if value > 0 else ''}{_number(value)}"
