@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +28,12 @@ MANY = 100
 
 def results(spark: SparkSession, work: Path) -> list[Result]:
     """A new ledger and its rebuild; batches of 1 % of the keys, and of a hundred of them."""
-    return [*_whole(spark, work), *_batches(spark, work), *_many_batches(spark, work)]
+    return [
+        *_whole(spark, work),
+        *_batches(spark, work),
+        *_many_batches(spark, work),
+        *_erasures(spark, work),
+    ]
 
 
 def _whole(spark: SparkSession, work: Path) -> list[Result]:
@@ -118,6 +124,26 @@ def _many_batches(spark: SparkSession, work: Path) -> list[Result]:
     digest = _checked(ledger)
     print(f"  {len(_files(ledger)):,} live files after {MANY} batches")
     return [_result("ledger_last_10_of_100_over_first_10", last / first, 1.2, last, 0, digest)]
+
+
+def _erasures(spark: SparkSession, work: Path) -> list[Result]:
+    """A hundred keys are erased, in turns with a late batch of a hundred."""
+    ledger = _ledger(spark, work, SMALL)
+    ledger.apply(_changes(spark, work, SMALL))
+    seconds: dict[str, list[float]] = {"late": [], "erased": []}
+    for turn in range(4):
+        rows = _batch(spark, work, SMALL, 100, 1_000, f"late {turn}", 0)
+        late, _ = _timed("a late batch of 100 keys", _applied(ledger, rows))
+        some = ledger.history().where("valid_to_timestamp IS NULL").select("number").distinct()
+        keys = some.orderBy(F.xxhash64("number")).limit(100).toPandas()
+        erase = partial(ledger.erase, keys=keys, by="anna", reason="asked for")
+        erased, _ = _timed("100 keys are erased", erase)
+        if turn:
+            seconds["late"].append(late)
+            seconds["erased"].append(erased)
+    digest = _checked(ledger)
+    late, erased = (statistics.median(seconds[name]) for name in ("late", "erased"))
+    return [_result("ledger_erase_100_over_late_batch_1m", erased / late, 3.0, erased, 0, digest)]
 
 
 def _changes(spark: SparkSession, work: Path, changes: int) -> DataFrame:

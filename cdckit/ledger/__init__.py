@@ -8,9 +8,24 @@ several ledgers in one store.
 
 from __future__ import annotations
 
+from cdckit.ledger.erasure import CannotErase, MovedEntities, UnfinishedErasure, UnknownEntities
 from cdckit.ledger.ledger import Ledger
+from cdckit.ledger.receipts import ErasedPart, Receipt
 from cdckit.ledger.shell import ReceiveResult, Shell
 from cdckit.ledger.upkeep import ApplyResult
 from cdckit.ledger.views import Pending, View
 
-__all__ = ["ApplyResult", "Ledger", "Pending", "ReceiveResult", "Shell", "View"]
+__all__ = [
+    "ApplyResult",
+    "CannotErase",
+    "ErasedPart",
+    "Ledger",
+    "MovedEntities",
+    "Pending",
+    "Receipt",
+    "ReceiveResult",
+    "Shell",
+    "UnfinishedErasure",
+    "UnknownEntities",
+    "View",
+]

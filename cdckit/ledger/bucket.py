@@ -62,14 +62,14 @@ class Outcome(NamedTuple):
     """Whether rows may take other words along than they did: an entity with moves was merged again."""
 
 
-def keep_up_bucket(task: Task, targets: Targets) -> Outcome:
-    """Do the upkeep of one bucket: read, merge, write."""
+def keep_up_bucket(task: Task, targets: Targets, again: pa.Array | None = None) -> Outcome:
+    """Do the upkeep of one bucket: read, merge, write; entities to be merged *again* are so in any case."""
     new = read_rows(targets.log, task.fresh)
     require_whole(flatten_changes(new, targets.layout))
     if pc.any(pc.equal(new.column(GUID), EVERY)).as_py():
         # A truncate is news to every entity.
         task = replace(task, anew=True)
-    rewritten = _with_other_words(task, targets)
+    rewritten = _with_other_words(task, targets) if again is None else again
     near = [] if task.anew else files_about(task.open, pa.concat_arrays([entity_guids(new), rewritten]))
     opened, unborn = read_rows(targets.history, near), read_rows(targets.unborn, task.unborn)
     merged = merge_bucket(task, targets, new, opened, unborn, rewritten)

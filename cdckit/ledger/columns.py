@@ -73,6 +73,21 @@ class Kind:
         """The name of the table of the full lists that it was given."""
         return self._table("lists")
 
+    @property
+    def erased(self) -> str:
+        """The name of the table of tombstones."""
+        return self._table("erased")
+
+    @property
+    def receipts(self) -> str:
+        """The name of the table of the receipts of erasures."""
+        return self._table("receipts")
+
+    @property
+    def refused(self) -> str:
+        """The name of the table of changes that were refused, since they speak of what was erased."""
+        return self._table("refused")
+
     def _table(self, name: str) -> str:
         return f"{self.name}.{name}" if self.name else name
 

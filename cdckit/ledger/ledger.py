@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import BUCKETS, CONTENT, Kind, to_log_rows
+from cdckit.ledger.erasure import (
+    Keys,
+    Request,
+    UnfinishedErasure,
+    erase_within,
+    finish,
+    last_receipt,
+    unfinished,
+)
 from cdckit.ledger.lists import apply_lists, lists_in_changes, read_lists, require_share, revoke_list
-from cdckit.ledger.publication import Form, history_changes, publish
+from cdckit.ledger.publication import Form, history_changes, publish, require_published
+from cdckit.ledger.receipts import Receipt
+from cdckit.ledger.tombstones import REFUSE
 from cdckit.ledger.upkeep import ApplyResult, LoggedChanges, Upkeep, revoke_within
 from cdckit.ledger.views import Gate, Key, View, require_gate, run_gate
 from cdckit.merging.arrow_changes import GUID
@@ -26,6 +37,7 @@ from cdckit.parts.tables import AnyTable
 from cdckit.parts.workers import describe_jobs
 from cdckit.query.provenance import Messages
 from cdckit.store import CommitResult, Snapshot, Store, Transaction
+from cdckit.store.erasure import forget_past
 from cdckit.store.files import sum_digests
 
 
@@ -199,6 +211,18 @@ class Ledger:
         """`View.lists` of the newest commit."""
         return self.at_commit().lists()
 
+    def erased(self) -> DataFrame:
+        """`View.erased` of the newest commit."""
+        return self.at_commit().erased()
+
+    def refused(self) -> DataFrame:
+        """`View.refused` of the newest commit."""
+        return self.at_commit().refused()
+
+    def receipts(self) -> list[Receipt]:
+        """`View.receipts` of the newest commit."""
+        return self.at_commit().receipts()
+
     def contracts(self) -> dict[str, tuple[DataFrame, str]]:
         """`View.contracts` of the newest commit."""
         return self.at_commit().contracts()
@@ -280,9 +304,11 @@ class Ledger:
                 done = transaction.commit(batch=key, digest=content, reads=())
                 return ApplyResult(done.version, 0, repeated=True)
             upkeep = Upkeep(transaction, known, rows.schema)
-            if taken is None or taken[0] != (known, upkeep.targets.log):
-                taken = (known, upkeep.targets.log), upkeep.take(rows)
-            fresh, content, listed = taken[1]
+            by = known, upkeep.targets.log, transaction.base.named.get(known.erased)
+            if taken is None or taken[0] != by:
+                taken = by, upkeep.take(rows)
+            fresh, content, listed, _ = taken[1]
+            upkeep.keep_refused(taken[1])
             with_lists = lists_in_changes(transaction, known, changes, listed)
             news, buckets = upkeep.run(fresh)
             looked_at = [*run_gate(gate, transaction, known, buckets), *([known.lists] if with_lists else [])]
@@ -486,6 +512,105 @@ class Ledger:
 
         return self.store.atomically(work)
 
+    @describe_jobs("ledger: forget")
+    def erase(
+        self,
+        *,
+        keys: Keys | None = None,
+        where: str | Column | None = None,
+        keep: timedelta | None = None,
+        fields: Sequence[str] | None = None,
+        by: str,
+        reason: str,
+        later: str = REFUSE,
+        published: Mapping[str | Path, Form] | None = None,
+        at: datetime | None = None,
+    ) -> Receipt:
+        """
+        Forget entities, or some of their fields: in log and history, in all older commits, in every file.
+
+        Of each entity a tombstone stays: a keyed hash, when, by whom and why (`erased`).  What is known of
+        all others answers as before.  All earlier commits of the store can be read no more, by nobody.  Where
+        it was stopped, the same call finishes it; `check` says if one is not finished.
+
+        Args:
+            keys: Which entities: a list of guids, or of mappings of key fields; or a table of key fields, or
+                of guids, of Spark or of pandas.  Where rows have moved to other keys, all their keys.
+            where: Instead of *keys*, a condition on the columns of `history`: every entity of which some
+                version fulfils it.
+            keep: How long entities are kept that are not there any more: those of which nothing has been in
+                force for longer, at *at*.  With *where*, those of them.
+            fields: Which fields of these entities go, as if nobody had ever sent them; all without it, and
+                the entities with them.
+            by: Who asks for it.
+            reason: Why; neither should say what the entities were.
+            later: What becomes of later changes that speak of what was erased: "refuse", so that `refused`
+                tells of each, or "erase", so that what was erased is left out in silence.  Full lists are
+                always taken without it.
+            published: Tables that `publish` has written, each with its form, from which they go as well, with
+                all their older versions; locations with the storage options of the ledger.  One that is not
+                named forgets when it is published the next time.
+            at: When it is done, aware; without it the clock's time.
+
+        Returns:
+            The receipt: what was erased from which files, hashes of all other rows in these before and
+            after, and what is left for others to erase.  For *keys* that all were erased before, the receipt
+            of then; where *where* and *keep* name nobody, one of no entities.
+
+        Raises:
+            UnknownEntities: The ledger has nothing of some of the keys, and never erased them.
+            MovedEntities: Rows of the entities had other keys too, which are not among them.
+            InvalidArgument: No entities are named, or a field is a key, or not there; or a published table is
+                none of this ledger.
+            CannotErase: The location is a door's, which keeps records too.
+            NoSuchTable: Nothing was ever applied.
+            ForeignChange: Another program has changed rows of a table: nothing is erased.
+            ConflictingCommit, StoreIsBusy: As for `apply`.
+
+        Cost: one job, which shuffles the entities by bucket and writes those files anew that have rows of
+            them, a file in a worker's memory at a time; then a listing of each table, and a checkpoint.  Of
+            *fields* the touched versions are merged again, or all where rows have moved to other keys.
+            Afterwards `publish` of a table that is not named writes all of it, and each batch costs two
+            hashes and a join with the tombstones for each change.
+        """
+        asked = None if fields is None else tuple([fields] if isinstance(fields, str) else fields)
+        when = datetime.now(UTC) if at is None else at
+        request = Request(keys, where, keep, asked, by, reason, later, when)
+        before = self.store.snapshot()
+        kind, tables = self._stored_kind(before), dict(published or {})
+        for target, form in tables.items():
+            require_published(self.store, kind, target, form, before.location.options or None)
+        # One that was stopped is finished first.
+        stopped = self._finish_erasure(tables)
+
+        def work(transaction: Transaction) -> Receipt | None:
+            return erase_within(transaction, self._stored_kind(transaction.base), request)
+
+        self.store.atomically(work)
+        found = self._finish_erasure(tables) or stopped
+        if found is not None:
+            return found
+        with self.store.begin() as transaction:
+            return last_receipt(transaction, kind, request)
+
+    def _finish_erasure(self, published: Mapping[str | Path, Form]) -> Receipt | None:
+        """Do what is left to do of an erasure; None if there is none."""
+        before = self.store.snapshot()
+        if unfinished(before) is None:
+            return None
+        location = before.location
+
+        def follow() -> None:
+            for target, form in published.items():
+                self._publish(target, form, anew=False, options=location.options or None)
+
+        # Before older commits go, what is new since then can be told from their files.
+        follow()
+        forgotten = forget_past(location)
+        follow()
+        with self.store.begin() as transaction:
+            return finish(transaction, forgotten, map(str, published))
+
     @describe_jobs("ledger: make the history anew")
     def rebuild(self) -> int:
         """
@@ -589,7 +714,10 @@ class Ledger:
         >>> table[["number", "name", "is_current"]].values.tolist()
         [[1, 'kettle', False], [1, 'teapot', True], [2, 'mug', False]]
         """
-        return publish(self.store, self._stored_kind, target, form, anew=anew, options=storage_options)
+        return self._publish(target, form, anew=anew, options=storage_options)
+
+    def _publish(self, target: str | Path, form: Form, *, anew: bool, options: dict[str, str] | None) -> int:
+        return publish(self.store, self._stored_kind, target, form, anew=anew, options=options)
 
     @describe_jobs("ledger: write small files together")
     def compact(self) -> CommitResult:
@@ -622,12 +750,15 @@ class Ledger:
         Raises:
             DamagedTable: A file is not there, or cannot be read; or the history is another one.
             ForeignChange: Another program has changed rows of a table.
+            UnfinishedErasure: `erase` was stopped: older commits may still hold what is to go.
 
         Cost: a listing; with *deep* also every file, a merge of the log, and a shuffle of all versions.
         """
         self.store.check(deep=deep)
         if deep:
             self.at_commit().require_merged()
+        if (receipt := unfinished(self.store.snapshot())) is not None:
+            raise UnfinishedErasure(receipt)
 
     def vacuum(self, older_than: timedelta = timedelta(days=7)) -> list[str]:
         """Delete files of older commits, which `at_commit` then refuses; as `cdckit.store.Store.vacuum`."""

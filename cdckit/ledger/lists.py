@@ -29,6 +29,7 @@ from cdckit.ledger.columns import (
     to_log_rows,
     visible_changes,
 )
+from cdckit.ledger.tombstones import Erasures, drop_erased
 from cdckit.ledger.upkeep import ApplyResult, Upkeep, remove_changes
 from cdckit.ledger.views import Gate, run_gate
 from cdckit.merging.arrow_changes import GUID
@@ -169,6 +170,15 @@ def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> Giv
     return given._replace(rows=rows)
 
 
+def _without_erased(transaction: Transaction, kind: Kind, given: GivenLists) -> GivenLists:
+    """The lists without entities and fields of which the ledger was made to forget."""
+    if Erasures.of(transaction, kind) is None:
+        return given
+    key = {name: F.col("data").getField(name) for name in kind.keys}
+    rows = given.rows.withColumn(GUID, guid(kind.entity, key))
+    return given._replace(rows=drop_erased(rows, transaction, kind).drop(GUID))
+
+
 def _instants(rows: DataFrame, taken: datetime | str) -> tuple[Column, list[int]]:
     if isinstance(taken, str):
         require_type(rows, taken, T.TimestampType(), function=FUNCTION)
@@ -292,7 +302,7 @@ def apply_lists(
     transaction: Transaction, kind: Kind, given: GivenLists, max_deleted: float | None, gate: Gate | None
 ) -> ApplyResult:
     """What `Ledger.apply_list` does, and the commit."""
-    given = _cast_to_log(transaction, kind, given)
+    given = _without_erased(transaction, kind, _cast_to_log(transaction, kind, given))
     known = known_lists(transaction.base, kind)
     lists = known.get(given.source, {})
     again = [at for at in given.taken if at in lists]
@@ -330,9 +340,10 @@ def _apply_restatement(
     again = [] if found.stale is None else remove_changes(transaction, kind, found.stale)
     rows = to_log_rows(found.changes, kind)
     upkeep = Upkeep(transaction, kind, rows.schema)
-    fresh = upkeep.take(rows).files
+    taken = upkeep.take(rows)
+    upkeep.keep_refused(taken)
     note_lists(transaction, kind, known)
-    news, touched = upkeep.run(fresh, again=again)
+    news, touched = upkeep.run(taken.files, again=again)
     done = transaction.commit(reads=[kind.lists, *run_gate(gate, transaction, kind, touched)])
     return ApplyResult(done.version, news)
 

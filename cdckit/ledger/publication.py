@@ -31,6 +31,7 @@ from cdckit.store.columns import as_columns
 from cdckit.store.files import to_signed
 from cdckit.store.log import retry_waits
 from cdckit.store.published import CatalogueTable, PublishedTable
+from cdckit.store.store import ERASED
 
 Form = Callable[[DataFrame], DataFrame]
 """From a history to the table that is wanted of it, such as `scd_type_2`; each entity by itself."""
@@ -59,28 +60,48 @@ def publish(
         now = store.snapshot()
         history = _History(now, kind_of(now), form)
         columns = history.apply_form(now.read(history.kind.history, files=[])).schema
-        source = f"{now.store}/{history.kind.name}"
-        # The table of a catalogue is a text in which nothing is a path's.
-        table: PublishedTable | CatalogueTable
-        if isinstance(target, str) and not re.search(r"[/\\:]", target):
-            table = CatalogueTable(now.spark, target, source)
-        else:
-            table = PublishedTable(now.spark, target, source, options)
+        table = _open_table(now, history.kind, target, options)
         if not anew:
             table.require_untouched()
         assert now.version is not None
+        erased = int(now.notes.get(ERASED, 0))
         as_before = not anew and table.form == number and table.has_columns(columns)
         if as_before and table.commit is not None and table.commit >= now.version:
+            table.forget_before(erased)
             return table.commit
         try:
-            then = store.snapshot(table.commit) if as_before else None
+            # Where no commit since then has written to the history, it is as it was then.
+            is_same = table.commit is not None and now.named[history.kind.history].commit <= table.commit
+            then = (now if is_same else store.snapshot(table.commit)) if as_before else None
         except InvalidArgument:
-            then = None  # `vacuum` has deleted its files.
+            then = None  # `vacuum`, or an erasure, has deleted its files.
         put = history.put_all if then is None else partial(history.put_changes, then)
         if put(table, now.version, number):
+            table.forget_before(erased)
             return now.version
         time.sleep(wait)
     raise StoreIsBusy(str(target), len(retry_waits()))
+
+
+def require_published(
+    store: Store, kind: Kind, target: str | Path, form: Form, options: dict[str, str] | None
+) -> None:
+    """Raise unless a table was published by this ledger in that form, and nobody has changed its rows."""
+    table = _open_table(store.snapshot(), kind, target, options)
+    table.require_untouched()
+    if table.commit is None or table.form != _form_number(form):
+        needed = "tables that this ledger has published, each with the form that it has"
+        raise InvalidArgument("erase", "published", needed, str(target))
+
+
+def _open_table(
+    now: Snapshot, kind: Kind, target: str | Path, options: dict[str, str] | None
+) -> PublishedTable | CatalogueTable:
+    source = f"{now.store}/{kind.name}"
+    # The table of a catalogue is a text in which nothing is a path's.
+    if isinstance(target, str) and not re.search(r"[/\\:]", target):
+        return CatalogueTable(now.spark, target, source)
+    return PublishedTable(now.spark, target, source, options)
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind
+from cdckit.ledger.erasure import CannotErase, Keys, Request, erase_within, finish, last_receipt, unfinished
+from cdckit.ledger.places import require_alone
+from cdckit.ledger.receipts import ErasedPart, Receipt
+from cdckit.ledger.tombstones import REFUSE
 from cdckit.ledger.views import View
 from cdckit.model.documents import Document, as_records, make_sink
 from cdckit.model.records import RECORD_COLUMNS
 from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.workers import describe_step
 from cdckit.store import Snapshot, Store, Transaction
+from cdckit.store.erasure import forget_past
 from cdckit.store.files import sum_digests
 from cdckit.store.store import KIND, read_note, require_kind, write_note
 from cdckit.store.transaction import Scope
@@ -149,7 +154,14 @@ class Shell(ABC):
         self._spark, self.store = spark, Store(spark, location, storage_options)
         self._snapshot()
 
+    _erases: ClassVar[bool] = False
+    """Whether it can forget entities."""
+
     # What a door says -------------------------------------------------------------------------------------
+
+    def _forget(self, tables: Transaction, places: DataFrame) -> list[ErasedPart]:
+        """Take what stands at the places of records out of the tables beside the ledgers."""
+        raise CannotErase(self.location, self.kind)
 
     @abstractmethod
     def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
@@ -246,6 +258,89 @@ class Shell(ABC):
         """
         with describe_step(self._spark, f"{self._door}: make all tables anew"):
             self._commit(self._rebuild)
+
+    def erase(
+        self,
+        ledger: str,
+        *,
+        keys: Keys | None = None,
+        where: str | Column | None = None,
+        keep: timedelta | None = None,
+        by: str,
+        reason: str,
+        later: str = REFUSE,
+        at: datetime | None = None,
+    ) -> Receipt:
+        """
+        Forget entities: in their ledger as `Ledger.erase` does, and the records that speak of them.
+
+        Of a record its place stays, and that it was erased; its key, value and headers go.  One that comes
+        later is kept as such a place too; one that has to wait first, once it waits no longer, and older
+        commits have it until `vacuum`.  Fields cannot be erased: a record goes as a whole.
+
+        Args:
+            ledger: The name of their ledger (`ledgers`).
+            keys, where, keep, by, reason, later, at: As for `Ledger.erase`.
+
+        Returns:
+            The receipt, as of `Ledger.erase`.  It names how many rejects and waiting records there are of
+            which nobody can tell of whom they speak: these are not erased.
+
+        Raises:
+            CannotErase: This door cannot do it yet.
+            SharedRecords: A record speaks of other entities too.
+            InvalidArgument, UnknownEntities, MovedEntities, ForeignChange: As for `Ledger.erase`.
+            ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
+
+        Cost: as of `Ledger.erase`; and the places of all records, and of all changes in all ledgers.
+        """
+        if not self._erases:
+            raise CannotErase(self.location, self.kind)
+        when = datetime.now(UTC) if at is None else at
+        request = Request(keys, where, keep, None, by, reason, later, when)
+        self._stored_kind(self._snapshot(), ledger)
+        stopped = self._finish_erasure()
+
+        def beside(tables: Transaction, places: DataFrame) -> tuple[tuple[ErasedPart, ...], tuple[str, ...]]:
+            for kind in self._kinds(tables.base).values():
+                require_alone(places, tables, kind)
+            return tuple(self._forget(tables, places)), self._unread(tables)
+
+        def work(tables: Transaction) -> Receipt | None:
+            require_kind(tables.base, self.kind)
+            return erase_within(tables, self._stored_kind(tables.base, ledger), request, beside)
+
+        with describe_step(self._spark, f"{self._door}: forget"):
+            self.store.atomically(work)
+            found = self._finish_erasure() or stopped
+            if found is not None:
+                return found
+            with self.store.begin() as tables:
+                return last_receipt(tables, self._stored_kind(tables.base, ledger), request)
+
+    def _stored_kind(self, tables: Snapshot, ledger: str) -> Kind:
+        known = self._kinds(tables)
+        if ledger not in known:
+            raise InvalidArgument("erase", "ledger", f"one of {', '.join(known) or 'none yet'}", ledger)
+        return known[ledger].stored_kind(tables)
+
+    def _finish_erasure(self) -> Receipt | None:
+        """Do what is left to do of an erasure; None if there is none."""
+        before = self.store.snapshot()
+        if unfinished(before) is None:
+            return None
+        forgotten = forget_past(before.location)
+        with self.store.begin() as tables:
+            return finish(tables, forgotten)
+
+    def _unread(self, tables: Transaction) -> tuple[str, ...]:
+        """What is not erased, since nobody can tell of whom it speaks."""
+        now = cast(Snapshot, tables)  # which is asked for rows alone
+        counts = [rows.count() for rows in (self._rejects(now), self._waiting(now))]
+        if not any(counts):
+            return ()
+        sentence = "{} rejects and {} waiting records, of which nobody can tell of whom they speak: look at "
+        return (sentence.format(*counts) + "`rejects` and `waiting`.",)
 
     # Questions --------------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from cdckit.ledger.columns import (
     words_columns,
 )
 from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task, select_rows, with_columns
+from cdckit.ledger.tombstones import REFUSED_SCHEMA, VERDICT, refused_rows, with_verdicts
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT, Layout
 from cdckit.model.changes import MOVED, TRUNCATE
 from cdckit.parts.arrays import bools, ints
@@ -55,7 +56,7 @@ from cdckit.store.transaction import Scope
 from cdckit.store.writing import OpenFiles, parse_report
 
 _REPORT = T.StructType().add("report", T.StringType())
-_BYTES_PER_TASK = 8 << 20
+BYTES_PER_TASK = 8 << 20
 """How much a task should have to read and write, so that it is worth starting."""
 
 _FEW = 8
@@ -90,11 +91,13 @@ class LoggedChanges(NamedTuple):
         files: Each holds changes of one bucket.
         digest: Of the batch: the sum over its rows, whatever their order.
         lists: Of which lists there are changes: the instants of each source's.
+        refused: Files of the table of changes that were refused.
     """
 
     files: list[File]
     digest: int
     lists: dict[str | None, set[int]]
+    refused: list[File]
 
 
 class Upkeep:
@@ -151,15 +154,27 @@ class Upkeep:
         wanted = T.StructType([*columns, rows.schema[CONTENT], rows.schema[LISTED]])
         if not _has_types(rows.schema, wanted):
             rows = as_columns(rows, wanted)
-        write = partial(_write, columns=rows.schema, buckets=self._kind.buckets, target=self.targets.log)
+        rows = with_verdicts(rows, self._tables, self._kind)
+        aside = None
+        if VERDICT in rows.columns:
+            aside = self._tables.target(self._kind.refused, REFUSED_SCHEMA)
+        log, buckets = self.targets.log, self._kind.buckets
+        write = partial(_write, columns=rows.schema, buckets=buckets, target=log, aside=aside)
         # However many partitions they come in: a file for each of those and bucket would be thousands.
         together = flatten_structs(rows).repartition(BUCKET)
         found = _reports(WorkerPlan(together, write, _REPORT, large=True))
         files = parse_report((each for one in found for each in one["files"]), self.targets.log)
+        refused = [each for one in found for each in one["refused"]]
         lists: dict[str | None, set[int]] = {}
         for source, at in (each for one in found for each in one["lists"]):
             lists.setdefault(source, set()).add(at)
-        return LoggedChanges(files, to_signed(sum(one["content"] for one in found)), lists)
+        content = to_signed(sum(one["content"] for one in found))
+        return LoggedChanges(files, content, lists, parse_report(refused, aside) if aside else [])
+
+    def keep_refused(self, taken: LoggedChanges) -> None:
+        """Let the table of refused changes have what `take` has written to it."""
+        if taken.refused:
+            self._tables.adopt(self._kind.refused, taken.refused)
 
     def run(
         self, fresh: Collection[File] = (), *, again: Collection[int] = (), fold: int = FOLD
@@ -190,13 +205,17 @@ class Upkeep:
         tables, kind = self._tables, self._kind
         before = tables.files(kind.words)
         tables.swap(kind.words, before, inherited_words(tables.read(kind.changes), kind).repartition(BUCKET))
-        was, now, files = _group_by_bucket(before), _group_by_bucket(tables.files(kind.words)), self._files()
+        was, now, files = (
+            _group_by_bucket(before),
+            _group_by_bucket(tables.files(kind.words)),
+            self.bucket_tasks(),
+        )
         buckets = sorted({*was, *now})
         self._run_workers(
             [replace(_task(files, each), words_before=was.get(each, [])) for each in buckets], []
         )
 
-    def _files(self) -> dict[int, Task]:
+    def bucket_tasks(self) -> dict[int, Task]:
         """The buckets, with the files that there are of each."""
         kind, versions = self._kind, self._tables.files(self._kind.history)
         words = self._tables.files(kind.words) if self._tables.has(kind.words) else []
@@ -215,7 +234,7 @@ class Upkeep:
         return found
 
     def _tasks(self, fresh: Iterable[File], again: Collection[int], fold: int) -> list[Task]:
-        files, news = self._files(), _group_by_bucket(fresh)
+        files, news = self.bucket_tasks(), _group_by_bucket(fresh)
         buckets = {*news, *again}
         if self.anew:
             buckets |= files.keys()
@@ -258,7 +277,9 @@ class Upkeep:
 
 def read_scopes(kind: Kind, buckets: list[int]) -> list[Scope]:
     """What an upkeep of these buckets must find as it was."""
-    return [(name, {BUCKET: buckets}) for name in (kind.changes, kind.history, kind.unborn)]
+    parts: list[Scope] = [(name, {BUCKET: buckets}) for name in (kind.changes, kind.history, kind.unborn)]
+    # Who was erased meanwhile must not come back.
+    return [*parts, kind.erased]
 
 
 def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> list[Scope]:
@@ -270,7 +291,9 @@ def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> li
     kind = kind.with_buckets_of(transaction)
     rows = to_log_rows(changes, kind)
     work = Upkeep(transaction, kind, rows.schema)
-    _, buckets = work.run(work.take(rows).files)
+    taken = work.take(rows)
+    work.keep_refused(taken)
+    _, buckets = work.run(taken.files)
     return read_scopes(kind, buckets)
 
 
@@ -388,14 +411,14 @@ def _run_tasks(spark: SparkSession, tasks: list[Task], targets: Targets) -> list
     """Let the workers do it, each some of the buckets."""
     if not tasks:
         return []
-    parts = sum(_task_bytes(task) for task in tasks) // _BYTES_PER_TASK
+    parts = sum(task_bytes(task) for task in tasks) // BYTES_PER_TASK
     many = len(tasks)
     spread = spark.range(many) if parts < _FEW else spark.range(0, many, 1, min(parts, many))
     found = _reports(WorkerPlan(spread, partial(_keep_up_buckets, tasks=tasks, targets=targets), _REPORT))
     return [Outcome(**each) for each in found]
 
 
-def _task_bytes(task: Task) -> int:
+def task_bytes(task: Task) -> int:
     """About how much a task reads and writes: of the log a column alone, if the bucket is not merged anew."""
     parts = [task.fresh, task.open, task.unborn, *([task.log, task.closed] if task.anew else [])]
     return sum(one.size for part in parts for one in part)
@@ -410,17 +433,39 @@ def _keep_up_buckets(
 
 
 def _write(
-    batches: Iterable[pa.RecordBatch], columns: T.StructType, buckets: int, target: Target
+    batches: Iterable[pa.RecordBatch],
+    columns: T.StructType,
+    buckets: int,
+    target: Target,
+    aside: Target | None,
 ) -> Iterator[pa.RecordBatch]:
-    content, lists = 0, set[tuple[str | None, int]]()
+    content, lists, refused = 0, set[tuple[str | None, int]](), list[pa.RecordBatch]()
     with OpenFiles(target) as files:
         for batch in (nest_structs(flat, columns) for flat in batches):
             content += int(ints(batch.column(CONTENT)).sum(dtype=np.int64))
             lists |= _named_lists(batch)
+            if aside is not None:
+                refused.append(refused_rows(batch))
+                batch = batch.filter(batch.column(VERDICT).is_null())
             for rows in _copy_truncates(batch, buckets):
                 files.take(rows)
         found = files.close()
-    yield _report({"files": found, "content": content, "lists": list(lists)})
+    report = {
+        "files": found,
+        "content": content,
+        "lists": list(lists),
+        "refused": _write_aside(refused, aside),
+    }
+    yield _report(report)
+
+
+def _write_aside(refused: list[pa.RecordBatch], target: Target | None) -> list[dict[str, Any]]:
+    if target is None:
+        return []
+    with OpenFiles(target) as files:
+        for batch in refused:
+            files.take(batch)
+        return files.close()
 
 
 def _copy_truncates(changes: pa.RecordBatch, buckets: int) -> Iterator[pa.RecordBatch]:

@@ -23,6 +23,8 @@ from cdckit.ledger.columns import (
     visible_changes,
     visible_history,
 )
+from cdckit.ledger.receipts import RECEIPT_SCHEMA, Receipt
+from cdckit.ledger.tombstones import REFUSED_SCHEMA, TOMBSTONE_SCHEMA
 from cdckit.ledger.upkeep import read_scopes
 from cdckit.merging.arrow_changes import GUID
 from cdckit.merging.merge import merge
@@ -36,6 +38,7 @@ from cdckit.parts.values import EXACT_JSON, can_be_guids, comparable, guid, guid
 from cdckit.query.as_of import as_of
 from cdckit.query.bitemporal import bitemporal
 from cdckit.store import DamagedTable, File, Snapshot, Transaction
+from cdckit.store.store import read_rows
 from cdckit.store.transaction import Scope
 
 Key = str | Mapping[str, Any]
@@ -158,6 +161,31 @@ class View:
         if self._snapshot.has(self.kind.lists):
             return self._snapshot.read(self.kind.lists)
         return self._snapshot.spark.createDataFrame([], LISTS_SCHEMA)
+
+    def erased(self) -> DataFrame:
+        """
+        The tombstones: one row per entity that was erased (`Ledger.erase`), or per field of one.
+
+        Returns:
+            `entity_hash`, a keyed hash; `field`, null where all went; `later`, what becomes of later changes;
+            `erased_at`, `erased_by`, `reason`, `receipt`.
+        """
+        return read_rows(self._snapshot, self.kind.erased, TOMBSTONE_SCHEMA)
+
+    def refused(self) -> DataFrame:
+        """
+        The changes that were refused, since they speak of what was erased: one row each time that one came.
+
+        Returns:
+            Where it stands among all arrivals (`topic`, `partition`, `offset`, `timestamp`, `record_number`),
+            its `source`, `error_code` and `error_description`; none of its values.
+        """
+        return read_rows(self._snapshot, self.kind.refused, REFUSED_SCHEMA)
+
+    def receipts(self) -> list[Receipt]:
+        """The receipts of all erasures, the first one first."""
+        found = read_rows(self._snapshot, self.kind.receipts, RECEIPT_SCHEMA).orderBy("erased_at", "receipt")
+        return [Receipt.from_json(row["text"]) for row in found.collect()]
 
     def contracts(self) -> dict[str, tuple[DataFrame, str]]:
         """

@@ -11,13 +11,23 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import View
+from cdckit.ledger import ErasedPart, View
 from cdckit.ledger.columns import Kind
+from cdckit.ledger.places import rewrite_places
 from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.parts.workers import describe_jobs
 from cdckit.replicate.envelope import ReplicateFault
-from cdckit.replicate.intake import RECEIVED_SCHEMA, RECORDS, REJECTS, ZONE, FeedTable, Intake, feed_tables
+from cdckit.replicate.intake import (
+    RECEIVED_SCHEMA,
+    RECORDS,
+    REJECTS,
+    ZONE,
+    FeedTable,
+    Intake,
+    feed_tables,
+    without_values,
+)
 from cdckit.replicate.row_changes import TableName, TableSettings, find_without_key
 from cdckit.replicate.schema_messages import ZONE_SCHEMA
 from cdckit.replicate.table_rows import rows_of_table
@@ -99,6 +109,7 @@ class Feed(Shell):
 
     kind = "Replicate feed (form 1)"
     wait = timedelta(seconds=10)
+    _erases = True
 
     def __init__(
         self,
@@ -163,6 +174,11 @@ class Feed(Shell):
         named = {ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: F.lit(fault.sentence)}
         found = kept.unionByName(given_up.withColumns(named).select(*REJECT_SCHEMA.names))
         return found.withColumn("content", _content()).dropDuplicates([*_PLACE, ERROR_CODE]).drop("content")
+
+    def _forget(self, tables: Transaction, places: DataFrame) -> list[ErasedPart]:
+        parts = [rewrite_places(tables, RECORDS, places, without_values)]
+        parts += [rewrite_places(tables, name, places) for name in (REJECTS, WAITING)]
+        return [part for part in parts if part is not None]
 
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
         records = read_rows(tables, RECORDS, RECEIVED_SCHEMA).select(*RECORD_COLUMNS)

@@ -14,7 +14,9 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import BUCKETS, Kind
+from cdckit.ledger.places import PLACE, record_place, rewrite_places
 from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING
+from cdckit.ledger.tombstones import erased_changes
 from cdckit.ledger.upkeep import apply_within
 from cdckit.model.records import (
     ERROR_CODE,
@@ -153,6 +155,10 @@ def _finding() -> Column:
 
 
 RECORDS, REJECTS, ZONE = "records", "rejects", "schema_zone"
+
+ERASED = "ERASED"
+"""In place of an error's code: of records that are no more than the places where they stood."""
+
 ADDRESS = ("form", "schema_id", "topic")
 """The columns of a received record that say of which table it is."""
 
@@ -237,6 +243,13 @@ class FeedTable:
         return table_text(self.name)
 
 
+def without_values(received: DataFrame) -> DataFrame:
+    """Received records that were erased: where each stood, and that it was erased."""
+    gone = {name: F.lit(None).cast(RECORD_SCHEMA[name].dataType) for name in ("key", "value", "headers")}
+    said = {ERROR_CODE: F.lit(ERASED), ERROR_DESCRIPTION: F.lit("The record spoke of what was erased.")}
+    return received.withColumns({**gone, **said})
+
+
 def is_data() -> Column:
     """Whether a received record is a sound data message."""
     return (F.col("type") == DATA) & F.col(ERROR_CODE).isNull()
@@ -293,6 +306,8 @@ class Intake:
     ) -> None:
         self._transaction, self._settings, self._buckets = transaction, settings, buckets
         self.reads: list[Scope] = [ZONE, WAITING]
+        self._erased: list[DataFrame] = []
+        self._has_healed = False
 
     def keep(self, records: DataFrame) -> WriteResult:
         """Write the records as they came, with what their envelopes say."""
@@ -322,6 +337,7 @@ class Intake:
                 self._make_anew(table)
             elif table.reads_any(ready.addresses):
                 self._add(table, table.keep_own(ready.data))
+        self._forget(written)
         for grown in (RECORDS, REJECTS):
             if self._transaction.has(grown):
                 self._transaction.compact(grown, files=MANY_FILES)
@@ -362,6 +378,7 @@ class Intake:
     ) -> _Ready:
         """Let what has no schema wait, and return what has one now, what waited for it among it."""
         healed = self._take_ready(tables)
+        self._has_healed = healed is not None
         data = came.where(is_data())
         if all(any(each.reads_address(*address) for each in tables.values()) for address in addresses):
             return _unite(_Ready(data, addresses), healed)
@@ -406,8 +423,18 @@ class Intake:
         if False in found:
             self._reject(rows.where(F.col(ERROR_CODE).isNotNull()), table)
         if True in found and table.keys:
-            kind = table.kind(self._buckets)
-            self.reads += apply_within(self._transaction, kind, changes(rows, keys=table.keys))
+            kind, said = table.kind(self._buckets), changes(rows, keys=table.keys)
+            erased = erased_changes(said, self._transaction, kind)
+            if erased is not None:
+                self._erased.append(erased.select(record_place("arrival.").alias(PLACE)).distinct())
+            self.reads += apply_within(self._transaction, kind, said)
+
+    def _forget(self, written: WriteResult) -> None:
+        """Let the records that came of entities that were erased be their places alone."""
+        for places in self._erased:
+            # A record that waited has come into the table with an earlier batch.
+            among = None if self._has_healed else list(written.files)
+            rewrite_places(self._transaction, RECORDS, places, without_values, among)
 
     def _make_anew(self, table: FeedTable) -> None:
         table.kind(self._buckets).forget(self._transaction)

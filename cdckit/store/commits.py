@@ -243,11 +243,16 @@ class Commits:
         """The names of its files."""
         return set(self._files)
 
-    def add(self, commit: Commit) -> bool:
-        """Let *commit*, whose number is the next one, be seen; False if another writer was faster."""
+    def add(self, commit: Commit, *, anew: bool = False) -> bool:
+        """
+        Let *commit*, whose number is the next one, be seen; False if another writer was faster.
+
+        With *anew* all earlier ones are written again, without their plans: each was carried out.
+        """
         assert commit.version == self.version + 1
-        folded = self._files_to_fold(commit.version)
-        rows = [_drop_plans(row, commit) for one in folded for row in self._rows(one)] + [commit]
+        folded = list(self._files.values()) if anew else self._files_to_fold(commit.version)
+        known = (row for one in folded for row in self._rows(one))
+        rows = [replace(row, plans={}) if anew else _drop_plans(row, commit) for row in known] + [commit]
         mark = secrets.randbits(62)
         removes = [one.remove(data_change=False) for one in folded]
         batch = None if commit.batch is None else (commit.batch, commit.digest or 0)

@@ -23,6 +23,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import quoted
 from cdckit.store.columns import plain_names, storable_columns, stored_names
+from cdckit.store.erasure import delete_files, files_below, forget_versions, live_files
 from cdckit.store.errors import ForeignChange
 from cdckit.store.files import File, Table, Target, read_spark
 from cdckit.store.locations import COMMITS, Location, locate
@@ -31,10 +32,12 @@ from cdckit.store.log import (
     NO_HOOK,
     DeltaLog,
     change_since_ours,
+    commit_mark,
     create,
     delta_schema,
     keep_short,
     properties,
+    read_actions,
 )
 from cdckit.store.writing import write
 
@@ -131,6 +134,27 @@ class PublishedTable:
         keep_short(self._head.delta)
         return True
 
+    def forget_before(self, commit: int) -> None:
+        """Delete what versions of the table need that show an earlier commit than *commit*, an erasure."""
+        if self._head is None or not commit:
+            return
+        names = (
+            path.rsplit("/", 1)[-1] for path in files_below(self._location, f"{self._folder}/_delta_log")
+        )
+        oldest = min((int(name[:20]) for name in names if name.endswith(".json")), default=0)
+        first = commit_mark(read_actions(self._location, self._folder, oldest))
+        if first is not None and first >= commit:
+            return
+        version = DeltaLog(self._location, self._folder, self._folder).version
+        while version > oldest and commit_mark(read_actions(self._location, self._folder, version)) is None:
+            version -= 1
+        live = live_files(self._location, self._folder, version)
+        forget_versions(self._location, self._folder, version)
+        start = f"{self._folder}/"
+        found = (path.removeprefix(start) for path in files_below(self._location, self._folder))
+        old = [path for path in found if not (path.startswith("_delta_log/") or path in live)]
+        delete_files(self._location, [f"{start}{path}" for path in old])
+
 
 def _stored(columns: T.StructType, table: str) -> T.StructType:
     return stored_names(storable_columns(columns, table))
@@ -206,6 +230,9 @@ class CatalogueTable:
             return self._try_write(lambda: other.sql(statement).collect())
         finally:
             self._spark.catalog.dropGlobalTempView(view)
+
+    def forget_before(self, commit: int) -> None:
+        """Its older versions are the catalogue's: `VACUUM` deletes them."""
 
     def _try_write(self, write: Callable[[], object]) -> bool:
         try:

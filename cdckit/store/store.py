@@ -37,6 +37,9 @@ Tables: TypeAlias = Snapshot | Transaction
 VACUUMED = "cdckit.vacuumed"
 """The note that says before which commit files have been deleted."""
 
+ERASED = "cdckit.erased"
+"""The note that says before which commit nothing is left, because of an erasure."""
+
 _ENTRY = re.compile(r"([0-9]{20})\.(json|crc|checkpoint\.(?:.*\.)?parquet)")
 """Of a Delta table's log: what one version did, or what there is at it."""
 
@@ -118,7 +121,8 @@ class Store:
         assert found is not None
         horizon = int(newest.notes.get(VACUUMED, 0))
         if found.version < horizon:
-            needed = f"{horizon} or later, because of vacuum"
+            is_erased = found.version < int(newest.notes.get(ERASED, 0))
+            needed = f"{horizon} or later, because of {'an erasure' if is_erased else 'vacuum'}"
             if timestamp is not None:
                 raise InvalidArgument(function, "timestamp", f"that of commit {needed}", timestamp)
             raise InvalidArgument(function, "version", needed, found.version)

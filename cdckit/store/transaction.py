@@ -109,6 +109,7 @@ class Change:
             its types changed, or it was dropped.
         same_rows: The paths of files that came or went without a change of rows.
         over_others: Whether that stands also over what other programs have changed.
+        touched: Whether its Delta table gets a version of its own, also where nothing changes.
     """
 
     before: Table | None
@@ -116,6 +117,7 @@ class Change:
     rewritten: bool = False
     same_rows: frozenset[str] = frozenset()
     over_others: bool = False
+    touched: bool = False
 
     @property
     def known(self) -> Mapping[str, File]:
@@ -393,6 +395,12 @@ class Transaction:
             after = before and before.with_files(())
             self._changes[name] = Change(before, after, rewritten=True, over_others=True)
 
+    def touch(self, name: str) -> None:
+        """Let the Delta table of a table, if there is one, get a version of its own by the commit."""
+        if self.has(name):
+            with self._lock:
+                self._changes[name] = replace(self._change(name), touched=True)
+
     def drop(self, name: str) -> None:
         """Let there be no table of that name; nothing is done if there is none."""
         with self._lock:
@@ -401,6 +409,13 @@ class Transaction:
     def note(self, key: str, value: str | None) -> None:
         """Note a short text beside the tables; None to forget it."""
         self._notes[key] = value
+
+    def discard(self, name: str, files: Iterable[File]) -> None:
+        """Let those files that this transaction wrote, and took out again, be deleted when it ends."""
+        table, known = self._table(name), self._change(name).known
+        gone = [one.path for one in files if one.path not in known and one.path not in table.files]
+        with self._lock:
+            self._scratch += [f"{table.folder}/{path}" for path in gone]
 
     def scratch(self, rows: DataFrame | WorkerPlan) -> DataFrame:
         """Rows computed once and needed again, in files that are deleted when the transaction ends."""
@@ -533,7 +548,7 @@ class Transaction:
         self._changes = {
             name: one
             for name, one in self._changes.items()
-            if one.before != one.after or (one.over_others and one.before is not None)
+            if one.before != one.after or ((one.over_others or one.touched) and one.before is not None)
         }
         try:
             return self._land(batch, digest or 0, scopes)

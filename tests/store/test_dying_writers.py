@@ -16,11 +16,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from cdckit.store import Store, commits, log, transaction, writing
+from support.dying import Died, dies_at
 from support.store_numbers import add, held, numbers
-
-
-class Died(BaseException):
-    """The end of a writer, at a certain step."""
 
 
 class Step(NamedTuple):
@@ -143,20 +140,6 @@ def write_both(store: Store, number: int) -> None:
         running.append("log", numbers(number))
         running.replace("history", numbers(number))
         running.commit(batch=str(number))
-
-
-def dies_at(monkeypatch: pytest.MonkeyPatch, where: Any, what: str, after: int) -> None:
-    """Let a function end its writer when it is called for the next time after so many."""
-    calls: list[str] = []
-    real = getattr(where, what)
-
-    def ends(*given: Any, **named: Any) -> Any:
-        if len(calls) == after:
-            raise Died
-        calls.append(what)
-        return real(*given, **named)
-
-    monkeypatch.setattr(where, what, ends)
 
 
 def test_a_writer_is_overtaken_at_every_step(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,259 @@
+"""The files of one bucket without some entities, or without some of their fields: for workers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdckit.ledger.bucket import files_about, keep_up_bucket
+from cdckit.ledger.columns import BUCKET
+from cdckit.ledger.tasks import FileRange, Paths, Targets, Task, join_batches, read_rows, select_rows
+from cdckit.merging.arrow_changes import GUID
+from cdckit.model.history import VALID_FROM
+from cdckit.parts.arrays import Bools, bools
+from cdckit.parts.arrow_types import make_batch
+from cdckit.store.files import Target
+from cdckit.store.writing import OpenFiles
+
+KNOWN = "erased_before"
+"""Beside the guid of an entity: whether it has a tombstone."""
+
+
+@dataclass(frozen=True)
+class RewrittenPart:
+    """
+    What became of one table of one bucket.
+
+    Args:
+        added: The files that came, as reports.
+        removed: The paths of those that went.
+        rows: How many rows those had.
+        erased: How many of these were of the entities, and went or lost fields.
+        before: A digest of all the other ones.
+        after: The same of what was read again of the files that came.
+    """
+
+    added: list[dict[str, Any]]
+    removed: list[str]
+    rows: int
+    erased: int
+    before: str
+    after: str
+
+
+def erase_buckets(
+    batches: Iterable[pa.RecordBatch], tasks: Mapping[int, Task], targets: Targets, fields: list[str]
+) -> Iterator[dict[str, Any]]:
+    """Erase the entities that a partition names, each bucket by itself; yields a report of each."""
+    some = list(batches)
+    if not some:
+        return
+    rows = pa.Table.from_batches(some)
+    for bucket in sorted(pc.unique(rows.column(BUCKET)).to_pylist()):
+        own = rows.filter(pc.equal(rows.column(BUCKET), bucket))
+        guids, known = (_one_array(own.column(name)) for name in (GUID, KNOWN))
+        task = tasks.get(bucket, Task(bucket))
+        found, parts = _erase_fields(task, targets, guids, fields) if fields else _erase(task, targets, guids)
+        is_found = bools(pc.is_in(guids, value_set=found))
+        unknown = ~is_found & ~bools(known)
+        yield {
+            "bucket": bucket,
+            "found": int(is_found.sum()),
+            "unknown": int(unknown.sum()),
+            "parts": {name: vars(part) for name, part in parts.items()},
+        }
+
+
+def _erase(task: Task, targets: Targets, guids: pa.Array) -> tuple[pa.Array, dict[str, RewrittenPart]]:
+    """All that is said of entities goes; which of them the log has."""
+    found: list[pa.Array] = []
+
+    def drop(rows: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:
+        return select_rows(rows, ~theirs)
+
+    def drop_and_find(rows: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:
+        found.append(rows.column(GUID).filter(pa.array(theirs)).unique())
+        return drop(rows, theirs)
+
+    parts = {
+        "log": _rewrite(targets.log, task.log, guids, drop_and_find),
+        "history": _rewrite(targets.history, [*task.open, *task.closed], guids, drop),
+        "unborn": _rewrite(targets.unborn, task.unborn, guids, drop),
+    }
+    if targets.words is not None:
+        parts["words"] = _rewrite(targets.words, task.words, guids, drop)
+    return pa.concat_arrays(found) if found else guids.slice(0, 0), parts
+
+
+def _erase_fields(
+    task: Task, targets: Targets, guids: pa.Array, fields: list[str]
+) -> tuple[pa.Array, dict[str, RewrittenPart]]:
+    """Of entities some fields go, as if nobody had ever sent them; which of them the log has."""
+    found: list[pa.Array] = []
+
+    def strip(rows: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:
+        found.append(rows.column(GUID).filter(pa.array(theirs)).unique())
+        return _without_fields(rows, theirs, fields)
+
+    log = _rewrite(targets.log, task.log, guids, strip)
+    there = pa.concat_arrays(found).unique() if found else guids.slice(0, 0)
+    parts = {"log": log}
+    if len(there) and targets.words is None:
+        kept = [one for one in task.log if one.path not in log.removed]
+        now = replace(task, log=[*kept, *_as_paths(log.added)])
+        parts |= _merge_again(now, targets, there)
+    return there, parts
+
+
+def _merge_again(task: Task, targets: Targets, guids: pa.Array) -> dict[str, RewrittenPart]:
+    """The versions of entities as their changes give them now."""
+    done = keep_up_bucket(task, targets, guids)
+    assert not [*done.added["log"], *done.removed["log"]]
+    known = {one.path: one for one in [*task.open, *task.closed, *task.unborn]}
+    found = {}
+    for name, target in (("history", targets.history), ("unborn", targets.unborn)):
+        added, removed = done.added[name], done.removed[name]
+        before = read_rows(target, [known[path] for path in removed])
+        after = read_rows(target, _as_paths(added))
+        rests = [_in_order(_drop(rows, guids)) for rows in (before, after)]
+        erased = before.num_rows - rests[0].num_rows
+        found[name] = _proven(target, added, removed, before.num_rows, erased, *rests)
+    return found
+
+
+def _rewrite(
+    target: Target, files: Paths, guids: pa.Array, change: Callable[[pa.RecordBatch, Bools], pa.RecordBatch]
+) -> RewrittenPart:
+    """Write those files of a table anew that have rows of the entities, and nothing else of it."""
+    removed, kept, rows_before, erased = list[str](), list[pa.RecordBatch](), 0, 0
+    with OpenFiles(target) as open_files:
+        for one in files_about(files, guids):
+            rows = read_rows(target, [one])
+            theirs = bools(pc.is_in(rows.column(GUID), value_set=guids))
+            if theirs.any():
+                removed.append(one.path)
+                rows_before, erased = rows_before + rows.num_rows, erased + int(theirs.sum())
+                kept.append(select_rows(rows, ~theirs))
+                # A file for each that goes: so they stay cut by ranges of guids.
+                open_files.take(change(rows, theirs))
+                open_files.begin_files()
+        added = open_files.close()
+    after = _drop(read_rows(target, _as_paths(added)), guids)
+    rests = join_batches(kept, target.shape.schema), after
+    return _proven(target, added, removed, rows_before, erased, *rests)
+
+
+def _proven(
+    target: Target,
+    added: list[dict[str, Any]],
+    removed: list[str],
+    rows: int,
+    erased: int,
+    before: pa.RecordBatch,
+    after: pa.RecordBatch,
+) -> RewrittenPart:
+    """The report; raises where the rows of other entities are not what they were."""
+    was, is_ = digest_rows(before), digest_rows(after)
+    if was != is_:
+        raise RuntimeError(
+            f"An erasure would change rows of others in {target.folder}: nothing was committed."
+        )
+    return RewrittenPart(added, removed, rows, erased, was, is_)
+
+
+def _drop(rows: pa.RecordBatch, guids: pa.Array) -> pa.RecordBatch:
+    return select_rows(rows, ~bools(pc.is_in(rows.column(GUID), value_set=guids)))
+
+
+def _in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Versions by entity and time, and entities without any."""
+    names = [name for name in (GUID, VALID_FROM) if name in rows.schema.names]
+    return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names]))
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks)
+
+
+def _as_paths(reports: list[dict[str, Any]]) -> Paths:
+    return [FileRange(one["path"], one["size"], one["numRecords"]) for one in reports]
+
+
+def _without_fields(rows: pa.RecordBatch, theirs: Bools, fields: list[str]) -> pa.RecordBatch:
+    """Changes, of which those of the entities do not carry the fields."""
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    for name in ("data", "carried", "field_priorities"):
+        if name in columns:
+            columns[name] = _clear_parts(columns[name], theirs, fields, name == "carried")
+    return make_batch(columns, rows.schema)
+
+
+def _clear_parts(values: pa.StructArray, theirs: Bools, fields: list[str], flags: bool) -> pa.StructArray:
+    parts, mask = [], pa.array(theirs)
+    for number, field in enumerate(values.type):
+        part = values.field(number)
+        if field.name in fields:
+            nothing = pa.scalar(False if flags else None, field.type)
+            # Arrow chooses between no lists and no maps by a mask.
+            stays = pa.array(np.where(theirs, -1, np.arange(len(part))), mask=theirs)
+            part = pc.if_else(mask, nothing, part) if flags else part.take(stays)
+        parts.append(part)
+    return pa.StructArray.from_arrays(parts, fields=list(values.type), mask=values.is_null())
+
+
+# Digests --------------------------------------------------------------------------------------------------
+
+
+def digest_rows(rows: pa.RecordBatch) -> str:
+    """SHA-256 of the values of rows in their order, whatever file they are in, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        digest.update(f"{name} {column.type}\n".encode())
+        _feed(digest, column)
+    return digest.hexdigest()
+
+
+def _feed(digest: Any, values: pa.Array) -> None:
+    """Give a digest which values are null, and the bytes of the others."""
+    digest.update(np.packbits(np.asarray(values.is_valid())).tobytes())
+    values = values.drop_null() if values.null_count else values
+    kind = values.type
+    if pa.types.is_struct(kind):
+        for part in values.flatten():
+            _feed(digest, part)
+    elif pa.types.is_map(kind):
+        _feed(digest, pa.array(np.diff(np.asarray(values.offsets))))
+        begin, end = values.offsets[0].as_py(), values.offsets[-1].as_py()
+        for part in (values.keys, values.items):
+            _feed(digest, part.slice(begin, end - begin))
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        _feed(digest, pc.list_value_length(values))
+        _feed(digest, values.flatten())
+    elif pa.types.is_string(kind) or pa.types.is_binary(kind) or _is_large(kind):
+        _feed(digest, pc.binary_length(values))
+        digest.update(_text_bytes(values.cast(pa.large_binary())))
+    elif pa.types.is_boolean(kind):
+        digest.update(np.packbits(bools(values)).tobytes())
+    elif pa.types.is_decimal(kind):
+        _feed(digest, values.cast(pa.string()))
+    elif not pa.types.is_null(kind):
+        digest.update(np.asarray(values.view(f"int{kind.bit_width}")).tobytes())
+
+
+def _is_large(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
+
+
+def _text_bytes(values: pa.Array) -> bytes:
+    """The bytes of texts, one behind the other."""
+    _, offsets, data = values.buffers()
+    if data is None or not len(values):
+        return b""
+    ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
+    return bytes(data[int(ends[0]) : int(ends[-1])])

@@ -1,0 +1,441 @@
+"""
+Forgetting: entities, or fields of them, go from every file of a ledger; a tombstone and a receipt stay.
+
+An erasure goes in three steps.  A commit has tables without what is to go, the tombstones, the receipt, and
+the note that the erasure is not finished.  Then everything is deleted that the newest commit does not need
+(`cdckit.store.erasure`).  Then the note goes.  One that is stopped before the first step is not done; one
+that is stopped later is finished by the next call, whatever that asks for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, TypeAlias
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import CdcError, InvalidArgument
+from cdckit.ledger.columns import BUCKET, Kind, log_fields, visible_history
+from cdckit.ledger.erased_files import KNOWN, erase_buckets
+from cdckit.ledger.places import places_of
+from cdckit.ledger.receipts import NOT_ERASED, RECEIPT_SCHEMA, ErasedPart, Receipt
+from cdckit.ledger.tasks import Targets, Task
+from cdckit.ledger.tombstones import ERASE, HASH, REFUSE, REFUSED_SCHEMA, TOMBSTONE_SCHEMA, Erasures
+from cdckit.ledger.upkeep import BYTES_PER_TASK, Upkeep, read_scopes, task_bytes
+from cdckit.merging.arrow_changes import GUID
+from cdckit.model.changes import MOVED
+from cdckit.model.history import DELETED, VALID_FROM, VALID_TO
+from cdckit.parts.arguments import require_columns, require_fields, require_instant, require_name
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.tables import AnyTable
+from cdckit.parts.values import guid
+from cdckit.parts.workers import WorkerPlan
+from cdckit.store import Snapshot, Transaction
+from cdckit.store.erasure import ForgetResult
+from cdckit.store.files import Target, to_signed
+from cdckit.store.store import KIND, read_note, write_note
+from cdckit.store.writing import parse_report
+
+Key: TypeAlias = str | Mapping[str, Any]
+Keys: TypeAlias = Sequence[Key] | AnyTable
+"""Entities: guids, or mappings of their key fields; or a table of key fields, or of guids."""
+
+_NOTE = "cdckit.unfinished_erasure"
+_REPORT = T.StructType().add("report", T.StringType())
+FUNCTION = "erase"
+
+_FEW = 8
+"""So many tasks there are at least, if there are as many buckets."""
+
+
+class UnknownEntities(CdcError, LookupError):
+    """Entities to be erased, of which the ledger has nothing, and never erased anything."""
+
+    def __init__(self, unknown: int, of: int) -> None:
+        self.unknown, self.of = unknown, of
+        super().__init__(unknown, of)
+
+    def __str__(self) -> str:
+        return (
+            f"erase() needs entities that the ledger has; of {self.unknown} of the {self.of} that were named "
+            "it has no change, and none was erased before. Nothing was erased: look how their keys are "
+            "written in `ledger.changes()`, and leave out those that are not there."
+        )
+
+
+class MovedEntities(CdcError, ValueError):
+    """Entities to be erased whose rows came from other keys, or went to them, that are not to be erased."""
+
+    def __init__(self, moves: int) -> None:
+        self.moves = moves
+        super().__init__(moves)
+
+    def __str__(self) -> str:
+        return (
+            f"erase() needs all keys that a row ever had; {self.moves} moves lead from those that were named "
+            "to others, or from others to them. Nothing was erased: name the others too; the column `moved` "
+            "of `ledger.changes()` says which they are."
+        )
+
+
+class CannotErase(CdcError, NotImplementedError):
+    """A location in which more is kept than a ledger: records, of which nobody takes an entity out yet."""
+
+    def __init__(self, location: str, kind: str) -> None:
+        self.location, self.kind = location, kind
+        super().__init__(location, kind)
+
+    def __str__(self) -> str:
+        return (
+            f"erase() needs a ledger that is alone in its location; {self.location} is a {self.kind}, which "
+            "keeps records as they came, and cannot take entities out of them yet. Nothing was erased: let a "
+            "`Ledger` in a location of its own have the changes; or begin this one anew in another location, "
+            "from records without them."
+        )
+
+
+class UnfinishedErasure(CdcError, RuntimeError):
+    """An erasure has begun and has not ended: older commits may still hold what is to go."""
+
+    def __init__(self, receipt: str) -> None:
+        self.receipt = receipt
+        super().__init__(receipt)
+
+    def __str__(self) -> str:
+        return (
+            f"The erasure {self.receipt} has begun and has not ended: older commits may still hold what is "
+            "to go. Call `erase` again, with what it was called with."
+        )
+
+
+@dataclass(frozen=True)
+class Request:
+    """
+    What is asked for.
+
+    Args:
+        keys, where, keep: Which entities.
+        fields: Which of their fields; None for all that is known.
+        by, reason: Who asks, and why.
+        later: What becomes of later changes.
+        at: When.
+    """
+
+    keys: Keys | None
+    where: str | Column | None
+    keep: timedelta | None
+    fields: tuple[str, ...] | None
+    by: str
+    reason: str
+    later: str
+    at: datetime
+
+    def __post_init__(self) -> None:
+        require_name(self.by, "by", function=FUNCTION)
+        require_name(self.reason, "reason", function=FUNCTION)
+        require_instant(self.at, "at", function=FUNCTION)
+        if self.keys is None and self.where is None and self.keep is None:
+            needed = "a list or a table of keys, where neither `where` nor `keep` says which entities"
+            raise InvalidArgument(FUNCTION, "keys", needed, None)
+        if self.keys is not None and (self.where is not None or self.keep is not None):
+            raise InvalidArgument(
+                FUNCTION, "keys", "None where `where` or `keep` says which entities", "both"
+            )
+        if self.keep is not None and (not isinstance(self.keep, timedelta) or self.keep < timedelta(0)):
+            raise InvalidArgument(FUNCTION, "keep", "a timedelta that is not negative", self.keep)
+        if self.later not in (REFUSE, ERASE):
+            raise InvalidArgument(FUNCTION, "later", f"{REFUSE!r} or {ERASE!r}", self.later)
+        if self.fields is not None and not self.fields:
+            raise InvalidArgument(FUNCTION, "fields", "at least one field, or None for all", self.fields)
+
+    def entities(self, tables: Transaction, kind: Kind) -> DataFrame:
+        """The guids of the entities, each once, and their buckets."""
+        found = _named(self.keys, tables, kind) if self.keys is not None else self._found(tables, kind)
+        return found.select(GUID, kind.bucket_column(F.col(GUID)).alias(BUCKET)).distinct()
+
+    def _found(self, tables: Transaction, kind: Kind) -> DataFrame:
+        versions = visible_history(tables.read(kind.history), tables.schema(kind.changes))
+        found = versions if self.where is None else versions.where(self.where)
+        if self.keep is None:
+            return found
+        is_open = F.col(VALID_TO).isNull()
+        ended = F.when(~is_open, F.col(VALID_TO)).when(F.col(DELETED), F.col(VALID_FROM))
+        rest = versions.groupBy(GUID).agg(
+            F.max(is_open & ~F.col(DELETED)).alias("lives"), F.max(ended).alias("ended")
+        )
+        overdue = ~F.col("lives") & (F.lit(self.at) - F.col("ended") > F.lit(self.keep))
+        return rest.where(overdue).join(found, GUID, "left_semi")
+
+
+Beside: TypeAlias = Callable[[Transaction, DataFrame], tuple[tuple[ErasedPart, ...], tuple[str, ...]]]
+"""What a door does to the tables beside its ledger, given the places of the records that spoke of the
+entities: what was rewritten, and what is not erased."""
+
+
+def erase_within(
+    transaction: Transaction, kind: Kind, request: Request, beside: Beside | None = None
+) -> Receipt | None:
+    """
+    Take what is asked for out of a ledger's tables, and commit; None if there was nothing left to erase.
+
+    What is to be finished then is noted (`unfinished`).
+    """
+    other = transaction.base.notes.get(KIND)
+    if other is not None and beside is None:
+        raise CannotErase(transaction.base.location.root, other)
+    for name in transaction.base.names():
+        if (foreign := transaction.base.change_by_others(name)) is not None:
+            raise foreign.named(name)
+    fields = _fields(transaction, kind, request)
+    entities = _with_known(request.entities(transaction, kind), transaction, kind, fields).persist()
+    try:
+        if MOVED in transaction.schema(kind.changes).fieldNames():
+            _require_all_moves(entities, transaction, kind)
+        places = places_of(entities, transaction, kind)
+        upkeep = Upkeep(transaction, kind, transaction.schema(kind.changes))
+        reports = _run(upkeep, entities, fields)
+        unknown = sum(one["unknown"] for one in reports)
+        if unknown:
+            raise UnknownEntities(unknown, entities.count())
+        count = sum(one["found"] for one in reports)
+        if not count:
+            return None
+        parts, more = _adopt(transaction, kind, upkeep.targets, reports), tuple[str, ...]()
+        if fields and upkeep.targets.words is not None:
+            # What rows took along, any bucket may have said.
+            Upkeep(transaction, kind, transaction.schema(kind.changes), anew=True).run()
+        if beside is not None:
+            own, more = beside(transaction, places)
+            parts += own
+        said = (request.at, request.by, request.reason, None if request.fields is None else tuple(fields))
+        names = [name for name, _ in _tables(kind, upkeep.targets).values()]
+        receipt = Receipt(
+            *(uuid4().hex, kind.entity, *said, request.later, count, parts),
+            untouched=_untouched(transaction, names),
+            not_erased=(*NOT_ERASED, *more),
+        )
+        _put_down(transaction, kind, receipt, entities, fields)
+        buckets = [one["bucket"] for one in reports]
+        # What a door keeps beside its ledgers it has read whole.
+        reads = None if beside is not None else [*read_scopes(kind, buckets), kind.receipts]
+        transaction.commit(reads=reads)
+        return receipt
+    finally:
+        entities.unpersist()
+
+
+def unfinished(tables: Snapshot) -> str | None:
+    """The receipt of an erasure that has begun and not ended; None if there is none."""
+    found = read_note(tables, _NOTE, None)
+    return None if found is None else str(found["receipt"])
+
+
+def finish(transaction: Transaction, forgotten: ForgetResult, published: Iterable[str] = ()) -> Receipt:
+    """Say that the erasure that was not finished is; its receipt, with all that was deleted."""
+    noted = read_note(transaction, _NOTE, None)
+    rows = transaction.base.arrow(noted["table"]).to_pylist()
+    [row] = [row for row in rows if row["receipt"] == noted["receipt"]]
+    receipt = replace(
+        Receipt.from_json(row["text"]),
+        commit=forgotten.commit,
+        files=forgotten.files,
+        log_entries=forgotten.entries,
+        published=tuple(published),
+    )
+    row["text"] = receipt.to_json()
+    transaction.replace(noted["table"], pa.Table.from_pylist(rows, arrow_schema(RECEIPT_SCHEMA)))
+    transaction.note(_NOTE, None)
+    transaction.commit(reads=())
+    return receipt
+
+
+def last_receipt(tables: Transaction, kind: Kind, request: Request) -> Receipt:
+    """Of entities of which nothing is left: by which erasure they went last; an empty one for none."""
+    stones = tables.read(kind.erased) if tables.has(kind.erased) else None
+    found = None
+    if (
+        request.keys is not None
+        and stones is not None
+        and (erasures := Erasures.of(tables, kind)) is not None
+    ):
+        asked = request.entities(tables, kind).select(erasures.hash(F.col(GUID)).alias(HASH))
+        found = stones.join(asked, HASH, "left_semi").agg(F.max_by("receipt", "erased_at")).first()
+    if found is None or found[0] is None:
+        said = (request.at, request.by, request.reason, request.fields)
+        return Receipt(uuid4().hex, kind.entity, *said, request.later, 0)
+    rows = tables.base.arrow(kind.receipts).to_pylist()
+    [text] = [row["text"] for row in rows if row["receipt"] == found[0]]
+    return Receipt.from_json(text)
+
+
+# Which entities -------------------------------------------------------------------------------------------
+
+
+def _named(keys: Keys, tables: Transaction, kind: Kind) -> DataFrame:
+    fields = log_fields(tables.schema(kind.changes))
+    if isinstance(keys, str | Mapping):
+        raise InvalidArgument(FUNCTION, "keys", "a list of keys, or a table of them", type(keys).__name__)
+    if isinstance(keys, Sequence):
+        if not keys:
+            raise InvalidArgument(FUNCTION, "keys", "a list of at least one", [])
+        return _listed(list(keys), tables, kind, fields)
+    rows = keys if isinstance(keys, DataFrame) else tables.spark.createDataFrame(keys)
+    if GUID in rows.columns:
+        return rows
+    if kind.by_guid:
+        raise InvalidArgument(FUNCTION, "keys", f"a table with the column {GUID}", rows.columns)
+    require_columns(rows, kind.keys, function=FUNCTION)
+    key = {name: F.col(name).cast(fields[name].dataType) for name in kind.keys}
+    return rows.select(guid(kind.entity, key).alias(GUID))
+
+
+def _listed(keys: list[Key], tables: Transaction, kind: Kind, fields: T.StructType) -> DataFrame:
+    columns = T.StructType([T.StructField(GUID, T.StringType()), *(fields[name] for name in kind.keys)])
+    names = set() if kind.by_guid else set(kind.keys)
+    for each in keys:
+        if not (isinstance(each, str) or (names and isinstance(each, Mapping) and set(each) == names)):
+            needed = "guids" if kind.by_guid else f"guids, or mappings of {', '.join(kind.keys)}"
+            raise InvalidArgument(FUNCTION, "keys", f"a list of {needed}", type(each).__name__)
+    rows = [{GUID: each} if isinstance(each, str) else dict(each) for each in keys]
+    schema = arrow_schema(columns)
+    try:
+        table = pa.Table.from_pylist(rows, schema)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        needed = ", ".join(f"{name} ({fields[name].dataType.simpleString()})" for name in kind.keys)
+        raise InvalidArgument(FUNCTION, "keys", f"values of {needed}", "others") from error
+    found = tables.spark.createDataFrame(table, columns)
+    key = {name: F.col(name) for name in kind.keys}
+    return found.select(F.coalesce(F.col(GUID), guid(kind.entity, key)).alias(GUID))
+
+
+def _fields(tables: Transaction, kind: Kind, request: Request) -> list[str]:
+    if request.fields is None:
+        return []
+    known = log_fields(tables.schema(kind.changes)).fieldNames()
+    found = require_fields(request.fields, known, "fields", function=FUNCTION)
+    if keys := [name for name in found if name in kind.keys]:
+        needed = "none that is a key, by which the entity would not be known; erase the entity itself"
+        raise InvalidArgument(FUNCTION, "fields", needed, keys)
+    return found
+
+
+def _with_known(entities: DataFrame, tables: Transaction, kind: Kind, fields: list[str]) -> DataFrame:
+    """The entities, and whether each was erased before."""
+    erasures = Erasures.of(tables, kind)
+    if erasures is None:
+        return entities.withColumn(KNOWN, F.lit(False))
+    stones = (
+        tables.read(kind.erased).where("field IS NULL").select(HASH).distinct().withColumn(KNOWN, F.lit(True))
+    )
+    found = entities.withColumn(HASH, erasures.hash(F.col(GUID))).join(stones, HASH, "left")
+    return found.select(GUID, BUCKET, F.coalesce(KNOWN, F.lit(False)).alias(KNOWN))
+
+
+def _require_all_moves(entities: DataFrame, tables: Transaction, kind: Kind) -> None:
+    """Raise `MovedEntities` where a row moved between an entity that is erased and one that is not."""
+    log = tables.read(kind.changes)
+    data = log_fields(log.schema)
+
+    def side(name: str) -> Column:
+        key = {key: F.col(f"{MOVED}.{name}").getField(key).cast(data[key].dataType) for key in kind.keys}
+        return guid(kind.entity, key)
+
+    moves = log.where(F.col(MOVED).isNotNull()).select(
+        side("old_key").alias("old"), side("new_key").alias("new")
+    )
+    asked = entities.select(F.col(GUID).alias("asked"))
+    for one, other in (("old", "new"), ("new", "old")):
+        leading = moves.join(asked, F.col(one) == F.col("asked"), "left_semi")
+        outside = leading.join(asked, F.col(other) == F.col("asked"), "left_anti").count()
+        if outside:
+            raise MovedEntities(outside)
+
+
+# What becomes of the files --------------------------------------------------------------------------------
+
+
+def _run(upkeep: Upkeep, entities: DataFrame, fields: list[str]) -> list[dict[str, Any]]:
+    """Let a worker for each bucket write its files anew; one job, with a shuffle."""
+    tasks = upkeep.bucket_tasks()
+    by = partial(_work, tasks=tasks, targets=upkeep.targets, fields=fields)
+    # By a number of its own: few rows would be put together in one task, that has all the files to write.
+    parts = max(1, min(len(tasks), max(_FEW, sum(map(task_bytes, tasks.values())) // BYTES_PER_TASK)))
+    plan = WorkerPlan(entities.repartition(parts, BUCKET), by, _REPORT, large=True)
+    return [json.loads(row["report"]) for row in plan.rows().collect()]
+
+
+def _work(
+    batches: Iterable[pa.RecordBatch], tasks: Mapping[int, Task], targets: Targets, fields: list[str]
+) -> Iterator[pa.RecordBatch]:
+    for report in erase_buckets(batches, tasks, targets, fields):
+        yield pa.record_batch({"report": pa.array([json.dumps(report)])})
+
+
+def _adopt(
+    tables: Transaction, kind: Kind, targets: Targets, reports: list[dict[str, Any]]
+) -> tuple[ErasedPart, ...]:
+    """Let the tables have what was written; returns what was rewritten of them."""
+    found: list[ErasedPart] = []
+    for part, (name, target) in _tables(kind, targets).items():
+        some = [(one["bucket"], one["parts"][part]) for one in reports if part in one["parts"]]
+        added = parse_report((each for _, one in some for each in one["added"]), target)
+        tables.adopt(name, added, [path for _, one in some for path in one["removed"]])
+        # Its log begins anew at this commit, since the bounds of files stand in it.
+        tables.touch(name)
+        found += [_part(name, bucket, one) for bucket, one in some if one["removed"]]
+    return tuple(found)
+
+
+def _tables(kind: Kind, targets: Targets) -> dict[str, tuple[str, Target]]:
+    """The tables in which something of an entity is, by what tasks call them."""
+    found = {
+        "log": (kind.changes, targets.log),
+        "history": (kind.history, targets.history),
+        "unborn": (kind.unborn, targets.unborn),
+    }
+    return found if targets.words is None else {**found, "words": (kind.words, targets.words)}
+
+
+def _untouched(tables: Transaction, names: Iterable[str]) -> dict[str, tuple[int, str]]:
+    """By table, how many of its files stay as they are, and a digest of what its log says of them."""
+    found = {}
+    for name in names:
+        before = {one.path for one in tables.base.files(name)}
+        kept = [one for one in tables.files(name) if one.path in before]
+        found[name] = len(kept), str(to_signed(sum(one.digest() for one in kept)))
+    return found
+
+
+def _part(table: str, bucket: int, told: Mapping[str, Any]) -> ErasedPart:
+    added = tuple(one["path"] for one in told["added"])
+    counts = told["rows"], told["erased"]
+    return ErasedPart(table, bucket, tuple(told["removed"]), added, *counts, told["before"], told["after"])
+
+
+def _put_down(
+    tables: Transaction, kind: Kind, receipt: Receipt, entities: DataFrame, fields: list[str]
+) -> None:
+    """The tombstones, the receipt, and the note that there is more to do."""
+    erasures = Erasures.begin(tables, kind, tuple(fields))
+    named = {
+        "field": F.explode(F.array(*map(F.lit, fields))) if fields else F.lit(None).cast("string"),
+        "later": F.lit(receipt.later),
+        "erased_at": F.lit(receipt.erased_at),
+        "erased_by": F.lit(receipt.erased_by),
+        "reason": F.lit(receipt.reason),
+        "receipt": F.lit(receipt.receipt),
+    }
+    stones = entities.where(~F.col(KNOWN)).withColumn(HASH, erasures.hash(F.col(GUID))).withColumns(named)
+    tables.append(kind.erased, stones.select(*TOMBSTONE_SCHEMA.fieldNames()).coalesce(1), compact_at=16)
+    row = {"receipt": receipt.receipt, "erased_at": receipt.erased_at, "text": receipt.to_json()}
+    tables.append(kind.receipts, pa.Table.from_pylist([row], arrow_schema(RECEIPT_SCHEMA)))
+    tables.target(kind.refused, REFUSED_SCHEMA)
+    write_note(tables, _NOTE, {"receipt": receipt.receipt, "table": kind.receipts})

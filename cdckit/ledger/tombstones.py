@@ -1,0 +1,213 @@
+"""Tombstones: of whom a ledger was made to forget all, or some fields, and what becomes of later changes."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.ledger.columns import Kind, log_fields
+from cdckit.merging.arrow_changes import GUID
+from cdckit.parts.arguments import quoted
+from cdckit.parts.values import guid
+from cdckit.store import Snapshot, Transaction
+from cdckit.store.store import read_note, write_note
+
+ENTITY_ERASED, FIELD_ERASED = "ENTITY_ERASED", "FIELD_ERASED"
+REFUSE, ERASE = "refuse", "erase"
+"""What becomes of later changes: they are refused, or taken without what was erased."""
+
+HASH = "entity_hash"
+
+TOMBSTONE_SCHEMA = T.StructType(
+    [
+        T.StructField(HASH, T.StringType()),
+        T.StructField("field", T.StringType()),
+        T.StructField("later", T.StringType()),
+        T.StructField("erased_at", T.TimestampType()),
+        T.StructField("erased_by", T.StringType()),
+        T.StructField("reason", T.StringType()),
+        T.StructField("receipt", T.StringType()),
+    ]
+)
+"""One row per entity that was erased, or per field of it; `field` is null where nothing of it is left.
+`entity_hash` is HMAC-SHA-256 of its guid, by a secret that the store keeps: whoever has neither cannot tell
+from it who it was; whoever has the store, and guesses a key, can."""
+
+REFUSED_SCHEMA = T.StructType(
+    [
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("timestamp", T.TimestampType()),
+        T.StructField("record_number", T.IntegerType()),
+        T.StructField("source", T.StringType()),
+        T.StructField("error_code", T.StringType()),
+        T.StructField("error_description", T.StringType()),
+    ]
+)
+"""One row per change that was refused: where it stands among all arrivals, who sent it, and why.  None of its
+values, not even its message's name, in which the key may be."""
+
+DESCRIPTIONS = {
+    ENTITY_ERASED: "The change speaks of an entity that was erased.",
+    FIELD_ERASED: "The change carries a field that was erased of its entity.",
+}
+
+VERDICT = "ledger_verdict"
+"""Why a change is not taken: a code; empty for one that is left out in silence; null for one that is taken.
+Not stored."""
+
+
+@dataclass(frozen=True)
+class Erasures:
+    """
+    What a store notes of a ledger's erasures.
+
+    Args:
+        secret: Of the hashes, in hexadecimal digits.
+        fields: Those that were ever erased of some entity.
+    """
+
+    secret: str
+    fields: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(tables: Snapshot | Transaction, kind: Kind) -> Erasures | None:
+        """What is noted; None if nothing was ever erased."""
+        found = read_note(tables, _note(kind), None)
+        return None if found is None else Erasures(found["secret"], tuple(found["fields"]))
+
+    @staticmethod
+    def begin(tables: Transaction, kind: Kind, fields: tuple[str, ...]) -> Erasures:
+        """The same with more fields, or with a new secret; noted."""
+        known = Erasures.of(tables, kind) or Erasures(secrets.token_hex(32))
+        found = Erasures(known.secret, tuple(dict.fromkeys([*known.fields, *fields])))
+        write_note(tables, _note(kind), {"secret": found.secret, "fields": found.fields})
+        return found
+
+    def hash(self, guid: Column) -> Column:
+        """The hash by which a tombstone knows an entity."""
+        return keyed_hash(guid, bytes.fromhex(self.secret))
+
+
+def _note(kind: Kind) -> str:
+    return f"cdckit.erasures:{kind.name}" if kind.name else "cdckit.erasures"
+
+
+def keyed_hash(text: Column, secret: bytes) -> Column:
+    """
+    HMAC-SHA-256 of a text, in hexadecimal digits.
+
+    Args:
+        text: The text.
+        secret: At most 64 bytes.
+
+    Source:
+        RFC 2104.
+
+    >>> import hmac
+    >>> found = session().range(1).select(keyed_hash(F.lit("ada"), b"secret")).first()[0]
+    >>> found == hmac.new(b"secret", b"ada", "sha256").hexdigest()
+    True
+    """
+    inner, outer = (bytes(each ^ pad for each in secret.ljust(64, b"\0")) for pad in (0x36, 0x5C))
+    first = F.unhex(F.sha2(F.concat(F.lit(inner), F.encode(text, "utf-8")), 256))
+    return F.sha2(F.concat(F.lit(outer), first), 256)
+
+
+def with_verdicts(rows: DataFrame, tables: Transaction, kind: Kind) -> DataFrame:
+    """
+    Rows of the log without values of fields that were erased, and beside them what becomes of each.
+
+    The rows as they are, without `VERDICT`, where nothing was ever erased.
+
+    Cost: two SHA-256 for each row; a join with the tombstones, which are sent to all workers if they are few.
+    """
+    erasures = Erasures.of(tables, kind)
+    if erasures is None:
+        return rows
+    names, whole = _known_fields(rows, erasures), F.col("stone.whole")
+    carried = (F.array_contains("stone.refused", each) & F.col("carried").getField(each) for each in names)
+    verdict = (
+        F.when(whole == REFUSE, ENTITY_ERASED)
+        .when(whole == ERASE, "")
+        .when(reduce(or_, carried, F.lit(False)), FIELD_ERASED)
+    )
+    found = _with_tombstones(rows, tables, kind, erasures)
+    return found.withColumns({VERDICT: verdict, **_without(names, rows)}).select(*rows.columns, VERDICT)
+
+
+def drop_erased(rows: DataFrame, tables: Transaction, kind: Kind) -> DataFrame:
+    """
+    Rows of full lists, in columns of changes beside `guid`, without what was erased.
+
+    Nothing of a list is refused: who is missing in it would be gone.
+    """
+    erasures = Erasures.of(tables, kind)
+    if erasures is None:
+        return rows
+    found = _with_tombstones(rows, tables, kind, erasures).where(F.col("stone.whole").isNull())
+    return found.withColumns(_without(_known_fields(rows, erasures), rows)).select(*rows.columns)
+
+
+def erased_changes(changes: DataFrame, tables: Transaction, kind: Kind) -> DataFrame | None:
+    """Those of changes that speak of entities of which nothing is left; None if there is no such entity."""
+    erasures = Erasures.of(tables, kind)
+    if erasures is None:
+        return None
+    key = {name: F.col("data").getField(name) for name in kind.keys}
+    stones = tables.read(kind.erased).where("field IS NULL").select(HASH).distinct()
+    named = changes if kind.by_guid else changes.withColumn(GUID, guid(kind.entity, key))
+    return named.withColumn(HASH, erasures.hash(F.col(GUID))).join(stones, HASH, "left_semi")
+
+
+def _known_fields(rows: DataFrame, erasures: Erasures) -> list[str]:
+    return [name for name in log_fields(rows.schema).fieldNames() if name in erasures.fields]
+
+
+def _with_tombstones(rows: DataFrame, tables: Transaction, kind: Kind, erasures: Erasures) -> DataFrame:
+    """The rows, and beside each what was erased of its entity; `stone` is null where nothing was."""
+    stones = (
+        tables.read(kind.erased)
+        .groupBy(HASH)
+        .agg(
+            # Of the two words the stricter one is the greater one.
+            F.max(F.when(F.col("field").isNull(), F.col("later"))).alias("whole"),
+            F.collect_set("field").alias("fields"),
+            F.collect_set(F.when(F.col("later") == REFUSE, F.col("field"))).alias("refused"),
+        )
+    )
+    stone = F.struct("whole", "fields", "refused").alias("stone")
+    return rows.withColumn(HASH, erasures.hash(F.col(GUID))).join(stones.select(HASH, stone), HASH, "left")
+
+
+def _without(names: list[str], rows: DataFrame) -> dict[str, Column]:
+    """The columns of changes without the values of erased fields: as if they had not been carried."""
+    changed: dict[str, Column] = {}
+    for column in ("data", "carried", "field_priorities"):
+        known = rows.schema[column].dataType.fieldNames() if column in rows.columns else []  # type: ignore[attr-defined]
+        for name in known:
+            if name in names:
+                parts, value = changed.get(column, F.col(column)), F.col(column).getField(name)
+                is_erased = F.coalesce(F.array_contains("stone.fields", name), F.lit(False))
+                kept = value & ~is_erased if column == "carried" else F.when(~is_erased, value)
+                changed[column] = parts.withField(quoted(name), kept)
+    return changed
+
+
+def refused_rows(changes: pa.RecordBatch) -> pa.RecordBatch:
+    """Of changes with their verdicts, what is kept of those that are refused; for workers."""
+    some = changes.filter(pc.not_equal(pc.fill_null(changes.column(VERDICT), ""), ""))
+    codes, arrival = some.column(VERDICT), some.column("arrival")
+    sentences = pa.array([DESCRIPTIONS[each] for each in codes.to_pylist()], codes.type)
+    places = {name: arrival.field(name) for name in REFUSED_SCHEMA.fieldNames()[:5]}
+    found = {**places, "source": some.column("source"), "error_code": codes, "error_description": sentences}
+    return pa.RecordBatch.from_pydict(found)

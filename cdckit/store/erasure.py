@@ -1,0 +1,173 @@
+"""
+Let a store keep its newest state alone: what older commits named, and what nobody named, is deleted at once.
+
+`Store.vacuum` waits until readers and writers that are on their way have ended; this does not.  It is the
+second half of an erasure, whose first is a commit by which the newest state does not hold what is to go:
+
+1. A commit of its own says that it is the first one that can be read, and names each Delta table by the
+   very version that it has.  With it the table of commits is written anew, as one file without the plans of
+   earlier commits, in which the bounds of files stand.
+2. Of each Delta table a checkpoint is written at that version, and what its log says of earlier ones deleted.
+3. All files of tables are deleted that are not of these versions or later ones: also those of other programs,
+   of dropped tables, and of writers that died.
+
+It can be done again from the beginning, wherever it was stopped.  A writer that is on its way finds that its
+files may be gone, and begins again; a reader of an older commit gets an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NamedTuple
+from urllib.parse import unquote
+from uuid import uuid4
+
+import pyarrow.fs as pafs
+
+from cdckit.store.commits import Commit, Commits, Snapshot, load, next_instant
+from cdckit.store.errors import StoreIsBusy
+from cdckit.store.locations import COMMITS, Location
+from cdckit.store.log import TRIES, CommittedTable, DeltaLog, commit_mark, entries_after, retry_waits
+from cdckit.store.store import ERASED, VACUUMED
+from cdckit.store.transaction import VACUUMED_UNTIL
+
+_LOG = "_delta_log"
+_LAST = "_last_checkpoint"
+
+
+class ForgetResult(NamedTuple):
+    """What was deleted."""
+
+    commit: int
+    """The first commit that can be read."""
+    files: int
+    """How many files of tables went."""
+    entries: int
+    """How many files of their logs."""
+
+
+def forget_past(location: Location) -> ForgetResult:
+    """
+    Delete whatever the newest commit of a store does not need.
+
+    Raises:
+        ForeignChange: Another program has changed rows of a table, which nobody has adopted.
+        StoreIsBusy: Other writers were faster, again and again.
+
+    Cost: a listing of each table; a checkpoint for each, and one file for the table of commits.
+    """
+    commits = load(location)
+    if commits is None:
+        return ForgetResult(0, 0, 0)
+    for wait in retry_waits():
+        commits = commits.newest()
+        newest = commits.commit()
+        assert newest is not None
+        tables = _settled_tables(location, commits, newest)
+        old = {**_unneeded_files(location, tables), **_files_of_commits(location)}
+        first = newest.version + 1
+        notes = {VACUUMED: str(first), ERASED: str(first), VACUUMED_UNTIL: _until(old.values())}
+        commit = Commit(first, next_instant(newest.timestamp), tables, {**newest.notes, **notes})
+        if commits.add(commit, anew=True):
+            break
+        time.sleep(wait)
+    else:
+        raise StoreIsBusy(location.root, TRIES)
+    entries = sum(forget_versions(location, one.folder, one.version) for one in tables.values())
+    # Of the table of commits itself, what counts now is what was not there before.
+    kept = {f"{COMMITS}/{path}" for path in commits.newest().files()}
+    gone = [path for path in old if path not in kept]
+    entries += sum(f"/{_LOG}/" in path for path in gone)
+    delete_files(location, gone)
+    return ForgetResult(first, sum(f"/{_LOG}/" not in path for path in gone), entries)
+
+
+def forget_versions(location: Location, folder: str, version: int) -> int:
+    """
+    Let the log of a Delta table begin with one of its versions; how many of its files went.
+
+    That version and all later ones are read as before.
+    """
+    head = DeltaLog(location, folder, folder, version)
+    names = [path.rsplit("/", 1)[-1] for path in files_below(location, f"{folder}/{_LOG}")]
+    if f"{version:020}.checkpoint.parquet" not in names:
+        head.delta.create_checkpoint()
+    # It stands for all that goes.
+    assert DeltaLog(location, folder, folder, version).state.digest == head.state.digest
+    old = [one for one in names if one != _LAST and not (one[:20].isdigit() and int(one[:20]) >= version)]
+    delete_files(location, [f"{folder}/{_LOG}/{one}" for one in old])
+    return len(old)
+
+
+def live_files(location: Location, folder: str, version: int) -> set[str]:
+    """The files that a Delta table has at one of its versions, or had at a later one, below its folder."""
+    found = set(DeltaLog(location, folder, folder, version).state.files)
+    for _, actions in entries_after(location, folder, version):
+        found.update(one["add"]["path"] for one in actions if "add" in one)
+    return {unquote(path) for path in found}
+
+
+def files_below(location: Location, folder: str) -> dict[str, datetime]:
+    """All files below a folder of the location, at any depth, and when each was written."""
+    below = pafs.FileSelector(location.path(folder), allow_not_found=True, recursive=True)
+    start = len(location.path("")) + 1 if location.local else 0
+    found = location.file_system().get_file_info(below)
+    return {one.path[start:]: one.mtime for one in found if one.is_file}
+
+
+def delete_files(location: Location, paths: Iterable[str]) -> None:
+    """Delete files; one that is gone already is none."""
+    for path in sorted(paths):
+        with suppress(FileNotFoundError):
+            location.delete(path)
+
+
+def _settled_tables(location: Location, commits: Commits, newest: Commit) -> dict[str, CommittedTable]:
+    """The tables of the newest commit, each brought up to it, by the versions that are in this state."""
+    now = Snapshot(None, location, commits, newest)
+    found = {}
+    for name, named in now.named.items():
+        if (foreign := now.bring_up(name)) is not None:
+            raise foreign.named(name)
+        # Others may have come between the version at which it was to be and the one at which it is.
+        versions = entries_after(location, named.folder, named.version - 1)
+        marked = (version for version, actions in versions if commit_mark(actions) == named.commit)
+        found[name] = replace(named, version=next(marked, named.version))
+    return found
+
+
+def _unneeded_files(location: Location, tables: dict[str, CommittedTable]) -> dict[str, datetime]:
+    """The files in folders of tables, or that a writer of ours has left anywhere, which no table needs."""
+    live = {one.folder: live_files(location, one.folder, one.version) for one in tables.values()}
+    found = {}
+    for folder in (info.base_name for info in location.listed()):
+        if folder == COMMITS:
+            continue
+        for path, written in files_below(location, folder).items():
+            below = path.removeprefix(f"{folder}/")
+            if folder in live:
+                is_kept = below.startswith(f"{_LOG}/") or below in live[folder]
+            else:
+                is_kept = not (location.has_log(folder) or _is_ours(below))
+            if not is_kept:
+                found[path] = written
+    return found
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith("cdc-") and name.endswith(".parquet")
+
+
+def _files_of_commits(location: Location) -> dict[str, datetime]:
+    """The files of the table of commits, which is written anew."""
+    found = files_below(location, COMMITS)
+    return {path: written for path, written in found.items() if f"/{_LOG}/" not in path}
+
+
+def _until(written: Iterable[datetime]) -> str:
+    """What `Transaction.commit` goes by: files as old as these may be gone."""
+    return f"{max([datetime.now(UTC), *written]).isoformat()} {uuid4().hex}"

@@ -1,0 +1,95 @@
+"""`Feed.erase`: an entity goes from its ledger; of the records that speak of it only their places stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import databus
+from cdckit.errors import InvalidArgument
+from cdckit.ledger import CannotErase, Ledger, UnknownEntities
+from cdckit.ledger.places import SharedRecords
+from cdckit.replicate import Feed
+from support.remains import find_remains
+from support.replicate_messages import Record, Version, record, sequence, to_dataframe
+
+PEOPLE = Version({"id": "int", "name": ["null", "string"]}, table="PEOPLE")
+LATER = Version({"code": "int", "name": ["null", "string"]}, keys=("code",), table="LATER")
+ADA = 1_900_417
+WHO = {"by": "dana", "reason": "asked for by letter"}
+
+
+def said(version: Version, operation: str, row: dict[str, Any], number: int, **others: Any) -> Record:
+    at = {
+        "changeSequence": sequence(f"2024010110{number:02d}", number),
+        "timestamp": f"2024-01-01T10:{number:02d}:00",
+    }
+    return record(version.dt(operation, row, **at, **others), number, key=str(row.get("id")).encode())
+
+
+def test_an_entity_and_its_records_are_forgotten(spark: SparkSession, tmp_path: Path) -> None:
+    """Made anew and sent again it does not come back; what cannot be read is named."""
+    feed, subject = Feed(spark, tmp_path, buckets=2), {"ada": ["ada lovelace", str(ADA)]}
+    first = [
+        record(PEOPLE.md(), 0),
+        said(PEOPLE, "INSERT", {"id": ADA, "name": "ada lovelace"}, 1),
+        said(PEOPLE, "INSERT", {"id": 2, "name": "bob"}, 2),
+        record(b"no envelope", 3),
+        said(LATER, "INSERT", {"code": 7, "name": "whoever"}, 4),
+        said(PEOPLE, "UPDATE", {"id": ADA, "name": "ada lovelace again"}, 5),
+    ]
+    feed.receive(to_dataframe(spark, first), "first")
+    [name] = feed.ledgers()
+    others = feed.ledgers()[name].history().where(F.col("id") == 2)
+    before = others.collect()
+    assert {"records", "commits"} < {path.split("/")[0] for path in find_remains(tmp_path, subject)}
+    receipt = feed.erase(name, keys=[{"id": ADA}], **WHO)
+    assert find_remains(tmp_path, subject) == {}
+    assert feed.ledgers()[name].history().collect() == before
+    [records] = [part for part in receipt.parts if part.table == "records"]
+    assert (records.rows, records.erased, receipt.is_proven) == (6, 2, True)
+    assert receipt.not_erased[-1].startswith("1 rejects and 1 waiting records, of which nobody can tell")
+    feed.rebuild()
+    assert feed.ledgers()[name].history().collect() == before
+    again = [first[1], said(PEOPLE, "UPDATE", {"id": 2, "name": "bob again"}, 6)]
+    feed.receive(to_dataframe(spark, again), "again")
+    assert find_remains(tmp_path, subject) == {}
+    places = feed.store.snapshot().read("records").where("error_code = 'ERASED'")
+    assert sorted(row["offset"] for row in places.collect()) == [1, 1, 5]
+    assert feed.ledgers()[name].refused().select("offset", "error_code").collect() == [(1, "ENTITY_ERASED")]
+    assert feed.ledgers()[name].history().count() == 2
+    assert feed.erase(name, keys=[{"id": ADA}], **WHO) == receipt
+    feed.store.check(deep=True)
+
+
+def test_a_record_that_speaks_of_two_goes_with_both(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(spark, tmp_path, buckets=2)
+    moved = PEOPLE.dt("UPDATE", {"id": 3, "name": "ada lovelace"}, {"id": ADA, "name": "ada lovelace"})
+    rows = [record(PEOPLE.md(), 0), said(PEOPLE, "INSERT", {"id": ADA, "name": "ada lovelace"}, 1)]
+    feed.receive(to_dataframe(spark, [*rows, record(moved, 2)]))
+    [name] = feed.ledgers()
+    with pytest.raises(SharedRecords, match="1 of the records speak of others"):
+        feed.erase(name, keys=[{"id": ADA}], **WHO)
+    feed.erase(name, keys=[{"id": ADA}, {"id": 3}], **WHO)
+    assert find_remains(tmp_path, {"ada": ["ada lovelace"]}) == {}
+
+
+def test_calls_that_cannot_be_meant(spark: SparkSession, tmp_path: Path) -> None:
+    feed = Feed(spark, tmp_path / "feed", buckets=2)
+    rows = [record(PEOPLE.md(), 0), said(PEOPLE, "INSERT", {"id": ADA, "name": "ada"}, 1)]
+    feed.receive(to_dataframe(spark, rows))
+    [name] = feed.ledgers()
+    with pytest.raises(InvalidArgument, match=f"ledger to be one of {name}"):
+        feed.erase("OTHERS", keys=[{"id": ADA}], **WHO)
+    with pytest.raises(UnknownEntities):
+        feed.erase(name, keys=[{"id": 5}], **WHO)
+    with pytest.raises(CannotErase, match="is a Replicate feed"):
+        Ledger(spark, tmp_path / "feed", entity="PEOPLE", keys=["id"], name=name).erase(
+            keys=[{"id": ADA}], **WHO
+        )
+    with pytest.raises(CannotErase, match="is a Databus relay"):
+        databus.Relay(spark, tmp_path / "relay", {}).erase("people", keys=[{"id": ADA}], **WHO)
