@@ -19,12 +19,12 @@ from pyspark.sql import functions as F
 
 import cdckit
 from cdckit.model.records import RECORD_SCHEMA
-from tools import asked_once
+from tools import jvm_calls
 from tools.jvm_options import with_ours
 
 pytest_plugins = ["tools.tiers"]
 
-asked_once.install()
+jvm_calls.install()
 
 CHANGES = """
     'upsert' 2024-01-01T09:00:00Z m1 1 1 kettle
