@@ -68,10 +68,10 @@ def test_a_ledger_follows_a_stream_whose_table_is_altered(spark: SparkSession, t
         take(batch, number)
         take(batch, number)
 
-    for checkpoint in ("first", "second"):
+    for checkpoint, each_batch in (("first", twice), ("second", take)):
         stream = spark.readStream.schema(RECORD_SCHEMA).option("maxFilesPerTrigger", 1)
         events = stream.parquet(str(tmp_path / "topic"))
-        writer = events.writeStream.foreachBatch(twice).trigger(availableNow=True)
+        writer = events.writeStream.foreachBatch(each_batch).trigger(availableNow=True)
         writer.option("checkpointLocation", str(tmp_path / checkpoint)).start().awaitTermination()
     found = ledger.history().orderBy("id", "valid_from_timestamp").collect()
     assert [

@@ -48,7 +48,7 @@ def assert_tells_all(ledger: Ledger, since: int, until: int) -> list[str]:
     return [row["change"] for row in expected]
 
 
-@seeds(0, 1, soak=20)
+@seeds(0, soak=20)
 def test_it_is_the_difference_of_the_two_histories(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -20,7 +20,7 @@ from support.ledger_programs import FIELDS, KEYS, all_of, batches
 from tools.tiers import seeds
 
 
-@seeds(1, 2, soak=20)
+@seeds(1, soak=20)
 def test_what_is_left_is_what_the_other_messages_say(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """Some of the messages, of one source or of all, between two batches; then one comes again."""
     first, *rest = batches(seed, 80, ends=(False, False, True))

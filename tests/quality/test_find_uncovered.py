@@ -72,7 +72,7 @@ def test_versions_of_one_entity_are_told_apart_and_their_columns_stay(spark: Spa
     assert found.columns == [*flights.columns, "uncovered_from_timestamp", "uncovered_to_timestamp"]
 
 
-@seeds(1, 2, soak=20)
+@seeds(1, soak=20)
 def test_hour_by_hour_a_child_is_covered_or_found(spark: SparkSession, seed: int) -> None:
     """Many children and parents of few keys, so that both kinds of join are taken; hours are few."""
     chance = random.Random(seed)

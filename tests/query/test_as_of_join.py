@@ -459,7 +459,7 @@ def test_a_history_must_have_the_columns_that_are_read(
 FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
 
 
-@seeds(1, 2, 3, soak=12)
+@seeds(1, soak=12)
 def test_every_fact_meets_the_versions_that_a_search_through_all_of_them_finds(
     spark: SparkSession, seed: int
 ) -> None:

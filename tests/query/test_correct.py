@@ -189,7 +189,7 @@ def at_instants(history: DataFrame, instants: list[datetime]) -> dict[tuple[Any,
     return found
 
 
-@seeds(1, 2, soak=20)
+@seeds(1, soak=20)
 def test_at_each_instant_only_what_is_there_and_in_the_period_is_corrected(
     spark: SparkSession, seed: int
 ) -> None:

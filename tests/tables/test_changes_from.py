@@ -726,7 +726,7 @@ def at(versions: Sequence[Row], instant: datetime) -> Row:
     }
 
 
-@seeds(1, 2, soak=20)
+@seeds(1, soak=20)
 @pytest.mark.parametrize("nulls", [False, True])
 def test_random_tables_are_what_doing_their_rows_one_by_one_gives(
     spark: SparkSession, seed: int, nulls: bool

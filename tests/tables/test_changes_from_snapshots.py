@@ -208,7 +208,7 @@ def naive_count(lists: Sequence[tuple[datetime, Row]]) -> int:
     return count
 
 
-@seeds(1, 2, soak=20)
+@seeds(1, soak=20)
 def test_at_the_instant_of_each_list_the_history_is_the_list(spark: SparkSession, seed: int) -> None:
     """Random lists, shuffled: nothing of a list is missing, nothing else is there, nothing is said twice."""
     chance = random.Random(seed)
