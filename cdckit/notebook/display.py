@@ -252,14 +252,16 @@ def show(
             `options.zone`, which is UTC at first.
 
     Returns:
-        A table.  Of a history: the fields first, then the intervals, `state` where a version is deleted, the
-        message and the guid.  Of changes: the source and the operation, the fields, blank where they were
-        not sent, and the message; the sequence, and priorities, where there are some.  Of rejects: what is
-        wrong, then where the record lies and how it begins.
+        A table.  Of a history: since when and until when first, then the fields, `state` where a version is
+        deleted, the message and the guid.  Of changes: the source and the operation, the fields, blank where
+        they were not sent, and the message; the sequence, and priorities, where there are some.  Of rejects:
+        what is wrong, then where the record lies and how it begins.
 
         Instants are as short as they can be without losing anything: a day that all share stands in the
         caption alone, and seconds only where the column has some.  An open end is `…`, a null NULL; guids are
-        cut after 8 characters, and of long messages the middle is left out as far as they still differ.
+        cut after 8 characters.  A message that nobody named, as `changes_from` makes it without
+        `message_id`, is called by its source; of other long names a word and the end are shown, and more
+        where they would be alike.  The mouse finds each in full.
 
     Raises:
         MissingColumns, WrongColumnType: A standard column is of another type than in a history; *changes*
@@ -271,11 +273,11 @@ def show(
     the whole of *frame*), and with *changes* one more, which reads them.
 
     >>> show(history.drop("guid"), order_by=["number"])
-    number   name          valid_from  valid_to  state          message
-    1 ·m1/0  kettle ·m1/0  09:00       10:00                    m1
-    1 ·m1/0  teapot ·m2/0  10:00       …                        m2
-    2 ·m1/0  mug ·m1/0     09:00       11:00                    m1
-    2 ·m1/0  NULL ·m3/0    11:00       …         deleted ·m3/0  m3
+    valid_from  valid_to  number   name          state          message
+    09:00       10:00     1 ·m1/0  kettle ·m1/0                 m1
+    10:00       …         1 ·m1/0  teapot ·m2/0                 m2
+    09:00       11:00     2 ·m1/0  mug ·m1/0                    m1
+    11:00       …         2 ·m1/0  NULL ·m3/0    deleted ·m3/0  m3
     (4 rows; instants of 2024-01-01, UTC; … is an open end; after a value its message/priority)
 
     >>> show(changes, order_by=["message_id", "number"])

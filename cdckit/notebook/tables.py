@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta, tzinfo
 from functools import partial
@@ -38,16 +40,36 @@ class MessageLabel(NamedTuple):
 
 
 def shorten_messages(messages: Iterable[str]) -> dict[str, MessageLabel]:
-    """Long names without their middles, as far as the names of one table still differ."""
+    """
+    Messages without ids of their own by their sources, other long names by a word and an end that differs.
+
+    >>> named = ["shop-3c5a3b1c6f2f4a0e9d8c7b6a5f4e3d2c", "ny2/operations:20130207185408001586", "m1"]
+    >>> [label.short for label in shorten_messages(named).values()]
+    ['m1', 'operations…1586', 'shop']
+    """
     names = sorted(set(messages))
-    for tail in range(4, max(map(len, names), default=0)):
-        short = {
-            name: name if len(name) <= max(_LONGEST, tail + 5) else f"{name[:4]}…{name[-tail:]}"
-            for name in names
-        }
-        if len(set(short.values())) == len(names):
-            return {name: MessageLabel(one_line(text), one_line(name)) for name, text in short.items()}
-    return {name: MessageLabel(one_line(name), one_line(name)) for name in names}
+    made = {name: match[1] for name in names if (match := _MADE.fullmatch(name))}
+    others = [name for name in names if name not in made]
+    ends = range(4, max(map(len, others), default=0))
+    several = ({name: _shorten_name(name, end) for name in others} for end in ends)
+    short = next((some for some in several if len(set(some.values())) == len(others)), {})
+    called = {name: name for name in names} | short | made
+    return {name: MessageLabel(one_line(text), one_line(name)) for name, text in called.items()}
+
+
+# What `changes_from` calls a message that its table does not name: the source, and a digest.
+_MADE = re.compile(r"(.+)-[0-9a-f]{32}", re.DOTALL)
+_WORD = re.compile(r"[^\W\d_]{3,}")
+_DIGITS = re.compile(r"[0-9a-fA-F-]+")
+
+
+def _shorten_name(name: str, end: int) -> str:
+    """The last word of a long name, if there is one, and its end."""
+    if len(name) <= max(_LONGEST, end + 5):
+        return name
+    words = [] if _DIGITS.fullmatch(name) else _WORD.findall(name[:-end])
+    short = f"{words[-1][:_LONGEST] if words else name[:4]}…{name[-end:]}"
+    return short if len(short) < len(name) else name
 
 
 def label_messages(
@@ -172,7 +194,7 @@ def _headings(frame: DataFrame) -> dict[str, str]:
 
 
 def _version_columns(frame: DataFrame, provenance: bool, width: int) -> list[TableColumn]:
-    """A history, or what is left of one: fields first, then the intervals, the state, message and guid."""
+    """A history, or what is left of one: since when, until when, the fields, the state, message and guid."""
     types = {field.name: field.dataType for field in frame.schema.fields}
     for name in (*_TIMES, *_MARKS):
         if name in types:
@@ -181,15 +203,15 @@ def _version_columns(frame: DataFrame, provenance: bool, width: int) -> list[Tab
     entries = _provenance(frame) if FIELD_PROVENANCE in types and provenance else {}
     messages = () if DELETED in types else _MESSAGES
     columns = [
+        TableColumn(heading, "end" if name in _ENDS else "begin", _cell(_micros(_column(name))))
+        for name, heading in _TIMES.items()
+        if name in types
+    ]
+    columns += [
         _plain_column(name, kind, width, entries.get(name), message=name in messages)
         for name, kind in types.items()
         if name not in {*_TIMES, *_MARKS, FIELD_PROVENANCE}
     ]
-    for name, heading in _TIMES.items():
-        if name in types:
-            columns.append(
-                TableColumn(heading, "end" if name in _ENDS else "begin", _cell(_micros(_column(name))))
-            )
     for name, heading in _MARKS.items():
         if name in types:
             entry = entries.get("guid") if name == DELETED else None
@@ -495,9 +517,17 @@ def make_grid(rows: TableRows, messages: Mapping[str, MessageLabel], *, named: b
         "after a value the priority that it has of its own": any(
             cell.m is None and cell.p for _, cell in cells
         ),
+        _several(messages, rows.messages): not named,
     }
-    caption = "; ".join(note for note, holds in notes.items() if holds)
+    caption = "; ".join(note for note, holds in notes.items() if note and holds)
     return Grid(headings, numbers, table, deleted, caption)
+
+
+def _several(messages: Mapping[str, MessageLabel], shown: Iterable[str]) -> str:
+    """Which names stand for messages that are not the same, in words."""
+    of = Counter(messages[message].short for message in shown)
+    alike = [f"{name} is {many} messages" for name, many in sorted(of.items()) if many > 1]
+    return f"{', '.join(alike)} without a name" if alike else ""
 
 
 def _count(found: int, rows: int) -> str:

@@ -268,8 +268,8 @@ def check(
     (products: 0 of 1 sentence kept by 4 rows)
     <BLANKLINE>
     A product has a name.
-    number   name        valid_from  valid_to  state          message
-    2 ·m1/0  NULL ·m3/0  11:00       …         deleted ·m3/0  m3
+    valid_from  valid_to  number   name        state          message
+    11:00       …         2 ·m1/0  NULL ·m3/0  deleted ·m3/0  m3
     (1 row; instants of 2024-01-01, UTC; … is an open end; after a value its message/priority)
     """
     promised = read_suite(suite, function=_FUNCTION)

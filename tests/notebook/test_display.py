@@ -13,11 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit import as_of, merge, options
+from cdckit import as_of, changes_from, merge, options
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.model.changes import CHANGE_SCHEMA, sortable_number
 from cdckit.model.records import REJECT_SCHEMA
 from cdckit.notebook import Table, short_instants, show
+from cdckit.notebook.tables import shorten_messages
 from cdckit.query.as_of import timeline
 from support.jobs import jobs_of
 
@@ -62,28 +63,28 @@ def lines(table: Table) -> list[str]:
     return repr(table).splitlines()
 
 
-def test_fields_come_first_then_intervals_and_what_is_deleted_is_marked(history: DataFrame) -> None:
+def test_intervals_come_first_then_fields_and_what_is_deleted_is_marked(history: DataFrame) -> None:
     """The provenance of `deleted` is that of the row: who deleted it."""
     assert lines(show(history, order_by="guid")) == [
-        "number   name           valid_from  valid_to  state          message  guid",
-        "3 ·m1/0  Cup ·m1/2      09:00       10:00                    m1       cup",
-        "3 ·m1/0  Old Cup ·m2/2  10:00       …                        m2       cup",
-        "3 ·m1/0  Mug ·m1/2      09:00       11:00                    m1       mug",
-        "3 ·m1/0  NULL ·m3/2     11:00       …         deleted ·m3/2  m3       mug",
+        "valid_from  valid_to  number   name           state          message  guid",
+        "09:00       10:00     3 ·m1/0  Cup ·m1/2                     m1       cup",
+        "10:00       …         3 ·m1/0  Old Cup ·m2/2                 m2       cup",
+        "09:00       11:00     3 ·m1/0  Mug ·m1/2                     m1       mug",
+        "11:00       …         3 ·m1/0  NULL ·m3/2     deleted ·m3/2  m3       mug",
         "(4 rows; instants of 2024-03-10, UTC; … is an open end; after a value its message/priority)",
     ]
 
 
 def test_provenance_is_left_out_on_request(history: DataFrame) -> None:
     assert lines(show(history, order_by="guid", provenance=False))[1:3] == [
-        "3       Cup      09:00       10:00              m1       cup",
-        "3       Old Cup  10:00       …                  m2       cup",
+        "09:00       10:00     3       Cup               m1       cup",
+        "10:00       …         3       Old Cup           m2       cup",
     ]
 
 
 def test_a_field_that_nobody_set_has_no_provenance(spark: SparkSession) -> None:
     row = ("g", at(9), None, False, 1, None, "m1", (("m1", 0), ("m1", 0), None))
-    assert lines(show(table_of(spark, row)))[1] == "1 ·m1/0  NULL  09:00       …         m1       g"
+    assert lines(show(table_of(spark, row)))[1] == "09:00       …         1 ·m1/0  NULL  m1       g"
 
 
 def test_nothing_runs_before_it_is_displayed_and_then_one_job_for_both_forms(
@@ -110,7 +111,7 @@ def test_more_rows_than_wanted_are_said_to_be_there(history: DataFrame) -> None:
 
 def test_an_empty_history_is_its_headings(history: DataFrame) -> None:
     assert lines(show(history.where("number = 9"))) == [
-        "number  name  valid_from  valid_to  message  guid",
+        "valid_from  valid_to  number  name  message  guid",
         "(no rows)",
     ]
 
@@ -123,10 +124,10 @@ def test_without_an_order_the_frames_own_stays(history: DataFrame) -> None:
 def test_versions_that_tie_are_ordered_by_guid_and_beginning(history: DataFrame) -> None:
     shown = show(history.select("number", "guid", "valid_from_timestamp"), order_by=["number"])
     assert lines(shown)[1:5] == [
-        "3       09:00       cup",
-        "3       10:00       cup",
-        "3       09:00       mug",
-        "3       11:00       mug",
+        "09:00       3       cup",
+        "10:00       3       cup",
+        "09:00       3       mug",
+        "11:00       3       mug",
     ]
 
 
@@ -166,7 +167,7 @@ def test_a_column_has_seconds_for_itself_but_beginnings_and_ends_alike(spark: Sp
     frame = table_of(spark, row).select(
         "valid_from_timestamp", "valid_to_timestamp", F.lit(at(8)).alias("due")
     )
-    assert lines(show(frame))[:2] == ["due    valid_from  valid_to", "08:00  09:00:00    10:00:05"]
+    assert lines(show(frame))[:2] == ["valid_from  valid_to  due", "09:00:00    10:00:05  08:00"]
 
 
 def test_another_zone_is_named_and_the_hour_that_happens_twice_is_told_apart() -> None:
@@ -210,19 +211,19 @@ def test_a_bitemporal_table_shows_both_intervals(spark: SparkSession, history: D
         .drop("field_provenance", "source_message")
     )
     assert lines(show(told, order_by="guid"))[:2] == [
-        "number  name     valid_from  valid_to  system_from  system_to  guid",
-        "3       Cup      09:00       10:00     12:00        …          cup",
+        "valid_from  valid_to  system_from  system_to  number  name     guid",
+        "09:00       10:00     12:00        …          3       Cup      cup",
     ]
 
 
 def test_answers_about_a_history_are_shown_as_well(history: DataFrame) -> None:
     then = lines(show(as_of(history, at(10)), order_by="guid", provenance=False))
-    assert then[1] == "3       Old Cup  10:00       …         m2       cup"
+    assert then[1] == "10:00       …         3       Old Cup  m2       cup"
     told = lines(show(timeline(history, {"name": "Mug"}), provenance=False))
     assert told[:3] == [
-        "number  name  operation  valid_from  valid_to  state    message  guid",
-        "3       Mug   insert     09:00       11:00              m1       mug",
-        "3       NULL  delete     11:00       …         deleted  m3       mug",
+        "valid_from  valid_to  number  name  operation  state    message  guid",
+        "09:00       11:00     3       Mug   insert              m1       mug",
+        "11:00       …         3       NULL  delete     deleted  m3       mug",
     ]
 
 
@@ -260,39 +261,76 @@ def test_text_keeps_a_value_on_its_line(spark: SparkSession) -> None:
 def test_wide_characters_take_two_columns(spark: SparkSession) -> None:
     rows = [version("g", at(9), None, name, "m1") for name in ("\u4e2d\u6587", "abcd", "e\u0301bcd")]
     shown = lines(show(table_of(spark, *rows), provenance=False))[1:4]
-    assert [line.split("09:00")[0] for line in shown] == [
-        "1       \u4e2d\u6587  ",
-        "1       abcd  ",
-        "1       e\u0301bcd  ",
+    assert shown == [
+        "09:00       …         1       \u4e2d\u6587  m1       g",
+        "09:00       …         1       abcd  m1       g",
+        "09:00       …         1       e\u0301bcd  m1       g",
     ]
 
 
 def test_long_values_are_cut(spark: SparkSession) -> None:
     rows = [version("g" * 9, at(9), None, "x" * length, "m1") for length in (60, 61)]
     shown = lines(show(table_of(spark, *rows), provenance=False))
-    assert shown[1].split()[1] == "x" * 60
-    assert shown[2].split()[1] == "x" * 60 + "…"
+    assert shown[1].split()[3] == "x" * 60
+    assert shown[2].split()[3] == "x" * 60 + "…"
     assert shown[1].split()[-1] == "g" * 8 + "…"
-    assert lines(show(table_of(spark, *rows), provenance=False, width=61))[2].split()[1] == "x" * 61
+    assert lines(show(table_of(spark, *rows), provenance=False, width=61))[2].split()[3] == "x" * 61
 
 
-def test_long_messages_lose_their_middles_as_far_as_they_differ(spark: SparkSession) -> None:
-    def messages(*names: str) -> list[str]:
-        rows = [version("g", at(9), None, "x", name) for name in names]
-        return [line.split()[-2] for line in lines(show(table_of(spark, *rows), provenance=False))[1:-1]]
+def short(*names: str) -> list[str]:
+    called = shorten_messages(names)
+    return [called[name].short for name in names]
 
-    assert messages("orders-0-1234", "m1") == ["orde…1234", "m1"]
-    assert messages("orders-0-1234", "orders-1-1234") == ["orde…0-1234", "orde…1-1234"]
-    assert messages("a" + "0" * 20, "b" + "0" * 20) == ["a000…0000", "b000…0000"]
-    assert messages("abcd1" + "0" * 20, "abcd2" + "0" * 20) == ["abcd1" + "0" * 20, "abcd2" + "0" * 20]
+
+def test_long_messages_are_a_word_and_an_end_as_far_as_they_differ() -> None:
+    assert short("orders-0-1234", "m1") == ["orders…1234", "m1"]
+    assert short("the-orders-0-1234", "the-orders-1-1234") == ["orders…0-1234", "orders…1-1234"]
+    assert short("orders-0-1234", "orders-1-1234") == ["orders-0-1234", "orders-1-1234"]
+    assert short("a" + "0" * 20, "b" + "0" * 20) == ["a000…0000", "b000…0000"]
+    assert short("abcd1" + "0" * 20, "abcd2" + "0" * 20) == ["abcd1" + "0" * 20, "abcd2" + "0" * 20]
+    assert short("ny2/operations:20130207185408001586") == ["operations…1586"]
+    # What would be no shorter stays; a digest has no words.
+    assert short("reconciliations") == ["reconciliations"]
+    assert short("deadbeef-0000-4000-8000-00000000feed") == ["dead…feed"]
+
+
+MADE = [f"web shop-{digit * 32}" for digit in "0a"]
+
+
+def test_a_message_that_nobody_named_is_called_by_its_source(spark: SparkSession) -> None:
+    """Two of one source look alike, so the caption counts them; the mouse finds which is which."""
+    rows = [version("g", at(9), None, "x", MADE[0]), version("h", at(9), None, "x", MADE[1])]
+    frame = table_of(spark, *rows).select("guid", "source_message", F.lit("m1").alias("name"))
+    table = show(frame, order_by="guid")
+    assert lines(table) == [
+        "name  message   guid",
+        "m1    web shop  g",
+        "m1    web shop  h",
+        "(2 rows; web shop is 2 messages without a name)",
+    ]
+    assert [f'title="{name}"' in table._repr_html_() for name in MADE] == [True, True]
+    assert lines(show(frame.where("guid = 'g'")))[-1] == "(1 row)"
+    # Almost such a digest is a name.
+    assert short("shop-" + "0" * 31, "shop-" + "0" * 31 + "g") == ["shop…0000", "shop…000g"]
+
+
+def test_what_changes_from_names_is_called_by_its_source(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(1, at(9), "Cup")], "id int, since timestamp, name string")
+    history = merge(
+        changes_from(rows, keys=["id"], valid_from="since", source="shop"), entity="x", keys=["id"]
+    )
+    assert lines(show(history, columns=["name", "message"]))[:2] == [
+        "name         message",
+        "Cup ·shop/0  shop",
+    ]
 
 
 def test_fields_may_be_called_anything(spark: SparkSession) -> None:
     names = ["a.b", "c`d", "m", "value", "0", "valid_from"]
     frame = spark.createDataFrame([(1, 2, 3, 4, 5, 6, at(9))], [*names, "valid_from_timestamp"])
     assert lines(show(frame, order_by=["a.b", "c`d"]))[:2] == [
-        "a.b  c`d  m  value  0  valid_from  valid_from",
-        "1    2    3  4      5  6           09:00",
+        "valid_from  a.b  c`d  m  value  0  valid_from",
+        "09:00       1    2    3  4      5  6",
     ]
 
 
@@ -314,8 +352,8 @@ def test_the_messages_of_an_answer_are_shortened_and_those_of_a_history_are_fiel
     """Their full names stand in the HTML, where the mouse finds them."""
     long = "orders-0-1234<"
     answer = spark.range(1).select(F.lit(long).alias("message"), F.lit(long).alias("value"))
-    assert lines(show(answer))[1].split() == ["orde…234<", long]
-    assert 'title="orders-0-1234&lt;">orde…234&lt;</td>' in show(answer)._repr_html_()
+    assert lines(show(answer))[1].split() == ["orders…234<", long]
+    assert 'title="orders-0-1234&lt;">orders…234&lt;</td>' in show(answer)._repr_html_()
     told = history.select("deleted_indicator", F.lit(long).alias("message"))
     assert lines(show(told))[1].split() == [long]
 
@@ -411,8 +449,8 @@ def test_with_its_changes_a_history_calls_each_message_by_its_source(
     """A message that the changes do not hold keeps its name; the mouse finds the rest."""
     changes = spark.createDataFrame([said(9, "m1", "Cup"), said(10, "m2", "Old Cup")], SAID)
     table = show(history, order_by="guid", changes=changes, zone="Europe/Berlin")
-    assert lines(table)[2] == "3 ·shop/0  Old Cup ·shop/2  11:00       …                        shop     cup"
-    assert lines(table)[4] == "3 ·shop/0  NULL ·m3/2       12:00       …         deleted ·m3/2  m3       mug"
+    assert lines(table)[2] == "11:00       …         3 ·shop/0  Old Cup ·shop/2                 shop     cup"
+    assert lines(table)[4] == "12:00       …         3 ·shop/0  NULL ·m3/2       deleted ·m3/2  m3       mug"
     in_full = (
         "shop, message m1, effective 2024-03-10 10:00, arrived 2024-03-10 10:01, at shop/0/9, priority 0"
     )

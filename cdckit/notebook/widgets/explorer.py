@@ -86,9 +86,9 @@ def as_of_slider(
     >>> slider = as_of_slider(history.drop("guid"), (nine, nine.replace(hour=11), timedelta(minutes=30)))
     >>> print(slider)
     as of 2024-01-01 09:00 UTC
-    number  name    valid_from  valid_to  message
-    1       kettle  09:00       10:00     m1
-    2       mug     09:00       11:00     m1
+    valid_from  valid_to  number  name    message
+    09:00       10:00     1       kettle  m1
+    09:00       11:00     2       mug     m1
     (2 rows; instants of 2024-01-01, UTC)
     """
     listed, clock = _instants(instants), as_zone(zone, function=_SLIDER)
@@ -219,9 +219,9 @@ def entity_explorer(
     >>> versions, values, reasons = repr(explorer).split("\\n\\n")
     >>> print(versions)
     2: its versions
-    number  name  operation  valid_from  valid_to  state    message  guid
-    2       mug   insert     09:00       11:00              m1       3c4fe84a…
-    2       NULL  delete     11:00       …         deleted  m3       3c4fe84a…
+    valid_from  valid_to  number  name  operation  state    message  guid
+    09:00       11:00     2       mug   insert              m1       3c4fe84a…
+    11:00       …         2       NULL  delete     deleted  m3       3c4fe84a…
     (2 rows; instants of 2024-01-01, UTC; … is an open end)
     >>> print(values.splitlines()[0], "|", reasons.splitlines()[0])
     who is responsible, at the end of time | why name is what it is, at the end of time

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.notebook import NULL, Table, short_instants
+from cdckit.notebook.tables import Grid
 from cdckit.parts.arguments import quoted
 from cdckit.parts.values import as_text
 
@@ -285,8 +286,18 @@ def counts(rows: DataFrame) -> str:
 
 
 def strike_gone(table: Table) -> Table:
-    """A table of marked rows, those that are gone struck through."""
-    return table.strike_rows(lambda row: row[0].text == GONE)
+    """A table of marked rows, the mark before all columns, those that are gone struck through."""
+    return Table(lambda: _mark_first(table.grid)).strike_rows(lambda row: row[0].text == GONE)
+
+
+def _mark_first(grid: Grid) -> Grid:
+    """The same table with its marks at the left; `show` puts since when and until when there."""
+    order = sorted(range(len(grid.headings)), key=lambda place: grid.headings[place] != MARK)
+    return grid._replace(
+        headings=[grid.headings[place] for place in order],
+        numbers=[grid.numbers[place] for place in order],
+        rows=[[row[place] for place in order] for row in grid.rows],
+    )
 
 
 def _previous_value(field: T.StructField, zone: tzinfo) -> Column:

@@ -83,8 +83,8 @@ def priority_board(
 
     >>> print(priority_board(changes, entity="product", keys=["number"], provenance=False))
     current, with the priorities shop 0
-    number  name    valid_from  valid_to  message  guid
-    1       teapot  10:00       …         m2       7165d408…
+    valid_from  valid_to  number  name    message  guid
+    10:00       …         1       teapot  m2       7165d408…
     (1 row; instants of 2024-01-01, UTC; … is an open end)
     """
     clock = as_zone(zone, function="priority_board")

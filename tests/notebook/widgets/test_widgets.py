@@ -217,12 +217,12 @@ def test_a_priority_that_is_changed_changes_the_table_and_says_what_else(changes
     assert [(each.description, each.value) for each in (shop, till)] == [("shop", 1), ("till", 0)]
     own = "fields with a priority of their own keep it"
     assert f"with the priorities shop 1, till 0; {own}" in shown(panel.widget)
-    assert "\n1|x|11|" in shown(panel.widget)
+    assert "\n10:00|…|1|x|11|" in shown(panel.widget)
     till.value = 2
     told = shown(panel.widget)
     assert f"as of 2024-03-10 12:00 UTC, with the priorities shop 1, till 2; {own}" in told
-    assert "\na was 11|1|x|12|" in told
-    assert "\nnew|2|x|20|" in told
+    assert "\na was 11|11:00|…|1|x|12|" in told
+    assert "\nnew|09:00|…|2|x|20|" in told
     assert "Values that this changed: till was 0" in told
     assert told.split("Values that this changed")[1].split("\n", 1)[1].strip().splitlines()[1:5] == [
         "1 x|a|11|12|m2|m3|",
@@ -233,8 +233,8 @@ def test_a_priority_that_is_changed_changes_the_table_and_says_what_else(changes
     shop.value = 2
     told = shown(panel.widget)
     assert "with the priorities shop 2, till 2" in told
-    assert "\n|1|x|12|" in told
-    assert "\ngone|2|x|20|" in told
+    assert "\n|11:00|…|1|x|12|" in told
+    assert "\ngone|09:00|…|2|x|20|" in told
     assert "2 x|deleted_indicator|false|true|m4|m5|" in told
     assert "1 x|" not in told.split("Values that this changed")[1]
 
@@ -397,9 +397,9 @@ def test_a_correction_is_shown_before_it_is_applied(ledger: Ledger) -> None:
     assert apply.disabled
     show.click()
     told = shown(panel.widget).split("What it would change")[1]
-    assert [line.split("|")[1:3] for line in told.splitlines() if line.startswith("a|")] == [
-        ["10", "15"],
-        ["11", "15"],
+    assert [line.split("|")[:5] for line in told.splitlines() if "|a|" in line] == [
+        ["09:30", "10:00", "a", "10", "15"],
+        ["10:00", "10:30", "a", "11", "15"],
     ]
     assert ledger.history({"h": 1, "k": "x"}).count() == 2
     assert not apply.disabled
