@@ -13,7 +13,7 @@ from cdckit import merge
 from cdckit.model.changes import ORDER
 
 FIELDS = ("number", "tailnum", "delay", "expected", "temperature", "gate", "diverted", "distance")
-SPAN_SECONDS = 2_000_000
+BEGIN_SECONDS, SPAN_SECONDS = 1_360_000_000, 2_000_000
 SMALL, LARGE, HOT = 2_000_000, 20_000_000, 5_000_000
 """Numbers of changes, the last of one key."""
 
@@ -119,7 +119,7 @@ def random_changes(spark: SparkSession, changes: int, keys: int) -> DataFrame:
 
     number = drawn("key", keys)
     seconds = drawn("time", SPAN_SECONDS)
-    at = F.timestamp_seconds(F.lit(1_360_000_000) + seconds)
+    at = F.timestamp_seconds(F.lit(BEGIN_SECONDS) + seconds)
     priority = drawn("priority", 3).cast("int")
     values = [
         number,

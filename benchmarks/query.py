@@ -10,9 +10,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.measure import Result, content_hash, side_by_side
-from benchmarks.merging import random_changes
+from benchmarks.merging import BEGIN_SECONDS, SPAN_SECONDS, random_changes
 from cdckit import as_of, bitemporal, changes_from, merge, why
-from cdckit.query import reconcile
+from cdckit.query import Belief, explain, reconcile
 
 LATE = 10
 """One change in so many arrives after a delay."""
@@ -25,8 +25,8 @@ WHY_SECONDS = 2.0
 
 
 def results(spark: SparkSession, work: Path) -> list[Result]:
-    """`bitemporal` of a million changes, `why` of one key, `reconcile` of two million rows."""
-    return [_bitemporal(spark, work), _why(spark, work), _reconcile(spark, work)]
+    """`bitemporal` of a million changes, `why` of one key, `reconcile` and `explain` of two million."""
+    return [_bitemporal(spark, work), _why(spark, work), _reconcile(spark, work), _explain(spark, work)]
 
 
 def _bitemporal(spark: SparkSession, work: Path) -> Result:
@@ -106,6 +106,26 @@ def _reconcile(spark: SparkSession, work: Path) -> Result:
     ratio = seconds / took["full outer join"].seconds
     name = "reconcile_2m_over_full_outer_join"
     return Result(name, round(ratio, 2), 1.5, "lower", round(seconds, 2), memory, digest)
+
+
+def _explain(spark: SparkSession, work: Path) -> Result:
+    """A sum by group in the middle of two million changes, as known then, and at their end."""
+    source = work / f"changes_late_{ROWS}.parquet"
+    frame = _stored(source, lambda: delayed_changes(spark, ROWS, ROWS // 10), spark)
+    seconds_of = [BEGIN_SECONDS + SPAN_SECONDS // 2, BEGIN_SECONDS + SPAN_SECONDS]
+    middle, end = (datetime.fromtimestamp(at, UTC) for at in seconds_of)
+    then, now = Belief(frame, middle, middle), Belief(frame, end)
+    history = merge(frame, entity="flight", keys=["number"])
+    parts = explain(then, now, "sum", "distance", by="gate", entity="flight", keys=["number"])
+    runs: dict[str, Callable[[], object]] = {
+        "merge": lambda: _write(history, work / "history.parquet"),
+        "explain": lambda: _write(parts, work / "parts.parquet"),
+    }
+    took = side_by_side(runs)
+    seconds, memory = took["explain"].seconds, took["explain"].peak_memory_mb
+    digest = content_hash(spark.read.parquet(str(work / "parts.parquet")))
+    ratio = seconds / took["merge"].seconds
+    return Result("explain_2m_over_merge", round(ratio, 2), 2.0, "lower", round(seconds, 2), memory, digest)
 
 
 def delayed_changes(spark: SparkSession, changes: int, keys: int) -> DataFrame:

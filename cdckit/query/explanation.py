@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial, reduce
-from operator import and_
-from typing import NamedTuple
+from functools import partial
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.errors import InvalidArgument
 from cdckit.merging.arrow_changes import ARRIVED, GUID, SNAPSHOT
 from cdckit.merging.effects import (
     AFTER,
@@ -34,11 +31,12 @@ from cdckit.merging.moves import with_moves
 from cdckit.model.changes import ARRIVAL_TYPE, MOVED, require_changes
 from cdckit.model.history import DELETED, HISTORY_SCHEMA, business_fields
 from cdckit.model.sources import union_changes
-from cdckit.parts.arguments import microseconds, nearest_name, quoted, require_instant, require_name
+from cdckit.parts.arguments import microseconds, quoted, require_instant, require_name
 from cdckit.parts.arrays import NEVER
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.values import comparable, guid
+from cdckit.parts.values import guid
 from cdckit.parts.workers import WorkerPlan
+from cdckit.query.additive_measures import DIGITS, MEAN_TYPE, AdditiveMeasure, require_additive
 from cdckit.query.as_of import as_of
 
 _FUNCTION = "explain"
@@ -49,11 +47,8 @@ NEWLY_VALID, EXPIRED, REVOKED, RERANKED = "newly valid", "expired", "revoked", "
 
 _TIMES = ("arrival_timestamp", "effective_timestamp")
 _ANSWER = ("kind", "amount", "message_id", "source", *_TIMES)
-_MEASURES = ("sum", "count", "mean")
 _STEP, _WAS, _NOW = "cdckit.step", "cdckit.was", "cdckit.now"
 """Names that no field has."""
-_MEAN_TYPE = T.DecimalType(38, 6)
-_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -162,44 +157,14 @@ def explain(
     times = _require_order(before, after)
     require_name(entity, "entity", function=_FUNCTION)
     changes, sides, apart = _known_to_either(before, after, keys)
-    asked = _require_measure(changes.select("data.*"), measure, value, by)
+    asked = require_additive(
+        changes.select("data.*"), measure, value, by, taken=(GUID, *_ANSWER), function=_FUNCTION
+    )
     steps = _steps(changes, sides, Question(*times, apart), entity, keys)
     parts = _parts(steps, asked, before)
     if measure == "mean":
         parts = _with_means(parts, asked, before, entity, keys)
     return _answer(parts, asked, keys, apart=apart)
-
-
-class _Asked(NamedTuple):
-    """A measure, in columns over the fields of one row of a report."""
-
-    measure: str
-    number: Column
-    """What the row adds: to the sum, or to the count."""
-    weight: Column
-    """How much it counts: 1, or 0 where there is no value."""
-    amounts: T.DataType
-    by: list[tuple[str, Column, T.DataType]]
-
-    @property
-    def counted(self) -> Column:
-        """What a row adds, and to which of the `groups`; null where the entity is not there."""
-        groups = F.struct(F.lit(0).alias("of"), *(column.alias(name) for name, column, _ in self.by))
-        columns = {"groups": groups, "number": self.number.cast(self.amounts), "weight": self.weight}
-        return F.when(~F.col(DELETED), F.struct(*(column.alias(name) for name, column in columns.items())))
-
-    @property
-    def scale(self) -> int:
-        """How many digits an amount has after the point."""
-        return self.amounts.scale if isinstance(self.amounts, T.DecimalType) else 0
-
-    def same_group(self, one: Column, other: Column) -> Column:
-        """Whether two rows that are `counted` are of one group; never null."""
-        same = (
-            comparable(one.groups[name], kind).eqNullSafe(comparable(other.groups[name], kind))
-            for name, _, kind in self.by
-        )
-        return reduce(and_, same, F.lit(True))
 
 
 def _require_order(before: Belief, after: Belief) -> tuple[int, int]:
@@ -263,71 +228,6 @@ def _known_to_either(before: Belief, after: Belief, keys: Sequence[str]) -> tupl
     return union_changes(*tables), F.col(SIDES), True
 
 
-def _require_measure(
-    fields: DataFrame, measure: str, value: str | Column | None, by: str | Column | Sequence[str | Column]
-) -> _Asked:
-    """The measure, told of one row; *fields* is a table of the fields."""
-    if measure not in _MEASURES:
-        needed = "sum, count or mean, which are told entity by entity"
-        remedy = (
-            "No message has a part of its own in a minimum, a median or a distinct count: explain the count "
-            "or the sum of the rows that decide it, with a condition in value, such as F.when(condition, 1)."
-        )
-        raise InvalidArgument(_FUNCTION, "measure", needed, measure, remedy=remedy)
-    groups = [by] if isinstance(by, str | Column) else list(by)
-    named = []
-    for each in groups:
-        column, name, kind = _told_of_a_row(fields, each, "by")
-        named.append((name, column, kind))
-    names = [name for name, _, _ in named]
-    if {name.lower() for name in names} & {GUID, *_ANSWER} or len(set(names)) < len(names):
-        needed = f"of distinct names, none of them {', '.join((GUID, *_ANSWER))}: use alias"
-        raise InvalidArgument(_FUNCTION, "by", needed, names)
-    if value is None:
-        if measure != "count":
-            raise InvalidArgument(
-                _FUNCTION, "value", f"what the {measure} is of: only a count needs none", value
-            )
-        return _Asked(measure, F.lit(1), F.lit(1), T.LongType(), named)
-    column, name, kind = _told_of_a_row(fields, value, "value")
-    weight = F.when(column.isNull(), 0).otherwise(1)
-    if measure == "count":
-        return _Asked(measure, weight, weight, T.LongType(), named)
-    amounts = _amount_type(name, kind)
-    return _Asked(measure, F.coalesce(column.cast(amounts), F.lit(0).cast(amounts)), weight, amounts, named)
-
-
-def _told_of_a_row(fields: DataFrame, said: str | Column, argument: str) -> tuple[Column, str, T.DataType]:
-    """An expression, its name and its type; raises unless it can be told of one row."""
-    if not isinstance(said, str | Column):
-        raise InvalidArgument(_FUNCTION, argument, "a field, an SQL expression or a column", said)
-    known = fields.columns
-    try:
-        column = said if isinstance(said, Column) else F.col(quoted(said)) if said in known else F.expr(said)
-        # Beside the fields: so an aggregate, which would be told of many rows, cannot pass for one of a row.
-        field = fields.select("*", column).schema[-1]
-    except AnalysisException as error:
-        needed = f"a field, or an expression of one row, of {', '.join(known)}"
-        unknown = str(error.getCondition()).startswith("UNRESOLVED_COLUMN")
-        close = nearest_name(said, known) if unknown and isinstance(said, str) else None
-        reason = f"Is it {close}?" if close else f"Spark says: {str(error).splitlines()[0]}"
-        raise InvalidArgument(_FUNCTION, argument, needed, str(said), remedy=reason) from error
-    return column, field.name, field.dataType
-
-
-def _amount_type(name: str, kind: T.DataType) -> T.DecimalType:
-    """The type of a difference of two such numbers; raises where it would not be exact."""
-    if isinstance(kind, T.IntegralType):
-        return T.DecimalType(20, 0)
-    if isinstance(kind, T.DecimalType) and (kind.precision < _DIGITS or kind.scale <= _MEAN_TYPE.scale):
-        return T.DecimalType(min(_DIGITS, kind.precision + 1), kind.scale)
-    needed = "a whole number or a decimal (with 38 digits, at most six of them after the point)"
-    remedy = (
-        "Parts of floating numbers would not add up: cast them, such as F.col('…').cast('decimal(18,2)')."
-    )
-    raise WrongColumnType(_FUNCTION, name, needed, kind.simpleString(), remedy)
-
-
 def _steps(
     changes: DataFrame, sides: Column, question: Question, entity: str, keys: Sequence[str]
 ) -> DataFrame:
@@ -381,7 +281,7 @@ def _of_step(name: str) -> Column:
     return F.col(quoted(_STEP)).getField(name)
 
 
-def _parts(steps: DataFrame, asked: _Asked, before: Belief) -> DataFrame:
+def _parts(steps: DataFrame, asked: AdditiveMeasure, before: Belief) -> DataFrame:
     """What each step takes from a group, gives to one, or changes in one: `piece`, beside the step."""
     step, was = quoted(_STEP), quoted(_WAS)
     told = steps.select(step, f"{step}.was.*").select(step, asked.counted.alias(_WAS))
@@ -391,7 +291,7 @@ def _parts(steps: DataFrame, asked: _Asked, before: Belief) -> DataFrame:
     return parts.where(counts | (F.col("piece.weight") != 0) if asked.measure == "mean" else counts)
 
 
-def _pieces(asked: _Asked, before: Belief) -> list[Column]:
+def _pieces(asked: AdditiveMeasure, before: Belief) -> list[Column]:
     """The pieces of one step, each null where there is none."""
     was, now = F.col(quoted(_WAS)), F.col(quoted(_NOW))
     stays = was.isNotNull() & now.isNotNull()
@@ -441,7 +341,7 @@ def _pieces(asked: _Asked, before: Belief) -> list[Column]:
 
 
 def _with_means(
-    parts: DataFrame, asked: _Asked, before: Belief, entity: str, keys: Sequence[str]
+    parts: DataFrame, asked: AdditiveMeasure, before: Belief, entity: str, keys: Sequence[str]
 ) -> DataFrame:
     """The parts, each with what its step adds to the mean of its group: `amount`."""
     merged = merge_changes(_known(before), entity=entity, keys=keys, function=_FUNCTION)
@@ -467,14 +367,14 @@ def _with_means(
     so_far = window.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     number, weight = F.sum("number").over(so_far), F.sum("weight").over(so_far)
     mean = F.when(weight == 0, F.lit(0)).otherwise(
-        number.cast(T.DecimalType(_DIGITS, asked.scale)) / weight.cast("decimal(20,0)")
+        number.cast(T.DecimalType(DIGITS, asked.scale)) / weight.cast("decimal(20,0)")
     )
-    with_mean = way.withColumn("mean", mean.cast(_MEAN_TYPE))
-    amount = F.col("mean") - F.coalesce(F.lag("mean").over(window), F.lit(0).cast(_MEAN_TYPE))
-    return with_mean.withColumn("amount", amount.cast(_MEAN_TYPE)).where(F.col("piece").isNotNull())
+    with_mean = way.withColumn("mean", mean.cast(MEAN_TYPE))
+    amount = F.col("mean") - F.coalesce(F.lag("mean").over(window), F.lit(0).cast(MEAN_TYPE))
+    return with_mean.withColumn("amount", amount.cast(MEAN_TYPE)).where(F.col("piece").isNotNull())
 
 
-def _answer(parts: DataFrame, asked: _Asked, keys: Sequence[str], *, apart: bool) -> DataFrame:
+def _answer(parts: DataFrame, asked: AdditiveMeasure, keys: Sequence[str], *, apart: bool) -> DataFrame:
     """The parts as `explain` returns them."""
     groups = [name for name, _, _ in asked.by]
     taken = {name.lower() for name in (*groups, *_ANSWER)}

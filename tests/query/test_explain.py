@@ -341,6 +341,8 @@ def test_what_cannot_be_explained_is_refused_with_what_would_do(reports: Reports
         explain(before, after, "sum", **NAMED)
     with pytest.raises(WrongColumnType, match=r"double.*cast them"):
         explain(before, after, "sum", F.col("amount").cast("double"), **NAMED)
+    with pytest.raises(WrongColumnType, match=r"decimal\(38,7\)"):
+        explain(before, after, "sum", F.col("amount").cast("decimal(38,7)"), **NAMED)
     with pytest.raises(InvalidArgument, match=r"of distinct names.*use alias"):
         explain(before, after, "count", by=F.col("region").alias("kind"), **NAMED)
     with pytest.raises(InvalidArgument, match=r"after.valid_at to be not before before.valid_at.*other sign"):
