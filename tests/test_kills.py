@@ -11,9 +11,22 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import datahub, merge, rdss, replicate, samples
 from support.histories import assert_folds_to, to_dataframe
-from support.killed_programs import ENTITY, KEYS, NOW, exchange_of, feed_of, hub_of, ledger_of, service_of
+from support.killed_programs import (
+    ENTITY,
+    KEYS,
+    NOW,
+    exchange_of,
+    feed_of,
+    hub_of,
+    ledger_of,
+    people_of,
+    service_of,
+)
 from support.killing import run_and_kill
 from support.ledger_programs import FIELDS, all_of, batches
+from support.people import FIELDS as PEOPLE
+from support.people import person_of, personal_batches, traces
+from support.remains import find_remains
 from support.replicate_messages import life
 from support.replicate_messages import to_dataframe as to_records
 from support.stream_programs import drawn_log, told
@@ -46,6 +59,35 @@ def test_a_ledger_that_is_killed(spark: SparkSession, tmp_path: Path, seed: int)
     ledger.store.check()
     assert_folds_to(ledger.history(), changes, entity=ENTITY, keys=KEYS)
     assert ledger.store.commits().where("batch is not null").count() == BATCHES
+
+
+@pytest.mark.soak
+@seeds(6, soak=1)
+def test_an_erasure_that_is_killed(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """After each batch a person is erased; with the next one all that was said of them comes again."""
+    everything, count = all_of(personal_batches(seed, 3 * BATCHES)), 20
+    parts = [[each for each in everything if person_of(each) % count == n] for n in range(count)]
+    erased = [part[0]["data"] for part in parts]
+    ledger = people_of(spark, tmp_path)
+    (tmp_path / "erased").mkdir()
+    for number, part in enumerate(parts):
+        people = {key["h"] for key in erased[:number]}
+        again = [each for each in everything if each["data"]["h"] in people]
+        rows = to_dataframe(spark, [*part, *again], PEOPLE)
+        rows.coalesce(2).write.parquet(str(tmp_path / "batches" / str(number)))
+        keys = [{name: each["data"][name] for name in KEYS} for each in part]
+        theirs = [key for key in keys if key["h"] == erased[number]["h"]]
+        (tmp_path / "erased" / f"{number}.json").write_text(json.dumps(theirs))
+    ledger.apply(to_dataframe(spark, parts[0], PEOPLE).limit(0))
+    ledger.publish(tmp_path / "published")
+    print("killed:", run_and_kill("erasing", tmp_path, kills=15, seed=seed))
+    gone = {key["h"] for key in erased}
+    theirs = [each for each in everything if each["data"]["h"] in gone]
+    for folder in ("store", "published"):
+        assert find_remains(tmp_path / folder, traces(map(person_of, theirs), theirs)) == {}
+    rest = [each for each in everything if each["data"]["h"] not in gone]
+    assert_folds_to(ledger.history(), rest, entity="person", keys=KEYS)
+    ledger.check(deep=True)
 
 
 @pytest.mark.soak

@@ -306,6 +306,8 @@ class Ledger:
             upkeep = Upkeep(transaction, known, rows.schema)
             by = known, upkeep.targets.log, transaction.base.named.get(known.erased)
             if taken is None or taken[0] != by:
+                if taken is not None:
+                    transaction.discard(known.changes, taken[1].files)
                 taken = by, upkeep.take(rows)
             fresh, content, listed, _ = taken[1]
             upkeep.keep_refused(taken[1])

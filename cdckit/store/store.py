@@ -136,9 +136,9 @@ class Store:
         """
         What *work* returns, which is given a transaction from the newest commit, and commits it.
 
-        Where another writer has changed what it goes by, it is done again on what that one left, up
-        to 20 times, after a wait that grows and differs from writer to writer.  What *work* raises itself
-        ends it, also a conflict in another store.
+        Where another writer has changed what it goes by, or deleted what it reads, it is done again on what
+        that one left, up to 20 times, after a wait that grows and differs from writer to writer.  What else
+        *work* raises ends it, also a conflict in another store.
 
         Raises:
             ConflictingCommit: Others came between each time.
@@ -147,11 +147,19 @@ class Store:
             with self.begin() as transaction:
                 try:
                     return work(transaction)
-                except ConflictingCommit:
-                    if number == _TRIES - 1 or not transaction.has_ended:
+                except Exception as error:
+                    overtaken = isinstance(error, ConflictingCommit) and transaction.has_ended
+                    # Of a commit that is forgotten meanwhile, files are missing while it is read.
+                    if number == _TRIES - 1 or not (overtaken or self._is_forgotten(transaction.base)):
                         raise
             time.sleep(random.uniform(0, min(5.0, 0.1 * 2**number)))
         raise AssertionError("every round returns or raises")
+
+    def _is_forgotten(self, base: Snapshot) -> bool:
+        """Whether older commits were deleted, and that one with them, since it was read."""
+        newest = self.snapshot()
+        first = int(newest.notes.get(VACUUMED, 0))
+        return base.version is not None and base.version < first != int(base.notes.get(VACUUMED, 0))
 
     def batch(self, batch: str) -> int | None:
         """The digest of a batch that was committed, 0 if none was told; None if there is no such batch."""

@@ -362,6 +362,28 @@ def test_a_writer_who_came_between_is_not_lost_and_brings_nobody_back(
     copy.check(deep=True)
 
 
+def test_a_batch_that_an_erasure_overtakes_is_taken_without_them(
+    copy: Ledger, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it had read is gone: it begins again, and finds the tombstone."""
+    more = told(spark, (7, "late007.", 9), (8, "late008.", 9))
+    real, calls = ledger.Upkeep.take, list[int]()
+
+    def overtaken(self: Any, rows: DataFrame) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            copy.erase(keys=[{"h": 7}], **WHO)
+        return real(self, rows)
+
+    monkeypatch.setattr(ledger.Upkeep, "take", overtaken)
+    assert copy.apply(more).news == 1
+    assert len(calls) == 2
+    copy.vacuum(timedelta(0))
+    assert find_remains(tmp_path, {"7": ["late007.", "name007."]}) == {}
+    assert copy.refused().count() == 1
+    copy.check(deep=True)
+
+
 def test_calls_that_cannot_be_meant(spark: SparkSession, copy: Ledger, tmp_path: Path) -> None:
     before = copy.at_commit().version
     with pytest.raises(UnknownEntities, match="of 2 of the 3 that were named it has no change"):

@@ -17,6 +17,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from cdckit import Ledger, datahub, rdss, replicate, session, streams
+from cdckit.outputs import scd_type_2
 from cdckit.store import Store
 
 ENTITY, KEYS = "e", ["h", "k"]
@@ -25,6 +26,10 @@ NOW = datetime(2024, 2, 1, tzinfo=UTC)
 
 def ledger_of(spark: SparkSession, folder: Path) -> Ledger:
     return Ledger(spark, folder / "store", entity=ENTITY, keys=KEYS, buckets=3)
+
+
+def people_of(spark: SparkSession, folder: Path) -> Ledger:
+    return Ledger(spark, folder / "store", entity="person", keys=KEYS, buckets=3)
 
 
 def feed_of(spark: SparkSession, folder: Path) -> replicate.Feed:
@@ -51,7 +56,10 @@ def hub_of(spark: SparkSession, folder: Path) -> datahub.Hub:
 
 def main(work: str, folder: Path) -> None:
     spark = session(app_name="killed", memory="1g", config={"spark.sql.shuffle.partitions": "2"})
-    programs = {"ledger": _ledger, "feed": _feed, "hub": _hub, "exchange": _exchange, "service": _service}
+    programs = {
+        **{"ledger": _ledger, "feed": _feed, "hub": _hub, "exchange": _exchange, "service": _service},
+        "erasing": _erasing,
+    }
     take = programs[work](spark, folder)
     count = len(list((folder / "batches").iterdir()))
     print("ready", flush=True)
@@ -70,6 +78,17 @@ def _ledger(spark: SparkSession, folder: Path) -> Callable[[int], None]:
 
     def take(number: int) -> None:
         ledger.apply(spark.read.parquet(str(folder / "batches" / str(number))), _id("ledger", number))
+
+    return take
+
+
+def _erasing(spark: SparkSession, folder: Path) -> Callable[[int], None]:
+    ledger = people_of(spark, folder)
+
+    def take(number: int) -> None:
+        ledger.apply(spark.read.parquet(str(folder / "batches" / str(number))), _id("erasing", number))
+        keys = json.loads((folder / "erased" / f"{number}.json").read_text())
+        ledger.erase(keys=keys, by="dana", reason="asked for", published={folder / "published": scd_type_2})
 
     return take
 
