@@ -77,6 +77,12 @@ def test_nothing_is_left_of_it_and_the_newest_state_is_as_it_was(with_past: Stor
     assert forget_past(with_past.snapshot().location).commit == 29
 
 
+def test_other_readers_read_what_is_left(with_past: Store, place: Path) -> None:
+    polars = pytest.importorskip("polars", reason="polars comes with the extra soak")
+    forget_past(with_past.snapshot().location)
+    assert polars.scan_delta(str(place / "log")).collect()["name"].to_list() == ["bob", "bob"]
+
+
 STEPS = [
     (commits, "_write"),
     (commits.Commits, "add"),

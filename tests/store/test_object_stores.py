@@ -11,7 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdckit.store import DamagedTable, Store, store
+from cdckit.store.erasure import forget_past
 from cdckit.store.locations import Location
+from support.remains import find_remains
 from support.store_numbers import add, held, numbers
 
 
@@ -46,6 +48,19 @@ def test_a_store_without_folders(remote: Path) -> None:
         kept.check()
     with pytest.raises(DamagedTable, match="the file is not there"):
         held(kept, "log")
+
+
+def test_its_past_is_forgotten_there_too(remote: Path) -> None:
+    kept = Store(None, "any")
+    for number in range(23):
+        with kept.begin() as transaction:
+            transaction.replace("log", numbers(1_000_000_000_000 + number))
+            transaction.commit()
+    before = len(find_remains(remote, {"old": [1_000_000_000_007]}))
+    forget_past(kept.snapshot().location)
+    assert (before, find_remains(remote, {"old": [1_000_000_000_007]})) == (4, {})
+    assert held(kept, "log") == [1_000_000_000_022]
+    kept.check(deep=True)
 
 
 def test_workers_write_there_too(spark: SparkSession, remote: Path) -> None:
