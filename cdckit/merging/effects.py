@@ -146,7 +146,9 @@ def _with_places(table: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
     source, message = (rank_values(table.column(name)) for name in ("source", "message_id"))
     arrival = table.column(PLACE)
     parts = [rank_values(arrival.field(name)) for name in ("timestamp", "topic", "partition", "offset")]
-    key = np.stack([entity, *parts, message, source])
+    # What a row took along came with its move, which some other message had said.
+    along = Changes(table, layout).is_taken_along.astype(np.int64)
+    key = np.stack([entity, *parts, along, message, source])
     outside = sides != CORE
     place = np.zeros(len(entity), np.int64)
     place[outside] = _number(key[:, outside]) + 1

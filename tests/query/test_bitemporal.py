@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import cdckit.merging.versions
+import cdckit.merging.beliefs
 from cdckit import as_known, bitemporal, keep_known, merge
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.merging.arrow_changes import ARRIVED
@@ -178,11 +178,11 @@ def test_it_does_not_matter_how_many_epochs_are_merged_together(
     batches = ordered.changes.toArrow().to_batches()
 
     def rows() -> list[str]:
-        made = cdckit.merging.versions.beliefs(iter(batches), ordered.layout, schema)
+        made = cdckit.merging.beliefs.beliefs(iter(batches), ordered.layout, schema)
         return sorted(repr(row) for batch in made for row in batch.to_pylist())
 
     together = rows()
-    monkeypatch.setattr(cdckit.merging.versions, "EPOCH_ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(cdckit.merging.beliefs, "EPOCH_ROWS_AT_ONCE", 7)
     assert len(together) > 500
     assert rows() == together
 

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import Ledger, Priority, as_known, as_of, merge, with_priorities
+from cdckit import Ledger, Priority, as_known, as_of, complete_moves, merge, with_priorities
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query import Belief, explain, revoke
 from support.explaining import Measure, Report, World
@@ -247,6 +247,38 @@ def test_two_commits_of_a_ledger_are_two_reports(spark: SparkSession, tmp_path: 
     then, now = (Belief(each.changes(), day(10)) for each in (ledger.at_commit(first.version), ledger))
     parts = explain(then, now, "sum", "amount", **NAMED)
     assert rows(parts, "number", "kind", "amount") == [(2, "revoked", Decimal(-20)), (3, "late", Decimal(30))]
+
+
+def test_a_truncate_is_a_message_that_takes_every_entity_of_its_source(spark: SparkSession) -> None:
+    """Of two tables such changes, which say their place in a log, are refused by name."""
+    sales = [sale(1, "a", 1, 1, 10), sale(2, "b", 1, 1, 20), sale(3, "c", 1, 1, 30, source="list")]
+    end = {**said(0, "end", 3, 12), "operation": "truncate", "sequence": "9"}
+    told = to_dataframe(spark, [*({**each, "sequence": "1"} for each in sales), end], FIELDS)
+    changes = told.withColumn("snapshot", F.lit(False)).localCheckpoint()
+    before, after = Belief(changes, day(10), day(10)), Belief(changes, day(10))
+    parts = explain(before, after, "sum", "amount", **NAMED)
+    assert rows(parts, "number", "kind", "amount", "message_id") == [
+        (1, "deleted", Decimal(-10), "end"),
+        (2, "deleted", Decimal(-20), "end"),
+    ]
+    with pytest.raises(InvalidArgument, match=r"of the same table.*they say `snapshot`"):
+        explain(before, Belief(revoke(changes, "a"), day(10)), "count", **NAMED)
+
+
+def test_what_a_row_took_along_to_another_key_is_a_part_of_who_said_it(spark: SparkSession) -> None:
+    """Sale 1 becomes 2: the move says its region, and not its amount, which is what had been said of 1."""
+    told = [sale(1, "a", 1, 1, 10), said(1, "move", 5, 12), said(2, "move", 5, 12, region="south")]
+    old, new = (F.struct(F.lit(number).alias("number")) for number in (1, 2))
+    moved = F.struct(F.lit("1").alias("id"), old.alias("old_key"), new.alias("new_key"))
+    moved = F.when(F.col("message_id") == "move", moved)
+    frame = to_dataframe(spark, told, FIELDS).withColumn("moved", moved).localCheckpoint()
+    changes, without = (complete_moves(each) for each in (frame, revoke(frame, "move")))
+    for before in (Belief(changes, day(10), day(10)), Belief(without, day(10))):
+        parts = explain(before, Belief(changes, day(10)), "sum", "amount", by="region", **NAMED)
+        assert rows(parts) == [
+            (1, "north", "deleted", Decimal(-10), "move"),
+            (2, "south", "corrected", Decimal(10), "a"),
+        ]
 
 
 # Against the naive way ----------------------------------------------------------------------------------
