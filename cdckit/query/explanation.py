@@ -136,6 +136,8 @@ def explain(
         PythonException: When the result is computed, as `merge`; as `bitemporal`, where rows moved.
 
     Changes that say `snapshot` have the times here that they have once all is known, as in `bitemporal`.
+    What a row took along from another key (`complete_moves`) is told of the message that had said it there,
+    right behind that of the move.
 
     Cost: about a merge, without most of its rows: entities of which both know the same are passed over, and
     of the others only the messages that one of them does not know are steps; one that is late of its entity
