@@ -246,7 +246,9 @@ def show(
         order_by: Columns to order by, by their names or by what stands above them, of changes also fields;
             after them come guid and the beginnings of the intervals.  Without it rows stand as *frame* gives
             them: in its order, if it has one.
-        provenance: Show after each value its message and priority, where *frame* knows them.
+        provenance: Show after each value its message and the priority that the value has, where *frame* knows
+            them.  The two may be of different messages: a key keeps the message that stated it first, while
+            its priority becomes that of a stronger one that repeats it.
         width: How many characters of a value, or bytes, to show at most.
         zone: The zone to show instants in, a tzinfo or its name; the caption names it.  Without it
             `options.zone`, which is UTC at first.
@@ -278,7 +280,7 @@ def show(
     10:00       …         1 ·m1/0  teapot ·m2/0                 m2
     09:00       11:00     2 ·m1/0  mug ·m1/0                    m1
     11:00       …         2 ·m1/0  NULL ·m3/0    deleted ·m3/0  m3
-    (4 rows; instants of 2024-01-01, UTC; … is an open end; after a value its message/priority)
+    (4 rows; instants of 2024-01-01, UTC; … is an open end; after a value its message/the value's priority)
 
     >>> show(changes, order_by=["message_id", "number"])
     source  operation  number  name    effective  arrived  message

@@ -511,7 +511,7 @@ def make_grid(rows: TableRows, messages: Mapping[str, MessageLabel], *, named: b
         clock.caption: any(times.values()),
         f"{OPEN} is an open end": any(kind == "end" and cell.value is None for kind, cell in cells),
         "blank was not sent": any(not cell.sent for _, cell in cells),
-        f"after a value its {'source' if named else 'message'}/priority": any(
+        f"after a value its {'source' if named else 'message'}/the value's priority": any(
             cell.m is not None for _, cell in cells
         ),
         "after a value the priority that it has of its own": any(
@@ -565,7 +565,8 @@ def _message_label(cell: Any, messages: Mapping[str, MessageLabel]) -> tuple[str
     if cell.m is None:
         return (cell.p, f"priority {cell.p}") if cell.p else ("", "")
     message = messages[cell.m]
-    return f"{message.short}/{cell.p}", f"{message.in_full}, priority {cell.p}"
+    # Not the message's: that of a key rises with later messages, and its message stays the first.
+    return f"{message.short}/{cell.p}", f"{message.in_full}; the value has priority {cell.p}"
 
 
 def _bytes(value: Any) -> str:

@@ -270,7 +270,7 @@ def check(
     A product has a name.
     valid_from  valid_to  number   name        state          message
     11:00       …         2 ·m1/0  NULL ·m3/0  deleted ·m3/0  m3
-    (1 row; instants of 2024-01-01, UTC; … is an open end; after a value its message/priority)
+    (1 row; instants of 2024-01-01, UTC; … is an open end; after a value its message/the value's priority)
     """
     promised = read_suite(suite, function=_FUNCTION)
     require_columns(frame, promised.columns, function=_FUNCTION)

@@ -71,7 +71,8 @@ def test_intervals_come_first_then_fields_and_what_is_deleted_is_marked(history:
         "10:00       …         3 ·m1/0  Old Cup ·m2/2                 m2       cup",
         "09:00       11:00     3 ·m1/0  Mug ·m1/2                     m1       mug",
         "11:00       …         3 ·m1/0  NULL ·m3/2     deleted ·m3/2  m3       mug",
-        "(4 rows; instants of 2024-03-10, UTC; … is an open end; after a value its message/priority)",
+        "(4 rows; instants of 2024-03-10, UTC; … is an open end; "
+        "after a value its message/the value's priority)",
     ]
 
 
@@ -246,7 +247,9 @@ def test_html_shows_every_value_as_text(spark: SparkSession) -> None:
 def test_html_strikes_the_values_of_a_deleted_version_and_says_so(history: DataFrame) -> None:
     html = show(history.where("deleted_indicator"))._repr_html_()
     (row,) = re.findall(r"<tbody>(.*)</tbody>", html)
-    assert re.search(r'<del style="[^"]*">3</del><sup [^>]*title="m1, priority 0">m1/0</sup>', row)
+    assert re.search(
+        r'<del style="[^"]*">3</del><sup [^>]*title="m1; the value has priority 0">m1/0</sup>', row
+    )
     assert re.search(r"<b [^>]*>deleted</b><sup [^>]*>m3/2</sup>", row)
     assert "<del" not in show(as_of(history, at(9)))._repr_html_()
 
@@ -451,10 +454,23 @@ def test_with_its_changes_a_history_calls_each_message_by_its_source(
     table = show(history, order_by="guid", changes=changes, zone="Europe/Berlin")
     assert lines(table)[2] == "11:00       …         3 ·shop/0  Old Cup ·shop/2                 shop     cup"
     assert lines(table)[4] == "12:00       …         3 ·shop/0  NULL ·m3/2       deleted ·m3/2  m3       mug"
-    in_full = (
-        "shop, message m1, effective 2024-03-10 10:00, arrived 2024-03-10 10:01, at shop/0/9, priority 0"
+    in_full = "shop, message m1, effective 2024-03-10 10:00, arrived 2024-03-10 10:01, at shop/0/9"
+    assert f'title="{in_full}; the value has priority 0"' in table._repr_html_()
+
+
+def test_the_priority_after_a_key_is_said_to_be_the_values(spark: SparkSession) -> None:
+    """m1 stated the key first, with priority 0; m2 repeats it with priority 5: keys keep their message."""
+    changes = spark.createDataFrame([said(9, "m1", "Cup"), said(10, "m2", "Mug", rank=5)], SAID)
+    table = show(
+        merge(changes, entity="cup", keys=["number"]), columns=["number", "name"], order_by="valid_from"
     )
-    assert f'title="{in_full}"' in table._repr_html_()
+    assert lines(table) == [
+        "number   name",
+        "1 ·m1/0  Cup ·m1/0",
+        "1 ·m1/5  Mug ·m2/7",
+        "(2 rows; after a value its message/the value's priority)",
+    ]
+    assert 'title="m1; the value has priority 5"' in table._repr_html_()
 
 
 def test_columns_can_be_chosen(spark: SparkSession, history: DataFrame) -> None:
@@ -465,7 +481,7 @@ def test_columns_can_be_chosen(spark: SparkSession, history: DataFrame) -> None:
         "10:00       Old Cup ·m2/2",
         "09:00       Mug ·m1/2",
         "11:00       NULL ·m3/2     deleted ·m3/2",
-        "(4 rows; instants of 2024-03-10, UTC; after a value its message/priority)",
+        "(4 rows; instants of 2024-03-10, UTC; after a value its message/the value's priority)",
     ]
     changes = spark.createDataFrame([said(9, "m1", "Cup")], SAID)
     assert lines(show(changes, columns=["name", "source"]))[:2] == ["name  source", "Cup   shop"]
