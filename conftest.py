@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from pyspark.sql import functions as F
 import cdckit
 from cdckit.model.records import RECORD_SCHEMA
 from tools import jvm_calls
-from tools.jvm_options import with_ours
+from tools.jvm_options import with_generated_code, with_ours
 
 pytest_plugins = ["tools.tiers"]
 
@@ -39,6 +40,18 @@ def pytest_configure(config: pytest.Config) -> None:
     generated = config.option.tier == "soak" or getattr(config.option, "nbval", False)
     given = os.environ.get("SPARK_SUBMIT_OPTS", "")
     os.environ["SPARK_SUBMIT_OPTS"] = with_ours(given, generated=generated)
+
+
+@pytest.fixture(autouse=True)
+def _generated_code(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The smoke test of each door, and the examples of each question, go by generated code."""
+    node = request.node
+    is_question = isinstance(node, DoctestItem) and node.dtest.name.startswith("cdckit.query")
+    if not is_question and node.get_closest_marker("smoke") is None:
+        yield
+        return
+    with with_generated_code(cdckit.session()):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -47,6 +47,7 @@ def changes(spark: SparkSession) -> DataFrame:
 @pytest.mark.smoke("merge")
 def test_merge(spark: SparkSession) -> None:
     """A kettle that is renamed, a mug that is deleted: three messages about two products."""
+    assert spark.conf.get("spark.sql.codegen.wholeStage") == "true", "as for a user: see conftest.py"
     history = merge(changes(spark), entity="product", keys=["number"])
     rows = history.orderBy("number", "valid_from_timestamp").collect()
     assert [

@@ -6,6 +6,11 @@ What is measured, in benchmarks/, keeps the settings that a user has.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+
 from tools import classes
 
 # A test ends before the second compiler's work pays: without it a run takes half the processor time.  The
@@ -16,11 +21,14 @@ from tools import classes
 # PySpark sends the place in the program of each function of a column to the JVM, in five calls: without it
 # tests that build many small frames take four fifths of the time.  Errors then do not say the place, which a
 # stack trace says anyway.
+# Of each plan, and of each of its stages, Spark writes a text for pages that nobody looks at, with all of
+# each large expression.
 _OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:MetaspaceSize=256m",
     "-Xms1g -Xmn400m",
     *classes.options(),
     "-Dspark.python.sql.dataFrameDebugging.enabled=false",
+    "-Dspark.sql.debug.maxToStringFields=1",
 )
 # To write and compile Java for each plan takes longer than a few rows do without.
 WITHOUT_GENERATED_CODE = (
@@ -33,12 +41,28 @@ def with_ours(given: str, *, generated: bool) -> str:
     """
     The options of a test run, and after them those that were *given*, which win where both say a thing.
 
-    What runs in `make soak` goes by *generated* code as a user's work does, and so does a part of the
-    notebooks, for which `tools/one_jvm.py` settles it when it has a JVM for them.  A run whose
-    classes are archived keeps what it was given: its archive is not to hold that of another run.
+    What runs in `make soak` goes by *generated* code as a user's work does.  So does a part of the tests
+    (`with_generated_code`), and of the notebooks, for which `tools/one_jvm.py` settles it when it has a JVM
+    for them.  A run whose classes are archived keeps what it was given: its archive is not to hold that of
+    another run.
     """
     ours = " ".join(_OPTIONS if generated else (*_OPTIONS, *WITHOUT_GENERATED_CODE))
     # A worker of a run was given them already.
     if given.startswith(ours) or classes.ARCHIVING in given:
         return given
     return f"{ours} {given}".rstrip()
+
+
+@contextmanager
+def with_generated_code(spark: SparkSession) -> Iterator[None]:
+    """Within it queries go by generated code, as those of users do."""
+    names = [option.removeprefix("-D").partition("=")[0] for option in WITHOUT_GENERATED_CODE]
+    switched = {name: spark.conf.get(name, None) for name in names}
+    for name in switched:
+        spark.conf.unset(name)
+    try:
+        yield
+    finally:
+        for name, value in switched.items():
+            if value is not None:
+                spark.conf.set(name, value)

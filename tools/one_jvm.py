@@ -22,12 +22,8 @@ from tools.jvm_options import WITHOUT_GENERATED_CODE, with_ours
 
 MEMORY = "3g"
 
-OPTIONS = (
-    # What planning leaves behind is thrown away most cheaply while it is young: there is room for it.
-    "-Xms2g -Xmn1g",
-    # Of each plan, and of each of its stages, Spark writes a text for pages that nobody looks at.
-    "-Dspark.sql.debug.maxToStringFields=1",
-)
+OPTIONS = "-Xms2g -Xmn1g"
+"""What planning leaves behind is thrown away most cheaply while it is young: there is room for it."""
 
 
 class SharedJvm:
@@ -60,7 +56,7 @@ class SharedJvm:
     def _start(self, folder: Path) -> None:
         os.environ.update(ENVIRONMENT)
         given = with_ours(os.environ.get("SPARK_SUBMIT_OPTS", ""), generated=True)
-        os.environ["SPARK_SUBMIT_OPTS"] = " ".join((given, *OPTIONS))
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{given} {OPTIONS}"
         conf = SparkConf(loadDefaults=False).setAll(list(settings(MEMORY).items()))
         # Notebooks name files from the folder in which they are.
         self._gateway = launch_gateway(conf, {"cwd": folder})  # type: ignore[no-untyped-call]

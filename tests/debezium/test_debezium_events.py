@@ -245,7 +245,14 @@ def test_a_value_is_read_once_though_a_filter_asks_for_it_too(spark: SparkSessio
     """The reader of JSON stands once in the plan, however often its answer is asked."""
     decoded = debezium.decode(records(spark, [], []))
     told = debezium.changes(decoded, "t", keys=["id"], columns={"id": "int32", "n": "string"})
-    plan = told._jdf.queryExecution().optimizedPlan().toString()
+    # The whole text, of which tests have the beginning of each part (tools/jvm_options.py).
+    most = "spark.sql.debug.maxToStringFields"
+    before = spark.conf.get(most)
+    spark.conf.set(most, "1000")
+    try:
+        plan = told._jdf.queryExecution().optimizedPlan().toString()
+    finally:
+        spark.conf.set(most, before)
     assert plan.count("from_json(ArrayType") == 1
 
 

@@ -248,8 +248,10 @@ def test_a_number_that_its_type_cannot_hold_exactly_is_a_fault(spark: SparkSessi
     rows = debezium.table_rows(
         debezium.decode(of(spark, *values)), "t", keys=["id"], columns={"id": "int32", **columns}
     )
-    kept = rows.where("error_code IS NULL").select("offset", "data").collect()
-    assert [(cases[row["offset"]], row["data"]) for row in kept] == []
+    # All are collected: Spark would plan a filter on the error, which every value is a part of, for a minute.
+    found = rows.select("offset", "data", "error_code").collect()
+    assert len(found) == len(cases)
+    assert [(cases[row["offset"]], row["data"]) for row in found if row["error_code"] is None] == []
 
 
 def test_a_number_is_held_whose_further_digits_are_zeros(spark: SparkSession) -> None:

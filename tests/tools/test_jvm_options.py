@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pyspark.sql import SparkSession
+
 from tools.classes import ARCHIVING
-from tools.jvm_options import with_ours
+from tools.jvm_options import with_generated_code, with_ours
 
 
 def test_what_was_given_comes_after_and_wins() -> None:
@@ -26,3 +28,16 @@ def test_only_tests_go_without_generated_code() -> None:
 def test_a_run_whose_classes_are_archived_keeps_its_options() -> None:
     given = f'"{ARCHIVING}=some.jsa"'
     assert with_ours(given, generated=False) == given
+
+
+def test_a_part_of_the_tests_goes_by_generated_code(spark: SparkSession) -> None:
+    def is_generated() -> bool:
+        plan = spark.range(9).selectExpr("id + 1 AS n")._jdf.queryExecution().executedPlan()
+        return "*(1)" in plan.toString()
+
+    before = is_generated()
+    assert before == (spark.conf.get("spark.sql.codegen.wholeStage") == "true")
+    with with_generated_code(spark):
+        assert is_generated()
+        assert spark.conf.get("spark.sql.codegen.factoryMode") == "FALLBACK"
+    assert is_generated() == before
