@@ -16,3 +16,13 @@ def spark() -> Iterator[SparkSession]:
     running = session(app_name="cdckit-tests", memory="2g", config={"spark.sql.shuffle.partitions": "4"})
     yield running
     running.stop()
+
+
+@pytest.fixture
+def whole_plans(spark: SparkSession) -> Iterator[None]:
+    """The text of a plan is whole; else it has the beginning of each expression (`tools/jvm_options.py`)."""
+    most = "spark.sql.debug.maxToStringFields"
+    before = spark.conf.get(most)
+    spark.conf.set(most, "1000")
+    yield
+    spark.conf.set(most, before)

@@ -241,21 +241,16 @@ def test_columns_of_events_that_say_no_types_are_texts(spark: SparkSession) -> N
     }
 
 
+@pytest.mark.usefixtures("whole_plans")
 def test_a_value_is_read_once_though_a_filter_asks_for_it_too(spark: SparkSession) -> None:
     """The reader of JSON stands once in the plan, however often its answer is asked."""
     decoded = debezium.decode(records(spark, [], []))
     told = debezium.changes(decoded, "t", keys=["id"], columns={"id": "int32", "n": "string"})
-    # The whole text, of which tests have the beginning of each part (tools/jvm_options.py).
-    most = "spark.sql.debug.maxToStringFields"
-    before = spark.conf.get(most)
-    spark.conf.set(most, "1000")
-    try:
-        plan = told._jdf.queryExecution().optimizedPlan().toString()
-    finally:
-        spark.conf.set(most, before)
+    plan = told._jdf.queryExecution().optimizedPlan().toString()
     assert plan.count("from_json(ArrayType") == 1
 
 
+@pytest.mark.usefixtures("whole_plans")
 def test_a_filter_of_records_reaches_their_files(spark: SparkSession, tmp_path: Path) -> None:
     """Of a table of all topics, what is asked of one is read alone."""
     records(spark, [b"{}"], [{}]).write.partitionBy("topic").parquet(str(tmp_path / "records"))

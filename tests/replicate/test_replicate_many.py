@@ -55,6 +55,7 @@ def feed() -> list[Record]:
     return records
 
 
+@pytest.mark.usefixtures("whole_plans")
 def test_each_record_says_whose_it_is_and_each_table_reads_its_own_part(
     spark: SparkSession, tmp_path: Path
 ) -> None:
