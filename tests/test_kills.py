@@ -65,7 +65,7 @@ def test_a_ledger_that_is_killed(spark: SparkSession, tmp_path: Path, seed: int)
 @seeds(6, soak=1)
 def test_an_erasure_that_is_killed(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """After each batch a person is erased; with the next one all that was said of them comes again."""
-    everything, count = all_of(personal_batches(seed, 3 * BATCHES)), 20
+    everything, count = all_of(personal_batches(seed, 2 * BATCHES)), 12
     parts = [[each for each in everything if person_of(each) % count == n] for n in range(count)]
     erased = [part[0]["data"] for part in parts]
     ledger = people_of(spark, tmp_path)
@@ -80,7 +80,7 @@ def test_an_erasure_that_is_killed(spark: SparkSession, tmp_path: Path, seed: in
         (tmp_path / "erased" / f"{number}.json").write_text(json.dumps(theirs))
     ledger.apply(to_dataframe(spark, parts[0], PEOPLE).limit(0))
     ledger.publish(tmp_path / "published")
-    print("killed:", run_and_kill("erasing", tmp_path, kills=15, seed=seed))
+    print("killed:", run_and_kill("erasing", tmp_path, kills=10, seed=seed))
     gone = {key["h"] for key in erased}
     theirs = [each for each in everything if each["data"]["h"] in gone]
     for folder in ("store", "published"):

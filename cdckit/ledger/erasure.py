@@ -191,6 +191,9 @@ def erase_within(
     other = transaction.base.notes.get(KIND)
     if other is not None and beside is None:
         raise CannotErase(transaction.base.location.root, other)
+    if (begun := unfinished(transaction.base)) is not None:
+        # Somebody else's, which is finished before the next one begins.
+        raise UnfinishedErasure(begun)
     for name in transaction.base.names():
         if (foreign := transaction.base.change_by_others(name)) is not None:
             raise foreign.named(name)
@@ -238,9 +241,13 @@ def unfinished(tables: Snapshot) -> str | None:
     return None if found is None else str(found["receipt"])
 
 
-def finish(transaction: Transaction, forgotten: ForgetResult, published: Iterable[str] = ()) -> Receipt:
+def finish(
+    transaction: Transaction, forgotten: ForgetResult, published: Iterable[str] = ()
+) -> Receipt | None:
     """Say that the erasure that was not finished is; its receipt, with all that was deleted."""
     noted = read_note(transaction, _NOTE, None)
+    if noted is None:
+        return None  # Somebody else has finished it.
     rows = transaction.base.arrow(noted["table"]).to_pylist()
     [row] = [row for row in rows if row["receipt"] == noted["receipt"]]
     receipt = replace(
@@ -257,6 +264,12 @@ def finish(transaction: Transaction, forgotten: ForgetResult, published: Iterabl
     return receipt
 
 
+def stored_receipt(tables: Snapshot, kind: Kind, number: str) -> Receipt:
+    """A receipt by its id."""
+    [text] = [row["text"] for row in tables.arrow(kind.receipts).to_pylist() if row["receipt"] == number]
+    return Receipt.from_json(text)
+
+
 def last_receipt(tables: Transaction, kind: Kind, request: Request) -> Receipt:
     """Of entities of which nothing is left: by which erasure they went last; an empty one for none."""
     stones = tables.read(kind.erased) if tables.has(kind.erased) else None
@@ -271,9 +284,7 @@ def last_receipt(tables: Transaction, kind: Kind, request: Request) -> Receipt:
     if found is None or found[0] is None:
         said = (request.at, request.by, request.reason, request.fields)
         return Receipt(uuid4().hex, kind.entity, *said, request.later, 0)
-    rows = tables.base.arrow(kind.receipts).to_pylist()
-    [text] = [row["text"] for row in rows if row["receipt"] == found[0]]
-    return Receipt.from_json(text)
+    return stored_receipt(tables.base, kind, found[0])
 
 
 # Which entities -------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from cdckit.ledger.erasure import (
     erase_within,
     finish,
     last_receipt,
+    stored_receipt,
     unfinished,
 )
 from cdckit.ledger.lists import apply_lists, lists_in_changes, read_lists, require_share, revoke_list
@@ -565,6 +566,7 @@ class Ledger:
             InvalidArgument: No entities are named, or a field is a key, or not there; or a published table is
                 none of this ledger.
             CannotErase: The location is a door's, which keeps records too.
+            UnfinishedErasure: Somebody else erases in this store at the same time.
             NoSuchTable: Nothing was ever applied.
             ForeignChange: Another program has changed rows of a table: nothing is erased.
             ConflictingCommit, StoreIsBusy: As for `apply`.
@@ -588,11 +590,13 @@ class Ledger:
         def work(transaction: Transaction) -> Receipt | None:
             return erase_within(transaction, self._stored_kind(transaction.base), request)
 
-        self.store.atomically(work)
+        made = self.store.atomically(work)
         found = self._finish_erasure(tables) or stopped
         if found is not None:
             return found
         with self.store.begin() as transaction:
+            if made is not None:
+                return stored_receipt(transaction.base, kind, made.receipt)
             return last_receipt(transaction, kind, request)
 
     def _finish_erasure(self, published: Mapping[str | Path, Form]) -> Receipt | None:
@@ -610,8 +614,7 @@ class Ledger:
         follow()
         forgotten = forget_past(location)
         follow()
-        with self.store.begin() as transaction:
-            return finish(transaction, forgotten, map(str, published))
+        return self.store.atomically(lambda tables: finish(tables, forgotten, map(str, published)))
 
     @describe_jobs("ledger: make the history anew")
     def rebuild(self) -> int:

@@ -14,7 +14,16 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind
-from cdckit.ledger.erasure import CannotErase, Keys, Request, erase_within, finish, last_receipt, unfinished
+from cdckit.ledger.erasure import (
+    CannotErase,
+    Keys,
+    Request,
+    erase_within,
+    finish,
+    last_receipt,
+    stored_receipt,
+    unfinished,
+)
 from cdckit.ledger.places import require_alone
 from cdckit.ledger.receipts import ErasedPart, Receipt
 from cdckit.ledger.tombstones import REFUSE
@@ -311,12 +320,15 @@ class Shell(ABC):
             return erase_within(tables, self._stored_kind(tables.base, ledger), request, beside)
 
         with describe_step(self._spark, f"{self._door}: forget"):
-            self.store.atomically(work)
+            made = self.store.atomically(work)
             found = self._finish_erasure() or stopped
             if found is not None:
                 return found
             with self.store.begin() as tables:
-                return last_receipt(tables, self._stored_kind(tables.base, ledger), request)
+                kind = self._stored_kind(tables.base, ledger)
+                if made is not None:
+                    return stored_receipt(tables.base, kind, made.receipt)
+                return last_receipt(tables, kind, request)
 
     def _stored_kind(self, tables: Snapshot, ledger: str) -> Kind:
         known = self._kinds(tables)
@@ -330,8 +342,7 @@ class Shell(ABC):
         if unfinished(before) is None:
             return None
         forgotten = forget_past(before.location)
-        with self.store.begin() as tables:
-            return finish(tables, forgotten)
+        return self.store.atomically(lambda tables: finish(tables, forgotten))
 
     def _unread(self, tables: Transaction) -> tuple[str, ...]:
         """What is not erased, since nobody can tell of whom it speaks."""

@@ -362,6 +362,28 @@ def test_a_writer_who_came_between_is_not_lost_and_brings_nobody_back(
     copy.check(deep=True)
 
 
+def test_two_erasures_at_once(copy: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One is done, and the other one says so; or does it after the first has ended."""
+    real, refused = ledger.forget_past, list[int]()
+
+    def beside(*given: Any) -> Any:
+        monkeypatch.undo()
+        with monkeypatch.context() as stopped:
+            # Another one that looks before the first is finished.
+            stopped.setattr(Ledger, "_finish_erasure", lambda *_: None)
+            with pytest.raises(UnfinishedErasure):
+                copy.erase(keys=[{"h": 8}], **WHO)
+        refused.append(1)
+        return real(*given)
+
+    monkeypatch.setattr(ledger, "forget_past", beside)
+    copy.erase(keys=[{"h": 7}], **WHO)
+    copy.erase(keys=[{"h": 8}], **WHO)
+    assert refused == [1]
+    assert find_remains(tmp_path, {"7": ["name007."], "8": ["name008."]}) == {}
+    copy.check(deep=True)
+
+
 def test_a_batch_that_an_erasure_overtakes_is_taken_without_them(
     copy: Ledger, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
