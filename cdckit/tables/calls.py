@@ -41,7 +41,8 @@ from cdckit.tables.times import (
 )
 
 _NAME = re.compile(r"[^\W\d]\w*")
-_NO_KEYS = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType)
+UNFIT_KEYS = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType)
+"""What has no exact text, and so is no key."""
 
 
 class UnfitTable(tables.UnfitCall):
@@ -135,7 +136,7 @@ class Call(tables.Call):
         """The key columns: at least one, each of a type with an exact text."""
         names = self.listed(columns, "keys")
         for name in names:
-            if isinstance(self._kind(name), _NO_KEYS) or is_collated(self._kind(name)):
+            if isinstance(self._kind(name), UNFIT_KEYS) or is_collated(self._kind(name)):
                 self.refuse(self._unfit_key(name))
         if not names and not self.wrong:
             self.refuse("keys is empty")

@@ -1,0 +1,391 @@
+"""What a table looks like before changes are made of it, and the call of `changes_from` that follows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from itertools import combinations, product
+from typing import Any, NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.model.records import ERROR_CODE
+from cdckit.notebook.display import Table as ShownTable
+from cdckit.notebook.tables import Cell, Grid
+from cdckit.parts.arguments import quoted, quoted_if_needed, require_batch
+from cdckit.parts.tables import AnyTable
+from cdckit.parts.values import as_text, is_collated
+from cdckit.parts.workers import describe_step
+from cdckit.tables.calls import UNFIT_KEYS, as_table
+from cdckit.tables.from_rows import CORRUPT, table_rows
+from cdckit.tables.times import TEXTS, as_instant, is_time, reading_expressions
+
+_FUNCTION = "profile"
+_WIDTH = 40
+_DELETES = ("d", "del", "delete", "deleted")
+_OPERATIONS = (*_DELETES, "i", "u", "c", "r", "insert", "update", "upsert", "create", "read")
+_ZONE = r"(Z|[+-]\d{2}:?\d{2}| [A-Za-z]+/[\w/+-]+|UTC|GMT)$"
+# An estimate is off by a hundredth or two; what tells 97 of 100 rows apart may well tell all.
+_ERROR, _NEARLY = 0.01, 0.97
+# What is called so stands first among what could be the key; it decides nothing else.
+_LIKE_A_KEY = re.compile(r"(^|_)(?i:id|key|no|nr|code)$|[a-z]I[dD]$")
+_MOST_SOURCES = 20
+_MOST_PARTS = 6
+_MOST_CALLS = 6
+
+
+class ColumnProfile(NamedTuple):
+    """
+    What stands in a column.
+
+    `distinct` is an estimate, off by a hundredth or two.  `readings` are the expressions that read all of it
+    as times (what cannot be read at all left out): several where it can be read in several ways.  `zones`
+    says of texts that are times whether they say a zone.  `deletes` are the words in it for a delete.
+
+    >>> at = ColumnProfile("at", "string", 0, 0, 3, "1.2.2024", ("try_to_timestamp(at, 'd.M.yyyy')",))
+    >>> at.nulls, at.readings
+    (0, ("try_to_timestamp(at, 'd.M.yyyy')",))
+    """
+
+    name: str
+    type: str
+    nulls: int
+    empty: int
+    distinct: int
+    example: str | None
+    readings: tuple[str, ...] = ()
+    zones: str = ""
+    deletes: tuple[str, ...] = ()
+    can_be: tuple[str, ...] = ()
+
+
+class Profile(NamedTuple):
+    """
+    What stands in a table, and what follows for `changes_from`; shown as a table with what it means below.
+
+    `calls` can be pasted: several where the table does not say which is meant, none where it has no rows or
+    no key.  `rejects` says by code how many rows the first call would refuse, and `repeated` how many rows
+    are equal to another one.
+
+    >>> Profile(1, 0, (ColumnProfile("id", "int", 0, 0, 1, "7", can_be=("key",)),), ("A note.",), (), {})
+    column  type  nulls  empty  distinct  example  can be
+    id      int   0      0      1         7        key
+    (1 row, 0 equal to another; distinct values are estimated)
+    A note.
+    """
+
+    rows: int
+    repeated: int
+    columns: tuple[ColumnProfile, ...]
+    notes: tuple[str, ...]
+    calls: tuple[str, ...]
+    rejects: Mapping[str, int]
+
+    def __repr__(self) -> str:
+        return "\n".join([repr(self._table()), *self.notes, *self.calls])
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        calls = escape("\n".join(self.calls))
+        return f"{self._table()._repr_html_()}<ul>{notes}</ul><pre>{calls}</pre>"
+
+    def _table(self) -> ShownTable:
+        headings = ["column", "type", "nulls", "empty", "distinct", "example", "can be"]
+        rows = [
+            [
+                *map(
+                    Cell, (each.name, each.type, f"{each.nulls:,}", f"{each.empty:,}", f"{each.distinct:,}")
+                ),
+                Cell(_cut(each.example)),
+                Cell("; ".join(each.can_be)),
+            ]
+            for each in self.columns
+        ]
+        numbers = [heading in ("nulls", "empty", "distinct") for heading in headings]
+        caption = f"{_rows(self.rows)}, {self.repeated:,} equal to another; distinct values are estimated"
+        grid = Grid(headings, numbers, rows, [False] * len(rows), caption)
+        return ShownTable(lambda: grid)
+
+
+def profile(frame: AnyTable) -> Profile:
+    """
+    Say what stands in a table, and how `changes_from` could read it.
+
+    What the data alone cannot decide is not guessed: where a column of times, or a key, can be read in two
+    ways, there are two calls, and a note says so.
+
+    Args:
+        frame: As for `changes_from`.
+
+    Returns:
+        For each column its type, nulls, empty texts, distinct values and an example, and what it can be: a
+        key, a source, a time (and by which expression), a column that marks deletes.  Then notes, and the
+        calls that follow.
+
+    Raises:
+        InvalidArgument: *frame* is no table, or a stream.
+
+    Cost: three passes over the table, whatever the number of its columns; nothing but counts is collected.
+
+    >>> from cdckit.tables import profile
+    >>> log = session().createDataFrame(
+    ...     [(1, "kettle", "31.1.2024"), (1, "teapot", "1.2.2024"), (2, "mug", "31.1.2024"), (2, "", "x")],
+    ...     "id int, name string, at string",
+    ... )
+    >>> profile(log)
+    column  type    nulls  empty  distinct  example   can be
+    id      int     0      0      2         1         key
+    name    string  0      1      4         kettle
+    at      string  0      0      3         1.2.2024  time: try_to_timestamp(at, 'd.M.yyyy'), no zone said
+    (4 rows, 0 equal to another; distinct values are estimated)
+    at: no zone said; without one UTC is meant, else use to_utc_timestamp.
+    name has empty texts (1): empty_texts says what they mean.
+    Rejects under the first call: 1 TIME_MISSING; `rejects(table_rows(frame, …))` shows them.
+    changes_from(frame, keys=['id'], effective="try_to_timestamp(at, 'd.M.yyyy')", except_column_list=['at'])
+    """
+    table = as_table(frame, function=_FUNCTION).typed()
+    require_batch(table.frame, "frame", "profile a batch of it", function=_FUNCTION)
+    names = [name for name in table.columns if name != CORRUPT]
+    kinds = {name: table.frame.schema[name].dataType for name in names}
+    with describe_step(table.frame.sparkSession, "profile"):
+        rows, columns = _columns(table.frame, kinds)
+        times = [each for each in columns if each.readings]
+        # Numbers may be anything: they count as times only where nothing else does.
+        times = [each for each in times if not _is_number(kinds[each.name])] or times
+        parts = [each.name for each in columns if _can_be_part(each, kinds[each.name], times, rows)]
+        repeated, keys = _keys(table.frame, kinds, parts, [each.name for each in times], rows)
+        arguments, notes = _arguments(columns, kinds, times, keys, rows, repeated)
+        refused = _count_rejects(frame, arguments[0]) if arguments else {}
+    if refused:
+        counts = ", ".join(f"{many:,} {code}" for code, many in refused.items())
+        notes.append(f"Rejects under the first call: {counts}; `rejects(table_rows(frame, …))` shows them.")
+    shown = tuple(each._replace(can_be=_can_be(each, kinds[each.name], keys, rows)) for each in columns)
+    return Profile(rows, repeated, shown, tuple(notes), tuple(map(_call, arguments)), refused)
+
+
+def _columns(frame: DataFrame, kinds: Mapping[str, T.DataType]) -> tuple[int, list[ColumnProfile]]:
+    """How many rows there are, and what stands in each column: one pass."""
+    facts = {f"{place}": F.struct(*_facts(name, kind)) for place, (name, kind) in enumerate(kinds.items())}
+    (found,) = frame.agg(
+        F.count("*").alias("rows"), *(fact.alias(name) for name, fact in facts.items())
+    ).collect()
+    return found["rows"], [
+        _column(name, kind, found["rows"], found[str(place)].asDict())
+        for place, (name, kind) in enumerate(kinds.items())
+    ]
+
+
+def _facts(name: str, kind: T.DataType) -> list[Column]:
+    column = F.col(quoted(name))
+    text = as_text(column, kind)
+    is_text = isinstance(kind, TEXTS)
+    trimmed = F.trim(text) if is_text else text
+    filled = F.coalesce(trimmed != "", F.lit(False)) if is_text else column.isNotNull()
+    facts = {
+        "nulls": F.count_if(column.isNull()),
+        "empty": F.count_if(column.isNotNull() & ~filled),
+        "distinct": F.approx_count_distinct(text, _ERROR),
+        "example": F.min(F.when(filled, F.substring(text, 1, _WIDTH + 1))),
+    }
+    if is_text or isinstance(kind, T.IntegralType):
+        words = quoted_if_needed(name)
+        ways = reading_expressions(trimmed, words if is_text else f"cast({words} as string)")
+        instant = as_instant(column, kind) if is_text else None
+        is_iso = F.lit(False) if instant is None else instant.isNotNull()
+        # A long text is no time, and need not be tried.
+        ways = F.when(F.length(trimmed) <= _WIDTH, ways).otherwise(F.array().cast("array<string>"))
+        word = F.lower(trimmed)
+        facts |= {
+            "iso": F.count_if(filled & is_iso),
+            "ways": F.collect_set(F.when(filled & ~is_iso & (F.size(ways) > 0), ways)),
+            "other": F.count_if(filled & ~is_iso & (F.size(ways) == 0)),
+            "zoned": F.count_if(filled & trimmed.rlike(_ZONE)),
+            "deletes": F.collect_set(F.when(word.isin(*_DELETES), text)),
+            "operations": F.count_if(word.isin(*_OPERATIONS)),
+        }
+    return [fact.alias(fact_name) for fact_name, fact in facts.items()]
+
+
+def _column(name: str, kind: T.DataType, rows: int, found: Mapping[str, Any]) -> ColumnProfile:
+    filled = rows - found["nulls"] - found["empty"]
+    known = ColumnProfile(
+        name,
+        kind.simpleString(),
+        found["nulls"],
+        found["empty"],
+        min(found["distinct"], rows),
+        found["example"],
+    )
+    if is_time(kind):
+        return known._replace(readings=(quoted_if_needed(name),) if filled else ())
+    # What is not even half of times holds something else.
+    if "ways" not in found or found["other"] * 2 > filled or not filled:
+        readings: tuple[str, ...] = ()
+    else:
+        readings = _readings(name, found["iso"], [[*ways] for ways in found["ways"]])
+    zones = ""
+    if readings and isinstance(kind, TEXTS):
+        zones = {0: "no zone said", filled - found["other"]: "zones said"}.get(
+            found["zoned"], "some say a zone"
+        )
+    is_operation = filled and found.get("operations") == filled and found["deletes"]
+    deletes = tuple(sorted(found["deletes"])) if is_operation else ()
+    return known._replace(readings=readings, zones=zones, deletes=deletes)
+
+
+def _readings(name: str, iso: int, ways: list[list[str]]) -> tuple[str, ...]:
+    """The expressions of which each reads all that can be read; none where no single one does."""
+    words = quoted_if_needed(name)
+    plain = [
+        [way.replace(f"try_cast(cast({words} as string) as bigint)", words) for way in each] for each in ways
+    ]
+    if iso and not plain:
+        return (words,)
+    if iso or not plain:
+        return ()
+    common = [way for way in plain[0] if all(way in each for each in plain)]
+    if not common and all(len(each) == 1 for each in plain):
+        # Each text has one reading alone, so no order of them reads one wrongly.
+        return (f"coalesce({', '.join(sorted({way for each in plain for way in each}))})",)
+    return tuple(common)
+
+
+def _is_number(kind: T.DataType) -> bool:
+    return isinstance(kind, T.IntegralType)
+
+
+def _can_be_part(column: ColumnProfile, kind: T.DataType, times: Sequence[ColumnProfile], rows: int) -> bool:
+    """Whether a column may belong to a key: of a type with an exact text, filled, no time."""
+    exact = not isinstance(kind, (*UNFIT_KEYS, T.BooleanType)) and not is_collated(kind)
+    filled = (column.nulls + column.empty) * 10 <= rows and rows > 0
+    return exact and filled and column not in times and not column.deletes
+
+
+def _keys(
+    frame: DataFrame, kinds: Mapping[str, T.DataType], parts: Sequence[str], times: Sequence[str], rows: int
+) -> tuple[int, list[tuple[str, ...]]]:
+    """How many rows repeat another one, and which columns, with the times, tell rows apart: one pass."""
+    text = {name: as_text(F.col(quoted(name)), kind) for name, kind in kinds.items()}
+
+    def places(names: Iterable[str]) -> Column:
+        # JSON leaves out nulls, and keeps the names of all others.
+        return F.xxhash64(F.to_json(F.struct(*(text[name].alias(str(n)) for n, name in enumerate(names)))))
+
+    sets = [(name,) for name in parts] + [*combinations(parts[:_MOST_PARTS], 2)]
+    counts = [F.approx_count_distinct(places([*key, *times]), _ERROR) for key in sets]
+    (found,) = frame.agg(F.count_distinct(places(kinds)), *counts).collect()
+    whole, *several = found
+    unique = [key for key, many in zip(sets, several, strict=True) if many >= whole * _NEARLY]
+    alone = {key for key in unique if len(key) == 1}
+    keys = [key for key in unique if len(key) == 1 or not any((part,) in alone for part in key)]
+    return rows - whole, sorted(keys, key=lambda key: not all(map(_LIKE_A_KEY.search, key)))
+
+
+def _arguments(
+    columns: Sequence[ColumnProfile],
+    kinds: Mapping[str, T.DataType],
+    times: Sequence[ColumnProfile],
+    keys: list[tuple[str, ...]],
+    rows: int,
+    repeated: int,
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The arguments of each call that would do, and what the table does not say."""
+    if not rows:
+        return [], ["The table has no rows, so nothing but its types is known."]
+    notes = []
+    for each in times:
+        if len(each.readings) > 1:
+            notes.append(
+                f"{each.name} can be read by {' or by '.join(each.readings)}: the table does not say which."
+            )
+        if _is_number(kinds[each.name]):
+            notes.append(f"{each.name} holds numbers that look like times; whether they are, only you know.")
+        if each.zones in ("no zone said", "some say a zone"):
+            notes.append(f"{each.name}: {each.zones}; without one UTC is meant, else use to_utc_timestamp.")
+    if len(times) > 1:
+        listed = ", ".join(each.name for each in times)
+        notes.append(f"{listed} are times: which of them says since when a row is true, only you know.")
+    if not times:
+        notes.append(
+            "No column is a time: rows are true since 1970, which stands for a time that nobody said."
+        )
+    if not keys:
+        notes.append("No column, and no two, tell the rows apart: say the keys yourself.")
+    if len(keys) > 1:
+        listed = ", ".join("+".join(key) for key in keys)
+        notes.append(f"{listed} can each be the key: which columns say what a row is about, only you know.")
+    notes += [
+        f"{each.name} has empty texts ({each.empty:,}): empty_texts says what they mean."
+        for each in columns
+        if each.empty
+    ]
+    flags = [each for each in columns if each.deletes]
+    if len(flags) > 1:
+        notes.append(
+            f"{', '.join(each.name for each in flags)} all name deletes: say which in apply_as_deletes."
+        )
+    likely = flags[:1] if len(flags) == 1 else []
+    marks: list[ColumnProfile | None] = [*likely]
+    if not likely or max(map(len, likely[0].deletes)) == 1:
+        # A letter may be a grade as well.
+        marks.append(None)
+        notes += [
+            f"{each.name} looks like operations: whether {', '.join(each.deletes)} deletes, only you know."
+            for each in likely
+        ]
+    ways = [(each.name, way) for each in times for way in each.readings]
+    calls = [_one_call(*each) for each in product(keys, ways or [("", "")], marks)]
+    if len(calls) > _MOST_CALLS:
+        notes.append(f"The first {_MOST_CALLS} of {len(calls)} calls that would do:")
+    return calls[:_MOST_CALLS], notes
+
+
+def _one_call(key: Sequence[str], time: tuple[str, str], flag: ColumnProfile | None) -> dict[str, Any]:
+    """The arguments of a call: what says the time or the operation is no field."""
+    arguments: dict[str, Any] = {"keys": [*key]}
+    apart = []
+    name, way = time
+    if way:
+        arguments["effective"] = way
+        apart.append(name)
+    if flag is not None:
+        words = ", ".join(f"'{word}'" for word in flag.deletes)
+        arguments["apply_as_deletes"] = f"{quoted_if_needed(flag.name)} in ({words})"
+        apart.append(flag.name)
+    return arguments | ({"except_column_list": apart} if apart else {})
+
+
+def _call(arguments: Mapping[str, Any]) -> str:
+    return f"changes_from(frame, {', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+
+
+def _count_rejects(frame: AnyTable, arguments: Mapping[str, Any]) -> dict[str, int]:
+    """By code how many rows the call would refuse: one pass."""
+    refused = table_rows(frame, **arguments).where(F.col(ERROR_CODE).isNotNull())
+    return dict(sorted(map(tuple, refused.groupBy(ERROR_CODE).count().collect())))
+
+
+def _can_be(
+    column: ColumnProfile, kind: T.DataType, keys: Sequence[tuple[str, ...]], rows: int
+) -> tuple[str, ...]:
+    """What a column can be, in words."""
+    few = isinstance(kind, TEXTS) and 0 < column.distinct <= _MOST_SOURCES and column.distinct * 3 <= rows
+    found = {
+        "key": (column.name,) in keys,
+        "part of a key": any(len(key) > 1 and column.name in key for key in keys),
+        f"time: {' or '.join(column.readings)}{column.zones and ', '}{column.zones}": bool(column.readings),
+        f"marks deletes by {', '.join(column.deletes)}": bool(column.deletes),
+        "source": few and not column.readings and not column.deletes,
+    }
+    return tuple(words for words, holds in found.items() if holds)
+
+
+def _cut(text: str | None) -> str:
+    return "NULL" if text is None else text if len(text) <= _WIDTH else text[:_WIDTH] + "…"
+
+
+def _rows(number: int) -> str:
+    return f"{number:,} row{'' if number == 1 else 's'}"
