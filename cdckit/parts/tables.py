@@ -1,11 +1,11 @@
-"""Tables of Spark or pandas that a caller gives, and a call about one: all that is wrong is said at once."""
+"""Tables of Spark, pandas or Arrow that a caller gives, and a call about one: all that is wrong at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from inspect import signature
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, TypeGuard
 
 import pandas as pd
 import pyarrow as pa
@@ -115,7 +115,19 @@ def _literal_text(value: Any) -> str:
     return repr(value).removeprefix("datetime.")
 
 
-AnyTable = DataFrame | pd.DataFrame
+class ArrowStream(Protocol):
+    """A table that any library hands on as Arrow's stream: polars, DuckDB, ibis, pyarrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The stream."""
+
+
+AnyTable = DataFrame | pd.DataFrame | ArrowStream
+
+
+def has_order(frame: object) -> TypeGuard[pd.DataFrame | ArrowStream]:
+    """Whether a table's rows have the order in which they stand: all but Spark's."""
+    return not isinstance(frame, DataFrame) and hasattr(frame, "__arrow_c_stream__")
 
 
 def as_spark(spark: SparkSession, frame: AnyTable, *, function: str) -> DataFrame:
@@ -124,17 +136,21 @@ def as_spark(spark: SparkSession, frame: AnyTable, *, function: str) -> DataFram
 
     A frame of pandas goes through Arrow: NaN, NaT, NA and None are null, the index is left out, and
     datetimes without a zone are instants of UTC.  A column without any value and type is void: what it is
-    put together with has the type, and else `void_as_text` gives it one.
+    put together with has the type, and else `void_as_text` gives it one.  So does what speaks Arrow's stream
+    (`ArrowStream`), in which NaN is a value and no null.
     """
-    if isinstance(frame, pd.DataFrame):
+    if has_order(frame):
         return spark.createDataFrame(as_arrow(frame, function=function))
     return spark_table(frame, function=function)
+
+
+_NEEDED = "a DataFrame of Spark or of pandas, or what speaks Arrow's stream (polars, DuckDB, pyarrow, ibis)"
 
 
 def spark_table(frame: object, *, function: str) -> DataFrame:
     """A table that is Spark's already, as `as_spark` says."""
     if not isinstance(frame, DataFrame):
-        raise InvalidArgument(function, "its table", "a DataFrame of Spark or of pandas", frame)
+        raise InvalidArgument(function, "its table", _NEEDED, frame)
     require_distinct(frame.columns, function=function)
     return frame
 
@@ -161,30 +177,48 @@ def void_as_text(frame: DataFrame) -> DataFrame:
     return frame.withColumns({name: F.col(quoted(name)).cast("string") for name in void}) if void else frame
 
 
-def as_arrow(frame: pd.DataFrame, *, function: str) -> pa.Table:
-    """The columns of a frame of pandas in types that Spark has, as `as_spark` says."""
-    require_distinct([str(name) for name in frame.columns], function=function)
+def as_arrow(frame: pd.DataFrame | ArrowStream, *, function: str) -> pa.Table:
+    """The columns of a table whose rows have an order in types that Spark has, as `as_spark` says."""
+    names, column = _columns_of(frame, function=function)
+    require_distinct(names, function=function)
     arrays, wrong = {}, {}
-    for place, name in enumerate(frame.columns):
+    for place, name in enumerate(names):
         try:
-            arrays[str(name)] = _as_spark_takes_it(pa.array(frame.iloc[:, place], from_pandas=True))
+            arrays[name] = _as_spark_takes_it(column(place))
         except (pa.ArrowException, OverflowError, UnicodeError, _NotOfSpark) as error:
-            wrong[str(name)] = f"{name} ({str(error).splitlines()[0]})"
+            wrong[name] = f"{name} ({str(error).splitlines()[0]})"
     if wrong:
         # By `str` an empty cell would become the text "nan", which is a value.
         texts = f"frame.astype({dict.fromkeys(wrong, 'string')!r})"
         raise InvalidArgument(
             function, "its table", "of columns with one type each, which Spark has too", [*wrong.values()],
-            remedy=f"Perhaps as texts, in which empty cells stay empty: `{texts}`.",
+            remedy=f"Perhaps as texts, in which empty cells stay empty: `{texts}` in pandas.",
         )  # fmt: skip
     return pa.table(arrays)
 
 
-_UNSIGNED = {
+def _columns_of(
+    frame: pd.DataFrame | ArrowStream, *, function: str
+) -> tuple[list[str], Callable[[int], pa.Array | pa.ChunkedArray]]:
+    """The names of the columns, and what gives the one at a place."""
+    if isinstance(frame, pd.DataFrame):
+        return [str(name) for name in frame.columns], lambda place: pa.array(
+            frame.iloc[:, place], from_pandas=True
+        )
+    try:
+        table = pa.table(frame)
+    except (pa.ArrowException, TypeError, ValueError):  # a stream, but of one column alone
+        raise InvalidArgument(function, "its table", _NEEDED, frame) from None
+    return table.column_names, table.column
+
+
+_CAST = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
     pa.uint32(): pa.int64(),
     pa.uint64(): pa.decimal128(20),
+    pa.string_view(): pa.string(),
+    pa.binary_view(): pa.binary(),
 }
 
 
@@ -201,4 +235,4 @@ def _as_spark_takes_it(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chun
     if pa.types.is_timestamp(kind):
         # Spark keeps microseconds: what is below is cut.
         return values.cast(INSTANT, safe=False)
-    return values.cast(_UNSIGNED[kind]) if kind in _UNSIGNED else values
+    return values.cast(_CAST[kind]) if kind in _CAST else values

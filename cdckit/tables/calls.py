@@ -1,4 +1,4 @@
-"""A given table of Spark or pandas, as Spark has it, and what a call says of it, looked up in it."""
+"""A given table of Spark, pandas or Arrow, as Spark has it, and what a call says of it, looked up in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from cdckit.parts.arguments import (
     require_name,
     suggest_name,
 )
-from cdckit.parts.tables import AnyTable, as_arrow, spark_table, void_as_text
+from cdckit.parts.tables import AnyTable, as_arrow, has_order, spark_table, void_as_text
 from cdckit.parts.values import as_text, is_collated
 from cdckit.tables.times import (
     NEEDED_ORDER,
@@ -108,13 +108,14 @@ class Table(NamedTuple):
 
 
 def as_table(frame: AnyTable, *, function: str) -> Table:
-    """The table as Spark's (`cdckit.parts.tables`), and of one of pandas the number of each row."""
-    if isinstance(frame, pd.DataFrame):
-        columns = [str(name) for name in frame.columns]
-        row = free_name("row number", columns)
+    """The table as Spark's (`cdckit.parts.tables`), and of one whose rows have an order each one's number."""
+    if has_order(frame):
         arrow = as_arrow(frame, function=function)
-        numbered = arrow.append_column(row, pa.array(range(1, len(frame) + 1), pa.int64()))
-        return Table(session().createDataFrame(numbered), columns, F.col(quoted(row)), Cells(frame))
+        columns = arrow.column_names
+        row = free_name("row number", columns)
+        numbered = arrow.append_column(row, pa.array(range(1, len(arrow) + 1), pa.int64()))
+        cells = Cells(frame) if isinstance(frame, pd.DataFrame) else Cells()
+        return Table(session().createDataFrame(numbered), columns, F.col(quoted(row)), cells)
     found = spark_table(frame, function=function)
     return Table(found, list(found.columns), None)
 
