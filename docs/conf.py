@@ -21,6 +21,7 @@ exclude_patterns = ["_parts"]
 
 html_theme = "furo"
 html_static_path = ["_static"]
+html_extra_path = ["llms.txt", "llms-reference.txt"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False

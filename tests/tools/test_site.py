@@ -177,6 +177,19 @@ def test_a_font_from_elsewhere_is_found(tmp_path: Path) -> None:
     assert find_wrong(tmp_path) == ["a.css: fetches https://example.org/a.woff"]
 
 
+def test_assistants_find_every_page_and_every_name(staged: Path) -> None:
+    """Each page by a link, each name that is described with its arguments and what it does."""
+    links = re.findall(r"\]\((\S+)\.html\)", (staged / "llms.txt").read_text())
+    assert links == sorted(
+        str(page.relative_to(ROOT / "docs").with_suffix("")) for page in (ROOT / "docs").rglob("*.md")
+    )
+    text = (staged / "llms-reference.txt").read_text()
+    assert re.findall(r"^- `([\w.]+)", text, flags=re.MULTILINE) == [
+        name for page in reference.pages() for name in page.members
+    ]
+    assert "\n- `cdckit.tables.profile(frame)`: Say what stands in a table, and how" in text
+
+
 def test_what_the_page_of_costs_tells_was_measured() -> None:
     """Each name in docs/costs.toml is a result; what is missed is said to be, in both directions."""
     measured = {result["name"] for result in json.loads(costs.RESULTS.read_text())}

@@ -160,7 +160,7 @@ def index(listed: list[Page]) -> str:
         lines += ["| name | what it does |", "|---|---|"]
         for name in page.members:
             own = name.removeprefix("cdckit.")
-            lines.append(f"| {{py:obj}}`{own} <{name}>` | {_summary(name, said[name])} |")
+            lines.append(f"| {{py:obj}}`{own} <{name}>` | {summary(name, said[name])} |")
         lines.append("")
     return with_contents("\n".join(lines), [page.name for page in listed])
 
@@ -170,7 +170,7 @@ def with_contents(text: str, entries: Iterable[str]) -> str:
     return "\n".join([text, "", "```{toctree}", ":hidden:", "", *entries, "```", ""])
 
 
-def _summary(name: str, what: Any) -> str:
+def summary(name: str, what: Any) -> str:
     """The first sentence of its docstring, fit for the cell of a table."""
     own = inspect.isclass(what) or inspect.isfunction(what)
     text = _first_sentence(_docstring(what) if own else value_docstring(name)) or "a value"

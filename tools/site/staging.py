@@ -9,7 +9,7 @@ from functools import cache
 from os.path import relpath
 from pathlib import Path
 
-from tools.site import costs, reference
+from tools.site import assistants, costs, reference
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -36,6 +36,8 @@ def stage(folder: Path) -> None:
     for page in listed:
         (folder / "reference" / f"{page.name}.md").write_text(reference.written(page))
     (folder / "reference" / "index.md").write_text(reference.index(listed))
+    (folder / "llms.txt").write_text(assistants.contents(DOCS))
+    (folder / assistants.REFERENCE).write_text(assistants.every_name(listed))
 
 
 def _stage_notebooks(folder: Path) -> None:
