@@ -69,14 +69,12 @@ def priority_board(
 
     Returns:
         A panel: the numbers; the entities as they stand at *valid_at*, by key, after a move each with what
-            the
-        move changed, those that are gone struck through; and the values at *valid_at* that it changed, with
-        the messages they came from.
+        the move changed, those that are gone struck through; and the values at *valid_at* that it changed,
+        with the messages they came from.
 
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: As `merge` and `show`; *valid_at* is naive.  And
-            when
-            it is displayed: the changes are of more than 50 sources.
+            when it is displayed: the changes are of more than 50 sources.
 
     Cost: nothing at the call.  At the first display one job over the sources and one merge; at each move
     four merges, of all changes, and one more scan of their keys.
