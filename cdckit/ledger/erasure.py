@@ -35,7 +35,7 @@ from cdckit.model.changes import MOVED
 from cdckit.model.history import DELETED, VALID_FROM, VALID_TO
 from cdckit.parts.arguments import require_columns, require_fields, require_instant, require_name
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.tables import AnyTable
+from cdckit.parts.tables import AnyTable, as_spark
 from cdckit.parts.values import guid
 from cdckit.parts.workers import WorkerPlan
 from cdckit.store import Snapshot, Transaction
@@ -298,7 +298,7 @@ def _named(keys: Keys, tables: Transaction, kind: Kind) -> DataFrame:
         if not keys:
             raise InvalidArgument(FUNCTION, "keys", "a list of at least one", [])
         return _listed(list(keys), tables, kind, fields)
-    rows = keys if isinstance(keys, DataFrame) else tables.spark.createDataFrame(keys)
+    rows = as_spark(tables.spark, keys, function=FUNCTION)
     if GUID in rows.columns:
         return rows
     if kind.by_guid:

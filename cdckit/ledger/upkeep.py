@@ -380,7 +380,9 @@ def _group_by_bucket(files: Iterable[File]) -> dict[int, Paths]:
     found: dict[int, Paths] = {}
     for one in files:
         low, high = one.low.get(GUID), one.high.get(GUID)
-        messages = (one.low["message_id"], one.high["message_id"]) if "message_id" in one.high else None
+        first, last = one.low.get("message_id"), one.high.get("message_id")
+        # What another program wrote may tell one of the two alone.
+        messages = None if first is None or last is None else (first, last)
         ends = (low or "").encode(), high and high.encode()
         file_range = FileRange(one.path, one.size, one.rows, *ends, messages)
         found.setdefault(int(one.partition[BUCKET]), []).append(file_range)
