@@ -421,7 +421,7 @@ def _untouched(tables: Transaction, names: Iterable[str]) -> dict[str, tuple[int
     for name in names:
         before = {one.path for one in tables.base.files(name)}
         kept = [one for one in tables.files(name) if one.path in before]
-        found[name] = len(kept), str(to_signed(sum(one.digest() for one in kept)))
+        found[name] = len(kept), str(to_signed(sum(one.digest for one in kept)))
     return found
 
 

@@ -118,6 +118,7 @@ class File:
         size, rows, nulls = found["size"], found["numRecords"], found["nullCount"]
         return File(found["path"], size, rows, partition, low, high, nulls)
 
+    @cached_property
     def digest(self) -> int:
         """64 bits of all that a log says of the file: another path, size or bound has other ones."""
         text = json.dumps(self.to_json(), sort_keys=True)
@@ -192,7 +193,7 @@ class Table:
     @property
     def digest(self) -> int:
         """Of its files, in whatever order: the sum of their digests, in 64 bits with a sign."""
-        return to_signed(sum(one.digest() for one in self.files.values()))
+        return to_signed(sum(one.digest for one in self.files.values()))
 
     def is_like(self, other: Table) -> bool:
         """Whether the other one is the same table with the same columns and files."""
