@@ -52,7 +52,7 @@ def _validation(spark: SparkSession, work: Path) -> list[Result]:
     digest = content_hash(decoded.select("message_id", "object_uuid", "body"))
     rate = MESSAGES / ours.seconds / cores
     return [
-        _result("rdss_messages_a_second_and_core", rate, 20_000, "higher", ours, digest),
+        _result("rdss_messages_a_second_and_core", rate, 15_000, "higher", ours, digest),
         _result("rdss_decode_over_from_json", ours.seconds / theirs.seconds, None, "lower", ours, digest),
     ]
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
-from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +31,7 @@ from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.workers import WorkerPlan, without_garbage_collection
 from cdckit.rdss.findings import CODES, RdssFault
 from cdckit.rdss.reading import RULES, Rules, Unreadable, parse_message
-from cdckit.rdss.validation import AcceptedMessage, Verdict, accept_message, validate, value_pattern
+from cdckit.rdss.validation import Verdict, validate
 from cdckit.rdss.validators import parse_instant
 
 _HISTORY = T.ArrayType(
@@ -82,17 +81,7 @@ _SLICE = [T.StructField(name, _NUMBER) for name in ("body_from", "body_length")]
 WORKER_MESSAGE_FIELDS = [*_MADE[:_BODY], *_SLICE, *_MADE[_BODY + 1 :]]
 """The same with the place of the body for its text: its first byte in the value, from 1 on, and how many."""
 
-_FORMS = {
-    **dict.fromkeys(("message_id", "correlation_id", "sequence_id"), "uuid"),
-    **dict.fromkeys(("published_timestamp", "expiration_timestamp"), "instant"),
-    "version": "semver",
-}
-"""The columns whose forms are looked at all at once."""
-
-_PATHS = [path for path, _ in _HEADER.values()]
-_of_header = attrgetter(*_PATHS)
-_of_stop = attrgetter("machineId", "machineAddress", "timestamp")
-_EXPIRES = _PATHS.index("messageTimings.expirationTimestamp")
+_FIELDS = [path.rpartition(".")[2] for path, _ in _HEADER.values()]
 _NO_FAULT = (None, None, None)
 _YEAR_1 = pa.scalar(datetime.min.replace(tzinfo=UTC), pa.timestamp("us", "UTC"))
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
@@ -110,66 +99,11 @@ def message_columns(
         now: When all of them were, instead.
         rules: The limits.
     """
-    instants = pa.nulls(len(values), arrivals.type).fill_null(now) if now else arrivals
-    likely = [accept_message(value, rules, header_forms=False) for value in values]
-    places = pa.array([place for place, each in enumerate(likely) if each is not None], pa.int64())
-    messages = [each for each in likely if each is not None]
-    columns, have_forms = _accepted_columns(messages, [values[place] for place in places.to_pylist()])
-    late = pc.less(columns[_EXPIRES].cast(pa.int64()), instants.take(places).cast(pa.int64()))
-    valid = pc.and_not(have_forms, late.fill_null(False))
-    if pc.sum(valid).as_py() == len(values):
-        return columns
-    valid_places = places.filter(valid)
-    others = sorted({*range(len(values))}.difference(valid_places.to_pylist()))
+    delivered = [now] * len(values) if now else arrivals.to_pylist()
     verdicts = [
-        validate(values[place], now=now or instants[place].as_py() or _BEFORE_ALL, rules=rules)
-        for place in others
+        validate(value, now=instant or _BEFORE_ALL, rules=rules)
+        for value, instant in zip(values, delivered, strict=True)
     ]
-    judged = _verdict_columns(verdicts, [values[place] for place in others])
-    back = pc.array_sort_indices(pa.concat_arrays([valid_places, pa.array(others, pa.int64())]))
-    return [
-        pa.concat_arrays([one.filter(valid), another]).take(back)
-        for one, another in zip(columns, judged, strict=True)
-    ]
-
-
-def _accepted_columns(
-    messages: Sequence[AcceptedMessage], values: Sequence[bytes | None]
-) -> tuple[list[pa.Array], pa.Array]:
-    """The columns of messages that were accepted but for the forms of their headers; and which have these."""
-    headers = _transpose([_of_header(each.header) for each in messages], len(_PATHS))
-    named = dict(zip(_HEADER, headers, strict=True))
-    have_forms = pa.repeat(pa.scalar(True), len(messages))
-    columns = []
-    for name, texts in named.items():
-        if name in _FORMS:
-            column = pa.array(texts, pa.string())
-            have_forms = pc.and_(have_forms, _matches(column, _FORMS[name]))
-            columns.append(_instants(column) if _HEADER[name][1] is _INSTANT else column)
-        elif name == "message_history":
-            column = _histories(texts)
-            odd = pc.invert(_matches(column.flatten().field("timestamp"), "instant"))
-            which = pc.list_parent_indices(column).filter(odd)
-            have_forms = pc.and_not(have_forms, pc.is_in(_numbers(len(messages)), which))
-            columns.append(column)
-        else:
-            columns.append(pa.array(texts, arrow_type(_HEADER[name][1])))
-    objects = [getattr(each.body, "objectUUID", None) for each in messages]
-    slices = [_slice(value, each.body_text) for each, value in zip(messages, values, strict=True) if value]
-    nothing = pa.nulls(len(messages), pa.string())
-    more = [pa.array(objects, pa.string()), *_slice_columns(slices), *[nothing] * len(_NO_FAULT)]
-    return [*columns, *more], have_forms
-
-
-def _matches(texts: pa.Array, form: str) -> pa.Array:
-    return pc.match_substring_regex(texts, f"^(?:{value_pattern(form)})$").fill_null(True)
-
-
-def _numbers(count: int) -> pa.Array:
-    return pa.array(range(count), pa.int64())
-
-
-def _verdict_columns(verdicts: Sequence[Verdict], values: Sequence[bytes | None]) -> list[pa.Array]:
     columns = row_columns([verdict_row(verdict) for verdict in verdicts])
     slices = [
         (None, None)
@@ -180,7 +114,7 @@ def _verdict_columns(verdicts: Sequence[Verdict], values: Sequence[bytes | None]
     return [*columns[:_BODY], *_slice_columns(slices), *columns[_BODY + 1 :]]
 
 
-def _slice(value: bytes, text: Any) -> tuple[int, int]:
+def _slice(value: bytes, text: bytes) -> tuple[int, int]:
     """Where the text stands in the value; most bodies stand before the last brace."""
     ends, length = value.rfind(b"}"), len(text)
     if value.endswith(text, 0, ends):
@@ -220,33 +154,14 @@ def _instants(texts: pa.Array) -> pa.Array:
     return pa.array([parse_instant(text) for text in texts.to_pylist()], kind)
 
 
-def _histories(lists: Sequence[Sequence[Any] | None]) -> pa.Array:
-    """A column of message histories, whose stops are of a type of `schema_types`."""
-    kind = arrow_type(_HISTORY)
-    stops: list[Row] = []
-    begins: list[int | None] = []
-    for each in lists:
-        begins.append(None if each is None else len(stops))
-        stops += map(_of_stop, each or ())
-    fields = list(kind.value_type)
-    columns = [pa.array(each, pa.string()) for each in _transpose(stops, len(fields))]
-    offsets = pa.array([*begins, len(stops)], pa.int32())
-    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(columns, fields=fields), type=kind)
-
-
 def verdict_row(verdict: Verdict) -> Row:
     """The values of the columns of a message that has this verdict."""
     header = _readable(verdict)
-    values = (*(_header_value(header, path) for path in _PATHS), _object(verdict.body), verdict.body_text)
+    fields = {**header, **header.get("messageTimings", {}), **header.get("messageSequence", {})}
+    values = (*map(fields.get, _FIELDS), _object(verdict.body), verdict.body_text)
     if verdict.code is None:
         return (*values, *_NO_FAULT)
     return (*values, verdict.code.queue.value, verdict.code.value, verdict.description)
-
-
-def _header_value(header: Mapping[str, Any], path: str) -> Any:
-    outer, _, inner = path.partition(".")
-    found = header.get(outer)
-    return (found or {}).get(inner) if inner else found
 
 
 def _readable(verdict: Verdict) -> Mapping[str, Any]:

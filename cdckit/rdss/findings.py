@@ -264,12 +264,3 @@ def odd_checksums(body: Any) -> Iterator[Finding]:
                 path = (*BODY, "objectFile", place, "fileChecksum", which, "checksumValue")
                 sentence = f"{show_value(text)} is no {kind} checksum, which has hexadecimal digits alone."
                 yield make_finding(RdssFault.INVALID_CHECKSUM, path, sentence)
-
-
-def have_valid_checksums(files: Iterable[Any]) -> bool:
-    """Whether the checksums of files, in types of `schema_types`, can be those of a file."""
-    return all(
-        _CHECKSUMS[each.checksumType].fullmatch(each.checksumValue)
-        for file in files
-        for each in file.fileChecksum
-    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+
+import msgspec
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.json_text import members, refuse_constant
@@ -73,18 +74,19 @@ def parse_message(value: bytes | None, rules: Rules) -> ParsedMessage:
             name twice, no text half a character, and NaN is no number), no object, or an object without a
             header or a body, or with more than these.
 
-    Cost: one pass of Python's own reader; of bytes over the limit nothing is looked at.
+    Cost: one pass of a native parser, and for what it does not read one of Python's own; of bytes over the
+        limit nothing is looked at.
     """
     if value is None:
         raise Unreadable(make_finding(RdssFault.MALFORMED, (), "the record has no value."))
     if len(value) > rules.max_bytes:
         many = f"{len(value):,} bytes are more than {rules.max_bytes:,}."
         raise Unreadable(make_finding(RdssFault.SYSTEM_FAILED, (), many))
+    usual = _parse_usual(value)
+    if usual is not None:
+        return usual
     try:
         text = value.decode()
-        usual = _parse_usual(text)
-        if usual is not None:
-            return usual
         values, places = members(text, _STRICT, once=True)
     except (ValueError, RecursionError) as error:
         raise Unreadable(_malformed_finding(value, error)) from None
@@ -96,24 +98,39 @@ def parse_message(value: bytes | None, rules: Rules) -> ParsedMessage:
     return ParsedMessage(header, values["messageBody"], text[places["messageBody"]])
 
 
-_BEFORE_HEADER = re.compile(r'[ \t\n\r]*\{[ \t\n\r]*"messageHeader"[ \t\n\r]*:[ \t\n\r]*')
-_BEFORE_BODY = re.compile(r'[ \t\n\r]*,[ \t\n\r]*"messageBody"[ \t\n\r]*:[ \t\n\r]*')
-_BEHIND = re.compile(r"[ \t\n\r]*\}[ \t\n\r]*")
+class _Message(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    messageHeader: msgspec.Raw  # noqa: N815
+    messageBody: msgspec.Raw  # noqa: N815
 
 
-def _parse_usual(text: str) -> ParsedMessage | None:
-    """A message whose header comes first, and no escape of a character: nothing has to be searched for."""
-    begins = _BEFORE_HEADER.match(text)
-    if begins is None or "\\u" in text:
+_decode_message = msgspec.json.Decoder(_Message).decode
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+def _parse_usual(value: bytes) -> ParsedMessage | None:
+    """
+    The message as a native parser reads it; None where the exact one may find another, or something wrong.
+
+    It keeps the last value of a name that comes twice.  What it dropped shows in the count of quotes, of
+    which there are two around a name: in what it kept, written anew, some are missing.
+    """
+    try:
+        message = _decode_message(value)
+        header, body = _decode(message.messageHeader), _decode(message.messageBody)
+        if _quotes(value) != _quotes(_encode((header, body))) + 2 * len((*HEADER, *BODY)):
+            return None
+        return ParsedMessage(header, body, bytes(message.messageBody).decode())
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    header, at = _STRICT.raw_decode(text, begins.end())
-    goes_on = _BEFORE_BODY.match(text, at)
-    if goes_on is None:
-        return None
-    body, end = _STRICT.raw_decode(text, goes_on.end())
-    if _BEHIND.fullmatch(text, end) is None:
-        return None
-    return ParsedMessage(header, body, text[goes_on.end() : end])
+
+
+def _quotes(text: bytes) -> int:
+    """How many quotes begin or end the texts of a JSON text: those without a backslash that escapes them."""
+    if b"\\" not in text:
+        return text.count(b'"')
+    escapes = text.replace(b"\\\\", b"")
+    return escapes.count(b'"') - escapes.count(b'\\"')
 
 
 def nesting_depth(value: object) -> int:

@@ -38,7 +38,7 @@ from cdckit.parts.workers import WorkerPlan
 from cdckit.rdss.decoding import DECODED_SCHEMA, MESSAGE_FIELDS, Row, row_columns, verdict_row
 from cdckit.rdss.findings import RdssFault, make_finding
 from cdckit.rdss.reading import RULES, Rules, parse_message, whole_header
-from cdckit.rdss.validation import Verdict, accept_values, validate
+from cdckit.rdss.validation import Verdict, validate
 
 AGREES = "terms = first_value(terms) OVER (PARTITION BY sequence_id ORDER BY came)"
 """Whether a part says the same of its sequence as the first that came."""
@@ -476,7 +476,7 @@ def _assemble_whole(sequence: _Sequence, rules: Rules) -> _AssembledRow:
     """The message that was put together, and the verdict on it."""
     value = sequence.first["value"]
     anything = replace(rules, max_bytes=len(value))
-    part = accept_values(value, anything) or parse_message(value, anything)
+    part = parse_message(value, anything)
     header = whole_header(part.header)
     if None in sequence.pieces:
         many = f"its parts have {sequence.size:,} bytes, and a message may have {rules.max_bytes:,}."

@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
-import msgspec
 import pytest
 
-from cdckit.rdss.validation import _decoders
 from cdckit.rdss.validators import BODIES, is_address, is_semver, schemas, validators
 from tools.tiers import seeds
 
@@ -99,16 +97,6 @@ def ours(key: tuple[str, str], message: dict[str, Any]) -> bool:
         and validators().header.is_valid(message["messageHeader"])
         and validators().bodies[BODIES[key]].is_valid(message["messageBody"])
     )
-
-
-def fits(key: tuple[str, str], message: dict[str, Any]) -> bool:
-    """Whether the types that are made from our schemas take a whole message."""
-    try:
-        text = _decoders().message(json.dumps(message)).messageBody
-        _decoders().bodies[BODIES[key]](text)
-    except msgspec.ValidationError:
-        return False
-    return True
 
 
 def example(name: str) -> Any:
@@ -241,33 +229,26 @@ def test_no_field_can_go_change_its_type_or_have_company_for_one_alone() -> None
     create = [(key, message) for key, message in examples() if key == ("MetadataCreate", "Command")]
     others = [(key, message) for key, message in examples() if BODIES[key] != "object"]
     judged = [
-        (name, published()[key].is_valid(made), ours(key, made), fits(key, made))
+        (name, published()[key].is_valid(made), ours(key, made))
         for key, message in [*create[:4], *others]
         for name, made in changed_once(message)
     ]
     assert len(judged) > 3000
-    assert [name for name, theirs, own, _ in judged if theirs != own] == []
-    # The types say nothing of what is rare; of what is not valid they take nothing.
-    assert [name for name, _, own, quick in judged if quick and not own] == []
-    assert sum(quick for *_, quick in judged) > sum(own for *_, own, _ in judged) * 0.9
+    assert [name for name, theirs, own in judged if theirs != own] == []
 
 
 @seeds(1, soak=20)
 def test_on_mutations_both_agree_but_for_what_is_known(seed: int) -> None:
     """Two thousand messages for each seed, about a quarter of them valid."""
     draw = random.Random(seed)
-    differences, valid, quick = [], 0, 0
+    differences, valid = [], 0
     for _ in range(2000):
         key, message = draw.choice(examples())
         made = mutated(message, draw)
         theirs, own = published()[key].is_valid(made), ours(key, made)
         valid += own
-        fitting = fits(key, made)
-        quick += fitting
-        assert own or not fitting, made
         if theirs != own:
             differences.append((known_difference(made), theirs, made))
     assert 200 < valid < 1500
-    assert quick > valid // 2
     # We are stricter, never more lenient, and only for the reasons above.
     assert [made for reason, theirs, made in differences if reason is None or not theirs] == []
