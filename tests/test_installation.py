@@ -100,3 +100,28 @@ def test_a_door_whose_extra_is_not_installed_names_it(package: str, call: str, e
     )
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert f"needs {package}, which the extra `{extra}` brings" in done.stdout
+
+
+EXTRAS = [
+    "fastavro",
+    "datafusion",
+    "jsonschema_rs",
+    "great_expectations",
+    "matplotlib",
+    "ipywidgets",
+    "tenacity",
+]
+
+
+def test_workers_start_where_no_extra_is_installed() -> None:
+    """And the doors that need none are open there."""
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({EXTRAS}))\n"
+        "import cdckit.parts.worker_daemon, cdckit\n"
+        "print(cdckit.merge.__name__, cdckit.debezium.decode.__name__, cdckit.Ledger.__name__)\n"
+        "try:\n    cdckit.debezium.decode_avro\nexcept cdckit.errors.MissingExtra as error:\n    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    first, second = done.stdout.splitlines()
+    assert first == "merge decode Ledger"
+    assert second.startswith("Avro needs fastavro, which the extra `avro` brings")

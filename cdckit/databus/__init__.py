@@ -22,6 +22,11 @@ Every record is in exactly one place: in error in `windowed`, of a window that p
 out what is in error.
 """
 
+# ruff: noqa: E402 - what is not installed is said before it is needed
+from cdckit.parts.arguments import require_package
+
+require_package("fastavro", extra="avro", part="cdckit.databus")
+
 from cdckit.databus.checkpoints import Checkpoint, CheckpointFile, StoredCheckpoints
 from cdckit.databus.consumers import Consumer, Event, Events, Recorder, Result
 from cdckit.databus.dispatcher import Backoff, Outcome, dispatch

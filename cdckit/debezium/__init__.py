@@ -13,12 +13,16 @@ A record that cannot be used has one of the catalogue's codes (`EventFault`).
 The streams of the prototype of 2014 are a door of their own, `cdckit.streams`.
 """
 
-from cdckit.debezium.avro_events import decode_avro
+from typing import TYPE_CHECKING
+
 from cdckit.debezium.column_types import columns
 from cdckit.debezium.event_changes import changes
 from cdckit.debezium.event_rows import table_rows
 from cdckit.debezium.events import EVENT_SCHEMA, EventFault, Kind, messages
 from cdckit.debezium.json_events import decode, decode_maxwell, decode_wal2json
+
+if TYPE_CHECKING:
+    from cdckit.debezium.avro_events import decode_avro
 
 __all__ = [
     "EVENT_SCHEMA",
@@ -33,3 +37,12 @@ __all__ = [
     "messages",
     "table_rows",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load `decode_avro` when it is named: who reads JSON needs no packages for Avro."""
+    if name != "decode_avro":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from cdckit.debezium import avro_events
+
+    return avro_events.decode_avro

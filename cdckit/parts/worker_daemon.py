@@ -11,15 +11,18 @@ but those of the memory allocators of Arrow and delta-rs, which are begun again 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import numpy as np
 from pyspark import daemon
 
 import cdckit
+from cdckit.errors import MissingExtra
 from cdckit.parts.workers import begin_task
 
 for _name in cdckit.__all__:  # all that the workers of this package run, before they are forked
-    getattr(cdckit, _name)
+    with suppress(MissingExtra):  # a door that cannot be open here sends no work
+        getattr(cdckit, _name)
 
 
 def begin() -> None:
