@@ -32,7 +32,7 @@ export IPYTHONDIR := $(CURDIR)/$(VENV)/ipython
 export JUPYTER_CONFIG_PATH := $(CURDIR)/tools/jupyter
 export TZ := UTC
 
-.PHONY: help demo quick test soak compat lab bench notebooks docs samples lint count pins clean
+.PHONY: help demo quick test soak compat lab bench bench-peers notebooks docs samples lint count pins clean
 
 help: ## Say what can be done here
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -68,6 +68,9 @@ lab: $(READY) $(CLASSES) ## Open JupyterLab on the notebooks, at their index
 
 bench: $(READY) ## Measure: ratios within one run, into benchmarks/results.json (about half an hour)
 	$(BIN)/python -m benchmarks
+
+bench-peers: $(READY) ## The same feed through dbt, dlt, Delta's MERGE and others, each in an environment of its own
+	$(BIN)/python -m benchmarks.peers
 
 notebooks: $(READY) ## Execute every notebook and write its outputs back, and their index
 	$(BIN)/python -m tools.notebooks
