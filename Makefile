@@ -35,7 +35,7 @@ export TZ := UTC
 .PHONY: help demo quick test soak compat lab bench bench-peers notebooks docs samples lint count pins clean
 
 help: ## Say what can be done here
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 demo: $(READY) ## Read the departure board as it stood at an instant: make demo AT="2013-02-08 18:00"
 	@$(ARCHIVED) $(BIN)/python -m tools.demo "$(AT)"
