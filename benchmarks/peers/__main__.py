@@ -5,8 +5,8 @@ The same days of changes through cdckit and its peers, each in an environment of
 
 A feed of ten days about 100,000 flights: 10,000 changes a day, a tenth of them late by one to three days, and
 some flights deleted.  A peer takes a day at a time, its changes or the whole table as a replica has it, and
-ends with a table of versions.  Held against it is what a plain loop over all changes says: at the end of each day, which gate and
-status had each flight?  Written to `benchmarks/peers.json`; what cannot be had here is named with the reason.
+ends with a table of versions.  Held against it is what a plain loop over all changes says: at the end of each
+day, which gate and status had each flight?  Written to `benchmarks/peers.json`; what cannot be had is named.
 """
 
 from __future__ import annotations
