@@ -14,7 +14,7 @@ from benchmarks.measure import Result
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 ROUNDS = 3
-FIRST = {"00_tour": (4, "replicate/*.parquet"), "02_your_own_data": (4, "tables/*.csv")}
+FIRST = {"01_tour": (4, "replicate/*.parquet"), "00_your_own_data": (4, "tables/*.csv")}
 """By notebook how many cells with code lead to its first answer, and the sample that they read."""
 
 COUNTED = """

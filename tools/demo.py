@@ -107,7 +107,7 @@ def main(arguments: list[str]) -> int:
     versions, entities = history.agg(F.count("*"), F.count_distinct("guid")).collect()[0]
     print(
         f"\n  {records.count():,} records of two systems: {versions:,} versions of {entities:,} flights."
-        '\n  Another minute: make demo AT="2013-02-08 18:00". The same step by step: make lab, 00_tour.\n'
+        '\n  Another minute: make demo AT="2013-02-08 18:00". The same step by step: make lab, 01_tour.\n'
     )
     return 0
 

@@ -34,7 +34,7 @@ LISTS = Path(__file__).parent / "scenarios"
 NOT_SHOWN, UNTESTED = "not shown", "nothing"
 
 PARTS = {
-    "0": ("Begin here", "What a change feed is, and how one's own data become a history."),
+    "0": ("Begin here", "How your own data become a history, what a change feed is, and what others get of it."),
     "1": ("Ask a history", "What was, what changed, who said so, what was believed, how long it lasted."),
     "2": ("The data hub", "Messages, mappings, links, lists: the door of temporal message processing."),
     "3": ("RDSS and Databus", "Messages between repositories, and a database's changes in windows."),
@@ -44,9 +44,9 @@ PARTS = {
 }
 
 QUESTIONS = {
-    "00": "What did the departure board show at noon, and who said so?",
-    "01": "What is in a message of Replicate, and what happens when it is wrong?",
-    "02": "How do a CSV and a second table become one history?",
+    "00": "How do a CSV and a second table become one history?",
+    "01": "What did the departure board show at noon, and who said so?",
+    "02": "What is in a message of Replicate, and what happens when it is wrong?",
     "10": "What did the board say at any minute, and what changed in an hour?",
     "11": "Who said so, and what if somebody else had the last word?",
     "12": "What did we believe, and when did we know better?",
@@ -119,9 +119,9 @@ def _index(notebooks: dict[str, Path]) -> Iterator[str]:
     yield "# The notebooks"
     yield ""
     yield "Each asks one question and answers it with data that come along; none needs a network."
-    yield "Begin with [00_tour](00_tour.ipynb). If you have read one specification, go to its notebooks;"
-    yield "[60_five_feeds_one_history](60_five_feeds_one_history.ipynb) has all of them together."
-    yield "The outputs are those of the last run, and `make test` compares every one of them."
+    yield "Begin with [00_your_own_data](00_your_own_data.ipynb) if you have tables, or with [01_tour](01_tour.ipynb)"
+    yield "for a whole story. If you know one of the specifications, go to its notebooks."
+    yield "`make test` runs every notebook and compares all outputs with those that you see."
     for decade, numbers in groupby(sorted(notebooks), key=lambda number: number[0]):
         name, about = PARTS[decade]
         yield from ("", f"## {name}", "", about, "", "| | | |", "|---|---|---|")

@@ -2,7 +2,7 @@
 Execute the notebooks, and keep what is committed of them fit to be compared.
 
     python -m tools.notebooks                            execute all and write their outputs back
-    python -m tools.notebooks notebooks/00_tour.ipynb    execute these
+    python -m tools.notebooks notebooks/01_tour.ipynb    execute these
     python -m tools.notebooks --check                    read the files as they are, execute nothing
 
 A notebook without outputs passes nbval while comparing nothing, and one that shows a path or an

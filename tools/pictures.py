@@ -3,7 +3,7 @@ Pictures of tables: the board and `why` in the README, as the tour shows them, a
 
     python -m tools.pictures        writes images/board.png and images/why.png
 
-The tables are outputs of `notebooks/00_tour.ipynb`, which tests compare, so run it after `make notebooks`.
+The tables are outputs of `notebooks/01_tour.ipynb`, which tests compare, so run it after `make notebooks`.
 Needs a browser, Chromium or Chrome; no network and no Spark.
 """
 
@@ -42,7 +42,7 @@ PAGE = (
 
 def readme_tables() -> dict[str, str]:
     """By picture of the README, the HTML of its table."""
-    shown = [(cell.source, _data(cell, "text/html")) for cell in read(FOLDER / "00_tour.ipynb").cells]
+    shown = [(cell.source, _data(cell, "text/html")) for cell in read(FOLDER / "01_tour.ipynb").cells]
     return {
         name: next(html[0] for source, html in shown if called in source and html)
         for name, called in SHOWN_BY.items()

@@ -43,7 +43,7 @@ LIVE = """() => {
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[str]:
     """JupyterLab on copies of the notebooks, on loopback: its address."""
-    for notebook in ("00_tour", "02_your_own_data", "60_five_feeds_one_history"):
+    for notebook in ("01_tour", "00_your_own_data", "60_five_feeds_one_history"):
         shutil.copy(ROOT / "notebooks" / f"{notebook}.ipynb", tmp_path)
     shutil.copy(ROOT / "notebooks" / "README.md", tmp_path)
     shutil.copytree(ROOT / "notebooks" / "pictures", tmp_path / "pictures")
@@ -138,12 +138,12 @@ def test_the_index_is_a_page_with_pictures_and_leads_to_the_tour(lab: str, page:
     page.wait_for_function(f"[...document.querySelectorAll('.jp-MarkdownViewer img')].every({drawn})")
     assert index.locator("img").count() == len(list((ROOT / "notebooks" / "pictures").iterdir()))
     see(page, "index")
-    index.get_by_role("link", name="00_tour").first.click()
+    index.get_by_role("link", name="01_tour").first.click()
     page.get_by_role("heading", name="The board as it stood").first.wait_for()
 
 
 def test_the_tour_runs_and_its_slider_moves(lab: str, page: Any) -> None:
-    sent = run_all(page, lab, "00_tour")
+    sent = run_all(page, lab, "01_tour")
     assert find_red(sent) == []
     slider = page.locator(".jp-OutputArea-output .noUi-handle").first
     slider.scroll_into_view_if_needed()
@@ -156,7 +156,7 @@ def test_the_tour_runs_and_its_slider_moves(lab: str, page: Any) -> None:
 
 
 def test_a_priority_is_changed_in_ones_own_data(lab: str, page: Any) -> None:
-    sent = run_all(page, lab, "02_your_own_data")
+    sent = run_all(page, lab, "00_your_own_data")
     assert find_red(sent) == []
     number = page.locator(".jp-OutputArea-output input[type=number]").first
     number.scroll_into_view_if_needed()

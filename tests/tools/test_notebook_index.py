@@ -54,7 +54,7 @@ def test_every_notebook_has_a_picture_that_is_small() -> None:
 def test_what_the_page_links_to_is_there() -> None:
     text = PAGE.read_text(encoding="utf-8")
     linked = {*LINK.findall(text), *re.findall(r'src="([^"]+)"', text)}
-    assert {"00_tour.ipynb", "pictures/00_tour.png"} <= linked
+    assert {"01_tour.ipynb", "pictures/01_tour.png"} <= linked
     assert [path for path in sorted(linked) if not (FOLDER / path).is_file()] == []
     named = set(re.findall(r"`(tests/[^`]+)`", text))
     assert [path for path in sorted(named) if not (ROOT / path).is_file()] == []
@@ -100,9 +100,9 @@ def test_all_five_specifications_are_listed_in_full() -> None:
 @pytest.mark.parametrize(
     ("scenario", "said"),
     [
-        (("00", "A heading that is not there"), "has no heading"),
+        (("01", "A heading that is not there"), "has no heading"),
         (("99", "Sources"), "has no heading"),
-        (("00", "Sources"), "no cell with an output"),
+        (("01", "Sources"), "no cell with an output"),
         (("not shown", "tests/tools/test_tiers.py"), "no test and reason"),
         (("not shown", "tests/no_such_test.py: too long"), "which is not there"),
         (("not shown", "tests/tools/test_tiers.py::test_no_such: too long"), "which is not there"),
@@ -114,7 +114,7 @@ def test_a_place_that_is_not_there_is_said(scenario: tuple[str, str], said: str)
 
 
 def test_a_scenario_is_listed_once() -> None:
-    twice = [Scenario("s", "a thing", "00", "A feed, as it arrives")] * 2
+    twice = [Scenario("s", "a thing", "01", "A feed, as it arrives")] * 2
     assert list(find_problems([Specification("S", twice)])) == ["S: 'a thing' stands twice."]
 
 
@@ -125,6 +125,6 @@ def test_a_line_of_another_form_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_heading_shows_something_if_a_cell_below_it_has_an_output() -> None:
-    found = headings(FOLDER / "00_tour.ipynb")
+    found = headings(FOLDER / "01_tour.ipynb")
     assert found["A feed, as it arrives"]
     assert not found["Sources"]

