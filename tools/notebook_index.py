@@ -34,7 +34,7 @@ LISTS = Path(__file__).parent / "scenarios"
 NOT_SHOWN, UNTESTED = "not shown", "nothing"
 
 PARTS = {
-    "0": ("Begin here", "How your own data become a history, what a change feed is, and what others get of it."),
+    "0": ("Begin here", "How your own data become a history, and what a change feed is."),
     "1": ("Ask a history", "What was, what changed, who said so, what was believed, how long it lasted."),
     "2": ("The data hub", "Messages, mappings, links, lists: the door of temporal message processing."),
     "3": ("RDSS and Databus", "Messages between repositories, and a database's changes in windows."),
@@ -119,8 +119,9 @@ def _index(notebooks: dict[str, Path]) -> Iterator[str]:
     yield "# The notebooks"
     yield ""
     yield "Each asks one question and answers it with data that come along; none needs a network."
-    yield "Begin with [00_your_own_data](00_your_own_data.ipynb) if you have tables, or with [01_tour](01_tour.ipynb)"
-    yield "for a whole story. If you know one of the specifications, go to its notebooks."
+    yield "Begin with [00_your_own_data](00_your_own_data.ipynb) if you have tables,"
+    yield "or with [01_tour](01_tour.ipynb) for a whole story."
+    yield "If you know one of the specifications, go to its notebooks."
     yield "`make test` runs every notebook and compares all outputs with those that you see."
     for decade, numbers in groupby(sorted(notebooks), key=lambda number: number[0]):
         name, about = PARTS[decade]

@@ -423,7 +423,7 @@ def test_changes_are_blank_where_nothing_was_sent(spark: SparkSession) -> None:
         "shop    delete     1             12:00      12:01    m4",
         "(4 rows; instants of 2024-03-10, UTC; blank was not sent)",
     ]
-    assert table._repr_html_().count('<b style="color:#b2182b">delete</b>') == 1
+    assert table._repr_html_().count('<b style="color:#d94050">delete</b>') == 1
 
 
 def test_a_sequence_is_shown_where_it_says_more_than_the_time(spark: SparkSession) -> None:

@@ -192,7 +192,7 @@ def test_an_error_in_a_move_is_one_sentence_in_the_place_of_the_table(history: D
     slider.value = at(10)
     (_, content) = [each.value for each in all_of(panel.widget, "HTML")]
     assert content.startswith('<p role="alert"')
-    assert "#b2182b" not in content  # red says deleted
+    assert "#d94050" not in content  # red says deleted
     assert "a &lt;b&gt;bad&lt;/b&gt; value" in content
     assert "Exception: " in content
     assert "<b>" not in content
