@@ -22,7 +22,7 @@ from cdckit.model.changes import (
     field_priority,
     require_changes,
 )
-from cdckit.model.history import DELETED, VALID_FROM, business_fields
+from cdckit.model.history import DELETED, VALID_TO, business_fields
 from cdckit.parts.arguments import (
     quoted,
     require_batch,
@@ -155,7 +155,7 @@ def cast_where_needed(value: Column, kind: T.DataType, needed: T.DataType) -> Co
 def find_differences(sides: Sides) -> DataFrame:
     """What is wrong: the key, `guid`, `finding`, and the versions of both sides, `a` and `b`."""
     in_force = version_rows(as_of(sides.history, sides.valid_at, deletes=True))
-    left = in_force.select("guid", F.col("version").alias("a"))
+    left = in_force.select("guid", F.struct("begins", "version.*").alias("a"))
     right = _source_versions(sides)
     a, b = F.col("a"), F.col("b")
     both = _with_key_columns(left, a, sides).join(
@@ -197,8 +197,6 @@ def explained_findings(
     """What is wrong, cell by cell, with what explains it, as `reconcile` returns it."""
     proofs = [
         _past_versions(sides),
-        # So that each finding has a proof, an empty one at least, and the few can be sent to the many.
-        _with_key_columns(_source_versions(sides), F.col("b"), sides, _OTHER_SIDE).drop("b"),
         *([] if changes is None else [_change_words(changes, sides)]),
         *([] if rejects is None else [_refused_records(rejects, _REJECT, sides)]),
         *([] if waiting is None else [_refused_records(waiting, _WAITING, sides)]),
@@ -238,18 +236,24 @@ def _explained_cells(weighed: DataFrame, sides: Sides) -> DataFrame:
 
 
 def _past_versions(sides: Sides) -> DataFrame:
-    """Each version that had begun, as `past`; beside it the other proofs, of which it has none."""
-    begun = version_rows(sides.history.where((F.col(VALID_FROM) <= sides.instant) & is_ever_in_force()))
-    keyed = _with_key_columns(begun, F.col("version"), sides, _OTHER_SIDE)
-    # Without who said so: that is more than the values are, and only what stands now is asked for it.
-    values = F.struct(F.col("version.values").alias("values")).alias("version")
-    past = F.struct("guid", "begins", F.col("version.ends").alias("ends"), values)
-    others = {_WORD: _word_type(sides), _REJECT: _RECORD_TYPE, _WAITING: _RECORD_TYPE}
+    """Each version that had ended, as `past`; beside it the other proofs, of which it has none."""
+    ended = version_rows(sides.history.where((F.col(VALID_TO) <= sides.instant) & is_ever_in_force()))
+    keyed = _with_key_columns(ended, F.col("version"), sides, _OTHER_SIDE)
     return keyed.select(
         *(_OTHER_SIDE + place for place in sides.places),
-        past.alias("past"),
-        *(F.lit(None).cast(kind).alias(name) for name, kind in others.items()),
+        _past(F.col("begins"), F.col("version")).alias("past"),
+        *(F.lit(None).cast(kind).alias(name) for name, kind in _other_proofs(sides).items()),
     )
+
+
+def _past(begins: Column, version: Column) -> Column:
+    # Without who said so: that is more than the values are, and only what stands now is asked for it.
+    values = F.struct(version.getField("values").alias("values")).alias("version")
+    return F.struct("guid", begins.alias("begins"), version.getField("ends").alias("ends"), values)
+
+
+def _other_proofs(sides: Sides) -> dict[str, T.StructType]:
+    return {_WORD: _word_type(sides), _REJECT: _RECORD_TYPE, _WAITING: _RECORD_TYPE}
 
 
 def _word_type(sides: Sides) -> T.StructType:
@@ -336,7 +340,15 @@ def _weigh_proofs(found: DataFrame, proof: DataFrame, sides: Sides) -> DataFrame
     row = T.StructType([PRESENCE, *sides.keys, *sides.fields])
     digest = F.xxhash64(as_text(F.col("b.values"), row))
     one = [*sides.places, "guid", "finding", "digest"]
-    joined = found.withColumn("digest", digest).join(proof, _same_keys(sides.places), "inner")
+    # Read twice and found once: Spark reuses what was shuffled, if both read the same columns.
+    found = found.withColumn("digest", digest).repartition(*sides.places)
+    stands = found.select(
+        *found.columns,
+        F.when(F.col("a").isNotNull(), _past(F.col("a.begins"), F.col("a"))).alias("past"),
+        *(F.lit(None).cast(kind).alias(name) for name, kind in _other_proofs(sides).items()),
+    )
+    # Inner, so that the few findings can be sent to the many proofs.
+    joined = found.join(proof, _same_keys(sides.places), "inner").select(*stands.columns).unionByName(stands)
     its_own = F.col("guid").isNull() | F.col("guid").eqNullSafe(F.col("past.guid"))
     before = F.lag("past.ends").over(Window.partitionBy(*one).orderBy("past.begins"))
     proven = joined.withColumn("past", F.when(its_own, F.col("past"))).withColumn(
