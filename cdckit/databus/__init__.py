@@ -5,6 +5,7 @@ The Databus door: events of LinkedIn's Databus, cut into consistency windows.
     events = databus.decode(records, [planes, flights])    every record, its event open
     windowed = databus.with_windows(events)                every event, with its window and what became of it
     windows = databus.windows(events)                      one row for each window
+    frontiers = databus.find_frontiers(events)             until where whole windows have passed
     whole = databus.consistent_events(events)              the events of complete windows, each once
     rows = databus.rows(whole, planes)                     those of one source, typed
     changes = databus.changes(rows, keys=["tail"])
@@ -34,6 +35,7 @@ from cdckit.databus.event_stream import EventStream, Window
 from cdckit.databus.event_tables import (
     changes,
     consistent_events,
+    find_frontiers,
     find_without_key,
     rows,
     windows,
@@ -75,6 +77,7 @@ __all__ = [
     "consistent_events",
     "decode",
     "dispatch",
+    "find_frontiers",
     "find_without_key",
     "keep_subscribed",
     "parse_filters",

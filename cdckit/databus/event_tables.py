@@ -194,6 +194,48 @@ def windows(events: DataFrame) -> DataFrame:
     return _plan(events.select(*_READ.fieldNames()), "windows").rows()
 
 
+def find_frontiers(events: DataFrame) -> DataFrame:
+    """
+    Find until where each stream has passed whole windows, with nothing missing before them.
+
+    SCNs grow by any step: a window that is lost with its end leaves no trace here.  Its offsets are
+    missing (`cdckit.model.find_frontiers`).
+
+    Args:
+        events: What `decode` returned, all of it.
+
+    Returns:
+        One row per stream, in no order: `topic`, `partition`, `physical_partition`;
+        `complete_until_position`, the SCN in which its last complete window ends, and
+        `complete_until_timestamp`, when that became true, null where none is complete; `waiting`, how many
+        windows wait for one that was damaged or rolled back, and was not sent again.
+
+    Raises:
+        MissingColumns, WrongColumnType, InvalidArgument: As `windows`.
+
+    Cost: as `windows`, and one small shuffle.
+
+    >>> found = find_frontiers(events)
+    >>> found.select("physical_partition", "complete_until_position", "waiting").show()
+    +------------------+-----------------------+-------+
+    |physical_partition|complete_until_position|waiting|
+    +------------------+-----------------------+-------+
+    |                 1|                      6|      0|
+    +------------------+-----------------------+-------+
+    <BLANKLINE>
+    """
+    passed, waits = F.col("state") == "complete", F.col("state") == "waiting"
+    return (
+        windows(events)
+        .groupBy("topic", "partition", "physical_partition")
+        .agg(
+            F.max(F.when(passed, F.col("end_scn"))).alias("complete_until_position"),
+            F.max(F.when(passed, F.col("window_timestamp"))).alias("complete_until_timestamp"),
+            F.count_if(waits).alias("waiting"),
+        )
+    )
+
+
 def _require_events(events: DataFrame, *, function: str) -> None:
     require_types(events, _READ, function=function)
     require_batch(events, "events", _INSTEAD, function=function)

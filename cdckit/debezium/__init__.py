@@ -8,6 +8,8 @@ The Debezium door: change events of databases.
     changes = debezium.changes(decoded, "public.orders")   what the events say of the rows of one table
     rows = debezium.table_rows(decoded, "public.orders")   the same before it, with what cannot be a change
     messages = debezium.messages(decoded)                  what programs wrote into the log
+    missing = debezium.find_missing_events(decoded)        of each transaction, by its counts
+    frontiers = debezium.find_frontiers(decoded)           until when all transactions came whole
 
 A record that cannot be used has one of the catalogue's codes (`EventFault`).
 The streams of the prototype of 2014 are a door of their own, `cdckit.streams`.
@@ -20,6 +22,7 @@ from cdckit.debezium.event_changes import changes
 from cdckit.debezium.event_rows import table_rows
 from cdckit.debezium.events import EVENT_SCHEMA, EventFault, Kind, messages
 from cdckit.debezium.json_events import decode, decode_maxwell, decode_wal2json
+from cdckit.debezium.transactions import find_frontiers, find_missing_events
 
 if TYPE_CHECKING:
     from cdckit.debezium.avro_events import decode_avro
@@ -34,6 +37,8 @@ __all__ = [
     "decode_avro",
     "decode_maxwell",
     "decode_wal2json",
+    "find_frontiers",
+    "find_missing_events",
     "messages",
     "table_rows",
 ]

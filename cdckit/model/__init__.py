@@ -9,6 +9,7 @@ A door turns records (`RECORD_SCHEMA`) into changes (`CHANGE_SCHEMA`), and those
 from __future__ import annotations
 
 from cdckit.model.changes import CHANGE_SCHEMA, with_sequence
+from cdckit.model.frontiers import find_frontiers, find_missing_positions
 from cdckit.model.records import RECORD_SCHEMA, REJECT_SCHEMA, drop_rejects, rejects
 from cdckit.model.sources import (
     Priority,
@@ -27,6 +28,8 @@ __all__ = [
     "Priority",
     "UnknownSource",
     "drop_rejects",
+    "find_frontiers",
+    "find_missing_positions",
     "find_unused_priorities",
     "rejects",
     "require_sources",

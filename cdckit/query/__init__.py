@@ -26,6 +26,7 @@ with `Lookup`, `as_known`, `bitemporal`, `keep_known`, `blame` and `why`.
 
 from cdckit.query.as_of import timeline, with_operation
 from cdckit.query.beliefs import as_shown, beliefs_about, diff_beliefs, error_durations
+from cdckit.query.checksums import checksum_expression, find_differing_ranges, range_checksums
 from cdckit.query.corrections import correct
 from cdckit.query.differences import diff
 from cdckit.query.explanation import Belief, explain
@@ -43,6 +44,7 @@ __all__ = [
     "allen_relation",
     "as_shown",
     "beliefs_about",
+    "checksum_expression",
     "correct",
     "count_findings",
     "count_sources",
@@ -53,8 +55,10 @@ __all__ = [
     "episodes",
     "error_durations",
     "explain",
+    "find_differing_ranges",
     "join_periods",
     "overlay",
+    "range_checksums",
     "reconcile",
     "repair",
     "revoke",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import reduce
 from operator import and_
 from typing import NamedTuple
@@ -51,7 +51,7 @@ from cdckit.query.intervals import is_ever_in_force, key_column
 
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 
-CORRECTED, REJECTED, WAITING = "CORRECTED", "REJECTED", "WAITING"
+CORRECTED, REJECTED, WAITING, NOT_YET_SEEN = "CORRECTED", "REJECTED", "WAITING", "NOT_YET_SEEN"
 
 _TEXTS = (T.StringType, T.VarcharType, T.CharType)
 
@@ -192,9 +192,17 @@ def _same_keys(places: Sequence[str]) -> Column:
 
 
 def explained_findings(
-    sides: Sides, changes: DataFrame | None, rejects: DataFrame | None, waiting: DataFrame | None
+    sides: Sides,
+    changes: DataFrame | None,
+    rejects: DataFrame | None,
+    waiting: DataFrame | None,
+    unseen_from: datetime | None,
 ) -> DataFrame:
-    """What is wrong, cell by cell, with what explains it, as `reconcile` returns it."""
+    """
+    What is wrong, cell by cell, with what explains it, as `reconcile` returns it.
+
+    *unseen_from* is from when on messages of the instant may still come.
+    """
     proofs = [
         _past_versions(sides),
         *([] if changes is None else [_change_words(changes, sides)]),
@@ -202,10 +210,10 @@ def explained_findings(
         *([] if waiting is None else [_refused_records(waiting, _WAITING, sides)]),
     ]
     proof = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), proofs)
-    return _explained_cells(_weigh_proofs(find_differences(sides), proof, sides), sides)
+    return _explained_cells(_weigh_proofs(find_differences(sides), proof, sides), sides, unseen_from)
 
 
-def _explained_cells(weighed: DataFrame, sides: Sides) -> DataFrame:
+def _explained_cells(weighed: DataFrame, sides: Sides, unseen_from: datetime | None) -> DataFrame:
     """The findings, cell by cell."""
     a, b = F.col("a"), F.col("b")
     places = {field.name: place for place, field in enumerate(sides.cells)}
@@ -215,7 +223,7 @@ def _explained_cells(weighed: DataFrame, sides: Sides) -> DataFrame:
             F.col(f"{name}_{places[field.name]}") for name in ("since", "word", "by_hand")
         )
         stands = provenance_of(a, field)
-        explained = _explain_cell(field, since, word, by_hand, sides.instant)
+        explained = _explain_cell(field, since, word, by_hand, sides.instant, unseen_from)
         return {
             "history_value": as_text(value_of(a, field), field.dataType),
             "source_value": as_text(value_of(b, field), field.dataType),
@@ -395,7 +403,12 @@ def _proofs_of(field: T.StructField, sides: Sides) -> dict[str, Column]:
 
 
 def _explain_cell(
-    field: T.StructField, since: Column, word: Column, by_hand: Column, instant: Column
+    field: T.StructField,
+    since: Column,
+    word: Column,
+    by_hand: Column,
+    instant: Column,
+    unseen_from: datetime | None,
 ) -> Column:
     """The first of the explanations that is so, and its evidence: see `reconcile`."""
     stands = provenance_of(F.col("a"), field)
@@ -413,6 +426,9 @@ def _explain_cell(
         (was_deleted, Verdict.DELETED, stands.getField("m")),
         (word.isNotNull(), Verdict.SUPERSEDED, message),
     ]
+    if unseen_from is not None:
+        until = unseen_from.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
+        cases.append((F.lit(True), NOT_YET_SEEN, F.lit(f"complete until {until}")))
     found = F.lit(None).cast("struct<explanation string, evidence string>")
     for holds, name, evidence in reversed(cases):
         case = F.struct(F.lit(str(name)).alias("explanation"), evidence.alias("evidence"))

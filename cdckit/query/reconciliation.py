@@ -16,6 +16,7 @@ from cdckit.model.changes import (
 from cdckit.model.history import FIELD_PROVENANCE, business_fields
 from cdckit.parts.arguments import (
     require_columns,
+    require_instant,
     require_struct,
 )
 from cdckit.parts.tables import AnyTable
@@ -55,6 +56,7 @@ def reconcile(
     changes: DataFrame | None = None,
     rejects: DataFrame | None = None,
     waiting: DataFrame | None = None,
+    complete_until: datetime | None = None,
 ) -> DataFrame:
     """
     Where a table of the source and the history of the same instant say different things, since when, and why.
@@ -70,6 +72,8 @@ def reconcile(
         rejects: Records that could not be used, with the key fields of what they speak of as columns; of
             `error_code`, `error_description` and `timestamp` what is there.
         waiting: Records that wait, with the key fields; of `waiting_for` and `waiting_since` what is there.
+        complete_until: Until when all messages of the source have been seen: an aware datetime, as
+            `cdckit.model.find_frontiers` finds it.  From then on an answer may still change.
 
     Returns:
         Nothing where the copy is right.  Else one row per entity or cell that is wrong, in no order (for
@@ -94,7 +98,9 @@ def reconcile(
           - OUTRANKED: it said so, with less priority than what stands;
           - REJECTED, WAITING: there is such a record of this key; `evidence` tells why, or for what it waits;
           - DELETED: the message `evidence` deleted the entity;
-          - SUPERSEDED: the message had said so, before another one said what stands.
+          - SUPERSEDED: the message had said so, before another one said what stands;
+          - NOT_YET_SEEN: *valid_at* is not before *complete_until*, which is the `evidence`: the message may
+            still come.
 
           What messages said is known where *changes* are given, and in their own words: what a row took along
           from another key, or a truncate took, explains nothing here.
@@ -105,8 +111,9 @@ def reconcile(
     Raises:
         MissingColumns, WrongColumnType: *history*, or one of the tables, lacks a column, *source* and the
             others those of *keys* among them, or has it in a type that cannot be compared.
-        InvalidArgument: *valid_at* is naive; *keys* are no fields, or are called as a column of the answer;
-            *source* is no table, or has columns that are no fields of the history; a table is a stream.
+        InvalidArgument: *valid_at* or *complete_until* is naive; *keys* are no fields, or are called as a
+            column of the answer; *source* is no table, or has columns that are no fields of the history; a
+            table is a stream.
 
     Cost: one full outer join of what was in force with *source*; what is wrong meets the past of the history,
     and the tables that are given, in one more join.
@@ -127,7 +134,10 @@ def reconcile(
     """
     sides = read_sides(history, source, valid_at, keys, function="reconcile")
     require_reader_keys(business_fields(sides.history), keys, _ANSWER, function="reconcile")
-    return explained_findings(sides, changes, rejects, waiting)
+    if complete_until is not None:
+        require_instant(complete_until, "complete_until", function="reconcile")
+    unseen = complete_until if complete_until is not None and complete_until <= valid_at else None
+    return explained_findings(sides, changes, rejects, waiting, unseen)
 
 
 def count_findings(found: DataFrame) -> DataFrame:

@@ -207,6 +207,18 @@ def test_without_the_other_tables_only_a_delete_explains_itself(
     assert [row[:8] for row in found] == [row[:8] for row in FOUND]
 
 
+def test_behind_the_frontier_a_message_may_still_come(history: DataFrame, source: DataFrame) -> None:
+    """The frontier explains what nothing else does; at an instant before it, it explains nothing."""
+    call = {"valid_at": NOON, "keys": KEYS}
+    few = history.where("number IN (1, 3, 6)"), source.where("number IN (1, 3, 6)")
+    found = {row[0]: row[-2:] for row in seen(reconcile(*few, **call, complete_until=NOON))}
+    assert found == {3: ("DELETED", "d3"), 6: ("NOT_YET_SEEN", "complete until 2024-01-01 12:00:00")}
+    before = seen(reconcile(*few, **call, complete_until=at(13)))
+    assert {row[0]: row[-2:] for row in before} == {3: ("DELETED", "d3"), 6: (None, None)}
+    with pytest.raises(InvalidArgument, match="complete_until"):
+        reconcile(*few, **call, complete_until=datetime(2024, 1, 1))
+
+
 def test_fields_that_the_source_does_not_have_are_not_compared(history: DataFrame, source: DataFrame) -> None:
     """A frame of pandas will do, and numbers of another type."""
     prices = pd.DataFrame(

@@ -1,0 +1,139 @@
+"""Transactions: whether all events of each came, by the counts that a connector sends when one ends."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.debezium.events import OF_ROWS, Kind, require_events
+from cdckit.debezium.json_events import text_of_value
+from cdckit.model.frontiers import find_missing_positions
+from cdckit.parts.arguments import require_batch
+
+_TABLE = ("source", "transaction_id", "collection")
+_COLLECTIONS = "array<struct<data_collection string, event_count bigint>>"
+
+
+def find_missing_events(decoded: DataFrame) -> DataFrame:
+    """
+    Find the events of transactions that did not come.
+
+    A connector that is told so (`provide.transaction.metadata`) numbers the events of a transaction table by
+    table, and says at its end how many there were of each.
+
+    Args:
+        decoded: What `decode` returned of a JSON feed: the topic of transactions, which is named
+            `<source>.transaction` unless it was set otherwise, and topics of rows.  A table of which there is
+            no event at all is taken for one that is not read.  Rejects belong to it: they came.
+
+    Returns:
+        One row per gap, in no order: `source`, `transaction_id`, `collection` (the table, with its schema or
+        database before it), `first_position` and `last_position`, the numbers of the missing events, both
+        inclusive.  Of a transaction without an end, only what is missing between others; of one that is
+        missing whole, end included, the offsets of its topic tell (`cdckit.model.find_frontiers`).
+
+    Raises:
+        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
+        InvalidArgument: It is a stream.
+
+    Cost: one shuffle of two numbers per event, and a join of these with themselves.
+
+    Source:
+        Debezium, "Transaction metadata".
+
+    >>> from cdckit import debezium
+    >>> row = '{"op":"c","after":{"id":1},"source":{"connector":"postgresql","name":"shop","db":"shop",%s'
+    >>> row %= '"schema":"s","table":"a"},"transaction":{"id":"5","data_collection_order":2}}'
+    >>> end = '{"status":"END","id":"5","event_count":3,"data_collections":'
+    >>> end += '[{"data_collection":"s.a","event_count":3}],"ts_ms":1704099600000}'
+    >>> decoded = debezium.decode(records_of(row.encode(), end.encode()))
+    >>> named = F.when(F.col("offset") == 1, "shop.transaction").otherwise("shop.s.a")
+    >>> debezium.find_missing_events(decoded.withColumn("topic", named)).orderBy("first_position").show()
+    +------+--------------+----------+--------------+-------------+
+    |source|transaction_id|collection|first_position|last_position|
+    +------+--------------+----------+--------------+-------------+
+    |  shop|             5|       s.a|             1|            1|
+    |  shop|             5|       s.a|             3|            3|
+    +------+--------------+----------+--------------+-------------+
+    <BLANKLINE>
+    """
+    require_events(decoded, function="find_missing_events")
+    require_batch(decoded, "decoded", "take what a table keeps of it", function="find_missing_events")
+    seen, ends = _numbered_events(decoded), _ends(decoded)
+    read = seen.select("source", "collection").distinct()
+    counted = ends.select(
+        "source", "transaction_id", F.inline(F.from_json(_of_end("data_collections"), _COLLECTIONS))
+    ).select(
+        *_TABLE[:2],
+        F.substring_index("data_collection", ".", -2).alias("collection"),
+        # What stands on both sides of a transaction, so that what is missing at its ends is a gap, too.
+        F.explode(F.array(F.lit(0).cast("bigint"), F.col("event_count") + 1)).alias("number"),
+    )
+    numbers = seen.unionByName(counted.join(read, ["source", "collection"], "left_semi"))
+    return find_missing_positions(numbers, stream=_TABLE, position="number")
+
+
+def find_frontiers(decoded: DataFrame) -> DataFrame:
+    """
+    Find until when the transactions of each source have come whole.
+
+    Args:
+        decoded: As for `find_missing_events`.
+
+    Returns:
+        One row per source that tells its transactions, in no order: `source`; `complete_until_timestamp`,
+        the end of the last transaction before the first that lacks an event, null where none is before it;
+        `incomplete`, how many transactions lack one.  Heartbeats count for nothing: they say when a connector
+        was alive, not how far it had read.
+
+    Raises:
+        MissingColumns, WrongColumnType, InvalidArgument: As `find_missing_events`.
+
+    Cost: as `find_missing_events`, and one join of the transactions.
+
+    >>> from cdckit import debezium
+    >>> end = b'{"status":"END","id":"5","event_count":0,"data_collections":[],"ts_ms":1704099600000}'
+    >>> decoded = debezium.decode(records_of(end)).withColumn("topic", F.lit("shop.transaction"))
+    >>> debezium.find_frontiers(decoded).show()
+    +------+------------------------+----------+
+    |source|complete_until_timestamp|incomplete|
+    +------+------------------------+----------+
+    |  shop|     2024-01-01 09:00:00|         0|
+    +------+------------------------+----------+
+    <BLANKLINE>
+    """
+    missing = find_missing_events(decoded).select(*_TABLE[:2]).distinct().withColumn("lacks", F.lit(True))
+    ends = _ends(decoded).groupBy(*_TABLE[:2]).agg(F.min("event_timestamp").alias("ended"))
+    found = ends.join(missing, [*_TABLE[:2]], "left")
+    lacks = F.col("lacks")
+    firsts = found.groupBy("source").agg(
+        F.min(F.when(lacks, F.col("ended"))).alias("first"), F.count("lacks").alias("incomplete")
+    )
+    is_whole = F.col("first").isNull() | (F.col("ended") < F.col("first"))
+    until = F.max(F.when(is_whole, F.col("ended"))).alias("complete_until_timestamp")
+    return (
+        found.join(firsts, "source").groupBy("source").agg(until, F.first("incomplete").alias("incomplete"))
+    )
+
+
+def _numbered_events(decoded: DataFrame) -> DataFrame:
+    """Each event of a row that tells its number in its table's part of a transaction."""
+    of_rows = decoded.where(F.col("operation").isin(*OF_ROWS))
+    path = "transaction.data_collection_order"
+    number = F.coalesce(*(F.get_json_object(text_of_value(), f"$.{at}{path}") for at in ("payload.", "")))
+    table = F.concat_ws(".", F.coalesce("schema", "db"), "table")
+    return of_rows.select(
+        *_TABLE[:2],
+        F.substring_index(table, ".", -2).alias("collection"),
+        number.try_cast("bigint").alias("number"),
+    ).where(F.col("number").isNotNull())
+
+
+def _ends(decoded: DataFrame) -> DataFrame:
+    """The ends of transactions, of the source that their topic names."""
+    is_end = (F.col("kind") == Kind.TRANSACTION) & (_of_end("status") == "END")
+    return decoded.where(is_end).withColumn("source", F.regexp_replace("topic", r"\.transaction$", ""))
+
+
+def _of_end(name: str) -> Column:
+    return F.coalesce(*(F.get_json_object("said", f"$.{at}{name}") for at in ("payload.", "")))
