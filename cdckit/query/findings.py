@@ -1,18 +1,15 @@
-"""Findings of a reconciliation: where a table of the source and the history differ, and what explains it."""
+"""Findings of a reconciliation, cell by cell: since when it can have been so, and what explains it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import reduce
-from operator import and_
-from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.merging.verdicts import Verdict
 from cdckit.model.changes import (
     AFTER_ALL,
@@ -22,21 +19,14 @@ from cdckit.model.changes import (
     field_priority,
     require_changes,
 )
-from cdckit.model.history import DELETED, VALID_TO, business_fields
+from cdckit.model.history import DELETED, VALID_TO
 from cdckit.parts.arguments import (
     quoted,
-    require_batch,
     require_columns,
     require_fields,
-    require_instant,
-    require_keys,
     require_struct,
-    suggest_names,
 )
-from cdckit.parts.tables import AnyTable, as_spark
 from cdckit.parts.values import as_text, comparable
-from cdckit.parts.widening import common_spark_type
-from cdckit.query.as_of import as_of
 from cdckit.query.differences import (
     PRESENCE,
     differing_cells,
@@ -45,17 +35,20 @@ from cdckit.query.differences import (
     same_value,
     value_of,
     version_rows,
-    versions_of,
 )
-from cdckit.query.intervals import is_ever_in_force, key_column
-
-MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
+from cdckit.query.intervals import is_ever_in_force
+from cdckit.query.sides import (
+    DIFFERENT,
+    MISSING,
+    OTHER_SIDE,
+    Sides,
+    cast_where_needed,
+    find_differences,
+    same_keys,
+    with_key_columns,
+)
 
 CORRECTED, REJECTED, WAITING, NOT_YET_SEEN = "CORRECTED", "REJECTED", "WAITING", "NOT_YET_SEEN"
-
-_TEXTS = (T.StringType, T.VarcharType, T.CharType)
-
-_OTHER_SIDE = "other_"
 
 _WORD, _REJECT, _WAITING = "word", "reject", "waiting"
 
@@ -71,124 +64,6 @@ _RECORD_TYPE = T.StructType(
         T.StructField("evidence", T.StringType()),
     ]
 )
-
-
-class Sides(NamedTuple):
-    """
-    A history and a table of its source, which can be compared: their fields have the same types.
-
-    *keys* and *fields*, those that are compared, are fields of both.
-    """
-
-    history: DataFrame
-    source: DataFrame
-    instant: Column
-    valid_at: datetime
-    keys: list[T.StructField]
-    fields: list[T.StructField]
-
-    @property
-    def cells(self) -> list[T.StructField]:
-        """What can differ: that the entity is there, and each field."""
-        return [PRESENCE, *self.fields]
-
-    @property
-    def places(self) -> list[str]:
-        """The names of the columns of the key, in the form in which equal ones meet."""
-        return [key_column(place) for place, _ in enumerate(self.keys)]
-
-
-def read_sides(
-    history: DataFrame, source: AnyTable, valid_at: datetime, keys: Sequence[str], *, function: str
-) -> Sides:
-    history = versions_of(history, function=function)
-    known = business_fields(history).fieldNames()
-    key = require_keys(keys, known, function=function)
-    instant = require_instant(valid_at, "valid_at", function=function)
-    table = as_spark(history.sparkSession, source, function=function)
-    instead = "take its rows of one instant"
-    for argument, frame in (("history", history), ("source", table)):
-        require_batch(frame, argument, instead, function=function)
-    require_columns(
-        table, key, function=function, remedy="The source says by its keys which entity it means."
-    )
-    unknown = [name for name in table.columns if name not in known]
-    if unknown:
-        needed = f"of columns that are fields of the history, {', '.join(known)}"
-        remedy = suggest_names(unknown, known) or f"Leave the others out: source.drop({str(unknown)[1:-1]})."
-        raise InvalidArgument(function, "source", needed, unknown, remedy=remedy)
-    types = {
-        name: _common_type(name, history, table, function=function) for name in known if name in table.columns
-    }
-
-    def alike(frame: DataFrame) -> DataFrame:
-        columns = {
-            name: cast_where_needed(F.col(quoted(name)), frame.schema[name].dataType, kind)
-            for name, kind in types.items()
-        }
-        return frame.withColumns(columns)
-
-    fields = {name: T.StructField(name, kind) for name, kind in types.items()}
-    compared = [field for name, field in fields.items() if name not in key]
-    return Sides(alike(history), alike(table), instant, valid_at, [fields[name] for name in key], compared)
-
-
-def _common_type(name: str, history: DataFrame, source: DataFrame, *, function: str) -> T.DataType:
-    """The type that holds the values of both; raises where only their texts could be compared."""
-    one, other = history.schema[name].dataType, source.schema[name].dataType
-    common = common_spark_type(one, other)
-    if common is None or (
-        isinstance(common, T.StringType)
-        and not (isinstance(one, _TEXTS) and isinstance(other, (*_TEXTS, T.NullType)))
-    ):
-        needed = f"a type that compares exactly with the history's {one.simpleString()}"
-        remedy = f'Cast it: source.withColumn("{name}", F.col("{name}").cast("{one.simpleString()}")).'
-        raise WrongColumnType(function, name, needed, other.simpleString(), remedy)
-    return common
-
-
-def cast_where_needed(value: Column, kind: T.DataType, needed: T.DataType) -> Column:
-    """Cast where it must be: Spark refuses where a type that is the same may hold nulls within."""
-    return value if kind.simpleString() == needed.simpleString() else value.cast(needed)
-
-
-def find_differences(sides: Sides) -> DataFrame:
-    """What is wrong: the key, `guid`, `finding`, and the versions of both sides, `a` and `b`."""
-    in_force = version_rows(as_of(sides.history, sides.valid_at, deletes=True))
-    left = in_force.select("guid", F.struct("begins", "version.*").alias("a"))
-    right = _source_versions(sides)
-    a, b = F.col("a"), F.col("b")
-    both = _with_key_columns(left, a, sides).join(
-        _with_key_columns(right, b, sides, _OTHER_SIDE), _same_keys(sides.places), "outer"
-    )
-    here, there = is_there(a), b.isNotNull()
-    same = reduce(and_, (same_value(a, b, field) for field in sides.fields), F.lit(True))
-    finding = F.when(there & ~here, MISSING).when(here & ~there, EXTRA).when(here & there & ~same, DIFFERENT)
-    return both.select(
-        *(F.coalesce(place, _OTHER_SIDE + place).alias(place) for place in sides.places),
-        "guid",
-        finding.alias("finding"),
-        "a",
-        "b",
-    ).where(F.col("finding").isNotNull())
-
-
-def _source_versions(sides: Sides) -> DataFrame:
-    """The rows of the source, as versions: `b`."""
-    fields = [F.col(quoted(each.name)) for each in (*sides.keys, *sides.fields)]
-    values = F.struct(F.lit(False).alias(DELETED), *fields)
-    return sides.source.select(F.struct(values.alias("values")).alias("b"))
-
-
-def _with_key_columns(frame: DataFrame, version: Column, sides: Sides, prefix: str = "") -> DataFrame:
-    keys = zip(sides.places, sides.keys, strict=True)
-    return frame.withColumns(
-        {prefix + place: comparable(value_of(version, key), key.dataType) for place, key in keys}
-    )
-
-
-def _same_keys(places: Sequence[str]) -> Column:
-    return reduce(and_, (F.col(place).eqNullSafe(F.col(_OTHER_SIDE + place)) for place in places))
 
 
 def explained_findings(
@@ -246,9 +121,9 @@ def _explained_cells(weighed: DataFrame, sides: Sides, unseen_from: datetime | N
 def _past_versions(sides: Sides) -> DataFrame:
     """Each version that had ended, as `past`; beside it the other proofs, of which it has none."""
     ended = version_rows(sides.history.where((F.col(VALID_TO) <= sides.instant) & is_ever_in_force()))
-    keyed = _with_key_columns(ended, F.col("version"), sides, _OTHER_SIDE)
+    keyed = with_key_columns(ended, F.col("version"), sides, OTHER_SIDE)
     return keyed.select(
-        *(_OTHER_SIDE + place for place in sides.places),
+        *(OTHER_SIDE + place for place in sides.places),
         _past(F.col("begins"), F.col("version")).alias("past"),
         *(F.lit(None).cast(kind).alias(name) for name, kind in _other_proofs(sides).items()),
     )
@@ -310,7 +185,7 @@ def _change_words(changes: DataFrame, sides: Sides) -> DataFrame:
     ]
     of_entities = changes.where(F.col("operation") != TRUNCATE)
     words = of_entities.select(_named_struct(_word_type(sides), parts).alias(_WORD))
-    return _with_key_columns(words, F.col(_WORD), sides, _OTHER_SIDE)
+    return with_key_columns(words, F.col(_WORD), sides, OTHER_SIDE)
 
 
 def _named_struct(fields: Sequence[T.StructField] | T.StructType, columns: Sequence[Column]) -> Column:
@@ -330,9 +205,7 @@ def _refused_records(records: DataFrame, name: str, sides: Sides) -> DataFrame:
     keys = zip(sides.places, sides.keys, strict=True)
     return records.select(
         *(
-            comparable(F.col(quoted(key.name)).try_cast(key.dataType), key.dataType).alias(
-                _OTHER_SIDE + place
-            )
+            comparable(F.col(quoted(key.name)).try_cast(key.dataType), key.dataType).alias(OTHER_SIDE + place)
             for place, key in keys
         ),
         F.struct(
@@ -356,7 +229,7 @@ def _weigh_proofs(found: DataFrame, proof: DataFrame, sides: Sides) -> DataFrame
         *(F.lit(None).cast(kind).alias(name) for name, kind in _other_proofs(sides).items()),
     )
     # Inner, so that the few findings can be sent to the many proofs.
-    joined = found.join(proof, _same_keys(sides.places), "inner").select(*stands.columns).unionByName(stands)
+    joined = found.join(proof, same_keys(sides.places), "inner").select(*stands.columns).unionByName(stands)
     its_own = F.col("guid").isNull() | F.col("guid").eqNullSafe(F.col("past.guid"))
     before = F.lag("past.ends").over(Window.partitionBy(*one).orderBy("past.begins"))
     proven = joined.withColumn("past", F.when(its_own, F.col("past"))).withColumn(

@@ -27,15 +27,8 @@ from cdckit.query.differences import (
     same_value,
     value_of,
 )
-from cdckit.query.findings import (
-    DIFFERENT,
-    EXTRA,
-    MISSING,
-    cast_where_needed,
-    explained_findings,
-    find_differences,
-    read_sides,
-)
+from cdckit.query.findings import explained_findings
+from cdckit.query.sides import DIFFERENT, EXTRA, MISSING, cast_where_needed, find_differences, read_sides
 
 RECONCILIATION = "reconciliation"
 """The source of the changes that `repair` makes."""

@@ -1,0 +1,155 @@
+"""Sides of a reconciliation: a history and a table of its source at one instant, and where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import reduce
+from operator import and_
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.model.history import DELETED, business_fields
+from cdckit.parts.arguments import (
+    quoted,
+    require_batch,
+    require_columns,
+    require_instant,
+    require_keys,
+    suggest_names,
+)
+from cdckit.parts.tables import AnyTable, as_spark
+from cdckit.parts.values import comparable
+from cdckit.parts.widening import common_spark_type
+from cdckit.query.as_of import as_of
+from cdckit.query.differences import PRESENCE, is_there, same_value, value_of, version_rows, versions_of
+from cdckit.query.intervals import key_column
+
+MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
+
+OTHER_SIDE = "other_"
+"""Begins the names of the key's columns in what is looked up by them."""
+
+_TEXTS = (T.StringType, T.VarcharType, T.CharType)
+
+
+class Sides(NamedTuple):
+    """
+    A history and a table of its source, which can be compared: their fields have the same types.
+
+    *keys* and *fields*, those that are compared, are fields of both.
+    """
+
+    history: DataFrame
+    source: DataFrame
+    instant: Column
+    valid_at: datetime
+    keys: list[T.StructField]
+    fields: list[T.StructField]
+
+    @property
+    def cells(self) -> list[T.StructField]:
+        """What can differ: that the entity is there, and each field."""
+        return [PRESENCE, *self.fields]
+
+    @property
+    def places(self) -> list[str]:
+        """The names of the columns of the key, in the form in which equal ones meet."""
+        return [key_column(place) for place, _ in enumerate(self.keys)]
+
+
+def read_sides(
+    history: DataFrame, source: AnyTable, valid_at: datetime, keys: Sequence[str], *, function: str
+) -> Sides:
+    history = versions_of(history, function=function)
+    known = business_fields(history).fieldNames()
+    key = require_keys(keys, known, function=function)
+    instant = require_instant(valid_at, "valid_at", function=function)
+    table = as_spark(history.sparkSession, source, function=function)
+    instead = "take its rows of one instant"
+    for argument, frame in (("history", history), ("source", table)):
+        require_batch(frame, argument, instead, function=function)
+    require_columns(
+        table, key, function=function, remedy="The source says by its keys which entity it means."
+    )
+    unknown = [name for name in table.columns if name not in known]
+    if unknown:
+        needed = f"of columns that are fields of the history, {', '.join(known)}"
+        remedy = suggest_names(unknown, known) or f"Leave the others out: source.drop({str(unknown)[1:-1]})."
+        raise InvalidArgument(function, "source", needed, unknown, remedy=remedy)
+    types = {
+        name: _common_type(name, history, table, function=function) for name in known if name in table.columns
+    }
+
+    def alike(frame: DataFrame) -> DataFrame:
+        columns = {
+            name: cast_where_needed(F.col(quoted(name)), frame.schema[name].dataType, kind)
+            for name, kind in types.items()
+        }
+        return frame.withColumns(columns)
+
+    fields = {name: T.StructField(name, kind) for name, kind in types.items()}
+    compared = [field for name, field in fields.items() if name not in key]
+    return Sides(alike(history), alike(table), instant, valid_at, [fields[name] for name in key], compared)
+
+
+def _common_type(name: str, history: DataFrame, source: DataFrame, *, function: str) -> T.DataType:
+    """The type that holds the values of both; raises where only their texts could be compared."""
+    one, other = history.schema[name].dataType, source.schema[name].dataType
+    common = common_spark_type(one, other)
+    if common is None or (
+        isinstance(common, T.StringType)
+        and not (isinstance(one, _TEXTS) and isinstance(other, (*_TEXTS, T.NullType)))
+    ):
+        needed = f"a type that compares exactly with the history's {one.simpleString()}"
+        remedy = f'Cast it: source.withColumn("{name}", F.col("{name}").cast("{one.simpleString()}")).'
+        raise WrongColumnType(function, name, needed, other.simpleString(), remedy)
+    return common
+
+
+def cast_where_needed(value: Column, kind: T.DataType, needed: T.DataType) -> Column:
+    """Cast where it must be: Spark refuses where a type that is the same may hold nulls within."""
+    return value if kind.simpleString() == needed.simpleString() else value.cast(needed)
+
+
+def find_differences(sides: Sides) -> DataFrame:
+    """What is wrong: the key, `guid`, `finding`, and the versions of both sides, `a` and `b`."""
+    in_force = version_rows(as_of(sides.history, sides.valid_at, deletes=True))
+    left = in_force.select("guid", F.struct("begins", "version.*").alias("a"))
+    right = _source_versions(sides)
+    a, b = F.col("a"), F.col("b")
+    both = with_key_columns(left, a, sides).join(
+        with_key_columns(right, b, sides, OTHER_SIDE), same_keys(sides.places), "outer"
+    )
+    here, there = is_there(a), b.isNotNull()
+    same = reduce(and_, (same_value(a, b, field) for field in sides.fields), F.lit(True))
+    finding = F.when(there & ~here, MISSING).when(here & ~there, EXTRA).when(here & there & ~same, DIFFERENT)
+    return both.select(
+        *(F.coalesce(place, OTHER_SIDE + place).alias(place) for place in sides.places),
+        "guid",
+        finding.alias("finding"),
+        "a",
+        "b",
+    ).where(F.col("finding").isNotNull())
+
+
+def _source_versions(sides: Sides) -> DataFrame:
+    """The rows of the source, as versions: `b`."""
+    fields = [F.col(quoted(each.name)) for each in (*sides.keys, *sides.fields)]
+    values = F.struct(F.lit(False).alias(DELETED), *fields)
+    return sides.source.select(F.struct(values.alias("values")).alias("b"))
+
+
+def with_key_columns(frame: DataFrame, version: Column, sides: Sides, prefix: str = "") -> DataFrame:
+    keys = zip(sides.places, sides.keys, strict=True)
+    return frame.withColumns(
+        {prefix + place: comparable(value_of(version, key), key.dataType) for place, key in keys}
+    )
+
+
+def same_keys(places: Sequence[str]) -> Column:
+    return reduce(and_, (F.col(place).eqNullSafe(F.col(OTHER_SIDE + place)) for place in places))
