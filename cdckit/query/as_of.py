@@ -29,6 +29,7 @@ def as_of(history: DataFrame, valid_at: datetime | Column, *, deletes: bool = Fa
 
     An interval is closed at its start and open at its end: a version that ends at *valid_at* is already
     gone, one that starts at *valid_at* is in force.
+    What it says of an instant behind a source's frontier (`cdckit.model.find_frontiers`) may still change.
 
     Args:
         history: One row per version; `valid_from_timestamp` (never null), `valid_to_timestamp`
