@@ -17,7 +17,7 @@ from cdckit.databus.checkpoints import CATCHUP, INIT, ONLINE, SNAPSHOT, WHOLE_WI
 from cdckit.databus.consumers import EventBatch, Events
 from cdckit.databus.event_tables import plan_windows
 from cdckit.databus.event_values import Source, sources_by_id
-from cdckit.databus.events import DATA, UPSERT
+from cdckit.databus.events import DATA, DELETE, UPSERT
 from cdckit.databus.relay_tables import EVENTS, STREAMS, Place
 from cdckit.databus.subscriptions import Subscription, sort_batches
 from cdckit.databus.window_rows import STREAM
@@ -261,6 +261,8 @@ def _keep_visible(batch: pa.RecordBatch, after: int, states: Sequence[str]) -> p
     end = pc.coalesce(batch.column("window_end_scn"), batch.column("window_start_scn"))
     seen = pc.and_(pc.equal(batch.column("kind"), DATA), pc.greater(end, after))
     seen = pc.and_(seen, pc.is_in(state, pa.array(states, state.type)))
+    # Others were erased.
+    seen = pc.and_(seen, pc.is_in(batch.column("opcode"), pa.array([UPSERT, DELETE])))
     if ERROR_CODE in batch.schema.names:
         seen = pc.and_(seen, batch.column(ERROR_CODE).is_null())
     return batch.select(list(COLUMNS)).filter(seen)
@@ -385,9 +387,9 @@ class BootstrapStream(RelayStream):
         passed = {"kind": [DATA], "window_state": ["complete"], "window_end_scn": (None, start)}
         if not now.has(EVENTS):
             return
-        events = now.read(EVENTS, {**stream, **passed, "source_id": [source.id]}).select(
-            *COLUMNS, "window_position"
-        )
+        events = now.read(
+            EVENTS, {**stream, **passed, "source_id": [source.id], "opcode": [UPSERT, DELETE]}
+        ).select(*COLUMNS, "window_position")
         latest = F.max_by(F.struct(*COLUMNS), F.struct("window", "window_position"))
         rows = events.groupBy("long_key", "string_key").agg(latest.alias("last")).select("last.*")
         alive = rows.where(F.col("opcode") == UPSERT).withColumns(

@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from cdckit.databus.event_values import Source
 from cdckit.databus.events import DATA, EVENT_FIELDS
 from cdckit.databus.events import DELETE as DELETED
+from cdckit.databus.events import UPSERT as UPSERTED
 from cdckit.databus.window_rows import EVENT_WINDOW, STREAM, WINDOW, Output, cut_batches, with_columns
 from cdckit.databus.window_rules import COMPLETE, STATES
 from cdckit.errors import InvalidArgument
@@ -325,7 +326,8 @@ def rows(events: DataFrame, source: Source, *, as_double: Collection[str] = ()) 
     require_types(events, _EVENT_COLUMNS, function="rows")
     if not isinstance(source, Source):
         raise InvalidArgument("rows", "source", "a Source", source)
-    good = events.where((F.col("kind") == DATA) & (F.col("source_id") == source.id))
+    is_said = F.col("opcode").isin(UPSERTED, DELETED)
+    good = events.where((F.col("kind") == DATA) & (F.col("source_id") == source.id) & is_said)
     if "error_code" in events.columns:
         good = good.where(F.col("error_code").isNull()).drop("error_code", "error_description")
     kept = good.select(

@@ -13,6 +13,7 @@ from cdckit.databus.event_stream import BootstrapStream, RelayStream
 from cdckit.databus.event_tables import find_without_key, row_fields, rows, windows
 from cdckit.databus.event_values import DatabusFault, Source, sources_by_id
 from cdckit.databus.events import DATA
+from cdckit.databus.relay_erasure import event_places, forget_events, is_erased
 from cdckit.databus.relay_intake import Intake
 from cdckit.databus.relay_tables import (
     EVENTS,
@@ -29,6 +30,7 @@ from cdckit.databus.relay_tables import (
 from cdckit.databus.subscriptions import Subscription
 from cdckit.databus.window_rows import STREAM
 from cdckit.errors import InvalidArgument
+from cdckit.ledger import ErasedPart
 from cdckit.ledger.columns import BUCKETS, Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
 from cdckit.model.records import (
@@ -119,6 +121,8 @@ class Relay(Shell):
     """
 
     kind = "Databus relay (form 2)"
+    _erases = True
+    _reads_waiting = True
 
     def __init__(
         self,
@@ -194,6 +198,12 @@ class Relay(Shell):
         bad = found.where(F.col(ERROR_CODE).isNotNull())
         return bad.withColumn("headers", headers_from_workers()).select(*REJECT_SCHEMA.fieldNames())
 
+    def _places(self, tables: Transaction, kind: Kind, entities: DataFrame) -> DataFrame:
+        return event_places(tables, self._settings.named[kind.name], kind, entities)
+
+    def _forget(self, tables: Transaction, places: DataFrame) -> list[ErasedPart]:
+        return forget_events(tables, places)
+
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
         return {"windows": (windows(to_event_rows(read_events(tables))), "databus_windows")}
 
@@ -215,7 +225,7 @@ class Relay(Shell):
             version: The commit that is meant; the newest without it.
         """
         found = read_rows(self.store.snapshot(version, function="consistent_events"), EVENTS, STORED_SCHEMA)
-        whole = found.where((F.col("kind") == DATA) & (F.col("window_state") == "complete"))
+        whole = found.where((F.col("kind") == DATA) & (F.col("window_state") == "complete") & ~is_erased())
         return to_event_rows(whole).drop(*_BYTES, ERROR_CODE, ERROR_DESCRIPTION)
 
     def streams(self) -> DataFrame:

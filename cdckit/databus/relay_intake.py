@@ -19,6 +19,7 @@ from pyspark.sql import types as T
 from cdckit.databus.event_tables import changes, rows
 from cdckit.databus.event_values import DatabusFault
 from cdckit.databus.events import DATA, decode
+from cdckit.databus.relay_erasure import drop_erased_events, erased_again, is_erased
 from cdckit.databus.relay_tables import (
     EVENTS,
     STORED_SCHEMA,
@@ -349,7 +350,8 @@ class Intake:
 
     def take(self, records: DataFrame) -> int:
         """Bring all tables up to records; how many of them are new."""
-        return self._keep(self._decode(records, aside=False))
+        fresh = self._decode(records, aside=False)
+        return self._keep(drop_erased_events(fresh, self._transaction, self._settings))
 
     def rebuild(self) -> None:
         """Make everything anew from the records, by the settings as they are now."""
@@ -360,12 +362,15 @@ class Intake:
         place = Window.partitionBy("topic", "partition", "offset")
         number = F.row_number().over(place.orderBy(is_stray, F.asc_nulls_last(TAKEN), "value"))
         headers = before.withColumn("headers", headers_from_workers())
-        kept = tables.scratch(headers.select(*RECORD_COLUMNS, (number > 1).alias("is_second")))
+        placed = headers.withColumn("is_second", number > 1)
+        kept = tables.scratch(placed.where(~is_erased()).select(*RECORD_COLUMNS, "is_second"))
+        gone = tables.scratch(erased_again(before.where(is_erased())))
         for name in (EVENTS, WAITING, STREAMS):
             tables.drop(name)
         self._settings.forget(tables)
         first, others = (kept.where(each) for each in ("NOT is_second", "is_second"))
-        self._keep(self._decode(first, aside=False).unionByName(self._decode(others, aside=True)))
+        came = self._decode(first, aside=False).unionByName(self._decode(others, aside=True))
+        self._keep(came.unionByName(gone.withColumn(ASIDE, F.lit(False))))
 
     # -----------------------------------------------------------------------------------------------------
 

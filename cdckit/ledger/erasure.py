@@ -175,9 +175,11 @@ class Request:
         return rest.where(overdue).join(found, GUID, "left_semi")
 
 
-Beside: TypeAlias = Callable[[Transaction, DataFrame], tuple[tuple[ErasedPart, ...], tuple[str, ...]]]
-"""What a door does to the tables beside its ledger, given the places of the records that spoke of the
-entities: what was rewritten, and what is not erased."""
+Beside: TypeAlias = Callable[
+    [Transaction, DataFrame, DataFrame], tuple[tuple[ErasedPart, ...], tuple[str, ...]]
+]
+"""What a door does to the tables beside its ledger, given the entities, and the places of the records by
+which the ledger knows them: what was rewritten, and what is not erased."""
 
 
 def erase_within(
@@ -216,7 +218,7 @@ def erase_within(
             # What rows took along, any bucket may have said.
             Upkeep(transaction, kind, transaction.schema(kind.changes), anew=True).run()
         if beside is not None:
-            own, more = beside(transaction, places)
+            own, more = beside(transaction, entities, places)
             parts += own
         said = (request.at, request.by, request.reason, None if request.fields is None else tuple(fields))
         names = [name for name, _ in _tables(kind, upkeep.targets).values()]

@@ -165,8 +165,14 @@ class Shell(ABC):
 
     _erases: ClassVar[bool] = False
     """Whether it can forget entities."""
+    _reads_waiting: ClassVar[bool] = False
+    """Whether it can tell of whom the records speak that wait."""
 
     # What a door says -------------------------------------------------------------------------------------
+
+    def _places(self, tables: Transaction, kind: Kind, entities: DataFrame) -> DataFrame | None:
+        """The places of more records that speak of entities than those by which their ledger knows them."""
+        return None
 
     def _forget(self, tables: Transaction, places: DataFrame) -> list[ErasedPart]:
         """Take what stands at the places of records out of the tables beside the ledgers."""
@@ -284,8 +290,8 @@ class Shell(ABC):
         Forget entities: in their ledger as `Ledger.erase` does, and the records that speak of them.
 
         Of a record its place stays, and that it was erased; its key, value and headers go.  One that comes
-        later is kept as such a place too; one that has to wait first, once it waits no longer, and older
-        commits have it until `vacuum`.  Fields cannot be erased: a record goes as a whole.
+        later is kept as such a place too; one that cannot be read before it has waited, once it waits no
+        longer, and older commits have it until `vacuum`.  Fields cannot be erased: a record goes as a whole.
 
         Args:
             ledger: The name of their ledger (`ledgers`).
@@ -293,7 +299,7 @@ class Shell(ABC):
 
         Returns:
             The receipt, as of `Ledger.erase`.  It names how many rejects and waiting records there are of
-            which nobody can tell of whom they speak: these are not erased.
+            which nobody can tell of whom they speak: these are not erased.  A relay reads what waits.
 
         Raises:
             CannotErase: This door cannot do it yet.
@@ -310,10 +316,14 @@ class Shell(ABC):
         self._stored_kind(self._snapshot(), ledger)
         stopped = self._finish_erasure()
 
-        def beside(tables: Transaction, places: DataFrame) -> tuple[tuple[ErasedPart, ...], tuple[str, ...]]:
+        def beside(
+            tables: Transaction, entities: DataFrame, places: DataFrame
+        ) -> tuple[tuple[ErasedPart, ...], tuple[str, ...]]:
+            more = self._places(tables, self._stored_kind(tables.base, ledger), entities)
+            named = places if more is None else places.unionByName(more).distinct()
             for kind in self._kinds(tables.base).values():
-                require_alone(places, tables, kind)
-            return tuple(self._forget(tables, places)), self._unread(tables)
+                require_alone(named, tables, kind)
+            return tuple(self._forget(tables, named)), self._unread(tables)
 
         def work(tables: Transaction) -> Receipt | None:
             require_kind(tables.base, self.kind)
@@ -347,7 +357,8 @@ class Shell(ABC):
     def _unread(self, tables: Transaction) -> tuple[str, ...]:
         """What is not erased, since nobody can tell of whom it speaks."""
         now = cast(Snapshot, tables)  # which is asked for rows alone
-        counts = [rows.count() for rows in (self._rejects(now), self._waiting(now))]
+        waiting = 0 if self._reads_waiting else self._waiting(now).count()
+        counts = [self._rejects(now).count(), waiting]
         if not any(counts):
             return ()
         sentence = "{} rejects and {} waiting records, of which nobody can tell of whom they speak: look at "

@@ -169,6 +169,15 @@ def erased_changes(changes: DataFrame, tables: Transaction, kind: Kind) -> DataF
     return named.withColumn(HASH, erasures.hash(F.col(GUID))).join(stones, HASH, "left_semi")
 
 
+def note_refused(tables: Transaction, kind: Kind, changes: DataFrame) -> None:
+    """Note which of the changes that `erased_changes` found are refused, where no ledger is given them."""
+    strict = tables.read(kind.erased).where((F.col("later") == REFUSE) & F.col("field").isNull())
+    refused = changes.join(strict.select(HASH).distinct(), HASH, "left_semi")
+    places = (F.col(f"arrival.{name}").alias(name) for name in REFUSED_SCHEMA.fieldNames()[:5])
+    said = {"error_code": F.lit(ENTITY_ERASED), "error_description": F.lit(DESCRIPTIONS[ENTITY_ERASED])}
+    tables.append(kind.refused, refused.select(*places, "source").withColumns(said))
+
+
 def _known_fields(rows: DataFrame, erasures: Erasures) -> list[str]:
     return [name for name in log_fields(rows.schema).fieldNames() if name in erasures.fields]
 
