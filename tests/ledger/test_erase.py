@@ -107,6 +107,31 @@ def rest_rows(found: Ledger, table: str, paths: Sequence[str]) -> int:
     return sum(one.rows for one in found.store.snapshot().files(table) if one.path in paths)
 
 
+@seeds(1, soak=8)
+def test_people_known_by_their_guids_are_forgotten(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Of whom a source says who they are by guids of its own, and carries no key."""
+    found = opened(spark, tmp_path)
+    parts = personal_batches(seed, 40, most=3, guids=True, keys_carried=False)
+    for batch in parts:
+        found.apply(to_dataframe(spark, batch, FIELDS))
+    everything = all_of(parts)
+    people = sorted({person_of(change) for change in everything})
+    gone = set(random.Random(seed).sample(people, 20))
+    theirs = [change for change in everything if person_of(change) in gone]
+    rest = [change for change in everything if person_of(change) not in gone]
+    subjects = traces(gone, theirs) | {change["guid"]: [change["guid"]] for change in theirs}
+    guids = sorted({change["guid"] for change in theirs})
+    with pytest.raises(InvalidArgument, match="keys to be a list of guids"):
+        found.erase(keys=keys_of(theirs), **WHO)
+    receipt = found.erase(keys=guids, **WHO)
+    assert (receipt.entities, receipt.is_proven) == (len(guids), True)
+    found.apply(to_dataframe(spark, everything, FIELDS))
+    assert find_remains(tmp_path, subjects) == {}
+    assert_folds_to(found.history(), rest, entity=ENTITY, keys=KEYS)
+    assert found.refused().count() == len(theirs)
+    found.check(deep=True)
+
+
 @seeds(2, soak=8)
 def test_some_fields_are_forgotten(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """As if nobody had ever sent them; and what is sent later is taken without them."""
@@ -220,6 +245,32 @@ def test_only_files_that_hold_them_are_written(copy: Ledger) -> None:
 
 def file_of(snapshot: Any, name: str, path: str) -> Any:
     return next(one for one in snapshot.files(name) if one.path == path)
+
+
+@pytest.mark.parametrize("reader", ["duckdb", "polars"])
+def test_others_read_what_is_left(copy: Ledger, reader: str) -> None:
+    """
+    Other engines find the rows of everybody else, and no older version of the table.
+
+    DuckDB's own extension for Delta is fetched from its server, which `tests/proofs` does where it can be
+    had; here deltalake says which files there are, and DuckDB reads them.
+    """
+    engine = pytest.importorskip(reader, reason=f"{reader} comes with the extras dev and soak")
+    copy.erase(keys=[{"h": 7}], **WHO)
+    snapshot = copy.store.snapshot()
+    path, version = snapshot.path("history"), snapshot.delta_version("history")
+    if reader == "duckdb":
+        connection = engine.connect()
+        connection.register("kept", DeltaTable(path).to_pyarrow_dataset())
+        seen = connection.sql("SELECT h, v FROM kept").fetchall()
+    else:
+        seen = engine.scan_delta(path).select("h", "v").collect().rows()
+    assert sorted(seen, key=str) == sorted(
+        (tuple(row) for row in copy.history().select("h", "v").collect()), key=str
+    )
+    assert 7 not in {number for number, _ in seen}
+    with pytest.raises(Exception, match="No files in log segment"):
+        DeltaTable(path, version=version - 1)
 
 
 soak = pytest.mark.soak
