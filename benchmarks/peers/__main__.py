@@ -44,12 +44,7 @@ PEERS = [
     Peer("pandas, all changes folded again", "pandas_fold", ("pandas>=2.2,<3",)),
     Peer("Delta, MERGE by hand", "delta_merge", ("pyspark==4.1.4", "pandas<3")),
     Peer("dlt, scd2, on DuckDB", "dlt_scd2", ("dlt[duckdb]==1.31.0", "pandas")),
-    Peer(
-        "dbt, a snapshot, on DuckDB",
-        "dbt_snapshot",
-        ("dbt-core<1.11", "dbt-duckdb<1.11", "pandas", "pytz"),
-        lists=True,
-    ),
+    Peer("dbt, a snapshot, on DuckDB", "dbt_snapshot", ("dbt-core<1.11", "dbt-duckdb<1.11")),
     Peer("Spark's AUTO CDC, type 1, on Delta", "auto_cdc", ("pyspark[pipelines]==4.2.1", "pandas<3")),
 ]
 
