@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
 from uuid import UUID
@@ -35,13 +35,14 @@ from cdckit.debezium.events import (
     EventFault,
     Kind,
     error_columns,
+    explode_made,
     project_apart,
     require_events,
     without_schema,
 )
 from cdckit.debezium.json_events import MONGODB
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.parts.arguments import quoted, require_distinct_names, require_keys
 from cdckit.parts.widening import as_type, common_spark_type
 
@@ -150,6 +151,9 @@ KEPT = (
     "new_key", "old_key",
 )  # fmt: skip
 
+_MADE = ("data", "carried", "old", "moved", "faults", ERROR_CODE, ERROR_DESCRIPTION)
+"""What is made of the texts of an event."""
+
 
 def table_rows(
     decoded: DataFrame,
@@ -195,9 +199,8 @@ def table_rows(
     +---------+------------------+-----+----------+
     <BLANKLINE>
     """
-    return typed_rows(decoded, table, keys, columns, placeholder, unreadable, OF_ROWS).drop(
-        "content", "other"
-    )
+    rows = typed_rows(decoded, table, keys, columns, placeholder, unreadable, OF_ROWS)
+    return explode_made(rows.drop("content", "other"), _MADE)
 
 
 def typed_rows(
@@ -242,8 +245,20 @@ def typed_rows(
     texts = sent.withColumns(
         _texts(list(column_types), named, varied, absent) | {"operation": project_apart(F.col("operation"))}
     )
-    return texts.select(
-        *RECORD_COLUMNS, *KEPT, "content", *_make_row(column_types, encodings, named, unreadable)
+    # Where all that is wrong is asked of them, the values are columns already: each stands in the plan once.
+    typed = texts.withColumns(
+        _make_row(column_types, encodings, named) | {"operation": project_apart(F.col("operation"))}
+    )
+    return typed.select(
+        *RECORD_COLUMNS,
+        *KEPT,
+        "content",
+        "data",
+        "carried",
+        "old",
+        _is_moved(named).alias("moved"),
+        F.when(_all_there("other", named), F.col("other")).alias("other"),
+        *_errors(list(column_types), named, unreadable, coded),
     )
 
 
@@ -285,24 +300,28 @@ def _make_row(
     column_types: Mapping[str, Sequence[str]],
     encodings: Mapping[str, Sequence[Encoding]],
     keys: Sequence[str],
-    unreadable: str,
-) -> list[Column]:
-    """The row of the table, and what is wrong with it."""
-    values = {
-        name: _typed_value("text of", name, types, encodings[name]) for name, types in column_types.items()
+) -> dict[str, Column]:
+    """The row of the table, which of its columns were sent, its key before, and the key that headers name."""
+
+    def typed(texts: str, names: Iterable[str]) -> Column:
+        values = {name: _typed_value(texts, name, column_types[name], encodings[name]) for name in names}
+        return F.struct(*(value.alias(name) for name, value in values.items()))
+
+    return {
+        "data": typed("text of", column_types),
+        "carried": F.struct(*(_text_column("carried", name).alias(name) for name in column_types)),
+        "old": typed("old text of", keys),
+        "other": typed("other text of", keys),
     }
-    old = {name: _typed_value("old text of", name, column_types[name], encodings[name]) for name in keys}
-    other = {name: _typed_value("other text of", name, column_types[name], encodings[name]) for name in keys}
-    named = reduce(and_, (value.isNotNull() for value in other.values()))
+
+
+def _is_moved(keys: Sequence[str]) -> Column:
     changed = (~_text_column("old text of", name).eqNullSafe(_text_column("text of", name)) for name in keys)
-    return [
-        F.struct(*(value.alias(name) for name, value in values.items())).alias("data"),
-        F.struct(*(_text_column("carried", name).alias(name) for name in column_types)).alias("carried"),
-        F.struct(*(value.alias(name) for name, value in old.items())).alias("old"),
-        ((project_apart(F.col("operation")) == UPDATE) & reduce(or_, changed)).alias("moved"),
-        F.when(named, F.struct(*(value.alias(name) for name, value in other.items()))).alias("other"),
-        *_errors(values, old, unreadable, coded_names(encodings)),
-    ]
+    return (project_apart(F.col("operation")) == UPDATE) & reduce(or_, changed)
+
+
+def _all_there(row: str, names: Sequence[str]) -> Column:
+    return reduce(and_, (F.col(row)[name].isNotNull() for name in names))
 
 
 def _text_column(what: str, name: str) -> Column:
@@ -428,30 +447,26 @@ def _common_type(name: str, encodings: Sequence[Encoding]) -> T.DataType:
     return common
 
 
-def _errors(
-    values: Mapping[str, Column], old: Mapping[str, Column], unreadable: str, coded: Sequence[str]
-) -> list[Column]:
+def _errors(names: Sequence[str], keys: Sequence[str], unreadable: str, coded: Sequence[str]) -> list[Column]:
     """What is wrong with a row; a key that cannot be read, now or before, always costs it."""
-    missing = {key: values[key].isNull() for key in old}
-    unread = {name: _is_unread("text of", name, value) for name, value in values.items()}
-    says = {name: _unread_finding("text of", name, coded) for name in values}
-    invalid = {name: each for name, each in unread.items() if unreadable == "reject" or name in old}
-    for key, value in old.items():
+    missing = {key: F.col("data")[key].isNull() for key in keys}
+    unread = {name: _is_unread("text of", name, F.col("data")[name]) for name in names}
+    says = {name: _unread_finding("text of", name, coded) for name in names}
+    invalid = {name: each for name, each in unread.items() if unreadable == "reject" or name in keys}
+    for key in keys:
         says[key] = F.when(unread[key], says[key]).otherwise(_unread_finding("old text of", key, coded))
-        invalid[key] |= _is_unread("old text of", key, value)
+        invalid[key] |= _is_unread("old text of", key, F.col("old")[key])
     faults = F.lit(None).cast("array<string>")
     if unreadable == "null":
         named = F.array_compact(F.array(*(F.when(each, says[name]) for name, each in unread.items())))
         faults = F.when(reduce(or_, unread.values()), named)
     found = error_columns(
         [
-            # Joined by *or*, whose parts Spark takes to be needed all: it works a value out once, for the
-            # row and for this.  Of what is coalesced it takes so the first alone, and works out others anew.
             (EventFault.VALUE_INVALID, reduce(or_, invalid.values()), _first_finding(invalid, says)),
             (
                 EventFault.KEY_MISSING,
                 (F.col("operation") != TRUNCATE) & reduce(or_, missing.values()),
-                _first_finding(missing, {key: F.lit(key) for key in old}),
+                _first_finding(missing, {key: F.lit(key) for key in keys}),
             ),
         ]
     )

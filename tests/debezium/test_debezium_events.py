@@ -248,6 +248,9 @@ def test_a_value_is_read_once_though_a_filter_asks_for_it_too(spark: SparkSessio
     told = debezium.changes(decoded, "t", keys=["id"], columns={"id": "int32", "n": "string"})
     plan = told._jdf.queryExecution().optimizedPlan().toString()
     assert plan.count("from_json(ArrayType") == 1
+    typed = {"id": "int32", "day": "io.debezium.time.Date"}
+    unfit = rejects(debezium.table_rows(decoded.localCheckpoint(), "t", keys=["id"], columns=typed))
+    assert unfit._jdf.queryExecution().optimizedPlan().toString().count("date_from_unix_date(") == 1
 
 
 @pytest.mark.usefixtures("whole_plans")
