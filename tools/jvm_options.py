@@ -23,12 +23,15 @@ from tools import classes
 # stack trace says anyway.
 # Of each plan, and of each of its stages, Spark writes a text for pages that nobody looks at, with all of
 # each large expression.
+# Each sort, and each table that a join hands round, takes a page of memory: by Spark's own choice 32 MiB of
+# zeros, which fill the heap.  With small ones a hub's tests take four fifths of the time.
 _OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:MetaspaceSize=256m",
     "-Xms1g -Xmn400m",
     *classes.options(),
     "-Dspark.python.sql.dataFrameDebugging.enabled=false",
     "-Dspark.sql.debug.maxToStringFields=1",
+    "-Dspark.buffer.pageSize=4m",
 )
 # To write and compile Java for each plan takes longer than a few rows do without.
 WITHOUT_GENERATED_CODE = (

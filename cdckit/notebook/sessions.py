@@ -116,7 +116,8 @@ def session(
             Heap of the local session, as Spark writes it (`"4g"`).  Without it: a third of the
             machine's memory, at least 1 and at most 8 GiB; 2 GiB where the system does not tell it.
         small: For samples, and whatever is of some thousand rows: the JVM compiles in half the time what then
-            runs at half the speed, shuffles make two partitions, and plans are not adapted while they run.
+            runs at half the speed, shuffles make two partitions, plans are not adapted while they run, and
+            sorts and joins take memory by 4 MiB.
         ui: Serve Spark's own pages, on this machine alone: `session().sparkContext.uiWebUrl` is where.  They
             name each job by what cdckit does.
         config: Further Spark settings; they win over the ones chosen here.
@@ -185,7 +186,10 @@ def settings(memory: str, small: bool = False) -> dict[str, str]:
     partitions = 2 if small else 8 * (os.cpu_count() or 1)
     log = Path(__file__).with_name("log4j2.properties")
     java = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={log.as_uri()}"
-    return {
+    # Each sort, and each small table that a join hands round, takes a page at once and fills it with zeros.
+    # Spark chooses 32 or 64 MiB on such a heap: of a hundred joins gigabytes, for kilobytes of rows.
+    pages = {"spark.buffer.pageSize": "4m"} if small else {}
+    return pages | {
         "spark.driver.memory": memory,
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "localhost",

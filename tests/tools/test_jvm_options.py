@@ -30,6 +30,11 @@ def test_a_run_whose_classes_are_archived_keeps_its_options() -> None:
     assert with_ours(given, generated=False) == given
 
 
+def test_a_sort_of_few_rows_takes_little_memory(spark: SparkSession) -> None:
+    """By Spark's own choice its pages would be 32 MiB each."""
+    assert spark.sparkContext._jvm.org.apache.spark.SparkEnv.get().memoryManager().pageSizeBytes() == 4 << 20
+
+
 def test_a_part_of_the_tests_goes_by_generated_code(spark: SparkSession) -> None:
     def is_generated() -> bool:
         plan = spark.range(9).selectExpr("id + 1 AS n")._jdf.queryExecution().executedPlan()
