@@ -172,7 +172,9 @@ def changes_from(
         says nothing new; the place of a row is a part of it only where that is its order: in pandas,
         without *sequence_by*.  Of rows with one entity, time and sequence the later one counts in pandas;
         in Spark one that is the same in every run, but arbitrary.  `arrival.timestamp`, which
-        `as_known` goes by, is when a row was sequenced if that is a time, else its effective time.
+        `as_known` goes by, is when a row was sequenced if that is a time, by its type or as ISO 8601 text;
+        else its effective time, as if it had been known from the beginning.  How many those are says
+        `changes.where("arrival.timestamp = effective_timestamp").count()`.
 
         Two tables that speak of an entity at one instant, with equal priority, are a tie: which of them
         counts is decided by the form of their sequences and by row numbers, so by nothing that means
@@ -390,7 +392,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
         effective=_effective(call, begin, argument, parts),
         time=_unreadable_time(call, begin, argument, sequence),
         until=None if end is None else _until(call, end),
-        known=_sequence_time(parts),
+        known=_arrival(parts),
         sequence=order_text(parts),
         message=None if message is None else call.expression(message, "message"),
         source=call.source(given.source),
@@ -460,13 +462,24 @@ def _ignored(call: Call, columns: bool | Sequence[str | Column], fields: Sequenc
     return call.listed(columns, "ignore_null_updates")
 
 
-def _sequence_time(parts: Sequence[TypedColumn]) -> Column | None:
-    """When a row was sequenced, if the first part of that is a time by its type."""
+def _first_part(parts: Sequence[TypedColumn]) -> TypedColumn | None:
     first = parts[0] if parts else None
     while first is not None and isinstance(first.kind, T.StructType):
         inner = first.kind.fields[0]
         first = TypedColumn(first.value.getField(inner.name), inner.dataType)
+    return first
+
+
+def _sequence_time(parts: Sequence[TypedColumn]) -> Column | None:
+    """When a row was sequenced, if the first part of that is a time by its type."""
+    first = _first_part(parts)
     return as_instant(*first) if first is not None and is_time(first.kind) else None
+
+
+def _arrival(parts: Sequence[TypedColumn]) -> Column | None:
+    """The same, of a text too: a CSV has no types, and who is not told of an arrival knows all too early."""
+    first = _first_part(parts)
+    return None if first is None else as_instant(*first)
 
 
 def _effective(

@@ -236,21 +236,22 @@ def _column(name: str, kind: T.DataType, rows: int, found: Mapping[str, Any]) ->
     return known._replace(readings=readings, zones=zones, deletes=deletes)
 
 
-def _readings(name: str, iso: int, ways: list[list[str]]) -> tuple[str, ...]:
-    """The expressions of which each reads all that can be read; none where no single one does."""
+def _readings(name: str, iso: int, ways_of_texts: list[list[str]]) -> tuple[str, ...]:
+    """The expressions of which each reads all that can be read; none where no order of readings is sure."""
     words = quoted_if_needed(name)
     plain = [
-        [way.replace(f"try_cast(cast({words} as string) as bigint)", words) for way in each] for each in ways
+        [way.replace(f"try_cast(cast({words} as string) as bigint)", words) for way in each]
+        for each in ways_of_texts
     ]
-    if iso and not plain:
-        return (words,)
-    if iso or not plain:
-        return ()
-    common = [way for way in plain[0] if all(way in each for each in plain)]
+    if not plain:
+        return (words,) if iso else ()
+    common = [[way] for way in plain[0] if all(way in each for each in plain)]
     if not common and all(len(each) == 1 for each in plain):
         # Each text has one reading alone, so no order of them reads one wrongly.
-        return (f"coalesce({', '.join(sorted({way for each in plain for way in each}))})",)
-    return tuple(common)
+        common = [sorted({way for each in plain for way in each})]
+    if iso:
+        common = [[f"try_to_timestamp({words})", *ways] for ways in common]
+    return tuple(ways[0] if len(ways) == 1 else f"coalesce({', '.join(ways)})" for ways in common)
 
 
 def _is_number(kind: T.DataType) -> bool:

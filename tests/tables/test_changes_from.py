@@ -298,6 +298,11 @@ def test_when_it_was_sequenced_is_when_it_is_true_and_known(spark: SparkSession)
     assert times(sequence_by=F.struct("at", "id")) == (DAY[4], DAY[4])
     assert times(sequence_by="at", effective="since") == (DAY[1], DAY[4])
     assert times(sequence_by="id", effective="since") == times(effective=DAY[1]) == (DAY[1], DAY[1])
+    # A CSV has texts; what is no ISO 8601 tells no time.
+    frame["at"], frame["odd"] = "2024-01-05T02:00:00+02:00", "5.1.2024"
+    assert times(sequence_by="at", effective="since") == (DAY[1], DAY[4])
+    assert times(sequence_by=["at", "id"], valid_from="since") == (DAY[1], DAY[4])
+    assert times(sequence_by="odd", effective="since") == (DAY[1], DAY[1])
 
 
 # Rows that cannot be used ----------------------------------------------------------------------------------

@@ -100,14 +100,15 @@ def test_the_readings_are_those_that_read_all_that_can_be_read() -> None:
         "told": ("try_to_timestamp(told, 'd/M/yyyy')",),
         "mixed": (f"coalesce({dotted}, {slashed})",),
         "iso": ("iso",),
+        "either": ("coalesce(try_to_timestamp(either), try_to_timestamp(either, 'd.M.yyyy'))",),
         "at": ("at",),
         "seconds": ("try_to_timestamp(cast(seconds as string), 'yyyyMMddHH')", "timestamp_seconds(seconds)"),
     }
     assert column(found, "iso").zones == "some say a zone"
-    assert "told, mixed, iso, at are times" in repr(found)
-    # Four times, and two keys: `seconds`, which is taken for no time here, tells rows apart as well.
+    assert "told, mixed, iso, either, at are times" in repr(found)
+    # Five times, and two keys: `seconds`, which is taken for no time here, tells rows apart as well.
     assert len(found.calls) == 6
-    assert found.notes[-1] == "The first 6 of 8 calls that would do:"
+    assert found.notes[-1] == "The first 6 of 10 calls that would do:"
     assert all("apply_as_deletes=\"op in ('delete')\"" in call for call in found.calls)
 
 
