@@ -138,9 +138,9 @@ def run(peer: Peer, folder: Path, days: Path) -> dict[str, Any]:
     take = [str(python), str(HERE / f"{peer.script}.py"), str(days), str(work), str(DAYS)]
     for command in (install, take):
         done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
-        (work / "log.txt").write_text(done.stdout + done.stderr)
         if done.returncode:
-            return {"name": peer.name, "failed": f"see {work / 'log.txt'}"}
+            said = [line for line in (done.stdout + done.stderr).splitlines() if "rror" in line]
+            return {"name": peer.name, "failed": said[0] if said else "no word"}
     seconds: list[float] = json.loads((work / "seconds.json").read_text())
     table = pq.read_table(work / "answer.parquet")
     utc = {name: table[name].cast(pa.timestamp("us", "UTC")) for name in ("valid_from", "valid_to")}

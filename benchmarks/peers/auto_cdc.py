@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,6 @@ SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-CONF = [part for name, value in SETTINGS.items() for part in ("--conf", f"{name}={value}")]
 PIPELINE = """
 from pyspark import pipelines as dp
 from pyspark.sql import SparkSession
@@ -57,7 +57,8 @@ def add_delta(work: Path) -> None:
     ivy = work / "ivy"
     fetch = [str(HOME / "bin" / "spark-submit"), "--conf", f"spark.jars.ivy={ivy}", "--packages", DELTA]
     subprocess.run([*fetch, str(work / "nothing.py")], check=True)
-    for jar in ivy.glob("jars/*.jar"):
+    # What Delta needs beside, as a JSON parser, Spark has in a version of its own.
+    for jar in ivy.glob("jars/io.delta_*.jar"):
         shutil.copy(jar, HOME / "jars" / jar.name)
 
 
@@ -66,20 +67,18 @@ def main(days: Path, work: Path, many: int) -> None:
     add_delta(work)
     feed = work / "feed"
     feed.mkdir()
+    conf = work / "conf"
+    conf.mkdir()
+    # A pipeline takes the settings of its server from here, and not from its command.
+    (conf / "spark-defaults.conf").write_text("\n".join(f"{name} {SETTINGS[name]}" for name in SETTINGS))
     (work / "transformations").mkdir()
     (work / "transformations" / "flights.py").write_text(PIPELINE.format(feed=feed))
     (work / "spark-pipeline.yml").write_text(SPEC.format(storage=work / "storage"))
 
     def take(day: int) -> None:
         shutil.copy(days / f"changes_{day}.parquet", feed)
-        run = [
-            str(HOME / "bin" / "spark-pipelines"),
-            *CONF,
-            "run",
-            "--spec",
-            str(work / "spark-pipeline.yml"),
-        ]
-        subprocess.run(run, cwd=work, check=True)
+        run = [str(HOME / "bin" / "spark-pipelines"), "run", "--spec", str(work / "spark-pipeline.yml")]
+        subprocess.run(run, cwd=work, env={**os.environ, "SPARK_CONF_DIR": str(conf)}, check=True)
 
     each_day(take, work, many)
     from pyspark.sql import SparkSession
