@@ -195,7 +195,9 @@ class Ledger:
         now = self._commit(until, "until")
         newest = now.version or 0
         if not isinstance(since, int) or isinstance(since, bool) or since > newest:
-            raise InvalidArgument("history_changes", "since", f"a commit up to {newest}", since)
+            raise InvalidArgument(
+                "history_changes", "since", f"a commit up to {newest}, 0 for one in which nothing is", since
+            )
         return history_changes(self._commit(since, "since"), now, self._stored_kind(now))
 
     def _stored_kind(self, snapshot: Snapshot) -> Kind:

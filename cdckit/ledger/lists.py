@@ -186,9 +186,9 @@ def _instants(rows: DataFrame, taken: datetime | str) -> tuple[Column, list[int]
         instants = [row[0] for row in found]
         if None in instants:
             needed = "an instant in every row"
-            raise InvalidArgument(FUNCTION, "taken", needed, f"null in a row of the column {taken}")
+            raise InvalidArgument(FUNCTION, "taken_at", needed, f"null in a row of the column {taken}")
         return F.col(quoted(taken)), sorted(instants)
-    at = microseconds(taken, "taken", function=FUNCTION)
+    at = microseconds(taken, "taken_at", function=FUNCTION)
     return F.timestamp_micros(F.lit(at)), [at]
 
 
@@ -323,7 +323,7 @@ def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate
     lists = known.get(source, {})
     if at not in lists:
         needed = f"an instant at which a list of {source!r} was taken; ledger.lists() shows them"
-        raise InvalidArgument("revoke_list", "taken", needed, to_instant(at))
+        raise InvalidArgument("revoke_list", "taken_at", needed, to_instant(at))
     if lists[at] is None:
         reason = "it came as changes, in which lists that said nothing new are not named"
         remedy = "Give it, and the later ones of this source, to ledger.apply_list first: then it knows them."
@@ -380,7 +380,8 @@ def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again:
         if differing:
             reason = f"the ledger has a list of this instant, and {differing} rows of the two differ"
             remedy = (
-                "If the new one is right, take the old one back first: "
+                "If both are parts of one list, take the old one back and apply them together, in one table; "
+                "if the new one is right, take the old one back and apply that: "
                 f"ledger.revoke_list(taken_at={instant_literal(to_instant(at_))}, source={given.source!r})."
             )
             raise UnfitList(FUNCTION, given.source, to_instant(at_), reason, remedy)

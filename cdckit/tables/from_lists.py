@@ -233,7 +233,7 @@ def changes_from_snapshots(
     no_time = time._replace(value=F.col("time_said")).sentence(_FUNCTION, F.to_json(F.col("data")))
     changes = compare_lists(placed, key_names, no_time, function=_FUNCTION, compared=compared)
     if lists.instants and isinstance(source, str):
-        instants = [microseconds(at, "taken", function=_FUNCTION) for at in lists.instants]
+        instants = [microseconds(at, "taken_at", function=_FUNCTION) for at in lists.instants]
         message_id = F.col("message_id").alias("message_id", metadata={NAMED_LISTS: {source: instants}})
         changes = changes.withColumn("message_id", message_id)
     return changes.drop("begins")

@@ -156,8 +156,12 @@ def test_a_commit_that_is_not_there_is_named(spark: SparkSession, tmp_path: Path
     for day in (1, 2, 3):
         ledger.apply(told([(1, "x", day, day)], spark))
     for since, until, why in [
-        (4, None, r"history_changes\(\) needs since to be a commit up to 3; it is 4"),
-        (2, 1, r"since to be a commit up to 1; it is 2"),
+        (
+            4,
+            None,
+            r"history_changes\(\) needs since to be a commit up to 3, 0 for one in which nothing is; it is 4",
+        ),
+        (2, 1, r"since to be a commit up to 1, 0 for one in which nothing is; it is 2"),
         (-1, None, r"since to be from 0 to 3; it is -1"),
         (0, 9, r"until to be from 0 to 3; it is 9"),
         ("1", None, r"since to be a commit"),

@@ -17,7 +17,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "cdckit
 
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 SCALA = "2.13"
-DELTA = {"4.1": f"io.delta:delta-spark_4.1_{SCALA}:4.1.0"}
+DELTA = {"4.1": f"io.delta:delta-spark_4.1_{SCALA}:4.4.0"}
 KAFKA = {
     version[:3]: f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{version}" for version in ("4.1.3", "4.2.0")
 }
