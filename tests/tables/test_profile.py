@@ -13,6 +13,9 @@ from cdckit import changes_from
 from cdckit.errors import InvalidArgument
 from cdckit.tables import ColumnProfile, Profile, profile
 
+# Frames of pandas become Spark's: without a session nothing is read.
+pytestmark = pytest.mark.usefixtures("spark")
+
 
 def column(found: Profile, name: str) -> ColumnProfile:
     return next(each for each in found.columns if each.name == name)
