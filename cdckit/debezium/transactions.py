@@ -83,8 +83,9 @@ def find_frontiers(decoded: DataFrame) -> DataFrame:
     Returns:
         One row per source that tells its transactions, in no order: `source`; `complete_until_timestamp`,
         the end of the last transaction before the first that lacks an event, null where none is before it;
-        `incomplete`, how many transactions lack one.  Heartbeats count for nothing: they say when a connector
-        was alive, not how far it had read.
+        `incomplete`, how many transactions lack one.  A transaction whose end did not come is not counted,
+        so hold the offsets of the topic of transactions against it (`cdckit.model.find_frontiers`).
+        Heartbeats count for nothing: they say when a connector was alive, not how far it had read.
 
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: As `find_missing_events`.
