@@ -428,7 +428,9 @@ def _has_text(texts: str, name: str) -> Column:
 def _typed_value(texts: str, name: str, types: Sequence[str], encodings: Sequence[Encoding]) -> Column:
     """The value of a column, read as the event's own type of it where there are several."""
     common = _common_type(name, encodings)
-    *others, value = [as_type(each.read(_text_column(texts, name)), each.type, common) for each in encodings]
+    *others, value = [
+        as_type(each.read(_text_column(texts, name)), each.type, common, name) for each in encodings
+    ]
     for type_text, other in zip(types, others, strict=False):
         value = F.when(_text_column("type of", name) == type_text, other).otherwise(value)
     return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import reduce
@@ -369,17 +369,16 @@ def _as_priority(value: object) -> Priority:
     return Priority(1)
 
 
-def union_changes(first: DataFrame, *more: DataFrame, as_double: Collection[str] = ()) -> DataFrame:
+def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     """
     The changes of several sources that speak of one kind of entity.
 
     Args:
         first: One row per change.
         more: Further tables of changes.  Their `data` may have other fields.  A field that two of them
-            have in different types gets one that holds both: numbers stay numbers where that loses
-            nothing, anything else becomes text (`cdckit.parts.widening`, as in the Replicate door).
-        as_double: Fields that are to be doubles, which may cost digits, where no exact type holds the
-            numbers of all tables.
+            have in different types gets one that holds both: numbers stay numbers, anything else becomes text
+            (`cdckit.parts.widening`).  Where no type holds all numbers of both (64 bits beside floats),
+            it is double, and the query fails at a number that would lose digits.
 
     Returns:
         All rows of all tables, repeats included.  `data` has the fields of all, in the order in
@@ -425,7 +424,7 @@ def union_changes(first: DataFrame, *more: DataFrame, as_double: Collection[str]
     for changes in tables:
         for found in require_struct(changes, "data", function="union_changes"):
             known = fields.setdefault(found.name, found.dataType)
-            common = common_spark_type(known, found.dataType, as_double=found.name in as_double)
+            common = common_spark_type(known, found.dataType, as_double=True)
             if common is None:
                 needed, is_ = known.simpleString(), found.dataType.simpleString()
                 raise WrongColumnType("union_changes", f"data.{found.name}", needed, is_)
@@ -476,7 +475,9 @@ def _with_fields(changes: DataFrame, fields: Mapping[str, T.DataType], with_prio
     """The same changes with a `data` and a `carried` (and priorities) of exactly these fields."""
     has = {field.name: field.dataType for field in require_struct(changes, "data", function="union_changes")}
     data = [
-        as_type(F.col("data").getField(name), has[name], kind) if name in has else F.lit(None).cast(kind)
+        as_type(F.col("data").getField(name), has[name], kind, name)
+        if name in has
+        else F.lit(None).cast(kind)
         for name, kind in fields.items()
     ]
     carried = [F.col("carried").getField(name) if name in has else F.lit(False) for name in fields]
@@ -499,9 +500,9 @@ def _key_in(changes: DataFrame, side: str, fields: Mapping[str, T.DataType]) -> 
     kinds = changes.select(f"{MOVED}.{side}.*").schema
     return F.struct(
         *(
-            as_type(F.col(f"{MOVED}.{side}.{quoted(each.name)}"), each.dataType, fields[each.name]).alias(
-                each.name
-            )
+            as_type(
+                F.col(f"{MOVED}.{side}.{quoted(each.name)}"), each.dataType, fields[each.name], each.name
+            ).alias(each.name)
             for each in kinds
             if each.name in fields
         )

@@ -1,8 +1,10 @@
 """
 The type of a column about which two tables disagree: numbers stay numbers where that loses nothing.
 
-This rule is used wherever two types of one column meet: two versions of a source's table, and two tables
-of changes.  Decision: no specification says what a consumer should do here.
+This rule is used wherever two types of one column meet.  Where no type holds all numbers of both, two tables
+of changes have doubles, and refuse a number that would lose digits; two versions of a source's table have
+texts, since what a feed sent must not be refused.  Decision: no specification says what a consumer should
+do here.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = 
     Of several types it is one, in whatever order they meet.
 
     Args:
-        as_double: Whether numbers that no exact type holds become doubles, which may cost them digits.
+        as_double: Whether numbers become doubles where no type holds all of both; `as_type` then refuses
+            a value that would lose digits.
 
     Returns:
         Nothing where one of two types that differ is nested: its text would not be its value.
@@ -107,13 +110,34 @@ def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = 
     return T.StringType() if found is None else _spark_type(found)
 
 
-def as_type(value: Column, kind: T.DataType, common: T.DataType) -> Column:
-    """A *value* of type *kind* in the *common* type that `common_spark_type` found for it."""
+def as_type(value: Column, kind: T.DataType, common: T.DataType, column: str) -> Column:
+    """A *value* of type *kind* of a *column* in the *common* type that `common_spark_type` found for it."""
     if kind.simpleString() == common.simpleString():
         return value
     if isinstance(common, T.StringType):
         return _as_text(value, kind)
+    if isinstance(common, T.DoubleType) and isinstance(kind, T.LongType | T.DecimalType):
+        return _as_exact_double(value, kind, column)
     return value.cast(common)
+
+
+def _as_exact_double(value: Column, kind: T.LongType | T.DecimalType, column: str) -> Column:
+    """
+    The double from which the same number is read again; the query fails where there is none.
+
+    A text instead would hold every number, and would sort and add up wrongly without a word.
+    """
+    exact = kind if isinstance(kind, T.DecimalType) else T.DecimalType(_DIGITS_OF_BITS[64], 0)
+    double = value.cast("double")
+    refused = F.raise_error(
+        F.concat(
+            F.lit(f"{column} has whole or decimal numbers and floats, so it is to be double, and "),
+            value.cast("string"),
+            F.lit(f" has more digits than that holds: cast {column} to one type, such as "),
+            F.lit(f"{exact.simpleString()}, in every table."),
+        )
+    )
+    return F.when(value.isNull() | (double.try_cast(exact) == value.cast(exact)), double).otherwise(refused)
 
 
 def _as_text(value: Column, kind: T.DataType) -> Column:

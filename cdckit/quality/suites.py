@@ -538,7 +538,9 @@ def _common_form(name: str, one: DataFrame, other: DataFrame) -> tuple[Column, C
 
 
 def _text(name: str, kind: T.DataType | None) -> Column:
-    return F.lit(None).cast("string") if kind is None else as_type(F.col(quoted(name)), kind, T.StringType())
+    if kind is None:
+        return F.lit(None).cast("string")
+    return as_type(F.col(quoted(name)), kind, T.StringType(), name)
 
 
 def _provenance(kind: T.DataType | None, fields: Sequence[str]) -> Column:

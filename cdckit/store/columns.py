@@ -122,7 +122,7 @@ def _unite_types(left: T.DataType, right: T.DataType, table: str, column: str) -
     if isinstance(left, T.MapType) and isinstance(right, T.MapType):
         keys = _unite_types(left.keyType, right.keyType, table, f"{column}.key")
         return T.MapType(keys, _unite_types(left.valueType, right.valueType, table, f"{column}.value"))
-    common = common_spark_type(left, right)
+    common = common_spark_type(left, right, as_double=True)
     if common is None:
         raise NotStorable(table, column, right.simpleString(), left.simpleString())
     return common
@@ -145,21 +145,23 @@ def as_columns(rows: DataFrame, columns: T.StructType) -> DataFrame:
     found = {one.name: one for one in rows.schema}
     return rows.select(
         *(
-            _as_type(F.col(quoted(one.name)), found[one.name].dataType, one.dataType).alias(one.name)
+            _as_type(F.col(quoted(one.name)), found[one.name].dataType, one.dataType, one.name).alias(
+                one.name
+            )
             for one in columns
             if one.name in found
         )
     )
 
 
-def _as_type(value: Column, kind: T.DataType, common: T.DataType) -> Column:
+def _as_type(value: Column, kind: T.DataType, common: T.DataType, column: str) -> Column:
     """As `cdckit.parts.widening.as_type`, within structs, lists and maps too."""
     if kind.simpleString() == common.simpleString():
         return value
     if isinstance(kind, T.StructType) and isinstance(common, T.StructType):
         before = {one.name: one.dataType for one in kind}
         parts = [
-            _as_type(value.getField(one.name), before[one.name], one.dataType).alias(one.name)
+            _as_type(value.getField(one.name), before[one.name], one.dataType, one.name).alias(one.name)
             if one.name in before
             else F.lit(None).cast(one.dataType).alias(one.name)
             for one in common
@@ -167,12 +169,12 @@ def _as_type(value: Column, kind: T.DataType, common: T.DataType) -> Column:
         return F.when(value.isNotNull(), F.struct(*parts))
     if isinstance(kind, T.ArrayType) and isinstance(common, T.ArrayType):
         inner, element = kind.elementType, common.elementType
-        return F.transform(value, lambda each: _as_type(each, inner, element))
+        return F.transform(value, lambda each: _as_type(each, inner, element, column))
     if isinstance(kind, T.MapType) and isinstance(common, T.MapType):
         keys, items = (kind.keyType, common.keyType), (kind.valueType, common.valueType)
-        changed = F.transform_keys(value, lambda key, _: _as_type(key, *keys))
-        return F.transform_values(changed, lambda _, item: _as_type(item, *items))
-    return as_type(value, kind, common)
+        changed = F.transform_keys(value, lambda key, _: _as_type(key, *keys, column))
+        return F.transform_values(changed, lambda _, item: _as_type(item, *items, column))
+    return as_type(value, kind, common, column)
 
 
 # Names ----------------------------------------------------------------------------------------------------

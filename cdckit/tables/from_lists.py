@@ -95,13 +95,15 @@ def _union(lists: Sequence[tuple[datetime, Table]], *, function: str) -> UnitedL
 def _columns(table: Table, kinds: Mapping[str, T.DataType]) -> list[Column]:
     has = {name: table.frame.schema[name].dataType for name in table.columns}
     return [
-        (as_type(F.col(quoted(name)), has[name], kind) if name in has else F.lit(None).cast(kind)).alias(name)
+        (
+            as_type(F.col(quoted(name)), has[name], kind, name) if name in has else F.lit(None).cast(kind)
+        ).alias(name)
         for name, kind in kinds.items()
     ]
 
 
 def _common(name: str, known: T.DataType | None, found: T.DataType, function: str) -> T.DataType:
-    common = found if known is None else common_spark_type(known, found)
+    common = found if known is None else common_spark_type(known, found, as_double=True)
     if common is None:
         assert known is not None
         raise WrongColumnType(function, f"{name} of every list", known.simpleString(), found.simpleString())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.errors import PythonException
+from pyspark.errors import PythonException, SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -145,6 +145,39 @@ def test_a_float_is_one_number_whatever_came_between(spark: SparkSession, tmp_pa
     assert [row["a"] for row in sorted(found[0][0], key=lambda row: row["h"])] == [
         *("0.10000000149011612", "0.1", "n/a"),
     ]
+
+
+def test_a_whole_number_that_meets_a_float_stays_a_number(spark: SparkSession, tmp_path: Path) -> None:
+    """As pandas has a column in which one night lacks a value; the other way round too, and a decimal."""
+    orders = ("bigint", "double", "decimal(10,2)"), ("double", "bigint"), ("decimal(10,2)", "double")
+    for number, kinds in enumerate(orders):
+        ledger = opened(spark, tmp_path / str(number), buckets=1)
+        for day, kind in enumerate(kinds, start=1):
+            batch = prices(spark, price(1, day, str(day)))
+            ledger.apply(batch.withColumn("data", F.col("data").withField("a", F.col("data.a").cast(kind))))
+        assert ledger.history().schema["a"].dataType.simpleString() == "double"
+        assert [row["a"] for row in ledger.history().orderBy(VALID_FROM).collect()] == [1.0, 2.0, 3.0][
+            : len(kinds)
+        ]
+
+
+def test_a_number_that_would_lose_digits_leaves_the_ledger_as_it_was(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    ledger = opened(spark, tmp_path, buckets=1)
+    whole, float_ = (
+        prices(spark, price(hour, hour, text)).withColumn(
+            "data", F.col("data").withField("a", F.col("data.a").cast(kind))
+        )
+        for hour, (text, kind) in enumerate((("9007199254740993", "bigint"), ("0.5", "double")), start=1)
+    )
+    ledger.apply(whole)
+    with pytest.raises(
+        SparkRuntimeException, match=r"a has .* 9007199254740993 has more digits .* cast a to"
+    ):
+        ledger.apply(float_)
+    [row] = ledger.history().collect()
+    assert row["a"] == 9007199254740993
 
 
 def test_a_new_field_and_a_wider_type_come_with_a_later_batch(spark: SparkSession, tmp_path: Path) -> None:

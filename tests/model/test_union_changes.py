@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
+from pyspark.errors import SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -91,8 +92,9 @@ def test_one_table_is_itself(spark: SparkSession) -> None:
         ("1L", "2.50BD", "decimal(21,2)", [Decimal("1.00"), Decimal("2.50")]),
         ("cast(1 as smallint)", "0.5f", "float", [1.0, 0.5]),
         ("1", "0.5D", "double", [1.0, 0.5]),
-        ("9007199254740993L", "7D", "string", ["9007199254740993", "7"]),
-        ("cast(1 as decimal(38,0))", "0.5BD", "string", ["1", "0.5"]),
+        ("9007199254740992L", "7D", "double", [9007199254740992.0, 7.0]),
+        ("12.30BD", "0.1D", "double", [12.3, 0.1]),
+        ("cast(1 as decimal(38,0))", "0.5BD", "double", [1.0, 0.5]),
         ("1", "'1'", "string", ["1", "1"]),
         (
             "timestamp'2024-01-01 10:00:00Z'",
@@ -106,7 +108,7 @@ def test_one_table_is_itself(spark: SparkSession) -> None:
 def test_two_types_for_one_field_become_one_that_holds_both(
     spark: SparkSession, one: str, two: str, common: str, values: list[object]
 ) -> None:
-    """Numbers stay numbers where that loses nothing; anything else is text, which loses nothing either."""
+    """Numbers stay numbers; anything else is text, which loses nothing either."""
     tables = [
         changes(spark, source, f"struct({value} as id)", "struct(true as id)")
         for source, value in (("a", one), ("b", two))
@@ -116,11 +118,13 @@ def test_two_types_for_one_field_become_one_that_holds_both(
         assert [row["data"]["id"] for row in both.orderBy("source").collect()] == values
 
 
-def test_numbers_that_no_exact_type_holds_are_doubles_by_request(spark: SparkSession) -> None:
-    one = changes(spark, "a", "struct(7L as id)", "struct(true as id)")
+@pytest.mark.parametrize("number", ["9007199254740993L", "9223372036854775807L", "1234567890.12345678BD"])
+def test_a_number_that_would_lose_digits_as_a_double_is_refused(spark: SparkSession, number: str) -> None:
+    """Neither is it rounded, nor do all numbers become text for it."""
+    one = changes(spark, "a", f"struct({number} as id)", "struct(true as id)")
     two = changes(spark, "b", "struct(0.5D as id)", "struct(true as id)")
-    both = union_changes(one, two, as_double=["id"])
-    assert [row["data"]["id"] for row in both.orderBy("source").collect()] == [7.0, 0.5]
+    with pytest.raises(SparkRuntimeException, match=f"id has .* {number.rstrip('LBD')} has more digits"):
+        union_changes(one, two).collect()
 
 
 def test_a_nested_field_and_another_are_refused(spark: SparkSession) -> None:

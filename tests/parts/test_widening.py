@@ -101,5 +101,5 @@ def test_spark_writes_them_so(spark: SparkSession) -> None:
     """What was saved by one of the two meets what the other makes: one number must not become two."""
     for kind, numbers in TEXTS:
         frame = spark.createDataFrame([(number,) for number, _ in numbers], T.StructType().add("n", kind))
-        rows = frame.select("n", as_type(F.col("n"), kind, T.StringType()).alias("text")).collect()
+        rows = frame.select("n", as_type(F.col("n"), kind, T.StringType(), "n").alias("text")).collect()
         assert [row["text"] for row in rows] == [text for _, text in numbers]
