@@ -370,7 +370,8 @@ class Ledger:
             priority: How much it counts, a `Priority` where fields differ; best the same for all lists of a
                 source.
             max_deleted: Which share of the entities in the list before it one may lack, from 0 to 1: half
-                a list is no list.  Without it any.
+                a list is no list.  Without it any share, but not all: an empty list is an export that went
+                wrong, unless `max_deleted=1` says that nothing is left.
             gate: As for `apply`.
 
         Returns:
@@ -380,7 +381,7 @@ class Ledger:
             MissingColumns, WrongColumnType: *rows* lack a key or the column *taken_at*, or have it in another
                 type, or in none where the ledger does not know it yet; and as for `apply`.
             InvalidArgument: *rows* are a stream; an argument is not of its form.
-            UnfitList: The ledger has another list of this source and instant; or one lacks too many.
+            UnfitList: The ledger has another list of this source and instant; or one lacks too many, or is empty.
             SparkRuntimeException: A list names an entity twice, and not the same; or a row has no key.
             ConflictingCommit, StoreIsBusy: As for `apply`.
 

@@ -401,7 +401,7 @@ def count_lists(
     How many entities each list names that comes.
 
     Raises:
-        UnfitList: One lost a larger share of the one before it than *max_deleted*.
+        UnfitList: One lost a larger share of the one before it than *max_deleted*; or all, without that.
 
     Cost: of what changes, one aggregation; where the list before one came as changes, a scan of the log.
     """
@@ -423,6 +423,10 @@ def count_lists(
         begun, lost = news.get(each, (0, 0))
         previous = found.before[each]
         of = 0 if previous is None else counts[previous]
+        if max_deleted is None and of and lost == of and not begun:
+            reason = f"it names nothing, and the list before it named {of} entities"
+            remedy = "Look whether the export went wrong; if they are gone, apply it with max_deleted=1."
+            raise UnfitList(FUNCTION, source, to_instant(each), reason, remedy)
         if max_deleted is not None and lost > max_deleted * of:
             reason = f"it lacks {lost} of the {of} entities that the list before it named, more than "
             reason += f"max_deleted={max_deleted!r} allows"

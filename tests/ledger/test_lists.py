@@ -80,7 +80,9 @@ def test_what_the_next_night_does_not_name_is_gone(spark: SparkSession, tmp_path
     before = ledger.at_commit().version
     repeated = ledger.apply_list(night(spark, one), taken_at=DAY[3], source="shop")
     assert (repeated.news, repeated.repeated, repeated.version) == (0, True, before)
-    assert ledger.apply_list(night(spark, {}), taken_at=DAY[9], source="shop").news == 2
+    with pytest.raises(UnfitList, match=r"names nothing, and the list before it named 2 .* max_deleted=1"):
+        ledger.apply_list(night(spark, {}), taken_at=DAY[9], source="shop")
+    assert ledger.apply_list(night(spark, {}), taken_at=DAY[9], source="shop", max_deleted=1).news == 2
     assert said(ledger)[-1] == (2, 10, "absent", None)
     counted = ledger.lists().orderBy("taken").collect()
     assert [(row["taken"].day, row["rows"]) for row in counted] == [(1, 2), (3, 1), (4, 2), (5, 2), (10, 0)]
@@ -282,10 +284,10 @@ def test_any_program_gives_what_the_lists_that_are_left_say(
         options: dict[str, Any] = {"source": source, "priority": weight[source]}
         if how == "one by one":
             for at, some in lists.items():
-                ledger.apply_list(night(spark, some, columns), taken_at=at, **options)
+                ledger.apply_list(night(spark, some, columns), taken_at=at, max_deleted=1, **options)
         else:
             rows = nights(spark, lists).withColumnRenamed("name", columns.split()[2])
-            ledger.apply_list(rows, taken_at="day", **options)
+            ledger.apply_list(rows, taken_at="day", max_deleted=1, **options)
         left[source].update(lists)
 
     for step in ("several", "other", "single", "revoke", "single", "several", "again", "revoke", "other"):
@@ -372,13 +374,13 @@ def test_lists_have_priorities_of_fields_and_columns_of_their_own(
 
 
 def test_a_list_of_pandas_without_rows_has_no_types(spark: SparkSession, tmp_path: Path) -> None:
-    """A file with a header alone ends all; the types are those that the ledger knows, and must be known."""
+    """A file with a header alone may end all; the types are those that the ledger knows, and must be known."""
     ledger = opened(spark, tmp_path)
     header = pd.DataFrame(columns=["id", "stock"])
     with pytest.raises(WrongColumnType, match="does not know it yet"):
         ledger.apply_list(header, taken_at=DAY[0])
     ledger.apply_list(pd.DataFrame({"id": [1, 2], "stock": [7, 8]}), taken_at=DAY[0])
-    assert ledger.apply_list(header, taken_at=DAY[1]).news == 2
+    assert ledger.apply_list(header, taken_at=DAY[1], max_deleted=1).news == 2
     empty_column = pd.DataFrame({"id": [1], "stock": [None]})
     assert ledger.apply_list(empty_column, taken_at=DAY[2]).news == 1
     found = ledger.changes().orderBy("data.id", "effective_timestamp")
