@@ -37,7 +37,8 @@ def _homes() -> dict[str, str]:
 
 
 _HOMES = _homes()
-__all__ = sorted(_HOMES)
+# `import *` leaves the doors out: they are modules, and some need packages that only an extra brings.
+__all__ = sorted(name for name, home in _HOMES.items() if home != __name__)
 
 
 def __getattr__(name: str) -> object:
@@ -53,7 +54,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return [*globals(), *_HOMES]
 
 
 def load_ipython_extension(shell: object) -> None:
