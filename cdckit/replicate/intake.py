@@ -27,6 +27,7 @@ from cdckit.model.records import (
     REJECT_SCHEMA,
 )
 from cdckit.parts.arguments import require_types
+from cdckit.parts.workers import run_together
 from cdckit.replicate import table_versions
 from cdckit.replicate.envelope import DATA, ENVELOPE_SCHEMA, METADATA, ReplicateFault, decode
 from cdckit.replicate.row_changes import TableName, TableSettings, changes, table_text
@@ -331,12 +332,14 @@ class Intake:
         addresses = {_address(row) for row in sorts if row["type"] == DATA and row["is_sound"]}
         ready = self._sort_out(came, addresses, now)
         self._require_settings(now)
-        for name, table in now.items():
-            earlier = before.get(name)
-            if earlier is not None and self._is_begun(table) and not table.continues(earlier):
-                self._make_anew(table)
-            elif table.reads_any(ready.addresses):
-                self._add(table, table.keep_own(ready.data))
+        changed = {
+            name
+            for name, earlier in before.items()
+            if self._is_begun(now[name]) and not now[name].continues(earlier)
+        }
+        for name in changed:
+            self._make_anew(now[name])
+        self._add_ready(ready, (table for name, table in now.items() if name not in changed))
         self._forget(written)
         for grown in (RECORDS, REJECTS):
             if self._transaction.has(grown):
@@ -353,11 +356,10 @@ class Intake:
             raise InvalidArgument("rebuild", "table", "one that the metadata knows", str(name))
         # By other settings than before, messages in JSON form may have a table that they waited for.
         healed = self._take_ready(known)
-        for name, table in known.items():
-            if name in chosen:
-                self._make_anew(table)
-            elif healed is not None and table.reads_any(healed.addresses):
-                self._add(table, table.keep_own(healed.data))
+        for name in chosen:
+            self._make_anew(known[name])
+        if healed is not None:
+            self._add_ready(healed, (table for name, table in known.items() if name not in chosen))
 
     # -----------------------------------------------------------------------------------------------------
 
@@ -408,6 +410,15 @@ class Intake:
     def _with_waits(self, data: DataFrame, tables: Mapping[TableName, FeedTable]) -> DataFrame:
         zone = read_rows(self._transaction, ZONE, ZONE_SCHEMA)
         return with_waits(data, zone, json_topics(tables.values()))
+
+    def _add_ready(self, ready: _Ready, tables: Iterable[FeedTable]) -> None:
+        """Let each of these tables take its rows; side by side, since most of that is planning."""
+
+        def add(table: FeedTable) -> None:
+            self._add(table, table.keep_own(ready.data))
+
+        some = [table for table in tables if table.reads_any(ready.addresses)]
+        run_together(self._transaction.spark, add, some)
 
     def _add(self, table: FeedTable, received: DataFrame) -> None:
         """Take the rows of a table: its changes into its ledger, what is in error to the rejects."""
