@@ -13,6 +13,10 @@ AT     ?= 2013-02-08 12:00
 IP     ?= 127.0.0.1
 LAB    ?=
 
+# uv takes a third of pip's time, and does not read pip's settings: where it reaches no index, pip has its turn.
+PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+install  = { $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1) ; }
+
 # Two at a time, in the order that tools/tiers.py chooses: the files that take minutes first.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -41,14 +45,14 @@ demo: $(READY) ## Read the departure board as it stood at an instant: make demo 
 	@$(ARCHIVED) $(BIN)/python -m tools.demo "$(AT)"
 	@$(MAKE) --no-print-directory $(CLASSES)
 
-quick: $(READY) $(CLASSES) lint ## Lint, types, the tests that need no JVM, and a smoke test of each door (under 3 minutes)
+quick: $(READY) lint ## Lint, types, the tests that need no JVM, and a smoke test of each door (under 3 minutes)
 	$(PYTEST) --tier quick tests
 
-test: $(READY) $(CLASSES) lint ## Lint, types, tests, examples in docstrings, and every notebook against its outputs
+test: $(READY) lint ## Lint, types, tests, examples in docstrings, and every notebook against its outputs
 	$(PYTEST)
 	$(PYTEST) --nbval -o testpaths=notebooks notebooks
 
-soak: $(READY) $(CLASSES) ## The long tests, and fresh random ones (up to an hour): make soak SEED=1234 repeats one
+soak: $(READY) ## The long tests, and fresh random ones (up to an hour): make soak SEED=1234 repeats one
 	$(PYTEST) --tier soak $(if $(SEED),--soak-seed $(SEED)) tests
 
 lint: $(READY) ## Style and types only
@@ -83,7 +87,6 @@ samples: $(READY) ## Make data/samples anew from what says what happens in them
 	$(BIN)/python -m tools.samples
 
 pins: $(READY) ## Choose the newest allowed versions anew and write requirements.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
 	$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade \
 	  --constraint constraints.txt --no-emit-index-url --no-emit-find-links --no-header --quiet -o requirements.txt
 	$(BIN)/uv pip compile --group docs --universal --python-version 3.11 --upgrade \
@@ -96,14 +99,13 @@ $(READY): requirements.txt pyproject.toml tools/check_machine.py
 	@$(PYTHON) tools/check_machine.py
 	@echo "Installing into $(VENV) (a few minutes, once) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@{ $(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt \
-	  && $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable . ; } \
+	@{ $(PIP) uv ; $(call install,-r requirements.txt) && $(call install,--no-deps --editable .) ; } \
 	  > $(VENV)/install.log 2>&1 || $(PYTHON) tools/check_machine.py network
 	@touch $@
 
 # Only for the site: the other commands neither need these packages nor wait for them.
 $(DOCS): docs/requirements.txt $(READY)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r docs/requirements.txt
+	@$(call install,-r docs/requirements.txt)
 	@touch $@
 
 $(CLASSES): $(READY)

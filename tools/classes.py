@@ -4,9 +4,9 @@ An archive of the classes that Spark loads: with it a JVM starts in half the pro
     python -m tools.classes             make the archive
     python -m tools.classes options     say what a JVM that shall use it is told, if there is one
 
-A test run starts some twenty JVMs, one for each notebook among them, and each reads, checks and lays out
-the same twenty thousand classes.  Java can keep what comes of that in a file.  One that another Java made,
-or that other jars went into, it ignores without a word.
+Each JVM reads, checks and lays out the same twenty thousand classes.  Java can keep what comes of that in a
+file.  One that another Java made, or that other jars went into, it ignores without a word.  Making it takes
+as long as twenty starts save: it is for who works in notebooks, and not for a test run, which has eight.
 """
 
 from __future__ import annotations
