@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from cdckit.debezium.encodings import (
     AS_SENT,
+    UNTYPED,
     Digits,
     Encoding,
     cast_encoding,
@@ -257,7 +258,7 @@ def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
         By column the names of its types: one, or several where the table was altered in between.  In the
         order in which the columns are first named.  A type that only that database knows, such as an
         enumeration, is `string`.  Of events that say no types, such as JSON without a schema and
-        Maxwell's, every column is a `string`: give `changes` the types that you know.
+        Maxwell's, every column is `untyped`: give `changes` the types that you know.
         Arrays, maps and structs are named by their parts: `array<…>`, `map<string, …>`,
         `struct<name: …, …>`; several types of such a column are the schemas that events say, as JSON.
 
@@ -282,7 +283,7 @@ def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
     types = F.when(F.size("types") > 0, F.map_entries("types"))
     untyped = F.transform(
         F.map_keys(F.coalesce("after", "before")),
-        lambda key: F.struct(key.alias("key"), F.lit("string").alias("value")),
+        lambda key: F.struct(key.alias("key"), F.lit(UNTYPED).alias("value")),
     )
     exploded = rows.select(name, F.posexplode(F.coalesce(types, untyped)).alias("place", "column"))
     found = (
@@ -295,7 +296,7 @@ def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
     types_by_name: dict[str, list[str]] = {}
     for row in found:
         # Null where wal2json was told to leave types out.
-        types_by_name.setdefault(row["key"], []).append(known_encoding(row["value"] or "string"))
+        types_by_name.setdefault(row["key"], []).append(known_encoding(row["value"] or UNTYPED))
     return {name: _distinct_types(types_of) for name, types_of in types_by_name.items()}
 
 

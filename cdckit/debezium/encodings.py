@@ -191,8 +191,13 @@ def cast_encoding(kind: T.DataType) -> Encoding:
     if isinstance(kind, T.StringType):
         return Encoding(kind, lambda text: text.try_cast(kind), Digits.WRITTEN)
     if isinstance(kind, T.TimestampType | T.TimestampNTZType | T.DateType):
-        return _or_infinity(Encoding(kind, lambda text: text.try_cast(kind)), *_ISO)
+        return _or_infinity(Encoding(kind, lambda text: _if_iso(text).try_cast(kind)), *_ISO)
     return Encoding(kind, lambda text: text.try_cast(kind))
+
+
+def _if_iso(text: Column) -> Column:
+    """The text of a date, which names a month: of a plain number, such as days, Spark would make a year."""
+    return F.when(F.contains(F.substr(text, F.lit(2)), F.lit("-")), text)
 
 
 def _exact_decimal(text: Column, kind: T.DecimalType) -> Column:
@@ -354,6 +359,9 @@ _ISO = (
     _matches_any("-infinity$", r"-290308-12-21T19:59:27\.6", "-292275055-", "-5877611-06-22"),
 )
 
+UNTYPED = "untyped"
+"""The name of no type: of a column whose events do not say how it is written."""
+
 _TEXT = Encoding(T.StringType(), lambda text: text)
 AS_SENT = Encoding(T.StringType(), lambda text: text, Digits.WRITTEN)
 _LONG = Encoding(T.LongType(), _long)
@@ -371,6 +379,7 @@ _INSTANT = cast_encoding(T.TimestampType())
 _INT, _SMALL = cast_encoding(T.IntegerType()), cast_encoding(T.ShortType())
 
 _SIMPLE: dict[str, Encoding] = {
+    UNTYPED: AS_SENT,
     # Kafka Connect
     "int8": cast_encoding(T.ByteType()),
     "int16": _SMALL,

@@ -60,7 +60,11 @@ def changes(
             `shop.public.orders`.  Tables of several databases whose names end so are taken for one.
         keys: The key columns; without them, those that the keys of the records have, which are collected.
         columns: By column its type (see `columns`); others are not read.  Without it, what `columns` says.
-            Where *decoded* is a stream, keys and columns must be said.
+            Where *decoded* is a stream, keys and columns must be said.  It must be said, too, where some
+            events of a column say its type and others none, as after the converter of a connector was told
+            `schemas.enable=false`.  A column that is `untyped` is text as it was sent, such as 19800 for a
+            day, and a `Ledger` takes no values of a type beside it.  Of several types, each event is read by
+            the one that it says; one that says none cannot be read.
         snapshot_at: From when on the rows that a snapshot read are true: an instant from which on the
             stream has all changes, or at which the snapshot had not begun; or a column of instants over
             *decoded*'s records, `source` and `snapshot`.  Without it, what their events say: a row of which
@@ -101,8 +105,9 @@ def changes(
 
     Raises:
         InvalidArgument: There is no such table; *keys* or *columns* are not of their form, or are needed; a
-            type is unknown; two types of one column have none in common, as two arrays of different types
-            (`string` reads both); two columns have names that differ in case alone; *snapshot_at* is naive.
+            type is unknown; two types of one column have none in common, as two arrays of different types,
+            or a number and a date (`string` reads both as they were sent); two columns have names that
+            differ in case alone; *snapshot_at* is naive.
         MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
 
     Cost: as for `table_rows`, no shuffle.  Without *keys* or *columns* a job first, for each of them.
@@ -149,7 +154,9 @@ def changes(
         message_id(named_source).alias("message_id"),
         named_source.alias("source"),
         F.lit(0).alias("priority"),
-        F.when(is_leaving, leaving).otherwise(F.col("data")).alias("data"),
+        F.when(is_leaving, leaving)
+        .otherwise(F.col("data"))
+        .alias("data", metadata=rows.schema["data"].metadata),
         F.when(is_leaving, key_alone).otherwise(F.col("carried")).alias("carried"),
         (F.col("operation") == READ).alias("snapshot"),
         _move_struct(rows).alias(MOVED),

@@ -19,6 +19,7 @@ from cdckit.debezium.column_types import columns as columns_of
 from cdckit.debezium.encodings import (
     MANY_DIGITS,
     MAY_BE_CUT,
+    UNTYPED,
     Digits,
     Encoding,
     digits,
@@ -42,9 +43,10 @@ from cdckit.debezium.events import (
 )
 from cdckit.debezium.json_events import MONGODB
 from cdckit.errors import InvalidArgument
+from cdckit.model.changes import UNTYPED as UNTYPED_FIELDS
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.parts.arguments import quoted, require_distinct_names, require_keys
-from cdckit.parts.widening import as_type, common_spark_type
+from cdckit.parts.widening import as_type, common_spark_type, is_number_beside_time
 
 _IMAGES = ("before", "after")
 _ENVELOPE = T.StructType([T.StructField(name, TEXTS) for name in _IMAGES])
@@ -253,7 +255,7 @@ def typed_rows(
         *RECORD_COLUMNS,
         *KEPT,
         "content",
-        "data",
+        F.col("data").alias("data", metadata={UNTYPED_FIELDS: _untyped(column_types)}),
         "carried",
         "old",
         _is_moved(named).alias("moved"),
@@ -353,12 +355,31 @@ def _columns(decoded: DataFrame, table: str, given: Columns | None) -> dict[str,
     if given is None:
         found = columns_of(decoded, table)
         require_distinct_names(found, "columns", function="changes")
-        return found
+        return _require_one_writing(found)
     if not isinstance(given, Mapping) or not given:
         needed = 'a mapping of column to type, such as {"id": "int64"}'
         raise InvalidArgument("changes", "columns", needed, given)
     require_distinct_names(given, "columns", function="changes")
-    return {name: (types,) if isinstance(types, str) else tuple(types) for name, types in given.items()}
+    listed = {name: (types,) if isinstance(types, str) else tuple(types) for name, types in given.items()}
+    return _require_one_writing(listed)
+
+
+def _untyped(column_types: Mapping[str, Sequence[str]]) -> list[str]:
+    return [name for name, types in column_types.items() if UNTYPED in types]
+
+
+def _require_one_writing(found: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """The same columns; raises where events with types and events without any are about one of them."""
+    mixed = {name: found[name] for name in _untyped(found) if len(found[name]) > 1}
+    if mixed:
+        needed = "given: some events do not say how they write a column of which others say it"
+        said = {
+            name: tuple(each for each in types if each != UNTYPED) or types for name, types in found.items()
+        }
+        given = {name: types[0] if len(types) == 1 else types for name, types in said.items()}
+        example = f"changes(…, columns={given}), if all of them write so"
+        raise InvalidArgument("changes", "columns", needed, mixed, example)
+    return found
 
 
 def _is_delete() -> Column:
@@ -426,11 +447,13 @@ def _has_text(texts: str, name: str) -> Column:
 
 
 def _typed_value(texts: str, name: str, types: Sequence[str], encodings: Sequence[Encoding]) -> Column:
-    """The value of a column, read as the event's own type of it where there are several."""
+    """The value of a column, read as the event's own type of it where there are several; without one null."""
     common = _common_type(name, encodings)
     *others, value = [
         as_type(each.read(_text_column(texts, name)), each.type, common, name) for each in encodings
     ]
+    if others:
+        value = F.when(_text_column("type of", name).isNotNull(), value)
     for type_text, other in zip(types, others, strict=False):
         value = F.when(_text_column("type of", name) == type_text, other).otherwise(value)
     return value
@@ -440,7 +463,7 @@ def _common_type(name: str, encodings: Sequence[Encoding]) -> T.DataType:
     common = encodings[0].type
     for each in encodings[1:]:
         wider = common_spark_type(common, each.type)
-        if wider is None:
+        if wider is None or is_number_beside_time(common, each.type):
             needed = (
                 f"of types that have one in common: {common.simpleString()} is none of a value of that kind"
             )

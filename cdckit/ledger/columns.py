@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -15,12 +16,22 @@ from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.merging.arrow_changes import GUID, KEYS, SNAPSHOT
 from cdckit.merging.merge import check_fields, fields_with_priority, history_schema
 from cdckit.merging.moves import find_inherited_words
-from cdckit.model.changes import CHANGE_SCHEMA, MADE_OF, MOVED, UNTIL, require_moves
+from cdckit.model.changes import (
+    AS_SENT,
+    CHANGE_SCHEMA,
+    MADE_OF,
+    MOVED,
+    UNTIL,
+    UNTYPED,
+    require_moves,
+    typed_fields,
+    untyped_fields,
+)
 from cdckit.model.history import STANDARD_COLUMNS, with_ends
 from cdckit.model.lists import is_list_change
 from cdckit.parts.arguments import quoted
 from cdckit.parts.values import guid
-from cdckit.parts.widening import common_spark_type
+from cdckit.parts.widening import common_spark_type, is_number_beside_time
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.columns import as_columns
 
@@ -40,6 +51,7 @@ class Kind:
         buckets: Into how many parts its tables are cut, by a hash of the guid.
         by_guid: Whether the changes bring their guids; None as long as none have come.
         name: Its name in a store that holds several; its tables' names begin with it.
+        untyped: Its fields that are texts as they were sent (`cdckit.model.changes.UNTYPED`).
     """
 
     entity: str
@@ -47,6 +59,7 @@ class Kind:
     buckets: int
     by_guid: bool | None = None
     name: str = ""
+    untyped: tuple[str, ...] = ()
 
     @property
     def changes(self) -> str:
@@ -98,7 +111,7 @@ class Kind:
     def note(self, transaction: Transaction) -> None:
         """Let the store say what the ledger is."""
         properties = {"format": FORMAT, "entity": self.entity, "keys": self.keys, "buckets": self.buckets}
-        text = json.dumps({**properties, "by_guid": self.by_guid})
+        text = json.dumps({**properties, "by_guid": self.by_guid, "untyped": self.untyped})
         if transaction.note_of(self._key) != text:
             transaction.note(self._key, text)
 
@@ -137,6 +150,7 @@ class Kind:
             properties["buckets"],
             properties["by_guid"],
             self.name,
+            tuple(properties["untyped"]),
         )
         if (found_kind.entity, found_kind.keys) != (self.entity, self.keys):
             raise OtherKind(location, str(self), str(found_kind))
@@ -151,6 +165,32 @@ class Kind:
             raise InvalidArgument("apply", "changes", needed, "with it" if by_guid else "without it")
         return replace(self, by_guid=by_guid)
 
+    def fields(self, transaction: Transaction) -> T.StructType:
+        """The fields that the ledger knows, none before the first changes."""
+        known = transaction.has(self.changes)
+        return log_fields(transaction.schema(self.changes)) if known else T.StructType()
+
+    def for_fields(self, transaction: Transaction, rows: T.StructType, *, function: str = "apply") -> Kind:
+        """
+        The same, for changes in these columns.
+
+        Raises:
+            WrongColumnType: They do not say how a field is written of which the ledger has the values, or
+                the other way round: the two would not be the same.
+        """
+        known = self.fields(transaction)
+        untyped = untyped_fields(rows)
+        for name in untyped:
+            if name in known.names and name not in self.untyped:
+                needed = f"{known[name].dataType.simpleString()}, as before"
+                raise WrongColumnType(function, f"data.{name}", needed, AS_SENT, _ask_for_types(known))
+        for name in typed_fields(rows):
+            if name in self.untyped:
+                found = log_fields(rows)[name].dataType.simpleString()
+                remedy = _offer_texts(self.untyped)
+                raise WrongColumnType(function, f"data.{name}", f"{AS_SENT}, as before", found, remedy)
+        return replace(self, untyped=tuple(dict.fromkeys([*self.untyped, *untyped])))
+
     def bucket_column(self, guid: Column) -> Column:
         """The bucket of each guid; 0 for a null, which the workers refuse."""
         number = F.pmod(F.crc32(guid.cast("binary")), F.lit(self.buckets)).cast("int")
@@ -162,6 +202,22 @@ class Kind:
 
     def __str__(self) -> str:
         return f"the ledger of {self.entity!r} by {', '.join(self.keys)}"
+
+
+def _ask_for_types(known: T.StructType) -> str:
+    types = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in known)
+    return (
+        "Give `columns=` where these changes are made: for each column how the source writes it, such as "
+        f"days or microseconds. Known are {types}."
+    )
+
+
+def _offer_texts(names: Iterable[str]) -> str:
+    columns = ", ".join(f'"{name}": "untyped"' for name in names)
+    return (
+        "What is there is not the values but how they were written, such as 19800 for a day: make the ledger "
+        f"anew from all that was sent, with `columns=`; or go on in texts, with columns={{{columns}}}."
+    )
 
 
 # Columns --------------------------------------------------------------------------------------------------
@@ -333,9 +389,24 @@ def require_keys_keep_their_texts(
         common = common_spark_type(one, other)
         if isinstance(common, T.StringType) and not isinstance(one, T.StringType):
             needed = f"a number as before ({one.simpleString()})" if one != other else one.simpleString()
-            raise WrongColumnType(function, f"data.{name}", needed, other.simpleString())
+            raise WrongColumnType(function, f"data.{name}", needed, other.simpleString(), _SAY_TYPES)
         if isinstance(one, T.StringType) and not isinstance(other, T.StringType):
-            raise WrongColumnType(function, f"data.{name}", "string, as before", other.simpleString())
+            found = other.simpleString()
+            raise WrongColumnType(function, f"data.{name}", "string, as before", found, _SAY_TYPES)
+
+
+_SAY_TYPES = "Make the changes with the type that it had: by `columns=` of the door, or by a cast."
+
+
+def require_no_number_beside_time(
+    before: T.StructType, after: T.StructType, *, function: str = "apply"
+) -> None:
+    """Raise `WrongColumnType` for numbers where dates or instants were, or the other way round."""
+    for field in after:
+        was = before[field.name].dataType if field.name in before.names else field.dataType
+        if is_number_beside_time(was, field.dataType):
+            needed, found = f"{was.simpleString()}, as before", field.dataType.simpleString()
+            raise WrongColumnType(function, f"data.{field.name}", needed, found, _SAY_TYPES)
 
 
 def visible_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:
@@ -343,6 +414,8 @@ def visible_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:
     names = [name for name in log.columns if name not in HIDDEN]
     keys = {KEYS if kind.by_guid else MADE_OF: list(kind.keys)}
     filled = {"carried": _carried_flags(log), GUID: F.col(GUID).alias(GUID, metadata=keys)}
+    if kind.untyped:
+        filled["data"] = F.col("data").alias("data", metadata={UNTYPED: list(kind.untyped)})
     # Of a truncate every bucket has one.
     return log.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == copy)).withColumns(filled).select(*names)
 

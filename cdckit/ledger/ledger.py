@@ -11,7 +11,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.columns import BUCKETS, CONTENT, Kind, to_log_rows
+from cdckit.ledger.columns import (
+    BUCKETS,
+    CONTENT,
+    Kind,
+    log_fields,
+    require_no_number_beside_time,
+    to_log_rows,
+)
 from cdckit.ledger.erasure import (
     Keys,
     Request,
@@ -268,7 +275,9 @@ class Ledger:
         Raises:
             MissingColumns, WrongColumnType, InvalidArgument: As `merge`; or they are a stream; or
                 they bring their guids and those before did not, or the other way round; or a key
-                field is of another type than before, and not a wider number; or *gate* is no function.
+                field is of another type than before, and not a wider number; or a field has numbers where
+                dates or instants were, or is text as it was sent, since its events say no types, where it
+                had a type before, or the other way round; or *gate* is no function.
             UnfitList: The changes say what full lists said against each other, and were not made of all lists
                 of the source that the ledger has, or not of the same ones.
             BatchIdReused: The batch id was applied with other content.
@@ -306,6 +315,8 @@ class Ledger:
                 content = sum_digests(rows, F.col(CONTENT)) if taken is None else taken[1].digest
                 done = transaction.commit(batch=key, digest=content, reads=())
                 return ApplyResult(done.version, 0, repeated=True)
+            known = known.for_fields(transaction, rows.schema)
+            require_no_number_beside_time(known.fields(transaction), log_fields(rows.schema))
             upkeep = Upkeep(transaction, known, rows.schema)
             by = known, upkeep.targets.log, transaction.base.named.get(known.erased)
             if taken is None or taken[0] != by:

@@ -24,8 +24,8 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument, UnfitList, WrongColumnType
 from cdckit.ledger.columns import (
     Kind,
-    log_fields,
     require_keys_keep_their_texts,
+    require_no_number_beside_time,
     to_log_rows,
     visible_changes,
 )
@@ -148,7 +148,7 @@ def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> Giv
         WrongColumnType: A key is of another type than in the ledger, or of none where that has none either.
     """
     found = require_struct(given.rows, "data", function=FUNCTION)
-    before = log_fields(transaction.schema(kind.changes)) if transaction.has(kind.changes) else T.StructType()
+    before = kind.fields(transaction)
     kinds = {each.name: each.dataType for each in before}
     void = [each.name for each in found if isinstance(each.dataType, T.NullType)]
     for name in void:
@@ -167,6 +167,8 @@ def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> Giv
     if kinds:
         after = require_struct(rows, "data", function=FUNCTION)
         require_keys_keep_their_texts(before, after, kind, function=FUNCTION)
+        require_no_number_beside_time(before, after, function=FUNCTION)
+    kind.for_fields(transaction, rows.schema, function=FUNCTION)
     return given._replace(rows=rows)
 
 

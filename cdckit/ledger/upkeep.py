@@ -290,6 +290,7 @@ def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> li
     """
     kind = kind.with_buckets_of(transaction)
     rows = to_log_rows(changes, kind)
+    kind = kind.for_fields(transaction, rows.schema)
     work = Upkeep(transaction, kind, rows.schema)
     taken = work.take(rows)
     work.keep_refused(taken)

@@ -99,8 +99,28 @@ independently.  Beside them stand
 MADE_OF = "cdckit.made_of"
 """In the metadata of a column `guid`: the key fields that it is made of, where it is no identity itself."""
 
+UNTYPED = "cdckit.untyped"
+"""In the metadata of a column `data`: the fields that are texts as they were sent, whose types nobody said.
+
+A door whose messages say how values are written has it, perhaps empty; without it nothing is known."""
+
+AS_SENT = "text as it was sent, whose type nobody said"
+
 ORDER = ("effective_timestamp", "sequence", "arrival", "message_id", "source")
 """The order in which the changes of one entity count: total, and part of what the message says."""
+
+
+def untyped_fields(columns: T.StructType) -> list[str]:
+    """The fields of changes in these columns that `UNTYPED` names."""
+    return list(columns["data"].metadata.get(UNTYPED, ()))
+
+
+def typed_fields(columns: T.StructType) -> list[str]:
+    """The fields of changes in these columns that are of a type; texts only where `UNTYPED` is there."""
+    data, untyped = columns["data"].dataType, untyped_fields(columns)
+    assert isinstance(data, T.StructType)
+    others = () if UNTYPED in columns["data"].metadata else (T.StringType, T.NullType)
+    return [each.name for each in data if each.name not in untyped and not isinstance(each.dataType, others)]
 
 
 _HOW_TO_MAKE = (

@@ -16,13 +16,17 @@ from pyspark.sql import types as T
 
 from cdckit.errors import CdcError, InvalidArgument, WrongColumnType
 from cdckit.model.changes import (
+    AS_SENT,
     CHANGE_SCHEMA,
     MADE_OF,
     MOVED,
+    UNTYPED,
     field_names,
     field_priority,
     require_changes,
     require_distinct_fields,
+    typed_fields,
+    untyped_fields,
 )
 from cdckit.parts.arguments import (
     nearest_name,
@@ -389,8 +393,8 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
 
     Raises:
         MissingColumns, WrongColumnType: One of the tables is not a table of changes; or a field is
-            nested in two of them and not of one type; or two disagree on the type of a column that is
-            none of a table of changes.
+            nested in two of them and not of one type; or one has it as it was sent, untyped, and another
+            one of a type; or two disagree on the type of a column that is none of a table of changes.
         InvalidArgument: Two fields differ in case alone.
 
     Two sources that speak of one entity at one instant, with equal priority, are a tie, which `merge`
@@ -420,6 +424,7 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     for changes in (first, *more):
         require_changes(changes, function="union_changes")
     tables = _with_equal_guids([first, *more])
+    untyped = _untyped_fields(tables)
     fields: dict[str, T.DataType] = {}
     for changes in tables:
         for found in require_struct(changes, "data", function="union_changes"):
@@ -432,7 +437,9 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     require_distinct_fields(fields, function="union_changes")
     some = {column for changes in tables for column in changes.columns}
     _require_same_types(tables)
-    united, *others = (_with_fields(changes, fields, "field_priorities" in some) for changes in tables)
+    united, *others = (
+        _with_fields(changes, fields, "field_priorities" in some, untyped) for changes in tables
+    )
     for changes in others:
         united = united.unionByName(changes, allowMissingColumns=True)
     return united
@@ -459,6 +466,22 @@ def _with_equal_guids(tables: list[DataFrame]) -> list[DataFrame]:
     return guids
 
 
+def _untyped_fields(tables: Iterable[DataFrame]) -> dict[str, list[str]]:
+    """The metadata of the united `data`; raises where one has a field as it was sent, another of a type."""
+    found = list(dict.fromkeys(name for each in tables for name in untyped_fields(each.schema)))
+    for changes in tables:
+        for name in typed_fields(changes.schema):
+            if name in found:
+                is_ = changes.select(F.col("data").getField(name)).schema[0].dataType.simpleString()
+                remedy = (
+                    "Give `columns=` where the others are made: for each column how the source writes it."
+                )
+                needed = f"{AS_SENT}, as in the others"
+                raise WrongColumnType("union_changes", f"data.{name}", needed, is_, remedy)
+    is_told = any(UNTYPED in each.schema["data"].metadata for each in tables)
+    return {UNTYPED: found} if is_told else {}
+
+
 def _require_same_types(tables: Iterable[DataFrame]) -> None:
     """What the tables have beside the columns of changes: under one name, one type."""
     known: dict[str, str] = {}
@@ -471,7 +494,12 @@ def _require_same_types(tables: Iterable[DataFrame]) -> None:
                     raise WrongColumnType("union_changes", column.name, needed, found)
 
 
-def _with_fields(changes: DataFrame, fields: Mapping[str, T.DataType], with_priority: bool) -> DataFrame:
+def _with_fields(
+    changes: DataFrame,
+    fields: Mapping[str, T.DataType],
+    with_priority: bool,
+    untyped: dict[str, list[str]],
+) -> DataFrame:
     """The same changes with a `data` and a `carried` (and priorities) of exactly these fields."""
     has = {field.name: field.dataType for field in require_struct(changes, "data", function="union_changes")}
     data = [
@@ -482,7 +510,9 @@ def _with_fields(changes: DataFrame, fields: Mapping[str, T.DataType], with_prio
     ]
     carried = [F.col("carried").getField(name) if name in has else F.lit(False) for name in fields]
     replaced = {
-        "data": F.struct(*(column.alias(name) for column, name in zip(data, fields, strict=True))),
+        "data": F.struct(*(column.alias(name) for column, name in zip(data, fields, strict=True))).alias(
+            "data", metadata=untyped
+        ),
         "carried": F.struct(*(column.alias(name) for column, name in zip(carried, fields, strict=True))),
     }
     if with_priority:

@@ -73,6 +73,7 @@ def _as_decimal(number: Number) -> Number:
 
 
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
+_TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
 _INTEGERS: dict[int, T.DataType] = {8: T.ByteType(), 16: T.ShortType(), 32: T.IntegerType(), 64: T.LongType()}
 _FLOATS: dict[int, T.DataType] = {32: T.FloatType(), 64: T.DoubleType()}
 
@@ -108,6 +109,19 @@ def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = 
         return T.StringType()
     found = wider(one, other) or (DOUBLE if as_double else None)
     return T.StringType() if found is None else _spark_type(found)
+
+
+def is_number_beside_time(left: T.DataType, right: T.DataType) -> bool:
+    """
+    Whether one of two types is of numbers and the other of dates or instants.
+
+    As text, 19800 would stand beside 2024-03-18: most often one thing, written in two ways.
+
+    >>> is_number_beside_time(T.DateType(), T.LongType()), is_number_beside_time(T.DateType(), T.StringType())
+    (True, False)
+    """
+    pairs = ((left, right), (right, left))
+    return any(_number(one) is not None and isinstance(other, _TIMES) for one, other in pairs)
 
 
 def as_type(value: Column, kind: T.DataType, common: T.DataType, column: str) -> Column:

@@ -231,13 +231,13 @@ def test_a_redelivered_event_is_the_same_message(spark: SparkSession) -> None:
     assert found == [f"shop:r/{place}", f"shop:{place}", f"shop:d/{place}"] * 2
 
 
-def test_columns_of_events_that_say_no_types_are_texts(spark: SparkSession) -> None:
+def test_columns_of_events_that_say_no_types_are_untyped(spark: SparkSession) -> None:
     """As wal2json's, told to leave types out."""
     value = (
         b'{"action": "I", "table": "t", "timestamp": "2024-03-01 12:00:00+00", "columns": [{"name": "a"}]}'
     )
     assert debezium.columns(debezium.decode_wal2json(records(spark, [value], [{}])), "t") == {
-        "a": ("string",)
+        "a": ("untyped",)
     }
 
 
