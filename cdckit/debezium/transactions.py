@@ -59,7 +59,7 @@ def find_missing_events(decoded: DataFrame) -> DataFrame:
     """
     require_events(decoded, function="find_missing_events")
     require_batch(decoded, "decoded", "take what a table keeps of it", function="find_missing_events")
-    seen, ends = _numbered_events(decoded), _ends(decoded)
+    seen, ends = _numbered_events(decoded).select(*_TABLE, "number"), _ends(decoded)
     read = seen.select("source", "collection").distinct()
     counted = ends.select(
         "source", "transaction_id", F.inline(F.from_json(_of_end("data_collections"), _COLLECTIONS))
@@ -82,15 +82,18 @@ def find_frontiers(decoded: DataFrame) -> DataFrame:
 
     Returns:
         One row per source that tells its transactions, in no order: `source`; `complete_until_timestamp`,
-        the end of the last transaction before the first that lacks an event, null where none is before it;
-        `incomplete`, how many transactions lack one.  A transaction whose end did not come is not counted,
-        so hold the offsets of the topic of transactions against it (`cdckit.model.find_frontiers`).
+        the end of the last transaction before the first that is incomplete, null where none is before it;
+        `incomplete`, how many are: they lack an event, or their end did not come and that of a later one
+        did.  Later is what stands behind it in the log, by its events' `position`; of an end without events,
+        and of a connector without positions, what says a time that is not earlier.  The last transactions,
+        whose ends may still come, are not counted; nor is one of which nothing came at all: of that the
+        offsets of the topic of transactions tell (`cdckit.model.find_frontiers`).
         Heartbeats count for nothing: they say when a connector was alive, not how far it had read.
 
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: As `find_missing_events`.
 
-    Cost: as `find_missing_events`, and one join of the transactions.
+    Cost: as `find_missing_events`, and joins of the transactions.
 
     >>> from cdckit import debezium
     >>> end = b'{"status":"END","id":"5","event_count":0,"data_collections":[],"ts_ms":1704099600000}'
@@ -103,18 +106,50 @@ def find_frontiers(decoded: DataFrame) -> DataFrame:
     +------+------------------------+----------+
     <BLANKLINE>
     """
-    missing = find_missing_events(decoded).select(*_TABLE[:2]).distinct().withColumn("lacks", F.lit(True))
-    ends = _ends(decoded).groupBy(*_TABLE[:2]).agg(F.min("event_timestamp").alias("ended"))
-    found = ends.join(missing, [*_TABLE[:2]], "left")
-    lacks = F.col("lacks")
-    firsts = found.groupBy("source").agg(
-        F.min(F.when(lacks, F.col("ended"))).alias("first"), F.count("lacks").alias("incomplete")
+    transactions = _find_incomplete(_transactions(decoded))
+    incomplete = F.col("incomplete")
+    # An end that was lost is not before the first event; where no time is said, nothing is before it.
+    instant = F.coalesce("ended", "begun", F.lit(_NEVER).cast("timestamp"))
+    firsts = transactions.groupBy("source").agg(
+        F.min(F.when(incomplete, instant)).alias("first"),
+        F.min(F.when(incomplete, F.col("place"))).alias("first_place"),
+        F.count_if(incomplete).alias("count"),
     )
-    is_whole = F.col("first").isNull() | (F.col("ended") < F.col("first"))
+    is_ahead = F.coalesce(F.col("place") < F.col("first_place"), F.lit(True))
+    is_whole = F.col("first").isNull() | (F.col("ended") < F.col("first")) & is_ahead
     until = F.max(F.when(is_whole, F.col("ended"))).alias("complete_until_timestamp")
     return (
-        found.join(firsts, "source").groupBy("source").agg(until, F.first("incomplete").alias("incomplete"))
+        transactions.join(firsts, "source").groupBy("source").agg(until, F.first("count").alias("incomplete"))
     )
+
+
+_NEVER = "0001-01-02 00:00:00Z"
+
+
+def _transactions(decoded: DataFrame) -> DataFrame:
+    """Each transaction: when it `ended`, since when and where its events are, whether it `lacks` some."""
+    missing = find_missing_events(decoded).select(*_TABLE[:2]).distinct().withColumn("lacks", F.lit(True))
+    ends = _ends(decoded).groupBy(*_TABLE[:2]).agg(F.min("event_timestamp").alias("ended"))
+    begun = F.min(F.when(F.col("time_taken_from") == "source", F.col("event_timestamp")))
+    events = _numbered_events(decoded).groupBy(*_TABLE[:2])
+    places = events.agg(F.min("position").alias("place"), begun.alias("begun"))
+    return ends.join(places, [*_TABLE[:2]], "full").join(missing, [*_TABLE[:2]], "left")
+
+
+def _find_incomplete(transactions: DataFrame) -> DataFrame:
+    """The transactions of sources that tell ends, with `incomplete`: what lacks an event, or lost its end."""
+    has_end, has_place = F.col("ended").isNotNull(), F.col("place").isNotNull()
+    lasts = transactions.where(has_end).groupBy("source")
+    last = lasts.agg(
+        F.max("place").alias("last_place"),
+        F.max("ended").alias("last_end"),
+        F.max(F.when(~has_place, F.col("ended"))).alias("last_end_without_place"),
+    )
+    is_followed = F.coalesce(F.col("place") < F.col("last_place"), F.col("begun") <= F.col("last_end"))
+    is_followed |= F.coalesce(F.col("begun") <= F.col("last_end_without_place"), F.lit(False))
+    # Of which neither time nor place is said may be anywhere.
+    incomplete = F.when(has_end, F.col("lacks").isNotNull()).otherwise(F.coalesce(is_followed, F.lit(True)))
+    return transactions.join(last, "source").withColumn("incomplete", incomplete)
 
 
 def _numbered_events(decoded: DataFrame) -> DataFrame:
@@ -127,6 +162,7 @@ def _numbered_events(decoded: DataFrame) -> DataFrame:
         *_TABLE[:2],
         F.substring_index(table, ".", -2).alias("collection"),
         number.try_cast("bigint").alias("number"),
+        *("position", "event_timestamp", "time_taken_from"),
     ).where(F.col("number").isNotNull())
 
 
