@@ -202,6 +202,7 @@ EVENT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *EVENT_FIELDS, *ERROR_FIELDS
 - `event_timestamp`: when it was so at the source, and `time_taken_from`: `source`; `event`, when the
   producer handled it; or `record`;
 - `position`: the place in the source's own order, text that sorts; null where the source has none;
+- `transaction_id`: which transaction; of PostgreSQL its number, without the LSN that Debezium puts behind it;
 - `row_key`, `before`, `after`: column by column the text of the JSON value, null for null.  What is not
   in a map was not sent;
 - `types`: by column what the record says of its type, of an array, a map or a struct its schema as JSON;

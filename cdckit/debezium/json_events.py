@@ -196,7 +196,7 @@ def envelopes(read: DataFrame, producer: Producer) -> DataFrame:
             ]
         ),
         "position": position(source["connector"], lambda name: source[name]),
-        "transaction_id": F.coalesce(event["transaction"]["id"], source["txId"], source["gtid"], event["id"]),
+        "transaction_id": _transaction_id(event),
         "row_key": F.when(is_document, document_key(producer.row_key)).otherwise(producer.row_key),
         "before": event["before"],
         "after": event["after"],
@@ -218,6 +218,17 @@ def envelopes(read: DataFrame, producer: Producer) -> DataFrame:
         ]
     )
     return with_events(read, columns, faults)
+
+
+def _transaction_id(event: Column) -> Column:
+    """
+    Which transaction, in the same words in its events and in its begin and end.
+
+    Behind PostgreSQL's number Debezium says the LSN of each event (https://github.com/debezium/debezium/pull/3945).
+    """
+    source = event["source"]
+    said = F.coalesce(event["transaction"]["id"], source["txId"], source["gtid"], event["id"])
+    return F.regexp_replace(said, r"^(\d+):\d+$", "$1")
 
 
 def _not_empty(text: Column) -> Column:

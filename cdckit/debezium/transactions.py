@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.debezium.events import OF_ROWS, Kind, require_events
+from cdckit.debezium.events import OF_ROWS, TRUNCATE, Kind, require_events
 from cdckit.debezium.json_events import text_of_value
 from cdckit.model.frontiers import find_missing_positions
 from cdckit.parts.arguments import require_batch
@@ -153,8 +153,8 @@ def _find_incomplete(transactions: DataFrame) -> DataFrame:
 
 
 def _numbered_events(decoded: DataFrame) -> DataFrame:
-    """Each event of a row that tells its number in its table's part of a transaction."""
-    of_rows = decoded.where(F.col("operation").isin(*OF_ROWS))
+    """Each event of a row, or truncate, that tells its number in its table's part of a transaction."""
+    of_rows = decoded.where(F.col("operation").isin(*OF_ROWS, TRUNCATE))
     path = "transaction.data_collection_order"
     number = F.coalesce(*(F.get_json_object(text_of_value(), f"$.{at}{path}") for at in ("payload.", "")))
     table = F.concat_ws(".", F.coalesce("schema", "db"), "table")

@@ -150,3 +150,13 @@ def test_a_transaction_without_its_end_before_one_with_it_is_incomplete(spark: S
     assert {row["source"]: tuple(row)[1:] for row in found} == {
         name: (until, incomplete) for name, (_, until, incomplete) in cases.items()
     }
+
+
+def test_postgresql_says_other_ids_in_each_event_and_at_the_end(spark: SparkSession) -> None:
+    """As seen with Debezium 2.7.4: behind the number of the transaction stands the LSN of what is told."""
+    topic, truncate = row("shop.s.a", "733:22520104", 2)
+    said = [row(topic, "733:22512776", 1), (topic, truncate | {"op": "t", "after": None})]
+    said += [end("shop", "733:22520296", 0, s_a=3)]
+    assert [tuple(each) for each in debezium.find_missing_events(decode(spark, said)).collect()] == [
+        ("shop", "733", "s.a", 3, 3)
+    ]
