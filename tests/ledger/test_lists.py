@@ -374,7 +374,7 @@ def test_lists_have_priorities_of_fields_and_columns_of_their_own(
 
 
 def test_a_list_of_pandas_without_rows_has_no_types(spark: SparkSession, tmp_path: Path) -> None:
-    """A file with a header alone may end all; the types are those that the ledger knows, and must be known."""
+    """A file with a header alone may end all; its types are those that the ledger knows, or it has none."""
     ledger = opened(spark, tmp_path)
     header = pd.DataFrame(columns=["id", "stock"])
     with pytest.raises(WrongColumnType, match="does not know it yet"):
