@@ -60,35 +60,37 @@ def rewrite_places(
     places: DataFrame,
     change: Callable[[DataFrame], DataFrame] | None = None,
     among: list[File] | None = None,
+    at: Column | None = None,
 ) -> ErasedPart | None:
     """
     Write the files of a table anew that have rows at some places, without these, or with them changed.
 
     Args:
         tables: The table's transaction.
-        name: The table, with the columns of records; nothing is done if there is none.
-        places: The places.
-        change: What becomes of the rows; without it they go.
+        name: The table; nothing is done if there is none.
+        places: The places, as texts, each once.
+        change: What becomes of the rows, which stay at their places; without it they go.
         among: The files that are meant, if not all.
+        at: Where a row stands, as a text; without it where its record does (`record_place`).
 
     Returns:
         What was rewritten, with a digest of all other rows in these files; None if nothing was.
     """
     if not tables.has(name):
         return None
-    known = {one.path for one in tables.files(name)}
-    files = _holding(tables, name, places, tables.files(name) if among is None else among)
+    known, place = {one.path for one in tables.files(name)}, record_place() if at is None else at
+    files = _holding(tables, name, places, place, tables.files(name) if among is None else among)
     if not files:
         return None
     rows = tables.read(name, files=files)
-    theirs = rows.join(places, record_place().eqNullSafe(places[PLACE]), "left_semi")
-    rest = _rest(rows, places)
+    theirs = rows.join(places, place.eqNullSafe(places[PLACE]), "left_semi")
+    rest = _rest(rows, places, place)
     changed = [] if change is None else [change(theirs).select(*map(quoted, rows.columns))]
     before, count = _digest(rest), theirs.count()
     tables.swap(name, files, rest, *changed)
     tables.discard(name, files)
     added = [one for one in tables.files(name) if one.path not in known]
-    after = _digest(_rest(tables.read(name, files=added), places)) if added else _digest(rest.limit(0))
+    after = _digest(_rest(tables.read(name, files=added), places, place)) if added else _digest(rest.limit(0))
     removed = tuple(one.path for one in files)
     rows_before = sum(one.rows for one in files)
     return ErasedPart(
@@ -96,23 +98,25 @@ def rewrite_places(
     )
 
 
-def _holding(tables: Transaction, name: str, places: DataFrame, files: list[File]) -> list[File]:
+def _holding(
+    tables: Transaction, name: str, places: DataFrame, place: Column, files: list[File]
+) -> list[File]:
     """The files that have rows at the places."""
     if not files:
         return []
     rows = tables.read(name, files=files)
     if hold_few_rows(files):
-        found = rows.join(places, record_place().eqNullSafe(places[PLACE]), "left_semi")
+        found = rows.join(places, place.eqNullSafe(places[PLACE]), "left_semi")
         return [] if found.isEmpty() else files
-    placed = rows.select(record_place().alias(PLACE), F.input_file_name().alias("file"))
+    placed = rows.select(place.alias(PLACE), F.input_file_name().alias("file"))
     touched = placed.join(places, PLACE, "left_semi").select("file").distinct()
     # As many rows as there are files, at most.
     paths = {row["file"].rsplit("/", 1)[-1] for row in touched.collect()}
     return [one for one in files if one.path in paths]
 
 
-def _rest(rows: DataFrame, places: DataFrame) -> DataFrame:
-    return rows.join(places, record_place().eqNullSafe(places[PLACE]), "left_anti")
+def _rest(rows: DataFrame, places: DataFrame, place: Column) -> DataFrame:
+    return rows.join(places, place.eqNullSafe(places[PLACE]), "left_anti")
 
 
 def _digest(rows: DataFrame) -> str:
