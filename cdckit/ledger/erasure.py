@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
@@ -175,11 +175,24 @@ class Request:
         return rest.where(overdue).join(found, GUID, "left_semi")
 
 
-Beside: TypeAlias = Callable[
-    [Transaction, DataFrame, DataFrame], tuple[tuple[ErasedPart, ...], tuple[str, ...]]
-]
-"""What a door does to the tables beside its ledger, given the entities, and the places of the records by
-which the ledger knows them: what was rewritten, and what is not erased."""
+class Forgotten(NamedTuple):
+    """What a door has taken out of the tables beside its ledger."""
+
+    parts: tuple[ErasedPart, ...]
+    """What was rewritten."""
+    not_erased: tuple[str, ...] = ()
+    """What was not erased, and why."""
+    elsewhere: tuple[tuple[Kind, DataFrame], ...] = ()
+    """Other ledgers that have the same entities, each with their guids there: they go from these, too."""
+
+
+class Beside(NamedTuple):
+    """What a door keeps beside its ledger."""
+
+    forget: Callable[[Transaction, DataFrame, DataFrame], Forgotten]
+    """Take entities out of it, given these, and the places of the records by which the ledger knows them."""
+    known: Callable[[Transaction, DataFrame], DataFrame | None]
+    """Those of entities that it has, whether the ledger does or not; None where the ledger has all."""
 
 
 def erase_within(
@@ -190,44 +203,47 @@ def erase_within(
 
     What is to be finished then is noted (`unfinished`).
     """
-    other = transaction.base.notes.get(KIND)
-    if other is not None and beside is None:
-        raise CannotErase(transaction.base.location.root, other)
-    if (begun := unfinished(transaction.base)) is not None:
-        # Somebody else's, which is finished before the next one begins.
-        raise UnfinishedErasure(begun)
-    for name in transaction.base.names():
-        if (foreign := transaction.base.change_by_others(name)) is not None:
-            raise foreign.named(name)
+    _require_own(transaction.base, beside)
     fields = _fields(transaction, kind, request)
     entities = _with_known(request.entities(transaction, kind), transaction, kind, fields).persist()
     try:
         if MOVED in transaction.schema(kind.changes).fieldNames():
             _require_all_moves(entities, transaction, kind)
         places = places_of(entities, transaction, kind)
+        known = None if beside is None else beside.known(transaction, entities)
         upkeep = Upkeep(transaction, kind, transaction.schema(kind.changes))
-        reports = _run(upkeep, entities, fields)
+        reports = _run(upkeep, entities if known is None else _mark_known(entities, known), fields)
         unknown = sum(one["unknown"] for one in reports)
         if unknown:
             raise UnknownEntities(unknown, entities.count())
-        count = sum(one["found"] for one in reports)
+        found = (one["found"] for one in reports)
+        count = sum(found) if known is None else entities.where(~F.col(KNOWN)).count()
         if not count:
             return None
-        parts, more = _adopt(transaction, kind, upkeep.targets, reports), tuple[str, ...]()
+        parts = _adopt(transaction, kind, upkeep.targets, reports)
         if fields and upkeep.targets.words is not None:
             # What rows took along, any bucket may have said.
             Upkeep(transaction, kind, transaction.schema(kind.changes), anew=True).run()
-        if beside is not None:
-            own, more = beside(transaction, entities, places)
-            parts += own
-        said = (request.at, request.by, request.reason, None if request.fields is None else tuple(fields))
         names = [name for name, _ in _tables(kind, upkeep.targets).values()]
+        stones, more = [(kind, entities)], tuple[str, ...]()
+        if beside is not None:
+            own, more, elsewhere = beside.forget(transaction, entities, places)
+            parts += own
+            for other, theirs in elsewhere:
+                same = _with_known(theirs, transaction, other, fields)
+                more_parts, more_names = _erase_all(transaction, other, same)
+                parts, names = parts + more_parts, names + more_names
+                stones.append((other, same))
+        said = (request.at, request.by, request.reason, None if request.fields is None else tuple(fields))
         receipt = Receipt(
             *(uuid4().hex, kind.entity, *said, request.later, count, parts),
             untouched=_untouched(transaction, names),
             not_erased=(*NOT_ERASED, *more),
         )
-        _put_down(transaction, kind, receipt, entities, fields)
+        for each, theirs in stones:
+            _put_down(transaction, each, receipt, theirs, fields)
+        note = {"receipt": receipt.receipt, "tables": [each.receipts for each, _ in stones]}
+        write_note(transaction, _NOTE, note)
         buckets = [one["bucket"] for one in reports]
         # What a door keeps beside its ledgers it has read whole.
         reads = None if beside is not None else [*read_scopes(kind, buckets), kind.receipts]
@@ -235,6 +251,19 @@ def erase_within(
         return receipt
     finally:
         entities.unpersist()
+
+
+def _require_own(tables: Snapshot, beside: Beside | None) -> None:
+    """Raise where a location is a door's, another erasure has not ended, or others changed a table."""
+    kind = tables.notes.get(KIND)
+    if kind is not None and beside is None:
+        raise CannotErase(tables.location.root, kind)
+    if (begun := unfinished(tables)) is not None:
+        # Somebody else's, which is finished before the next one begins.
+        raise UnfinishedErasure(begun)
+    for name in tables.names():
+        if (foreign := tables.change_by_others(name)) is not None:
+            raise foreign.named(name)
 
 
 def unfinished(tables: Snapshot) -> str | None:
@@ -250,17 +279,19 @@ def finish(
     noted = read_note(transaction, _NOTE, None)
     if noted is None:
         return None  # Somebody else has finished it.
-    rows = transaction.base.arrow(noted["table"]).to_pylist()
-    [row] = [row for row in rows if row["receipt"] == noted["receipt"]]
-    receipt = replace(
-        Receipt.from_json(row["text"]),
-        commit=forgotten.commit,
-        files=forgotten.files,
-        log_entries=forgotten.entries,
-        published=tuple(published),
-    )
-    row["text"] = receipt.to_json()
-    transaction.replace(noted["table"], pa.Table.from_pylist(rows, arrow_schema(RECEIPT_SCHEMA)))
+    named = tuple(published)
+    for table in noted["tables"]:
+        rows = transaction.base.arrow(table).to_pylist()
+        [row] = [row for row in rows if row["receipt"] == noted["receipt"]]
+        receipt = replace(
+            Receipt.from_json(row["text"]),
+            commit=forgotten.commit,
+            files=forgotten.files,
+            log_entries=forgotten.entries,
+            published=named,
+        )
+        row["text"] = receipt.to_json()
+        transaction.replace(table, pa.Table.from_pylist(rows, arrow_schema(RECEIPT_SCHEMA)))
     transaction.note(_NOTE, None)
     transaction.commit(reads=())
     return receipt
@@ -352,6 +383,13 @@ def _with_known(entities: DataFrame, tables: Transaction, kind: Kind, fields: li
     return found.select(GUID, BUCKET, F.coalesce(KNOWN, F.lit(False)).alias(KNOWN))
 
 
+def _mark_known(entities: DataFrame, known: DataFrame) -> DataFrame:
+    """The entities, of which a door knows some, wherever they are."""
+    theirs = known.select(GUID).distinct().withColumn("_known", F.lit(True))
+    found = entities.join(theirs, GUID, "left")
+    return found.select(GUID, BUCKET, F.coalesce("_known", KNOWN).alias(KNOWN))
+
+
 def _require_all_moves(entities: DataFrame, tables: Transaction, kind: Kind) -> None:
     """Raise `MovedEntities` where a row moved between an entity that is erased and one that is not."""
     log = tables.read(kind.changes)
@@ -383,6 +421,15 @@ def _run(upkeep: Upkeep, entities: DataFrame, fields: list[str]) -> list[dict[st
     parts = max(1, min(len(tasks), max(_FEW, sum(map(task_bytes, tasks.values())) // BYTES_PER_TASK)))
     plan = WorkerPlan(entities.repartition(parts, BUCKET), by, _REPORT, large=True)
     return [json.loads(row["report"]) for row in plan.rows().collect()]
+
+
+def _erase_all(
+    tables: Transaction, kind: Kind, entities: DataFrame
+) -> tuple[tuple[ErasedPart, ...], list[str]]:
+    """Take all of entities out of one more ledger: what was rewritten, and the names of its tables."""
+    upkeep = Upkeep(tables, kind, tables.schema(kind.changes))
+    parts = _adopt(tables, kind, upkeep.targets, _run(upkeep, entities, []))
+    return parts, [name for name, _ in _tables(kind, upkeep.targets).values()]
 
 
 def _work(
@@ -436,7 +483,7 @@ def _part(table: str, bucket: int, told: Mapping[str, Any]) -> ErasedPart:
 def _put_down(
     tables: Transaction, kind: Kind, receipt: Receipt, entities: DataFrame, fields: list[str]
 ) -> None:
-    """The tombstones, the receipt, and the note that there is more to do."""
+    """The tombstones and the receipt of one ledger."""
     erasures = Erasures.begin(tables, kind, tuple(fields))
     named = {
         "field": F.explode(F.array(*map(F.lit, fields))) if fields else F.lit(None).cast("string"),
@@ -451,4 +498,3 @@ def _put_down(
     row = {"receipt": receipt.receipt, "erased_at": receipt.erased_at, "text": receipt.to_json()}
     tables.append(kind.receipts, pa.Table.from_pylist([row], arrow_schema(RECEIPT_SCHEMA)))
     tables.target(kind.refused, REFUSED_SCHEMA)
-    write_note(tables, _NOTE, {"receipt": receipt.receipt, "table": kind.receipts})

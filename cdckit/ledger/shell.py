@@ -15,7 +15,9 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind
 from cdckit.ledger.erasure import (
+    Beside,
     CannotErase,
+    Forgotten,
     Keys,
     Request,
     erase_within,
@@ -178,6 +180,18 @@ class Shell(ABC):
         """Take what stands at the places of records out of the tables beside the ledgers."""
         raise CannotErase(self.location, self.kind)
 
+    def _beside(self, tables: Transaction, kind: Kind, request: Request) -> Beside:
+        """What is kept beside a ledger from which entities are to go: records that speak of no others."""
+
+        def forget(tables: Transaction, entities: DataFrame, places: DataFrame) -> Forgotten:
+            more = self._places(tables, kind, entities)
+            named = places if more is None else places.unionByName(more).distinct()
+            for each in self._kinds(tables.base).values():
+                require_alone(named, tables, each)
+            return Forgotten(tuple(self._forget(tables, named)), self._unread(tables))
+
+        return Beside(forget, lambda tables, entities: None)
+
     @abstractmethod
     def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
         """Bring all tables up to records."""
@@ -316,18 +330,10 @@ class Shell(ABC):
         self._stored_kind(self._snapshot(), ledger)
         stopped = self._finish_erasure()
 
-        def beside(
-            tables: Transaction, entities: DataFrame, places: DataFrame
-        ) -> tuple[tuple[ErasedPart, ...], tuple[str, ...]]:
-            more = self._places(tables, self._stored_kind(tables.base, ledger), entities)
-            named = places if more is None else places.unionByName(more).distinct()
-            for kind in self._kinds(tables.base).values():
-                require_alone(named, tables, kind)
-            return tuple(self._forget(tables, named)), self._unread(tables)
-
         def work(tables: Transaction) -> Receipt | None:
             require_kind(tables.base, self.kind)
-            return erase_within(tables, self._stored_kind(tables.base, ledger), request, beside)
+            kind = self._stored_kind(tables.base, ledger)
+            return erase_within(tables, kind, request, self._beside(tables, kind, request))
 
         with describe_step(self._spark, f"{self._door}: forget"):
             made = self.store.atomically(work)
@@ -358,11 +364,15 @@ class Shell(ABC):
         """What is not erased, since nobody can tell of whom it speaks."""
         now = cast(Snapshot, tables)  # which is asked for rows alone
         waiting = 0 if self._reads_waiting else self._waiting(now).count()
-        counts = [self._rejects(now).count(), waiting]
+        counts = [self._unreadable(now).count(), waiting]
         if not any(counts):
             return ()
         sentence = "{} rejects and {} waiting records, of which nobody can tell of whom they speak: look at "
         return (sentence.format(*counts) + "`rejects` and `waiting`.",)
+
+    def _unreadable(self, tables: Snapshot) -> DataFrame:
+        """The rejects of which nobody can tell of whom they speak."""
+        return self._rejects(tables)
 
     # Questions --------------------------------------------------------------------------------------------
 
