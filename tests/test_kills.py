@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from cdckit import datahub, merge, rdss, replicate, samples
 from support.histories import assert_folds_to, to_dataframe
@@ -126,6 +127,47 @@ def test_an_exchange_that_is_killed(spark: SparkSession, tmp_path: Path, seed: i
     assert same(found.history(), undisturbed.history())
     counts = [each.messages().groupBy("outcome", "error_code").count() for each in (found, undisturbed)]
     assert same(*counts)
+
+
+@pytest.mark.soak
+@seeds(7, soak=1)
+def test_an_exchange_that_erases_and_is_killed(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """After some batches an object is erased; messages about it are in others too, before and after."""
+    records = spark.read.parquet(samples("rdss/records.parquet")).repartition(1).cache()
+    number_of = F.pmod(F.xxhash64("partition", "offset"), F.lit(BATCHES))
+    told = rdss.decode(records).where("error_code IS NULL AND object_uuid IS NOT NULL")
+    first = told.groupBy("object_uuid").agg(F.min(number_of).alias("first")).orderBy("object_uuid").collect()
+    (tmp_path / "erased").mkdir()
+    gone = {}
+    for number in range(BATCHES):
+        records.where(number_of == number).write.parquet(str(tmp_path / "batches" / str(number)))
+        known = [
+            row["object_uuid"] for row in first if row["first"] <= number and row["object_uuid"] not in gone
+        ]
+        if number % 8 == 7:
+            gone[known[seed % len(known)]] = number
+        keys = [{"objectUUID": each} for each, at in gone.items() if at == number]
+        (tmp_path / "erased" / f"{number}.json").write_text(json.dumps(keys))
+    print("killed:", run_and_kill("erasing_exchange", tmp_path, kills=10, seed=seed))
+    found = exchange_of(spark, tmp_path)
+    undisturbed = rdss.Exchange(spark, tmp_path / "undisturbed", types=["ResearchObject"], buckets=1)
+    taken = 0
+    for each, at in [*gone.items(), (None, BATCHES - 1)]:
+        some = [str(tmp_path / "batches" / str(number)) for number in range(taken, at + 1)]
+        taken = at + 1
+        if some:
+            undisturbed.receive(spark.read.parquet(*some))
+        if each is not None:
+            undisturbed.erase("ResearchObject", keys=[{"objectUUID": each}], by="dana", reason="asked for")
+    found.store.check(deep=True)
+    assert same(found.history(), undisturbed.history())
+    assert found.ledgers()["ResearchObject"].erased().count() == len(gone)
+    counts = [each.messages().groupBy("outcome", "error_code").count() for each in (found, undisturbed)]
+    assert same(*counts)
+    remains, other = (
+        find_remains(tmp_path / name, {each: [each] for each in gone}) for name in ("store", "undisturbed")
+    )
+    assert set().union(*remains.values()) == set().union(*other.values())
 
 
 @pytest.mark.soak

@@ -6,17 +6,21 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.columns import BUCKETS, Kind
+from cdckit.ledger.columns import BUCKET, BUCKETS, Kind
+from cdckit.ledger.erasure import Beside, Forgotten, Request
 from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult
+from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document, as_records
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.parts.arguments import require_flag, require_instant
+from cdckit.parts.values import guid
 from cdckit.parts.workers import describe_jobs
 from cdckit.rdss.decoding import queue_records
+from cdckit.rdss.exchange_erasure import forget_objects, object_uuids
 from cdckit.rdss.exchange_intake import Intake
 from cdckit.rdss.exchange_tables import (
     MESSAGES,
@@ -27,12 +31,15 @@ from cdckit.rdss.exchange_tables import (
     Settings,
     Status,
     find_wholes,
+    is_erased,
     last_status,
     own_messages,
     with_body,
     with_outcomes,
 )
+from cdckit.rdss.existence import UNKNOWN_CODES
 from cdckit.rdss.objects import (
+    KEY,
     PRESERVATION,
     READ,
     ObjectType,
@@ -64,14 +71,18 @@ class Exchange(Shell):
     batch of all gives, and so does `rebuild`.
 
     Every message that came has one outcome: *processed*; *invalid* or an *error*, by the queue that takes it;
-    a *duplicate* of one that came before, or of one of our own (see `note_own`); or *waiting*, a part whose
-    sequence is not all there.  `waiting` shows such parts with `message_id` and their place in the sequence;
-    they wait from the record time of its first part on.  Given up, they are rejects (GENERR001).  A message
-    about an unknown object is a reject until the object's create comes, which was published before it.
+    a *duplicate* of one that came before, or of one of our own (see `note_own`); *waiting*, a part whose
+    sequence is not all there; or *erased*.  `waiting` shows such parts with `message_id` and their place in
+    the sequence; they wait from the record time of its first part on.  Given up, they are rejects
+    (GENERR001).  A message about an unknown object is a reject until the object's create comes, which was
+    published before it.
 
     Its verbs and most of its questions are those of every `Shell`; how a message expires is judged by the
     `timestamp` of its record.  `rebuild` keeps what came first; a message of our own is a duplicate then also
     where it came before it was noted.
+
+    `erase` takes an object out of all ledgers, whichever is named, and all messages about it.  Other objects
+    that are versions of it are judged as if it had stayed as it was when it was erased.
 
     Args:
         spark, location, storage_options: As for `Shell`.
@@ -91,11 +102,13 @@ class Exchange(Shell):
         ledger of each type.  A message that comes late, and shows that others were about an unknown object
         when they were published, takes them back: the buckets of those objects are written anew.  Where such
         a message is a version of another, those about that version are looked at, too, step by step.
+        Once an object was erased, the names in each batch are hashed, and joined with those that were.
 
     Source:
         RDSS, "Local Data Repository", "Receiving", "Multi-Message Sequence".
 
-    An object that is created after it was updated; the update waits for nothing, it is refused and heals:
+    An object that is created after it was updated; the update waits for nothing, it is refused and heals.
+    At last the object is forgotten:
 
     >>> from tempfile import TemporaryDirectory
     >>> from cdckit.model.records import RECORD_COLUMNS
@@ -108,6 +121,9 @@ class Exchange(Shell):
     ...     exchange.messages().groupBy("outcome").count().show()
     ...     versions = exchange.history("Dataset").orderBy("valid_from_timestamp")
     ...     versions.select("valid_from_timestamp", "objectTitle", "deleted_indicator").show()
+    ...     tides, who = "objectTitle = 'Tides'", {"by": "dana", "reason": "asked for by letter"}
+    ...     print(exchange.erase("Dataset", where=tides, **who).entities, exchange.history("Dataset").count())
+    ...     print({row["outcome"] for row in exchange.messages().collect()})
     ['APPERRMET001', 'APPERRMET002']
     +---------+-----+
     |  outcome|count|
@@ -123,9 +139,12 @@ class Exchange(Shell):
     | 2024-03-01 14:00:00|        NULL|             true|
     +--------------------+------------+-----------------+
     <BLANKLINE>
+    1 0
+    {'erased'}
     """
 
-    kind = "RDSS exchange (form 2)"
+    kind = "RDSS exchange (form 3)"
+    _erases = True
 
     def __init__(
         self,
@@ -182,22 +201,46 @@ class Exchange(Shell):
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         return {str(each): self._settings.kind(each) for each in self._settings.types}
 
+    def _beside(self, tables: Transaction, kind: Kind, request: Request) -> Beside:
+        """Messages, each about one object, which all ledgers have."""
+        settings = self._settings.within(tables)
+
+        def known(tables: Transaction, entities: DataFrame) -> DataFrame:
+            key = {KEY: F.col("object_uuid")}
+            named = object_uuids(tables).withColumn(GUID, guid(kind.entity, key))
+            return named.join(entities, GUID, "left_semi")
+
+        def forget(tables: Transaction, entities: DataFrame, places: DataFrame) -> Forgotten:
+            objects = tables.scratch(known(tables, entities).select("object_uuid"))
+            elsewhere = tuple(
+                (each, _guids(objects, each))
+                for each in (one.stored_kind(tables.base) for one in self._kinds(tables.base).values())
+                if each.name != kind.name and tables.has(each.changes)
+            )
+            parts = forget_objects(tables, settings, objects, request.later)
+            return Forgotten(tuple(parts), self._unread(tables), elsewhere)
+
+        return Beside(forget, known)
+
+    def _unreadable(self, tables: Snapshot) -> DataFrame:
+        is_known = F.col("object_uuid").isNotNull() | F.col(ERROR_CODE).isin(*UNKNOWN_CODES)
+        return with_outcomes(tables).where(_is_reject() & ~is_known)
+
     def _waiting(self, tables: Snapshot) -> DataFrame:
         found = read_rows(tables, WAITING, WAITING_SCHEMA).where(F.col(GIVEN_UP).isNull())
         place = ("message_id", "sequence_id", "sequence_position", "sequence_total")
         return found.select(*RECORD_COLUMNS, *place, "waiting_since", "waiting_for")
 
     def _rejects(self, tables: Snapshot) -> DataFrame:
-        found = with_outcomes(tables).where(F.col("outcome").isin(Outcome.INVALID.value, Outcome.ERROR.value))
-        return found.select(*REJECT_SCHEMA.names)
+        return with_outcomes(tables).where(_is_reject()).select(*REJECT_SCHEMA.names)
 
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
-        # Of what comes again nothing is said but that.
-        first = with_outcomes(tables).where(F.col("outcome") != Outcome.DUPLICATE.value)
+        # Of what comes again, or was erased, nothing is said but that.
+        first = with_outcomes(tables).where((F.col("outcome") != Outcome.DUPLICATE.value) & ~is_erased())
         return {"messages": (first, "rdss_messages"), "queued": (self._queue_refused(tables), "rdss_queues")}
 
     def _queue_refused(self, tables: Snapshot) -> DataFrame:
-        found = with_outcomes(tables).where(F.col(ERROR_CODE).isNotNull())
+        found = with_outcomes(tables).where(F.col(ERROR_CODE).isNotNull() & ~is_erased())
         return queue_records(with_body(found), rules=self._settings.rules)
 
     # Its own ----------------------------------------------------------------------------------------------
@@ -254,9 +297,10 @@ class Exchange(Shell):
             One row per message that came: the columns of its record; of its header `message_id`,
             `correlation_id`, `message_class`, `message_type`, `sequence_id`, `sequence_position`,
             `sequence_total`, `published_timestamp`, `generator`, `tenant_jisc_id`; `object_uuid`; `status`
-            (RECEIVED); `outcome` (`Outcome`); and of what is invalid or an error `queue`, `error_code` and
-            `error_description`.  The parts of a longer message have one outcome each: all that of the whole,
-            once it is whole.
+            (RECEIVED); `outcome` (`Outcome`, or `erased`); and of what is invalid or an error `queue`,
+            `error_code` and `error_description`.  The parts of a longer message have one outcome each: all
+            that of the whole, once it is whole.  Of one that was erased its record's place is left, and where
+            its object came to be or went with it, its type, its time, and names that it did not have.
         """
         return with_outcomes(self._snapshot()).select(*RECORD_COLUMNS, *_TOLD, "status", "outcome", *VERDICT)
 
@@ -313,3 +357,13 @@ class Exchange(Shell):
         rows = with_outcomes(snapshot).where(F.col("outcome") == Outcome.PROCESSED.value)
         some = rows.where(F.col("message_type") == message_type).select(*MESSAGES_SCHEMA.fieldNames())
         return find_wholes(some, snapshot, self._settings.rules)
+
+
+def _is_reject() -> Column:
+    return F.col("outcome").isin(Outcome.INVALID.value, Outcome.ERROR.value)
+
+
+def _guids(objects: DataFrame, kind: Kind) -> DataFrame:
+    """The entities that objects are in a ledger, and their buckets."""
+    own = guid(kind.entity, {KEY: F.col("object_uuid")})
+    return objects.select(own.alias(GUID)).withColumn(BUCKET, kind.bucket_column(F.col(GUID)))

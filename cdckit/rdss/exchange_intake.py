@@ -14,6 +14,16 @@ from cdckit.ledger.upkeep import apply_within, withdraw_within
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS
 from cdckit.parts.workers import run_together
 from cdckit.rdss.decoding import DECODED_SCHEMA, decode, decode_with_columns
+from cdckit.rdss.erased_names import ErasedNames
+from cdckit.rdss.exchange_erasure import (
+    drop_erased_messages,
+    drop_erased_wholes,
+    existence,
+    is_refused,
+    note_refused,
+    rename_objects,
+    with_identity,
+)
 from cdckit.rdss.exchange_tables import (
     BUCKET,
     MESSAGES,
@@ -41,11 +51,13 @@ from cdckit.rdss.exchange_tables import (
     as_outcomes,
     assemble_wholes,
     find_wholes,
+    is_erased,
     rows_at_once,
     to_message_rows,
     to_note_rows,
     to_whole_rows,
     with_body,
+    with_buckets,
     with_places,
 )
 from cdckit.rdss.existence import as_decoded, namings, related_versions, with_unknown
@@ -78,14 +90,16 @@ class Objects:
         for each in ObjectType:
             self._settings.kind(each).forget(self._transaction)
 
-    def take(self, wholes: DataFrame) -> None:
+    def take(self, wholes: DataFrame, left: DataFrame | None = None) -> None:
         """
         Bring ledgers, and what is unknown, up to these messages (`WHOLE_SCHEMA`).
+
+        *left* is what is left of those that were erased (`existence`), where all is made anew.
 
         A message that came before has another verdict now where one of these changes whether its object
         existed: one that comes late, and was published earlier.
         """
-        named = self._name_objects(wholes)
+        named = self._name_objects(wholes, left)
         if named is None:
             return
         verdicts, sorts = self._verdicts(named)
@@ -102,18 +116,13 @@ class Objects:
 
     # -----------------------------------------------------------------------------------------------------
 
-    def _name_objects(self, wholes: DataFrame) -> DataFrame | None:
-        """The objects that are named in *wholes*, which is kept; None if there are none."""
-        bucket = self._settings.bucket
-        named = namings(wholes).withColumns(
-            {
-                "buckets": F.transform("objects", bucket),
-                TAKEN: F.lit(self._batch).cast("long"),
-                BUCKET: bucket(F.col("named")),
-            }
-        )
-        rows = named.select(*NAMINGS_SCHEMA.fieldNames()).repartition(BUCKET)
-        tables = self._transaction
+    def _name_objects(self, wholes: DataFrame, left: DataFrame | None) -> DataFrame | None:
+        """The objects that are named in messages, which is kept; None if there are none."""
+        tables, named = self._transaction, rename_objects(namings(wholes), self._transaction)
+        if left is not None:
+            named = named.unionByName(namings(left))
+        taken = named.withColumn(TAKEN, F.lit(self._batch).cast("long"))
+        rows = with_buckets(taken, self._settings).repartition(BUCKET)
         written = tables.append(NAMINGS, rows, partition_by=[BUCKET], compact_at=MANY_FILES)
         touched = sorted({one.partition[BUCKET] for one in written.files})
         if not touched:
@@ -283,13 +292,16 @@ class Intake:
     def keep(self, records: DataFrame) -> WriteResult:
         """Write the messages as they came, with what their headers say and the verdict on each by itself."""
         decoded = decode(records.select(*RECORD_COLUMNS), rules=self._settings.rules)
-        return self._transaction.append(MESSAGES, to_message_rows(with_places(decoded, self._batch)))
+        rows = to_message_rows(with_places(decoded, self._batch))
+        return self._transaction.append(MESSAGES, drop_erased_messages(rows, self._transaction))
 
     def take(self, written: WriteResult) -> None:
         """Bring the other tables up to messages that were kept."""
         if not written.files:
             return
         came = rows_at_once(self._transaction, MESSAGES, MESSAGES_SCHEMA, files=written.files)
+        if ErasedNames.of(self._transaction) is not None:
+            note_refused(came.where(is_refused()), self._transaction, self._settings)
         self._take(came, self._repository.known_messages(came))
         for grown in (MESSAGES, OUTCOMES, SEQUENCES):
             if self._transaction.has(grown):
@@ -298,15 +310,17 @@ class Intake:
     def rebuild(self) -> None:
         """Make everything anew from the messages as they came, by the settings as they are now."""
         tables = self._transaction
-        before = tables.read(MESSAGES).select(*RECORD_COLUMNS, *PLACE)
-        tables.replace(
-            MESSAGES, to_message_rows(decode_with_columns(before, PLACE_SCHEMA, rules=self._settings.rules))
-        )
+        before = tables.read(MESSAGES)
+        records = before.where(~is_erased()).select(*RECORD_COLUMNS, *PLACE)
+        decoded = decode_with_columns(records, PLACE_SCHEMA, rules=self._settings.rules)
+        rows = drop_erased_messages(to_message_rows(decoded), tables)
+        tables.replace(MESSAGES, rows.unionByName(before.where(is_erased())))
         for name in TABLES:
             tables.drop(name)
         self._objects.forget()
         own = self._repository.forget()
-        self._take(rows_at_once(tables, MESSAGES, MESSAGES_SCHEMA), own)
+        messages = rows_at_once(tables, MESSAGES, MESSAGES_SCHEMA)
+        self._take(messages, own, None if ErasedNames.of(tables) is None else existence(messages))
 
     def own(self, records: DataFrame, status: Status) -> int:
         """Let messages of our own be known; how many sound ones there are."""
@@ -315,7 +329,7 @@ class Intake:
 
     # -----------------------------------------------------------------------------------------------------
 
-    def _take(self, came: DataFrame, known: DataFrame | None) -> None:
+    def _take(self, came: DataFrame, known: DataFrame | None, left: DataFrame | None = None) -> None:
         """
         Give messages their outcomes, in the order in which they came.
 
@@ -335,22 +349,25 @@ class Intake:
             )
         else:
             judged = self._judge_parts(came.where(is_sound & is_part), known)
-            assembled = tables.scratch(self._assemble_wholes(judged))
-            late = _claims(judged.where("part = 'contradicting'"), digest(), is_late=True)
-            of_sequences = _claims(assembled.where(is_sound), F.col("message_id"), records=F.col(RECORDS))
+            found = tables.scratch(self._assemble_wholes(judged))
+            assembled, gone = drop_erased_wholes(found, tables, self._settings)
+            others = judged if gone is None else judged.join(gone, "sequence_id", "left_anti")
+            late = _claims(others.where("part = 'contradicting'"), digest(), is_late=True)
+            named = with_identity(assembled.where(is_sound), tables)
+            of_sequences = _claims(named, F.col(IDENTITY), records=F.col(RECORDS))
             claims = tables.scratch(mark_repeats(claims.unionByName(late).unionByName(of_sequences), known))
             outcomes = (
-                as_outcomes(judged.where("part = 'duplicate'"), Outcome.DUPLICATE)
+                as_outcomes(others.where("part = 'duplicate'"), Outcome.DUPLICATE)
                 .unionByName(_outcomes(assembled.where(~is_sound)))
                 .unionByName(_outcomes(claims.where("is_repeat"), Outcome.DUPLICATE))
                 .unionByName(_outcomes(claims.where("is_late AND NOT is_repeat")))
             )
             sound = wholes.unionByName(assembled.where(is_sound).drop(CAME))
             wholes = tables.scratch(self._without_duplicates(sound, tables.append(OUTCOMES, outcomes)))
-            self._keep_parts(judged, wholes)
+            self._keep_parts(judged, assembled, wholes)
         self._repository.note(claims, Status.RECEIVED)
-        if any(is_sound for is_sound, _ in sorts):
-            self._objects.take(wholes)
+        if left is not None or any(is_sound for is_sound, _ in sorts):
+            self._objects.take(wholes, left)
 
     def _without_duplicates(self, wholes: DataFrame, noted: WriteResult) -> DataFrame:
         """The messages that are not among the duplicates noted here."""
@@ -401,8 +418,8 @@ class Intake:
         last = complete.groupBy("sequence_id").agg(F.first("whole_at").alias(CAME))
         return assemble_wholes(complete, self._settings.rules).join(last, "sequence_id", "inner")
 
-    def _keep_parts(self, judged: DataFrame, wholes: DataFrame) -> None:
-        """Keep the parts that wait, and of sequences that are whole what their parts were."""
+    def _keep_parts(self, judged: DataFrame, assembled: DataFrame, wholes: DataFrame) -> None:
+        """Keep the parts that wait, and of sequences that were put together what their parts were."""
         tables = self._transaction
         waits = judged.where("part = 'waiting'").withColumn(GIVEN_UP, F.lit(None).cast("timestamp"))
         rows = waits.select(*WAITING_SCHEMA.fieldNames())
@@ -412,9 +429,13 @@ class Intake:
             rows = rows.unionByName(others.select(*rows.columns))
         tables.replace(WAITING, rows)
         complete = judged.where("part = 'complete'").groupBy("sequence_id", "terms")
-        whole = complete.agg(F.collect_list(F.struct("sequence_position", "content")).alias("pieces"))
+        whole = complete.agg(
+            F.collect_list(F.struct("sequence_position", "content")).alias("pieces"),
+            F.max_by(F.struct(*PLACE), CAME).alias("last"),
+        )
         ids = wholes.where(F.size(RECORDS) > 1).select("sequence_id", "message_id")
-        settled = whole.join(ids, "sequence_id", "left")
+        about = assembled.select("sequence_id", "object_uuid")
+        settled = whole.join(about, "sequence_id", "inner").join(ids, "sequence_id", "left")
         tables.append(SEQUENCES, settled.select(*SEQUENCES_SCHEMA.fieldNames()))
 
     def _rows(self, name: str, columns: T.StructType) -> DataFrame | None:

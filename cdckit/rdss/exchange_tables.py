@@ -18,6 +18,7 @@ from cdckit.ledger.columns import Kind
 from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.model.records import ERROR_CODE, ERROR_FIELDS
 from cdckit.rdss.decoding import DECODED_SCHEMA
+from cdckit.rdss.erased_names import ErasedNames
 from cdckit.rdss.existence import NAMING_SCHEMA
 from cdckit.rdss.objects import KEY, ObjectType
 from cdckit.rdss.reading import Rules
@@ -83,6 +84,8 @@ ORDER = ("batch", "timestamp", "topic", "partition", "offset", "number")
 VERDICT = ("queue", *(field.name for field in ERROR_FIELDS))
 BUCKET, TAKEN = "bucket", "taken"
 RECORDS = "records"
+ERASED = "ERASED"
+"""In place of an error's code: of messages that are no more than the places where they stood."""
 
 PLACE_SCHEMA = T.StructType([T.StructField(name, T.LongType()) for name in PLACE])
 _PLACE_FIELDS = PLACE_SCHEMA.fields
@@ -129,10 +132,13 @@ SEQUENCES_SCHEMA = T.StructType(
             ),
         ),
         T.StructField("message_id", T.StringType()),
+        T.StructField("object_uuid", T.StringType()),
+        T.StructField("last", PLACE_SCHEMA),
     ]
 )
 """One row is one sequence that is whole, and what its parts were (see `sequence_rule`); `message_id` is null
-where it is no message that can be used."""
+where it is no message that can be used.  `object_uuid` is what it is about, and `last` the part with which it
+was whole."""
 
 NAMINGS_SCHEMA = T.StructType(
     [
@@ -207,6 +213,17 @@ def to_message_rows(decoded: DataFrame) -> DataFrame:
     return decoded.withColumns(columns).select(*MESSAGES_SCHEMA.fieldNames())
 
 
+def is_erased() -> Column:
+    """Whether nothing is left of a message but its place."""
+    return F.col(ERROR_CODE).eqNullSafe(ERASED)
+
+
+def with_buckets(named: DataFrame, settings: Settings) -> DataFrame:
+    """Rows of `NAMINGS`, each in the bucket of the object that it names."""
+    buckets = {"buckets": F.transform("objects", settings.bucket), BUCKET: settings.bucket(F.col("named"))}
+    return named.withColumns(buckets).select(*NAMINGS_SCHEMA.fieldNames())
+
+
 def with_body(messages: DataFrame) -> DataFrame:
     """Rows of `MESSAGES` in the columns of `decode`, and those of their place; no body of what is refused."""
     body = F.substring(F.col("value").cast("string"), F.col("body_from"), F.col("body_length"))
@@ -244,7 +261,7 @@ def find_wholes(messages: DataFrame, tables: Tables, rules: Rules) -> DataFrame:
 
 
 def with_outcomes(tables: Tables) -> DataFrame:
-    """Every row of `MESSAGES` with its `outcome`, and the verdict that holds."""
+    """Every row of `MESSAGES` with its `outcome`, of one that was erased too, and the verdict that holds."""
     own = {name: F.col(name) for name in VERDICT}
     overdue = F.col(GIVEN_UP).isNotNull()
     waits = read_rows(tables, WAITING, WAITING_SCHEMA).select(
@@ -261,10 +278,12 @@ def with_outcomes(tables: Tables) -> DataFrame:
     verdict = {
         name: F.when(~is_duplicate, F.coalesce(f"settled_{name}", column)) for name, column in own.items()
     }
-    outcome = F.coalesce("outcome", "queue", F.lit(Outcome.PROCESSED.value))
+    judged = F.coalesce("outcome", "queue", F.lit(Outcome.PROCESSED.value))
+    outcome = F.when(is_erased(), _ERASED_OUTCOME).otherwise(judged)
     return found.withColumns({"outcome": outcome, **verdict}).drop(*(f"settled_{name}" for name in VERDICT))
 
 
+_ERASED_OUTCOME = "erased"
 _TOLD = ("message_class", "message_type", "sequence_id", "sequence_position")
 
 REPOSITORY_SCHEMA = T.StructType(
@@ -293,6 +312,9 @@ class LocalRepository:
         waiting = read_rows(self._transaction, WAITING, WAITING_SCHEMA)
         first = waiting.join(came.select("sequence_id").distinct(), "sequence_id", "left_semi")
         sought = ids.unionByName(first.select(F.col("message_id").alias("id")))
+        names = ErasedNames.of(self._transaction)
+        if names is not None:
+            sought = sought.unionByName(sought.select(names.other_name(F.col("id")).alias("id")))
         found = sought.where("id is not null").select(self._settings.bucket(F.col("id"))).distinct()
         return sorted(row[0] for row in found.collect())
 
@@ -348,8 +370,9 @@ def last_status(tables: Snapshot, message_id: str) -> Status | None:
     """The last status of a message; None if it is not known."""
     if not tables.has(REPOSITORY):
         return None
-    bucket = zlib.crc32(message_id.encode()) % bucket_count(tables)
-    rows = tables.arrow(REPOSITORY, {BUCKET: [bucket], IDENTITY: [message_id]})
+    ids = [message_id, *ErasedNames.other_names(tables, message_id)]
+    buckets = {zlib.crc32(each.encode()) % bucket_count(tables) for each in ids}
+    rows = tables.arrow(REPOSITORY, {BUCKET: sorted(buckets), IDENTITY: ids})
     found = pc.unique(rows["status"]).to_pylist()
     return max(map(Status, found), key=STATUSES.index, default=None)
 

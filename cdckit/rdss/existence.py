@@ -373,6 +373,9 @@ _CODES = {
     READ: RdssFault.READ_OF_UNKNOWN,
 }
 
+UNKNOWN_CODES = tuple(code.value for code in _CODES.values())
+"""The codes of what is about an unknown object."""
+
 _HELP = ("versions", "place", "asked", "is_own", "is_message", "settles", "settled", "by", "wrong")
 _WRONG = T.StructType([T.StructField("message_id", T.StringType())])
 
@@ -466,7 +469,7 @@ def find_unknown(
     0
     """
     judged = with_unknown(decoded, known=known, keeps_deleted=keeps_deleted)
-    return judged.where(F.col(ERROR_CODE).isin(*(code.value for code in _CODES.values())))
+    return judged.where(F.col(ERROR_CODE).isin(*UNKNOWN_CODES))
 
 
 def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: bool) -> DataFrame:

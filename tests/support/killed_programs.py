@@ -58,7 +58,7 @@ def main(work: str, folder: Path) -> None:
     spark = session(app_name="killed", memory="1g", config={"spark.sql.shuffle.partitions": "2"})
     programs = {
         **{"ledger": _ledger, "feed": _feed, "hub": _hub, "exchange": _exchange, "service": _service},
-        "erasing": _erasing,
+        **{"erasing": _erasing, "erasing_exchange": _erasing_exchange},
     }
     take = programs[work](spark, folder)
     count = len(list((folder / "batches").iterdir()))
@@ -107,6 +107,18 @@ def _exchange(spark: SparkSession, folder: Path) -> Callable[[int], None]:
 
     def take(number: int) -> None:
         exchange.receive(spark.read.parquet(str(folder / "batches" / str(number))), _id("exchange", number))
+
+    return take
+
+
+def _erasing_exchange(spark: SparkSession, folder: Path) -> Callable[[int], None]:
+    exchange, receive = exchange_of(spark, folder), _exchange(spark, folder)
+
+    def take(number: int) -> None:
+        receive(number)
+        keys = json.loads((folder / "erased" / f"{number}.json").read_text())
+        if keys:
+            exchange.erase("ResearchObject", keys=keys, by="dana", reason="asked for")
 
     return take
 
