@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdckit import merge, replicate
 from cdckit.errors import InvalidArgument
 from cdckit.replicate import Feed, TableName, TableSettings, intake
+from support.jobs import jobs_of
 from support.replicate_messages import (
     NOON,
     Record,
@@ -162,7 +163,7 @@ def test_what_waits_is_written_once(spark: SparkSession, tmp_path: Path) -> None
 def test_only_tables_of_which_rows_came_are_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A feed may know thousands of tables, of which a batch has rows of few."""
+    """A feed may know thousands of tables, of which a batch has rows of few; each costs four jobs."""
     read: list[str] = []
 
     def counted(self: intake.Intake, table: intake.FeedTable, received: DataFrame) -> None:
@@ -186,6 +187,13 @@ def test_only_tables_of_which_rows_came_are_read(
     assert read == ["ITEMS", "SHOPS", "ITEMS"]
     assert short(feed.table("ITEMS").history(), "id") == [(1, False, 1), (2, False, 2)]
     assert short(feed.table("SHOPS").history(), "code") == [(3, False, 7)]
+    both = [said(V1, "INSERT", {"id": 3, "name": "c"}, 4, 6), said(OTHER, "INSERT", {"code": 8}, 5, 7)]
+    spark.sparkContext.setJobGroup("both", "a batch with rows of two tables")
+    feed.receive(to_dataframe(spark, both), "both")
+    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    assert sorted(read[3:]) == ["ITEMS", "SHOPS"]
+    # Four of the batch, one of which looks at what waits.
+    assert len(jobs_of(spark, "both")) == 4 + 2 * 4
 
 
 def test_another_key_in_the_metadata_makes_the_ledger_anew(spark: SparkSession, tmp_path: Path) -> None:
