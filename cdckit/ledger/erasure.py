@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -127,6 +127,7 @@ class Request:
         by, reason: Who asks, and why.
         later: What becomes of later changes.
         at: When.
+        key_columns: Their key fields with their types, where no log has them.
     """
 
     keys: Keys | None
@@ -137,6 +138,7 @@ class Request:
     reason: str
     later: str
     at: datetime
+    key_columns: T.StructType | None = None
 
     def __post_init__(self) -> None:
         require_name(self.by, "by", function=FUNCTION)
@@ -158,8 +160,14 @@ class Request:
 
     def entities(self, tables: Transaction, kind: Kind) -> DataFrame:
         """The guids of the entities, each once, and their buckets."""
-        found = _named(self.keys, tables, kind) if self.keys is not None else self._found(tables, kind)
+        found = self._found(tables, kind) if self.keys is None else self.named(tables, kind)
         return found.select(GUID, kind.bucket_column(F.col(GUID)).alias(BUCKET)).distinct()
+
+    def named(self, tables: Transaction, kind: Kind) -> DataFrame:
+        """The guids of *keys*."""
+        assert self.keys is not None
+        known = self.key_columns or log_fields(tables.schema(kind.changes))
+        return _named(self.keys, tables.spark, kind, known)
 
     def _found(self, tables: Transaction, kind: Kind) -> DataFrame:
         versions = visible_history(tables.read(kind.history), tables.schema(kind.changes))
@@ -203,67 +211,103 @@ def erase_within(
 
     What is to be finished then is noted (`unfinished`).
     """
-    _require_own(transaction.base, beside)
+    other = transaction.base.notes.get(KIND)
+    if other is not None and beside is None:
+        raise CannotErase(transaction.base.location.root, other)
+    require_ready(transaction)
     fields = _fields(transaction, kind, request)
-    entities = _with_known(request.entities(transaction, kind), transaction, kind, fields).persist()
+    entities = with_known(request.entities(transaction, kind), transaction, kind, fields).persist()
     try:
         if MOVED in transaction.schema(kind.changes).fieldNames():
             _require_all_moves(entities, transaction, kind)
         places = places_of(entities, transaction, kind)
-        known = None if beside is None else beside.known(transaction, entities)
-        upkeep = Upkeep(transaction, kind, transaction.schema(kind.changes))
-        reports = _run(upkeep, entities if known is None else _mark_known(entities, known), fields)
-        unknown = sum(one["unknown"] for one in reports)
-        if unknown:
-            raise UnknownEntities(unknown, entities.count())
-        found = (one["found"] for one in reports)
-        count = sum(found) if known is None else entities.where(~F.col(KNOWN)).count()
-        if not count:
+        done = forget_entities(transaction, kind, entities, fields)
+        if done.unknown:
+            raise UnknownEntities(done.unknown, entities.count())
+        if not done.found:
             return None
-        parts = _adopt(transaction, kind, upkeep.targets, reports)
-        if fields and upkeep.targets.words is not None:
-            # What rows took along, any bucket may have said.
-            Upkeep(transaction, kind, transaction.schema(kind.changes), anew=True).run()
-        names = [name for name, _ in _tables(kind, upkeep.targets).values()]
-        stones, more = [(kind, entities)], tuple[str, ...]()
+        parts, more = done.parts, tuple[str, ...]()
         if beside is not None:
-            own, more, elsewhere = beside.forget(transaction, entities, places)
+            own, more = beside(transaction, entities, places)
             parts += own
-            for other, theirs in elsewhere:
-                same = _with_known(theirs, transaction, other, fields)
-                more_parts, more_names = _erase_all(transaction, other, same)
-                parts, names = parts + more_parts, names + more_names
-                stones.append((other, same))
-        said = (request.at, request.by, request.reason, None if request.fields is None else tuple(fields))
-        receipt = Receipt(
-            *(uuid4().hex, kind.entity, *said, request.later, count, parts),
-            untouched=_untouched(transaction, names),
-            not_erased=(*NOT_ERASED, *more),
+        receipt = note_erasure(
+            transaction, kind, request, entities, done.found, parts, done.tables, fields, more
         )
-        for each, theirs in stones:
-            _put_down(transaction, each, receipt, theirs, fields)
-        note = {"receipt": receipt.receipt, "tables": [each.receipts for each, _ in stones]}
-        write_note(transaction, _NOTE, note)
-        buckets = [one["bucket"] for one in reports]
         # What a door keeps beside its ledgers it has read whole.
-        reads = None if beside is not None else [*read_scopes(kind, buckets), kind.receipts]
+        reads = None if beside is not None else [*read_scopes(kind, done.buckets), kind.receipts]
         transaction.commit(reads=reads)
         return receipt
     finally:
         entities.unpersist()
 
 
-def _require_own(tables: Snapshot, beside: Beside | None) -> None:
-    """Raise where a location is a door's, another erasure has not ended, or others changed a table."""
-    kind = tables.notes.get(KIND)
-    if kind is not None and beside is None:
-        raise CannotErase(tables.location.root, kind)
-    if (begun := unfinished(tables)) is not None:
+def require_ready(tables: Transaction) -> None:
+    """Raise where another erasure is not finished, or other programs have changed rows."""
+    if (begun := unfinished(tables.base)) is not None:
         # Somebody else's, which is finished before the next one begins.
         raise UnfinishedErasure(begun)
-    for name in tables.names():
-        if (foreign := tables.change_by_others(name)) is not None:
+    for name in tables.base.names():
+        if (foreign := tables.base.change_by_others(name)) is not None:
             raise foreign.named(name)
+
+
+class ForgottenEntities(NamedTuple):
+    """What went out of a ledger: of how many entities, how many it does not know, and of which files."""
+
+    found: int
+    unknown: int
+    parts: tuple[ErasedPart, ...]
+    tables: list[str]
+    buckets: list[int]
+
+
+def forget_entities(
+    tables: Transaction, kind: Kind, entities: DataFrame, fields: Sequence[str] = ()
+) -> ForgottenEntities:
+    """Take entities, or fields of them, out of the tables of one ledger; `with_known` gives the entities."""
+    upkeep = Upkeep(tables, kind, tables.schema(kind.changes))
+    reports = _run(upkeep, entities, list(fields))
+    found, unknown = (sum(one[name] for one in reports) for name in ("found", "unknown"))
+    parts = tuple[ErasedPart, ...]()
+    if found and not unknown:
+        parts = _adopt(tables, kind, upkeep.targets, reports)
+        if fields and upkeep.targets.words is not None:
+            # What rows took along, any bucket may have said.
+            Upkeep(tables, kind, tables.schema(kind.changes), anew=True).run()
+    names = [name for name, _ in _tables(kind, upkeep.targets).values()]
+    return ForgottenEntities(found, unknown, parts, names, [one["bucket"] for one in reports])
+
+
+def note_erasure(
+    tables: Transaction,
+    kind: Kind,
+    request: Request,
+    entities: DataFrame,
+    count: int,
+    parts: tuple[ErasedPart, ...],
+    names: Iterable[str],
+    fields: Sequence[str] = (),
+    not_erased: Iterable[str] = (),
+) -> Receipt:
+    """
+    Note that so many entities went, or fields of them, and that there is more to do (`unfinished`).
+
+    Args:
+        tables, kind, request: What was asked for.
+        entities: As `with_known` gives them.
+        count: How many of them there were.
+        parts: What was rewritten, of the tables with these *names*.
+        fields: Which fields; none for all that was known.
+        not_erased: What is left, beside what is so always.
+    """
+    said = (request.at, request.by, request.reason, None if request.fields is None else tuple(fields))
+    receipt = Receipt(
+        *(uuid4().hex, kind.entity, *said, request.later, count, parts),
+        untouched=_untouched(tables, names),
+        not_erased=(*NOT_ERASED, *not_erased),
+    )
+    _put_down(tables, kind, receipt, entities, list(fields))
+    return receipt
 
 
 def unfinished(tables: Snapshot) -> str | None:
@@ -312,7 +356,7 @@ def last_receipt(tables: Transaction, kind: Kind, request: Request) -> Receipt:
         and stones is not None
         and (erasures := Erasures.of(tables, kind)) is not None
     ):
-        asked = request.entities(tables, kind).select(erasures.hash(F.col(GUID)).alias(HASH))
+        asked = request.named(tables, kind).select(erasures.hash(F.col(GUID)).alias(HASH))
         found = stones.join(asked, HASH, "left_semi").agg(F.max_by("receipt", "erased_at")).first()
     if found is None or found[0] is None:
         said = (request.at, request.by, request.reason, request.fields)
@@ -323,15 +367,14 @@ def last_receipt(tables: Transaction, kind: Kind, request: Request) -> Receipt:
 # Which entities -------------------------------------------------------------------------------------------
 
 
-def _named(keys: Keys, tables: Transaction, kind: Kind) -> DataFrame:
-    fields = log_fields(tables.schema(kind.changes))
+def _named(keys: Keys, spark: SparkSession, kind: Kind, fields: T.StructType) -> DataFrame:
     if isinstance(keys, str | Mapping):
         raise InvalidArgument(FUNCTION, "keys", "a list of keys, or a table of them", type(keys).__name__)
     if isinstance(keys, Sequence):
         if not keys:
             raise InvalidArgument(FUNCTION, "keys", "a list of at least one", [])
-        return _listed(list(keys), tables, kind, fields)
-    rows = as_spark(tables.spark, keys, function=FUNCTION)
+        return _listed(list(keys), spark, kind, fields)
+    rows = as_spark(spark, keys, function=FUNCTION)
     if GUID in rows.columns:
         return rows
     if kind.by_guid:
@@ -341,7 +384,7 @@ def _named(keys: Keys, tables: Transaction, kind: Kind) -> DataFrame:
     return rows.select(guid(kind.entity, key).alias(GUID))
 
 
-def _listed(keys: list[Key], tables: Transaction, kind: Kind, fields: T.StructType) -> DataFrame:
+def _listed(keys: list[Key], spark: SparkSession, kind: Kind, fields: T.StructType) -> DataFrame:
     columns = T.StructType([T.StructField(GUID, T.StringType()), *(fields[name] for name in kind.keys)])
     names = set() if kind.by_guid else set(kind.keys)
     for each in keys:
@@ -355,7 +398,7 @@ def _listed(keys: list[Key], tables: Transaction, kind: Kind, fields: T.StructTy
     except (pa.ArrowException, TypeError, ValueError) as error:
         needed = ", ".join(f"{name} ({fields[name].dataType.simpleString()})" for name in kind.keys)
         raise InvalidArgument(FUNCTION, "keys", f"values of {needed}", "others") from error
-    found = tables.spark.createDataFrame(table, columns)
+    found = spark.createDataFrame(table, columns)
     key = {name: F.col(name) for name in kind.keys}
     return found.select(F.coalesce(F.col(GUID), guid(kind.entity, key)).alias(GUID))
 
@@ -371,8 +414,8 @@ def _fields(tables: Transaction, kind: Kind, request: Request) -> list[str]:
     return found
 
 
-def _with_known(entities: DataFrame, tables: Transaction, kind: Kind, fields: list[str]) -> DataFrame:
-    """The entities, and whether each was erased before."""
+def with_known(entities: DataFrame, tables: Transaction, kind: Kind, fields: Sequence[str] = ()) -> DataFrame:
+    """The guids of entities, and whether each was erased before."""
     erasures = Erasures.of(tables, kind)
     if erasures is None:
         return entities.withColumn(KNOWN, F.lit(False))
@@ -380,7 +423,7 @@ def _with_known(entities: DataFrame, tables: Transaction, kind: Kind, fields: li
         tables.read(kind.erased).where("field IS NULL").select(HASH).distinct().withColumn(KNOWN, F.lit(True))
     )
     found = entities.withColumn(HASH, erasures.hash(F.col(GUID))).join(stones, HASH, "left")
-    return found.select(GUID, BUCKET, F.coalesce(KNOWN, F.lit(False)).alias(KNOWN))
+    return found.select(*entities.columns, F.coalesce(KNOWN, F.lit(False)).alias(KNOWN))
 
 
 def _mark_known(entities: DataFrame, known: DataFrame) -> DataFrame:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -13,9 +15,10 @@ from cdckit.ledger.receipts import ErasedPart
 from cdckit.merging.arrow_changes import GUID
 from cdckit.parts.arguments import quoted
 from cdckit.store import File, Transaction
-from cdckit.store.files import hold_few_rows, sum_digests
+from cdckit.store.files import hold_few_rows, to_signed
 
 PLACE = "place"
+_CHOSEN = "is chosen"
 _PARTS = ("topic", "partition", "offset", "timestamp")
 
 
@@ -62,14 +65,27 @@ def rewrite_places(
     among: list[File] | None = None,
     at: Column | None = None,
 ) -> ErasedPart | None:
+    """`rewrite_rows` of records at some places."""
+    return rewrite_rows(tables, name, places, {PLACE: record_place()}, change, among)
+
+
+def rewrite_rows(
+    tables: Transaction,
+    name: str,
+    chosen: DataFrame,
+    by: Mapping[str, Column],
+    change: Callable[[DataFrame], DataFrame] | None = None,
+    among: list[File] | None = None,
+) -> ErasedPart | None:
     """
-    Write the files of a table anew that have rows at some places, without these, or with them changed.
+    Write the files of a table anew that have some rows, without these, or with them changed.
 
     Args:
         tables: The table's transaction.
         name: The table; nothing is done if there is none.
-        places: The places, as texts, each once.
-        change: What becomes of the rows, which stay at their places; without it they go.
+        chosen: Which rows; each once.
+        by: By its columns, what a row of the table has in their place.
+        change: What becomes of the rows; without it they go.
         among: The files that are meant, if not all.
         at: Where a row stands, as a text; without it where its record does (`record_place`).
 
@@ -78,47 +94,47 @@ def rewrite_places(
     """
     if not tables.has(name):
         return None
-    known, place = {one.path for one in tables.files(name)}, record_place() if at is None else at
-    files = _holding(tables, name, places, place, tables.files(name) if among is None else among)
+    # By names that no column of the rows has.
+    named = chosen.select(*(F.col(one).alias(f"chosen {one}") for one in by)).withColumn(_CHOSEN, F.lit(True))
+    is_chosen = reduce(and_, (column.eqNullSafe(F.col(f"chosen {one}")) for one, column in by.items()))
+    files = _holding(tables, name, named, is_chosen, tables.files(name) if among is None else among)
     if not files:
         return None
     rows = tables.read(name, files=files)
-    theirs = rows.join(places, place.eqNullSafe(places[PLACE]), "left_semi")
-    rest = _rest(rows, places, place)
-    changed = [] if change is None else [change(theirs).select(*map(quoted, rows.columns))]
-    before, count = _digest(rest), theirs.count()
-    tables.swap(name, files, rest, *changed)
+    count, before = _summary(rows, rows.join(named, is_chosen, "left"))
+    if not count:
+        return None
+    added = list(tables.swap(name, files, rows.join(named, is_chosen, "left_anti")).files)
+    # These alone are read again: of those that are changed, what they were found by may be gone.
+    now = tables.read(name, files=added) if added else rows.limit(0)
+    _, after = _summary(rows, now.withColumn(_CHOSEN, F.lit(None)))
+    if change is not None:
+        theirs = change(rows.join(named, is_chosen, "left_semi"))
+        added += tables.append(name, theirs.select(*map(quoted, rows.columns))).files
     tables.discard(name, files)
-    added = [one for one in tables.files(name) if one.path not in known]
-    after = _digest(_rest(tables.read(name, files=added), places, place)) if added else _digest(rest.limit(0))
     removed = tuple(one.path for one in files)
     rows_before = sum(one.rows for one in files)
     return ErasedPart(
-        name, None, removed, tuple(one.path for one in added), rows_before, count, before, after
+        *(name, None, removed, tuple(one.path for one in added)), *(rows_before, count, before, after)
     )
 
 
 def _holding(
-    tables: Transaction, name: str, places: DataFrame, place: Column, files: list[File]
+    tables: Transaction, name: str, chosen: DataFrame, is_chosen: Column, files: list[File]
 ) -> list[File]:
-    """The files that have rows at the places."""
-    if not files:
-        return []
-    rows = tables.read(name, files=files)
-    if hold_few_rows(files):
-        found = rows.join(places, place.eqNullSafe(places[PLACE]), "left_semi")
-        return [] if found.isEmpty() else files
-    placed = rows.select(place.alias(PLACE), F.input_file_name().alias("file"))
-    touched = placed.join(places, PLACE, "left_semi").select("file").distinct()
+    """The files that have chosen rows, and perhaps others; all if they have few rows."""
+    if not files or hold_few_rows(files):
+        return files
+    placed = tables.read(name, files=files).withColumn("file", F.input_file_name())
+    touched = placed.join(chosen, is_chosen, "left_semi").select("file").distinct()
     # As many rows as there are files, at most.
     paths = {row["file"].rsplit("/", 1)[-1] for row in touched.collect()}
     return [one for one in files if one.path in paths]
 
 
-def _rest(rows: DataFrame, places: DataFrame, place: Column) -> DataFrame:
-    return rows.join(places, place.eqNullSafe(places[PLACE]), "left_anti")
-
-
-def _digest(rows: DataFrame) -> str:
-    """64 bits of all rows, in whatever order they are."""
-    return f"{sum_digests(rows, F.xxhash64(*map(quoted, rows.columns))):+d}"
+def _summary(rows: DataFrame, marked: DataFrame) -> tuple[int, str]:
+    """How many of the rows are chosen, and 64 bits of all others, in whatever order they are; one job."""
+    each = F.xxhash64(*map(quoted, rows.columns)).cast("decimal(38,0)")
+    others = F.sum(F.when(F.col(_CHOSEN).isNull(), each))
+    [found] = marked.agg(F.count(_CHOSEN), others).collect()
+    return found[0], f"{to_signed(int(found[1] or 0)):+d}"

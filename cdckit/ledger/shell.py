@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind
@@ -180,17 +181,27 @@ class Shell(ABC):
         """Take what stands at the places of records out of the tables beside the ledgers."""
         raise CannotErase(self.location, self.kind)
 
-    def _beside(self, tables: Transaction, kind: Kind, request: Request) -> Beside:
-        """What is kept beside a ledger from which entities are to go: records that speak of no others."""
+    def _erasable(self, tables: Snapshot) -> Mapping[str, Kind]:
+        """The kinds of entities that it can forget, by name."""
+        return self._kinds(tables)
 
-        def forget(tables: Transaction, entities: DataFrame, places: DataFrame) -> Forgotten:
+    def _key_columns(self, name: str) -> T.StructType | None:
+        """The key fields of a kind of entities, where there is no log that has them."""
+        return None
+
+    def _erase(self, tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
+        """Commit all tables without what is asked for; None if there is nothing left to erase."""
+
+        def beside(
+            tables: Transaction, entities: DataFrame, places: DataFrame
+        ) -> tuple[tuple[ErasedPart, ...], tuple[str, ...]]:
             more = self._places(tables, kind, entities)
             named = places if more is None else places.unionByName(more).distinct()
             for each in self._kinds(tables.base).values():
                 require_alone(named, tables, each)
-            return Forgotten(tuple(self._forget(tables, named)), self._unread(tables))
+            return tuple(self._forget(tables, named)), self._unread(tables)
 
-        return Beside(forget, lambda tables, entities: None)
+        return erase_within(tables, kind, request, beside)
 
     @abstractmethod
     def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
@@ -326,14 +337,13 @@ class Shell(ABC):
         if not self._erases:
             raise CannotErase(self.location, self.kind)
         when = datetime.now(UTC) if at is None else at
-        request = Request(keys, where, keep, None, by, reason, later, when)
+        request = Request(keys, where, keep, None, by, reason, later, when, self._key_columns(ledger))
         self._stored_kind(self._snapshot(), ledger)
         stopped = self._finish_erasure()
 
         def work(tables: Transaction) -> Receipt | None:
             require_kind(tables.base, self.kind)
-            kind = self._stored_kind(tables.base, ledger)
-            return erase_within(tables, kind, request, self._beside(tables, kind, request))
+            return self._erase(tables, self._stored_kind(tables.base, ledger), request)
 
         with describe_step(self._spark, f"{self._door}: forget"):
             made = self.store.atomically(work)
@@ -347,7 +357,7 @@ class Shell(ABC):
                 return last_receipt(tables, kind, request)
 
     def _stored_kind(self, tables: Snapshot, ledger: str) -> Kind:
-        known = self._kinds(tables)
+        known = self._erasable(tables)
         if ledger not in known:
             raise InvalidArgument("erase", "ledger", f"one of {', '.join(known) or 'none yet'}", ledger)
         return known[ledger].stored_kind(tables)
