@@ -190,6 +190,14 @@ ENTITY_PATCHES = _stream(
     key=_ENTITY_KEY,
     partition_by=_ENTITY_KEY,
 )
+ERASED_PATCHES = Stream(
+    "erased-patches",
+    ("db", *_WHO, "part", "parts", *_SHOWN),
+    frozenset(("db", *_WHO, "part", "parts")),
+    key=_REQUEST_KEY,
+    partition_by=_REQUEST_KEY,
+)
+"""No stream of the page: what a service keeps of patches whose entity was erased."""
 # The page's samples of updates, and of what is derived from them, come without the part, too.
 ENTITY_UPDATES = _stream(
     "entity-updates",

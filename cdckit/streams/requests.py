@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -135,7 +135,7 @@ def _patches(
                 against = _foreign_reasons(database, databases)
                 rows += [row] * len(patches)
                 for part, text in enumerate(patches, 1):
-                    found_patches.append({"part": part, "parts": len(patches), **_patch(text, against)})
+                    found_patches.append({"part": part, "parts": len(patches), **read_patch(text, against)})
             taken = batch.take(pa.array(rows, pa.int64()))
             columns = {name: taken.column(name) for name in copied}
             for field in types:
@@ -152,8 +152,16 @@ def _foreign_reasons(database: str, databases: frozenset[str] | None) -> list[st
     return [f"the database {show_value(database)} is not served here"]
 
 
-def _patch(text: str, against: list[str]) -> dict[str, Any]:
+ERASED = "ERASED"
+"""What stands in a batch in the place of a patch that was erased."""
+ERASED_REASON = "the patch spoke of an entity that was erased"
+
+
+def read_patch(text: str, against: Sequence[str] = ()) -> dict[str, Any]:
+    """The columns of one patch of a batch; why it cannot be applied among them, also what is *against* it."""
     document = read_all(text)
+    if document == ERASED:
+        return {"errors": [ERASED_REASON]}
     if not isinstance(document, dict):
         return {"errors": [*against, f"the patch is {show_value(document)}, not an object"]}
     reasons = [

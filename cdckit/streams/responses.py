@@ -231,9 +231,13 @@ def complete_responses(parts: DataFrame) -> DataFrame:
         F.max("ended").alias("ended"),
         F.transform(F.array_sort(F.collect_list(piece)), lambda each: each["text"]).alias("responses"),
     )
+    return whole.select(*COMPLETE_RESPONSES.columns().fieldNames(), response_message(whole).alias("message"))
+
+
+def response_message(whole: DataFrame) -> Column:
+    """The text of each complete response: of one part that of its response."""
     aggregate = message_text(whole, COMPLETE_RESPONSES)
-    message = F.when(F.col("parts") == 1, F.element_at("responses", 1)).otherwise(aggregate)
-    return whole.select(*COMPLETE_RESPONSES.columns().fieldNames(), message.alias("message"))
+    return F.when(F.col("parts") == 1, F.element_at("responses", 1)).otherwise(aggregate)
 
 
 def waiting(

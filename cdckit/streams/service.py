@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import View
+from cdckit.ledger import Receipt, View
 from cdckit.ledger.columns import BUCKETS, Kind
+from cdckit.ledger.erasure import Request
 from cdckit.ledger.shell import MANY_FILES, ReceiveResult, Shell, WorkResult
 from cdckit.merging.merge import merge
 from cdckit.model.documents import Document
@@ -42,6 +43,7 @@ from cdckit.streams.decoding import decode, record_columns
 from cdckit.streams.entity_changes import Nested, changes
 from cdckit.streams.requests import (
     ENTITY,
+    ENTITY_SCHEMA,
     PATCH_SCHEMA,
     SCHEMA_SCHEMA,
     entity_updates,
@@ -50,7 +52,9 @@ from cdckit.streams.requests import (
     schema_updates,
 )
 from cdckit.streams.responses import REQUEST_SCHEMA, partial_responses, waiting
-from cdckit.streams.service_intake import (
+from cdckit.streams.service_erasure import ENTITY_KIND, erase_entities
+from cdckit.streams.service_intake import Intake
+from cdckit.streams.service_tables import (
     ANSWERS,
     CAME,
     CAME_SCHEMA,
@@ -74,7 +78,6 @@ from cdckit.streams.service_intake import (
     TAKEN,
     TAKES,
     TYPES,
-    Intake,
     Settings,
     count_batches,
     read_answers,
@@ -204,6 +207,9 @@ class Service(Shell):
     them on: `waiting` shows them as the records that they would be, without an offset, with the columns of
     `REQUEST_SCHEMA`.  Given up, they are rejects (MISSING_PART); so is one whose others contradict it.
 
+    `erase("entity", …)` forgets entities: their patches keep their places in their requests, as such that
+    were refused, and so does what comes of them later (`refused`).
+
     Its verbs and most of its questions are those of every `Shell`.
 
     The state is kept here, for batches and for streams (`sink`), and not in Spark's own state: so a commit
@@ -243,6 +249,9 @@ class Service(Shell):
     ...     print(service.receive([more], "tuesday", stream=streams.ENTITY_PATCHES).repeated)
     ...     service.entities().select("entity", "document", "revision").show()
     ...     service.messages(streams.ENTITY_UPDATES, after=monday).select("request", "action").show()
+    ...     keys = [{name: mug[name] for name in ("db", "collection", "zone", "entity")}]
+    ...     print(service.erase("entity", keys=keys, by="dana", reason="asked for").entities)
+    ...     service.messages(streams.PARTIAL_RESPONSES).select("request", "entity", "status").show()
     True
     +------+---------+--------+
     |entity| document|revision|
@@ -256,9 +265,18 @@ class Service(Shell):
     |      2|updated|
     +-------+-------+
     <BLANKLINE>
+    1
+    +-------+------+------+
+    |request|entity|status|
+    +-------+------+------+
+    |      1|  NULL|     3|
+    |      2|  NULL|     3|
+    +-------+------+------+
+    <BLANKLINE>
     """
 
     kind = "Debezium streams (form 1)"
+    _erases = True
 
     def __init__(
         self,
@@ -308,6 +326,15 @@ class Service(Shell):
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         kind = subscriptions_kind()
         return {kind.entity: kind} if tables.has(kind.history) else {}
+
+    def _erasable(self, tables: Snapshot) -> Mapping[str, Kind]:
+        return {ENTITY_KIND.name: ENTITY_KIND}
+
+    def _key_columns(self, name: str) -> T.StructType | None:
+        return T.StructType([ENTITY_SCHEMA[each] for each in ENTITY])
+
+    def _erase(self, tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
+        return erase_entities(tables, self._settings.within(tables), request)
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
         found = read_rows(tables, PARTS, PARTS_SCHEMA).where(F.col(ERROR_CODE).isNull())
@@ -419,6 +446,14 @@ class Service(Shell):
         """The entity types as they were learnt, a row for each change (see `learned_types`)."""
         found = rows_since(read_rows(self._snapshot(), LEARNED, LEARNED_TYPES_SCHEMA), after)
         return found.select(*LEARNED_SCHEMA.fieldNames())
+
+    def erased(self) -> DataFrame:
+        """The tombstones of entities that were erased (see `View.erased`)."""
+        return View(self._snapshot(), ENTITY_KIND).erased()
+
+    def refused(self) -> DataFrame:
+        """The patches that were refused, since their entity was erased (see `View.refused`)."""
+        return View(self._snapshot(), ENTITY_KIND).refused()
 
     def changes(self, collection: str, fields: T.StructType, *, nested: Nested = "dotted") -> DataFrame:
         """The changes of the entities of one collection, for `merge` or a ledger (see `changes`)."""

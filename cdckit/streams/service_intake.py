@@ -3,52 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from cdckit.ledger import shell
-from cdckit.ledger.columns import BUCKETS, Kind
 from cdckit.ledger.shell import MANY_FILES
+from cdckit.ledger.tombstones import Erasures
 from cdckit.ledger.upkeep import apply_within
 from cdckit.model.records import (
     ERROR_CODE,
     ERROR_DESCRIPTION,
-    ERROR_FIELDS,
     RECORD_COLUMNS,
-    RECORD_SCHEMA,
     rejects,
 )
 from cdckit.parts.workers import run_together
 from cdckit.store import Transaction
-from cdckit.store.store import Tables, read_note, read_rows, write_note
+from cdckit.store.store import read_rows
 from cdckit.store.writing import Rows, WriteResult
 from cdckit.streams.catalogue import (
-    COMPLETE_RESPONSES,
     CONNECTIONS,
     ENTITY_BATCHES,
     ENTITY_PATCHES,
+    ERASED_PATCHES,
     SCHEMA_PATCHES,
     STREAMS,
     SUBSCRIPTIONS,
     StreamFault,
 )
 from cdckit.streams.decoding import decode
-from cdckit.streams.documents import IS_LAST
 from cdckit.streams.requests import (
     ANSWER_SCHEMA,
-    ARRIVAL_FIELDS,
     ENTITY,
     ENTITY_SCHEMA,
     ERRORS,
     PATCH_SCHEMA,
     SCHEMA_ANSWER_SCHEMA,
     SCHEMA_SCHEMA,
-    STATE,
     apply_patches,
     apply_schema_patches,
     entities,
@@ -57,14 +48,41 @@ from cdckit.streams.requests import (
 )
 from cdckit.streams.responses import (
     REQUEST,
-    REQUEST_SCHEMA,
     RESPONSE_SCHEMA,
     complete_responses,
     partial_responses,
     response_parts,
 )
+from cdckit.streams.service_erasure import ENTITY_KIND, drop_erased_patches, nameless_patches
+from cdckit.streams.service_tables import (
+    ANSWERS,
+    BUCKET,
+    CAME,
+    CAME_SCHEMA,
+    ENTITIES,
+    LEARNED,
+    MADE,
+    PARTS,
+    PARTS_SCHEMA,
+    RECORDS,
+    RECORDS_SCHEMA,
+    REJECTS,
+    REJECTS_SCHEMA,
+    RESPONSES,
+    RESPONSES_SCHEMA,
+    SCHEMA_ANSWERS,
+    SCHEMAS,
+    STREAM,
+    TAKEN,
+    TAKES,
+    TYPES,
+    Settings,
+    count_batches,
+    note_batch_count,
+    subscriptions_kind,
+    to_stored_answers,
+)
 from cdckit.streams.type_learning import (
-    LEARNED_SCHEMA,
     TYPE_SCHEMA,
     entity_types,
     learn,
@@ -73,90 +91,7 @@ from cdckit.streams.type_learning import (
 )
 from cdckit.streams.zones import subscription_changes, zone_changes
 
-RECORDS, REJECTS, CAME = "records", "rejects", "connections"
-ANSWERS, SCHEMA_ANSWERS, ENTITIES, SCHEMAS = "answers", "schema answers", "entities", "schemas"
-TYPES, LEARNED, PARTS, RESPONSES, SEEN = "types", "learned types", "parts", "responses", "acknowledged"
-MADE = (REJECTS, CAME, ANSWERS, SCHEMA_ANSWERS, ENTITIES, SCHEMAS, TYPES, LEARNED, PARTS, RESPONSES)
-"""What is made of the records, beside the ledger of subscriptions."""
-
-TAKEN, BUCKET, STREAM = "taken", "bucket", "stream"
-TAKES = frozenset(each.name for each in (ENTITY_BATCHES, ENTITY_PATCHES, SCHEMA_PATCHES, CONNECTIONS))
-"""The streams that a service takes, by name: all others are made of these."""
-
-_TAKEN_NOTE = "cdckit.streams.taken"
-_TAKEN = T.StructField(TAKEN, T.LongType())
-
-RECORDS_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, T.StructField(STREAM, T.StringType()), _TAKEN])
-"""One row is one record as it came; the stream that it is of, null if it is of none; and which batch it was
-of, counted from 1."""
-REJECTS_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *ERROR_FIELDS, _TAKEN])
-CAME_SCHEMA = T.StructType([*ARRIVAL_FIELDS, *CONNECTIONS.columns().fields, _TAKEN])
-"""One row is one connection."""
-ENTITIES_SCHEMA = T.StructType([*ENTITY_SCHEMA.fields, T.StructField(BUCKET, T.IntegerType())])
-"""One row is what is known of one entity, in its bucket."""
-LEARNED_TYPES_SCHEMA = T.StructType([*LEARNED_SCHEMA.fields, _TAKEN])
-PARTS_SCHEMA = T.StructType([*REQUEST_SCHEMA.fields, *ERROR_FIELDS])
-"""One row is one partial response whose request is not complete; in error, it was given up, or contradicts
-another one."""
-RESPONSES_SCHEMA = T.StructType(
-    [*COMPLETE_RESPONSES.columns().fields, T.StructField("message", T.StringType()), _TAKEN]
-)
-SEEN_SCHEMA = T.StructType(
-    [T.StructField("device", T.StringType()), T.StructField("notification", T.StringType())]
-)
-"""One row is one notification that a device has acknowledged."""
-
-
-@dataclass(frozen=True)
-class Settings(shell.Settings):
-    """What a service goes by; its tables are made by these."""
-
-    databases: tuple[str, ...] | None
-    most_characters: int
-    remember: int
-    note_key = "cdckit.streams"
-
-    @property
-    def noted(self) -> dict[str, Any]:
-        databases = None if self.databases is None else sorted(set(self.databases))
-        return {"databases": databases, "most_characters": self.most_characters, "remember": self.remember}
-
-    def bucket(self) -> Column:
-        """The bucket of an entity."""
-        return F.pmod(F.xxhash64(*ENTITY), F.lit(self.buckets)).cast("int")
-
-
-def subscriptions_kind(buckets: int = BUCKETS) -> Kind:
-    """What the ledger of subscriptions is about."""
-    return Kind("subscription", ("db", "subscription"), buckets, False, "subscription")
-
-
-def count_batches(tables: Tables) -> int:
-    """How many batches were taken."""
-    number: int = read_note(tables, _TAKEN_NOTE, 0)
-    return number
-
-
-def note_batch_count(transaction: Transaction, number: int) -> None:
-    """Let the store know it."""
-    write_note(transaction, _TAKEN_NOTE, number)
-
-
-def to_stored_answers(answers: DataFrame, number: int) -> DataFrame:
-    """Answers as they are kept: without what is known of the entities, which has a table of its own."""
-    apart = (IS_LAST.name, *STATE.fieldNames())
-    return answers.drop(*apart).withColumn(TAKEN, F.lit(number).cast("long"))
-
-
-def read_answers(tables: Tables, name: str) -> DataFrame:
-    """
-    Answers as `apply_patches` returns them, but that nothing is known of the entities; and `count_batches`.
-    """
-    columns = ANSWER_SCHEMA if name == ANSWERS else SCHEMA_ANSWER_SCHEMA
-    nothing = {field.name: F.lit(None).cast(field.dataType) for field in (IS_LAST, *STATE)}
-    kept = [field for field in columns if field.name not in nothing]
-    found = read_rows(tables, name, T.StructType([*kept, _TAKEN])).withColumns(nothing)
-    return found.select(*columns.fieldNames(), TAKEN)
+_READS = TAKES | {ERASED_PATCHES.name}
 
 
 class Intake:
@@ -174,16 +109,21 @@ class Intake:
         self._touched: list[int] = []
 
     def keep(self, records: DataFrame, stream: str | None) -> WriteResult:
-        """Write the records as they came, with the stream that they are of: by their topics without one."""
+        """
+        Write the records as they came, with the stream that they are of: by their topics without one; but of
+        patches of entities that were erased, what `drop_erased_patches` leaves of them.
+        """
         named = F.when(F.col("topic").isin(*STREAMS), F.col("topic")) if stream is None else F.lit(stream)
-        kept = records.select(*RECORD_COLUMNS).withColumns({STREAM: named, TAKEN: self._taken})
+        came = records.select(*RECORD_COLUMNS).withColumns({STREAM: named, TAKEN: self._taken})
+        kept = drop_erased_patches(came.select(*RECORDS_SCHEMA.fieldNames()), self._tables)
         note_batch_count(self._tables, self.number)
-        return self._tables.append(RECORDS, kept.select(*RECORDS_SCHEMA.fieldNames()), compact_at=MANY_FILES)
+        return self._tables.append(RECORDS, kept, compact_at=MANY_FILES)
 
     def take(self, written: WriteResult, stream: str | None) -> None:
         """Bring the other tables up to records that were kept, as of this stream."""
         if written.files:
-            self._take(self._tables.read(RECORDS, files=written.files), stream)
+            erases = Erasures.of(self._tables, ENTITY_KIND) is not None
+            self._take(self._tables.read(RECORDS, files=written.files), None if erases else stream)
 
     def rebuild(self) -> None:
         """Make everything anew from the records as they came, by the settings as they are now."""
@@ -198,13 +138,14 @@ class Intake:
     def _take(self, came: DataFrame, stream: str | None = None) -> None:
         # As many rows as there are streams.
         there = {stream} if stream else {row[0] for row in came.select(STREAM).distinct().collect()}
+        kept = {**STREAMS, ERASED_PATCHES.name: ERASED_PATCHES}
         decoded = {
-            name: self._tables.scratch(decode(came.where(F.col(STREAM) == name), STREAMS[name]))
-            for name in sorted(there & TAKES)
+            name: self._tables.scratch(decode(came.where(F.col(STREAM) == name), kept[name]))
+            for name in sorted(there & _READS)
         }
-        refused = [rejects(each) for each in decoded.values()]
-        if there - TAKES:
-            refused.append(_stray_rejects(came.where(~F.coalesce(F.col(STREAM).isin(*TAKES), F.lit(False)))))
+        refused = [rejects(each) for name, each in decoded.items() if name in TAKES]
+        if there - _READS:
+            refused.append(_stray_rejects(came.where(~F.coalesce(F.col(STREAM).isin(*_READS), F.lit(False)))))
         self._append(REJECTS, *(each.withColumn(TAKEN, self._taken) for each in refused))
         sound = {name: each.where(F.col(ERROR_CODE).isNull()) for name, each in decoded.items()}
         if CONNECTIONS.name in sound:
@@ -220,10 +161,12 @@ class Intake:
             found.append(entity_patches(sound[ENTITY_BATCHES.name], databases=self._settings.databases))
         if ENTITY_PATCHES.name in sound:
             found.append(sound[ENTITY_PATCHES.name].withColumn(ERRORS.name, self._foreign_reason()))
+        if ERASED_PATCHES.name in sound:
+            found.append(nameless_patches(sound[ERASED_PATCHES.name]))
         if not found:
             return None
         rows = [each.select(*PATCH_SCHEMA.fieldNames()) for each in found]
-        patches = self._tables.scratch(rows[0] if len(rows) == 1 else rows[0].unionByName(rows[1]))
+        patches = self._tables.scratch(reduce(DataFrame.unionByName, rows))
         return self._tables.scratch(
             apply_patches(
                 patches,

@@ -186,14 +186,16 @@ def changes_by_device(zone_changes: DataFrame, subscriptions: DataFrame) -> Data
     joined = as_of_join(pairs, lookup, time="at")
     wanted = joined.where(_is_wanted() & F.col("subscribed.device").isNotNull())
     named = wanted.withColumn("device", F.col("subscribed.device"))
-    key = {
-        name: F.col(name)
-        for name in ("device", "db", "collection", "zone", "entity", "client_id", "request", "part")
-    }
-    message = named.withColumn("notification", guid("notification", key))
+    message = named.withColumn("notification", notification_id())
     return message.select("device", *CHANGES_BY_DEVICE.columns().fieldNames()).dropDuplicates(
         ["notification"]
     )
+
+
+def notification_id() -> Column:
+    """The id of the notification by which a device is told of an update."""
+    names = ("device", "db", "collection", "zone", "entity", "client_id", "request", "part")
+    return guid("notification", {name: F.col(name) for name in names})
 
 
 def _is_wanted() -> Column:

@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import streams
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import CannotErase, Ledger, UnknownEntities
 from cdckit.ledger.places import SharedRecords
@@ -91,5 +90,3 @@ def test_calls_that_cannot_be_meant(spark: SparkSession, tmp_path: Path) -> None
         Ledger(spark, tmp_path / "feed", entity="PEOPLE", keys=["id"], name=name).erase(
             keys=[{"id": ADA}], **WHO
         )
-    with pytest.raises(CannotErase, match="is a Debezium streams"):
-        streams.Service(spark, tmp_path / "service").erase("subscription", keys=[{"id": ADA}], **WHO)

@@ -1,0 +1,437 @@
+"""What a service forgets of entities: where a patch stands in its request stays, and what it said goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC
+from functools import partial, reduce
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.ledger.columns import BUCKET as LEDGER_BUCKET
+from cdckit.ledger.columns import Kind
+from cdckit.ledger.erased_files import KNOWN
+from cdckit.ledger.erasure import (
+    Request,
+    UnknownEntities,
+    forget_entities,
+    note_erasure,
+    require_ready,
+    with_known,
+)
+from cdckit.ledger.places import PLACE, SharedRecords, record_place, rewrite_rows
+from cdckit.ledger.receipts import ErasedPart, Receipt
+from cdckit.ledger.tombstones import HASH, Erasures, erased_changes, note_refused
+from cdckit.merging.arrow_changes import GUID
+from cdckit.model.records import ERROR_CODE
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.values import guid
+from cdckit.parts.workers import WorkerPlan, compute_once
+from cdckit.store import Transaction
+from cdckit.store.store import read_rows
+from cdckit.streams.catalogue import (
+    ENTITY_BATCHES,
+    ENTITY_PATCHES,
+    ERASED_PATCHES,
+    STREAMS,
+    SUBSCRIPTIONS,
+    Status,
+)
+from cdckit.streams.decoding import message
+from cdckit.streams.json_values import column_text, read_all, to_text_all
+from cdckit.streams.requests import (
+    ARRIVAL_COLUMNS,
+    ENTITY,
+    ERASED,
+    ERASED_REASON,
+    PATCH_SCHEMA,
+    read_patch,
+)
+from cdckit.streams.responses import REQUEST, response_message
+from cdckit.streams.service_tables import (
+    ANSWERS,
+    ENTITIES,
+    ENTITIES_SCHEMA,
+    LEARNED,
+    PARTS,
+    RECORDS,
+    RECORDS_SCHEMA,
+    REJECTS,
+    RESPONSES,
+    SCHEMA_ANSWERS,
+    SEEN,
+    STREAM,
+    TAKEN,
+    TYPES,
+    Settings,
+    read_answers,
+    subscriptions_kind,
+)
+from cdckit.streams.type_learning import entity_types, learn, learned_types, schema_learning
+from cdckit.streams.zones import notification_id
+
+ENTITY_KIND = Kind("entity", ENTITY, 1, False, "entity")
+"""The entities of a service, which have no ledger."""
+
+NOT_ERASED = (
+    "Who sent a patch of the erased entities, and in which request: users, clients, numbers and times.",
+    "Rejects of which nobody can tell of whom they speak: look at `rejects`.",
+)
+"""What is left by a service, beside what is left by every erasure."""
+
+Change = Callable[[DataFrame], DataFrame]
+"""What becomes of rows."""
+
+_PARTS, _DIGEST = "erased parts", "digest of the value"
+_ROWS_AT_ONCE = 1000
+_OF_ENTITIES = (ENTITY_BATCHES.name, ENTITY_PATCHES.name)
+
+
+def erase_entities(tables: Transaction, settings: Settings, request: Request) -> Receipt | None:
+    """Commit all tables without entities; None if there is nothing left of them."""
+    require_ready(tables)
+    entities = compute_once(with_known(_asked(tables, request), tables, ENTITY_KIND))
+    if entities is None:
+        return None
+    known = read_rows(tables, ENTITIES, ENTITIES_SCHEMA).select(*ENTITY, _guid().alias(GUID))
+    named = known.join(entities, GUID, "left_semi")
+    # Those of which nothing was ever taken may stand in a reject all the same.
+    rejected = compute_once(_read_names(_rejected(tables)).join(entities, GUID, "left_semi"))
+    if rejected is not None:
+        named = named.unionByName(rejected.select(*ENTITY, GUID))
+    names = compute_once(named.distinct())
+    news = entities.where(~F.col(KNOWN))
+    missing = (news if names is None else news.join(names, GUID, "left_anti")).count()
+    if missing:
+        raise UnknownEntities(missing, entities.count())
+    if names is None:
+        return None
+    parts = _Erasure(tables, settings, entities, names.select(*ENTITY), rejected).run()
+    touched = sorted({part.table for part in parts})
+    count = names.select(GUID).distinct().count()
+    receipt = note_erasure(
+        tables, ENTITY_KIND, request, entities, count, parts, touched, not_erased=NOT_ERASED
+    )
+    tables.commit()
+    return receipt
+
+
+def drop_erased_patches(records: DataFrame, tables: Transaction) -> DataFrame:
+    """
+    Records that come, without patches of entities that were erased; those that are refused are noted.
+
+    Cost: nothing, until something was erased; then each message is read once more, and they are shuffled by
+    a hash of their values.
+    """
+    if Erasures.of(tables, ENTITY_KIND) is None:
+        return records
+    named = _read_names(records).withColumn("data", F.struct(*ENTITY))
+    erased = erased_changes(named, tables, ENTITY_KIND)
+    assert erased is not None
+    # Without their names, since it is written.
+    found = tables.scratch(erased.select(STREAM, _DIGEST, "db", "part", HASH))
+    arrival = F.struct("topic", "partition", "offset", "timestamp", F.col("part").alias("record_number"))
+    came = _with_digest(records).join(found, [STREAM, _DIGEST], "inner")
+    note_refused(tables, ENTITY_KIND, came.withColumns({"arrival": arrival, "source": F.col("db")}))
+    return _without_patches(records, found)
+
+
+# Which entities -------------------------------------------------------------------------------------------
+
+
+def _asked(tables: Transaction, request: Request) -> DataFrame:
+    """The guids of the entities that are asked for, each once."""
+    if request.keys is not None:
+        return request.named(tables, ENTITY_KIND).select(GUID).distinct()
+    done = read_answers(tables, ANSWERS).where(F.col("status") == Status.DONE)
+    state = {"document": F.col("after"), "revision": F.col("revision_after"), "changed": F.col("ended")}
+    versions = done.select(*ENTITY, *(column.alias(name) for name, column in state.items()))
+    found = versions if request.where is None else versions.where(request.where)
+    if request.keep is not None:
+        last = request.at.astimezone(UTC).timestamp() * 1000 - request.keep.total_seconds() * 1000
+        known = read_rows(tables, ENTITIES, ENTITIES_SCHEMA)
+        overdue = known.where(F.col("document").isNull() & (F.col("changed") < last))
+        found = overdue if request.where is None else overdue.join(found, list(ENTITY), "left_semi")
+    return found.select(_guid().alias(GUID)).distinct()
+
+
+def _guid() -> Column:
+    return guid(ENTITY_KIND.entity, {name: F.col(name) for name in ENTITY})
+
+
+# What becomes of the tables --------------------------------------------------------------------------------
+
+
+class _Erasure:
+    """
+    Takes entities with certain *names* out of all tables.
+
+    All that is to be known of their answers is described before the first table is written.
+    """
+
+    def __init__(
+        self,
+        tables: Transaction,
+        settings: Settings,
+        entities: DataFrame,
+        names: DataFrame,
+        rejected: DataFrame | None,
+    ) -> None:
+        self._tables, self._settings = tables, settings
+        self._entities, self._names, self._rejected = entities, names, rejected
+        columns = (*ARRIVAL_COLUMNS, *ENTITY, *REQUEST, "part", "learning", "action")
+        answers = read_answers(tables, ANSWERS).select(*columns)
+        self._theirs = compute_once(answers.join(names, list(ENTITY), "left_semi"))
+
+    def run(self) -> tuple[ErasedPart, ...]:
+        """Write all tables anew of which something goes."""
+        found = list(self._forget_subscriptions())
+        found += self._forget_rejects() + self._forget_records()
+        if self._theirs is not None:
+            found += self._forget_acknowledged(self._theirs) + self._mask_responses(self._theirs)
+        for name in (ANSWERS, PARTS):
+            found += self._rewrite(name, self._names, _columns(*ENTITY), _without_words)
+        found += self._rewrite(ENTITIES, self._names, _columns(*ENTITY))
+        if self._theirs is not None:
+            found += self._learn_again(self._theirs)
+        return tuple(found)
+
+    def _rewrite(
+        self, name: str, chosen: DataFrame | None, by: Mapping[str, Column], change: Change | None = None
+    ) -> list[ErasedPart]:
+        part = None if chosen is None else rewrite_rows(self._tables, name, chosen, by, change)
+        return [] if part is None else [part]
+
+    def _forget_rejects(self) -> list[ErasedPart]:
+        """Take the rejects out that name them, each as a whole."""
+        self._wrong: DataFrame | None = None
+        if self._rejected is not None:
+            found = _with_digest(_rejected(self._tables)).join(
+                self._rejected.select(STREAM, _DIGEST), [STREAM, _DIGEST], "left_semi"
+            )
+            self._wrong = compute_once(found.select(record_place().alias(PLACE), _DIGEST).distinct())
+        return self._rewrite(REJECTS, self._wrong, {PLACE: record_place(), _DIGEST: _digest()})
+
+    def _forget_records(self) -> list[ErasedPart]:
+        """Take the patches out of the records as they came."""
+        found = [] if self._theirs is None else [self._theirs.select(record_place().alias(PLACE))]
+        found += [] if self._wrong is None else [self._wrong.select(PLACE)]
+        places = compute_once(reduce(DataFrame.unionByName, found).distinct()) if found else None
+
+        def change(records: DataFrame) -> DataFrame:
+            named = _read_names(records).join(self._entities, GUID, "left_semi")
+            return _without_patches(records, named.select(STREAM, _DIGEST, "part"))
+
+        return self._rewrite(RECORDS, places, {PLACE: record_place()}, change)
+
+    def _forget_acknowledged(self, theirs: DataFrame) -> list[ErasedPart]:
+        """Take out which notifications of their updates devices have acknowledged."""
+        if not self._tables.has(SEEN):
+            return []
+        devices = self._tables.read(SEEN).select("device").distinct()
+        told = theirs.where("action IS NOT NULL").crossJoin(devices)
+        ids = compute_once(told.select(notification_id().alias("notification")).distinct())
+        return self._rewrite(SEEN, ids, _columns("notification"))
+
+    def _mask_responses(self, theirs: DataFrame) -> list[ErasedPart]:
+        """Let complete responses have no word of theirs."""
+        named = F.collect_set(F.struct(*ENTITY)).alias("theirs")
+        requests = compute_once(theirs.groupBy(*REQUEST).agg(named))
+        assert requests is not None
+
+        def change(responses: DataFrame) -> DataFrame:
+            joined = responses.join(requests, list(REQUEST), "left")
+            masked = F.transform("responses", lambda text: _masked_response(text, F.col("theirs")))
+            found = joined.withColumn("responses", masked).drop("message")
+            return found.withColumn("message", response_message(found))
+
+        return self._rewrite(RESPONSES, requests, _columns(*REQUEST), change)
+
+    def _forget_subscriptions(self) -> tuple[ErasedPart, ...]:
+        """Take those that are subscriptions out of their ledger."""
+        kind = subscriptions_kind(self._settings.buckets)
+        if not self._tables.has(kind.history):
+            return ()
+        kind = kind.with_buckets_of(self._tables)
+        key = {"db": F.col("db"), "subscription": F.col("entity")}
+        subscribes = F.col("collection").isin(*SUBSCRIPTIONS)
+        named = compute_once(self._names.where(subscribes))
+        if named is None:
+            return ()
+        answers = read_answers(self._tables, ANSWERS).where(subscribes)
+        others = answers.join(self._names, list(ENTITY), "left_anti")
+        shared = others.join(named.select("db", "entity"), ["db", "entity"], "left_semi").count()
+        if shared:
+            raise SharedRecords(shared, kind.name)
+        guids = named.select(guid(kind.entity, key).alias(GUID)).distinct()
+        told = {LEDGER_BUCKET: kind.bucket_column(F.col(GUID)), KNOWN: F.lit(True)}
+        return forget_entities(self._tables, kind, guids.withColumns(told)).parts
+
+    def _learn_again(self, theirs: DataFrame) -> list[ErasedPart]:
+        """Let the entity types be what all others teach."""
+        tables, of_type = self._tables, ("db", "collection")
+        types = compute_once(theirs.where("learning AND action IS NOT NULL").select(*of_type).distinct())
+        if types is None:
+            return []
+        answers, schemas = (read_answers(tables, name) for name in (ANSWERS, SCHEMA_ANSWERS))
+        taught = schema_learning(answers, schemas).join(types, list(of_type), "left_semi")
+        lessons = tables.scratch(learn(taught))
+        places = (each.select(record_place().alias(PLACE), TAKEN) for each in (answers, schemas))
+        taken = reduce(DataFrame.unionByName, places).groupBy(PLACE).agg(F.min(TAKEN).alias(TAKEN))
+        learnt = learned_types(lessons).withColumn(PLACE, record_place()).join(taken, PLACE, "left")
+        by = _columns(*of_type)
+        return [
+            *self._rewrite(TYPES, types, by, lambda rows: entity_types(lessons)),
+            *self._rewrite(LEARNED, types, by, lambda rows: learnt),
+        ]
+
+
+def _columns(*names: str) -> dict[str, Column]:
+    return {name: F.col(name) for name in names}
+
+
+def _without_words(answers: DataFrame) -> DataFrame:
+    """Answers, or responses, as if their patches had named no entity; one that came again has no outcome."""
+    answered = F.lit(True) if "is_repeat" not in answers.columns else ~F.col("is_repeat")
+    gone = (*ENTITY[1:], "ops", "before", "after", "action", "taught_before", "revision_after")
+    nothing = {
+        name: F.lit(None).cast(answers.schema[name].dataType) for name in gone if name in answers.columns
+    }
+    refused = {"status": F.lit(Status.NOT_APPLIED.value), "errors": F.array(F.lit(ERASED_REASON))}
+    if "revision_after" in nothing:
+        refused["revision_after"] = F.lit(0).cast("long")
+    return answers.withColumns(
+        {**nothing, **{name: F.when(answered, column) for name, column in refused.items()}}
+    )
+
+
+_KEPT = "db string, clientid string, request long, user string, begun long, ended long, part int, parts int"
+_FLAGS = ("learning", "includeBefore", "includeAfter")
+
+
+def _masked_response(text: Column, theirs: Column) -> Column:
+    """The text of a response; without its words, if its entity is one of *theirs*."""
+    named = F.struct(*(F.get_json_object(text, f"$.{name}").alias(name) for name in ENTITY))
+    found = F.from_json(text, f"{_KEPT}, {', '.join(f'{name} boolean' for name in _FLAGS)}")
+    kept = (found[name.split()[0]].alias(name.split()[0]) for name in _KEPT.split(", "))
+    flags = (F.when(found[name], F.lit(True)).alias(name) for name in _FLAGS)
+    outcome = F.lit(Status.NOT_APPLIED.value).alias("status"), F.lit(ERASED_REASON).alias("error")
+    return F.when(F.array_contains(theirs, named), F.to_json(F.struct(*kept, *flags, *outcome))).otherwise(
+        text
+    )
+
+
+# Records ---------------------------------------------------------------------------------------------------
+
+
+def _rejected(tables: Transaction) -> DataFrame:
+    """The records of entities that are rejects."""
+    records = read_rows(tables, RECORDS, RECORDS_SCHEMA).where(F.col(STREAM).isin(*_OF_ENTITIES))
+    if not tables.has(REJECTS):
+        return records.limit(0)
+    places = tables.read(REJECTS).select(record_place().alias(PLACE)).distinct()
+    found = records.withColumn(PLACE, record_place()).join(places, PLACE, "left_semi")
+    return found.drop(PLACE)
+
+
+def _digest() -> Column:
+    return F.sha2("value", 256)
+
+
+def _with_digest(records: DataFrame) -> DataFrame:
+    return records.withColumn(_DIGEST, _digest())
+
+
+_NAMES = T.StructType(
+    [
+        T.StructField(STREAM, T.StringType()),
+        T.StructField(_DIGEST, T.StringType()),
+        T.StructField("part", T.IntegerType()),
+        *(T.StructField(name, T.StringType()) for name in ENTITY),
+    ]
+)
+
+
+def _read_names(records: DataFrame) -> DataFrame:
+    """Which entities the records of requests name, in which part: each with its guid; of the rest nothing."""
+    some = records.where(F.col(STREAM).isin(*_OF_ENTITIES) & F.col("value").isNotNull())
+    given = _with_digest(some).select(STREAM, _DIGEST, "value")
+    whole = reduce(Column.__and__, (F.col(name).isNotNull() for name in ENTITY))
+    named = WorkerPlan(given, _read_name_batches, _NAMES).rows().where(whole)
+    return named.distinct().withColumn(GUID, _guid())
+
+
+def _read_name_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    types = arrow_schema(_NAMES)
+    for whole in batches:
+        for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
+            records = whole.slice(start, _ROWS_AT_ONCE).to_pylist()
+            rows = [{**each, **one} for each in records for one in _named(each[STREAM], each["value"])]
+            yield pa.RecordBatch.from_pylist(
+                [{name: one.get(name) for name in types.names} for one in rows], types
+            )
+
+
+def _named(stream: str, value: bytes) -> list[dict[str, Any]]:
+    """The parts of a message that name something, and what."""
+    found = message(value, STREAMS[stream])
+    if stream == ENTITY_PATCHES.name:
+        return [{**found, "part": 1}]
+    texts = enumerate(found.get("patches") or (), 1)
+    return [{**read_patch(text or "null"), "part": part, "db": found.get("db")} for part, text in texts]
+
+
+def _without_patches(records: DataFrame, erased: DataFrame) -> DataFrame:
+    """Records without the words of erased parts: by stream and digest of the value, which `part`."""
+    parts = erased.groupBy(STREAM, _DIGEST).agg(F.collect_set("part").alias(_PARTS))
+    joined = _with_digest(records).join(parts, [STREAM, _DIGEST], "left")
+    columns = T.StructType([field for field in records.schema if field.name != "headers"])
+    theirs = joined.where(F.col(_PARTS).isNotNull()).select(*columns.fieldNames(), _PARTS)
+    nothing = F.lit(None).cast(records.schema["headers"].dataType)
+    masked = WorkerPlan(theirs, partial(_mask_batches, columns=columns), columns).rows()
+    others = joined.where(F.col(_PARTS).isNull()).select(*records.columns)
+    return others.unionByName(masked.withColumn("headers", nothing))
+
+
+def _mask_batches(batches: Iterable[pa.RecordBatch], *, columns: T.StructType) -> Iterator[pa.RecordBatch]:
+    types = arrow_schema(columns)
+    for whole in batches:
+        for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
+            batch = whole.slice(start, _ROWS_AT_ONCE)
+            told = zip(*(batch.column(name).to_pylist() for name in (STREAM, "value", _PARTS)), strict=True)
+            streams, values = zip(*(_masked(*each) for each in told), strict=True)
+            made = {STREAM: streams, "value": values, "key": [None] * batch.num_rows}
+            arrays = [
+                pa.array(made[each.name], each.type) if each.name in made else batch.column(each.name)
+                for each in types
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, names=types.names)
+
+
+def _masked(stream: str, value: bytes, parts: list[int]) -> tuple[str, bytes | None]:
+    """What is kept of a message: of a batch the other patches, of a patch its place in its request."""
+    if ERROR_CODE in message(value, STREAMS[stream]):
+        return ERASED_PATCHES.name, None
+    document = read_all(value.decode())
+    if stream == ENTITY_PATCHES.name:
+        # The samples of the page call the database so.
+        kept = (*ERASED_PATCHES.fields, "dbid")
+        return ERASED_PATCHES.name, _bytes({name: document[name] for name in kept if name in document})
+    for part in parts:
+        document["patches"][part - 1] = ERASED
+    return stream, _bytes(document)
+
+
+def _bytes(document: dict[str, Any]) -> bytes:
+    return (column_text(to_text_all(document)) or "").encode()
+
+
+def nameless_patches(decoded: DataFrame) -> DataFrame:
+    """What is left of patches that were erased, as patches that cannot be applied."""
+    nothing = {each.name: F.lit(None).cast(each.dataType) for each in PATCH_SCHEMA}
+    told = {name: column for name, column in nothing.items() if name not in decoded.columns}
+    return decoded.withColumns({**told, "errors": F.array(F.lit(ERASED_REASON))})
