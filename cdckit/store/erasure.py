@@ -144,7 +144,7 @@ def _unneeded_files(location: Location, tables: dict[str, CommittedTable]) -> di
     """The files in folders of tables, or that a writer of ours has left anywhere, which no table needs."""
     live = {one.folder: live_files(location, one.folder, one.version) for one in tables.values()}
     found = {}
-    for folder in (info.base_name for info in location.listed()):
+    for folder in (info.base_name for info in location.listed() if not info.is_file):
         if folder == COMMITS:
             continue
         for path, written in files_below(location, folder).items():
