@@ -13,6 +13,7 @@ identifier changes nothing; a record in error is a reject, and all others are pr
 """
 
 from cdckit.datahub.hub import Hub
+from cdckit.datahub.hub_erasure import DependentEntities, UnmaskableRecords
 from cdckit.datahub.mappings import InvalidSchema
 from cdckit.datahub.messages import Backoff, HubFault, Outcome, Status, decode
 from cdckit.datahub.outcomes import Exporter, bulk_lines
@@ -25,6 +26,7 @@ from cdckit.model.documents import files, records
 __all__ = [
     "Backoff",
     "Context",
+    "DependentEntities",
     "Exporter",
     "Filter",
     "Hub",
@@ -35,6 +37,7 @@ __all__ = [
     "Schema",
     "SchemaMismatch",
     "Status",
+    "UnmaskableRecords",
     "UnreadableData",
     "bulk_lines",
     "changes",

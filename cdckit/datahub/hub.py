@@ -11,7 +11,9 @@ from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
+from cdckit.datahub.hub_erasure import drop_erased_records, erasable_kinds, erase_target
 from cdckit.datahub.messages import (
     DUE,
     EVERYTHING,
@@ -40,6 +42,9 @@ from cdckit.datahub.state import (
     append_records,
 )
 from cdckit.errors import InvalidArgument
+from cdckit.ledger import Receipt
+from cdckit.ledger.columns import Kind
+from cdckit.ledger.erasure import Request
 from cdckit.ledger.shell import Ledgers, ReceiveResult, Shell, WorkResult
 from cdckit.model.documents import Document
 from cdckit.parts.arguments import microseconds, require_batch_id, require_instant
@@ -77,6 +82,9 @@ class Hub(Shell):
     `message_identifier`, `source_system` and `source_entity`; `record`, the place in it, null where all of
     the message is meant; `entities`, the targets whose mappings found the error; and `record_text`, JSON text
     of what stands in that place after its filters, null where the error was found by a look at all entities.
+
+    `erase` forgets entities of a target: their records go out of the messages, and what is sent of them later
+    is refused by the run that reads it (`ledgers()[target].refused()`).
 
     What depends on the schema is a `SchemaMismatch` until a run has gone by it.
 
@@ -123,6 +131,8 @@ class Hub(Shell):
     ...     hub.history("product").select("number", "name", "source_message").show()
     ...     hub.messages().select("message_identifier", "status").show()
     ...     hub.rejects().select("record", "record_text", "error_code", "entities").show()
+    ...     receipt = hub.erase("product", keys=[{"number": 1}], by="dana", reason="asked for")
+    ...     print(receipt.entities, hub.history("product").count())
     +------+------+--------------+
     |number|  name|source_message|
     +------+------+--------------+
@@ -141,9 +151,11 @@ class Hub(Shell):
     |     2|{"name": "mug"}|KEY_MISSING|[product]|
     +------+---------------+-----------+---------+
     <BLANKLINE>
+    1 0
     """
 
     kind = "data hub (form 1)"
+    _erases = True
 
     def __init__(
         self,
@@ -193,6 +205,20 @@ class Hub(Shell):
     def _ledgers(self, tables: Snapshot) -> Ledgers:
         state = self._state_of(tables)
         return Ledgers({entity: TargetView(state, tables, entity) for entity in state.stated_targets})
+
+    def _erasable(self, tables: Snapshot) -> Mapping[str, Kind]:
+        return erasable_kinds(self.schema)
+
+    def _key_columns(self, name: str) -> T.StructType | None:
+        kind = erasable_kinds(self.schema).get(name)
+        keys = () if kind is None else kind.keys
+        return T.StructType([self.schema.targets[name].data[each] for each in keys])
+
+    def _erase(self, tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
+        self._state_of(tables.base)
+        instant = microseconds(request.at, "at", function="erase")
+        with self._under_way.lock():
+            return erase_target(Run(self._work, tables, self._retry, instant), tables, kind, request)
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
         state = self._state_of(tables)
@@ -321,6 +347,8 @@ class Hub(Shell):
         came = run.read_messages(stored, attempt=anew or chosen != EVERYTHING)
         if not (everything or came or run.has_due()):
             return None
+        if came:
+            drop_erased_records(run, tables, stored)
         run.settle(everything=everything)
         write_note(tables, PROCESSED, known)
         write_note(tables, SCHEMA, self.schema.fingerprint)

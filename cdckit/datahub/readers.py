@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from cdckit.datahub.conversions import ConvertedColumn, convert_values
+from cdckit.datahub.erased_records import count_inside
 from cdckit.datahub.mappings import EntityMapping, FieldMapping, FieldType, Place
 from cdckit.datahub.messages import HubFault
 from cdckit.datahub.source_systems import Schema
@@ -341,6 +342,9 @@ class RecordWalk:
             return
         count = 0
         for place, record in enumerate(found, 1):
+            if (erased := count_inside(record)) is not None:
+                count += 1 + erased
+                continue
             at = self.nodes.add(record, message.row, self.number_of(count + 1), str(place))
             count = self._add_inner(
                 self.nodes, at, message, count + 1, {self._mapping.unique_sequence: place}
@@ -412,6 +416,9 @@ class RecordWalk:
         start, unique = len(nodes), self.schema.mapping(child).unique_sequence
         for sequence, child_record in enumerate(above.records[at][each.source], 1):
             count += 1
+            if (erased := count_inside(child_record)) is not None:
+                count += erased
+                continue
             # A record may have several mappings, and each is to have a record of its own.
             own = dict(child_record) if isinstance(child_record, dict) else child_record
             path = f"{above.path[at]}/{each.source}/{sequence}"

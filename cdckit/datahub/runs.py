@@ -334,8 +334,12 @@ class Run(State):
         write_note(self._writes, REFRESHED, sorted({*known, *self._taken.refreshed}))
         return self._taken.messages > 0
 
-    def forget(self, chosen: DataFrame | None) -> None:
-        """Forget what the *chosen* messages said and came to; without them, what all said."""
+    def forget(self, chosen: DataFrame | None, *, statuses: bool = True) -> None:
+        """
+        Forget what the *chosen* messages said and came to; without them, what all said.
+
+        Without *statuses* what they came to stays, until `amend_statuses`.
+        """
         if chosen is None:
             self._drop(STATEMENTS, HELD, ANSWERS)
             write_note(self._writes, REFRESHED, [])
@@ -344,8 +348,35 @@ class Run(State):
         forgotten = ids.withColumnRenamed("message_identifier", "message_id")
         for name in self._names(STATEMENTS):
             replace_rows(self._writes, name, forgotten)
-        if self._writes.has(STATUSES):
+        if statuses and self._writes.has(STATUSES):
             replace_rows(self._writes, STATUSES, ids)
+
+    def discard_unused(self) -> None:
+        """Let the files that the run wrote of statements, and that no table has any more, be deleted."""
+        for entity, files in self._taken.files.items():
+            if self._writes.has(table_name(STATEMENTS, entity)):
+                self._writes.discard(table_name(STATEMENTS, entity), files)
+
+    def amend_statuses(self, chosen: DataFrame) -> None:
+        """Let the *chosen* messages' statuses say what is wrong with them now; when they are due stays."""
+        found = problems(self._facts, self.waiting())
+        if found is None:
+            nothing = "message_id string, status int, error_message string"
+            found = self._writes.spark.createDataFrame([], nothing)
+        ids = found.selectExpr("message_id AS id", "status AS problem", "error_message AS error")
+        refused = f"status IN {(int(Status.SYSTEM_NOT_FOUND), int(Status.ENTITY_NOT_FOUND))}"
+        requires, timeout = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
+        status = f"""CASE WHEN {refused} THEN status WHEN problem IS NULL THEN {int(Status.SUCCESS)}
+            WHEN problem = {requires} AND status = {timeout} THEN status ELSE problem END"""
+        theirs = self.statuses().join(chosen, "message_identifier", "left_semi")
+        joined = theirs.join(ids, F.col("message_identifier") == F.col("id"), "left")
+        amended = joined.selectExpr(
+            *("message_identifier", "message_timestamp", f"CAST({status} AS int) AS status"),
+            f"if({refused}, error_message, error) AS error_message",
+            "attempts",
+            f"if({status} = {requires}, next_attempt_timestamp, NULL) AS next_attempt_timestamp",
+        )
+        replace_rows(self._writes, STATUSES, chosen, amended)
 
     def forget_schema(self) -> None:
         """Forget what was read by another schema: it says nothing by this one, nor what had to wait by it."""

@@ -170,7 +170,10 @@ class Request:
         return _named(self.keys, tables.spark, kind, known)
 
     def _found(self, tables: Transaction, kind: Kind) -> DataFrame:
-        versions = visible_history(tables.read(kind.history), tables.schema(kind.changes))
+        return self.among(visible_history(tables.read(kind.history), tables.schema(kind.changes)))
+
+    def among(self, versions: DataFrame) -> DataFrame:
+        """The entities of a history that *where* and *keep* name, with their guids."""
         found = versions if self.where is None else versions.where(self.where)
         if self.keep is None:
             return found

@@ -15,7 +15,7 @@ from cdckit.ledger.receipts import ErasedPart
 from cdckit.merging.arrow_changes import GUID
 from cdckit.parts.arguments import quoted
 from cdckit.store import File, Transaction
-from cdckit.store.files import hold_few_rows, to_signed
+from cdckit.store.files import hold_few_rows, sum_digests, to_signed
 
 PLACE = "place"
 _CHOSEN = "is chosen"
@@ -138,3 +138,8 @@ def _summary(rows: DataFrame, marked: DataFrame) -> tuple[int, str]:
     others = F.sum(F.when(F.col(_CHOSEN).isNull(), each))
     [found] = marked.agg(F.count(_CHOSEN), others).collect()
     return found[0], f"{to_signed(int(found[1] or 0)):+d}"
+
+
+def digest_rows(rows: DataFrame) -> str:
+    """64 bits of all rows, in whatever order they are; one job."""
+    return f"{sum_digests(rows, F.xxhash64(*map(quoted, rows.columns))):+d}"

@@ -318,8 +318,14 @@ class Shell(ABC):
         later is kept as such a place too; one that cannot be read before it has waited, once it waits no
         longer, and older commits have it until `vacuum`.  Fields cannot be erased: a record goes as a whole.
 
+        A service and a hub, whose messages speak of several entities, take out of them what is said of these:
+        of a batch of patches all others stay, and of a message of records.  A hub reads the messages again
+        that it has changed, and nothing is erased where another entity would not be what it was.
+
         Args:
-            ledger: The name of their ledger (`ledgers`).
+            ledger: The name of their ledger (`ledgers`); of a hub the target; of a service `entity`, whose
+                keys are `db`, `collection`, `zone` and `entity`, and whose *where* is asked of these,
+                `document`, `revision` and `changed`.
             keys, where, keep, by, reason, later, at: As for `Ledger.erase`.
 
         Returns:
@@ -329,10 +335,14 @@ class Shell(ABC):
         Raises:
             CannotErase: This door cannot do it yet.
             SharedRecords: A record speaks of other entities too.
+            DependentEntities, UnmaskableRecords: Of a hub: others would not be what they were; records that
+                came in another form than JSON.
             InvalidArgument, UnknownEntities, MovedEntities, ForeignChange: As for `Ledger.erase`.
             ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
 
-        Cost: as of `Ledger.erase`; and the places of all records, and of all changes in all ledgers.
+        Cost: as of `Ledger.erase`; and the places of all records, and of all changes in all ledgers.  A
+            service looks at all answers, and learns the types of touched collections again; a hub at all
+            statements of its targets, and merges what a run over the changed messages would.
         """
         if not self._erases:
             raise CannotErase(self.location, self.kind)

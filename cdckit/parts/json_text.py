@@ -65,6 +65,30 @@ def members(
     return values, places
 
 
+def elements(text: str, decoder: json.JSONDecoder = _DECODER) -> list[slice]:
+    """
+    Where the elements of the one JSON array that *text* holds stand in it.
+
+    Raises:
+        ValueError: It is no JSON array, or more than one.
+
+    >>> text = '[1.10, [2]]'
+    >>> [text[place] for place in elements(text)]
+    ['1.10', '[2]']
+    """
+    at = _pass_sign(text, 0, "[")
+    places: list[slice] = []
+    while text[at : at + 1] != "]":
+        _, end = decoder.raw_decode(text, at)
+        places.append(slice(at, end))
+        at = _skip_space(text, end)
+        if text[at : at + 1] != "]":
+            at = _pass_sign(text, at, ",")
+    if _pass_sign(text, at, "]") != len(text):
+        raise ValueError("there is more after the array")
+    return places
+
+
 def _pass_sign(text: str, at: int, needed: str) -> int:
     """Where the text goes on behind the sign that is needed here, and the space around it."""
     at = _skip_space(text, at)

@@ -1,0 +1,70 @@
+"""Records that were erased within the data of a message: a mark stays, so that all others count as before."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from cdckit.parts.json_text import elements, members
+
+MARK = "cdckit.erased"
+"""The one property of what stands in the place of a record that was erased: how many records were in it."""
+
+Tree = dict[int | str, Any]
+"""By step of a path what is to be done below, or how many records are inside one that goes."""
+
+
+def count_inside(record: Any) -> int | None:
+    """How many records were inside one that was erased; None for any other record."""
+    if isinstance(record, dict) and len(record) == 1 and isinstance(record.get(MARK), int):
+        return int(record[MARK])
+    return None
+
+
+def mask_records(data: str, paths: Iterable[tuple[str, int]]) -> str:
+    """
+    The data of a message without some records; every byte of all others is what it was.
+
+    Args:
+        data: A JSON array of objects, or one object.
+        paths: Where they stand ("2", "2/order_lines/1"), and how many records are inside each.
+
+    Raises:
+        ValueError: The data is no such JSON, or has nothing there.
+
+    >>> mask_records('[{"n": 1.10}, {"n": 2, "lines": [{"k": 1}, {"k": 2}]}]', [("1", 0), ("2/lines/2", 0)])
+    '[{"cdckit.erased": 0}, {"n": 2, "lines": [{"k": 1}, {"cdckit.erased": 0}]}]'
+    """
+    tree: Tree = {}
+    for path, count in sorted(paths):
+        steps = [int(each) if at % 2 == 0 else each for at, each in enumerate(path.split("/"))]
+        below = tree
+        for step in steps[:-1]:
+            below = below.setdefault(step, {})
+            if not isinstance(below, dict):
+                break  # It goes with the record that holds it.
+        else:
+            below[steps[-1]] = count
+    if data.lstrip()[:1] == "{":
+        return _masked(data, tree[1]) if set(tree) == {1} else _nothing_there(tree)
+    return _masked(data, tree)
+
+
+def _nothing_there(tree: Tree) -> str:
+    raise ValueError(f"there is nothing at {', '.join(map(str, tree))}")
+
+
+def _masked(text: str, tree: Tree | int) -> str:
+    if isinstance(tree, int):
+        return json.dumps({MARK: tree})
+    is_list = text.lstrip()[:1] == "["
+    places: Any = dict(enumerate(elements(text), 1)) if is_list else members(text, once=True)[1]
+    if missing := tree.keys() - places.keys():
+        raise ValueError(f"there is nothing at {sorted(map(str, missing))[0]}")
+    found, at = [], 0
+    for step, below in sorted(tree.items(), key=lambda each: places[each[0]].start):
+        place = places[step]
+        found += [text[at : place.start], _masked(text[place], below)]
+        at = place.stop
+    return "".join([*found, text[at:]])

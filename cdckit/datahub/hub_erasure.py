@@ -1,0 +1,367 @@
+"""What a hub forgets of entities: their records go out of the messages, and all is made of what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import reduce
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.datahub.erased_records import mask_records
+from cdckit.datahub.mappings import Target
+from cdckit.datahub.messages import Status
+from cdckit.datahub.runs import Run
+from cdckit.datahub.source_systems import Schema
+from cdckit.datahub.state import EXPORTED, HISTORY, MESSAGES, RUN, STATEMENTS, UNAPPLIED, State, table_name
+from cdckit.datahub.statements import IS_RECORD, NAMES_ENTITY, source_sql
+from cdckit.errors import CdcError
+from cdckit.ledger.columns import Kind
+from cdckit.ledger.erased_files import KNOWN
+from cdckit.ledger.erasure import Request, UnknownEntities, note_erasure, require_ready, with_known
+from cdckit.ledger.places import SharedRecords, digest_rows, rewrite_rows
+from cdckit.ledger.receipts import ErasedPart, Receipt
+from cdckit.ledger.tombstones import Erasures, erased_changes, note_refused
+from cdckit.merging.arrow_changes import GUID
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.workers import WorkerPlan, compute_once
+from cdckit.store import File, Transaction
+from cdckit.store.store import replace_rows, write_note
+
+NOT_ERASED = (
+    "Identifiers of the messages that spoke of them, who sent these, and their options.",
+    "Messages that no run has read yet: the next one takes the erased out of them.",
+)
+"""What is left by a hub, beside what is left by every erasure."""
+
+
+class UnmaskableRecords(CdcError, ValueError):
+    """Messages speak of entities to be erased, and not in JSON, or in records that a filter makes."""
+
+    def __init__(self, messages: int) -> None:
+        self.messages = messages
+        super().__init__(messages)
+
+    def __str__(self) -> str:
+        return (
+            f"erase() needs records that stand in the messages as JSON; in {self.messages} messages of the "
+            "entities they do not: these are CSV, or name a file, or a filter makes the records. Nothing was "
+            "erased: begin the hub anew in another location, from messages without them."
+        )
+
+
+class DependentEntities(CdcError, ValueError):
+    """Entities that would not be what they were without those to be erased."""
+
+    def __init__(self, entities: int, target: str) -> None:
+        self.entities, self.target = entities, target
+        super().__init__(entities, target)
+
+    def __str__(self) -> str:
+        return (
+            "erase() needs everybody else to stay as they are; without those that were named, "
+            f"{self.entities} of {self.target!r} would not be what they were: their links lead to them, or "
+            "the same records or links make them. Nothing was erased: erase these first, or let the source "
+            "send what is to stay again."
+        )
+
+
+def erasable_kinds(schema: Schema) -> dict[str, Kind]:
+    """The targets whose one key alone gives the guids: by another one, an entity would come back."""
+    own = (schema.targets[name] for name in schema.families if _has_own_key(schema, schema.targets[name]))
+    return {each.entity: Kind(each.entity, each.alternatives[0], 1, False, each.entity) for each in own}
+
+
+def _has_own_key(schema: Schema, target: Target) -> bool:
+    links = [
+        schema.key_plan(place, each)
+        for place, mapping in target.mappings.items()
+        for each in mapping.links
+        if each.reference in target.keys
+    ]
+    return target.strict and all(plan.whole for plan in links)
+
+
+def erase_target(run: Run, tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
+    """
+    Commit all tables without entities of a target; None if there is nothing left of them.
+
+    Their records are taken out of the messages, which are read again; what others are then must be what they
+    were, or nothing is committed.
+    """
+    require_ready(tables)
+    known = State(run.schema, tables)
+    asked = _asked(known, tables, kind, request)
+    entities = compute_once(with_known(asked.select(GUID).distinct(), tables, kind))
+    if entities is None:
+        return None
+    spoken = compute_once(_statements(known, kind.entity).join(entities, GUID, "left_semi"))
+    news = entities.where(~F.col(KNOWN))
+    missing = (news if spoken is None else news.join(spoken, GUID, "left_anti")).count()
+    if missing:
+        raise UnknownEntities(missing, entities.count())
+    if spoken is None:
+        return None
+    parts = _Erasure(run, tables, known, kind.entity, spoken).run()
+    count = spoken.select(GUID).distinct().count()
+    names = sorted({part.table for part in parts})
+    receipt = note_erasure(tables, kind, request, entities, count, parts, names, not_erased=NOT_ERASED)
+    write_note(tables, RUN, uuid4().hex)
+    tables.commit()
+    return receipt
+
+
+def drop_erased_records(run: Run, tables: Transaction, messages: DataFrame) -> None:
+    """
+    Take out of what a run has read of *messages* what speaks of entities that were erased, and note which
+    are refused; the messages keep a mark in its place, unless they are no JSON.
+
+    Cost: nothing, until something was erased; then a look at the new statements of its target.
+    """
+    schema = run.schema
+    kinds = [each for each in erasable_kinds(schema).values() if Erasures.of(tables, each) is not None]
+    ids = messages.select(F.col("message_identifier").alias("message_id"))
+    state, cuts = State(schema, tables), list[DataFrame]()
+    for kind in kinds:
+        if kind.entity not in state.entities:
+            continue
+        named = _statements(state, kind.entity, "effective_timestamp", f"{source_sql(schema)} AS source")
+        fresh = named.join(ids, "message_id", "left_semi")
+        found = erased_changes(fresh, tables, replace(kind, by_guid=True))
+        erased = None if found is None else compute_once(found)
+        if erased is None:
+            continue
+        note_refused(tables, kind, erased.where(IS_RECORD))
+        name = table_name(STATEMENTS, kind.entity)
+        replace_rows(tables, name, erased.select("message_id", GUID).distinct())
+        cuts.append(erased.where(IS_RECORD).select("message_id", "record"))
+    records = compute_once(reduce(DataFrame.unionByName, cuts).distinct()) if cuts else None
+    if records is None:
+        return
+    _mask(tables, _with_counts(state, records), required=False)
+    for entity in state.entities:
+        inside = _inside(state.statements(entity), records).select("message_id", "record").distinct()
+        replace_rows(tables, table_name(STATEMENTS, entity), inside)
+    run.discard_unused()
+
+
+# Which entities, and where they stand ----------------------------------------------------------------------
+
+
+def _asked(known: State, tables: Transaction, kind: Kind, request: Request) -> DataFrame:
+    if request.keys is not None:
+        return request.named(tables, kind)
+    return request.among(known.history(kind.entity))
+
+
+_NEEDED = ("message_id", "record", "operation", GUID, "arrival")
+
+
+def _statements(state: State, entity: str, *more: str) -> DataFrame:
+    """The statements that are about entities of a target."""
+    if entity not in state.entities:
+        return state.statements(entity).selectExpr(
+            "message_id", "record", "operation", GUID, "arrival", *more
+        )
+    rows = state.resolved_statements(entity).where(f"guid IS NOT NULL AND {NAMES_ENTITY}")
+    return rows.selectExpr("message_id", "record", "operation", GUID, "arrival", *more)
+
+
+def _inside(statements: DataFrame, records: DataFrame, *, itself: bool = True) -> DataFrame:
+    """The statements of records (`message_id`, `record`), and of what is inside them, or of that alone."""
+    cut = records.select(F.col("message_id").alias("_message"), F.col("record").alias("_record"))
+    below = F.expr("startswith(record, concat(_record, '/'))")
+    stands_there = below | (F.col("record") == F.col("_record")) if itself else below
+    return statements.join(cut, (F.col("message_id") == F.col("_message")) & stands_there, "left_semi")
+
+
+def _with_counts(state: State, records: DataFrame) -> DataFrame:
+    """Records, and how many others stand inside each: `inside`."""
+    found = []
+    for entity in state.entities:
+        rows = state.statements(entity).where("record IS NOT NULL").select("message_id", "record")
+        found.append(_inside(rows, records, itself=False))
+    inner = reduce(DataFrame.unionByName, found).distinct().withColumnRenamed("record", "inner")
+    is_below = F.expr("startswith(inner, concat(record, '/'))")
+    named, same = inner.withColumnRenamed("message_id", "_message"), F.col("message_id") == F.col("_message")
+    counted = records.join(named, same & is_below, "left")
+    return counted.groupBy("message_id", "record").agg(F.count("inner").cast("int").alias("inside"))
+
+
+_CUTS = "records that go"
+
+
+def _mask(tables: Transaction, records: DataFrame, *, required: bool) -> list[ErasedPart]:
+    """Take records out of the messages."""
+    cuts = records.groupBy("message_id").agg(F.collect_list(F.struct("record", "inside")).alias(_CUTS))
+    named = cuts.withColumnRenamed("message_id", "message_identifier")
+    stored = tables.read(MESSAGES).where(F.col("status") == int(Status.NOT_PROCESSED))
+    given = stored.join(named, "message_identifier", "inner").select("message_identifier", "data", _CUTS)
+    masked = tables.scratch(WorkerPlan(given, _mask_batches, _MASKED).rows())
+    left = masked.where("data IS NULL").count()
+    if left and required:
+        raise UnmaskableRecords(left)
+    chosen = compute_once(masked.where("data IS NOT NULL").select("message_identifier"))
+    if chosen is None:
+        return []
+
+    def change(messages: DataFrame) -> DataFrame:
+        data = masked.withColumnRenamed("data", "_data")
+        joined = messages.join(data, "message_identifier", "left")
+        is_stored = F.col("status") == int(Status.NOT_PROCESSED)
+        gone = {name: F.lit(None).cast(messages.schema[name].dataType) for name in ("key", "headers")}
+        return joined.withColumns({**gone, "data": F.when(is_stored, F.col("_data"))})
+
+    part = rewrite_rows(tables, MESSAGES, chosen, {"message_identifier": F.col("message_identifier")}, change)
+    return [] if part is None else [part]
+
+
+_MASKED = T.StructType(
+    [T.StructField("message_identifier", T.StringType()), T.StructField("data", T.StringType())]
+)
+
+
+def _mask_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    types = arrow_schema(_MASKED)
+    for batch in batches:
+        data = [
+            _masked(text, [(each["record"], each["inside"]) for each in cuts])
+            for text, cuts in zip(*(batch.column(name).to_pylist() for name in ("data", _CUTS)), strict=True)
+        ]
+        columns = [batch.column("message_identifier"), pa.array(data, pa.string())]
+        yield pa.RecordBatch.from_arrays(columns, names=types.names)
+
+
+def _masked(data: str | None, cuts: list[tuple[str, int]]) -> str | None:
+    try:
+        return None if data is None else mask_records(data, cuts)
+    except (ValueError, RecursionError):
+        return None
+
+
+# What becomes of the tables --------------------------------------------------------------------------------
+
+
+class _Erasure:
+    """Takes the records of entities of one target, of which *spoken* are the statements, out of a hub."""
+
+    def __init__(self, run: Run, tables: Transaction, known: State, entity: str, spoken: DataFrame) -> None:
+        self._run, self._tables, self._known = run, tables, known
+        self._entity, self._spoken = entity, spoken
+        self._before = {name: tables.files(name) for name in tables.names() if name.startswith(f"{HISTORY}.")}
+
+    def run(self) -> tuple[ErasedPart, ...]:
+        """Write all tables anew of which something goes, as if the records had never come."""
+        records = compute_once(self._spoken.where(IS_RECORD).select("message_id", "record").distinct())
+        if records is None:
+            # Only links of others make them.
+            raise DependentEntities(self._spoken.select(GUID).distinct().count(), self._entity)
+        self._require_own(records)
+        gone = self._find_gone(records)
+        exports = self._find_exports(records)
+        parts = _mask(self._tables, _with_counts(self._known, records), required=True)
+        self._read_again(records)
+        for entity, guids in gone.items():
+            self._drop(table_name(HISTORY, entity), guids)
+        for entity, rows in exports.items():
+            self._drop(table_name(EXPORTED, entity), rows)
+        self._forget_waiting(records)
+        self._run.settle()
+        self._run.amend_statuses(records.select(F.col("message_id").alias("message_identifier")).distinct())
+        return (*parts, *self._prove_others(gone))
+
+    def _drop(self, name: str, rows: DataFrame) -> None:
+        if self._tables.has(name):
+            replace_rows(self._tables, name, rows)
+
+    def _require_own(self, records: DataFrame) -> None:
+        """Raise where a record is about something else too, by another mapping."""
+        others = [
+            _statements(self._known, entity)
+            .where(IS_RECORD)
+            .join(records, ["message_id", "record"], "left_semi")
+            for entity in self._known.stated_targets
+            if entity != self._entity
+        ]
+        count = sum(each.select("message_id", "record").distinct().count() for each in others)
+        if count:
+            raise SharedRecords(count, self._entity)
+
+    def _find_gone(self, records: DataFrame) -> dict[str, DataFrame]:
+        """By target the guids of which nothing is left: the entities, and what stands inside them alone."""
+        gone = {self._entity: self._spoken.select(GUID).distinct()}
+        for entity in self._known.stated_targets:
+            rows = _statements(self._known, entity)
+            inside = _inside(rows.where(IS_RECORD), records, itself=False)
+            named = compute_once(inside.select("message_id", "record", GUID).distinct())
+            if named is not None:
+                elsewhere = rows.join(
+                    named.select("message_id", "record"), ["message_id", "record"], "left_anti"
+                )
+                alone = named.select(GUID).distinct().join(elsewhere, GUID, "left_anti")
+                gone[entity] = gone[entity].unionByName(alone).distinct() if entity in gone else alone
+        found = {entity: compute_once(guids) for entity, guids in gone.items()}
+        return {entity: guids for entity, guids in found.items() if guids is not None}
+
+    def _find_exports(self, records: DataFrame) -> dict[str, DataFrame]:
+        """By exported target which of its records they were."""
+        found = {}
+        for entity in self._known.entities:
+            if self._run.schema.targets[entity].export:
+                rows = _inside(self._known.statements(entity), records)
+                named = compute_once(
+                    rows.selectExpr("message_id", "arrival.record_number AS number").distinct()
+                )
+                if named is not None:
+                    found[entity] = named
+        return found
+
+    def _read_again(self, records: DataFrame) -> None:
+        """Let the run read the messages of the records as they are now."""
+        ids = records.select(F.col("message_id").alias("message_identifier")).distinct()
+        self._run.forget(ids, statuses=False)
+        stored = self._run.stored_messages().join(F.broadcast(ids), "message_identifier", "left_semi")
+        # What waits is not tried for that.
+        self._run.read_messages(stored, attempt=False)
+
+    def _forget_waiting(self, records: DataFrame) -> None:
+        """Let nothing of them wait."""
+        tables = self._tables
+        if not tables.has(UNAPPLIED):
+            return
+        rows = tables.read(UNAPPLIED).selectExpr("*", "statement.message_id", "statement.record")
+        inside = compute_once(_inside(rows, records).select("statement").distinct())
+        if inside is not None:
+            rest = tables.read(UNAPPLIED).join(inside, "statement", "left_anti")
+            tables.swap(UNAPPLIED, tables.files(UNAPPLIED), rest.select("statement", "missing"))
+
+    def _prove_others(self, gone: dict[str, DataFrame]) -> list[ErasedPart]:
+        """What was rewritten of the histories; raises where one of another entity is not what it was."""
+        return [
+            part
+            for name, files in self._before.items()
+            if (part := self._prove_history(name, files, gone)) is not None
+        ]
+
+    def _prove_history(self, name: str, files: list[File], gone: dict[str, DataFrame]) -> ErasedPart | None:
+        tables, entity = self._tables, name.removeprefix(f"{HISTORY}.")
+        now = tables.files(name) if tables.has(name) else []
+        kept = {one.path for one in now} & {one.path for one in files}
+        removed, added = ([one for one in each if one.path not in kept] for each in (files, now))
+        if not removed and not added:
+            return None
+        rows = tables.base.read(name, files=removed)
+        theirs = gone.get(entity, self._spoken.select(GUID).limit(0))
+        before = rows.join(theirs, GUID, "left_anti")
+        after = tables.read(name, files=added) if added else rows.limit(0)
+        erased = rows.join(theirs, GUID, "left_semi").count()
+        was, is_ = digest_rows(before), digest_rows(after)
+        if was != is_:
+            changed = before.exceptAll(after).select(GUID).unionByName(after.exceptAll(before).select(GUID))
+            raise DependentEntities(changed.distinct().count(), entity)
+        went, came = (tuple(one.path for one in each) for each in (removed, added))
+        return ErasedPart(name, None, went, came, sum(one.rows for one in removed), erased, was, is_)
