@@ -121,7 +121,6 @@ class Relay(Shell):
     """
 
     kind = "Databus relay (form 2)"
-    _erases = True
     _reads_waiting = True
 
     def __init__(

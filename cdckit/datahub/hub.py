@@ -155,7 +155,6 @@ class Hub(Shell):
     """
 
     kind = "data hub (form 1)"
-    _erases = True
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ several ledgers in one store.
 
 from __future__ import annotations
 
-from cdckit.ledger.erasure import CannotErase, MovedEntities, UnfinishedErasure, UnknownEntities
+from cdckit.ledger.erasure import MovedEntities, UnfinishedErasure, UnknownEntities
 from cdckit.ledger.ledger import Ledger
 from cdckit.ledger.receipts import ErasedPart, Receipt
 from cdckit.ledger.shell import ReceiveResult, Shell
@@ -17,7 +17,6 @@ from cdckit.ledger.views import Pending, View
 
 __all__ = [
     "ApplyResult",
-    "CannotErase",
     "ErasedPart",
     "Ledger",
     "MovedEntities",

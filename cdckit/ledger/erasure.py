@@ -38,7 +38,7 @@ from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.tables import AnyTable, as_spark
 from cdckit.parts.values import guid
 from cdckit.parts.workers import WorkerPlan
-from cdckit.store import Snapshot, Transaction
+from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.erasure import ForgetResult
 from cdckit.store.files import Target, to_signed
 from cdckit.store.store import KIND, read_note, write_note
@@ -83,22 +83,6 @@ class MovedEntities(CdcError, ValueError):
             f"erase() needs all keys that a row ever had; {self.moves} moves lead from those that were named "
             "to others, or from others to them. Nothing was erased: name the others too; the column `moved` "
             "of `ledger.changes()` says which they are."
-        )
-
-
-class CannotErase(CdcError, NotImplementedError):
-    """A location in which more is kept than a ledger: records, of which nobody takes an entity out yet."""
-
-    def __init__(self, location: str, kind: str) -> None:
-        self.location, self.kind = location, kind
-        super().__init__(location, kind)
-
-    def __str__(self) -> str:
-        return (
-            f"erase() needs a ledger that is alone in its location; {self.location} is a {self.kind}, which "
-            "keeps records as they came, and cannot take entities out of them yet. Nothing was erased: let a "
-            "`Ledger` in a location of its own have the changes; or begin this one anew in another location, "
-            "from records without them."
         )
 
 
@@ -186,24 +170,11 @@ class Request:
         return rest.where(overdue).join(found, GUID, "left_semi")
 
 
-class Forgotten(NamedTuple):
-    """What a door has taken out of the tables beside its ledger."""
-
-    parts: tuple[ErasedPart, ...]
-    """What was rewritten."""
-    not_erased: tuple[str, ...] = ()
-    """What was not erased, and why."""
-    elsewhere: tuple[tuple[Kind, DataFrame], ...] = ()
-    """Other ledgers that have the same entities, each with their guids there: they go from these, too."""
-
-
-class Beside(NamedTuple):
-    """What a door keeps beside its ledger."""
-
-    forget: Callable[[Transaction, DataFrame, DataFrame], Forgotten]
-    """Take entities out of it, given these, and the places of the records by which the ledger knows them."""
-    known: Callable[[Transaction, DataFrame], DataFrame | None]
-    """Those of entities that it has, whether the ledger does or not; None where the ledger has all."""
+Beside: TypeAlias = Callable[
+    [Transaction, DataFrame, DataFrame], tuple[tuple[ErasedPart, ...], tuple[str, ...]]
+]
+"""What a door does to the tables beside its ledger, given the entities, and the places of the records by
+which the ledger knows them: what was rewritten, and what is not erased."""
 
 
 def erase_within(
@@ -216,7 +187,7 @@ def erase_within(
     """
     other = transaction.base.notes.get(KIND)
     if other is not None and beside is None:
-        raise CannotErase(transaction.base.location.root, other)
+        raise OtherKind(transaction.base.location.root, f"{kind} alone", f"a {other}, which erases by itself")
     require_ready(transaction)
     fields = _fields(transaction, kind, request)
     entities = with_known(request.entities(transaction, kind), transaction, kind, fields).persist()
@@ -291,6 +262,7 @@ def note_erasure(
     names: Iterable[str],
     fields: Sequence[str] = (),
     not_erased: Iterable[str] = (),
+    elsewhere: Iterable[tuple[Kind, DataFrame]] = (),
 ) -> Receipt:
     """
     Note that so many entities went, or fields of them, and that there is more to do (`unfinished`).
@@ -302,6 +274,7 @@ def note_erasure(
         parts: What was rewritten, of the tables with these *names*.
         fields: Which fields; none for all that was known.
         not_erased: What is left, beside what is so always.
+        elsewhere: Other ledgers that had the same entities, and these as `with_known` gives them there.
     """
     said = (request.at, request.by, request.reason, None if request.fields is None else tuple(fields))
     receipt = Receipt(
@@ -309,7 +282,10 @@ def note_erasure(
         untouched=_untouched(tables, names),
         not_erased=(*NOT_ERASED, *not_erased),
     )
-    _put_down(tables, kind, receipt, entities, list(fields))
+    ledgers = [(kind, entities), *elsewhere]
+    for each, theirs in ledgers:
+        _put_down(tables, each, receipt, theirs, list(fields))
+    write_note(tables, _NOTE, {"receipt": receipt.receipt, "tables": [each.receipts for each, _ in ledgers]})
     return receipt
 
 
@@ -429,13 +405,6 @@ def with_known(entities: DataFrame, tables: Transaction, kind: Kind, fields: Seq
     return found.select(*entities.columns, F.coalesce(KNOWN, F.lit(False)).alias(KNOWN))
 
 
-def _mark_known(entities: DataFrame, known: DataFrame) -> DataFrame:
-    """The entities, of which a door knows some, wherever they are."""
-    theirs = known.select(GUID).distinct().withColumn("_known", F.lit(True))
-    found = entities.join(theirs, GUID, "left")
-    return found.select(GUID, BUCKET, F.coalesce("_known", KNOWN).alias(KNOWN))
-
-
 def _require_all_moves(entities: DataFrame, tables: Transaction, kind: Kind) -> None:
     """Raise `MovedEntities` where a row moved between an entity that is erased and one that is not."""
     log = tables.read(kind.changes)
@@ -467,15 +436,6 @@ def _run(upkeep: Upkeep, entities: DataFrame, fields: list[str]) -> list[dict[st
     parts = max(1, min(len(tasks), max(_FEW, sum(map(task_bytes, tasks.values())) // BYTES_PER_TASK)))
     plan = WorkerPlan(entities.repartition(parts, BUCKET), by, _REPORT, large=True)
     return [json.loads(row["report"]) for row in plan.rows().collect()]
-
-
-def _erase_all(
-    tables: Transaction, kind: Kind, entities: DataFrame
-) -> tuple[tuple[ErasedPart, ...], list[str]]:
-    """Take all of entities out of one more ledger: what was rewritten, and the names of its tables."""
-    upkeep = Upkeep(tables, kind, tables.schema(kind.changes))
-    parts = _adopt(tables, kind, upkeep.targets, _run(upkeep, entities, []))
-    return parts, [name for name, _ in _tables(kind, upkeep.targets).values()]
 
 
 def _work(

@@ -579,7 +579,7 @@ class Ledger:
             MovedEntities: Rows of the entities had other keys too, which are not among them.
             InvalidArgument: No entities are named, or a field is a key, or not there; or a published table is
                 none of this ledger.
-            CannotErase: The location is a door's, which keeps records too.
+            OtherKind: The location is a door's, which keeps records too, and has an `erase` of its own.
             UnfinishedErasure: Somebody else erases in this store at the same time.
             NoSuchTable: Nothing was ever applied.
             ForeignChange: Another program has changed rows of a table: nothing is erased.

@@ -63,7 +63,6 @@ def rewrite_places(
     places: DataFrame,
     change: Callable[[DataFrame], DataFrame] | None = None,
     among: list[File] | None = None,
-    at: Column | None = None,
 ) -> ErasedPart | None:
     """`rewrite_rows` of records at some places."""
     return rewrite_rows(tables, name, places, {PLACE: record_place()}, change, among)
@@ -87,7 +86,6 @@ def rewrite_rows(
         by: By its columns, what a row of the table has in their place.
         change: What becomes of the rows; without it they go.
         among: The files that are meant, if not all.
-        at: Where a row stands, as a text; without it where its record does (`record_place`).
 
     Returns:
         What was rewritten, with a digest of all other rows in these files; None if nothing was.

@@ -16,9 +16,6 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind
 from cdckit.ledger.erasure import (
-    Beside,
-    CannotErase,
-    Forgotten,
     Keys,
     Request,
     erase_within,
@@ -166,8 +163,6 @@ class Shell(ABC):
         self._spark, self.store = spark, Store(spark, location, storage_options)
         self._snapshot()
 
-    _erases: ClassVar[bool] = False
-    """Whether it can forget entities."""
     _reads_waiting: ClassVar[bool] = False
     """Whether it can tell of whom the records speak that wait."""
 
@@ -178,8 +173,8 @@ class Shell(ABC):
         return None
 
     def _forget(self, tables: Transaction, places: DataFrame) -> list[ErasedPart]:
-        """Take what stands at the places of records out of the tables beside the ledgers."""
-        raise CannotErase(self.location, self.kind)
+        """Take what stands at the places of records out of the tables beside the ledgers, for `_erase`."""
+        raise NotImplementedError
 
     def _erasable(self, tables: Snapshot) -> Mapping[str, Kind]:
         """The kinds of entities that it can forget, by name."""
@@ -333,7 +328,6 @@ class Shell(ABC):
             which nobody can tell of whom they speak: these are not erased.  A relay reads what waits.
 
         Raises:
-            CannotErase: This door cannot do it yet.
             SharedRecords: A record speaks of other entities too.
             DependentEntities, UnmaskableRecords: Of a hub: others would not be what they were; records that
                 came in another form than JSON.
@@ -344,8 +338,6 @@ class Shell(ABC):
             service looks at all answers, and learns the types of touched collections again; a hub at all
             statements of its targets, and merges what a run over the changed messages would.
         """
-        if not self._erases:
-            raise CannotErase(self.location, self.kind)
         when = datetime.now(UTC) if at is None else at
         request = Request(keys, where, keep, None, by, reason, later, when, self._key_columns(ledger))
         self._stored_kind(self._snapshot(), ledger)

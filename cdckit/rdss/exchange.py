@@ -10,8 +10,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
+from cdckit.ledger import Receipt
 from cdckit.ledger.columns import BUCKET, BUCKETS, Kind
-from cdckit.ledger.erasure import Beside, Forgotten, Request
+from cdckit.ledger.erased_files import KNOWN
+from cdckit.ledger.erasure import (
+    Request,
+    UnknownEntities,
+    forget_entities,
+    note_erasure,
+    require_ready,
+    with_known,
+)
 from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document, as_records
@@ -144,7 +153,6 @@ class Exchange(Shell):
     """
 
     kind = "RDSS exchange (form 3)"
-    _erases = True
 
     def __init__(
         self,
@@ -201,26 +209,43 @@ class Exchange(Shell):
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         return {str(each): self._settings.kind(each) for each in self._settings.types}
 
-    def _beside(self, tables: Transaction, kind: Kind, request: Request) -> Beside:
-        """Messages, each about one object, which all ledgers have."""
-        settings = self._settings.within(tables)
-
-        def known(tables: Transaction, entities: DataFrame) -> DataFrame:
-            key = {KEY: F.col("object_uuid")}
-            named = object_uuids(tables).withColumn(GUID, guid(kind.entity, key))
-            return named.join(entities, GUID, "left_semi")
-
-        def forget(tables: Transaction, entities: DataFrame, places: DataFrame) -> Forgotten:
-            objects = tables.scratch(known(tables, entities).select("object_uuid"))
-            elsewhere = tuple(
-                (each, _guids(objects, each))
+    def _erase(self, tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
+        """Messages, each about one object, go with the objects, which all ledgers have."""
+        require_ready(tables)
+        entities = with_known(request.entities(tables, kind), tables, kind).persist()
+        try:
+            named = object_uuids(tables).withColumn(GUID, guid(kind.entity, {KEY: F.col("object_uuid")}))
+            objects = tables.scratch(named.join(entities, GUID, "left_semi").select("object_uuid", GUID))
+            known = objects.select(GUID, F.lit(True).alias("_known"))
+            marked = entities.join(known, GUID, "left").withColumn(KNOWN, F.coalesce("_known", KNOWN))
+            done = [forget_entities(tables, kind, marked.drop("_known"))]
+            if done[0].unknown:
+                raise UnknownEntities(done[0].unknown, entities.count())
+            count = entities.where(~F.col(KNOWN)).count()
+            if not count:
+                return None
+            elsewhere = [
+                (each, with_known(_guids(objects, each), tables, each))
                 for each in (one.stored_kind(tables.base) for one in self._kinds(tables.base).values())
                 if each.name != kind.name and tables.has(each.changes)
+            ]
+            # Another ledger need not have them.
+            done += [
+                forget_entities(tables, each, theirs.withColumn(KNOWN, F.lit(True)))
+                for each, theirs in elsewhere
+            ]
+            own = forget_objects(tables, self._settings.within(tables), objects, request.later)
+            receipt = note_erasure(
+                *(tables, kind, request, entities, count),
+                parts=(*(part for each in done for part in each.parts), *own),
+                names=[name for each in done for name in each.tables],
+                not_erased=self._unread(tables),
+                elsewhere=elsewhere,
             )
-            parts = forget_objects(tables, settings, objects, request.later)
-            return Forgotten(tuple(parts), self._unread(tables), elsewhere)
-
-        return Beside(forget, known)
+            tables.commit(reads=None)
+            return receipt
+        finally:
+            entities.unpersist()
 
     def _unreadable(self, tables: Snapshot) -> DataFrame:
         is_known = F.col("object_uuid").isNotNull() | F.col(ERROR_CODE).isin(*UNKNOWN_CODES)

@@ -14,8 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.ledger import ErasedPart
-from cdckit.ledger.places import PLACE as AT
-from cdckit.ledger.places import rewrite_places
+from cdckit.ledger.places import rewrite_rows
 from cdckit.ledger.tombstones import DESCRIPTIONS, ENTITY_ERASED, REFUSE, REFUSED_SCHEMA
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.rdss.decoding import DECODED_SCHEMA
@@ -221,29 +220,26 @@ def _forget(
     known = _known_messages(tables, theirs, sequences)
     names = ErasedNames.with_more(tables, _names(objects, sequences, known, later))
     left = names.rename(theirs, IDENTITY, MESSAGE)
-    places = theirs.select(_place().alias(AT))
+    places, at_place = theirs.select(*PLACE).distinct(), _by(*PLACE)
 
     def as_places(rows: DataFrame) -> DataFrame:
         said = left.select(*PLACE, IDENTITY, *(_other(names, name) for name in _SETTLING))
         return rows.select(*_KEPT).join(said, [*PLACE], "left").select(*_place_columns())
 
-    found = [rewrite_places(tables, MESSAGES, places, as_places, at=_place())]
-    found += [rewrite_places(tables, OUTCOMES, places, at=_place())]
-    found += [rewrite_places(tables, SEQUENCES, _texts(sequences, "sequence_id"), at=F.col("sequence_id"))]
+    found = [rewrite_rows(tables, MESSAGES, places, at_place, as_places)]
+    found += [rewrite_rows(tables, OUTCOMES, places, at_place)]
+    whole = sequences.select("sequence_id").distinct()
+    found += [rewrite_rows(tables, SEQUENCES, whole, _by("sequence_id"))]
     if objects is not None:
-        about = _texts(objects, "object_uuid")
-        found += [rewrite_places(tables, UNKNOWN, about, at=F.col("object_uuid"))]
+        about = objects.select("object_uuid").distinct()
+        found += [rewrite_rows(tables, UNKNOWN, about, _by("object_uuid"))]
         found += [_forget_namings(tables, settings, objects, theirs)]
     found += [_forget_known(tables, settings, known)]
     return [part for part in found if part is not None]
 
 
-def _place() -> Column:
-    return F.concat_ws(":", *PLACE)
-
-
-def _texts(rows: DataFrame, column: str) -> DataFrame:
-    return rows.select(F.col(column).alias(AT)).distinct()
+def _by(*names: str) -> dict[str, Column]:
+    return {name: F.col(name) for name in names}
 
 
 def _place_columns() -> list[Column]:
@@ -330,13 +326,13 @@ def _forget_namings(
     if not tables.has(NAMINGS):
         return None
     about = objects.select(F.col("object_uuid").alias("named"))
-    messages = tables.read(NAMINGS).join(about, "named", "left_semi").select(F.col("message_id").alias(AT))
+    messages = tables.read(NAMINGS).join(about, "named", "left_semi").select("message_id").distinct()
 
     def rename(rows: DataFrame) -> DataFrame:
         others = rows.join(objects, "object_uuid", "left_anti").select(*rows.columns)
         return with_buckets(rename_objects(others, tables), settings)
 
-    part = rewrite_places(tables, NAMINGS, messages.distinct(), rename, at=F.col("message_id"))
+    part = rewrite_rows(tables, NAMINGS, messages, _by("message_id"), rename)
     left = existence(tables.read(MESSAGES).join(theirs.select(*PLACE), [*PLACE], "left_semi"))
     rows = with_buckets(namings(left).withColumn(TAKEN, F.lit(0).cast("long")), settings)
     tables.append(NAMINGS, rows.repartition(BUCKET), partition_by=[BUCKET])
@@ -345,7 +341,7 @@ def _forget_namings(
 
 def _forget_known(tables: Transaction, settings: Settings, known: DataFrame) -> ErasedPart | None:
     """Let it be known by other names only that messages came, or were sent."""
-    part = rewrite_places(tables, REPOSITORY, _texts(known, IDENTITY), at=F.col(IDENTITY))
+    part = rewrite_rows(tables, REPOSITORY, known.select(IDENTITY).distinct(), _by(IDENTITY))
     names = ErasedNames.of(tables)
     if part is None or names is None:
         return part

@@ -109,7 +109,6 @@ class Feed(Shell):
 
     kind = "Replicate feed (form 1)"
     wait = timedelta(seconds=10)
-    _erases = True
 
     def __init__(
         self,

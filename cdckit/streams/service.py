@@ -276,7 +276,6 @@ class Service(Shell):
     """
 
     kind = "Debezium streams (form 1)"
-    _erases = True
 
     def __init__(
         self,

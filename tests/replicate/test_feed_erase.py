@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import CannotErase, Ledger, UnknownEntities
+from cdckit.ledger import Ledger, UnknownEntities
 from cdckit.ledger.places import SharedRecords
 from cdckit.replicate import Feed
+from cdckit.store import OtherKind
 from support.remains import find_remains
 from support.replicate_messages import Record, Version, record, sequence, to_dataframe
 
@@ -86,7 +87,7 @@ def test_calls_that_cannot_be_meant(spark: SparkSession, tmp_path: Path) -> None
         feed.erase("OTHERS", keys=[{"id": ADA}], **WHO)
     with pytest.raises(UnknownEntities):
         feed.erase(name, keys=[{"id": 5}], **WHO)
-    with pytest.raises(CannotErase, match="is a Replicate feed"):
+    with pytest.raises(OtherKind, match=r"it holds a Replicate feed .*, which erases by itself"):
         Ledger(spark, tmp_path / "feed", entity="PEOPLE", keys=["id"], name=name).erase(
             keys=[{"id": ADA}], **WHO
         )
