@@ -49,13 +49,19 @@ SELECT json_build_object('at', clock_timestamp(), 'rows',
  (SELECT coalesce(json_agg(json_build_array(id, n, md5(big)) ORDER BY id), '[]') FROM items)); COMMIT;"""
 """What the table holds while nobody can write to it."""
 
+UNHEARD = """ALTER PUBLICATION dbz_publication DROP TABLE items;
+%s; ALTER PUBLICATION dbz_publication ADD TABLE items;"""
+"""Nobody hears of what happens to a table that is not published."""
 
-def capture(folder: Path, *, seconds: int, pause: int, seed: int) -> None:
+
+def capture(folder: Path, *, seconds: int, pause: int, seed: int, last: str = "", by_hand: str = "") -> None:
     """
     Write `engine.parquet`, records, and `engine_instants.json`, what the table held then, to *folder*.
 
     Three sessions write for so many *seconds*, while the engine takes *pause* milliseconds for each record
     and so lags; incremental snapshots are asked for all the while, and the engine is killed on its way.
+    After the sessions and snapshots come the statements *last*, and then, while the table is not published,
+    those *by_hand*, of which no event tells; the last instant is behind them.
     The test that asks is skipped where there is no PostgreSQL, no Java compiler, or no jars.
     """
     needed = jars(*(f"io.debezium:debezium-{each}:{VERSION}" for each in ("embedded", "connector-postgres")))
@@ -64,13 +70,21 @@ def capture(folder: Path, *, seconds: int, pause: int, seed: int) -> None:
     try:
         port = free_port()
         with server(port) as sql:
-            _capture(sql, port, folder, needed, seconds, pause, random.Random(seed))
+            _capture(sql, port, folder, needed, seconds, pause, random.Random(seed), last, by_hand)
     except NoServer as missing:
         pytest.skip(str(missing))
 
 
 def _capture(
-    sql: Sql, port: int, folder: Path, needed: Sequence[Path], seconds: int, pause: int, chance: random.Random
+    sql: Sql,
+    port: int,
+    folder: Path,
+    needed: Sequence[Path],
+    seconds: int,
+    pause: int,
+    chance: random.Random,
+    last: str,
+    by_hand: str,
 ) -> None:
     sql(SCHEMA)
     sql(f"INSERT INTO items SELECT i, 0, repeat(md5(i::text), 200) FROM generate_series(1, {ROWS}) i")
@@ -97,7 +111,16 @@ def _capture(
                     engine, killed = _start(needed, settings, lines, pause), True
             for each in writers:
                 each.join()
+            if last:
+                # What a snapshot still reads would tell of what no event tells.
+                sql("INSERT INTO signals VALUES ('the sessions are over', 'log', '{}')")
+                _wait(lambda: "the sessions are over" in _read(lines, "signals"), 240)
+                _wait(lambda: _is_quiet(lines), 240)
+                sql(last)
             instants += [json.loads(line) for line in sql(LOOK) if line.startswith("{")]
+            if by_hand:
+                sql(UNHEARD % by_hand)
+                instants += [json.loads(line) for line in sql(LOOK) if line.startswith("{")]
             sql("INSERT INTO signals VALUES ('the last one', 'log', '{}')")
             _wait(lambda: "the last one" in _read(lines, "signals"), 240)
         finally:
@@ -125,6 +148,7 @@ def _settings(folder: Path, port: int) -> Path:
         "publication.autocreate.mode": "filtered",
         "table.include.list": "public.items,public.signals",
         "signal.data.collection": "public.signals",
+        "provide.transaction.metadata": "true",
         "snapshot.mode": "initial",
         "skipped.operations": "none",
         "incremental.snapshot.chunk.size": 7,
@@ -184,6 +208,12 @@ def _wait(until: Any, seconds: int) -> None:
         if time.monotonic() > end:
             raise TimeoutError("the engine did not come so far")
         time.sleep(0.2)
+
+
+def _is_quiet(lines: Path) -> bool:
+    before = _count(lines)
+    time.sleep(8)
+    return _count(lines) == before
 
 
 def _whole_lines(lines: Path) -> list[str]:
