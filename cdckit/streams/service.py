@@ -251,7 +251,8 @@ class Service(Shell):
     ...     service.messages(streams.ENTITY_UPDATES, after=monday).select("request", "action").show()
     ...     keys = [{name: mug[name] for name in ("db", "collection", "zone", "entity")}]
     ...     print(service.erase("entity", keys=keys, by="dana", reason="asked for").entities)
-    ...     service.messages(streams.PARTIAL_RESPONSES).select("request", "entity", "status").show()
+    ...     answers = service.messages(streams.PARTIAL_RESPONSES).orderBy("request")
+    ...     answers.select("request", "entity", "status").show()
     True
     +------+---------+--------+
     |entity| document|revision|
