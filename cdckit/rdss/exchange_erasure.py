@@ -49,6 +49,7 @@ from cdckit.store.store import Tables, read_rows
 
 _RECORD = ("topic", "partition", "offset", "timestamp")
 _KEPT = (*_RECORD, "timestampType", "status", *PLACE)
+_SAME = (*_RECORD, "message_id")
 _SETTLING = ("message_id", "message_type", "published_timestamp", "object_uuid")
 _GONE = "The message spoke of what was erased."
 
@@ -215,8 +216,8 @@ def _forget(
     if objects is not None:
         about = messages.join(objects, "object_uuid", "left_semi").select(*messages.columns)
         chosen = chosen.unionByName(about).dropDuplicates([*PLACE])
-    settling = _settling_messages(tables, settings, objects)
-    theirs = tables.scratch(_with_claims(chosen, sequences).join(settling, _same_message(settling), "left"))
+    settling = _settling_messages(tables, objects)
+    theirs = tables.scratch(_with_claims(chosen, sequences).join(settling, _is_same_message(), "left"))
     known = _known_messages(tables, theirs, sequences)
     names = ErasedNames.with_more(tables, _names(objects, sequences, known, later))
     left = names.rename(theirs, IDENTITY, MESSAGE)
@@ -258,7 +259,7 @@ def _with_claims(chosen: DataFrame, sequences: DataFrame) -> DataFrame:
     return found.select(*PLACE, *_RECORD, "message_id", IDENTITY)
 
 
-def _settling_messages(tables: Transaction, settings: Settings, objects: DataFrame | None) -> DataFrame:
+def _settling_messages(tables: Transaction, objects: DataFrame | None) -> DataFrame:
     """
     The messages by which objects came to be or went, and where each stood.
 
@@ -273,15 +274,12 @@ def _settling_messages(tables: Transaction, settings: Settings, objects: DataFra
     is_version = (F.col("message_type") == UPDATE) & (F.size("objects") > 1)
     kind = F.when(is_version, CREATE).when(F.col("message_type").isin(CREATE, REMOVE), F.col("message_type"))
     right = own.join(refused, "message_id", "left_anti").withColumn("message_type", kind)
-    return right.where(kind.isNotNull()).select(
-        *(F.col(name).alias(f"_{name}") for name in (*_RECORD, "message_id")),
-        *_SETTLING[1:],
-    )
+    found = right.where("message_type IS NOT NULL")
+    return found.select(*(F.col(name).alias(f"_{name}") for name in _SAME), *_SETTLING[1:])
 
 
-def _same_message(settling: DataFrame) -> Column:
-    same = (F.col(name).eqNullSafe(F.col(f"_{name}")) for name in (*_RECORD, "message_id"))
-    return reduce(Column.__and__, same)
+def _is_same_message() -> Column:
+    return reduce(Column.__and__, (F.col(name).eqNullSafe(F.col(f"_{name}")) for name in _SAME))
 
 
 def _other(names: ErasedNames, name: str) -> Column:
