@@ -216,23 +216,19 @@ class Exchange(Shell):
         try:
             named = object_uuids(tables).withColumn(GUID, guid(kind.entity, {KEY: F.col("object_uuid")}))
             objects = tables.scratch(named.join(entities, GUID, "left_semi").select("object_uuid", GUID))
-            known = objects.select(GUID, F.lit(True).alias("_known"))
-            marked = entities.join(known, GUID, "left").withColumn(KNOWN, F.coalesce("_known", KNOWN))
-            done = [forget_entities(tables, kind, marked.drop("_known"))]
+            known = entities.join(objects, GUID, "left").select(
+                GUID, BUCKET, (F.col(KNOWN) | F.col("object_uuid").isNotNull()).alias(KNOWN)
+            )
+            done = [forget_entities(tables, kind, known)]
             if done[0].unknown:
                 raise UnknownEntities(done[0].unknown, entities.count())
             count = entities.where(~F.col(KNOWN)).count()
             if not count:
                 return None
-            elsewhere = [
-                (each, with_known(_guids(objects, each), tables, each))
-                for each in (one.stored_kind(tables.base) for one in self._kinds(tables.base).values())
-                if each.name != kind.name and tables.has(each.changes)
-            ]
-            # Another ledger need not have them.
+            elsewhere = self._elsewhere(tables, kind, objects)
+            # These need not all have them.
             done += [
-                forget_entities(tables, each, theirs.withColumn(KNOWN, F.lit(True)))
-                for each, theirs in elsewhere
+                forget_entities(tables, each, some.withColumn(KNOWN, F.lit(True))) for each, some in elsewhere
             ]
             own = forget_objects(tables, self._settings.within(tables), objects, request.later)
             receipt = note_erasure(
@@ -246,6 +242,15 @@ class Exchange(Shell):
             return receipt
         finally:
             entities.unpersist()
+
+    def _elsewhere(self, tables: Transaction, kind: Kind, objects: DataFrame) -> list[tuple[Kind, DataFrame]]:
+        """The other ledgers, and which entities objects are there."""
+        kinds = [each.stored_kind(tables.base) for each in self._kinds(tables.base).values()]
+        return [
+            (each, with_known(_guids(objects, each), tables, each))
+            for each in kinds
+            if each.name != kind.name and tables.has(each.changes)
+        ]
 
     def _unreadable(self, tables: Snapshot) -> DataFrame:
         is_known = F.col("object_uuid").isNotNull() | F.col(ERROR_CODE).isin(*UNKNOWN_CODES)
