@@ -150,7 +150,7 @@ class Kind:
             properties["buckets"],
             properties["by_guid"],
             self.name,
-            tuple(properties["untyped"]),
+            tuple(properties.get("untyped", ())),
         )
         if (found_kind.entity, found_kind.keys) != (self.entity, self.keys):
             raise OtherKind(location, str(self), str(found_kind))
