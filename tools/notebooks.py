@@ -16,7 +16,7 @@ import ast
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
@@ -125,6 +125,8 @@ def find_problems(notebook: Notebook) -> Iterator[str]:
     for number, cell in code:
         for problem in _cell_problems(cell):
             yield f"Cell {number}: {problem}"
+    if helpers := _helpers_before_table(cell for _, cell in code):
+        yield f"It defines {', '.join(helpers)} before its first table."
     lines = median([sum(map(bool, map(str.strip, cell.source.splitlines()))) for _, cell in code] or [0])
     if lines > MOST_LINES:
         yield f"Its code cells have a median of {lines:g} lines; at most {MOST_LINES} are wanted."
@@ -151,6 +153,17 @@ def _cell_problems(cell: Any) -> Iterator[str]:
         for what, pattern in _ONE_MACHINE_ONLY.items():
             for found in re.findall(pattern, shown):
                 yield f"its output shows {what}: {found}"
+
+
+def _helpers_before_table(cells: Iterable[Any]) -> list[str]:
+    """The functions and classes that a reader has to read before there is anything to see."""
+    helpers: list[str] = []
+    for cell in cells:
+        nodes = ast.parse(cell.source).body
+        helpers += [node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+        if any({"text/html", "image/png"} & output.get("data", {}).keys() for output in cell.outputs):
+            break
+    return helpers
 
 
 def _should_show(source: str) -> bool:

@@ -70,7 +70,7 @@ def test_links_of_a_notebook_lead_somewhere(path: Path) -> None:
 
 @pytest.mark.parametrize("path", committed(), ids=lambda path: path.name)
 def test_notebooks_open_and_end_alike(path: Path) -> None:
-    """A question, what one will know, how long; in the end what remains, where to go on, the sources."""
+    """A question, what one will know, ten minutes at most; then what remains, where to go on, the sources."""
     first, *_, last = words(path)
     assert re.match(r"# \S", first)
     assert "?" in first
@@ -80,6 +80,7 @@ def test_notebooks_open_and_end_alike(path: Path) -> None:
     )
     assert how_long
     assert int(how_long[1]) == pytest.approx(minutes(path), rel=0.3, abs=2)
+    assert round(minutes(path)) <= 10
     assert re.search(r"^## What remains uncertain$", last, re.MULTILINE)
     assert re.search(r"^\*\*Next:\*\* .*\]\(\d\d_\w+\.ipynb\)", last, re.MULTILINE)
     assert re.search(r"^## Sources$", last, re.MULTILINE)

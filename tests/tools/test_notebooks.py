@@ -106,6 +106,15 @@ def test_long_cells_are_for_the_library() -> None:
     ]
 
 
+def test_helpers_come_after_the_first_table() -> None:
+    """A reader sees something before there is code that only helps; printed text is no table."""
+    helper = new_code_cell("def at(hour):\n    return hour", execution_count=3)
+    shown = [new_output("display_data", data={"text/html": "<table>", "text/plain": "a"})]
+    table = new_code_cell("table", execution_count=2, outputs=shown)
+    assert list(find_problems(notebook(table, helper))) == []
+    assert list(find_problems(notebook(printed("42\n"), helper))) == ["It defines at before its first table."]
+
+
 def test_versions_and_dates_are_no_addresses() -> None:
     """Four numbers between three points are an address; the specification's `2.0.0` and a time are not."""
     assert list(find_problems(notebook(printed("4.0.0, 2013.02.08, 05:00:21.856962\n")))) == []
