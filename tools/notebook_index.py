@@ -46,13 +46,11 @@ PARTS = {
 QUESTIONS = {
     "00": "How do a CSV and a second table become one history?",
     "01": "What did the departure board show at noon, and who said so?",
-    "02": "What is in a message of Replicate, and what happens when it is wrong?",
+    "02": "What is in a message of Replicate, and how is it read?",
     "10": "What did the board say at any minute, and what changed in an hour?",
-    "11": "Who said so, and what if somebody else had the last word?",
+    "11": "Who said so, and what became of everybody else's word?",
     "12": "What did we believe, and when did we know better?",
     "14": "How long, how many at once, and what followed what?",
-    "20": "What does a message do to a table, and who said so?",
-    "23": "What can a mapping say, and what becomes of a value that is not as it should be?",
     "33": "How does an application take part in an exchange of messages, and what if it dies in the middle?",
 }
 """The question that a notebook answers, by its number, where its title does not say it in full."""
