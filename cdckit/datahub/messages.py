@@ -445,8 +445,9 @@ def with_statuses(decoded: DataFrame, stored: DataFrame | None = None) -> DataFr
 
     Returns:
         The same rows and `status`: 0, not processed; 5, previously received, for the second message with
-        an identifier in the order of arrival, which loses its data; 22, message invalid.  The same bytes
-        from the same place, as of a file that is read again, are received once too if they are no message.
+        an identifier in the order of arrival, which loses its data, key and headers; 22, message invalid.
+        The same bytes from the same place, as of a file that is read again, are received once too if they
+        are no message.
 
     Cost: one shuffle by identity.
 
@@ -466,7 +467,12 @@ def with_statuses(decoded: DataFrame, stored: DataFrame | None = None) -> DataFr
         .otherwise(int(Status.NOT_PROCESSED))
     )
     is_new = F.col("status") == int(Status.NOT_PROCESSED)
-    kept = {name: F.when(is_new, F.col(name)) for name in ("data", "envelope")}
+    is_repeat = F.col("status") == int(Status.PREVIOUSLY_RECEIVED)
+    kept = {
+        **{name: F.when(is_new, F.col(name)) for name in ("data", "envelope")},
+        # Nobody asks for these, and what the first one said may have been erased.
+        **{name: F.when(~is_repeat, F.col(name)) for name in ("key", "headers")},
+    }
     messages = decoded.withColumn("status", status).withColumns(kept).select(*DECODED_SCHEMA.names, "status")
     # A run reads the messages of one entity after the other: side by side they are found faster.
     return messages.sortWithinPartitions("source_system", "source_entity")
