@@ -482,9 +482,8 @@ def _make_ready(head: DeltaLog, after: Table) -> bool:
             feature = TableFeatures.TimestampWithoutTimezone
             head.delta.alter.add_feature(feature, allow_protocol_versions_increase=True, **table_properties)
             return False
-        if before != after.stored and _is_wider(before, after.stored):
-            known = {one.name: one for one in before}
-            more = T.StructType([one for one in after.stored if known.get(one.name) != one])
+        more = _lacking(before, after.stored) if _is_wider(before, after.stored) else None
+        if more:
             head.delta.alter.add_columns(delta_schema(more).fields, **table_properties)
             return False
     except DeltaError:
@@ -505,17 +504,32 @@ def _is_wider(before: T.DataType, after: T.DataType) -> bool:
     return before == after
 
 
+def _lacking(before: T.StructType, after: T.StructType) -> T.StructType:
+    """
+    The columns of *after* that *before* does not have, or not all of.
+
+    A table made anew may have new ones in the middle; those that come to a Delta table come to its end.
+    """
+    known = {one.name: one.dataType for one in before}
+    return T.StructType(
+        [one for one in after if one.name not in known or not _is_wider(one.dataType, known[one.name])]
+    )
+
+
 def _commit(head: DeltaLog, actions: list[AddAction | RemoveAction], after: Table, commit: int) -> bool:
     """Whether these actions are the version after *head*, or may be: who looks again sees the mark."""
     # Columns of other types come with other files for all rows: one commit takes out all that there is.
-    mode = "append" if head.state.stored == after.stored else "overwrite"
-    if mode == "overwrite":
+    before, columns = head.state.stored, after.stored
+    mode = "append" if _is_wider(before, columns) and not _lacking(before, columns) else "overwrite"
+    if mode == "append":
+        columns = before
+    else:
         actions = [one for one in actions if isinstance(one, AddAction)]
     try:
         head.delta.create_write_transaction(
             actions,
             mode,
-            delta_schema(after.stored),
+            delta_schema(columns),
             partition_by=list(after.partition_by),
             commit_properties=properties(commit),
             post_commithook_properties=NO_HOOK,

@@ -104,6 +104,29 @@ def test_a_table_that_is_dropped_and_made_in_one_transaction_stays_in_its_place(
     assert held(store.snapshot(version=1), "log") == [1]
 
 
+def test_a_replaced_table_may_have_new_columns_between_the_others(store: Store) -> None:
+    """Within structs too; Delta adds columns at the end, and later appends give them in either order."""
+    rows = (
+        {"a": [1], "s": [{"x": 1, "y": 2}], "b": ["x"]},
+        {"a": [1], "c": [2.5], "s": [{"x": 1, "n": 7, "y": 2}], "b": ["x"]},
+        {"b": ["z"], "s": [{"y": 3, "x": 4, "n": 5}], "c": [0.5], "a": [3]},
+    )
+    with store.begin() as transaction:
+        transaction.append("t", pa.table(rows[0]))
+        transaction.commit()
+    with store.begin() as transaction:
+        transaction.replace("t", pa.table(rows[1]))
+        transaction.commit()
+    with store.begin() as transaction:
+        transaction.append("t", pa.table(rows[2]))
+        transaction.commit()
+    found = sorted(store.snapshot().arrow("t").to_pylist(), key=lambda row: row["a"])
+    assert found == [
+        {"a": 1, "c": 2.5, "s": {"x": 1, "n": 7, "y": 2}, "b": "x"},
+        {"a": 3, "c": 0.5, "s": {"x": 4, "n": 5, "y": 3}, "b": "z"},
+    ]
+
+
 def test_a_replaced_table_may_have_other_columns_and_partitions(store: Store) -> None:
     add(store, "log", 1)
     with store.begin() as transaction:
