@@ -217,7 +217,8 @@ class Hub(Shell):
         self._state_of(tables.base)
         instant = microseconds(request.at, "at", function="erase")
         with self._under_way.lock():
-            return erase_target(Run(self._work, tables, self._retry, instant), tables, kind, request)
+            run = Run(self._work, tables, self._retry, instant)
+            return erase_target(run, tables, kind, request, self._unread(tables))
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
         state = self._state_of(tables)

@@ -86,12 +86,14 @@ def _has_own_key(schema: Schema, target: Target) -> bool:
     return target.strict and all(plan.whole for plan in links)
 
 
-def erase_target(run: Run, tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
+def erase_target(
+    run: Run, tables: Transaction, kind: Kind, request: Request, unread: tuple[str, ...]
+) -> Receipt | None:
     """
     Commit all tables without entities of a target; None if there is nothing left of them.
 
     Their records are taken out of the messages, which are read again; what others are then must be what they
-    were, or nothing is committed.
+    were, or nothing is committed.  What is *unread* is not erased, as the receipt says.
     """
     require_ready(tables)
     known = State(run.schema, tables)
@@ -109,7 +111,8 @@ def erase_target(run: Run, tables: Transaction, kind: Kind, request: Request) ->
     parts = _Erasure(run, tables, known, kind.entity, spoken).run()
     count = spoken.select(GUID).distinct().count()
     names = sorted({part.table for part in parts})
-    receipt = note_erasure(tables, kind, request, entities, count, parts, names, not_erased=NOT_ERASED)
+    left = (*NOT_ERASED, *unread)
+    receipt = note_erasure(tables, kind, request, entities, count, parts, names, not_erased=left)
     write_note(tables, RUN, uuid4().hex)
     tables.commit()
     return receipt
@@ -270,7 +273,7 @@ class _Erasure:
         for entity, rows in exports.items():
             self._drop(table_name(EXPORTED, entity), rows)
         self._forget_waiting(records)
-        self._run.settle()
+        self._run.settle(everything=self._have_links(records))
         self._run.amend_statuses(records.select(F.col("message_id").alias("message_identifier")).distinct())
         return (*parts, *self._prove_others(gone))
 
@@ -292,11 +295,11 @@ class _Erasure:
             raise SharedRecords(count, self._entity)
 
     def _find_gone(self, records: DataFrame) -> dict[str, DataFrame]:
-        """By target the guids of which nothing is left: the entities, and what stands inside them alone."""
+        """By target the guids of which nothing is left: the entities, and what they alone hold or link to."""
         gone = {self._entity: self._spoken.select(GUID).distinct()}
         for entity in self._known.stated_targets:
             rows = _statements(self._known, entity)
-            inside = _inside(rows.where(IS_RECORD), records, itself=False)
+            inside = _inside(rows, records)
             named = compute_once(inside.select("message_id", "record", GUID).distinct())
             if named is not None:
                 elsewhere = rows.join(
@@ -306,6 +309,14 @@ class _Erasure:
                 gone[entity] = gone[entity].unionByName(alone).distinct() if entity in gone else alone
         found = {entity: compute_once(guids) for entity, guids in gone.items()}
         return {entity: guids for entity, guids in found.items() if guids is not None}
+
+    def _have_links(self, records: DataFrame) -> bool:
+        """Whether a link of the records makes an entity, whose history may begin later without it."""
+        links = (
+            _inside(_statements(self._known, entity).where(f"NOT {IS_RECORD}"), records).select("message_id")
+            for entity in self._known.stated_targets
+        )
+        return not reduce(DataFrame.unionByName, links).isEmpty()
 
     def _find_exports(self, records: DataFrame) -> dict[str, DataFrame]:
         """By exported target which of its records they were."""

@@ -405,10 +405,13 @@ def count_lists(
     Raises:
         UnfitList: One lost a larger share of the one before it than *max_deleted*; or all, without that.
 
-    Cost: of what changes, one aggregation; where the list before one came as changes, a scan of the log.
+    Cost: of what changes, one aggregation; a scan of the log where the list before one came as changes, or
+        something was erased.
     """
     at = F.unix_micros("effective_timestamp").alias("at")
-    counts = {each: rows for each, rows in lists.items() if rows is not None}
+    # After an erasure fewer are left than were named.
+    is_whole = Erasures.of(transaction, kind) is None
+    counts = {each: rows for each, rows in lists.items() if is_whole and rows is not None}
     before = [each for each in found.before.values() if each is not None]
     unknown = [each for each in before if each in lists and each not in counts]
     if unknown:

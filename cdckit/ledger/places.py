@@ -15,7 +15,7 @@ from cdckit.ledger.receipts import ErasedPart
 from cdckit.merging.arrow_changes import GUID
 from cdckit.parts.arguments import quoted
 from cdckit.store import File, Transaction
-from cdckit.store.files import hold_few_rows, sum_digests, to_signed
+from cdckit.store.files import files_named, hold_few_rows, sum_digests, to_signed
 
 PLACE = "place"
 _CHOSEN = "is chosen"
@@ -126,8 +126,7 @@ def _holding(
     placed = tables.read(name, files=files).withColumn("file", F.input_file_name())
     touched = placed.join(chosen, is_chosen, "left_semi").select("file").distinct()
     # As many rows as there are files, at most.
-    paths = {row["file"].rsplit("/", 1)[-1] for row in touched.collect()}
-    return [one for one in files if one.path in paths]
+    return files_named(files, [row["file"] for row in touched.collect()])
 
 
 def _summary(rows: DataFrame, marked: DataFrame) -> tuple[int, str]:

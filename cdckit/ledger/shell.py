@@ -310,8 +310,8 @@ class Shell(ABC):
         Forget entities: in their ledger as `Ledger.erase` does, and the records that speak of them.
 
         Of a record its place stays, and that it was erased; its key, value and headers go.  One that comes
-        later is kept as such a place too; one that cannot be read before it has waited, once it waits no
-        longer, and older commits have it until `vacuum`.  Fields cannot be erased: a record goes as a whole.
+        later is kept as such a place too.  A record that must wait is erased when it waits no longer; older
+        commits keep it until `vacuum`.  Fields cannot be erased: a record goes as a whole.
 
         A service and a hub, whose messages speak of several entities, take out of them what is said of these:
         of a batch of patches all others stay, and of a message of records.  A hub reads the messages again

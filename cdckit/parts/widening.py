@@ -113,13 +113,20 @@ def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = 
 
 def is_number_beside_time(left: T.DataType, right: T.DataType) -> bool:
     """
-    Whether one of two types is of numbers and the other of dates or instants.
+    Whether one of two types is of numbers and the other of dates or instants, or they have such parts.
 
     As text, 19800 would stand beside 2024-03-18: most often one thing, written in two ways.
 
     >>> is_number_beside_time(T.DateType(), T.LongType()), is_number_beside_time(T.DateType(), T.StringType())
     (True, False)
     """
+    if isinstance(left, T.StructType) and isinstance(right, T.StructType):
+        later = {one.name: one.dataType for one in right}
+        return any(is_number_beside_time(one.dataType, later.get(one.name, one.dataType)) for one in left)
+    if isinstance(left, T.ArrayType) and isinstance(right, T.ArrayType):
+        return is_number_beside_time(left.elementType, right.elementType)
+    if isinstance(left, T.MapType) and isinstance(right, T.MapType):
+        return is_number_beside_time(left.valueType, right.valueType)
     pairs = ((left, right), (right, left))
     return any(_number(one) is not None and isinstance(other, _TIMES) for one, other in pairs)
 
@@ -151,7 +158,12 @@ def _as_exact_double(value: Column, kind: T.LongType | T.DecimalType, column: st
             F.lit(f"{exact.simpleString()}, in every table."),
         )
     )
-    return F.when(value.isNull() | (double.try_cast(exact) == value.cast(exact)), double).otherwise(refused)
+    if isinstance(kind, T.DecimalType):
+        again = double.try_cast(kind)
+    else:
+        # The greatest long has no double, and a cast back from the one above it gives the greatest again.
+        again = F.when(F.abs(double) < F.lit(_WHOLE_BELOW), double.try_cast("bigint"))
+    return F.when(value.isNull() | (again == value), double).otherwise(refused)
 
 
 def _as_text(value: Column, kind: T.DataType) -> Column:

@@ -129,14 +129,19 @@ def _unite_types(left: T.DataType, right: T.DataType, table: str, column: str) -
 
 
 def keeps_types(before: T.DataType, after: T.DataType) -> bool:
-    """Whether files of *before* can be read as *after*: columns may have come, none is of another type."""
+    """
+    Whether files of *before* can be read as *after*: columns may have come, none is of another type.
+
+    Fields may have come to structs, but not to those within lists and maps, to which Delta adds none.
+    """
     if isinstance(before, T.StructType) and isinstance(after, T.StructType):
-        later = {one.name: one.dataType for one in after}
-        return all(one.name in later and keeps_types(one.dataType, later[one.name]) for one in before)
-    if isinstance(before, T.ArrayType) and isinstance(after, T.ArrayType):
-        return keeps_types(before.elementType, after.elementType)
-    if isinstance(before, T.MapType) and isinstance(after, T.MapType):
-        return keeps_types(before.keyType, after.keyType) and keeps_types(before.valueType, after.valueType)
+        later = {true_name(one): one for one in after}
+        return all(
+            (other := later.get(true_name(one))) is not None
+            and other.name == one.name
+            and keeps_types(one.dataType, other.dataType)
+            for one in before
+        )
     return before.simpleString() == after.simpleString()
 
 

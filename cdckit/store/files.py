@@ -368,7 +368,7 @@ def _is_sought(column: Column, sought: Any) -> Column:
 def _with_partitions(rows: DataFrame, table: Table, files: Iterable[File]) -> DataFrame:
     """The rows with the columns that files of other programs leave to the log."""
     some = {
-        unquote(one.path).rsplit("/", 1)[-1]: one.partition_texts()
+        _base_name(one.path): one.partition_texts()
         for one in files
         if table.partition_by and not OUR_FILES.fullmatch(one.path)
     }
@@ -430,6 +430,16 @@ def read_batches(
                 yield shape.apply(_with_partition(batch, target.partitions.get(path, {}), stored))
     except (OSError, pa.ArrowException) as error:
         raise DamagedTable(target.folder, at, target.location.fault_of(at, error), _REMEDY) from error
+
+
+def files_named(files: Iterable[File], uris: Iterable[str]) -> list[File]:
+    """The files that Spark's `input_file_name` names; those that others wrote may lie in folders."""
+    names = {_base_name(uri) for uri in uris}
+    return [one for one in files if _base_name(one.path) in names]
+
+
+def _base_name(path: str) -> str:
+    return unquote(path).rsplit("/", 1)[-1]
 
 
 def name_metadata(path: str) -> dict[bytes, bytes]:

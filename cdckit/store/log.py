@@ -18,6 +18,7 @@ from deltalake.transaction import AddAction, RemoveAction, Transaction, create_t
 from pyspark.sql import types as T
 
 from cdckit.parts.arguments import StreamBatch
+from cdckit.store.columns import keeps_types
 from cdckit.store.errors import DamagedTable, ForeignChange, StoreIsBusy
 from cdckit.store.files import File, Table, parse_files, to_signed
 from cdckit.store.locations import Location
@@ -482,7 +483,7 @@ def _make_ready(head: DeltaLog, after: Table) -> bool:
             feature = TableFeatures.TimestampWithoutTimezone
             head.delta.alter.add_feature(feature, allow_protocol_versions_increase=True, **table_properties)
             return False
-        more = _lacking(before, after.stored) if _is_wider(before, after.stored) else None
+        more = missing_columns(before, after.stored)
         if more:
             head.delta.alter.add_columns(delta_schema(more).fields, **table_properties)
             return False
@@ -491,40 +492,29 @@ def _make_ready(head: DeltaLog, after: Table) -> bool:
     return True
 
 
-def _is_wider(before: T.DataType, after: T.DataType) -> bool:
-    """Whether there are only more columns, or more fields in structs of no list or map."""
-    if isinstance(before, T.StructType) and isinstance(after, T.StructType):
-        later = {one.name: one for one in after}
-        return all(
-            one.name in later
-            and one.metadata == later[one.name].metadata
-            and _is_wider(one.dataType, later[one.name].dataType)
-            for one in before
-        )
-    return before == after
-
-
-def _lacking(before: T.StructType, after: T.StructType) -> T.StructType:
+def missing_columns(before: T.StructType, after: T.StructType) -> T.StructType | None:
     """
-    The columns of *after* that *before* does not have, or not all of.
+    The columns of *after* that *before* does not have, or not all of; None if its own do not stay.
 
     A table made anew may have new ones in the middle; those that come to a Delta table come to its end.
     """
+    if not keeps_types(before, after):
+        return None
     known = {one.name: one.dataType for one in before}
     return T.StructType(
-        [one for one in after if one.name not in known or not _is_wider(one.dataType, known[one.name])]
+        [one for one in after if one.name not in known or not keeps_types(one.dataType, known[one.name])]
     )
 
 
 def _commit(head: DeltaLog, actions: list[AddAction | RemoveAction], after: Table, commit: int) -> bool:
     """Whether these actions are the version after *head*, or may be: who looks again sees the mark."""
     # Columns of other types come with other files for all rows: one commit takes out all that there is.
-    before, columns = head.state.stored, after.stored
-    mode = "append" if _is_wider(before, columns) and not _lacking(before, columns) else "overwrite"
-    if mode == "append":
-        columns = before
-    else:
+    is_append = missing_columns(head.state.stored, after.stored) == T.StructType()
+    mode, columns = ("append", head.state.stored) if is_append else ("overwrite", after.stored)
+    if not is_append:
         actions = [one for one in actions if isinstance(one, AddAction)]
+        if after.files.keys() - {one.path for one in actions}:
+            raise RuntimeError(f"Files of {after.name} would go with columns that stay: nothing was written.")
     try:
         head.delta.create_write_transaction(
             actions,

@@ -22,7 +22,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, quoted
 from cdckit.store.commits import COMMITS_SCHEMA, Commit, Commits, Snapshot, load
 from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind
-from cdckit.store.files import OUR_FILES, Where, hold_few_rows, read_arrow
+from cdckit.store.files import OUR_FILES, Where, files_named, hold_few_rows, read_arrow
 from cdckit.store.locations import COMMITS, SCRATCH, Location, locate
 from cdckit.store.log import DeltaLog, entries_after, read_actions
 from cdckit.store.transaction import VACUUMED_UNTIL, CommitResult, Transaction
@@ -424,8 +424,7 @@ def replace_rows(tables: Transaction, name: str, keys: DataFrame, *rows: Rows) -
         placed = found.select(*map(quoted, on), F.input_file_name().alias("file"))
         touched = placed.join(keys, on, "left_semi")
         # As many rows as there are files, at most.
-        paths = {row["file"].rsplit("/", 1)[-1] for row in touched.select("file").distinct().collect()}
-        files = [one for one in files if one.path in paths]
+        files = files_named(files, [row["file"] for row in touched.select("file").distinct().collect()])
     rest = tables.read(name, files=files).join(keys, on, "left_anti") if files else None
     kept = [] if rest is None else [rest.select(*map(quoted, found.columns))]
     tables.swap(name, files, *kept, *rows)

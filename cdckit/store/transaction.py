@@ -56,7 +56,7 @@ from cdckit.store.commits import Commit, Commits, Snapshot, load_or_begin, next_
 from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable, StoreIsBusy
 from cdckit.store.files import OUR_FILES, File, Table, Target, Where, read_spark
 from cdckit.store.locations import SCRATCH, Location, folder_name
-from cdckit.store.log import CommittedTable, Plan
+from cdckit.store.log import CommittedTable, Plan, missing_columns
 from cdckit.store.writing import SMALL, Rows, WriteResult, row_columns, rows_of_groups, small_files, write
 
 Scope = str | tuple[str, Mapping[str, Collection[Any]]]
@@ -636,7 +636,7 @@ class Transaction:
                 raise conflict("it has changed a table that was read, made, replaced or dropped", name)
             if before is None or after is None or before.folder != after.folder:
                 raise conflict("it has made or dropped a table that is used here", name)
-            if change and before.stored != after.stored:
+            if change and missing_columns(before.stored, after.stored) != T.StructType():
                 raise conflict("it has changed the columns of a table that is written here", name)
             gone, come = before.files.keys() - after.files.keys(), after.files.keys() - before.files.keys()
             if change and gone & change.gone:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import changes_from, why
-from cdckit.errors import InvalidArgument
+from cdckit.errors import InvalidArgument, UnfitList
 from cdckit.ledger import (
     Ledger,
     MovedEntities,
@@ -387,6 +387,10 @@ def test_a_list_that_names_them_is_taken_without_them(spark: SparkSession, tmp_p
         (4, "name004.", 4),
     ]
     assert found.refused().isEmpty()
+    # Of the four that the last list named three are left: an empty one would delete them all.
+    empty = nights[0].limit(0)
+    with pytest.raises(UnfitList, match="names nothing, and the list before it named 3"):
+        found.apply_list(empty, taken_at=datetime(2024, 1, 3, tzinfo=UTC))
 
 
 def test_a_writer_who_came_between_is_not_lost_and_brings_nobody_back(

@@ -92,7 +92,7 @@ def test_one_table_is_itself(spark: SparkSession) -> None:
         ("1L", "2.50BD", "decimal(21,2)", [Decimal("1.00"), Decimal("2.50")]),
         ("cast(1 as smallint)", "0.5f", "float", [1.0, 0.5]),
         ("1", "0.5D", "double", [1.0, 0.5]),
-        ("9007199254740992L", "7D", "double", [9007199254740992.0, 7.0]),
+        ("1152921504606846976L", "7D", "double", [2.0**60, 7.0]),
         ("12.30BD", "0.1D", "double", [12.3, 0.1]),
         ("cast(1 as decimal(38,0))", "0.5BD", "double", [1.0, 0.5]),
         ("1", "'1'", "string", ["1", "1"]),

@@ -157,6 +157,21 @@ def test_new_columns_and_wider_types_come_with_later_rows(spark: SparkSession, s
         transaction.append("t", spark.sql("select 1 as s"))
 
 
+def test_fields_come_to_structs_within_lists_and_maps(spark: SparkSession, store: Store) -> None:
+    """Delta adds no columns there: all rows are written anew, and none goes."""
+    write(store, "t", spark.sql("select 1 as n, array(named_struct('x', 1)) as l"))
+    write(store, "t", spark.sql("select 2 as n, array(named_struct('y', 3, 'x', 2)) as l"))
+    write(store, "t", spark.sql("select 3 as n, map('k', named_struct('x', 1)) as m"))
+    write(store, "t", spark.sql("select 4 as n, map('k', named_struct('x', 1, 'y', 2)) as m"))
+    assert shown(store.snapshot().read("t")) == [
+        ("1", "[{1, null}]", None),
+        ("2", "[{2, 3}]", None),
+        ("3", None, "{k -> {1, null}}"),
+        ("4", None, "{k -> {1, 2}}"),
+    ]
+    assert store.check() is None
+
+
 def test_a_naive_timestamp_may_come_later(spark: SparkSession, store: Store) -> None:
     write(store, "t", spark.sql("select 1 as n"))
     write(store, "t", spark.sql("select 2 as n, timestamp_ntz'2024-01-01 00:00:00' as at"))

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from cdckit.errors import InvalidArgument
-from cdckit.store import NoSuchTable, Store
+from cdckit.store import File, NoSuchTable, Store
+from cdckit.store.files import files_named
 from support.store_numbers import add, held, listing, numbers
 
 
@@ -102,6 +104,27 @@ def test_a_table_that_is_dropped_and_made_in_one_transaction_stays_in_its_place(
     assert found.arrow("log").to_pylist() == [{"text": "a"}]
     assert found.path("log") == before
     assert held(store.snapshot(version=1), "log") == [1]
+
+
+def test_a_column_that_another_program_described_stays(store: Store, place: Path) -> None:
+    """A comment is no other column: what was there stays when a new one comes."""
+    add(store, "log", 1)
+    DeltaTable(str(place / "log")).alter.set_column_metadata("n", {"comment": "how many"})
+    store.adopt("log")
+    with store.begin() as transaction:
+        transaction.append("log", pa.table({"n": [2], "m": [3]}))
+        transaction.commit()
+    assert sorted(map(str, store.snapshot().arrow("log").to_pylist())) == [
+        "{'n': 1, 'm': None}",
+        "{'n': 2, 'm': 3}",
+    ]
+
+
+def test_files_are_found_by_the_names_that_spark_gives() -> None:
+    """Other programs put files of a partitioned table into folders."""
+    ours, theirs = File("part-1.parquet", 1, 1), File("b=a%2520b/part-2.parquet", 1, 1)
+    named = ["file:///store/log/b=a%2520b/part-2.parquet", "file:///store/log/part-3.parquet"]
+    assert files_named([ours, theirs], named) == [theirs]
 
 
 def test_a_replaced_table_may_have_new_columns_between_the_others(store: Store) -> None:
