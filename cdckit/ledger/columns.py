@@ -31,7 +31,7 @@ from cdckit.model.history import STANDARD_COLUMNS, with_ends
 from cdckit.model.lists import is_list_change
 from cdckit.parts.arguments import quoted
 from cdckit.parts.values import guid
-from cdckit.parts.widening import common_spark_type, is_number_beside_time
+from cdckit.parts.widening import WHOLE_KEYS, common_spark_type, is_number_beside_time
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.columns import as_columns
 
@@ -389,7 +389,8 @@ def require_keys_keep_their_texts(
         common = common_spark_type(one, other)
         if isinstance(common, T.StringType) and not isinstance(one, T.StringType):
             needed = f"a number as before ({one.simpleString()})" if one != other else one.simpleString()
-            raise WrongColumnType(function, f"data.{name}", needed, other.simpleString(), _SAY_TYPES)
+            remedy = WHOLE_KEYS if isinstance(other, T.FractionalType) else _SAY_TYPES
+            raise WrongColumnType(function, f"data.{name}", needed, other.simpleString(), remedy)
         if isinstance(one, T.StringType) and not isinstance(other, T.StringType):
             found = other.simpleString()
             raise WrongColumnType(function, f"data.{name}", "string, as before", found, _SAY_TYPES)

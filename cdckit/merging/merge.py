@@ -36,6 +36,7 @@ from cdckit.parts.arguments import (
 )
 from cdckit.parts.arrow_types import arrow_schema, arrow_type
 from cdckit.parts.values import can_be_guids, guid, is_collated
+from cdckit.parts.widening import WHOLE_KEYS
 from cdckit.parts.workers import WorkerPlan
 
 KEY_TYPES = (
@@ -285,9 +286,9 @@ def check_fields(
         found = data[key].dataType
         # Spark would bring together, and sort as one, the texts that a collation does not tell apart.
         if not isinstance(found, KEY_TYPES) or is_collated(found):
-            raise WrongColumnType(
-                function, f"data.{key}", "a type with an exact text, being a key", found.simpleString()
-            )
+            remedy = WHOLE_KEYS if isinstance(found, T.FractionalType) else None
+            needed = "a type with an exact text, being a key"
+            raise WrongColumnType(function, f"data.{key}", needed, found.simpleString(), remedy)
     return data
 
 

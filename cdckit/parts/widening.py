@@ -111,6 +111,13 @@ def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = 
     return T.StringType() if found is None else _spark_type(found)
 
 
+WHOLE_KEYS = (
+    "Where a cell is empty, pandas makes floats of whole numbers: `frame.convert_dtypes()` makes them whole "
+    "again. Else cast the key, such as to bigint or string."
+)
+"""What to do where a key is a float."""
+
+
 def is_number_beside_time(left: T.DataType, right: T.DataType) -> bool:
     """
     Whether one of two types is of numbers and the other of dates or instants, or they have such parts.

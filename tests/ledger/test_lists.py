@@ -383,6 +383,9 @@ def test_a_list_of_pandas_without_rows_has_no_types(spark: SparkSession, tmp_pat
     assert ledger.apply_list(header, taken_at=DAY[1], max_deleted=1).news == 2
     empty_column = pd.DataFrame({"id": [1], "stock": [None]})
     assert ledger.apply_list(empty_column, taken_at=DAY[2]).news == 1
+    floats = pd.DataFrame({"id": [1, None], "stock": [7, 8]})
+    with pytest.raises(WrongColumnType, match=r"`frame.convert_dtypes\(\)` makes them whole"):
+        ledger.apply_list(floats, taken_at=DAY[3])
     found = ledger.changes().orderBy("data.id", "effective_timestamp")
     assert found.select("data.*").dtypes == [("id", "bigint"), ("stock", "bigint")]
     assert [(row["operation"], *row["data"]) for row in found.collect()] == [
