@@ -187,7 +187,9 @@ def _count_distinct(values: Column) -> Column:
 
     By a sketch: `approx_count_distinct` has 1,600 numbers in its state, and Spark writes code for each.
     """
-    return F.coalesce(F.hll_sketch_estimate(F.hll_sketch_agg(values, F.lit(_SKETCH))), F.lit(0))
+    # A sketch passes over empty texts.
+    hashes = F.when(values.isNotNull(), F.xxhash64(values))
+    return F.coalesce(F.hll_sketch_estimate(F.hll_sketch_agg(hashes, F.lit(_SKETCH))), F.lit(0))
 
 
 def _may_be_time(kind: T.DataType) -> bool:
