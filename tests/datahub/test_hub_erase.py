@@ -279,3 +279,22 @@ STEPS: list[tuple[Any, str]] = [
     (store_erasure.Location, "delete"),
     (shell, "finish"),
 ]
+
+
+def test_what_only_a_link_of_theirs_made_goes_too(spark: SparkSession, tmp_path: Path) -> None:
+    """Here the name of a region that one order alone names; the regions of others stay as they were."""
+    region = {"reference": "region", "fields": [{"reference": "r", "key": True}]}
+    link = {"type": "link", "linkEntity": "region", "linkKey": "r", "autocreate": True}
+    number = {"reference": "o", "type": "integer", "key": True}
+    order = {"reference": "order", "fields": [number, {"reference": "region", **link}]}
+    both = schema({"reference": "*", "mappings": {"order": [order], "region": [region]}})
+    hub = Hub(spark, both, tmp_path)
+    sent = [
+        message("m1", "order", {"o": 55, "r": "adas home"}),
+        message("m2", "order", {"o": 1, "r": "north"}),
+    ]
+    hub.receive(records(spark, sent, received_at=AT))
+    hub.run(now=AT)
+    assert hub.erase("order", keys=[{"o": 55}], **WHO).is_proven
+    assert find_remains(tmp_path, {"ada": ["adas home"]}) == {}
+    assert [row["r"] for row in hub.history("region").collect()] == ["north"]
