@@ -13,9 +13,11 @@ AT     ?= 2013-02-08 12:00
 IP     ?= 127.0.0.1
 LAB    ?=
 
-# uv takes a third of pip's time, and does not read pip's settings: where it reaches no index, pip has its turn.
+# uv takes a third of pip's time.  It does not read pip's settings: it is told the index, so that it asks no
+# other one than pip would, and where it does not get on, pip has its turn.
 PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-install  = { $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1) ; }
+INDEX    = $$($(BIN)/python -m pip config list | sed -n "s/^.*\.index-url='\(.*\)'$$/\1/p" | tail -n 1)
+install  = { UV_DEFAULT_INDEX="$(INDEX)" $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) $(1) ; }
 
 # Two at a time, in the order that tools/tiers.py chooses: the files that take minutes first.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder

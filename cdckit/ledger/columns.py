@@ -122,9 +122,12 @@ class Kind:
         transaction.note(self._key, None)
 
     def with_buckets_of(self, transaction: Transaction) -> Kind:
-        """The same in the number of buckets that a transaction knows, if it knows one."""
+        """The same, with what a transaction knows of its buckets and untyped fields, if it knows it."""
         text = transaction.note_of(self._key)
-        return self if text is None else replace(self, buckets=json.loads(text)["buckets"])
+        if text is None:
+            return self
+        known = json.loads(text)
+        return replace(self, buckets=known["buckets"], untyped=tuple(known.get("untyped", ())))
 
     def stored_kind(self, snapshot: Snapshot, buckets: int | None = None) -> Kind:
         """

@@ -186,6 +186,7 @@ class _Erasure:
         columns = (*ARRIVAL_COLUMNS, *ENTITY, *REQUEST, "part", "learning", "action")
         answers = read_answers(tables, ANSWERS).select(*columns)
         self._theirs = compute_once(answers.join(names, list(ENTITY), "left_semi"))
+        self._reject_places = self._find_reject_places()
 
     def run(self) -> tuple[ErasedPart, ...]:
         """Write all tables anew of which something goes."""
@@ -206,20 +207,23 @@ class _Erasure:
         part = None if chosen is None else rewrite_rows(self._tables, name, chosen, by, change)
         return [] if part is None else [part]
 
+    def _find_reject_places(self) -> DataFrame | None:
+        """Where the rejects stand that name them, and what they hold."""
+        if self._rejected is None:
+            return None
+        found = _with_digest(_rejected(self._tables)).join(
+            self._rejected.select(STREAM, _DIGEST), [STREAM, _DIGEST], "left_semi"
+        )
+        return compute_once(found.select(record_place().alias(PLACE), _DIGEST).distinct())
+
     def _forget_rejects(self) -> list[ErasedPart]:
         """Take the rejects out that name them, each as a whole."""
-        self._wrong: DataFrame | None = None
-        if self._rejected is not None:
-            found = _with_digest(_rejected(self._tables)).join(
-                self._rejected.select(STREAM, _DIGEST), [STREAM, _DIGEST], "left_semi"
-            )
-            self._wrong = compute_once(found.select(record_place().alias(PLACE), _DIGEST).distinct())
-        return self._rewrite(REJECTS, self._wrong, {PLACE: record_place(), _DIGEST: _digest()})
+        return self._rewrite(REJECTS, self._reject_places, {PLACE: record_place(), _DIGEST: _digest()})
 
     def _forget_records(self) -> list[ErasedPart]:
         """Take the patches out of the records as they came."""
         found = [] if self._theirs is None else [self._theirs.select(record_place().alias(PLACE))]
-        found += [] if self._wrong is None else [self._wrong.select(PLACE)]
+        found += [] if self._reject_places is None else [self._reject_places.select(PLACE)]
         places = compute_once(reduce(DataFrame.unionByName, found).distinct()) if found else None
 
         def change(records: DataFrame) -> DataFrame:
