@@ -174,7 +174,7 @@ class Shell(ABC):
 
     def _forget(self, tables: Transaction, places: DataFrame) -> list[ErasedPart]:
         """Take what stands at the places of records out of the tables beside the ledgers."""
-        raise NotImplementedError(f"{type(self).__name__} has an `_erase` of its own, which does not ask this")
+        raise NotImplementedError(f"{type(self).__name__} erases by an `_erase` of its own")
 
     def _erasable(self, tables: Snapshot) -> Mapping[str, Kind]:
         """The kinds of entities that it can forget, by name."""
