@@ -31,7 +31,13 @@ from cdckit.model.history import STANDARD_COLUMNS, with_ends
 from cdckit.model.lists import is_list_change
 from cdckit.parts.arguments import quoted
 from cdckit.parts.values import guid
-from cdckit.parts.widening import WHOLE_KEYS, common_spark_type, is_number_beside_time
+from cdckit.parts.widening import (
+    TIMES_IN_LISTS,
+    WHOLE_KEYS,
+    common_spark_type,
+    is_number_beside_time,
+    is_text_beside_time,
+)
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.columns import as_columns
 
@@ -402,15 +408,21 @@ def require_keys_keep_their_texts(
 _SAY_TYPES = "Make the changes with the type that it had: by `columns=` of the door, or by a cast."
 
 
-def require_no_number_beside_time(
-    before: T.StructType, after: T.StructType, *, function: str = "apply"
+def require_times_stay(
+    before: T.StructType, after: T.StructType, *, function: str = "apply", of_lists: bool = False
 ) -> None:
-    """Raise `WrongColumnType` for numbers where dates or instants were, or the other way round."""
+    """
+    Raise `WrongColumnType` for numbers where dates or instants were, or the other way round.
+
+    *of_lists*, whose values are compared with those of the list before, for texts too.
+    """
     for field in after:
         was = before[field.name].dataType if field.name in before.names else field.dataType
-        if is_number_beside_time(was, field.dataType):
+        is_text = of_lists and is_text_beside_time(was, field.dataType)
+        if is_text or is_number_beside_time(was, field.dataType):
             needed, found = f"{was.simpleString()}, as before", field.dataType.simpleString()
-            raise WrongColumnType(function, f"data.{field.name}", needed, found, _SAY_TYPES)
+            remedy = TIMES_IN_LISTS if of_lists else _SAY_TYPES
+            raise WrongColumnType(function, f"data.{field.name}", needed, found, remedy)
 
 
 def visible_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:

@@ -16,7 +16,7 @@ from cdckit.ledger.columns import (
     CONTENT,
     Kind,
     log_fields,
-    require_no_number_beside_time,
+    require_times_stay,
     to_log_rows,
 )
 from cdckit.ledger.erasure import (
@@ -316,7 +316,7 @@ class Ledger:
                 done = transaction.commit(batch=key, digest=content, reads=())
                 return ApplyResult(done.version, 0, repeated=True)
             known = known.for_fields(transaction, rows.schema)
-            require_no_number_beside_time(known.fields(transaction), log_fields(rows.schema))
+            require_times_stay(known.fields(transaction), log_fields(rows.schema))
             upkeep = Upkeep(transaction, known, rows.schema)
             by = known, upkeep.targets.log, transaction.base.named.get(known.erased)
             if taken is None or taken[0] != by:
@@ -372,8 +372,9 @@ class Ledger:
         Args:
             rows: One row per entity, of Spark or of pandas (see `changes_from`).  It has the key fields of
                 the ledger; all other columns become fields.  A field that only other sources, or other
-                lists, have is not sent by this one.  A column in which nothing stands, as all are in a
-                frame of pandas without rows, has the type that the ledger knows.
+                lists, have is not sent by this one; of one that the list before had a warning is logged.
+                A column in which nothing stands, as all are in a frame of pandas without rows, has the type
+                that the ledger knows.  One of times stays one: texts or numbers would make each row news.
             taken_at: When the list was taken; aware, any zone.  Or the name of a column of *rows*, of
                 timestamps, that tells several lists apart, and is no field; a list in which nothing stands
                 is in no such table.

@@ -9,6 +9,7 @@ Lists that said nothing new are in no change: the table `lists` has them all.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
@@ -25,7 +26,7 @@ from cdckit.errors import InvalidArgument, UnfitList, WrongColumnType
 from cdckit.ledger.columns import (
     Kind,
     require_keys_keep_their_texts,
-    require_no_number_beside_time,
+    require_times_stay,
     to_log_rows,
     visible_changes,
 )
@@ -58,6 +59,7 @@ from cdckit.parts.tables import AnyTable, as_spark
 from cdckit.parts.values import as_text, guid
 from cdckit.store import Snapshot, Transaction
 
+_LOG = logging.getLogger(__name__)
 FUNCTION = "apply_list"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 KnownLists = dict[str | None, dict[int, int | None]]
@@ -167,7 +169,7 @@ def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> Giv
     if kinds:
         after = require_struct(rows, "data", function=FUNCTION)
         require_keys_keep_their_texts(before, after, kind, function=FUNCTION)
-        require_no_number_beside_time(before, after, function=FUNCTION)
+        require_times_stay(before, after, function=FUNCTION, of_lists=True)
     kind.for_fields(transaction, rows.schema, function=FUNCTION)
     return given._replace(rows=rows)
 
@@ -315,8 +317,25 @@ def apply_lists(
             note_lists(transaction, kind, known)
         return ApplyResult(transaction.commit(reads=[kind.lists]).version, 0, repeated=True)
     found = restate_lists(transaction, kind, given.source, lists, given)
+    _tell_left_out(transaction, kind, given, found.before)
     known[given.source] |= count_lists(transaction, kind, given.source, lists, found, max_deleted)
     return _apply_restatement(transaction, kind, found, known, gate)
+
+
+def _tell_left_out(
+    transaction: Transaction, kind: Kind, given: GivenLists, before: Mapping[int, int | None]
+) -> None:
+    """Log a warning where columns that the list before had are left out, or are called otherwise now."""
+    previous = before[min(before)] if before else None
+    given_names = require_struct(given.rows, "data", function=FUNCTION).names
+    names = sorted(set(kind.fields(transaction).names) - set(given_names))
+    if previous is None or not names:
+        return
+    rows = list_rows_at(transaction, kind, given.source, [previous])
+    (had,) = rows.agg(*(F.bool_or(F.col("carried").getField(name)).alias(name) for name in names)).collect()
+    left_out = ", ".join(name for name in names if had[name])
+    if left_out:
+        _LOG.warning("apply_list(): this list has no %s, so what the list before says of it stands", left_out)
 
 
 def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate: Gate | None) -> ApplyResult:

@@ -71,6 +71,9 @@ _ALONG = "taken along from the key that the row had: "
 _TIE = "decided by order of arrival, equal priority at one instant"
 """Which of two messages stands of which neither time nor priority says it."""
 
+_NEVER_STOOD = "never stood: a message of at least its priority, of the same instant, counts after it"
+"""What was superseded at the instant of which it spoke, where that was no tie."""
+
 PLACE = "place in its source"
 """The column that holds `sequence`: of one source it decides, of two it is no order."""
 
@@ -124,9 +127,9 @@ def verdicts(
     by, verdict, table = positions(ruling.by), pa.array(ruling.verdict[speaks]), changes.table
     stated = np.where(ruling.of_row, changes.priority, own)
     overruling = np.where(ruling.of_row, changes.priority[ruling.by_priority], own[ruling.by_priority])
-    reason_texts = [each.reason for each in _ALL] + [_TIE] * len(_ALL)
-    reasons, along = pa.array(reason_texts + [_ALONG + each for each in reason_texts]), changes.is_taken_along
-    tied = _ties(changes, ruling, stated, overruling)
+    reason_texts = [*(each.reason for each in _ALL), _TIE, _NEVER_STOOD]
+    reasons = pa.array(reason_texts + [_ALONG + each for each in reason_texts])
+    reason = _reasons(changes, ruling, stated, overruling) + len(reason_texts) * changes.is_taken_along
     columns = {
         "step": pa.array(np.arange(1, len(at) + 1, dtype=np.int32)),
         "effective_timestamp": table.column("effective_timestamp").take(at),
@@ -137,7 +140,7 @@ def verdicts(
         "value": _stated_values(changes, question.field, spoken),
         "priority": pa.array(stated.astype(np.int32)).take(at),
         "verdict": pa.array([str(each) for each in _ALL]).take(verdict),
-        "reason": reasons.take(pa.array((ruling.verdict + len(_ALL) * (tied + 2 * along))[speaks])),
+        "reason": reasons.take(pa.array(reason[speaks])),
         "by_message": table.column("message_id").take(by).take(at),
         "by_source": table.column("source").take(by).take(at),
         "by_priority": pa.array(overruling.astype(np.int32), mask=ruling.by == NOWHERE).take(at),
@@ -145,17 +148,19 @@ def verdicts(
     yield make_batch(columns, schema)
 
 
-def _ties(changes: Changes, ruling: _Ruling, stated: Ints, overruling: Ints) -> Bools:
-    """Which changes stood, or lost their place, by a tie with another: neither time nor priority decided."""
-    tied = np.zeros(len(changes), dtype=bool)
+def _reasons(changes: Changes, ruling: _Ruling, stated: Ints, overruling: Ints) -> Ints:
+    """For each change the place of its reason: of its verdict or, beyond these, a tie or what never stood."""
+    tie, never_stood = len(_ALL), len(_ALL) + 1
+    reason, instants = ruling.verdict.copy(), changes.instants()
     lost = np.flatnonzero((ruling.verdict == _ALL.index(Verdict.SUPERSEDED)) & (ruling.by != NOWHERE))
-    by, instants = ruling.by[lost], changes.instants()
-    same = (instants[lost] == instants[by]) & (stated[lost] == overruling[lost])
+    lost = lost[instants[lost] == instants[ruling.by[lost]]]
+    reason[lost] = never_stood
+    by = ruling.by[lost]
     # A source has an order of its own: where it says one, that is no tie.
     ordered = _find_equal(changes, "source", lost, by) & ~_find_equal(changes, PLACE, lost, by)
-    same &= ~ordered
-    tied[lost[same]] = tied[by[same]] = True
-    return tied
+    tied = (stated[lost] == overruling[lost]) & ~ordered
+    reason[lost[tied]] = reason[by[tied]] = tie
+    return reason
 
 
 def _find_equal(changes: Changes, column: str, some: Ints, others: Ints) -> Bools:

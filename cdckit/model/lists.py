@@ -12,7 +12,7 @@ from pyspark.sql.window import WindowSpec
 
 from cdckit.model.changes import ABSENT, UPSERT, keep_key
 from cdckit.parts.arguments import quoted_if_needed, require_struct
-from cdckit.parts.values import as_text, comparable
+from cdckit.parts.values import as_text, comparable, utc_clock
 
 _MARK = "list"
 
@@ -23,8 +23,9 @@ source the instants, in microseconds.  A list that says nothing new is in none o
 
 def list_message_id(source: Column, taken_at: Column) -> Column:
     """The message that the list is which a source gave at an instant: the same whenever it is read."""
-    # No text of the instant: it would be a second clock in a table that is shown in another zone.
-    return F.concat_ws("-", source, F.lit(_MARK), F.lower(F.hex(F.unix_micros(taken_at))))
+    # As a list is named in a call: of UTC, which it says, whatever the zone of the session is.
+    clock = F.replace(utc_clock(taken_at).cast("string"), F.lit(" "), F.lit("T"))
+    return F.concat(F.concat_ws("-", source, F.lit(_MARK), clock), F.lit("Z"))
 
 
 def is_list_change() -> Column:
@@ -126,7 +127,8 @@ def _operation(keys: Sequence[str], no_time: Column, function: str) -> Column:
     with_key = " or ".join(f"{quoted_if_needed(name)} is not null" for name in keys)
     no_key = (
         f"{function}() needs a key for every row, since a list ends what it does not name, and "
-        f"{', '.join(keys)} are null: give the row its key or, if it is about nothing, leave such rows out, "
+        f"{', '.join(keys)} {'is' if len(keys) == 1 else 'are'} null: give the row its key or, if it is "
+        "about nothing, leave such rows out, "
         f'`frame.where("{with_key}")`, in pandas `frame.dropna(subset={list(keys)}, how="all")`.  The row: '
     )
     twice = f"{function}() needs each entity once in a list, and one names it again, not the same: "

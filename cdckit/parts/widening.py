@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Literal, NamedTuple
 
@@ -117,6 +118,12 @@ WHOLE_KEYS = (
 )
 """What to do where a key is a float."""
 
+TIMES_IN_LISTS = (
+    "Lists are compared value by value: read the column in each of them alike, such as by "
+    "`pandas.to_datetime(…, errors='coerce')` or `parse_dates=`."
+)
+"""What to do where a column of lists holds times once, and texts or numbers another time."""
+
 
 def is_number_beside_time(left: T.DataType, right: T.DataType) -> bool:
     """
@@ -127,15 +134,29 @@ def is_number_beside_time(left: T.DataType, right: T.DataType) -> bool:
     >>> is_number_beside_time(T.DateType(), T.LongType()), is_number_beside_time(T.DateType(), T.StringType())
     (True, False)
     """
+    return _is_beside_time(left, right, lambda kind: _number(kind) is not None)
+
+
+def is_text_beside_time(left: T.DataType, right: T.DataType) -> bool:
+    """
+    The same of texts: 2024-03-18 read once as a text, once as an instant, would be two values.
+
+    >>> is_text_beside_time(T.DateType(), T.LongType()), is_text_beside_time(T.DateType(), T.StringType())
+    (False, True)
+    """
+    return _is_beside_time(left, right, lambda kind: isinstance(kind, T.StringType))
+
+
+def _is_beside_time(left: T.DataType, right: T.DataType, is_other: Callable[[T.DataType], bool]) -> bool:
     if isinstance(left, T.StructType) and isinstance(right, T.StructType):
         later = {one.name: one.dataType for one in right}
-        return any(is_number_beside_time(one.dataType, later.get(one.name, one.dataType)) for one in left)
+        return any(_is_beside_time(one.dataType, later.get(one.name, one.dataType), is_other) for one in left)
     if isinstance(left, T.ArrayType) and isinstance(right, T.ArrayType):
-        return is_number_beside_time(left.elementType, right.elementType)
+        return _is_beside_time(left.elementType, right.elementType, is_other)
     if isinstance(left, T.MapType) and isinstance(right, T.MapType):
-        return is_number_beside_time(left.valueType, right.valueType)
+        return _is_beside_time(left.valueType, right.valueType, is_other)
     pairs = ((left, right), (right, left))
-    return any(_number(one) is not None and isinstance(other, _TIMES) for one, other in pairs)
+    return any(is_other(one) and isinstance(other, _TIMES) for one, other in pairs)
 
 
 def as_type(value: Column, kind: T.DataType, common: T.DataType, column: str) -> Column:

@@ -65,7 +65,8 @@ def why(
         for what that means of two sources.  The verdicts are
 
         - WON: it is the value that stands; at most one row, and none where the field was never set;
-        - SUPERSEDED: it stood until a later message, or a delete, took its place;
+        - SUPERSEDED: it stood until a later message, or a delete, took its place; where that speaks of the
+          same instant it never stood, which `reason` says;
         - OUTRANKED: a message of higher priority had spoken before;
         - EQUAL: it said what stood already, at the same priority;
         - CONFIRMED: of a key field, it said the value that stood: `by_message` stays its message, and

@@ -247,7 +247,9 @@ class CatalogueTable:
         try:
             commits = self._spark.sql(f"DESCRIBE HISTORY {self._name} LIMIT {_MOST}").collect()
         except PySparkException as error:
-            raise InvalidArgument("publish", "target", _NEEDED, self._name) from error
+            # Spark's own error is a hundred lines of Java.
+            what = (str(error).splitlines() or [""])[0]
+            raise InvalidArgument("publish", "target", _NEEDED, self._name, remedy=what) from None
         for row in sorted(commits, key=lambda row: -row["version"]):
             ours = _read_mark(row["userMetadata"]).get(self._source)
             if ours is not None:
@@ -287,7 +289,8 @@ def _require_connector(spark: SparkSession, name: str) -> None:
         if "DATA_SOURCE_NOT_FOUND" in str(error):
             remedy = (
                 "Start the session with delta-spark's jars and its catalogue "
-                "(spark.sql.extensions, spark.sql.catalog.spark_catalog), or publish to a location."
+                "(spark.sql.extensions, spark.sql.catalog.spark_catalog), or publish to a "
+                f"location, such as the folder './{name}'."
             )
             needed = "a location, since this session has no Delta connector, which tables of a catalogue need"
-            raise InvalidArgument("publish", "target", needed, name, remedy=remedy) from error
+            raise InvalidArgument("publish", "target", needed, name, remedy=remedy) from None

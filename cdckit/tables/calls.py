@@ -62,6 +62,7 @@ class TableFault(Fault):
     ROW_UNREADABLE = "ROW_UNREADABLE", "Spark could not read the row in the columns of its table."
     TIME_MISSING = "TIME_MISSING", "The row does not say when it is true."
     TIME_UNREADABLE = "TIME_UNREADABLE", "The row says when it is true in a way that is not known."
+    SEQUENCE_UNREADABLE = "SEQUENCE_UNREADABLE", "The row is sequenced by a day in a form that does not sort."
     END_UNREADABLE = "END_UNREADABLE", "The row says until when it is true in a way that is not known."
     END_NOT_LATER = "END_NOT_LATER", "The row ends before it begins, or as it does: it holds at no time."
     KEY_MISSING = "KEY_MISSING", "All key columns of the row are null: it is about no entity."
@@ -229,6 +230,11 @@ class Call(tables.Call):
             f"is of UTC, unless \"to_utc_timestamp(…, 'Europe/Berlin')\"), "
             f"or one instant for the whole table",
         )
+        # What reads the texts as times is the better sequence as well: as texts they may not sort.
+        if self.arguments.get("effective", first) != first:
+            read = self.arguments.pop("effective")
+            rest = list(sequence[1:]) if isinstance(sequence, list | tuple) else []
+            self.arguments["sequence_by"] = [read, *rest] if rest else read
 
     def lacks_list_time(self) -> None:
         """Note that nothing tells the lists of one table apart."""

@@ -16,7 +16,13 @@ from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.lists import NAMED_LISTS, compare_lists
 from cdckit.parts.arguments import free_name, microseconds, quoted, require_batch, require_flag, require_int
 from cdckit.parts.tables import AnyTable, require_distinct, stated_arguments
-from cdckit.parts.widening import as_type, common_spark_type
+from cdckit.parts.widening import (
+    TIMES_IN_LISTS,
+    as_type,
+    common_spark_type,
+    is_number_beside_time,
+    is_text_beside_time,
+)
 from cdckit.tables.calls import Call, Table, as_table
 from cdckit.tables.times import Unreadable
 
@@ -103,10 +109,13 @@ def _columns(table: Table, kinds: Mapping[str, T.DataType]) -> list[Column]:
 
 
 def _common(name: str, known: T.DataType | None, found: T.DataType, function: str) -> T.DataType:
-    common = found if known is None else common_spark_type(known, found, as_double=True)
-    if common is None:
-        assert known is not None
-        raise WrongColumnType(function, f"{name} of every list", known.simpleString(), found.simpleString())
+    if known is None:
+        return found
+    common = common_spark_type(known, found, as_double=True)
+    is_time_once = is_number_beside_time(known, found) or is_text_beside_time(known, found)
+    if common is None or is_time_once:
+        needed, remedy = known.simpleString(), TIMES_IN_LISTS if is_time_once else None
+        raise WrongColumnType(function, f"{name} of every list", needed, found.simpleString(), remedy)
     return common
 
 
@@ -184,14 +193,14 @@ def changes_from_snapshots(
     >>> changes.orderBy("data.id", "effective_timestamp").select(
     ...     "operation", "effective_timestamp", "message_id", "data"
     ... ).show(truncate=False)
-    +---------+-------------------+-----------------------+-----------+
-    |operation|effective_timestamp|message_id             |data       |
-    +---------+-------------------+-----------------------+-----------+
-    |upsert   |2024-01-01 00:00:00|shop-list-60dd710212000|{1, kettle}|
-    |upsert   |2024-01-02 00:00:00|shop-list-60deb2df88000|{1, teapot}|
-    |upsert   |2024-01-01 00:00:00|shop-list-60dd710212000|{2, mug}   |
-    |absent   |2024-01-02 00:00:00|shop-list-60deb2df88000|{2, NULL}  |
-    +---------+-------------------+-----------------------+-----------+
+    +---------+-------------------+------------------------------+-----------+
+    |operation|effective_timestamp|message_id                    |data       |
+    +---------+-------------------+------------------------------+-----------+
+    |upsert   |2024-01-01 00:00:00|shop-list-2024-01-01T00:00:00Z|{1, kettle}|
+    |upsert   |2024-01-02 00:00:00|shop-list-2024-01-02T00:00:00Z|{1, teapot}|
+    |upsert   |2024-01-01 00:00:00|shop-list-2024-01-01T00:00:00Z|{2, mug}   |
+    |absent   |2024-01-02 00:00:00|shop-list-2024-01-02T00:00:00Z|{2, NULL}  |
+    +---------+-------------------+------------------------------+-----------+
     <BLANKLINE>
     """
     require_int(priority, "priority", function=_FUNCTION)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from inspect import signature
-from operator import and_
+from operator import and_, or_
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
@@ -20,8 +21,17 @@ from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_SCHEMA
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, require_struct
 from cdckit.parts.tables import AnyTable, stated_arguments
 from cdckit.parts.values import as_text, comparable
+from cdckit.parts.workers import describe_step
 from cdckit.tables.calls import Call, Table, TableFault, as_table
-from cdckit.tables.times import TEXTS, TypedColumn, Unreadable, as_instant, is_time, order_text
+from cdckit.tables.times import (
+    TEXTS,
+    TypedColumn,
+    Unreadable,
+    as_instant,
+    is_other_day,
+    is_time,
+    order_text,
+)
 
 IS_TRUNCATE = "is_truncate"
 
@@ -88,6 +98,7 @@ def _absences(found: DataFrame, keys: Sequence[str], changes: DataFrame) -> Data
     )
 
 
+_LOG = logging.getLogger(__name__)
 _FUNCTION = "changes_from"
 _RECORD_NUMBERS = 2**31 - 1
 
@@ -113,8 +124,10 @@ def changes_from(
     """
     Changes from any table in which a row says what one entity is like: an export, a CSV, a log of rows.
 
-    A row without a key or a time, or one that could not be read, is a reject: no change, and no error.  Look
-    at `rejects(table_rows(frame, …))`, under the same arguments, before you believe the history.
+    A row without a key or a time, or one that could not be read, is a reject: no change, and no error.  Of a
+    table that is not Spark's a warning is logged that says how many there are, and why; of Spark's, which
+    nobody reads before it is asked for, look at `rejects(table_rows(frame, …))`, under the same arguments,
+    before you believe the history.
 
     The words are those of Spark's `create_auto_cdc_flow`.  A text is the name of a column or, where there is
     none of that name, an SQL expression over the columns.
@@ -127,7 +140,8 @@ def changes_from(
         keys: The columns that say which entity a row is about.  One of several may be null; a row
             with none but nulls is a reject.
         sequence_by: What the rows of one entity are in order by: numbers, times, texts (by their bytes:
-            "10" stands before "9", so cast numbers that were read as text), or several of these as a list or
+            "10" stands before "9", so cast numbers that were read as text; a row with a day in a form that
+            does not sort, such as 5.1.2024, is a reject), or several of these as a list or
             a struct.  Null stands first.  Without it the rows of pandas are in the order in which they
             stand, those of Spark in none (see Returns).
         source: Who says so: a name, or a Column.
@@ -173,8 +187,7 @@ def changes_from(
         without *sequence_by*.  Of rows with one entity, time and sequence the later one counts in pandas;
         in Spark one that is the same in every run, but arbitrary.  `arrival.timestamp`, which
         `as_known` goes by, is when a row was sequenced if that is a time, by its type or as ISO 8601 text;
-        else its effective time, as if it had been known from the beginning.  How many those are says
-        `changes.where("arrival.timestamp = effective_timestamp").count()`.
+        else its effective time, as if it had been known from the beginning.
 
         Two tables that speak of an entity at one instant, with equal priority, are a tie: which of them
         counts is decided by the form of their sequences and by row numbers, so by nothing that means
@@ -187,8 +200,9 @@ def changes_from(
         InvalidArgument: *frame* is no table; *source* is no name, *priority* no whole number, *effective* a
             datetime without a zone, *empty_texts* another word; *frame* is a stream and there are truncates.
 
-    Cost: a projection, no shuffle.  With truncates, the table is read three times and its keys are shuffled
-    once; truncates are few, and are broadcast.  A truncate knows the entities of this table alone.
+    Cost: a projection, no shuffle; of a table that is not Spark's also one pass that counts the rejects.
+    With truncates, the table is read three times and its keys are shuffled once; truncates are few, and are
+    broadcast.  A truncate knows the entities of this table alone.
 
     >>> log = session().createDataFrame(
     ...     [
@@ -249,6 +263,8 @@ def changes_from(
         priority=priority,
     )
     read = _read(frame, arguments)
+    if read.is_local:
+        read.tell_rejects()
     changes = read.changes()
     if apply_as_truncates is None:
         return changes.drop(IS_TRUNCATE)
@@ -330,6 +346,20 @@ class _Read(NamedTuple):
     arguments: Arguments
     frame: DataFrame
     keys: list[str]
+    is_local: bool
+
+    def tell_rejects(self) -> None:
+        """Log a warning that says how many rows are rejects, and why."""
+        code = self._code()
+        with describe_step(self.frame.sparkSession, "changes_from: count the rejects"):
+            by_code = self.statements.where(code.isNotNull()).groupBy(code).count()
+            counts = dict(map(tuple, by_code.collect()))
+        if counts:
+            many = sum(counts.values())
+            why = "".join(f"\n{counts[fault]:,}: {fault.sentence}" for fault in TableFault if fault in counts)
+            rows = f"{many:,} row{'s' if many != 1 else ''}"
+            told = "changes_from() leaves out %s; rejects(table_rows(…)) of the same call shows them:%s"
+            _LOG.warning(told, rows, why)
 
     def changes(self) -> DataFrame:
         """The rows with which nothing is wrong, as changes."""
@@ -391,6 +421,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     rows = _Rows(
         effective=_effective(call, begin, argument, parts),
         time=_unreadable_time(call, begin, argument, sequence),
+        places=_unreadable_places(call, sequence, parts),
         until=None if end is None else _until(call, end),
         known=_arrival(parts),
         sequence=order_text(parts),
@@ -403,7 +434,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     call.require_all()
     cells = _cells(table, key_names, ignored, given.empty_texts)
     statements = _statements(table, rows, key_names, {name: cells[name] for name in fields}, sequence is None)
-    return _Read(statements, _faults(rows, key_names), given, table.frame, key_names)
+    return _Read(statements, _faults(rows, key_names), given, table.frame, key_names, table.row is not None)
 
 
 CORRUPT = "_corrupt_record"
@@ -417,6 +448,7 @@ class _Rows(NamedTuple):
 
     effective: Column
     time: Unreadable
+    places: Sequence[Unreadable]
     until: _Until | None
     known: Column | None
     sequence: Column | None
@@ -507,6 +539,14 @@ def _unreadable_time(call: Call, begin: object, argument: str, sequence: object)
     return call.unreadable(first, "sequence_by")
 
 
+def _unreadable_places(call: Call, sequence: object, parts: Sequence[TypedColumn]) -> list[Unreadable]:
+    """What to say of rows whose place is a day as text, in a form that does not sort: of each part."""
+    given = sequence if isinstance(sequence, list | tuple) else [sequence]
+    texts = [each for each, part in zip(given, parts, strict=False) if isinstance(part.kind, TEXTS)]
+    found = (call.unreadable(each, "sequence_by") for each in texts)
+    return [each._replace(value=F.when(is_other_day(each.value), each.value)) for each in found]
+
+
 def _until(call: Call, expression: str | Column | datetime) -> _Until:
     end, time = _instant(call, expression, "valid_to"), call.unreadable(expression, "valid_to")
     stands_for_open = (
@@ -531,6 +571,7 @@ def _statements(
     return table.frame.select(
         rows.effective.alias("effective_timestamp"),
         rows.time.value.alias("time_said"),
+        F.array(*(each.value for each in rows.places)).cast("array<string>").alias("places_said"),
         (F.lit(None).cast("timestamp") if rows.until is None else rows.until.end).alias(UNTIL),
         (F.lit(None).cast("string") if rows.until is None else rows.until.time.value).alias("end_said"),
         rows.sequence.alias("sequence"),
@@ -610,8 +651,21 @@ def _faults(rows: _Rows, keys: Sequence[str]) -> dict[TableFault, _Finding]:
         TableFault.ROW_UNREADABLE: _Finding(is_corrupt, lambda: F.lit("It is kept as it came")),
         TableFault.TIME_MISSING: _Finding(has_no_time & time.is_missing, time.finding),
         TableFault.TIME_UNREADABLE: _Finding(has_no_time, time.finding),
+        **_place_faults(rows.places),
         **({} if rows.until is None else _end_faults(rows.until.time._replace(value=F.col("end_said")))),
         TableFault.KEY_MISSING: _Finding(lacks_key, lambda: F.lit(f"The keys are {', '.join(keys)}")),
+    }
+
+
+def _place_faults(places: Sequence[Unreadable]) -> dict[TableFault, _Finding]:
+    said = [each._replace(value=F.col("places_said")[n]) for n, each in enumerate(places)]
+    if not said:
+        return {}
+    wrong = reduce(or_, (each.value.isNotNull() for each in said))
+    return {
+        TableFault.SEQUENCE_UNREADABLE: _Finding(
+            wrong, lambda: F.coalesce(*(F.when(each.value.isNotNull(), each.finding()) for each in said))
+        )
     }
 
 

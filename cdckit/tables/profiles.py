@@ -19,7 +19,7 @@ from cdckit.parts.arguments import quoted, quoted_if_needed, require_batch
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import as_text, is_collated
 from cdckit.parts.workers import describe_step
-from cdckit.tables.calls import UNFIT_KEYS, as_table
+from cdckit.tables.calls import UNFIT_KEYS, Table, as_table
 from cdckit.tables.from_rows import CORRUPT, table_rows
 from cdckit.tables.times import TEXTS, as_instant, is_time, reading_expressions
 
@@ -30,7 +30,7 @@ _OPERATIONS = (*_DELETES, "i", "u", "c", "r", "insert", "update", "upsert", "cre
 _ZONE = r"(Z|[+-]\d{2}:?\d{2}| [A-Za-z]+/[\w/+-]+|UTC|GMT)$"
 # An estimate is off by a hundredth; what tells 97 of 100 rows apart may well tell all.
 _SKETCH, _NEARLY = 14, 0.97
-# What is called so stands first among what could be the key; it decides nothing else.
+# Of what could be the key, what is called so goes into the calls; a note has all.
 _LIKE_A_KEY = re.compile(r"(^|_)(?i:id|key|no|nr|code)$|[a-z]I[dD]$")
 _MOST_SOURCES = 20
 _MOST_PARTS = 6
@@ -157,7 +157,8 @@ def profile(frame: AnyTable) -> Profile:
         times = [each for each in times if not _is_number(kinds[each.name])] or times
         parts = [each.name for each in columns if _can_be_part(each, kinds[each.name], times, rows)]
         repeated, keys = _keys(table.frame, kinds, parts, [each.name for each in times], rows)
-        arguments, notes = _arguments(columns, kinds, times, keys, rows, repeated)
+        arguments, notes = _arguments(columns, kinds, times, keys, rows)
+        notes = [*_float_keys(table, names), *notes]
         refused = _count_rejects(frame, arguments[0]) if arguments else {}
     if refused:
         counts = ", ".join(f"{many:,} {code}" for code, many in refused.items())
@@ -314,7 +315,19 @@ def _keys(
     unique = [key for key, many in zip(sets, several, strict=True) if many >= whole * _NEARLY]
     alone = {key for key in unique if len(key) == 1}
     keys = [key for key in unique if len(key) == 1 or not any((part,) in alone for part in key)]
-    return rows - whole, sorted(keys, key=lambda key: not all(map(_LIKE_A_KEY.search, key)))
+    return rows - whole, sorted(keys, key=lambda key: not _is_called_key(key))
+
+
+def _is_called_key(key: Sequence[str]) -> bool:
+    return all(map(_LIKE_A_KEY.search, key))
+
+
+def _float_keys(table: Table, names: Sequence[str]) -> list[str]:
+    """Of pandas, whole numbers that are floats, which cannot be a key; where they are called like one."""
+    found = [name for name in names if _is_called_key([name]) and table.cells.are_whole(name)]
+    return [
+        f"{', '.join(found)}: whole numbers as floats, which are no key; frame.convert_dtypes() mends it."
+    ] * bool(found)
 
 
 def _arguments(
@@ -323,7 +336,6 @@ def _arguments(
     times: Sequence[ColumnProfile],
     keys: list[tuple[str, ...]],
     rows: int,
-    repeated: int,
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The arguments of each call that would do, and what the table does not say."""
     if not rows:
@@ -340,16 +352,21 @@ def _arguments(
             notes.append(f"{each.name}: {each.zones}; without one UTC is meant, else use to_utc_timestamp.")
     if len(times) > 1:
         listed = ", ".join(each.name for each in times)
-        notes.append(f"{listed} are times: which of them says since when a row is true, only you know.")
+        notes.append(
+            f"{listed} are times: which of them says since when a row is true (effective), and whether "
+            "another says when it was entered (sequence_by, beside effective), only you know."
+        )
     if not times:
         notes.append(
-            "No column is a time: rows are true since 1970, which stands for a time that nobody said."
+            "No column is a time: rows are true since 1970, which stands for a time that nobody said.  "
+            "`changes_from_snapshots` and `Ledger.apply_list` are told when a full list was taken."
         )
     if not keys:
         notes.append("No column, and no two, tell the rows apart: say the keys yourself.")
     if len(keys) > 1:
         listed = ", ".join("+".join(key) for key in keys)
         notes.append(f"{listed} can each be the key: which columns say what a row is about, only you know.")
+    keys = [key for key in keys if _is_called_key(key)] or keys
     notes += [
         f"{each.name} has empty texts ({each.empty:,}): empty_texts says what they mean."
         for each in columns

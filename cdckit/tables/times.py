@@ -118,6 +118,20 @@ def reading_expressions(text: Column, text_column: str) -> Column:
     return F.concat(by_pattern, F.array_compact(F.array(*since_1970)))
 
 
+def is_other_day(text: Column) -> Column:
+    """
+    Whether a text begins with a day that has signs between its parts, and is no ISO 8601; never null.
+
+    Digits alone may be any number, and sort as the days do.
+
+    >>> texts = session().createDataFrame([("5.1.2024",), ("2024-01-05",), ("20240105",)], "at string")
+    >>> [row[0] for row in texts.select(is_other_day(F.col("at"))).collect()]
+    [True, False, False]
+    """
+    has_day = text.rlike(r"^\s*(\d{1,2}[./-]\d{1,2}[./-]\d{4}|\d{4}[./-]\d{1,2}[./-]\d{1,2})\b")
+    return F.coalesce(has_day & _parse_text(F.trim(text)).isNull(), F.lit(False))
+
+
 def _first_like(text: Column, found: Mapping[str, Column]) -> Column:
     """What stands for the first of the regular expressions that is found in the text; null without one."""
     return F.coalesce(*(F.when(text.rlike(sign), each) for sign, each in found.items()))

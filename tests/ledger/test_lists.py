@@ -243,13 +243,12 @@ def change(source: str, priority: int, at: datetime, id_: int, name: str | None,
     """A change as a list makes it: of the source *two* the name is a remark."""
     field = "remark" if source == "two" else "name"
     carried = operation == "upsert"
-    micros = round((at - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
     return {
         "operation": operation,
         "effective_timestamp": at,
         "sequence": "",
         "arrival": {"timestamp": at, "topic": "table", "partition": 0, "offset": 0, "record_number": 1},
-        "message_id": f"{source}-list-{micros:x}",
+        "message_id": f"{source}-list-{at:%Y-%m-%dT%H:%M:%SZ}",
         "source": source,
         "priority": priority,
         "data": {"id": id_, "name": None, "remark": None, field: name},
@@ -392,6 +391,33 @@ def test_a_list_of_pandas_without_rows_has_no_types(spark: SparkSession, tmp_pat
         *(("upsert", 1, 7), ("absent", 1, None), ("upsert", 1, None)),
         *(("upsert", 2, 8), ("absent", 2, None)),
     ]
+
+
+def test_a_column_of_times_stays_one(spark: SparkSession, tmp_path: Path) -> None:
+    """A day read once by `parse_dates=` and once as a text would be a change of every row."""
+    ledger = opened(spark, tmp_path)
+    as_texts = pd.DataFrame({"id": [1, 2], "since": ["2024-03-18", "2024-03-19"]})
+    as_times = as_texts.assign(since=pd.to_datetime(as_texts["since"]))
+    ledger.apply_list(as_times, taken_at=DAY[0])
+    for rows in (as_texts, as_texts.assign(since=[20240318, 20240319])):
+        with pytest.raises(WrongColumnType, match=r"data.since as timestamp, as before.*to_datetime"):
+            ledger.apply_list(rows, taken_at=DAY[1])
+    assert ledger.apply_list(as_times, taken_at=DAY[1]).news == 0
+
+
+def test_a_column_that_is_called_otherwise_is_told(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its old name keeps what it said, for the new list does not send it."""
+    ledger = opened(spark, tmp_path)
+    ledger.apply_list(pd.DataFrame({"id": [1], "price": [7]}), taken_at=DAY[0])
+    ledger.apply_list(pd.DataFrame({"id": [1], "name": ["x"]}), taken_at=DAY[0], source="other")
+    assert not caplog.messages
+    ledger.apply_list(pd.DataFrame({"id": [1], "unit_price": [8]}), taken_at=DAY[1])
+    told = "apply_list(): this list has no price, so what the list before says of it stands"
+    assert caplog.messages == [told]
+    ledger.apply_list(pd.DataFrame({"id": [1], "unit_price": [9]}), taken_at=DAY[2])
+    assert caplog.messages == [told]
 
 
 def test_a_key_that_becomes_a_number_is_refused(spark: SparkSession, tmp_path: Path) -> None:

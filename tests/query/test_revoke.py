@@ -155,13 +155,15 @@ def test_a_full_list_is_no_message_that_stands_for_itself(spark: SparkSession) -
         for day, name in ((1, "x"), (2, "y"), (3, "y"))
     }
     changes = changes_from_snapshots(lists, keys=["k"], source="shop")
-    second = "shop-list-60deb2df88000"
-    of_messages = spark.createDataFrame([(second,), ("shop-list-60dff4bcfe000",)], "message_id string")
+    second = "shop-list-2024-01-02T00:00:00Z"
+    of_messages = spark.createDataFrame([(second,), ("shop-list-2024-01-03T00:00:00Z",)], "message_id string")
     for revoked in (second, [second, "m1"], of_messages):
-        with pytest.raises(PySparkException, match=r"revoke\(\).*a full list.*shop-list-60deb2df88000"):
+        with pytest.raises(
+            PySparkException, match=r"revoke\(\).*a full list.*shop-list-2024-01-02T00:00:00Z"
+        ):
             revoke(changes, revoked).collect()
     # The third list is in no change, another source has none, and this message is of another instant.
-    assert revoke(changes, "shop-list-60dff4bcfe000").count() == 2
+    assert revoke(changes, "shop-list-2024-01-03T00:00:00Z").count() == 2
     assert revoke(changes, of_messages, source="other").count() == 2
     other = changes.withColumn("effective_timestamp", F.lit(datetime(2024, 2, 1, tzinfo=UTC)))
     assert revoke(other, second).count() == 1

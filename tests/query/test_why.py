@@ -245,6 +245,21 @@ def test_every_verdict_has_its_reason(spark: SparkSession) -> None:
     ]
 
 
+def test_a_word_that_never_stood_is_told(spark: SparkSession) -> None:
+    """What a later change of its source says of the same instant takes its place before it begins."""
+    first, second = change(1, "m1", 10) | {"sequence": "1"}, change(1, "m2", 20) | {"sequence": "2"}
+    table = why(
+        to_dataframe(spark, [first, second, change(2, "m3", 30)], FIELDS),
+        KEY, "a", keys=KEYS, valid_at=START + 9 * HOUR,
+    )  # fmt: skip
+    never = "never stood: a message of at least its priority, of the same instant, counts after it"
+    assert [(row["message_id"], row["verdict"], row["reason"]) for row in table.collect()] == [
+        ("m1", "SUPERSEDED", never),
+        ("m2", "SUPERSEDED", "stood until a later message of at least its priority spoke"),
+        ("m3", "WON", "its word is the one that stands"),
+    ]
+
+
 def test_an_unknown_key_has_no_messages(spark: SparkSession) -> None:
     changes = to_dataframe(spark, [change(1, "m1", 10)], FIELDS)
     assert why(changes, {"h": 1, "k": None}, "a", keys=KEYS, valid_at=START).collect() == []

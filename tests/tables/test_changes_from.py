@@ -298,8 +298,8 @@ def test_when_it_was_sequenced_is_when_it_is_true_and_known(spark: SparkSession)
     assert times(sequence_by=F.struct("at", "id")) == (DAY[4], DAY[4])
     assert times(sequence_by="at", effective="since") == (DAY[1], DAY[4])
     assert times(sequence_by="id", effective="since") == times(effective=DAY[1]) == (DAY[1], DAY[1])
-    # A CSV has texts; what is no ISO 8601 tells no time.
-    frame["at"], frame["odd"] = "2024-01-05T02:00:00+02:00", "5.1.2024"
+    # A CSV has texts; what is no time tells none.
+    frame["at"], frame["odd"] = "2024-01-05T02:00:00+02:00", "20240105"
     assert times(sequence_by="at", effective="since") == (DAY[1], DAY[4])
     assert times(sequence_by=["at", "id"], valid_from="since") == (DAY[1], DAY[4])
     assert times(sequence_by="odd", effective="since") == (DAY[1], DAY[1])
@@ -334,6 +334,41 @@ def test_rows_of_a_csv_that_cannot_be_read_are_rejects(spark: SparkSession, tmp_
         *(("ROW_UNREADABLE", lines[number]) for number in (2, 6, 7)),
         ("TIME_MISSING", '{"id":5,"name":"pot","price":7}'),
         ("TIME_UNREADABLE", '{"id":4,"name":"pan","price":6,"at":"03/04/2024"}'),
+    ]
+
+
+@pytest.mark.parametrize("day", ["5.1.2024", "01/05/2024 9:15", "5-1-2024", "2024/01/05", "2024-1-5"])
+def test_a_sequence_of_days_in_a_form_of_their_own_is_no_order(spark: SparkSession, day: str) -> None:
+    """As text 5.1.2024 would come after 12.3.2024, and the row would be known since it was true."""
+    frame = pd.DataFrame({"id": [1, 2], "since": ["2024-01-01"] * 2, "entered": ["2024-01-06", day]})
+    for sequence in ("entered", ["id", "entered"]):
+        how: Row = {"keys": ["id"], "effective": "since", "sequence_by": sequence}
+        assert [row["data"]["id"] for row in changes_from(frame, **how).collect()] == [1]
+        (row,) = rejects(table_rows(frame, **how)).toArrow().to_pylist()
+        assert row["error_code"] == "SEQUENCE_UNREADABLE"
+        assert f"entered is '{day}', which is no ISO 8601" in row["error_description"]
+        ways = re.findall('sequence_by="([^"]*)"', row["error_description"])
+        assert ways
+        for way in ways:
+            read = changes_from(frame[1:], **{**how, "sequence_by": way}).toArrow().to_pylist()
+            assert read[0]["arrival"]["timestamp"] > DAY[3]
+
+
+def test_of_a_table_that_is_at_hand_it_is_told_that_rows_are_left_out(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One of Spark is read by nobody before it is asked for."""
+    frame = pd.DataFrame({"id": [1, None, 3], "at": ["2024-01-01", "2024-01-01", "1.1.2024"]})
+    how: Row = {"keys": ["id"], "effective": "at"}
+    sound = frame[:1].convert_dtypes()
+    changes_from(sound, **how)
+    changes_from(spark.createDataFrame([(None, "x")], "id int, at string"), **how)
+    assert not caplog.messages
+    changes_from(frame.convert_dtypes(), **how)
+    assert caplog.messages == [
+        "changes_from() leaves out 2 rows; rejects(table_rows(…)) of the same call shows them:\n"
+        "1: The row says when it is true in a way that is not known.\n"
+        "1: All key columns of the row are null: it is about no entity."
     ]
 
 
@@ -792,9 +827,7 @@ def test_a_number_that_empty_cells_made_a_float_is_still_the_key_that_is_meant(s
     whole = DIRTY.convert_dtypes()
     with pytest.raises(UnfitTable, match=r"is it Kunden-Nr\.\?") as misspelt:
         changes_from(whole, keys=["Kunden-Nr"], sequence_by="Geändert am")
-    assert misspelt.value.example == (
-        f"changes_from(frame, keys=['Kunden-Nr.'], sequence_by='Geändert am', effective=\"{BY_TIME}\")"
-    )
+    assert misspelt.value.example == (f"changes_from(frame, keys=['Kunden-Nr.'], sequence_by=\"{BY_TIME}\")")
     found = versions(would_do(misspelt, frame=whole), "PLZ", keys=("Kunden-Nr.",))
     assert found == [(1001, 1, False, "01067"), (1002, 31, False, "SW1A 1AA")]
 
@@ -813,7 +846,7 @@ def test_a_name_of_several_words_is_recognised_where_it_is_misspelt(spark: Spark
 
 
 @pytest.mark.parametrize(
-    ("texts", "effective"),
+    ("texts", "read"),
     [
         (["2024-03-01", "2024-03-01 09:00"], "at"),
         (["1/2/2024", "12/31/2024"], "try_to_timestamp(at, 'M/d/yyyy')"),
@@ -825,12 +858,14 @@ def test_a_name_of_several_words_is_recognised_where_it_is_misspelt(spark: Spark
     ids=["ISO 8601", "month first", "day first", "seconds", "several forms", "no times"],
 )
 def test_texts_that_are_times_are_named_as_they_are_written(
-    spark: SparkSession, texts: list[str], effective: str | None
+    spark: SparkSession, texts: list[str], read: str | None
 ) -> None:
     with pytest.raises(UnfitTable) as caught:
         changes_from(pd.DataFrame({"id": [1, 2], "at": texts}), keys=["id"], sequence_by="at")
-    call = f"changes_from(frame, keys=['id'], sequence_by='at', effective={effective!r})"
-    assert caught.value.example == (None if effective is None else call)
+    # What reads them as times is the sequence too: texts that are none in ISO 8601 may not sort.
+    effective = ", effective='at'" if read == "at" else ""
+    call = f"changes_from(frame, keys=['id'], sequence_by={read!r}{effective})"
+    assert caught.value.example == (None if read is None else call)
 
 
 def test_a_form_with_two_readings_is_said_as_both(spark: SparkSession) -> None:

@@ -68,7 +68,11 @@ def test_what_is_listed_is_there_and_what_is_not_is_gone_once(spark: SparkSessio
             == NEW
         )
     row = changes.where("data.id = 2 and operation = 'absent'").toArrow().to_pylist()[0]
-    assert (row["source"], row["priority"], row["message_id"]) == ("shop", 2, "shop-list-60deb2df88000")
+    assert (row["source"], row["priority"], row["message_id"]) == (
+        "shop",
+        2,
+        "shop-list-2024-01-02T00:00:00Z",
+    )
     assert row["carried"] == {"id": True, "name": False}
     assert row["arrival"]["timestamp"] == DAY[1]
 
@@ -121,6 +125,11 @@ def test_a_column_that_a_list_lacks_was_not_sent(spark: SparkSession) -> None:
     lists[DAY[2]] = pd.DataFrame({"id": [1], "price": [[1]]})
     with pytest.raises(WrongColumnType, match="price of every list"):
         changes_from_snapshots(lists, keys=["id"])
+    for other in ("2024-01-01", 20240101):
+        lists[DAY[1]] = pd.DataFrame({"id": [1], "since": [DAY[0]]})
+        lists[DAY[2]] = pd.DataFrame({"id": [1], "since": [other]})
+        with pytest.raises(WrongColumnType, match=r"since of every list as timestamp.*to_datetime"):
+            changes_from_snapshots(lists, keys=["id"])
 
 
 def test_an_entity_stands_in_a_list_once(spark: SparkSession) -> None:
@@ -141,7 +150,7 @@ def test_a_row_without_key_or_instant_ends_the_job(spark: SparkSession) -> None:
     rows = [(1, "kettle", "2024-01-01"), (None, "mug", "2024-01-01"), (2, "jug", None)]
     table = spark.createDataFrame(rows, "id int, name string, day string")
     needed = (
-        r"needs a key for every row, .* id are null: give .* leave such rows out, "
+        r"needs a key for every row, .* id is null: give .* leave such rows out, "
         r"`frame.where\(\"id is not null\"\)`, in pandas `frame.dropna\(subset=\['id'\], how=\"all\"\)`"
     )
     with pytest.raises(PySparkException, match=needed):

@@ -109,9 +109,11 @@ def test_the_readings_are_those_that_read_all_that_can_be_read() -> None:
     }
     assert column(found, "iso").zones == "some say a zone"
     assert "told, mixed, iso, either, at are times" in repr(found)
-    # Five times, and two keys: `seconds`, which is taken for no time here, tells rows apart as well.
-    assert len(found.calls) == 6
-    assert found.notes[-1] == "The first 6 of 10 calls that would do:"
+    assert "when it was entered (sequence_by" in repr(found)
+    # `seconds`, which is taken for no time here, tells rows apart as well, and is not called like a key.
+    assert "id, seconds can each be the key" in repr(found)
+    assert len(found.calls) == 5
+    assert all("keys=['id']" in call for call in found.calls)
     assert all("apply_as_deletes=\"op in ('delete')\"" in call for call in found.calls)
 
 
@@ -134,13 +136,27 @@ def test_keys_of_two_columns_several_and_none() -> None:
     assert "No column is a time" in repr(found)
     assert column(found, "c").can_be == ("source",)
     assert count_changes(found, grid) == [4]
-    # What is called like a key stands first, and decides nothing.
+    # Where something is called like a key, it is the key of the calls; a note has all that could be.
     several = profile(pd.DataFrame({"name": ["x", "y"], "order_id": [7, 8]}))
-    assert several.calls == ("changes_from(frame, keys=['order_id'])", "changes_from(frame, keys=['name'])")
+    assert several.calls == ("changes_from(frame, keys=['order_id'])",)
     assert "order_id, name can each be the key" in repr(several)
+    unnamed = profile(pd.DataFrame({"name": ["x", "y"], "size": [7, 8]}))
+    assert unnamed.calls == ("changes_from(frame, keys=['name'])", "changes_from(frame, keys=['size'])")
+    assert "Ledger.apply_list" in repr(unnamed)
     none = profile(pd.DataFrame({"price": [1.5, 2.5], "ok": [True, False]}))
     assert none.calls == ()
     assert "say the keys yourself" in repr(none)
+
+
+def test_a_key_that_pandas_has_made_a_float_of_is_named() -> None:
+    """One empty cell makes 7 of a CSV 7.0, which is no key; a price is called otherwise."""
+    rows = {"customer_id": [7, 8, None], "name": ["x", "y", "z"], "price": [1.0, 2.0, 3.0]}
+    found = profile(pd.DataFrame(rows))
+    assert found.notes[0] == (
+        "customer_id: whole numbers as floats, which are no key; frame.convert_dtypes() mends it."
+    )
+    mended = profile(pd.DataFrame(rows).convert_dtypes())
+    assert not any("convert_dtypes" in note for note in mended.notes)
 
 
 def test_nothing_is_what_nothing_says() -> None:
