@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,9 @@ from cdckit.parts.json_text import elements, members
 
 MARK = "cdckit.erased"
 """The one property of what stands in the place of a record that was erased: how many records were in it."""
+
+_WORD = "".join(f"(?:{re.escape(each)}|\\\\u00(?i:{ord(each):x}))" for each in MARK)
+_PROPERTY = re.compile(f'"{_WORD}"\\s*:')
 
 Tree = dict[int | str, Any]
 """By step of a path what is to be done below, or how many records are inside one that goes."""
@@ -20,6 +24,17 @@ def count_inside(record: Any) -> int | None:
     if isinstance(record, dict) and len(record) == 1 and isinstance(record.get(MARK), int):
         return int(record[MARK])
     return None
+
+
+def is_masked(data: str | None) -> bool:
+    """Whether something was erased of the data of a message, which had no mark when it came."""
+    return data is not None and f'{{"{MARK}": ' in data
+
+
+def require_no_mark(data: str) -> None:
+    """Raise `ValueError` where a sender has written the mark, however its characters are written."""
+    if (MARK in data or "\\u00" in data) and _PROPERTY.search(data):
+        raise ValueError(f"{MARK!r} stands in the place of what was erased; no record has such a property")
 
 
 def mask_records(data: str, paths: Iterable[tuple[str, int]]) -> str:

@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.datahub.erased_records import require_no_mark
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.source_systems import Schema
 from cdckit.errors import InvalidArgument
@@ -322,7 +323,8 @@ def decode(records: DataFrame) -> DataFrame:
         One row per record: its columns, then those of `MESSAGE_SCHEMA` that are not among them, `envelope`,
         `error_code` and `error_description`.  A sound message has no `value`: it is what stands in
         `envelope` before and after `data`, and that.  One in error (MESSAGE_INVALID; another property than
-        these is an error too) has its bytes, so that `cdckit.rejects` gives it as it came.
+        these is an error too, or one that comes twice) has its bytes, so that `cdckit.rejects` gives it as
+        it came.
         `message_identifier` is the sender's `guid`, or a UUIDv5 of topic, partition and offset;
         `effective_timestamp` is `timestamp`, or when the record was stored.
 
@@ -403,7 +405,8 @@ def _require_known(properties: Mapping[str, Any]) -> None:
 
 def _columns(document: str) -> dict[str, Any]:
     # The texts of data and options are handed on as they were written: numbers in them stay exact.
-    values, places = members(document)
+    # Of a name that comes twice the first text would be kept, and read by nobody.
+    values, places = members(document, once=True)
     _require_known(values)
     found: dict[str, Any] = {}
     for name, column in _TEXTS.items():
@@ -431,6 +434,7 @@ def _columns(document: str) -> dict[str, Any]:
     end = len(document)
     data = slice(end, end) if values.get("data") is None else places["data"]
     found["data"] = document[data] or None
+    require_no_mark(document[data])
     found["envelope"] = {"before": document[: data.start], "after": document[data.stop :]}
     return found
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from cdckit.datahub.conversions import ConvertedColumn, convert_values
-from cdckit.datahub.erased_records import count_inside
+from cdckit.datahub.erased_records import count_inside, is_masked
 from cdckit.datahub.mappings import EntityMapping, FieldMapping, FieldType, Place
 from cdckit.datahub.messages import HubFault
 from cdckit.datahub.source_systems import Schema
@@ -317,6 +317,7 @@ class RecordWalk:
     def __init__(self, work: ReaderSettings, place: Place) -> None:
         self.schema, self.place, self._work = work.schema, place, work
         self.nodes, self.unreadable = Nodes(place), dict[int, Fault]()
+        self._is_masked = False
         beside = work.schema.systems[place.system].mappings[place.entity]
         # What two mappings of a record hold, or make, may be of one target: their numbers must not meet.
         self._step, self._offset = len(beside), place.index
@@ -335,6 +336,7 @@ class RecordWalk:
                     "a refresh is true at one instant: its records cannot say times of their own"
                 )
             found = self._read(message, self._mapping)
+            self._is_masked = is_masked(message.data)
             for each in self._read_otherwise:
                 self._read(message, each)
         except Exception as error:  # readers may be anybody's, and data may be anything
@@ -342,7 +344,7 @@ class RecordWalk:
             return
         count = 0
         for place, record in enumerate(found, 1):
-            if (erased := count_inside(record)) is not None:
+            if (erased := self._count_erased(record)) is not None:
                 count += 1 + erased
                 continue
             at = self.nodes.add(record, message.row, self.number_of(count + 1), str(place))
@@ -353,6 +355,10 @@ class RecordWalk:
     def _read(self, message: Message, mapping: EntityMapping) -> list[Any]:
         context = self._context(message, mapping.reader_config)
         return list(self._work.readers[mapping.reader](message.data, context))
+
+    def _count_erased(self, record: Any) -> int | None:
+        """How many records were inside one that was erased; None for others, as all of a file are."""
+        return count_inside(record) if self._is_masked else None
 
     def number_of(self, count: Any) -> Any:
         """The number of the record that comes first, second, ... in its message; or those of several."""
@@ -416,7 +422,7 @@ class RecordWalk:
         start, unique = len(nodes), self.schema.mapping(child).unique_sequence
         for sequence, child_record in enumerate(above.records[at][each.source], 1):
             count += 1
-            if (erased := count_inside(child_record)) is not None:
+            if (erased := self._count_erased(child_record)) is not None:
                 count += erased
                 continue
             # A record may have several mappings, and each is to have a record of its own.

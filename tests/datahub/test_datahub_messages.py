@@ -153,9 +153,10 @@ SOUND: dict[str, tuple[str, Row]] = {
     "data that is a text": ('{"entity": "e", "data": "a,b\\n1,2"}', {"data": '"a,b\\n1,2"'}),
     "data that is false": ('{"entity": "e", "data": false}', {"data": "false"}),
     "data that is empty": ('{"entity": "e", "data": []}', {"data": "[]"}),
-    "a property twice": (
-        '{"entity": "e", "data": 1, "entity": "f", "data": 2.0}',
-        {"source_entity": "f", "data": "2.0"},
+    "data before the entity": ('{ "data" : [2.0] , "entity": "f"}', {"source_entity": "f", "data": "[2.0]"}),
+    "an erased record within a text": (
+        '{"entity": "e", "data": "{\\"cdckit.erased\\": 1}"}',
+        {"data": '"{\\"cdckit.erased\\": 1}"'},
     ),
     "a zone": (
         '{"entity": "e", "timestamp": "2024-01-01T00:30+02:00"}',
@@ -216,6 +217,17 @@ INVALID: dict[str, tuple[bytes | None, str]] = {
     "a property of the sender's own": (
         b'{"entity": "e", "status": [10]}',
         "'status' is no property of a message; they are system, entity, user, guid, refresh, process, ",
+    ),
+    # What was erased of the one that is read would still stand in the other.
+    "data twice": (b'{"entity": "e", "data": [{"a": 1}], "data": []}', "the name 'data' comes twice"),
+    "data twice, once in escapes": (b'{"entity": "e", "data": 1, "d\\u0061ta": 2}', "comes twice"),
+    "an erased record of the sender's own": (
+        b'{"entity": "e", "data": [{"a": 1}, {"cdckit.erased": 5}]}',
+        "'cdckit.erased' stands in the place of what was erased",
+    ),
+    "the same in a list, in escapes": (
+        b'{"entity": "e", "data": {"x": [{"cdckit\\u002Eer\\u0061sed" : 0}]}}',
+        "'cdckit.erased' stands in the place of what was erased",
     ),
     "half a character in a name": (b'{"entity": "e", "\\ud800": 1}', "is no property of a message"),
     "an entity that is null": (b'{"entity": null}', "entity is missing"),
@@ -299,9 +311,9 @@ def test_envelope_and_data_are_the_value_as_it_came(decoded: dict[str, Row]) -> 
     for name, (text, _) in SOUND.items():
         before, after = decoded[name]["envelope"].values()
         assert before + (decoded[name]["data"] or "") + after == text
-    assert decoded["a property twice"]["envelope"] == {
-        "before": '{"entity": "e", "data": 1, "entity": "f", "data": ',
-        "after": "}",
+    assert decoded["data before the entity"]["envelope"] == {
+        "before": '{ "data" : ',
+        "after": ' , "entity": "f"}',
     }
 
 
