@@ -13,7 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.datahub.hub_erasure import drop_erased_records, erasable_kinds, erase_target
+from cdckit.datahub.hub_erasure import (
+    NOT_ERASED,
+    asked_entities,
+    drop_erased_records,
+    erasable_kinds,
+    forget_records,
+)
 from cdckit.datahub.messages import (
     DUE,
     EVERYTHING,
@@ -44,7 +50,7 @@ from cdckit.datahub.state import (
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import Receipt
 from cdckit.ledger.columns import Kind
-from cdckit.ledger.erasure import Request
+from cdckit.ledger.erasure import ForgottenEntities, Request
 from cdckit.ledger.shell import Ledgers, ReceiveResult, Shell, WorkResult
 from cdckit.model.documents import Document
 from cdckit.parts.arguments import microseconds, require_batch_id, require_instant
@@ -213,12 +219,23 @@ class Hub(Shell):
         keys = () if kind is None else kind.keys
         return T.StructType([self.schema.targets[name].data[each] for each in keys])
 
+    def _asked_entities(self, tables: Transaction, kind: Kind, request: Request) -> DataFrame:
+        return asked_entities(State(self.schema, tables), tables, kind, request)
+
+    def _forget_entities(
+        self, tables: Transaction, kind: Kind, request: Request, entities: DataFrame
+    ) -> ForgottenEntities:
+        run = Run(self._work, tables, self._retry, microseconds(request.at, "at", function="erase"))
+        found = forget_records(run, tables, kind, entities)
+        if found.unknown or not found.found:
+            return found
+        write_note(tables, RUN, uuid4().hex)
+        return found._replace(not_erased=(*NOT_ERASED, *self._unread(tables)))
+
     def _erase(self, tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
         self._state_of(tables.base)
-        instant = microseconds(request.at, "at", function="erase")
         with self._under_way.lock():
-            run = Run(self._work, tables, self._retry, instant)
-            return erase_target(run, tables, kind, request, self._unread(tables))
+            return super()._erase(tables, kind, request)
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
         state = self._state_of(tables)

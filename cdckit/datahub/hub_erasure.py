@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import reduce
-from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -17,24 +16,25 @@ from cdckit.datahub.mappings import Target
 from cdckit.datahub.messages import Status
 from cdckit.datahub.runs import Run
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.state import EXPORTED, HISTORY, MESSAGES, RUN, STATEMENTS, UNAPPLIED, State, table_name
+from cdckit.datahub.state import EXPORTED, HISTORY, MESSAGES, STATEMENTS, UNAPPLIED, State, table_name
 from cdckit.datahub.statements import IS_RECORD, NAMES_ENTITY, source_sql
 from cdckit.errors import CdcError
 from cdckit.ledger.columns import Kind
-from cdckit.ledger.erased_files import KNOWN
-from cdckit.ledger.erasure import Request, UnknownEntities, note_erasure, require_ready, with_known
+from cdckit.ledger.erasure import ForgottenEntities, Request, count_named
 from cdckit.ledger.places import SharedRecords, digest_rows, rewrite_rows
-from cdckit.ledger.receipts import ErasedPart, Receipt
+from cdckit.ledger.receipts import ErasedPart
 from cdckit.ledger.tombstones import Erasures, erased_changes, note_refused
 from cdckit.merging.arrow_changes import GUID
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import WorkerPlan, compute_once
 from cdckit.store import File, Transaction
-from cdckit.store.store import replace_rows, write_note
+from cdckit.store.store import replace_rows
 
 NOT_ERASED = (
     "Identifiers of the messages that spoke of them, who sent these, and their options.",
     "Messages that no run has read yet: the next one takes the erased out of them.",
+    "Messages in CSV, and files, that come later: their rows are not taken, and stay where they are; "
+    "`refused` tells of each (ENTITY_KEPT).",
 )
 """What is left by a hub, beside what is left by every erasure."""
 
@@ -86,85 +86,87 @@ def _has_own_key(schema: Schema, target: Target) -> bool:
     return target.strict and all(plan.whole for plan in links)
 
 
-def erase_target(
-    run: Run, tables: Transaction, kind: Kind, request: Request, unread: tuple[str, ...]
-) -> Receipt | None:
+def forget_records(run: Run, tables: Transaction, kind: Kind, entities: DataFrame) -> ForgottenEntities:
     """
-    Commit all tables without entities of a target; None if there is nothing left of them.
+    Write all tables without entities of a target.
 
     Their records are taken out of the messages, which are read again; what others are then must be what they
-    were, or nothing is committed.  What is *unread* is not erased, as the receipt says.
+    were, or it raises.
     """
-    require_ready(tables)
     known = State(run.schema, tables)
-    asked = _asked(known, tables, kind, request)
-    entities = compute_once(with_known(asked.select(GUID).distinct(), tables, kind))
-    if entities is None:
-        return None
-    spoken = compute_once(_statements(known, kind.entity).join(entities, GUID, "left_semi"))
-    news = entities.where(~F.col(KNOWN))
-    missing = (news if spoken is None else news.join(spoken, GUID, "left_anti")).count()
-    if missing:
-        raise UnknownEntities(missing, entities.count())
-    if spoken is None:
-        return None
-    parts = _Erasure(run, tables, known, kind.entity, spoken).run()
-    count = spoken.select(GUID).distinct().count()
-    names = sorted({part.table for part in parts})
-    left = (*NOT_ERASED, *unread)
-    receipt = note_erasure(tables, kind, request, entities, count, parts, names, not_erased=left)
-    write_note(tables, RUN, uuid4().hex)
-    tables.commit()
-    return receipt
+    statements = compute_once(_statements_of(known, kind.entity).join(entities, GUID, "left_semi"))
+    counts = count_named(entities, statements)
+    if statements is None or counts.unknown:
+        return counts
+    return counts._replace(parts=_Erasure(run, tables, known, kind.entity, statements).run())
 
 
 def drop_erased_records(run: Run, tables: Transaction, messages: DataFrame) -> None:
     """
     Take out of what a run has read of *messages* what speaks of entities that were erased, and note which
-    are refused; the messages keep a mark in its place, unless they are no JSON.
+    are refused; the messages keep a mark in its place.  One that is no JSON keeps all, which is noted too.
 
     Cost: nothing, until something was erased; then a look at the new statements of its target.
     """
-    schema = run.schema
-    kinds = [each for each in erasable_kinds(schema).values() if Erasures.of(tables, each) is not None]
-    ids = messages.select(F.col("message_identifier").alias("message_id"))
-    state, cuts = State(schema, tables), list[DataFrame]()
-    for kind in kinds:
-        if kind.entity not in state.entities:
-            continue
-        named = _statements(state, kind.entity, "effective_timestamp", f"{source_sql(schema)} AS source")
-        fresh = named.join(ids, "message_id", "left_semi")
-        found = erased_changes(fresh, tables, replace(kind, by_guid=True))
-        erased = None if found is None else compute_once(found)
-        if erased is None:
-            continue
-        note_refused(tables, kind, erased.where(IS_RECORD))
-        name = table_name(STATEMENTS, kind.entity)
-        replace_rows(tables, name, erased.select("message_id", GUID).distinct())
-        cuts.append(erased.where(IS_RECORD).select("message_id", "record"))
+    found = _erased_statements(run.schema, tables, messages)
+    cuts = [rows.where(IS_RECORD).select("message_id", "record") for _, rows in found]
     records = compute_once(reduce(DataFrame.unionByName, cuts).distinct()) if cuts else None
-    if records is None:
-        return
-    _mask(tables, _with_counts(state, records), required=False)
+    if records is not None:
+        _drop_records(run, tables, records, found)
+    for kind, rows in found:
+        replace_rows(tables, table_name(STATEMENTS, kind.entity), rows.select("message_id", GUID).distinct())
+
+
+def _drop_records(
+    run: Run, tables: Transaction, records: DataFrame, found: list[tuple[Kind, DataFrame]]
+) -> None:
+    """Take records out of messages that were read, and what is inside them; *found* is refused."""
+    state = State(run.schema, tables)
+    masked = _mask_messages(tables, _with_counts(state, records))
+    kept = masked.where("data IS NULL").select(F.col("message_identifier").alias("message_id"))
+    marked = kept.withColumn("is_kept", F.lit(True))
+    for kind, rows in found:
+        named = rows.where(IS_RECORD).join(marked, "message_id", "left")
+        note_refused(tables, kind, named, kept=F.coalesce("is_kept", F.lit(False)))
+    _write_masked(tables, masked)
     for entity in state.entities:
-        inside = _inside(state.statements(entity), records).select("message_id", "record").distinct()
+        inside = _rows_within(state.statements(entity), records).select("message_id", "record").distinct()
         replace_rows(tables, table_name(STATEMENTS, entity), inside)
     run.discard_unused()
+
+
+def _erased_statements(
+    schema: Schema, tables: Transaction, messages: DataFrame
+) -> list[tuple[Kind, DataFrame]]:
+    """By target what messages say of entities of it that were erased, where they say something of such."""
+    ids = messages.select(F.col("message_identifier").alias("message_id"))
+    state, found = State(schema, tables), list[tuple[Kind, DataFrame]]()
+    for kind in erasable_kinds(schema).values():
+        if kind.entity in state.entities and Erasures.of(tables, kind) is not None:
+            named = _statements_of(
+                state, kind.entity, "effective_timestamp", f"{source_sql(schema)} AS source"
+            )
+            fresh = named.join(ids, "message_id", "left_semi")
+            erased = erased_changes(fresh, tables, replace(kind, by_guid=True))
+            rows = None if erased is None else compute_once(erased)
+            if rows is not None:
+                found.append((kind, rows))
+    return found
 
 
 # Which entities, and where they stand ----------------------------------------------------------------------
 
 
-def _asked(known: State, tables: Transaction, kind: Kind, request: Request) -> DataFrame:
-    if request.keys is not None:
-        return request.named(tables, kind)
-    return request.among(known.history(kind.entity))
+def asked_entities(known: State, tables: Transaction, kind: Kind, request: Request) -> DataFrame:
+    """The guids of the entities that are to be erased, each once."""
+    found = request.among(known.history(kind.entity)) if request.keys is None else request.named(tables, kind)
+    return found.select(GUID).distinct()
 
 
 _NEEDED = ("message_id", "record", "operation", GUID, "arrival")
 
 
-def _statements(state: State, entity: str, *more: str) -> DataFrame:
+def _statements_of(state: State, entity: str, *more: str) -> DataFrame:
     """The statements that are about entities of a target."""
     if entity not in state.entities:
         return state.statements(entity).selectExpr(
@@ -174,12 +176,18 @@ def _statements(state: State, entity: str, *more: str) -> DataFrame:
     return rows.selectExpr("message_id", "record", "operation", GUID, "arrival", *more)
 
 
-def _inside(statements: DataFrame, records: DataFrame, *, itself: bool = True) -> DataFrame:
-    """The statements of records (`message_id`, `record`), and of what is inside them, or of that alone."""
+def _rows_within(rows: DataFrame, records: DataFrame, *, itself: bool = True) -> DataFrame:
+    """The rows at records (`message_id`, `record`), and at what is inside them, or at that alone."""
     cut = records.select(F.col("message_id").alias("_message"), F.col("record").alias("_record"))
     below = F.expr("startswith(record, concat(_record, '/'))")
     stands_there = below | (F.col("record") == F.col("_record")) if itself else below
-    return statements.join(cut, (F.col("message_id") == F.col("_message")) & stands_there, "left_semi")
+    return rows.join(cut, _of_one_record("_message", "_record") & stands_there, "left_semi")
+
+
+def _of_one_record(message: str, record: str) -> Column:
+    """Whether two stand in one record of a message: what is to be compared is no more than that holds."""
+    outermost = (F.substring_index(name, "/", 1) for name in ("record", record))
+    return (F.col("message_id") == F.col(message)) & reduce(Column.__eq__, outermost)
 
 
 def _with_counts(state: State, records: DataFrame) -> DataFrame:
@@ -187,27 +195,28 @@ def _with_counts(state: State, records: DataFrame) -> DataFrame:
     found = []
     for entity in state.entities:
         rows = state.statements(entity).where("record IS NOT NULL").select("message_id", "record")
-        found.append(_inside(rows, records, itself=False))
+        found.append(_rows_within(rows, records, itself=False))
     inner = reduce(DataFrame.unionByName, found).distinct().withColumnRenamed("record", "inner")
     is_below = F.expr("startswith(inner, concat(record, '/'))")
-    named, same = inner.withColumnRenamed("message_id", "_message"), F.col("message_id") == F.col("_message")
-    counted = records.join(named, same & is_below, "left")
+    named = inner.withColumnRenamed("message_id", "_message")
+    counted = records.join(named, _of_one_record("_message", "inner") & is_below, "left")
     return counted.groupBy("message_id", "record").agg(F.count("inner").cast("int").alias("inside"))
 
 
 _CUTS = "records that go"
 
 
-def _mask(tables: Transaction, records: DataFrame, *, required: bool) -> list[ErasedPart]:
-    """Take records out of the messages."""
+def _mask_messages(tables: Transaction, records: DataFrame) -> DataFrame:
+    """The data of messages without records; null where these cannot be taken out of it."""
     cuts = records.groupBy("message_id").agg(F.collect_list(F.struct("record", "inside")).alias(_CUTS))
     named = cuts.withColumnRenamed("message_id", "message_identifier")
     stored = tables.read(MESSAGES).where(F.col("status") == int(Status.NOT_PROCESSED))
     given = stored.join(named, "message_identifier", "inner").select("message_identifier", "data", _CUTS)
-    masked = tables.scratch(WorkerPlan(given, _mask_batches, _MASKED).rows())
-    left = masked.where("data IS NULL").count()
-    if left and required:
-        raise UnmaskableRecords(left)
+    return tables.scratch(WorkerPlan(given, _mask_batches, _MASKED).rows())
+
+
+def _write_masked(tables: Transaction, masked: DataFrame) -> list[ErasedPart]:
+    """Let messages have the data that `_mask_messages` returned."""
     chosen = compute_once(masked.where("data IS NOT NULL").select("message_identifier"))
     if chosen is None:
         return []
@@ -216,8 +225,8 @@ def _mask(tables: Transaction, records: DataFrame, *, required: bool) -> list[Er
         data = masked.withColumnRenamed("data", "_data")
         joined = messages.join(data, "message_identifier", "left")
         is_stored = F.col("status") == int(Status.NOT_PROCESSED)
-        gone = {name: F.lit(None).cast(messages.schema[name].dataType) for name in ("key", "headers")}
-        return joined.withColumns({**gone, "data": F.when(is_stored, F.col("_data"))})
+        nothing = {name: F.lit(None).cast(messages.schema[name].dataType) for name in ("key", "headers")}
+        return joined.withColumns({**nothing, "data": F.when(is_stored, F.col("_data"))})
 
     part = rewrite_rows(tables, MESSAGES, chosen, {"message_identifier": F.col("message_identifier")}, change)
     return [] if part is None else [part]
@@ -250,32 +259,37 @@ def _masked(data: str | None, cuts: list[tuple[str, int]]) -> str | None:
 
 
 class _Erasure:
-    """Takes the records of entities of one target, of which *spoken* are the statements, out of a hub."""
+    """Takes the records of entities of one target, which all have *statements*, out of a hub."""
 
-    def __init__(self, run: Run, tables: Transaction, known: State, entity: str, spoken: DataFrame) -> None:
+    def __init__(
+        self, run: Run, tables: Transaction, known: State, entity: str, statements: DataFrame
+    ) -> None:
         self._run, self._tables, self._known = run, tables, known
-        self._entity, self._spoken = entity, spoken
+        self._entity, self._statements = entity, statements
         self._before = {name: tables.files(name) for name in tables.names() if name.startswith(f"{HISTORY}.")}
 
     def run(self) -> tuple[ErasedPart, ...]:
         """Write all tables anew of which something goes, as if the records had never come."""
-        records = compute_once(self._spoken.where(IS_RECORD).select("message_id", "record").distinct())
+        records = compute_once(self._statements.where(IS_RECORD).select("message_id", "record").distinct())
         if records is None:
             # Only links of others make them.
-            raise DependentEntities(self._spoken.select(GUID).distinct().count(), self._entity)
+            raise DependentEntities(self._statements.select(GUID).distinct().count(), self._entity)
         self._require_own(records)
-        gone = self._find_gone(records)
+        forgotten = self._find_forgotten(records)
         exports = self._find_exports(records)
-        parts = _mask(self._tables, _with_counts(self._known, records), required=True)
+        masked = _mask_messages(self._tables, _with_counts(self._known, records))
+        if left := masked.where("data IS NULL").count():
+            raise UnmaskableRecords(left)
+        parts = _write_masked(self._tables, masked)
         self._read_again(records)
-        for entity, guids in gone.items():
+        for entity, guids in forgotten.items():
             self._drop(table_name(HISTORY, entity), guids)
         for entity, rows in exports.items():
             self._drop(table_name(EXPORTED, entity), rows)
         self._forget_waiting(records)
         self._run.settle(everything=self._have_links(records))
         self._run.amend_statuses(records.select(F.col("message_id").alias("message_identifier")).distinct())
-        return (*parts, *self._prove_others(gone))
+        return (*parts, *self._prove_others(forgotten))
 
     def _drop(self, name: str, rows: DataFrame) -> None:
         if self._tables.has(name):
@@ -284,7 +298,7 @@ class _Erasure:
     def _require_own(self, records: DataFrame) -> None:
         """Raise where a record is about something else too, by another mapping."""
         others = [
-            _statements(self._known, entity)
+            _statements_of(self._known, entity)
             .where(IS_RECORD)
             .join(records, ["message_id", "record"], "left_semi")
             for entity in self._known.stated_targets
@@ -294,26 +308,30 @@ class _Erasure:
         if count:
             raise SharedRecords(count, self._entity)
 
-    def _find_gone(self, records: DataFrame) -> dict[str, DataFrame]:
+    def _find_forgotten(self, records: DataFrame) -> dict[str, DataFrame]:
         """By target the guids of which nothing is left: the entities, and what they alone hold or link to."""
-        gone = {self._entity: self._spoken.select(GUID).distinct()}
+        forgotten = {self._entity: self._statements.select(GUID).distinct()}
         for entity in self._known.stated_targets:
-            rows = _statements(self._known, entity)
-            inside = _inside(rows, records)
+            rows = _statements_of(self._known, entity)
+            inside = _rows_within(rows, records)
             named = compute_once(inside.select("message_id", "record", GUID).distinct())
             if named is not None:
                 elsewhere = rows.join(
                     named.select("message_id", "record"), ["message_id", "record"], "left_anti"
                 )
                 alone = named.select(GUID).distinct().join(elsewhere, GUID, "left_anti")
-                gone[entity] = gone[entity].unionByName(alone).distinct() if entity in gone else alone
-        found = {entity: compute_once(guids) for entity, guids in gone.items()}
+                forgotten[entity] = (
+                    forgotten[entity].unionByName(alone).distinct() if entity in forgotten else alone
+                )
+        found = {entity: compute_once(guids) for entity, guids in forgotten.items()}
         return {entity: guids for entity, guids in found.items() if guids is not None}
 
     def _have_links(self, records: DataFrame) -> bool:
         """Whether a link of the records makes an entity, whose history may begin later without it."""
         links = (
-            _inside(_statements(self._known, entity).where(f"NOT {IS_RECORD}"), records).select("message_id")
+            _rows_within(_statements_of(self._known, entity).where(f"NOT {IS_RECORD}"), records).select(
+                "message_id"
+            )
             for entity in self._known.stated_targets
         )
         return not reduce(DataFrame.unionByName, links).isEmpty()
@@ -323,7 +341,7 @@ class _Erasure:
         found = {}
         for entity in self._known.entities:
             if self._run.schema.targets[entity].export:
-                rows = _inside(self._known.statements(entity), records)
+                rows = _rows_within(self._known.statements(entity), records)
                 named = compute_once(
                     rows.selectExpr("message_id", "arrival.record_number AS number").distinct()
                 )
@@ -345,20 +363,22 @@ class _Erasure:
         if not tables.has(UNAPPLIED):
             return
         rows = tables.read(UNAPPLIED).selectExpr("*", "statement.message_id", "statement.record")
-        inside = compute_once(_inside(rows, records).select("statement").distinct())
+        inside = compute_once(_rows_within(rows, records).select("statement").distinct())
         if inside is not None:
             rest = tables.read(UNAPPLIED).join(inside, "statement", "left_anti")
             tables.swap(UNAPPLIED, tables.files(UNAPPLIED), rest.select("statement", "missing"))
 
-    def _prove_others(self, gone: dict[str, DataFrame]) -> list[ErasedPart]:
+    def _prove_others(self, forgotten: dict[str, DataFrame]) -> list[ErasedPart]:
         """What was rewritten of the histories; raises where one of another entity is not what it was."""
         return [
             part
             for name, files in self._before.items()
-            if (part := self._prove_history(name, files, gone)) is not None
+            if (part := self._prove_history(name, files, forgotten)) is not None
         ]
 
-    def _prove_history(self, name: str, files: list[File], gone: dict[str, DataFrame]) -> ErasedPart | None:
+    def _prove_history(
+        self, name: str, files: list[File], forgotten: dict[str, DataFrame]
+    ) -> ErasedPart | None:
         tables, entity = self._tables, name.removeprefix(f"{HISTORY}.")
         now = tables.files(name) if tables.has(name) else []
         kept = {one.path for one in now} & {one.path for one in files}
@@ -366,7 +386,7 @@ class _Erasure:
         if not removed and not added:
             return None
         rows = tables.base.read(name, files=removed)
-        theirs = gone.get(entity, self._spoken.select(GUID).limit(0))
+        theirs = forgotten.get(entity, self._statements.select(GUID).limit(0))
         before = rows.join(theirs, GUID, "left_anti")
         after = tables.read(name, files=added) if added else rows.limit(0)
         erased = rows.join(theirs, GUID, "left_semi").count()

@@ -25,7 +25,6 @@ from pyspark.sql import types as T
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.ledger.columns import BUCKET, Kind, log_fields, visible_history
 from cdckit.ledger.erased_files import KNOWN, erase_buckets
-from cdckit.ledger.places import places_of
 from cdckit.ledger.receipts import NOT_ERASED, RECEIPT_SCHEMA, ErasedPart, Receipt
 from cdckit.ledger.tasks import Targets, Task
 from cdckit.ledger.tombstones import ERASE, HASH, REFUSE, REFUSED_SCHEMA, TOMBSTONE_SCHEMA, Erasures
@@ -37,11 +36,12 @@ from cdckit.parts.arguments import require_columns, require_fields, require_inst
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.tables import AnyTable, as_spark
 from cdckit.parts.values import guid
-from cdckit.parts.workers import WorkerPlan
-from cdckit.store import OtherKind, Snapshot, Transaction
+from cdckit.parts.workers import WorkerPlan, compute_once
+from cdckit.store import OtherKind, Snapshot, Store, Transaction
 from cdckit.store.erasure import ForgetResult
 from cdckit.store.files import Target, to_signed
 from cdckit.store.store import KIND, read_note, write_note
+from cdckit.store.transaction import Scope
 from cdckit.store.writing import parse_report
 
 Key: TypeAlias = str | Mapping[str, Any]
@@ -142,6 +142,16 @@ class Request:
         if self.fields is not None and not self.fields:
             raise InvalidArgument(FUNCTION, "fields", "at least one field, or None for all", self.fields)
 
+    def receipt(self, kind: Kind, **found: Any) -> Receipt:
+        """A new receipt."""
+        about = (uuid4().hex, kind.entity, self.at, self.by, self.reason, self.fields, self.later)
+        return Receipt(*about, **found)
+
+    def is_answered_by(self, receipt: Receipt, kind: Kind) -> bool:
+        """Whether a receipt may be of this request, whose entities no keys name."""
+        made = (receipt.entity, receipt.erased_by, receipt.reason, receipt.fields, receipt.later)
+        return self.keys is None and made == (kind.entity, self.by, self.reason, self.fields, self.later)
+
     def entities(self, tables: Transaction, kind: Kind) -> DataFrame:
         """The guids of the entities, each once, and their buckets."""
         found = self._found(tables, kind) if self.keys is None else self.named(tables, kind)
@@ -170,52 +180,106 @@ class Request:
         return rest.where(overdue).join(found, GUID, "left_semi")
 
 
-Beside: TypeAlias = Callable[
-    [Transaction, DataFrame, DataFrame], tuple[tuple[ErasedPart, ...], tuple[str, ...]]
-]
-"""What a door does to the tables beside its ledger, given the entities, and the places of the records by
-which the ledger knows them: what was rewritten, and what is not erased."""
+class ForgottenEntities(NamedTuple):
+    """
+    What went out of tables.
+
+    Args:
+        found: Of how many entities there was something.
+        unknown: Of how many there is nothing, and never was: then nothing went.
+        parts: What was rewritten.
+        tables: Of which tables.
+        buckets: And in which buckets of the ledger.
+        reads: What it went by, as for `Transaction.commit`; None for all that it read.
+        not_erased: What is left, beside what is so always.
+        elsewhere: Other ledgers that had the same entities, and these as `with_known` gives them there.
+    """
+
+    found: int
+    unknown: int = 0
+    parts: tuple[ErasedPart, ...] = ()
+    tables: tuple[str, ...] = ()
+    buckets: tuple[int, ...] = ()
+    reads: list[Scope] | None = None
+    not_erased: tuple[str, ...] = ()
+    elsewhere: tuple[tuple[Kind, DataFrame], ...] = ()
+
+
+def run_erasure(
+    store: Store,
+    kind: Callable[[Snapshot], Kind],
+    request: Request,
+    work: Callable[[Transaction], Receipt | None],
+    finish: Callable[[], Receipt | None],
+) -> Receipt:
+    """
+    Erase what is asked for, and what was asked for before where that was stopped.
+
+    Args:
+        store: The store.
+        kind: Which entities, as a commit has them.
+        request: What is asked for.
+        work: Commits the tables without it (`erase_within`).
+        finish: Does what is left to do then.
+    """
+    stopped = finish()
+    made = store.atomically(work, alone=True)
+    finish()
+    with store.begin() as tables:
+        stored = kind(tables.base)
+        if made is not None:
+            return _stored_receipt(tables.base, stored, made.receipt)
+        if stopped is not None and request.is_answered_by(stopped, stored):
+            return stopped
+        return _last_receipt(tables, stored, request)
 
 
 def erase_within(
-    transaction: Transaction, kind: Kind, request: Request, beside: Beside | None = None
+    tables: Transaction,
+    kind: Kind,
+    request: Request,
+    asked: DataFrame,
+    forget: Callable[[DataFrame], ForgottenEntities],
 ) -> Receipt | None:
     """
-    Take what is asked for out of a ledger's tables, and commit; None if there was nothing left to erase.
+    Take what is asked for out of tables, and commit; None if there was nothing left to erase.
 
     What is to be finished then is noted (`unfinished`).
+
+    Args:
+        tables, kind, request: What is asked for.
+        asked: The guids of the entities, each once, and what *forget* needs of them.
+        forget: Takes entities, as `with_known` gives them, out of the tables.
     """
-    other = transaction.base.notes.get(KIND)
-    if other is not None and beside is None:
-        raise OtherKind(transaction.base.location.root, f"{kind} alone", f"a {other}, which erases by itself")
-    require_ready(transaction)
-    fields = _fields(transaction, kind, request)
-    entities = with_known(request.entities(transaction, kind), transaction, kind, fields).persist()
-    try:
-        if MOVED in transaction.schema(kind.changes).fieldNames():
-            _require_all_moves(entities, transaction, kind)
-        places = places_of(entities, transaction, kind)
-        done = forget_entities(transaction, kind, entities, fields)
-        if done.unknown:
-            raise UnknownEntities(done.unknown, entities.count())
-        if not done.found:
-            return None
-        parts, more = done.parts, tuple[str, ...]()
-        if beside is not None:
-            own, more = beside(transaction, entities, places)
-            parts += own
-        receipt = note_erasure(
-            transaction, kind, request, entities, done.found, parts, done.tables, fields, more
-        )
-        # What a door keeps beside its ledgers it has read whole.
-        reads = None if beside is not None else [*read_scopes(kind, done.buckets), kind.receipts]
-        transaction.commit(reads=reads)
-        return receipt
-    finally:
-        entities.unpersist()
+    _require_ready(tables)
+    entities = compute_once(with_known(asked, tables, kind))
+    if entities is None:
+        return None
+    done = forget(entities)
+    if done.unknown:
+        raise UnknownEntities(done.unknown, entities.count())
+    if not done.found:
+        return None
+    receipt = _note_erasure(tables, kind, request, entities, done)
+    tables.commit(reads=done.reads)
+    return receipt
 
 
-def require_ready(tables: Transaction) -> None:
+def erase_from_ledger(tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
+    """`erase_within` of a ledger that no door has."""
+    other = tables.base.notes.get(KIND)
+    if other is not None:
+        raise OtherKind(tables.base.location.root, f"{kind} alone", f"a {other}, which erases by itself")
+    request = replace(request, fields=_known_fields(tables, kind, request))
+
+    def forget(entities: DataFrame) -> ForgottenEntities:
+        done = forget_entities(tables, kind, entities, request.fields or ())
+        return done._replace(reads=[*read_scopes(kind, list(done.buckets)), kind.receipts])
+
+    return erase_within(tables, kind, request, request.entities(tables, kind), forget)
+
+
+def _require_ready(tables: Transaction) -> None:
     """Raise where another erasure is not finished, or other programs have changed rows."""
     if (begun := unfinished(tables.base)) is not None:
         # Somebody else's, which is finished before the next one begins.
@@ -225,20 +289,12 @@ def require_ready(tables: Transaction) -> None:
             raise foreign.named(name)
 
 
-class ForgottenEntities(NamedTuple):
-    """What went out of a ledger: of how many entities, how many it does not know, and of which files."""
-
-    found: int
-    unknown: int
-    parts: tuple[ErasedPart, ...]
-    tables: list[str]
-    buckets: list[int]
-
-
 def forget_entities(
     tables: Transaction, kind: Kind, entities: DataFrame, fields: Sequence[str] = ()
 ) -> ForgottenEntities:
     """Take entities, or fields of them, out of the tables of one ledger; `with_known` gives the entities."""
+    if MOVED in tables.schema(kind.changes).fieldNames():
+        _require_all_moves(entities, tables, kind)
     upkeep = Upkeep(tables, kind, tables.schema(kind.changes))
     reports = _run(upkeep, entities, list(fields))
     found, unknown = (sum(one[name] for one in reports) for name in ("found", "unknown"))
@@ -248,43 +304,33 @@ def forget_entities(
         if fields and upkeep.targets.words is not None:
             # What rows took along, any bucket may have said.
             Upkeep(tables, kind, tables.schema(kind.changes), anew=True).run()
-    names = [name for name, _ in _tables(kind, upkeep.targets).values()]
-    return ForgottenEntities(found, unknown, parts, names, [one["bucket"] for one in reports])
+    names = tuple(name for name, _ in _tables(kind, upkeep.targets).values())
+    return ForgottenEntities(found, unknown, parts, names, tuple(one["bucket"] for one in reports))
 
 
-def note_erasure(
-    tables: Transaction,
-    kind: Kind,
-    request: Request,
-    entities: DataFrame,
-    count: int,
-    parts: tuple[ErasedPart, ...],
-    names: Iterable[str],
-    fields: Sequence[str] = (),
-    not_erased: Iterable[str] = (),
-    elsewhere: Iterable[tuple[Kind, DataFrame]] = (),
+def count_named(entities: DataFrame, named: DataFrame | None) -> ForgottenEntities:
+    """Of how many entities, as `with_known` gives them, there are rows in *named*, and of how many not."""
+    news = entities.where(~F.col(KNOWN))
+    if named is None:
+        return ForgottenEntities(0, news.count())
+    guids = named.select(GUID).distinct()
+    return ForgottenEntities(guids.count(), news.join(guids, GUID, "left_anti").count())
+
+
+def _note_erasure(
+    tables: Transaction, kind: Kind, request: Request, entities: DataFrame, done: ForgottenEntities
 ) -> Receipt:
-    """
-    Note that so many entities went, or fields of them, and that there is more to do (`unfinished`).
-
-    Args:
-        tables, kind, request: What was asked for.
-        entities: As `with_known` gives them.
-        count: How many of them there were.
-        parts: What was rewritten, of the tables with these *names*.
-        fields: Which fields; none for all that was known.
-        not_erased: What is left, beside what is so always.
-        elsewhere: Other ledgers that had the same entities, and these as `with_known` gives them there.
-    """
-    said = (request.at, request.by, request.reason, None if request.fields is None else tuple(fields))
-    receipt = Receipt(
-        *(uuid4().hex, kind.entity, *said, request.later, count, parts),
-        untouched=_untouched(tables, names),
-        not_erased=(*NOT_ERASED, *not_erased),
+    """Tombstones and a receipt in each ledger, and that there is more to do (`unfinished`)."""
+    receipt = request.receipt(
+        kind,
+        entities=done.found,
+        parts=done.parts,
+        untouched=_untouched(tables, done.tables or sorted({part.table for part in done.parts})),
+        not_erased=(*NOT_ERASED, *done.not_erased),
     )
-    ledgers = [(kind, entities), *elsewhere]
+    ledgers = [(kind, entities), *done.elsewhere]
     for each, theirs in ledgers:
-        _put_down(tables, each, receipt, theirs, list(fields))
+        _append_tombstones(tables, each, receipt, theirs)
     write_note(tables, _NOTE, {"receipt": receipt.receipt, "tables": [each.receipts for each, _ in ledgers]})
     return receipt
 
@@ -320,13 +366,13 @@ def finish(
     return receipt
 
 
-def stored_receipt(tables: Snapshot, kind: Kind, number: str) -> Receipt:
+def _stored_receipt(tables: Snapshot, kind: Kind, number: str) -> Receipt:
     """A receipt by its id."""
     [text] = [row["text"] for row in tables.arrow(kind.receipts).to_pylist() if row["receipt"] == number]
     return Receipt.from_json(text)
 
 
-def last_receipt(tables: Transaction, kind: Kind, request: Request) -> Receipt:
+def _last_receipt(tables: Transaction, kind: Kind, request: Request) -> Receipt:
     """Of entities of which nothing is left: by which erasure they went last; an empty one for none."""
     stones = tables.read(kind.erased) if tables.has(kind.erased) else None
     found = None
@@ -338,9 +384,8 @@ def last_receipt(tables: Transaction, kind: Kind, request: Request) -> Receipt:
         asked = request.named(tables, kind).select(erasures.hash(F.col(GUID)).alias(HASH))
         found = stones.join(asked, HASH, "left_semi").agg(F.max_by("receipt", "erased_at")).first()
     if found is None or found[0] is None:
-        said = (request.at, request.by, request.reason, request.fields)
-        return Receipt(uuid4().hex, kind.entity, *said, request.later, 0)
-    return stored_receipt(tables.base, kind, found[0])
+        return request.receipt(kind, entities=0)
+    return _stored_receipt(tables.base, kind, found[0])
 
 
 # Which entities -------------------------------------------------------------------------------------------
@@ -382,18 +427,18 @@ def _listed(keys: list[Key], spark: SparkSession, kind: Kind, fields: T.StructTy
     return found.select(F.coalesce(F.col(GUID), guid(kind.entity, key)).alias(GUID))
 
 
-def _fields(tables: Transaction, kind: Kind, request: Request) -> list[str]:
+def _known_fields(tables: Transaction, kind: Kind, request: Request) -> tuple[str, ...] | None:
     if request.fields is None:
-        return []
+        return None
     known = log_fields(tables.schema(kind.changes)).fieldNames()
     found = require_fields(request.fields, known, "fields", function=FUNCTION)
     if keys := [name for name in found if name in kind.keys]:
         needed = "none that is a key, by which the entity would not be known; erase the entity itself"
         raise InvalidArgument(FUNCTION, "fields", needed, keys)
-    return found
+    return tuple(found)
 
 
-def with_known(entities: DataFrame, tables: Transaction, kind: Kind, fields: Sequence[str] = ()) -> DataFrame:
+def with_known(entities: DataFrame, tables: Transaction, kind: Kind) -> DataFrame:
     """The guids of entities, and whether each was erased before."""
     erasures = Erasures.of(tables, kind)
     if erasures is None:
@@ -480,17 +525,16 @@ def _untouched(tables: Transaction, names: Iterable[str]) -> dict[str, tuple[int
     return found
 
 
-def _part(table: str, bucket: int, told: Mapping[str, Any]) -> ErasedPart:
-    added = tuple(one["path"] for one in told["added"])
-    counts = told["rows"], told["erased"]
-    return ErasedPart(table, bucket, tuple(told["removed"]), added, *counts, told["before"], told["after"])
+def _part(table: str, bucket: int, report: Mapping[str, Any]) -> ErasedPart:
+    added = tuple(one["path"] for one in report["added"])
+    values = (report[name] for name in ("rows", "erased", "before", "after"))
+    return ErasedPart(table, bucket, tuple(report["removed"]), added, *values)
 
 
-def _put_down(
-    tables: Transaction, kind: Kind, receipt: Receipt, entities: DataFrame, fields: list[str]
-) -> None:
+def _append_tombstones(tables: Transaction, kind: Kind, receipt: Receipt, entities: DataFrame) -> None:
     """The tombstones and the receipt of one ledger."""
-    erasures = Erasures.begin(tables, kind, tuple(fields))
+    fields = receipt.fields or ()
+    erasures = Erasures.begin(tables, kind, fields)
     named = {
         "field": F.explode(F.array(*map(F.lit, fields))) if fields else F.lit(None).cast("string"),
         "later": F.lit(receipt.later),

@@ -23,10 +23,9 @@ from cdckit.ledger.erasure import (
     Keys,
     Request,
     UnfinishedErasure,
-    erase_within,
+    erase_from_ledger,
     finish,
-    last_receipt,
-    stored_receipt,
+    run_erasure,
     unfinished,
 )
 from cdckit.ledger.lists import apply_lists, lists_in_changes, read_lists, require_share, revoke_list
@@ -599,20 +598,14 @@ class Ledger:
         kind, tables = self._stored_kind(before), dict(published or {})
         for target, form in tables.items():
             require_published(self.store, kind, target, form, before.location.options or None)
-        # One that was stopped is finished first.
-        stopped = self._finish_erasure(tables)
 
         def work(transaction: Transaction) -> Receipt | None:
-            return erase_within(transaction, self._stored_kind(transaction.base), request)
+            return erase_from_ledger(transaction, self._stored_kind(transaction.base), request)
 
-        made = self.store.atomically(work)
-        found = self._finish_erasure(tables) or stopped
-        if found is not None:
-            return found
-        with self.store.begin() as transaction:
-            if made is not None:
-                return stored_receipt(transaction.base, kind, made.receipt)
-            return last_receipt(transaction, kind, request)
+        # One that was stopped is finished first.
+        return run_erasure(
+            self.store, self._stored_kind, request, work, partial(self._finish_erasure, tables)
+        )
 
     def _finish_erasure(self, published: Mapping[str | Path, Form]) -> Receipt | None:
         """Do what is left to do of an erasure; None if there is none."""

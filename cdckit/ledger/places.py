@@ -102,13 +102,19 @@ def rewrite_rows(
     count, before = _summary(rows, rows.join(named, is_chosen, "left"))
     if not count:
         return None
-    added = list(tables.swap(name, files, rows.join(named, is_chosen, "left_anti")).files)
+    parts = list(files[0].partition)
+
+    def together(some: DataFrame) -> DataFrame:
+        # Else each task would write a small file of each part.
+        return some.repartition(*map(quoted, parts)) if parts else some
+
+    added = list(tables.swap(name, files, together(rows.join(named, is_chosen, "left_anti"))).files)
     # These alone are read again: of those that are changed, what they were found by may be gone.
     now = tables.read(name, files=added) if added else rows.limit(0)
     _, after = _summary(rows, now.withColumn(_CHOSEN, F.lit(None)))
     if change is not None:
         theirs = change(rows.join(named, is_chosen, "left_semi"))
-        added += tables.append(name, theirs.select(*map(quoted, rows.columns))).files
+        added += tables.append(name, together(theirs.select(*map(quoted, rows.columns)))).files
     tables.discard(name, files)
     removed = tuple(one.path for one in files)
     rows_before = sum(one.rows for one in files)

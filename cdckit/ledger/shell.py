@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
@@ -16,15 +17,16 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind
 from cdckit.ledger.erasure import (
+    ForgottenEntities,
     Keys,
     Request,
     erase_within,
     finish,
-    last_receipt,
-    stored_receipt,
+    forget_entities,
+    run_erasure,
     unfinished,
 )
-from cdckit.ledger.places import require_alone
+from cdckit.ledger.places import places_of, require_alone
 from cdckit.ledger.receipts import ErasedPart, Receipt
 from cdckit.ledger.tombstones import REFUSE
 from cdckit.ledger.views import View
@@ -174,7 +176,7 @@ class Shell(ABC):
 
     def _forget(self, tables: Transaction, places: DataFrame) -> list[ErasedPart]:
         """Take what stands at the places of records out of the tables beside the ledgers."""
-        raise NotImplementedError(f"{type(self).__name__} erases by an `_erase` of its own")
+        raise NotImplementedError(f"{type(self).__name__} forgets entities in another way")
 
     def _erasable(self, tables: Snapshot) -> Mapping[str, Kind]:
         """The kinds of entities that it can forget, by name."""
@@ -184,19 +186,31 @@ class Shell(ABC):
         """The key fields of a kind of entities, where there is no log that has them."""
         return None
 
+    def _asked_entities(self, tables: Transaction, kind: Kind, request: Request) -> DataFrame:
+        """The guids of the entities that are to be erased."""
+        return request.entities(tables, kind)
+
+    def _forget_entities(
+        self, tables: Transaction, kind: Kind, request: Request, entities: DataFrame
+    ) -> ForgottenEntities:
+        """Take entities out of all tables: out of their ledger, and the records that speak of them."""
+        places = places_of(entities, tables, kind)
+        done = forget_entities(tables, kind, entities)
+        if done.unknown or not done.found:
+            return done
+        more = self._places(tables, kind, entities)
+        named = places if more is None else places.unionByName(more).distinct()
+        for each in self._kinds(tables.base).values():
+            require_alone(named, tables, each)
+        parts = (*done.parts, *self._forget(tables, named))
+        return done._replace(parts=parts, not_erased=self._unread(tables))
+
     def _erase(self, tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
         """Commit all tables without what is asked for; None if there is nothing left to erase."""
-
-        def beside(
-            tables: Transaction, entities: DataFrame, places: DataFrame
-        ) -> tuple[tuple[ErasedPart, ...], tuple[str, ...]]:
-            more = self._places(tables, kind, entities)
-            named = places if more is None else places.unionByName(more).distinct()
-            for each in self._kinds(tables.base).values():
-                require_alone(named, tables, each)
-            return tuple(self._forget(tables, named)), self._unread(tables)
-
-        return erase_within(tables, kind, request, beside)
+        asked = self._asked_entities(tables, kind, request)
+        return erase_within(
+            *(tables, kind, request, asked), partial(self._forget_entities, tables, kind, request)
+        )
 
     @abstractmethod
     def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
@@ -341,22 +355,14 @@ class Shell(ABC):
         when = datetime.now(UTC) if at is None else at
         request = Request(keys, where, keep, None, by, reason, later, when, self._key_columns(ledger))
         self._stored_kind(self._snapshot(), ledger)
-        stopped = self._finish_erasure()
+        stored = partial(self._stored_kind, ledger=ledger)
 
         def work(tables: Transaction) -> Receipt | None:
             require_kind(tables.base, self.kind)
-            return self._erase(tables, self._stored_kind(tables.base, ledger), request)
+            return self._erase(tables, stored(tables.base), request)
 
         with describe_step(self._spark, f"{self._door}: forget"):
-            made = self.store.atomically(work)
-            found = self._finish_erasure() or stopped
-            if found is not None:
-                return found
-            with self.store.begin() as tables:
-                kind = self._stored_kind(tables.base, ledger)
-                if made is not None:
-                    return stored_receipt(tables.base, kind, made.receipt)
-                return last_receipt(tables, kind, request)
+            return run_erasure(self.store, stored, request, work, self._finish_erasure)
 
     def _stored_kind(self, tables: Snapshot, ledger: str) -> Kind:
         known = self._erasable(tables)

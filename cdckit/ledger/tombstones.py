@@ -20,7 +20,7 @@ from cdckit.parts.values import guid
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_note, write_note
 
-ENTITY_ERASED, FIELD_ERASED = "ENTITY_ERASED", "FIELD_ERASED"
+ENTITY_ERASED, FIELD_ERASED, ENTITY_KEPT = "ENTITY_ERASED", "FIELD_ERASED", "ENTITY_KEPT"
 REFUSE, ERASE = "refuse", "erase"
 """What becomes of later changes: they are refused, or taken without what was erased."""
 
@@ -59,6 +59,7 @@ values, not even its message's name, in which the key may be."""
 DESCRIPTIONS = {
     ENTITY_ERASED: "The change speaks of an entity that was erased.",
     FIELD_ERASED: "The change carries a field that was erased of its entity.",
+    ENTITY_KEPT: "The change speaks of an entity that was erased; its message, which is no JSON, keeps it.",
 }
 
 VERDICT = "ledger_verdict"
@@ -169,13 +170,27 @@ def erased_changes(changes: DataFrame, tables: Transaction, kind: Kind) -> DataF
     return named.withColumn(HASH, erasures.hash(F.col(GUID))).join(stones, HASH, "left_semi")
 
 
-def note_refused(tables: Transaction, kind: Kind, changes: DataFrame) -> None:
-    """Note which of the changes that `erased_changes` found are refused, where no ledger is given them."""
+def note_refused(tables: Transaction, kind: Kind, changes: DataFrame, kept: Column | None = None) -> None:
+    """
+    Note which of the changes that `erased_changes` found are refused, where no ledger is given them.
+
+    Those that are *kept* all the same, where they came, are noted whatever was asked for.
+    """
+    is_kept = F.lit(False) if kept is None else kept
     strict = tables.read(kind.erased).where((F.col("later") == REFUSE) & F.col("field").isNull())
-    refused = changes.join(strict.select(HASH).distinct(), HASH, "left_semi")
+    named = changes.join(
+        strict.select(HASH).distinct().withColumn("is_strict", F.lit(True)), HASH, "left"
+    ).where(is_kept | F.col("is_strict"))
     places = (F.col(f"arrival.{name}").alias(name) for name in REFUSED_SCHEMA.fieldNames()[:5])
-    said = {"error_code": F.lit(ENTITY_ERASED), "error_description": F.lit(DESCRIPTIONS[ENTITY_ERASED])}
-    tables.append(kind.refused, refused.select(*places, "source").withColumns(said))
+    error = {
+        name: F.when(is_kept, kept_word).otherwise(word)
+        for name, kept_word, word in (
+            ("error_code", ENTITY_KEPT, ENTITY_ERASED),
+            ("error_description", DESCRIPTIONS[ENTITY_KEPT], DESCRIPTIONS[ENTITY_ERASED]),
+        )
+    }
+    columns = (column.alias(name) for name, column in error.items())
+    tables.append(kind.refused, named.select(*places, "source", *columns))
 
 
 def _known_fields(rows: DataFrame, erasures: Erasures) -> list[str]:

@@ -10,17 +10,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import Receipt
 from cdckit.ledger.columns import BUCKET, BUCKETS, Kind
 from cdckit.ledger.erased_files import KNOWN
-from cdckit.ledger.erasure import (
-    Request,
-    UnknownEntities,
-    forget_entities,
-    note_erasure,
-    require_ready,
-    with_known,
-)
+from cdckit.ledger.erasure import ForgottenEntities, Request, forget_entities, with_known
 from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document, as_records
@@ -209,39 +201,30 @@ class Exchange(Shell):
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         return {str(each): self._settings.kind(each) for each in self._settings.types}
 
-    def _erase(self, tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
+    def _forget_entities(
+        self, tables: Transaction, kind: Kind, request: Request, entities: DataFrame
+    ) -> ForgottenEntities:
         """Messages, each about one object, go with the objects, which all ledgers have."""
-        require_ready(tables)
-        entities = with_known(request.entities(tables, kind), tables, kind).persist()
-        try:
-            named = object_uuids(tables).withColumn(GUID, guid(kind.entity, {KEY: F.col("object_uuid")}))
-            objects = tables.scratch(named.join(entities, GUID, "left_semi").select("object_uuid", GUID))
-            known = entities.join(objects, GUID, "left").select(
-                GUID, BUCKET, (F.col(KNOWN) | F.col("object_uuid").isNotNull()).alias(KNOWN)
-            )
-            done = [forget_entities(tables, kind, known)]
-            if done[0].unknown:
-                raise UnknownEntities(done[0].unknown, entities.count())
-            count = entities.where(~F.col(KNOWN)).count()
-            if not count:
-                return None
-            elsewhere = self._elsewhere(tables, kind, objects)
-            # These need not all have them.
-            done += [
-                forget_entities(tables, each, some.withColumn(KNOWN, F.lit(True))) for each, some in elsewhere
-            ]
-            own = forget_objects(tables, self._settings.within(tables), objects, request.later)
-            receipt = note_erasure(
-                *(tables, kind, request, entities, count),
-                parts=(*(part for each in done for part in each.parts), *own),
-                names=[name for each in done for name in each.tables],
-                not_erased=self._unread(tables),
-                elsewhere=elsewhere,
-            )
-            tables.commit(reads=None)
-            return receipt
-        finally:
-            entities.unpersist()
+        named = object_uuids(tables).withColumn(GUID, guid(kind.entity, {KEY: F.col("object_uuid")}))
+        objects = tables.scratch(named.join(entities, GUID, "left_semi").select("object_uuid", GUID))
+        known = entities.join(objects, GUID, "left").select(
+            GUID, BUCKET, (F.col(KNOWN) | F.col("object_uuid").isNotNull()).alias(KNOWN)
+        )
+        own = forget_entities(tables, kind, known)._replace(found=entities.where(~F.col(KNOWN)).count())
+        if own.unknown or not own.found:
+            return own
+        elsewhere = self._elsewhere(tables, kind, objects)
+        # These need not all have them.
+        others = [
+            forget_entities(tables, each, some.withColumn(KNOWN, F.lit(True))) for each, some in elsewhere
+        ]
+        parts = forget_objects(tables, self._settings.within(tables), objects, request.later)
+        return own._replace(
+            parts=(*(part for each in (own, *others) for part in each.parts), *parts),
+            tables=tuple(name for each in (own, *others) for name in each.tables),
+            not_erased=self._unread(tables),
+            elsewhere=tuple(elsewhere),
+        )
 
     def _elsewhere(self, tables: Transaction, kind: Kind, objects: DataFrame) -> list[tuple[Kind, DataFrame]]:
         """The other ledgers, and which entities objects are there."""

@@ -8,6 +8,7 @@ import re
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,7 +44,10 @@ ERASED = "cdckit.erased"
 _ENTRY = re.compile(r"([0-9]{20})\.(json|crc|checkpoint\.(?:.*\.)?parquet)")
 """Of a Delta table's log: what one version did, or what there is at it."""
 
-_TRIES = 20
+CLAIM = "cdckit.claim"
+"""The note that says who wants to be alone, and which of its tries that is."""
+
+_TRIES, _PATIENCE = 20, 600.0
 Answer = TypeVar("Answer")
 
 
@@ -132,7 +136,7 @@ class Store:
         """A transaction from the newest commit."""
         return Transaction(self._spark, self._location, self._commits())
 
-    def atomically(self, work: Callable[[Transaction], Answer]) -> Answer:
+    def atomically(self, work: Callable[[Transaction], Answer], *, alone: bool = False) -> Answer:
         """
         What *work* returns, which is given a transaction from the newest commit, and commits it.
 
@@ -140,20 +144,58 @@ class Store:
         that one left, up to 20 times, after a wait that grows and differs from writer to writer.  What else
         *work* raises ends it, also a conflict in another store.
 
+        Args:
+            work: What is done.
+            alone: Whether others of these calls wait for it once it was overtaken, as work that reads all
+                would be forever where others write all the time.  They wait ten minutes for each try at
+                most, in case it has died.
+
         Raises:
             ConflictingCommit: Others came between each time.
         """
-        for number in range(_TRIES):
-            with self.begin() as transaction:
-                try:
-                    return work(transaction)
-                except Exception as error:
-                    overtaken = isinstance(error, ConflictingCommit) and transaction.has_ended
-                    # Of a commit that is forgotten meanwhile, files are missing while it is read.
-                    if number == _TRIES - 1 or not (overtaken or self._is_forgotten(transaction.base)):
-                        raise
-            time.sleep(random.uniform(0, min(5.0, 0.1 * 2**number)))
+        name, is_claimed = uuid.uuid4().hex, False
+        try:
+            for number in range(_TRIES):
+                with self._begin_in_turn(name) as transaction:
+                    try:
+                        return work(transaction)
+                    except Exception as error:
+                        overtaken = isinstance(error, ConflictingCommit) and transaction.has_ended
+                        # Of a commit that is forgotten meanwhile, files are missing while it is read.
+                        if number == _TRIES - 1 or not (overtaken or self._is_forgotten(transaction.base)):
+                            raise
+                if alone:
+                    is_claimed = True
+                    self._note_claim(name, f"{name} {number}")
+                else:
+                    time.sleep(random.uniform(0, min(5.0, 0.1 * 2**number)))
+        finally:
+            if is_claimed:
+                self._note_claim(name, None)
         raise AssertionError("every round returns or raises")
+
+    def _begin_in_turn(self, name: str) -> Transaction:
+        """A transaction, after that of another call that is to be alone."""
+        known, since = None, 0.0
+        while True:
+            transaction = self.begin()
+            claim = transaction.base.notes.get(CLAIM)
+            if claim is None or claim.startswith(name):
+                return transaction
+            transaction.close()
+            if claim != known:
+                known, since = claim, time.monotonic()
+            elif time.monotonic() - since > _PATIENCE:
+                self._note_claim(claim, None)
+            time.sleep(0.2)
+
+    def _note_claim(self, name: str, claim: str | None) -> None:
+        """Note a claim where there is none, or in the place of one that begins with this name."""
+        with self.begin() as transaction, suppress(ConflictingCommit):
+            found = transaction.base.notes.get(CLAIM)
+            if found != claim and (found is None or found.startswith(name)):
+                transaction.note(CLAIM, claim)
+                transaction.commit(reads=())
 
     def _is_forgotten(self, base: Snapshot) -> bool:
         """Whether older commits were deleted, and that one with them, since it was read."""

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import Receipt, View
+from cdckit.ledger import View
 from cdckit.ledger.columns import BUCKETS, Kind
-from cdckit.ledger.erasure import Request
+from cdckit.ledger.erasure import ForgottenEntities, Request
 from cdckit.ledger.shell import MANY_FILES, ReceiveResult, Shell, WorkResult
 from cdckit.merging.merge import merge
 from cdckit.model.documents import Document
@@ -52,7 +52,7 @@ from cdckit.streams.requests import (
     schema_updates,
 )
 from cdckit.streams.responses import REQUEST_SCHEMA, partial_responses, waiting
-from cdckit.streams.service_erasure import ENTITY_KIND, erase_entities
+from cdckit.streams.service_erasure import ENTITY_KIND, asked_entities, forget_named
 from cdckit.streams.service_intake import Intake
 from cdckit.streams.service_tables import (
     ANSWERS,
@@ -333,8 +333,13 @@ class Service(Shell):
     def _key_columns(self, name: str) -> T.StructType | None:
         return T.StructType([ENTITY_SCHEMA[each] for each in ENTITY])
 
-    def _erase(self, tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
-        return erase_entities(tables, self._settings.within(tables), request)
+    def _asked_entities(self, tables: Transaction, kind: Kind, request: Request) -> DataFrame:
+        return asked_entities(tables, request)
+
+    def _forget_entities(
+        self, tables: Transaction, kind: Kind, request: Request, entities: DataFrame
+    ) -> ForgottenEntities:
+        return forget_named(tables, self._settings.within(tables), entities)
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
         found = read_rows(tables, PARTS, PARTS_SCHEMA).where(F.col(ERROR_CODE).isNull())

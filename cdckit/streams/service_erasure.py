@@ -15,16 +15,9 @@ from pyspark.sql import types as T
 from cdckit.ledger.columns import BUCKET as LEDGER_BUCKET
 from cdckit.ledger.columns import Kind
 from cdckit.ledger.erased_files import KNOWN
-from cdckit.ledger.erasure import (
-    Request,
-    UnknownEntities,
-    forget_entities,
-    note_erasure,
-    require_ready,
-    with_known,
-)
+from cdckit.ledger.erasure import ForgottenEntities, Request, count_named, forget_entities
 from cdckit.ledger.places import PLACE, SharedRecords, record_place, rewrite_rows
-from cdckit.ledger.receipts import ErasedPart, Receipt
+from cdckit.ledger.receipts import ErasedPart
 from cdckit.ledger.tombstones import HASH, Erasures, erased_changes, note_refused
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.records import ERROR_CODE
@@ -91,12 +84,8 @@ _ROWS_AT_ONCE = 1000
 _OF_ENTITIES = (ENTITY_BATCHES.name, ENTITY_PATCHES.name)
 
 
-def erase_entities(tables: Transaction, settings: Settings, request: Request) -> Receipt | None:
-    """Commit all tables without entities; None if there is nothing left of them."""
-    require_ready(tables)
-    entities = compute_once(with_known(_asked(tables, request), tables, ENTITY_KIND))
-    if entities is None:
-        return None
+def forget_named(tables: Transaction, settings: Settings, entities: DataFrame) -> ForgottenEntities:
+    """Take entities out of all tables."""
     known = read_rows(tables, ENTITIES, ENTITIES_SCHEMA).select(*ENTITY, _guid().alias(GUID))
     named = known.join(entities, GUID, "left_semi")
     # Those of which nothing was ever taken may stand in a reject all the same.
@@ -104,20 +93,11 @@ def erase_entities(tables: Transaction, settings: Settings, request: Request) ->
     if rejected is not None:
         named = named.unionByName(rejected.select(*ENTITY, GUID))
     names = compute_once(named.distinct())
-    news = entities.where(~F.col(KNOWN))
-    missing = (news if names is None else news.join(names, GUID, "left_anti")).count()
-    if missing:
-        raise UnknownEntities(missing, entities.count())
-    if names is None:
-        return None
+    counts = count_named(entities, names)
+    if names is None or counts.unknown:
+        return counts
     parts = _Erasure(tables, settings, entities, names.select(*ENTITY), rejected).run()
-    touched = sorted({part.table for part in parts})
-    count = names.select(GUID).distinct().count()
-    receipt = note_erasure(
-        tables, ENTITY_KIND, request, entities, count, parts, touched, not_erased=NOT_ERASED
-    )
-    tables.commit()
-    return receipt
+    return counts._replace(parts=parts, not_erased=NOT_ERASED)
 
 
 def drop_erased_patches(records: DataFrame, tables: Transaction) -> DataFrame:
@@ -143,7 +123,7 @@ def drop_erased_patches(records: DataFrame, tables: Transaction) -> DataFrame:
 # Which entities -------------------------------------------------------------------------------------------
 
 
-def _asked(tables: Transaction, request: Request) -> DataFrame:
+def asked_entities(tables: Transaction, request: Request) -> DataFrame:
     """The guids of the entities that are asked for, each once."""
     if request.keys is not None:
         return request.named(tables, ENTITY_KIND).select(GUID).distinct()
@@ -236,10 +216,12 @@ class _Erasure:
         """Take out which notifications of their updates devices have acknowledged."""
         if not self._tables.has(SEEN):
             return []
-        devices = self._tables.read(SEEN).select("device").distinct()
-        told = theirs.where("action IS NOT NULL").crossJoin(devices)
-        ids = compute_once(told.select(notification_id().alias("notification")).distinct())
-        return self._rewrite(SEEN, ids, _columns("notification"))
+        seen = self._tables.read(SEEN)
+        # An id is a hash: of each update and device it is made again, and those that are there are kept.
+        pairs = theirs.where("action IS NOT NULL").crossJoin(F.broadcast(seen.select("device").distinct()))
+        ids = pairs.select(notification_id().alias("notification"))
+        found = compute_once(seen.join(ids, "notification", "left_semi").select("notification").distinct())
+        return self._rewrite(SEEN, found, _columns("notification"))
 
     def _mask_responses(self, theirs: DataFrame) -> list[ErasedPart]:
         """Let complete responses have no word of theirs."""

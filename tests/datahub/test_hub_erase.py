@@ -273,7 +273,7 @@ def test_entities_of_random_programs_are_forgotten_or_refused(
 
 REFUSED = (DependentEntities, SharedRecords, UnmaskableRecords)
 STEPS: list[tuple[Any, str]] = [
-    (hub_module, "erase_target"),
+    (shell, "erase_within"),
     (shell, "forget_past"),
     (store_erasure, "forget_versions"),
     (store_erasure.Location, "delete"),

@@ -398,7 +398,7 @@ def test_a_writer_who_came_between_is_not_lost_and_brings_nobody_back(
 ) -> None:
     """Each begins again on what the other has left."""
     more = told(spark, (7, "late007.", 9), (8, "late008.", 9))
-    real, calls = ledger.erase_within, list[int]()
+    real, calls = ledger.erase_from_ledger, list[int]()
 
     def overtaken(*given: Any) -> Any:
         calls.append(1)
@@ -409,7 +409,7 @@ def test_a_writer_who_came_between_is_not_lost_and_brings_nobody_back(
             )
         return real(*given)
 
-    monkeypatch.setattr(ledger, "erase_within", overtaken)
+    monkeypatch.setattr(ledger, "erase_from_ledger", overtaken)
     receipt = copy.erase(keys=[{"h": 7}], **WHO)
     assert (len(calls), receipt.entities) == (2, 1)
     assert find_remains(tmp_path, {"7": ["late007.", "name007."]}) == {}

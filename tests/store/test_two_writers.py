@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 
 import pyarrow as pa
 import pytest
 
+import cdckit.store.store as store_module
 from cdckit.store import BatchIdReused, ConflictingCommit, Store, Transaction
+from cdckit.store.store import CLAIM
 from support.store_numbers import add, held, numbers
 
 PARTED = pa.table({"part": ["a", "b"], "n": [1, 2]})
@@ -203,6 +205,60 @@ def test_many_writers_begin_one_store_at_once(place: Path, number: int) -> None:
     assert failed == []
     assert held(Store(None, place), "log") == [0, 1, 2, 3]
     assert Store(None, place).snapshot().version == 4
+
+
+def test_work_that_reads_all_ends_while_others_write_all_the_time(store: Store, place: Path) -> None:
+    """Once it was overtaken, others wait; whoever was on their way then may overtake it once more."""
+    add(store, "log", 0)
+    came, stopped, tries = Event(), Event(), list[int]()
+
+    def write() -> None:
+        def one_more(transaction: Transaction) -> None:
+            transaction.append("log", numbers(1))
+            transaction.commit()
+
+        while not stopped.is_set():
+            Store(None, place).atomically(one_more)
+            came.set()
+
+    def replace_all(transaction: Transaction) -> int:
+        tries.append(1)
+        found = len(held(transaction.base, "log"))
+        came.clear()
+        came.wait(1)
+        transaction.replace("log", numbers(*range(100, 100 + found)))
+        transaction.commit()
+        return found
+
+    writer = Thread(target=write)
+    writer.start()
+    try:
+        found = store.atomically(replace_all, alone=True)
+        came.clear()
+        assert came.wait(30)  # the writer goes on
+    finally:
+        stopped.set()
+        writer.join()
+    assert 2 <= len(tries) <= 3
+    rows = held(store, "log")
+    assert sum(each >= 100 for each in rows) == found < len(rows)
+    assert CLAIM not in store.snapshot().notes
+
+
+def test_a_claim_of_one_that_has_died_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_PATIENCE", 0.3)
+    add(store, "log", 1)
+    with store.begin() as transaction:
+        transaction.note(CLAIM, "whoever 3")
+        transaction.commit()
+
+    def append_another(transaction: Transaction) -> None:
+        transaction.append("log", numbers(2))
+        transaction.commit()
+
+    store.atomically(append_another)
+    assert held(store, "log") == [1, 2]
+    assert CLAIM not in store.snapshot().notes
 
 
 def test_a_folder_without_a_log_is_no_damage(place: Path) -> None:

@@ -17,7 +17,6 @@ from cdckit import streams
 from cdckit.ledger import UnfinishedErasure, UnknownEntities, shell
 from cdckit.ledger.places import SharedRecords
 from cdckit.store import erasure as store_erasure
-from cdckit.streams import service as service_module
 from support.dying import Died, dies_at
 from support.remains import find_remains
 from support.stream_programs import AT, Record, drawn_log, to_records, told
@@ -268,7 +267,7 @@ def test_entities_of_random_logs_are_forgotten_whenever_it_is_stopped(
     service.acknowledge(service.messages(streams.CHANGES_BY_DEVICE).select("device", "notification"))
     before = of_others(service)
     steps: list[tuple[Any, str]] = [
-        (service_module, "erase_entities"),
+        (shell, "erase_within"),
         (shell, "forget_past"),
         (store_erasure, "forget_versions"),
         (store_erasure.Location, "delete"),
