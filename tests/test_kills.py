@@ -34,8 +34,8 @@ from support.stream_programs import drawn_log, told
 from support.stream_programs import to_records as to_stream
 from tools.tiers import seeds
 
-BATCHES = 40
-"""So many that a program still has something to do when it is killed."""
+BATCHES, ERASING = 40, 16
+"""So many that a program still has something to do when it is killed; of one that erases some, too."""
 
 
 def same(one: DataFrame, other: DataFrame) -> bool:
@@ -202,7 +202,71 @@ def test_a_hub_that_is_killed(spark: SparkSession, tmp_path: Path, seed: int) ->
     assert same(found.messages().select(statuses), undisturbed.messages().select(statuses))
 
 
-def messages(number: int) -> Sequence[dict[str, object]]:
+@pytest.mark.soak
+@seeds(8, soak=1)
+def test_a_service_that_erases_and_is_killed(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Twice everybody goes who is called so; their patches are in other batches too, before and after."""
+    log = [
+        (*record[:1], record[1].replace(b'"e1"', b'"ada.lovelace"'), *record[2:])
+        for record in drawn_log(seed, 3 * ERASING)
+    ]
+    undisturbed = service_of(spark, tmp_path / "undisturbed")
+    (tmp_path / "erased").mkdir()
+    for number in range(ERASING):
+        some = to_stream(spark, log[3 * number : 3 * number + 3])
+        some.coalesce(1).write.parquet(str(tmp_path / "batches" / str(number)))
+        undisturbed.receive(some)
+        known = (
+            undisturbed.entities()
+            .where("entity = 'ada.lovelace'")
+            .select("db", "collection", "zone", "entity")
+            .collect()
+        )
+        keys = [row.asDict() for row in known] if number % 8 == 7 else []
+        (tmp_path / "erased" / f"{number}.json").write_text(json.dumps(keys))
+        if keys:
+            undisturbed.erase("entity", keys=keys, by="dana", reason="asked for")
+    print("killed:", run_and_kill("erasing_service", tmp_path, kills=6, seed=seed))
+    found = service_of(spark, tmp_path)
+    found.store.check(deep=True)
+    assert told(found) == told(undisturbed)
+    count = found.erased().count()
+    assert count == undisturbed.erased().count() > 0
+    remains, other = (
+        find_remains(tmp_path / name, {"her": ["ada.lovelace"]}) for name in ("store", "undisturbed/store")
+    )
+    assert set().union(*remains.values()) == set().union(*other.values())
+
+
+@pytest.mark.soak
+@seeds(9, soak=1)
+def test_a_hub_that_erases_and_is_killed(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Messages of later batches speak of the erased products again."""
+    (tmp_path / "batches").mkdir()
+    (tmp_path / "erased").mkdir()
+    undisturbed, gone = hub_of(spark, tmp_path / "undisturbed"), list[int]()
+    for number in range(ERASING):
+        batch = messages(number, first=71_900_400)
+        (tmp_path / "batches" / str(number)).write_text(json.dumps(batch))
+        undisturbed.receive(datahub.records(spark, batch, received_at=NOW))
+        undisturbed.run(now=NOW)
+        some = [71_900_400 + (seed + number) % 7] if number % 8 == 7 else []
+        keys = [{"number": each} for each in some]
+        (tmp_path / "erased" / f"{number}.json").write_text(json.dumps(keys))
+        if keys:
+            gone += some
+            undisturbed.erase("product", keys=keys, by="dana", reason="asked for")
+    print("killed:", run_and_kill("erasing_hub", tmp_path, kills=6, seed=seed))
+    found = hub_of(spark, tmp_path)
+    found.store.check(deep=True)
+    assert same(found.history("product"), undisturbed.history("product"))
+    statuses = ["message_identifier", "status"]
+    assert same(found.messages().select(statuses), undisturbed.messages().select(statuses))
+    for name in ("store", "undisturbed/store"):
+        assert find_remains(tmp_path / name, {str(each): [each] for each in gone}) == {}
+
+
+def messages(number: int, first: int = 0) -> Sequence[dict[str, object]]:
     """Three messages, each about three products, which change their names."""
     products = range(number, number + 3)
     return [
@@ -210,7 +274,7 @@ def messages(number: int) -> Sequence[dict[str, object]]:
             "entity": "product",
             "guid": f"m{number}-{place}",
             "timestamp": f"2024-01-{number // 24 + 1:02d}T{number % 24:02d}:{place:02d}:00Z",
-            "data": [{"number": (place + each) % 7, "name": f"{number}{place}"} for each in products],
+            "data": [{"number": first + (place + each) % 7, "name": f"{number}{place}"} for each in products],
         }
         for place in range(3)
     ]

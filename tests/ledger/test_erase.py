@@ -6,6 +6,7 @@ import hashlib
 import random
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -275,7 +276,7 @@ def test_others_read_what_is_left(copy: Ledger, reader: str) -> None:
 
 soak = pytest.mark.soak
 STEPS = [
-    pytest.param(erasure, "_put_down", 0, False, marks=soak),
+    pytest.param(erasure, "_append_tombstones", 0, False, marks=soak),
     pytest.param(store_transaction.Commits, "add", 0, False, marks=soak),
     (store_transaction.log, "carry_out", 1, True),
     pytest.param(ledger, "forget_past", 0, True, marks=soak),
@@ -311,6 +312,22 @@ def test_it_is_stopped_and_called_again(
     assert find_remains(tmp_path, subject) == {}
     assert (receipt.entities, copy.receipts()) == (1, [receipt])
     copy.check(deep=True)
+
+
+def test_what_was_stopped_is_no_answer_to_others(copy: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is finished all the same; whoever asked for it as generally is told of it."""
+    dies_at(monkeypatch, ledger, "forget_past", 0)
+    with pytest.raises(Died):
+        copy.erase(where="h = 7", **WHO)
+    monkeypatch.undo()
+    assert copy.erase(where="h = 7", by="eve", reason="by age").entities == 0
+    [receipt] = copy.receipts()
+    assert receipt.commit is not None
+    again = erasure.Request(None, "h = 7", None, None, **WHO, later="refuse", at=datetime.now(UTC))
+    kind = copy._stored_kind(copy.store.snapshot())
+    assert again.is_answered_by(receipt, kind)
+    assert not replace(again, by="eve").is_answered_by(receipt, kind)
+    assert copy.erase(keys=[{"h": 7}], **WHO) == receipt
 
 
 def moved(spark: SparkSession, *moves: tuple[int, int]) -> DataFrame:

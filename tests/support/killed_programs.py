@@ -12,11 +12,13 @@ import json
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from cdckit import Ledger, datahub, rdss, replicate, session, streams
+from cdckit.ledger import Receipt
 from cdckit.outputs import scd_type_2
 from cdckit.store import Store
 
@@ -59,6 +61,7 @@ def main(work: str, folder: Path) -> None:
     programs = {
         **{"ledger": _ledger, "feed": _feed, "hub": _hub, "exchange": _exchange, "service": _service},
         **{"erasing": _erasing, "erasing_exchange": _erasing_exchange},
+        **{"erasing_service": _erasing_service, "erasing_hub": _erasing_hub},
     }
     take = programs[work](spark, folder)
     count = len(list((folder / "batches").iterdir()))
@@ -111,16 +114,29 @@ def _exchange(spark: SparkSession, folder: Path) -> Callable[[int], None]:
     return take
 
 
-def _erasing_exchange(spark: SparkSession, folder: Path) -> Callable[[int], None]:
-    exchange, receive = exchange_of(spark, folder), _exchange(spark, folder)
-
+def _erasing_door(
+    folder: Path, receive: Callable[[int], None], erase: Callable[..., Receipt]
+) -> Callable[[int], None]:
     def take(number: int) -> None:
         receive(number)
         keys = json.loads((folder / "erased" / f"{number}.json").read_text())
         if keys:
-            exchange.erase("ResearchObject", keys=keys, by="dana", reason="asked for")
+            erase(keys=keys, by="dana", reason="asked for")
 
     return take
+
+
+def _erasing_exchange(spark: SparkSession, folder: Path) -> Callable[[int], None]:
+    erase = partial(exchange_of(spark, folder).erase, "ResearchObject")
+    return _erasing_door(folder, _exchange(spark, folder), erase)
+
+
+def _erasing_service(spark: SparkSession, folder: Path) -> Callable[[int], None]:
+    return _erasing_door(folder, _service(spark, folder), partial(service_of(spark, folder).erase, "entity"))
+
+
+def _erasing_hub(spark: SparkSession, folder: Path) -> Callable[[int], None]:
+    return _erasing_door(folder, _hub(spark, folder), partial(hub_of(spark, folder).erase, "product"))
 
 
 def _service(spark: SparkSession, folder: Path) -> Callable[[int], None]:
