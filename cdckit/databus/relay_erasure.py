@@ -39,7 +39,7 @@ ERASED = "ERASED"
 """In place of an opcode: of data events of which nothing is left but their place, their source and SCN, by
 which windows are told."""
 
-_GONE = ("key", "value", "headers", "long_key", "string_key", "logical_partition", "payload")
+_VALUES = ("key", "value", "headers", "long_key", "string_key", "logical_partition", "payload")
 _BY_WINDOW = (DatabusFault.EVENT_LATE.value, DatabusFault.SCN_FELL.value)
 """Errors that the window finds, of events that can be read."""
 _TABLES = {EVENTS: STORED_SCHEMA, WAITING: WAITING_SCHEMA}
@@ -62,7 +62,7 @@ def erased_again(kept: DataFrame) -> DataFrame:
     return kept.select(*columns)
 
 
-def told_changes(events: DataFrame, source: Source, keys: Iterable[str]) -> DataFrame:
+def event_changes(events: DataFrame, source: Source, keys: Iterable[str]) -> DataFrame:
     """What events of a source say, whatever became of their windows, also those that came too late."""
     sound = F.col(ERROR_CODE).isNull() | F.col(ERROR_CODE).isin(*_BY_WINDOW)
     readable = events.where(sound).drop(ERROR_CODE, ERROR_DESCRIPTION)
@@ -74,7 +74,7 @@ def event_places(tables: Transaction, source: Source, kind: Kind, entities: Data
     types = log_fields(tables.schema(kind.changes))
     key = {name: F.col("data").getField(name).cast(types[name].dataType) for name in kind.keys}
     found = [
-        told_changes(tables.read(name, {"source_id": [source.id]}), source, kind.keys)
+        event_changes(tables.read(name, {"source_id": [source.id]}), source, kind.keys)
         .withColumn(GUID, guid(kind.entity, key))
         .join(entities, GUID, "left_semi")
         .select(record_place("arrival.").alias(PLACE))
@@ -96,7 +96,7 @@ def drop_erased_events(fresh: DataFrame, tables: Transaction, settings: Settings
         kind = settings.kind(name)
         if Erasures.of(tables, kind) is None:
             continue
-        erased = erased_changes(told_changes(fresh, settings.named[name], keys), tables, kind)
+        erased = erased_changes(event_changes(fresh, settings.named[name], keys), tables, kind)
         assert erased is not None
         note_refused(tables, kind, erased)
         found.append(erased.select(record_place("arrival.").alias(PLACE)))
@@ -105,8 +105,10 @@ def drop_erased_events(fresh: DataFrame, tables: Transaction, settings: Settings
     places = reduce(DataFrame.unionByName, found).distinct().withColumn("_erased", F.lit(True))
     named = fresh.withColumn(PLACE, record_place()).join(places, PLACE, "left")
     theirs = F.coalesce("_erased", F.lit(False)) & F.coalesce(F.col("kind") == DATA, F.lit(False))
-    gone = {name: F.when(~theirs, F.col(name)) for name in (*_GONE, *(each.name for each in ERROR_FIELDS))}
-    marked = named.withColumns({**gone, "opcode": F.when(theirs, ERASED).otherwise(F.col("opcode"))})
+    values = {
+        name: F.when(~theirs, F.col(name)) for name in (*_VALUES, *(each.name for each in ERROR_FIELDS))
+    }
+    marked = named.withColumns({**values, "opcode": F.when(theirs, ERASED).otherwise(F.col("opcode"))})
     return marked.select(*fresh.columns)
 
 
@@ -116,13 +118,11 @@ def forget_events(tables: Transaction, places: DataFrame) -> list[ErasedPart]:
 
     Cost: a task for each file that is touched.
     """
-    found = (_forget(tables, name, columns, places) for name, columns in _TABLES.items())
-    return [part for part in found if part is not None]
+    tasks = ((name, columns) for name, columns in _TABLES.items() if tables.has(name))
+    return [part for each in tasks for part in _forget(tables, *each, places)]
 
 
-def _forget(tables: Transaction, name: str, columns: T.StructType, places: DataFrame) -> ErasedPart | None:
-    if not tables.has(name):
-        return None
+def _forget(tables: Transaction, name: str, columns: T.StructType, places: DataFrame) -> list[ErasedPart]:
     placed = tables.read(name).select(*STREAM, "offset", record_place().alias(PLACE))
     chosen = placed.join(places, PLACE, "left_semi").select(*STREAM, "offset").repartition(*STREAM)
     target = tables.target(name, columns, STREAM)
@@ -133,13 +133,13 @@ def _forget(tables: Transaction, name: str, columns: T.StructType, places: DataF
     plan = WorkerPlan(chosen, partial(_rewrite_files, target=target, files=files), _REPORT)
     reports = [json.loads(row["report"]) for row in plan.rows().collect()]
     if not reports:
-        return None
+        return []
     removed = tuple(sorted(each["path"] for each in reports))
     added = parse_report((one for each in reports for one in each["added"]), target)
     tables.adopt(name, added, removed)
     digests = (_together(each[side] for each in reports) for side in ("before", "after"))
     counts = (sum(each[what] for each in reports) for what in ("rows", "erased"))
-    return ErasedPart(name, None, removed, tuple(one.path for one in added), *counts, *digests)
+    return [ErasedPart(name, None, removed, tuple(one.path for one in added), *counts, *digests)]
 
 
 class _EventFile(NamedTuple):
@@ -201,8 +201,8 @@ def _rewrite_file(target: Target, path: str, offsets: Ints) -> Mapping[str, Any]
 def _without_values(events: pa.RecordBatch, theirs: Any) -> pa.RecordBatch:
     mask = pa.array(theirs)
     stays = pa.array(np.arange(events.num_rows), mask=theirs)
-    gone = {name: events.column(name).take(stays) for name in (*_GONE, ERROR_CODE, ERROR_DESCRIPTION)}
-    return with_columns(events, {**gone, "opcode": pc.if_else(mask, ERASED, events.column("opcode"))})
+    values = {name: events.column(name).take(stays) for name in (*_VALUES, ERROR_CODE, ERROR_DESCRIPTION)}
+    return with_columns(events, {**values, "opcode": pc.if_else(mask, ERASED, events.column("opcode"))})
 
 
 def _whole(target: Target, path: str, names: list[str] | None) -> pa.RecordBatch:

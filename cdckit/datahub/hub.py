@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -48,7 +49,6 @@ from cdckit.datahub.state import (
     append_records,
 )
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import Receipt
 from cdckit.ledger.columns import Kind
 from cdckit.ledger.erasure import ForgottenEntities, Request
 from cdckit.ledger.shell import Ledgers, ReceiveResult, Shell, WorkResult
@@ -220,7 +220,7 @@ class Hub(Shell):
         return T.StructType([self.schema.targets[name].data[each] for each in keys])
 
     def _asked_entities(self, tables: Transaction, kind: Kind, request: Request) -> DataFrame:
-        return asked_entities(State(self.schema, tables), tables, kind, request)
+        return asked_entities(self._state_of(tables.base), tables, kind, request)
 
     def _forget_entities(
         self, tables: Transaction, kind: Kind, request: Request, entities: DataFrame
@@ -232,10 +232,8 @@ class Hub(Shell):
         write_note(tables, RUN, uuid4().hex)
         return found._replace(not_erased=(*NOT_ERASED, *self._unread(tables)))
 
-    def _erase(self, tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
-        self._state_of(tables.base)
-        with self._under_way.lock():
-            return super()._erase(tables, kind, request)
+    def _lock(self) -> AbstractContextManager[object]:
+        return self._under_way.lock()
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
         state = self._state_of(tables)

@@ -228,8 +228,7 @@ def _write_masked(tables: Transaction, masked: DataFrame) -> list[ErasedPart]:
         nothing = {name: F.lit(None).cast(messages.schema[name].dataType) for name in ("key", "headers")}
         return joined.withColumns({**nothing, "data": F.when(is_stored, F.col("_data"))})
 
-    part = rewrite_rows(tables, MESSAGES, chosen, {"message_identifier": F.col("message_identifier")}, change)
-    return [] if part is None else [part]
+    return rewrite_rows(tables, MESSAGES, chosen, change)
 
 
 _MASKED = T.StructType(

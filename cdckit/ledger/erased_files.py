@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -49,8 +50,8 @@ class RewrittenPart:
 
 def erase_buckets(
     batches: Iterable[pa.RecordBatch], tasks: Mapping[int, Task], targets: Targets, fields: list[str]
-) -> Iterator[dict[str, Any]]:
-    """Erase the entities that a partition names, each bucket by itself; yields a report of each."""
+) -> Iterator[pa.RecordBatch]:
+    """Erase the entities that a partition names, each bucket by itself; yields a `report` of each as JSON."""
     some = list(batches)
     if not some:
         return
@@ -62,12 +63,9 @@ def erase_buckets(
         found, parts = _erase_fields(task, targets, guids, fields) if fields else _erase(task, targets, guids)
         is_found = bools(pc.is_in(guids, value_set=found))
         unknown = ~is_found & ~bools(known)
-        yield {
-            "bucket": bucket,
-            "found": int(is_found.sum()),
-            "unknown": int(unknown.sum()),
-            "parts": {name: vars(part) for name, part in parts.items()},
-        }
+        counts = {"bucket": bucket, "found": int(is_found.sum()), "unknown": int(unknown.sum())}
+        report = {**counts, "parts": {name: vars(part) for name, part in parts.items()}}
+        yield pa.record_batch({"report": pa.array([json.dumps(report)])})
 
 
 def _erase(task: Task, targets: Targets, guids: pa.Array) -> tuple[pa.Array, dict[str, RewrittenPart]]:

@@ -10,7 +10,7 @@ that is stopped later is finished by the next call, whatever that asks for.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -26,7 +26,7 @@ from cdckit.errors import CdcError, InvalidArgument
 from cdckit.ledger.columns import BUCKET, Kind, log_fields, visible_history
 from cdckit.ledger.erased_files import KNOWN, erase_buckets
 from cdckit.ledger.receipts import NOT_ERASED, RECEIPT_SCHEMA, ErasedPart, Receipt
-from cdckit.ledger.tasks import Targets, Task
+from cdckit.ledger.tasks import Targets
 from cdckit.ledger.tombstones import ERASE, HASH, REFUSE, REFUSED_SCHEMA, TOMBSTONE_SCHEMA, Erasures
 from cdckit.ledger.upkeep import BYTES_PER_TASK, Upkeep, read_scopes, task_bytes
 from cdckit.merging.arrow_changes import GUID
@@ -154,7 +154,7 @@ class Request:
 
     def entities(self, tables: Transaction, kind: Kind) -> DataFrame:
         """The guids of the entities, each once, and their buckets."""
-        found = self._found(tables, kind) if self.keys is None else self.named(tables, kind)
+        found = self.named(tables, kind) if self.keys is not None else self.among(_versions(tables, kind))
         return found.select(GUID, kind.bucket_column(F.col(GUID)).alias(BUCKET)).distinct()
 
     def named(self, tables: Transaction, kind: Kind) -> DataFrame:
@@ -162,9 +162,6 @@ class Request:
         assert self.keys is not None
         known = self.key_columns or log_fields(tables.schema(kind.changes))
         return _named(self.keys, tables.spark, kind, known)
-
-    def _found(self, tables: Transaction, kind: Kind) -> DataFrame:
-        return self.among(visible_history(tables.read(kind.history), tables.schema(kind.changes)))
 
     def among(self, versions: DataFrame) -> DataFrame:
         """The entities of a history that *where* and *keep* name, with their guids."""
@@ -213,14 +210,9 @@ def run_erasure(
     finish: Callable[[], Receipt | None],
 ) -> Receipt:
     """
-    Erase what is asked for, and what was asked for before where that was stopped.
+    Erase what is asked for, and first what was asked for before where that was stopped.
 
-    Args:
-        store: The store.
-        kind: Which entities, as a commit has them.
-        request: What is asked for.
-        work: Commits the tables without it (`erase_within`).
-        finish: Does what is left to do then.
+    *work* commits the tables without it (`erase_within`), and *finish* does what is left to do then.
     """
     stopped = finish()
     made = store.atomically(work, alone=True)
@@ -244,12 +236,8 @@ def erase_within(
     """
     Take what is asked for out of tables, and commit; None if there was nothing left to erase.
 
-    What is to be finished then is noted (`unfinished`).
-
-    Args:
-        tables, kind, request: What is asked for.
-        asked: The guids of the entities, each once, and what *forget* needs of them.
-        forget: Takes entities, as `with_known` gives them, out of the tables.
+    *asked* has the guids of the entities, each once; *forget* takes them, as `with_known` gives them, out of
+    the tables.  What is to be finished then is noted (`unfinished`).
     """
     _require_ready(tables)
     entities = compute_once(with_known(asked, tables, kind))
@@ -391,6 +379,10 @@ def _last_receipt(tables: Transaction, kind: Kind, request: Request) -> Receipt:
 # Which entities -------------------------------------------------------------------------------------------
 
 
+def _versions(tables: Transaction, kind: Kind) -> DataFrame:
+    return visible_history(tables.read(kind.history), tables.schema(kind.changes))
+
+
 def _named(keys: Keys, spark: SparkSession, kind: Kind, fields: T.StructType) -> DataFrame:
     if isinstance(keys, str | Mapping):
         raise InvalidArgument(FUNCTION, "keys", "a list of keys, or a table of them", type(keys).__name__)
@@ -476,18 +468,11 @@ def _require_all_moves(entities: DataFrame, tables: Transaction, kind: Kind) -> 
 def _run(upkeep: Upkeep, entities: DataFrame, fields: list[str]) -> list[dict[str, Any]]:
     """Let a worker for each bucket write its files anew; one job, with a shuffle."""
     tasks = upkeep.bucket_tasks()
-    by = partial(_work, tasks=tasks, targets=upkeep.targets, fields=fields)
+    by = partial(erase_buckets, tasks=tasks, targets=upkeep.targets, fields=fields)
     # By a number of its own: few rows would be put together in one task, that has all the files to write.
     parts = max(1, min(len(tasks), max(_FEW, sum(map(task_bytes, tasks.values())) // BYTES_PER_TASK)))
     plan = WorkerPlan(entities.repartition(parts, BUCKET), by, _REPORT, large=True)
     return [json.loads(row["report"]) for row in plan.rows().collect()]
-
-
-def _work(
-    batches: Iterable[pa.RecordBatch], tasks: Mapping[int, Task], targets: Targets, fields: list[str]
-) -> Iterator[pa.RecordBatch]:
-    for report in erase_buckets(batches, tasks, targets, fields):
-        yield pa.record_batch({"report": pa.array([json.dumps(report)])})
 
 
 def _adopt(

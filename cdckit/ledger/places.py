@@ -63,19 +63,19 @@ def rewrite_places(
     places: DataFrame,
     change: Callable[[DataFrame], DataFrame] | None = None,
     among: list[File] | None = None,
-) -> ErasedPart | None:
+) -> list[ErasedPart]:
     """`rewrite_rows` of records at some places."""
-    return rewrite_rows(tables, name, places, {PLACE: record_place()}, change, among)
+    return rewrite_rows(tables, name, places, change, {PLACE: record_place()}, among)
 
 
 def rewrite_rows(
     tables: Transaction,
     name: str,
     chosen: DataFrame,
-    by: Mapping[str, Column],
     change: Callable[[DataFrame], DataFrame] | None = None,
+    by: Mapping[str, Column] | None = None,
     among: list[File] | None = None,
-) -> ErasedPart | None:
+) -> list[ErasedPart]:
     """
     Write the files of a table anew that have some rows, without these, or with them changed.
 
@@ -83,25 +83,26 @@ def rewrite_rows(
         tables: The table's transaction.
         name: The table; nothing is done if there is none.
         chosen: Which rows; each once.
-        by: By its columns, what a row of the table has in their place.
         change: What becomes of the rows; without it they go.
+        by: By its columns, what a row of the table has in their place; without it columns of these names.
         among: The files that are meant, if not all.
 
     Returns:
-        What was rewritten, with a digest of all other rows in these files; None if nothing was.
+        What was rewritten, with a digest of all other rows in these files; nothing if nothing was.
     """
     if not tables.has(name):
-        return None
+        return []
+    by = {one: F.col(one) for one in chosen.columns} if by is None else by
     # By names that no column of the rows has.
     named = chosen.select(*(F.col(one).alias(f"chosen {one}") for one in by)).withColumn(_CHOSEN, F.lit(True))
     is_chosen = reduce(and_, (column.eqNullSafe(F.col(f"chosen {one}")) for one, column in by.items()))
     files = _holding(tables, name, named, is_chosen, tables.files(name) if among is None else among)
     if not files:
-        return None
+        return []
     rows = tables.read(name, files=files)
     count, before = _summary(rows, rows.join(named, is_chosen, "left"))
     if not count:
-        return None
+        return []
     parts = list(files[0].partition)
 
     def together(some: DataFrame) -> DataFrame:
@@ -118,9 +119,8 @@ def rewrite_rows(
     tables.discard(name, files)
     removed = tuple(one.path for one in files)
     rows_before = sum(one.rows for one in files)
-    return ErasedPart(
-        *(name, None, removed, tuple(one.path for one in added)), *(rows_before, count, before, after)
-    )
+    came = tuple(one.path for one in added)
+    return [ErasedPart(name, None, removed, came, rows_before, count, before, after)]
 
 
 def _holding(

@@ -133,12 +133,12 @@ class Receipt:
         found: dict[str, Any] = json.loads(text)
         parts = tuple(ErasedPart(**_as_tuples(each, ("removed", "added"))) for each in found["parts"])
         untouched = {name: tuple(each) for name, each in (found["untouched"] or {}).items()}
-        told = {
+        values = {
             "erased_at": datetime.fromisoformat(found["erased_at"]),
             "parts": parts,
             "untouched": untouched,
         }
-        return Receipt(**{**_as_tuples(found, ("fields", "published", "not_erased")), **told})
+        return Receipt(**{**_as_tuples(found, ("fields", "published", "not_erased")), **values})
 
     def __str__(self) -> str:
         what = "all" if self.fields is None else ", ".join(self.fields)

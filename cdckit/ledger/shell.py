@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -205,12 +206,9 @@ class Shell(ABC):
         parts = (*done.parts, *self._forget(tables, named))
         return done._replace(parts=parts, not_erased=self._unread(tables))
 
-    def _erase(self, tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
-        """Commit all tables without what is asked for; None if there is nothing left to erase."""
-        asked = self._asked_entities(tables, kind, request)
-        return erase_within(
-            *(tables, kind, request, asked), partial(self._forget_entities, tables, kind, request)
-        )
+    def _lock(self) -> AbstractContextManager[object]:
+        """What an erasure holds from before it begins: else it could wait for one who waits for it."""
+        return nullcontext()
 
     @abstractmethod
     def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
@@ -325,7 +323,8 @@ class Shell(ABC):
 
         Of a record its place stays, and that it was erased; its key, value and headers go.  One that comes
         later is kept as such a place too.  A record that must wait is erased when it waits no longer; older
-        commits keep it until `vacuum`.  Fields cannot be erased: a record goes as a whole.
+        commits keep it until the next erasure, since `vacuum` deletes files, and logs have bounds of what
+        was in them.  Fields cannot be erased: a record goes as a whole.
 
         A service and a hub, whose messages speak of several entities, take out of them what is said of these:
         of a batch of patches all others stay, and of a message of records.  A hub reads the messages again
@@ -350,7 +349,8 @@ class Shell(ABC):
 
         Cost: as of `Ledger.erase`; and the places of all records, and of all changes in all ledgers.  A
             service looks at all answers, and learns the types of touched collections again; a hub at all
-            statements of its targets, and merges what a run over the changed messages would.
+            statements of its targets, and merges what a run over the changed messages would.  Where others
+            write all the time it is done twice or three times, for it reads all: then they wait for it.
         """
         when = datetime.now(UTC) if at is None else at
         request = Request(keys, where, keep, None, by, reason, later, when, self._key_columns(ledger))
@@ -359,9 +359,12 @@ class Shell(ABC):
 
         def work(tables: Transaction) -> Receipt | None:
             require_kind(tables.base, self.kind)
-            return self._erase(tables, stored(tables.base), request)
+            kind = stored(tables.base)
+            asked = self._asked_entities(tables, kind, request)
+            forget = partial(self._forget_entities, tables, kind, request)
+            return erase_within(tables, kind, request, asked, forget)
 
-        with describe_step(self._spark, f"{self._door}: forget"):
+        with describe_step(self._spark, f"{self._door}: forget"), self._lock():
             return run_erasure(self.store, stored, request, work, self._finish_erasure)
 
     def _stored_kind(self, tables: Snapshot, ledger: str) -> Kind:

@@ -176,21 +176,19 @@ def note_refused(tables: Transaction, kind: Kind, changes: DataFrame, kept: Colu
 
     Those that are *kept* all the same, where they came, are noted whatever was asked for.
     """
-    is_kept = F.lit(False) if kept is None else kept
     strict = tables.read(kind.erased).where((F.col("later") == REFUSE) & F.col("field").isNull())
-    named = changes.join(
-        strict.select(HASH).distinct().withColumn("is_strict", F.lit(True)), HASH, "left"
-    ).where(is_kept | F.col("is_strict"))
+    refused = changes.join(strict.select(HASH).distinct(), HASH, "left_semi")
+    found = refused.withColumns(error_columns(ENTITY_ERASED))
+    if kept is not None:
+        own = changes.where(kept).withColumns(error_columns(ENTITY_KEPT))
+        found = found.where(~kept).unionByName(own)
     places = (F.col(f"arrival.{name}").alias(name) for name in REFUSED_SCHEMA.fieldNames()[:5])
-    error = {
-        name: F.when(is_kept, kept_word).otherwise(word)
-        for name, kept_word, word in (
-            ("error_code", ENTITY_KEPT, ENTITY_ERASED),
-            ("error_description", DESCRIPTIONS[ENTITY_KEPT], DESCRIPTIONS[ENTITY_ERASED]),
-        )
-    }
-    columns = (column.alias(name) for name, column in error.items())
-    tables.append(kind.refused, named.select(*places, "source", *columns))
+    tables.append(kind.refused, found.select(*places, *REFUSED_SCHEMA.fieldNames()[5:]))
+
+
+def error_columns(code: str) -> dict[str, Column]:
+    """An error with that code, and its sentence."""
+    return {"error_code": F.lit(code), "error_description": F.lit(DESCRIPTIONS[code])}
 
 
 def _known_fields(rows: DataFrame, erasures: Erasures) -> list[str]:

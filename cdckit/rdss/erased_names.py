@@ -68,7 +68,7 @@ class ErasedNames:
         """The other name of anything."""
         return other_name(name, self.secret)
 
-    def with_other(self, rows: DataFrame, name: Column, of: str, column: str) -> DataFrame:
+    def with_other_name(self, rows: DataFrame, name: Column, of: str, column: str) -> DataFrame:
         """The rows, and in *column* the other name of what was erased: null where it was not; and `later`."""
         own = self.rows.where(F.col("of") == of).select(F.col("other_name").alias(_OTHER), "later")
         found = rows.withColumn(_SOUGHT, self.other_name(name)).join(
@@ -78,7 +78,7 @@ class ErasedNames:
 
     def rename(self, rows: DataFrame, column: str, of: str) -> DataFrame:
         """The rows, in *column* the other names of what was erased."""
-        found = self.with_other(rows, F.col(column), of, "_renamed")
+        found = self.with_other_name(rows, F.col(column), of, "_renamed")
         return found.withColumn(column, F.coalesce("_renamed", column)).select(*rows.columns)
 
 

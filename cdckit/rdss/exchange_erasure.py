@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from cdckit.ledger import ErasedPart
 from cdckit.ledger.places import rewrite_rows
-from cdckit.ledger.tombstones import DESCRIPTIONS, ENTITY_ERASED, REFUSE, REFUSED_SCHEMA
+from cdckit.ledger.tombstones import DESCRIPTIONS, ENTITY_ERASED, REFUSE, REFUSED_SCHEMA, error_columns
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.erased_names import MESSAGE, OBJECT, SEQUENCE, ErasedNames
@@ -51,7 +51,7 @@ _RECORD = ("topic", "partition", "offset", "timestamp")
 _KEPT = (*_RECORD, "timestampType", "status", *PLACE)
 _SAME = (*_RECORD, "message_id")
 _SETTLING = ("message_id", "message_type", "published_timestamp", "object_uuid")
-_GONE = "The message spoke of what was erased."
+_REASON = "The message spoke of what was erased."
 
 
 def object_uuids(tables: Tables) -> DataFrame:
@@ -74,20 +74,20 @@ def drop_erased_messages(rows: DataFrame, tables: Tables) -> DataFrame:
     if names is None:
         return rows
     of_several = F.when(F.col("sequence_total") > 1, F.col("sequence_id"))
-    found = names.with_other(rows, F.col("object_uuid"), OBJECT, "_object")
-    found = names.with_other(found, of_several, SEQUENCE, "_sequence")
+    found = names.with_other_name(rows, F.col("object_uuid"), OBJECT, "_object")
+    found = names.with_other_name(found, of_several, SEQUENCE, "_sequence")
     theirs = F.col("_object").isNotNull() | F.col("_sequence").isNotNull()
     refused = theirs & (F.col("_object_later") == REFUSE) & is_statement(CREATE, UPDATE, REMOVE)
     marked = names.rename(found.withColumns({"_theirs": theirs, "_refused": refused}), IDENTITY, MESSAGE)
-    gone = {
+    values = {
         "generator": F.when(F.coalesce("_refused", F.lit(False)), F.col("generator")),
         ERROR_CODE: F.lit(ERASED),
-        ERROR_DESCRIPTION: F.when(F.col("_refused"), DESCRIPTIONS[ENTITY_ERASED]).otherwise(_GONE),
+        ERROR_DESCRIPTION: F.when(F.col("_refused"), DESCRIPTIONS[ENTITY_ERASED]).otherwise(_REASON),
     }
     return marked.select(
         *(
             F.when(~F.col("_theirs") | F.lit(name in _KEPT), F.col(name))
-            .otherwise(gone.get(name, F.lit(None)))
+            .otherwise(values.get(name, F.lit(None)))
             .cast(rows.schema[name].dataType)
             .alias(name)
             for name in rows.columns
@@ -97,13 +97,8 @@ def drop_erased_messages(rows: DataFrame, tables: Tables) -> DataFrame:
 
 def note_refused(came: DataFrame, tables: Transaction, settings: Settings) -> None:
     """Let the ledgers tell of messages that came and were refused."""
-    said = {
-        "record_number": F.lit(1),
-        "source": F.col("generator"),
-        "error_code": F.lit(ENTITY_ERASED),
-        "error_description": F.lit(DESCRIPTIONS[ENTITY_ERASED]),
-    }
-    rows = came.withColumns(said).select(*REFUSED_SCHEMA.fieldNames())
+    rows = came.withColumns({"record_number": F.lit(1), "source": F.col("generator")})
+    rows = rows.withColumns(error_columns(ENTITY_ERASED)).select(*REFUSED_SCHEMA.fieldNames())
     for each in settings.types:
         tables.append(settings.kind(each).refused, rows)
 
@@ -125,15 +120,15 @@ def drop_erased_wholes(
     names = ErasedNames.of(tables)
     if names is None:
         return wholes, None
-    named = names.with_other(wholes, F.col("object_uuid"), OBJECT, "_object")
+    named = names.with_other_name(wholes, F.col("object_uuid"), OBJECT, "_object")
     theirs = tables.scratch(named.where(F.col("_object").isNotNull()))
     if theirs.isEmpty():
         return wholes, None
     refused = (F.col("_object_later") == REFUSE) & is_statement(CREATE, UPDATE, REMOVE)
     note_refused(theirs.where(refused), tables, settings)
     _forget(tables, settings, None, theirs.select("sequence_id", *_unclaimed()), None)
-    gone = theirs.select("sequence_id")
-    return wholes.join(gone, "sequence_id", "left_anti").select(*wholes.columns), gone
+    ids = theirs.select("sequence_id")
+    return wholes.join(ids, "sequence_id", "left_anti").select(*wholes.columns), ids
 
 
 def with_identity(wholes: DataFrame, tables: Tables) -> DataFrame:
@@ -219,35 +214,30 @@ def _forget(
     settling = _settling_messages(tables, objects)
     theirs = tables.scratch(_with_claims(chosen, sequences).join(settling, _is_same_message(), "left"))
     known = _known_messages(tables, theirs, sequences)
-    names = ErasedNames.with_more(tables, _names(objects, sequences, known, later))
+    names = ErasedNames.with_more(tables, _new_names(objects, sequences, known, later))
     left = names.rename(theirs, IDENTITY, MESSAGE)
-    places, at_place = theirs.select(*PLACE).distinct(), _by(*PLACE)
+    places = theirs.select(*PLACE).distinct()
 
     def as_places(rows: DataFrame) -> DataFrame:
-        said = left.select(*PLACE, IDENTITY, *(_other(names, name) for name in _SETTLING))
-        return rows.select(*_KEPT).join(said, [*PLACE], "left").select(*_place_columns())
+        rest = left.select(*PLACE, IDENTITY, *(_settling_value(names, name) for name in _SETTLING))
+        return rows.select(*_KEPT).join(rest, [*PLACE], "left").select(*_place_columns())
 
-    found = [rewrite_rows(tables, MESSAGES, places, at_place, as_places)]
-    found += [rewrite_rows(tables, OUTCOMES, places, at_place)]
-    whole = sequences.select("sequence_id").distinct()
-    found += [rewrite_rows(tables, SEQUENCES, whole, _by("sequence_id"))]
+    found = rewrite_rows(tables, MESSAGES, places, as_places)
+    found += rewrite_rows(tables, OUTCOMES, places)
+    found += rewrite_rows(tables, SEQUENCES, sequences.select("sequence_id").distinct())
     if objects is not None:
-        about = objects.select("object_uuid").distinct()
-        found += [rewrite_rows(tables, UNKNOWN, about, _by("object_uuid"))]
-        found += [_forget_namings(tables, settings, objects, theirs)]
-    found += [_forget_known(tables, settings, known)]
-    return [part for part in found if part is not None]
-
-
-def _by(*names: str) -> dict[str, Column]:
-    return {name: F.col(name) for name in names}
+        found += rewrite_rows(tables, UNKNOWN, objects.select("object_uuid").distinct())
+        found += _forget_namings(tables, settings, objects, theirs)
+    return found + _forget_known(tables, settings, known)
 
 
 def _place_columns() -> list[Column]:
     """A message that was erased: the columns of `MESSAGES` that are kept of it."""
-    said = {ERROR_CODE: F.lit(ERASED), ERROR_DESCRIPTION: F.lit(_GONE)}
-    said |= {name: F.col(name) for name in (*_KEPT, IDENTITY, *_SETTLING)}
-    return [said.get(each.name, F.lit(None)).cast(each.dataType).alias(each.name) for each in MESSAGES_SCHEMA]
+    found = {name: F.col(name) for name in (*_KEPT, IDENTITY, *_SETTLING)}
+    found |= {ERROR_CODE: F.lit(ERASED), ERROR_DESCRIPTION: F.lit(_REASON)}
+    return [
+        found.get(each.name, F.lit(None)).cast(each.dataType).alias(each.name) for each in MESSAGES_SCHEMA
+    ]
 
 
 def _with_claims(chosen: DataFrame, sequences: DataFrame) -> DataFrame:
@@ -282,7 +272,7 @@ def _is_same_message() -> Column:
     return reduce(Column.__and__, (F.col(name).eqNullSafe(F.col(f"_{name}")) for name in _SAME))
 
 
-def _other(names: ErasedNames, name: str) -> Column:
+def _settling_value(names: ErasedNames, name: str) -> Column:
     """What is left of a column of a message by which an object came to be or went."""
     settles = F.col("object_uuid").isNotNull()
     value = names.other_name(F.col(name)) if name in ("message_id", "object_uuid") else F.col(name)
@@ -302,7 +292,9 @@ def _known_messages(tables: Transaction, theirs: DataFrame, sequences: DataFrame
     return tables.scratch(found)
 
 
-def _names(objects: DataFrame | None, sequences: DataFrame, known: DataFrame, later: str | None) -> DataFrame:
+def _new_names(
+    objects: DataFrame | None, sequences: DataFrame, known: DataFrame, later: str | None
+) -> DataFrame:
     """What is to be known by another name only."""
     some: list[tuple[DataFrame, str, str, str | None]]
     some = [(sequences, "sequence_id", SEQUENCE, None), (known, IDENTITY, MESSAGE, None)]
@@ -319,10 +311,10 @@ def _names(objects: DataFrame | None, sequences: DataFrame, known: DataFrame, la
 
 def _forget_namings(
     tables: Transaction, settings: Settings, objects: DataFrame, theirs: DataFrame
-) -> ErasedPart | None:
+) -> list[ErasedPart]:
     """Let others name objects by their other names, and keep when these came to be and went."""
     if not tables.has(NAMINGS):
-        return None
+        return []
     about = objects.select(F.col("object_uuid").alias("named"))
     messages = tables.read(NAMINGS).join(about, "named", "left_semi").select("message_id").distinct()
 
@@ -330,19 +322,19 @@ def _forget_namings(
         others = rows.join(objects, "object_uuid", "left_anti").select(*rows.columns)
         return with_buckets(rename_objects(others, tables), settings)
 
-    part = rewrite_rows(tables, NAMINGS, messages, _by("message_id"), rename)
+    parts = rewrite_rows(tables, NAMINGS, messages, rename)
     left = existence(tables.read(MESSAGES).join(theirs.select(*PLACE), [*PLACE], "left_semi"))
     rows = with_buckets(namings(left).withColumn(TAKEN, F.lit(0).cast("long")), settings)
     tables.append(NAMINGS, rows.repartition(BUCKET), partition_by=[BUCKET])
-    return part
+    return parts
 
 
-def _forget_known(tables: Transaction, settings: Settings, known: DataFrame) -> ErasedPart | None:
+def _forget_known(tables: Transaction, settings: Settings, known: DataFrame) -> list[ErasedPart]:
     """Let it be known by other names only that messages came, or were sent."""
-    part = rewrite_rows(tables, REPOSITORY, known.select(IDENTITY).distinct(), _by(IDENTITY))
+    found = rewrite_rows(tables, REPOSITORY, known.select(IDENTITY).distinct())
     names = ErasedNames.of(tables)
-    if part is None or names is None:
-        return part
+    if not found or names is None:
+        return found
     other = names.other_name(F.col(IDENTITY))
     columns = {IDENTITY: other, "status": F.col("status"), BUCKET: settings.bucket(other)}
     rows = known.select(
@@ -352,4 +344,4 @@ def _forget_known(tables: Transaction, settings: Settings, known: DataFrame) -> 
         )
     )
     tables.append(REPOSITORY, rows.repartition(BUCKET), partition_by=[BUCKET])
-    return part
+    return found

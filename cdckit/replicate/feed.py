@@ -175,9 +175,9 @@ class Feed(Shell):
         return found.withColumn("content", _content()).dropDuplicates([*_PLACE, ERROR_CODE]).drop("content")
 
     def _forget(self, tables: Transaction, places: DataFrame) -> list[ErasedPart]:
-        parts = [rewrite_places(tables, RECORDS, places, without_values)]
-        parts += [rewrite_places(tables, name, places) for name in (REJECTS, WAITING)]
-        return [part for part in parts if part is not None]
+        changes = {RECORDS: without_values, REJECTS: None, WAITING: None}
+        found = (rewrite_places(tables, name, places, change) for name, change in changes.items())
+        return [part for parts in found for part in parts]
 
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
         records = read_rows(tables, RECORDS, RECEIVED_SCHEMA).select(*RECORD_COLUMNS)

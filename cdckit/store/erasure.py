@@ -80,10 +80,10 @@ def forget_past(location: Location) -> ForgetResult:
     entries = sum(forget_versions(location, one.folder, one.version) for one in tables.values())
     # Of the table of commits itself, what counts now is what was not there before.
     kept = {f"{COMMITS}/{path}" for path in commits.newest().files()}
-    gone = [path for path in old if path not in kept]
-    entries += sum(f"/{_LOG}/" in path for path in gone)
-    delete_files(location, gone)
-    return ForgetResult(first, sum(f"/{_LOG}/" not in path for path in gone), entries)
+    deleted = [path for path in old if path not in kept]
+    entries += sum(f"/{_LOG}/" in path for path in deleted)
+    delete_files(location, deleted)
+    return ForgetResult(first, sum(f"/{_LOG}/" not in path for path in deleted), entries)
 
 
 def forget_versions(location: Location, folder: str, version: int) -> int:

@@ -148,7 +148,7 @@ class Store:
             work: What is done.
             alone: Whether others of these calls wait for it once it was overtaken, as work that reads all
                 would be forever where others write all the time.  They wait ten minutes for each try at
-                most, in case it has died.
+                most, in case it has died.  *work* must not wait for one of them.
 
         Raises:
             ConflictingCommit: Others came between each time.

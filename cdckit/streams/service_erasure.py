@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import UTC
 from functools import partial, reduce
 from typing import Any
@@ -16,7 +16,7 @@ from cdckit.ledger.columns import BUCKET as LEDGER_BUCKET
 from cdckit.ledger.columns import Kind
 from cdckit.ledger.erased_files import KNOWN
 from cdckit.ledger.erasure import ForgottenEntities, Request, count_named, forget_entities
-from cdckit.ledger.places import PLACE, SharedRecords, record_place, rewrite_rows
+from cdckit.ledger.places import PLACE, SharedRecords, record_place, rewrite_places, rewrite_rows
 from cdckit.ledger.receipts import ErasedPart
 from cdckit.ledger.tombstones import HASH, Erasures, erased_changes, note_refused
 from cdckit.merging.arrow_changes import GUID
@@ -76,9 +76,6 @@ NOT_ERASED = (
 )
 """What is left by a service, beside what is left by every erasure."""
 
-Change = Callable[[DataFrame], DataFrame]
-"""What becomes of rows."""
-
 _PARTS, _DIGEST = "erased parts", "digest of the value"
 _ROWS_AT_ONCE = 1000
 _OF_ENTITIES = (ENTITY_BATCHES.name, ENTITY_PATCHES.name)
@@ -89,7 +86,7 @@ def forget_named(tables: Transaction, settings: Settings, entities: DataFrame) -
     known = read_rows(tables, ENTITIES, ENTITIES_SCHEMA).select(*ENTITY, _guid().alias(GUID))
     named = known.join(entities, GUID, "left_semi")
     # Those of which nothing was ever taken may stand in a reject all the same.
-    rejected = compute_once(_read_names(_rejected(tables)).join(entities, GUID, "left_semi"))
+    rejected = compute_once(_read_names(_reject_records(tables)).join(entities, GUID, "left_semi"))
     if rejected is not None:
         named = named.unionByName(rejected.select(*ENTITY, GUID))
     names = compute_once(named.distinct())
@@ -175,42 +172,42 @@ class _Erasure:
         if self._theirs is not None:
             found += self._forget_acknowledged(self._theirs) + self._mask_responses(self._theirs)
         for name in (ANSWERS, PARTS):
-            found += self._rewrite(name, self._names, _columns(*ENTITY), _without_words)
-        found += self._rewrite(ENTITIES, self._names, _columns(*ENTITY))
+            found += rewrite_rows(self._tables, name, self._names, _without_words)
+        found += rewrite_rows(self._tables, ENTITIES, self._names)
         if self._theirs is not None:
             found += self._learn_again(self._theirs)
         return tuple(found)
-
-    def _rewrite(
-        self, name: str, chosen: DataFrame | None, by: Mapping[str, Column], change: Change | None = None
-    ) -> list[ErasedPart]:
-        part = None if chosen is None else rewrite_rows(self._tables, name, chosen, by, change)
-        return [] if part is None else [part]
 
     def _find_reject_places(self) -> DataFrame | None:
         """Where the rejects stand that name them, and what they hold."""
         if self._rejected is None:
             return None
-        found = _with_digest(_rejected(self._tables)).join(
+        found = _with_digest(_reject_records(self._tables)).join(
             self._rejected.select(STREAM, _DIGEST), [STREAM, _DIGEST], "left_semi"
         )
         return compute_once(found.select(record_place().alias(PLACE), _DIGEST).distinct())
 
     def _forget_rejects(self) -> list[ErasedPart]:
         """Take the rejects out that name them, each as a whole."""
-        return self._rewrite(REJECTS, self._reject_places, {PLACE: record_place(), _DIGEST: _digest()})
+        if self._reject_places is None:
+            return []
+        by = {PLACE: record_place(), _DIGEST: _digest()}
+        return rewrite_rows(self._tables, REJECTS, self._reject_places, by=by)
 
     def _forget_records(self) -> list[ErasedPart]:
         """Take the patches out of the records as they came."""
         found = [] if self._theirs is None else [self._theirs.select(record_place().alias(PLACE))]
         found += [] if self._reject_places is None else [self._reject_places.select(PLACE)]
-        places = compute_once(reduce(DataFrame.unionByName, found).distinct()) if found else None
+        if not found:
+            return []
+        places = compute_once(reduce(DataFrame.unionByName, found).distinct())
+        assert places is not None
 
         def change(records: DataFrame) -> DataFrame:
             named = _read_names(records).join(self._entities, GUID, "left_semi")
             return _without_patches(records, named.select(STREAM, _DIGEST, "part"))
 
-        return self._rewrite(RECORDS, places, {PLACE: record_place()}, change)
+        return rewrite_places(self._tables, RECORDS, places, change)
 
     def _forget_acknowledged(self, theirs: DataFrame) -> list[ErasedPart]:
         """Take out which notifications of their updates devices have acknowledged."""
@@ -221,7 +218,7 @@ class _Erasure:
         pairs = theirs.where("action IS NOT NULL").crossJoin(F.broadcast(seen.select("device").distinct()))
         ids = pairs.select(notification_id().alias("notification"))
         found = compute_once(seen.join(ids, "notification", "left_semi").select("notification").distinct())
-        return self._rewrite(SEEN, found, _columns("notification"))
+        return [] if found is None else rewrite_rows(self._tables, SEEN, found)
 
     def _mask_responses(self, theirs: DataFrame) -> list[ErasedPart]:
         """Let complete responses have no word of theirs."""
@@ -231,11 +228,11 @@ class _Erasure:
 
         def change(responses: DataFrame) -> DataFrame:
             joined = responses.join(requests, list(REQUEST), "left")
-            masked = F.transform("responses", lambda text: _masked_response(text, F.col("theirs")))
+            masked = F.transform("responses", lambda text: _mask_response(text, F.col("theirs")))
             found = joined.withColumn("responses", masked).drop("message")
             return found.withColumn("message", response_message(found))
 
-        return self._rewrite(RESPONSES, requests, _columns(*REQUEST), change)
+        return rewrite_rows(self._tables, RESPONSES, requests.select(*REQUEST), change)
 
     def _forget_subscriptions(self) -> tuple[ErasedPart, ...]:
         """Take those that are subscriptions out of their ledger."""
@@ -254,8 +251,8 @@ class _Erasure:
         if shared:
             raise SharedRecords(shared, kind.name)
         guids = named.select(guid(kind.entity, key).alias(GUID)).distinct()
-        told = {LEDGER_BUCKET: kind.bucket_column(F.col(GUID)), KNOWN: F.lit(True)}
-        return forget_entities(self._tables, kind, guids.withColumns(told)).parts
+        known = {LEDGER_BUCKET: kind.bucket_column(F.col(GUID)), KNOWN: F.lit(True)}
+        return forget_entities(self._tables, kind, guids.withColumns(known)).parts
 
     def _learn_again(self, theirs: DataFrame) -> list[ErasedPart]:
         """Let the entity types be what all others teach."""
@@ -269,23 +266,18 @@ class _Erasure:
         places = (each.select(record_place().alias(PLACE), TAKEN) for each in (answers, schemas))
         taken = reduce(DataFrame.unionByName, places).groupBy(PLACE).agg(F.min(TAKEN).alias(TAKEN))
         learnt = learned_types(lessons).withColumn(PLACE, record_place()).join(taken, PLACE, "left")
-        by = _columns(*of_type)
         return [
-            *self._rewrite(TYPES, types, by, lambda rows: entity_types(lessons)),
-            *self._rewrite(LEARNED, types, by, lambda rows: learnt),
+            *rewrite_rows(tables, TYPES, types, lambda rows: entity_types(lessons)),
+            *rewrite_rows(tables, LEARNED, types, lambda rows: learnt),
         ]
-
-
-def _columns(*names: str) -> dict[str, Column]:
-    return {name: F.col(name) for name in names}
 
 
 def _without_words(answers: DataFrame) -> DataFrame:
     """Answers, or responses, as if their patches had named no entity; one that came again has no outcome."""
     answered = F.lit(True) if "is_repeat" not in answers.columns else ~F.col("is_repeat")
-    gone = (*ENTITY[1:], "ops", "before", "after", "action", "taught_before", "revision_after")
+    words = (*ENTITY[1:], "ops", "before", "after", "action", "taught_before", "revision_after")
     nothing = {
-        name: F.lit(None).cast(answers.schema[name].dataType) for name in gone if name in answers.columns
+        name: F.lit(None).cast(answers.schema[name].dataType) for name in words if name in answers.columns
     }
     refused = {"status": F.lit(Status.NOT_APPLIED.value), "errors": F.array(F.lit(ERASED_REASON))}
     if "revision_after" in nothing:
@@ -299,7 +291,7 @@ _KEPT = "db string, clientid string, request long, user string, begun long, ende
 _FLAGS = ("learning", "includeBefore", "includeAfter")
 
 
-def _masked_response(text: Column, theirs: Column) -> Column:
+def _mask_response(text: Column, theirs: Column) -> Column:
     """The text of a response; without its words, if its entity is one of *theirs*."""
     named = F.struct(*(F.get_json_object(text, f"$.{name}").alias(name) for name in ENTITY))
     found = F.from_json(text, f"{_KEPT}, {', '.join(f'{name} boolean' for name in _FLAGS)}")
@@ -314,7 +306,7 @@ def _masked_response(text: Column, theirs: Column) -> Column:
 # Records ---------------------------------------------------------------------------------------------------
 
 
-def _rejected(tables: Transaction) -> DataFrame:
+def _reject_records(tables: Transaction) -> DataFrame:
     """The records of entities that are rejects."""
     records = read_rows(tables, RECORDS, RECORDS_SCHEMA).where(F.col(STREAM).isin(*_OF_ENTITIES))
     if not tables.has(REJECTS):
@@ -356,13 +348,13 @@ def _read_name_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
     for whole in batches:
         for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
             records = whole.slice(start, _ROWS_AT_ONCE).to_pylist()
-            rows = [{**each, **one} for each in records for one in _named(each[STREAM], each["value"])]
+            rows = [{**each, **one} for each in records for one in _named_parts(each[STREAM], each["value"])]
             yield pa.RecordBatch.from_pylist(
                 [{name: one.get(name) for name in types.names} for one in rows], types
             )
 
 
-def _named(stream: str, value: bytes) -> list[dict[str, Any]]:
+def _named_parts(stream: str, value: bytes) -> list[dict[str, Any]]:
     """The parts of a message that name something, and what."""
     found = message(value, STREAMS[stream])
     if stream == ENTITY_PATCHES.name:
@@ -388,8 +380,8 @@ def _mask_batches(batches: Iterable[pa.RecordBatch], *, columns: T.StructType) -
     for whole in batches:
         for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
             batch = whole.slice(start, _ROWS_AT_ONCE)
-            told = zip(*(batch.column(name).to_pylist() for name in (STREAM, "value", _PARTS)), strict=True)
-            streams, values = zip(*(_masked(*each) for each in told), strict=True)
+            rows = zip(*(batch.column(name).to_pylist() for name in (STREAM, "value", _PARTS)), strict=True)
+            streams, values = zip(*(_mask_message(*each) for each in rows), strict=True)
             made = {STREAM: streams, "value": values, "key": [None] * batch.num_rows}
             arrays = [
                 pa.array(made[each.name], each.type) if each.name in made else batch.column(each.name)
@@ -398,7 +390,7 @@ def _mask_batches(batches: Iterable[pa.RecordBatch], *, columns: T.StructType) -
             yield pa.RecordBatch.from_arrays(arrays, names=types.names)
 
 
-def _masked(stream: str, value: bytes, parts: list[int]) -> tuple[str, bytes | None]:
+def _mask_message(stream: str, value: bytes, parts: list[int]) -> tuple[str, bytes | None]:
     """What is kept of a message: of a batch the other patches, of a patch its place in its request."""
     if ERROR_CODE in message(value, STREAMS[stream]):
         return ERASED_PATCHES.name, None
@@ -419,5 +411,5 @@ def _bytes(document: dict[str, Any]) -> bytes:
 def nameless_patches(decoded: DataFrame) -> DataFrame:
     """What is left of patches that were erased, as patches that cannot be applied."""
     nothing = {each.name: F.lit(None).cast(each.dataType) for each in PATCH_SCHEMA}
-    told = {name: column for name, column in nothing.items() if name not in decoded.columns}
-    return decoded.withColumns({**told, "errors": F.array(F.lit(ERASED_REASON))})
+    others = {name: column for name, column in nothing.items() if name not in decoded.columns}
+    return decoded.withColumns({**others, "errors": F.array(F.lit(ERASED_REASON))})

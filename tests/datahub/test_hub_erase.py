@@ -100,9 +100,10 @@ def test_an_entity_goes_with_what_is_inside_its_records(spark: SparkSession, tmp
     hub.run(now=AT)
     before = histories(hub)
     assert len(rows_of(hub.history("line"))) == 2
+    version = hub.store.snapshot().version
     with pytest.raises(DependentEntities, match="2 of 'line' would not be what they were"):
         hub.erase("customer", keys=[{"c": ADA}], **WHO)
-    assert histories(hub) == before
+    assert hub.store.snapshot().version == version
     receipt = hub.erase("order", keys=[{"o": 55_019_283}], **WHO)
     assert {part.table: part.erased for part in receipt.parts} == {
         "messages": 1,
@@ -112,11 +113,7 @@ def test_an_entity_goes_with_what_is_inside_its_records(spark: SparkSession, tmp
     assert receipt.is_proven
     hub.erase("customer", keys=[{"c": ADA}], **WHO)
     assert find_remains(tmp_path, TRACES) == {}
-    after = histories(hub)
-    traces = (str(ADA), "55019283", "more", "adas gift")
-    assert after == without(before, *traces)
-    hub.rebuild(now=AT + timedelta(seconds=1))
-    assert histories(hub) == after
+    assert histories(hub) == without(before, str(ADA), "55019283", "more", "adas gift")
     # What is sent again was received before; what is new of her is refused, and its neighbours are not.
     again = [sent[0], message("m6", "customer", ada, {"c": 6, "name": "dot"})]
     again += [message("m7", "order", {"o": 55_019_283, "c": 1, "lines": [{"text": "adas gift"}]})]
@@ -127,12 +124,12 @@ def test_an_entity_goes_with_what_is_inside_its_records(spark: SparkSession, tmp
     assert sorted(row["o"] for row in rows_of(hub.history("order"))) == [1, 2]
     refused = hub.ledgers()["customer"].refused().collect()
     assert [(row["record_number"], row["error_code"]) for row in refused] == [(1, "ENTITY_ERASED")]
+    # By another schema all messages are read anew.
     other = {**CUSTOMER, "priority": 5}
     changed = Hub(spark, schema({**SHOP, "mappings": {**SHOP["mappings"], "customer": [other]}}), tmp_path)
     changed.run(now=AT + timedelta(seconds=10))
     assert {row["c"] for row in rows_of(changed.history("customer"))} == {1, 3, 6}
-    assert changed.erase("customer", keys=[{"c": ADA}], **WHO).entities == 1
-    # Older commits have what came since, until the next erasure or a vacuum.
+    # Older commits have what came since, until the next erasure.
     changed.erase("customer", keys=[{"c": 6}], **WHO)
     assert find_remains(tmp_path, TRACES) == {}
     hub.store.check(deep=True)
