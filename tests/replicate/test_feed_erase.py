@@ -60,7 +60,9 @@ def test_an_entity_and_its_records_are_forgotten(spark: SparkSession, tmp_path: 
     places = feed.store.snapshot().read("records").where("error_code = 'ERASED'")
     assert sorted(row["offset"] for row in places.collect()) == [1, 1, 5]
     assert feed.ledgers()[name].refused().select("offset", "error_code").collect() == [(1, "ENTITY_ERASED")]
-    assert [row["name"] for row in feed.ledgers()[name].history().orderBy("valid_from").collect()] == [
+    assert [
+        row["name"] for row in feed.ledgers()[name].history().orderBy("valid_from_timestamp").collect()
+    ] == [
         *("bob", "bob again"),
     ]
     assert feed.erase(name, keys=[{"id": ADA}], **WHO) == receipt
