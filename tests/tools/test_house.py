@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,14 +33,17 @@ PACKAGES = [
 ]
 
 
-def imports() -> Iterator[tuple[Path, str]]:
+@cache
+def imports() -> list[tuple[Path, str]]:
     """Every module of the package, with each of our modules that it imports: what stands behind `cdckit.`."""
+    found = []
     for path in [*ROOT.rglob("*.py"), *ROOT.rglob("*.pyi")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cdckit"):
                 inside = (node.module or "").removeprefix("cdckit").removeprefix(".")
                 for name in [inside] if inside else [each.name for each in node.names]:
-                    yield path.relative_to(ROOT), name
+                    found.append((path.relative_to(ROOT), name))
+    return found
 
 
 @pytest.mark.parametrize("package", PACKAGES)
