@@ -36,8 +36,11 @@ BATCHES = [
     # What is sent again is no news; nothing here is about a row.
     [event("c", 1, id=1, name="kettle"), b'{"ts_ms": 1}'],
     # The table has another column now, and a value does not fit it.
-    [event("u", 3, id=1, name="kettle", price=20), event("u", 4, id=2, name="mug", price="much")],
-    [event("d", 5, id=2, name="mug", price=None)],
+    [
+        event("u", 3, id=1, name="kettle", price=20),
+        event("u", 4, id=2, name="mug", price="much"),
+        event("d", 5, id=2, name="mug", price=None),
+    ],
 ]
 
 
@@ -47,7 +50,7 @@ def records(spark: SparkSession, number: int) -> DataFrame:
 
 
 def test_a_ledger_follows_a_stream_whose_table_is_altered(spark: SparkSession, tmp_path: Path) -> None:
-    """Changes and rejects are kept once, though every batch is given twice and a checkpoint is lost."""
+    """Changes and rejects are kept once, though a batch is given twice, and all when a checkpoint is lost."""
     for number in range(len(BATCHES)):
         records(spark, number).write.mode("append").parquet(str(tmp_path / "topic"))
     ledger = Ledger(spark, tmp_path / "products", entity="product", keys=["id"], buckets=1)
@@ -64,11 +67,11 @@ def test_a_ledger_follows_a_stream_whose_table_is_altered(spark: SparkSession, t
             transaction.append("rejects", unfit)
             transaction.commit(batch=f"shop:{number}")
 
-    def twice(batch: DataFrame, number: int) -> None:
-        take(batch, number)
-        take(batch, number)
+    def take_last_twice(batch: DataFrame, number: int) -> None:
+        for _ in range(2 if number == 2 else 1):
+            take(batch, number)
 
-    for checkpoint, each_batch in (("first", twice), ("second", take)):
+    for checkpoint, each_batch in (("first", take_last_twice), ("second", take)):
         stream = spark.readStream.schema(RECORD_SCHEMA).option("maxFilesPerTrigger", 1)
         events = stream.parquet(str(tmp_path / "topic"))
         writer = events.writeStream.foreachBatch(each_batch).trigger(availableNow=True)

@@ -56,18 +56,17 @@ def values(target: Path) -> list[tuple[int, int, bool]]:
     return sorted((row["h"], row["v"], row["is_current"]) for row in rows)
 
 
-@pytest.mark.parametrize(
-    "form", [scd_type_2, scd_type_1, SNAPSHOTS], ids=["versions", "current", "snapshots"]
-)
 @seeds(0, soak=10)
 def test_it_is_what_the_form_makes_of_the_history(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, form: publication.Form
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """In order, late, rebuilt, compacted, adopted; now and then a batch or two are published together."""
     monkeypatch.setattr(cdckit.store.files, "_FEW_ROWS", 0)
     monkeypatch.setattr(publication, "_FILE", 2000)
     monkeypatch.setattr(publication, "_FEW", 6)
-    chance, target = random.Random(seed), tmp_path / "target"
+    chance = random.Random(seed)
+    forms = {"versions": scd_type_2, "current": scd_type_1, "snapshots": SNAPSHOTS}
+    targets = {tmp_path / name: form for name, form in forms.items()}
     ledger = opened(spark, tmp_path / "ledger")
     for batch in batches(seed, 10):
         ledger.apply(to_dataframe(spark, batch, FIELDS))
@@ -77,13 +76,15 @@ def test_it_is_what_the_form_makes_of_the_history(
         elif step == "delete":
             DeltaTable(str(tmp_path / "ledger" / "changes")).delete(f"data.h = {chance.randrange(10)}")
             ledger.adopt()
-        elif step == "optimize" and target.exists():
-            DeltaTable(str(target)).optimize.compact()
-        if chance.random() < 0.7:
-            assert ledger.publish(target, form) == ledger.at_commit().version
-            assert shown(target) == wanted(ledger, form)
-    ledger.publish(target, form)
-    assert shown(target) == wanted(ledger, form)
+        for target, form in targets.items():
+            if step == "optimize" and target.exists():
+                DeltaTable(str(target)).optimize.compact()
+            if chance.random() < 0.7:
+                assert ledger.publish(target, form) == ledger.at_commit().version
+                assert shown(target) == wanted(ledger, form)
+    for target, form in targets.items():
+        ledger.publish(target, form)
+        assert shown(target) == wanted(ledger, form)
 
 
 def test_only_what_was_touched_is_written(

@@ -306,7 +306,7 @@ def test_what_is_news_does_not_depend_on_where_batches_are_cut(tmp_path: Path, s
     generator.shuffle(changes)
     changes.sort(key=lambda change: list(change["arrival"].values())[:-1])
     found = []
-    for number, size in enumerate((len(changes), 1 + len(changes) // 2, 7)):
+    for number, size in enumerate((len(changes), 1 + len(changes) // 2, 20)):
         (tmp_path / str(number)).mkdir()
         bucket = Bucket(tmp_path / str(number))
         news = [bucket.apply(changes[start : start + size]) for start in range(0, len(changes), size)]
