@@ -14,6 +14,9 @@ from cdckit import session
 def spark() -> Iterator[SparkSession]:
     """The one local session of the test run: UTC, no UI, few partitions."""
     running = session(app_name="cdckit-tests", memory="2g", config={"spark.sql.shuffle.partitions": "4"})
+    # Else Spark walks the stack for each RDD, to say of its jobs at which line of Spark they were begun.
+    for form in ("callSite.short", "callSite.long"):
+        running.sparkContext.setLocalProperty(form, "a test")
     yield running
     running.stop()
 
