@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -24,6 +25,29 @@ LATE = AT + timedelta(days=1)
 @pytest.fixture(params=SHELLS)
 def door(request: pytest.FixtureRequest) -> Door:
     return SHELLS[request.param]()
+
+
+class Settled(NamedTuple):
+    """A shell that received no records, then those of its door, as documents, and applied them."""
+
+    door: Door
+    place: Path
+    shell: Any
+    nothing: ReceiveResult
+    received: ReceiveResult
+
+
+@pytest.fixture(scope="module", params=SHELLS)
+def settled(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Settled:
+    """For what changes nothing in it: to receive and to apply costs more than most questions."""
+    door, place = SHELLS[request.param](), tmp_path_factory.mktemp(request.param)
+    shell = door.open(spark, place)
+    nothing = shell.receive(door.records(spark).limit(0), "nothing")
+    received = shell.receive(list(door.values), received_at=AT, **door.documents)
+    settle(shell)
+    return Settled(door, place, shell, nothing, received)
 
 
 def rows(table: DataFrame) -> list[str]:
@@ -55,13 +79,10 @@ def test_a_batch_id_is_applied_once(spark: SparkSession, tmp_path: Path, door: D
     assert shell.sink("elsewhere")(more, 0).repeated is False
 
 
-def test_documents_are_received_as_records_of_their_time(
-    spark: SparkSession, tmp_path: Path, door: Door
-) -> None:
-    shell = door.open(spark, tmp_path)
-    received = shell.receive(list(door.values), received_at=AT, **door.documents)
-    assert received == ReceiveResult(1, len(door.values))
-    settle(shell)
+def test_documents_are_received_as_records_of_their_time(spark: SparkSession, settled: Settled) -> None:
+    door, shell = settled.door, settled.shell
+    assert settled.nothing == ReceiveResult(1, 0)
+    assert settled.received == ReceiveResult(2, len(door.values))
     [refused] = {bytes(row["value"]) for row in shell.rejects().where("value = X'3F'").collect()}
     assert refused == b"?"
     for naive in ({"received_at": AT.replace(tzinfo=None)}, {"received_at": "noon"}):
@@ -72,12 +93,11 @@ def test_documents_are_received_as_records_of_their_time(
 
 
 def test_a_rebuild_changes_nothing_but_that_what_was_given_up_waits_again(
-    spark: SparkSession, tmp_path: Path, door: Door
+    spark: SparkSession, tmp_path: Path, settled: Settled
 ) -> None:
     """What waits and is given up is a reject then; in a hub it stays one, until it is read again."""
-    shell = door.open(spark, tmp_path)
-    shell.receive(door.records(spark))
-    settle(shell)
+    shutil.copytree(settled.place, tmp_path, dirs_exist_ok=True)
+    shell = settled.door.open(spark, tmp_path)
     place = files(tmp_path)
     waiting, refused = shell.waiting(), shell.rejects()
     assert waiting.columns[:8] == refused.columns[:8] == list(RECORD_COLUMNS)
@@ -106,12 +126,9 @@ def test_a_rebuild_changes_nothing_but_that_what_was_given_up_waits_again(
 
 
 def test_older_commits_are_there_and_ledgers_that_are_not_there_are_named(
-    spark: SparkSession, tmp_path: Path, door: Door
+    settled: Settled,
 ) -> None:
-    shell = door.open(spark, tmp_path)
-    first = shell.receive(door.records(spark).limit(0), "nothing").version
-    shell.receive(door.records(spark), "all")
-    settle(shell)
+    shell, first = settled.shell, settled.nothing.version
     now = next(view for view in shell.ledgers().values() if not view.history().isEmpty())
     assert now.history().count() == now.as_of(LATE).count() == now.beliefs().count()
     assert {view.version for view in shell.ledgers(first).values()} <= {first}
