@@ -25,8 +25,13 @@ def product(guid: str, no: str, name: str) -> Row:
 BATCHES = [
     [product("m1", "1", "kettle"), product("m2", "2", "mug")],
     # What a producer sends again has another offset, and is the same message.
-    [product("m1", "1", "kettle"), product("m3", "1", "teapot"), {"entity": "nothing known", "guid": "m4"}],
-    [product("m5", "3", "cup"), product("m3", "1", "teapot")],
+    [
+        product("m1", "1", "kettle"),
+        product("m3", "1", "teapot"),
+        {"entity": "nothing known", "guid": "m4"},
+        product("m5", "3", "cup"),
+        product("m3", "1", "teapot"),
+    ],
 ]
 
 
@@ -42,7 +47,7 @@ def held(hub: Hub) -> list[list[Row]]:
 
 
 def test_a_stream_of_messages_gives_what_one_receive_gives(spark: SparkSession, tmp_path: Path) -> None:
-    for number in range(3):
+    for number in range(len(BATCHES)):
         batch(spark, number).write.mode("append").parquet(str(tmp_path / "topic"))
     streamed = Hub(spark, SHOP, tmp_path / "streamed")
     # The second stream has lost its checkpoint, and gives everything again.
@@ -53,7 +58,7 @@ def test_a_stream_of_messages_gives_what_one_receive_gives(spark: SparkSession, 
         writer.option("checkpointLocation", str(tmp_path / checkpoint)).start().awaitTermination()
     streamed.run(now=AT)
     once = Hub(spark, SHOP, tmp_path / "once")
-    once.receive(batch(spark, 0).unionByName(batch(spark, 1)).unionByName(batch(spark, 2)))
+    once.receive(batch(spark, 0).unionByName(batch(spark, 1)))
     once.run(now=AT)
     found = held(streamed)
     assert found == held(once)
