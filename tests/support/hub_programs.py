@@ -546,6 +546,16 @@ class Program:
             first.setdefault(message["document"]["guid"], message)
         return replace(self, messages=list(first.values()))
 
+    def without(self, *targets: str) -> Program:
+        """The program without what is said of these targets."""
+        left_out = {Names(system)(target) for system in SYSTEMS for target in targets}
+        return replace(
+            self,
+            messages=[each for each in self.messages if each["document"]["entity"] not in left_out],
+            targets=[each for each in self.targets if each not in targets],
+            exports=[each for each in self.exports if each not in targets],
+        )
+
     def shuffled(self, chance: random.Random) -> Program:
         """The same messages, received in another order than that in which they say that they arrived."""
         return replace(self, messages=chance.sample(self.messages, len(self.messages)))
