@@ -48,7 +48,7 @@ def history(spark: SparkSession) -> DataFrame:
         version("m", 11, None, 2, *[None] * 7, deleted=True),
         version("n", 11, None, *NAMELESS),
     ]
-    return spark.createDataFrame(rows, COLUMNS).cache()
+    return spark.createDataFrame(rows, COLUMNS).localCheckpoint()
 
 
 def ask(history: DataFrame, *, now: datetime = NOW, **question: Any) -> list[Any]:

@@ -25,7 +25,9 @@ VERSIONS = [
 @pytest.fixture(scope="module")
 def table(spark: SparkSession) -> DataFrame:
     """A kettle whose price rose, and a mug that is gone."""
-    return scd_type_2(history_of(spark, "id int, price int", VERSIONS), valid_to_current=NEVER).cache()
+    return scd_type_2(
+        history_of(spark, "id int, price int", VERSIONS), valid_to_current=NEVER
+    ).localCheckpoint()
 
 
 def test_what_is_current_is_found(spark: SparkSession, table: DataFrame, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def history(spark: SparkSession) -> DataFrame:
             ("vase", day(2), day(4), True, None),
             ("vase", day(4), None, False, "vase"),
         ],
-    ).cache()
+    ).localCheckpoint()
 
 
 def names(snapshots: DataFrame) -> list[tuple[Any, ...]]:

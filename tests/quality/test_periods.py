@@ -182,7 +182,7 @@ def merged(spark: SparkSession) -> DataFrame:
     history = merge(
         to_dataframe(spark, random_changes(51, 400, fields), fields), entity="thing", keys=["h", "k"]
     )
-    return history.cache()
+    return history.localCheckpoint()
 
 
 @every_check

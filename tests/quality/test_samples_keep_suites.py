@@ -59,7 +59,7 @@ def of_databus(spark: SparkSession) -> Asked:
 
 
 def of_rdss(spark: SparkSession) -> Asked:
-    decoded = rdss.decode(spark.read.parquet(samples("rdss/records.parquet"))).cache()
+    decoded = rdss.decode(spark.read.parquet(samples("rdss/records.parquet"))).localCheckpoint()
     told = rdss.changes(decoded, rdss.ObjectType.RESEARCH_OBJECT)
     history = merge(told, entity="object", keys=["objectUUID"])
     versions = rdss.version_ancestry(rdss.version_links(history))
@@ -82,7 +82,7 @@ def of_debezium(spark: SparkSession) -> Asked:
 def of_streams(spark: SparkSession) -> Asked:
     records = spark.read.parquet(samples("debezium_streams/entity-batches.parquet"))
     decoded = streams.decode(records, streams.ENTITY_BATCHES)
-    answers = streams.apply_patches(streams.entity_patches(decoded)).cache()
+    answers = streams.apply_patches(streams.entity_patches(decoded)).localCheckpoint()
     return {"updates": (streams.entity_updates(answers), "debezium_updates"), "records": (records, "records")}
 
 

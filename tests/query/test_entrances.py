@@ -95,28 +95,32 @@ def changes(spark: SparkSession) -> DataFrame:
         message="m",
         apply_as_deletes="a is null",
         column_list=["a"],
-    )
+    ).localCheckpoint()
+
+
+@pytest.fixture(scope="module")
+def beliefs(changes: DataFrame) -> DataFrame:
+    return c.bitemporal(changes, entity="thing", keys=KEYS).localCheckpoint()
 
 
 @pytest.mark.parametrize("name", {**QUESTIONS, **PICTURES})
-def test_a_question_about_a_history_refuses_a_bitemporal_table(changes: DataFrame, name: str) -> None:
-    table = c.bitemporal(changes, entity="thing", keys=KEYS)
+def test_a_question_about_a_history_refuses_a_bitemporal_table(
+    beliefs: DataFrame, changes: DataFrame, name: str
+) -> None:
     said = rf"{name}\(\) needs history to be what was believed at one moment.*keep_known\(table, at\)"
     with pytest.raises(c.errors.InvalidArgument, match=said):
-        {**QUESTIONS, **PICTURES}[name](table, changes)
+        {**QUESTIONS, **PICTURES}[name](beliefs, changes)
     if name in QUESTIONS:  # A picture would run a job.
-        QUESTIONS[name](c.keep_known(table, AT), changes)
+        QUESTIONS[name](c.keep_known(beliefs, AT), changes)
 
 
-def test_either_side_of_a_difference_is_refused(changes: DataFrame) -> None:
-    table = c.bitemporal(changes, entity="thing", keys=KEYS)
+def test_either_side_of_a_difference_is_refused(beliefs: DataFrame) -> None:
     with pytest.raises(c.errors.InvalidArgument, match=r"diff\(\) needs history"):
-        c.query.diff(c.keep_known(table, AT), table)
+        c.query.diff(c.keep_known(beliefs, AT), beliefs)
 
 
-def test_half_of_the_interval_is_a_column_like_any_other(changes: DataFrame) -> None:
-    table = c.bitemporal(changes, entity="thing", keys=KEYS)
-    c.current(table.drop("system_to_timestamp"))
+def test_half_of_the_interval_is_a_column_like_any_other(beliefs: DataFrame) -> None:
+    c.current(beliefs.drop("system_to_timestamp"))
 
 
 # Open ends ------------------------------------------------------------------------------------------------
@@ -125,7 +129,7 @@ def test_half_of_the_interval_is_a_column_like_any_other(changes: DataFrame) -> 
 @pytest.fixture(scope="module")
 def both(changes: DataFrame) -> tuple[DataFrame, DataFrame]:
     """A history with null for open ends, and the same with an instant that stands for them."""
-    history = c.merge(changes, entity="thing", keys=KEYS).cache()
+    history = c.merge(changes, entity="thing", keys=KEYS).localCheckpoint()
     return history, marked(history, "valid_to_timestamp")
 
 
@@ -150,9 +154,8 @@ def test_what_stands_for_an_open_end_is_one_to_every_question(
     assert rows(QUESTIONS[name](table, changes)) == expected
 
 
-def test_what_stands_for_an_open_end_is_one_in_either_time(changes: DataFrame) -> None:
-    table = c.bitemporal(changes, entity="thing", keys=KEYS).cache()
-    written = marked(table, "valid_to_timestamp", "system_to_timestamp")
+def test_what_stands_for_an_open_end_is_one_in_either_time(beliefs: DataFrame) -> None:
+    written = marked(beliefs, "valid_to_timestamp", "system_to_timestamp")
     for ask in (
         lambda each: c.keep_known(each, NO_END),
         lambda each: c.query.beliefs_about(each, NO_END),
@@ -160,7 +163,7 @@ def test_what_stands_for_an_open_end_is_one_in_either_time(changes: DataFrame) -
         lambda each: c.query.diff_beliefs(each, AT, NO_END),
         lambda each: c.query.error_durations(each, ["a"]),
     ):
-        assert rows(ask(written)) == rows(ask(table)) != []
+        assert rows(ask(written)) == rows(ask(beliefs)) != []
 
 
 def test_nobody_asks_a_history_but_as_it_comes_out_of_the_entrance() -> None:

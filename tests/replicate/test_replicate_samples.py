@@ -60,7 +60,7 @@ def of_table(zone: DataFrame, task: str, table: str) -> DataFrame:
 def reading(spark: SparkSession) -> Reading:
     files = [str(SAMPLE / name) for name in ("metadata.parquet", "schedule.parquet", "operations.parquet")]
     records = spark.read.parquet(*files)
-    decoded = replicate.decode(records).cache()
+    decoded = replicate.decode(records).localCheckpoint()
     said = replicate.metadata(decoded)
     return Reading(records, decoded, said, settled(replicate.schema_zone(said)))
 
@@ -77,7 +77,7 @@ def rows(reading: Reading) -> dict[str, DataFrame]:
             json_topics=json_topics,
             # The messages of a full load do not say when it was.
             loaded_at=F.date_trunc("day", F.col("timestamp")) + F.expr("INTERVAL 5 HOURS"),
-        ).cache()
+        ).localCheckpoint()
     return made
 
 
@@ -194,7 +194,7 @@ def history(rows: dict[str, DataFrame], reading: Reading) -> DataFrame:
         keys = replicate.keys(of_table(reading.zone, *TOPICS[topic]))
         assert keys == KEYS
         told.append(replicate.changes(rows[topic], keys=keys))
-    return merge(union_changes(*told), entity="flight", keys=KEYS).coalesce(2).cache()
+    return merge(union_changes(*told), entity="flight", keys=KEYS).coalesce(2).localCheckpoint()
 
 
 def carried(update: dict[str, Any]) -> list[str]:

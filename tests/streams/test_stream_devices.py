@@ -74,7 +74,7 @@ def answers(spark: SparkSession) -> DataFrame:
 def test_devices_are_told_what_they_had_subscribed_to_at_the_time(
     spark: SparkSession, answers: DataFrame
 ) -> None:
-    zones = streams.zone_changes(answers).cache()
+    zones = streams.zone_changes(answers).localCheckpoint()
     subjects = {(row.entity, row.offset): row.subject_zone for row in zones.collect()}
     assert (subjects["s1", 1], subjects["s1", 6], subjects["s2", 9], subjects["c2", 5]) == (
         "A",
@@ -84,8 +84,8 @@ def test_devices_are_told_what_they_had_subscribed_to_at_the_time(
     )
 
     stated = streams.subscription_changes(zones)
-    history = merge(stated, entity="subscription", keys=["db", "subscription"]).cache()
-    told = streams.changes_by_device(zones, history).cache()
+    history = merge(stated, entity="subscription", keys=["db", "subscription"]).localCheckpoint()
+    told = streams.changes_by_device(zones, history).localCheckpoint()
     found = sorted((row.ended // 1000 % 60, row.device, row.action, row.entity) for row in told.collect())
     assert found == [
         (2, "device1", "created", "c1"),
@@ -147,7 +147,7 @@ def test_changes_carry_what_patches_touch_and_merge_to_the_entities(spark: Spark
             (None, json.dumps(message).encode(), "t", 0, place, AT + timedelta(seconds=place), 0, None)
         )
     patches = streams.decode(spark.createDataFrame(rows, RECORD_SCHEMA), streams.ENTITY_PATCHES)
-    answers = streams.apply_patches(patches, documents=True).cache()
+    answers = streams.apply_patches(patches, documents=True).localCheckpoint()
 
     types = {"name": T.StringType(), "age": T.LongType(), "tags": T.StringType()}
     phones = {f"phone.{name}": T.StringType() for name in ("home", "cell", "work")}
@@ -197,7 +197,9 @@ def test_updates_of_others_say_what_became_of_the_entity_and_fields_may_have_dot
         for number, (ops, after) in enumerate(said)
         for each in [{**header, **place, "request": number, "ops": ops, "after": after}]
     ]
-    updates = streams.decode(spark.createDataFrame(rows, RECORD_SCHEMA), streams.ENTITY_UPDATES).cache()
+    updates = streams.decode(
+        spark.createDataFrame(rows, RECORD_SCHEMA), streams.ENTITY_UPDATES
+    ).localCheckpoint()
     fields = T.StructType([T.StructField(name, T.LongType()) for name in ("a.b", "x.a.b")])
     told = streams.changes(updates, "C", fields).orderBy("arrival.offset").collect()
     assert [(row.arrival.offset, row.operation, row.data["a.b"], row.data["x.a.b"]) for row in told] == [

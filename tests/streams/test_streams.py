@@ -60,12 +60,12 @@ def test_the_fixtures_batches_become_their_patches_updates_and_responses(
     spark: SparkSession, many: str, parts: int
 ) -> None:
     decoded = streams.decode(records(spark, fixture(f"entity-batches/{many}.json")), streams.ENTITY_BATCHES)
-    patches = streams.entity_patches(decoded).cache()
+    patches = streams.entity_patches(decoded).localCheckpoint()
     written = streams.to_records(patches, streams.ENTITY_PATCHES)
     expected = [fixture(f"entity-patches/create-contact-{n}of{parts}.json") for n in range(1, parts + 1)]
     assert sorted(read(written), key=lambda each: each["part"]) == expected
 
-    answers = streams.apply_patches(patches, ended=AT).cache()
+    answers = streams.apply_patches(patches, ended=AT).localCheckpoint()
     updates = read(streams.to_records(streams.entity_updates(answers), streams.ENTITY_UPDATES))
     for update in updates:
         wanted = fixture(f"entity-updates/create-contact-{update['part']}of{parts}.json")
@@ -140,7 +140,7 @@ def test_every_record_is_patches_or_a_reject(spark: SparkSession) -> None:
         {**{name: value for name, value in good.items() if name != "db"}, "dbid": "my-db"},
         far.replace(b"0.5", b"1e99999999999999999999"),
     ]
-    decoded = streams.decode(records(spark, *values), streams.ENTITY_BATCHES).cache()
+    decoded = streams.decode(records(spark, *values), streams.ENTITY_BATCHES).localCheckpoint()
     codes = [row.error_code for row in decoded.orderBy("offset").collect()]
     assert codes == [
         *(
@@ -218,7 +218,7 @@ def test_answers_do_not_depend_on_how_patches_come_in_batches(spark: SparkSessio
         )
         for place, (entity, request, ops) in enumerate(sent)
     ]
-    patches = spark.createDataFrame(rows, _in_order()).select(*PATCH_SCHEMA.fieldNames()).cache()
+    patches = spark.createDataFrame(rows, _in_order()).select(*PATCH_SCHEMA.fieldNames()).localCheckpoint()
     at_once = streams.apply_patches(patches)
     outcome = [(row.status, row.is_repeat) for row in at_once.orderBy("offset").collect()]
     assert outcome == expected
@@ -235,7 +235,7 @@ def test_answers_do_not_depend_on_how_patches_come_in_batches(spark: SparkSessio
     state, kept = None, []
     for start, end in ((0, 100), (100, 230), (230, 420)):
         some = patches.where(F.col("offset").between(start, end - 1))
-        answers = streams.apply_patches(some, entities=state, remember=400).cache()
+        answers = streams.apply_patches(some, entities=state, remember=400).localCheckpoint()
         kept += [(row.status, row.is_repeat) for row in answers.orderBy("offset").collect()]
         found = streams.entities(answers, state)
         state = spark.createDataFrame(found.collect(), found.schema)
@@ -266,7 +266,9 @@ def test_responses_wait_for_each_other_in_any_order_and_expire(spark: SparkSessi
         *(response(3, 3, 4, begun=3), response(3, 2, 4), response(4, 1, 2), response(4, 2, 3)),
         response(5, 1, 1, status=3, error=["one", "two"]),
     ]
-    parts = streams.response_parts(streams.decode(records(spark, *sent), streams.PARTIAL_RESPONSES)).cache()
+    parts = streams.response_parts(
+        streams.decode(records(spark, *sent), streams.PARTIAL_RESPONSES)
+    ).localCheckpoint()
     outcome = [(row.offset, row.part_is, row.waiting_for) for row in parts.orderBy("offset").collect()]
     lacking = "2 of 4 parts, the first of them part 1"
     assert outcome == [
@@ -323,7 +325,7 @@ def test_schemas_are_patched_as_entities_are(spark: SparkSession) -> None:
     }
     failed = {**header, "request": 4, **shown, "ops": [{"op": "test", "path": "none", "value": 1}]}
     decoded = streams.decode(records(spark, made, asked, elsewhere, failed), streams.SCHEMA_PATCHES)
-    answers = streams.apply_schema_patches(decoded).cache()
+    answers = streams.apply_schema_patches(decoded).localCheckpoint()
     assert {row.request: row.status for row in answers.collect()} == {1: 1, 2: 1, 3: 2, 4: 3}
     responses = read(streams.to_records(streams.partial_responses(answers), streams.PARTIAL_RESPONSES))
     documents = {each["request"]: [each.get(name, "-") for name in ("before", "after")] for each in responses}

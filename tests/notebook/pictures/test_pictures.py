@@ -67,12 +67,12 @@ def changes(spark: SparkSession) -> DataFrame:
         told("m6", 2, "cup", "13:00", source="depot"),
     ]
     again = {**said[0], "arrival": {**said[0]["arrival"], "timestamp": at("14:00")}}
-    return to_dataframe(spark, [*said, again], FIELDS).cache()
+    return to_dataframe(spark, [*said, again], FIELDS).localCheckpoint()
 
 
 @pytest.fixture(scope="module")
 def history(changes: DataFrame) -> DataFrame:
-    return merge(changes, entity="product", keys=["number"]).cache()
+    return merge(changes, entity="product", keys=["number"]).localCheckpoint()
 
 
 @pytest.fixture(autouse=True)

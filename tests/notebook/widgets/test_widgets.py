@@ -61,14 +61,14 @@ def changes(spark: SparkSession) -> Iterator[DataFrame]:
         change(9, "m4", "till", 20, h=2),
         change(12, "m5", "shop", None, h=2, priority=1),
     ]
-    made = to_dataframe(spark, listed, FIELDS).coalesce(1).cache()
+    made = to_dataframe(spark, listed, FIELDS).coalesce(1).localCheckpoint()
     yield made
     made.unpersist()
 
 
 @pytest.fixture(scope="module")
 def history(changes: DataFrame) -> Iterator[DataFrame]:
-    made = merge(changes, entity="thing", keys=KEYS).coalesce(1).cache()
+    made = merge(changes, entity="thing", keys=KEYS).coalesce(1).localCheckpoint()
     yield made
     made.unpersist()
 
