@@ -36,7 +36,8 @@ def find_missing_events(decoded: DataFrame) -> DataFrame:
         MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
         InvalidArgument: It is a stream.
 
-    Cost: one shuffle of two numbers per event, and a join of these with themselves.
+    Cost: one shuffle of two numbers per event, and a join of these with themselves.  *decoded* is looked at
+    three times: keep it (`decoded.cache()`, or a table), or it is decoded as often.
 
     Source:
         Debezium, "Transaction metadata".
@@ -46,7 +47,7 @@ def find_missing_events(decoded: DataFrame) -> DataFrame:
     >>> row %= '"schema":"s","table":"a"},"transaction":{"id":"5","data_collection_order":2}}'
     >>> end = '{"status":"END","id":"5","event_count":3,"data_collections":'
     >>> end += '[{"data_collection":"s.a","event_count":3}],"ts_ms":1704099600000}'
-    >>> decoded = debezium.decode(records_of(row.encode(), end.encode()))
+    >>> decoded = debezium.decode(records_of(row.encode(), end.encode())).localCheckpoint()
     >>> named = F.when(F.col("offset") == 1, "shop.transaction").otherwise("shop.s.a")
     >>> debezium.find_missing_events(decoded.withColumn("topic", named)).orderBy("first_position").show()
     +------+--------------+----------+--------------+-------------+
@@ -93,11 +94,12 @@ def find_frontiers(decoded: DataFrame) -> DataFrame:
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: As `find_missing_events`.
 
-    Cost: as `find_missing_events`, and joins of the transactions.
+    Cost: as `find_missing_events`, and joins of the transactions: *decoded* is looked at some twenty times.
 
     >>> from cdckit import debezium
     >>> end = b'{"status":"END","id":"5","event_count":0,"data_collections":[],"ts_ms":1704099600000}'
     >>> decoded = debezium.decode(records_of(end)).withColumn("topic", F.lit("shop.transaction"))
+    >>> decoded = decoded.localCheckpoint()
     >>> debezium.find_frontiers(decoded).show()
     +------+------------------------+----------+
     |source|complete_until_timestamp|incomplete|

@@ -85,7 +85,7 @@ def test_what_a_debezium_engine_sent_gives_what_the_table_held_at_every_instant(
 
 def require_what_the_engine_said(spark: SparkSession, folder: Path) -> None:
     """The history is what the table held, large values that no message sent with a new key among them."""
-    decoded = debezium.decode(spark.read.parquet(str(folder / "engine.parquet")))
+    decoded = debezium.decode(spark.read.parquet(str(folder / "engine.parquet"))).localCheckpoint()
     columns = {"id": "int32", "n": "int32", "big": "string"}
     told = complete_moves(debezium.changes(decoded, "items", keys=["id"], columns=columns).localCheckpoint())
     history = merge(told, entity="item", keys=["id"])

@@ -80,7 +80,7 @@ def test_how_a_value_is_read(spark: SparkSession) -> None:
         json.dumps({"op": "c", "after": {"id": n, f"c{n}": value}, "source": source}).encode()
         for n, (_, value, _) in enumerate(CASES["encodings"])
     ]
-    decoded = debezium.decode(records(spark, values, [{}] * len(values)))
+    decoded = debezium.decode(records(spark, values, [{}] * len(values))).localCheckpoint()
     rows = debezium.table_rows(decoded, "t", keys=["id"], columns=columns)
     as_text = [
         F.coalesce(F.try_element_at(F.array(_text(rows, name)), F.lit(1)), F.lit(None)).alias(name)
@@ -108,7 +108,7 @@ def test_a_value_that_cannot_be_read_costs_its_row_or_itself(spark: SparkSession
         {"op": "d", "before": {"id": 1, "a": "?", "b": "?"}},
     ]
     values = [json.dumps(event | {"source": source}).encode() for event in events]
-    decoded = debezium.decode(records(spark, values, [{}] * len(values)))
+    decoded = debezium.decode(records(spark, values, [{}] * len(values))).localCheckpoint()
     call: dict[str, Any] = {
         "keys": ["id"],
         "columns": {"id": "int32", "a": "decimal(5,2)", "b": "io.debezium.time.MicroTimestamp"},
@@ -179,7 +179,9 @@ def test_documents_are_rows_by_the_ids_that_their_keys_say(spark: SparkSession) 
     ]
     values = [json.dumps({"op": op, "after": after, "source": source | at}) for op, after, at in said]
     sent = records(spark, [each.encode() for each in values], [{}] * 4, key=b'{"id": "1004"}')
-    told = debezium.changes(debezium.decode(sent), "customers", columns={"_id": "int64", "name": "string"})
+    told = debezium.changes(
+        debezium.decode(sent).localCheckpoint(), "customers", columns={"_id": "int64", "name": "string"}
+    )
     found = told.orderBy("sequence").collect()
     assert [(row["operation"], *row["data"]) for row in found] == [
         ("upsert", 1004, "Ann"),
@@ -202,7 +204,7 @@ def test_a_changed_key_keeps_its_row_where_other_columns_are_asked_for(spark: Sp
         [{"__debezium.oldkey": '{"id":1,"region":"eu"}'}, {"__debezium.newkey": '{"id":1,"region":"us"}'}],
     )
     columns = {"id": "int32", "region": "string"}
-    told = debezium.changes(debezium.decode(sent), "t", keys=["id"], columns=columns)
+    told = debezium.changes(debezium.decode(sent).localCheckpoint(), "t", keys=["id"], columns=columns)
     first, second = told.orderBy(*ORDER).collect()
     assert (first["operation"], second["operation"], second["data"]["region"]) == ("delete", "upsert", "us")
     assert first["message_id"] != second["message_id"]
@@ -215,7 +217,9 @@ def test_a_key_column_may_have_the_name_of_the_payload(spark: SparkSession) -> N
     sent = records(
         spark, [json.dumps(gone).encode()] * 2, [{"__debezium.newkey": key} for key in (plain, beside)]
     )
-    told = debezium.changes(debezium.decode(sent), "t", keys=["payload"], columns={"payload": "int32"})
+    told = debezium.changes(
+        debezium.decode(sent).localCheckpoint(), "t", keys=["payload"], columns={"payload": "int32"}
+    )
     assert [row["moved"]["new_key"]["payload"] for row in told.collect()] == [2, 2]
 
 
@@ -225,7 +229,9 @@ def test_a_redelivered_event_is_the_same_message(spark: SparkSession) -> None:
     said = {"r": {"after": {"id": 1}}, "u": {"after": {"id": 1}}, "d": {"before": {"id": 1}}}
     values = [json.dumps({"op": op, "source": source} | image).encode() for op, image in said.items()]
     sent = records(spark, values * 2, [{}] * 6)
-    told = debezium.changes(debezium.decode(sent), "t", keys=["id"], columns={"id": "int32"})
+    told = debezium.changes(
+        debezium.decode(sent).localCheckpoint(), "t", keys=["id"], columns={"id": "int32"}
+    )
     found = [row["message_id"] for row in told.orderBy("arrival.offset").collect()]
     place = "00000000000000000001/00000000000000000002"
     assert found == [f"shop:r/{place}", f"shop:{place}", f"shop:d/{place}"] * 2
@@ -273,7 +279,7 @@ def test_a_stale_row_of_a_snapshot_does_not_win(spark: SparkSession) -> None:
         json.dumps({"op": op, "after": {"id": 1, "n": n}, "source": source | said}).encode()
         for op, n, said in (("r", "stale", read), ("u", "new", changed))
     ]
-    decoded = debezium.decode(records(spark, values, [{}, {}]))
+    decoded = debezium.decode(records(spark, values, [{}, {}])).localCheckpoint()
     columns = {"id": "int32", "n": "string"}
     told = debezium.changes(decoded, "t", keys=["id"], columns=columns)
     second = datetime(2024, 3, 1, 12, 0, 1)

@@ -67,12 +67,12 @@ def decode(spark: SparkSession, said: Iterable[tuple[str, Any]]) -> DataFrame:
         (None, json.dumps(value).encode(), topic, 0, offset, None, 1, None)
         for offset, (topic, value) in enumerate(said)
     ]
-    return debezium.decode(spark.createDataFrame(listed, RECORD_SCHEMA))
+    return debezium.decode(spark.createDataFrame(listed, RECORD_SCHEMA)).localCheckpoint()
 
 
 @pytest.fixture(scope="module")
 def decoded(spark: SparkSession) -> DataFrame:
-    return decode(spark, reversed(SAID)).localCheckpoint()
+    return decode(spark, reversed(SAID))
 
 
 def test_the_missing_events_of_each_transaction_are_told_by_their_numbers(decoded: DataFrame) -> None:

@@ -148,7 +148,7 @@ def test_a_text_is_what_debezium_sent(spark: SparkSession, seed: int) -> None:
         sent.append(value)
     beside_schema = [f'{{"schema": null, "payload": {value}}}' for value in sent]
     columns = {"id": "int32"} | dict.fromkeys(names, "string")
-    decoded = debezium.decode(of(spark, *sent, *beside_schema))
+    decoded = debezium.decode(of(spark, *sent, *beside_schema)).localCheckpoint()
     rows = debezium.table_rows(decoded, "t", keys=["id"], columns=columns)
     found = [tuple(row["data"])[1:] for row in rows.orderBy("offset").collect()]
     expected = [(*(text for _, text in event), *[None] * (4 - len(event))) for event in events]
@@ -197,7 +197,7 @@ def test_a_decimal_is_read_digit_by_digit_by_the_form_of_its_token(spark: SparkS
     """A text is Base64, a number is a number, alone or beside a schema; of a key in `before` too."""
     values = [debezium_value(row) for row, _ in DECIMALS]
     beside_schema = [f'{{"schema": {{"type": "struct"}}, "payload": {value}}}' for value in values]
-    decoded = debezium.decode(of(spark, *values, *beside_schema))
+    decoded = debezium.decode(of(spark, *values, *beside_schema)).localCheckpoint()
     told = debezium.table_rows(decoded, "t", keys=["id"], columns=COLUMNS).orderBy("offset").collect()
     found, expected = [tuple(row["data"]) for row in told], [row for _, row in DECIMALS]
     assert (found[: len(values)], found[len(values) :]) == (expected, expected)
@@ -246,7 +246,10 @@ def test_a_number_that_its_type_cannot_hold_exactly_is_a_fault(spark: SparkSessi
         for place, (said, sent) in enumerate(cases)
     ]
     rows = debezium.table_rows(
-        debezium.decode(of(spark, *values)), "t", keys=["id"], columns={"id": "int32", **columns}
+        debezium.decode(of(spark, *values)).localCheckpoint(),
+        "t",
+        keys=["id"],
+        columns={"id": "int32", **columns},
     )
     # All are collected: Spark would plan a filter on the error, which every value is a part of, for a minute.
     found = rows.select("offset", "data", "error_code").collect()
@@ -260,7 +263,9 @@ def test_a_number_is_held_whose_further_digits_are_zeros(spark: SparkSession) ->
         debezium_value(f'{{"id": {place}, "plain": {sent}, "connect": {sent}}}')
         for place, (sent, _) in enumerate(HELD)
     ]
-    rows = debezium.table_rows(debezium.decode(of(spark, *values)), "t", keys=["id"], columns=columns)
+    rows = debezium.table_rows(
+        debezium.decode(of(spark, *values)).localCheckpoint(), "t", keys=["id"], columns=columns
+    )
     found = rows.orderBy("offset").select("data.plain", "data.connect").collect()
     for name in ("plain", "connect"):
         assert [row[name] for row in found] == [Decimal(expected) for _, expected in HELD], columns[name]
@@ -270,7 +275,7 @@ def test_a_decimal_that_is_a_word_is_named_as_it_was_sent(spark: SparkSession) -
     rows = debezium.table_rows(
         debezium.decode(
             of(spark, debezium_value('{"id": 1, "a": true}'), debezium_value('{"id": 2, "a": 12345678}'))
-        ),
+        ).localCheckpoint(),
         "t",
         keys=["id"],
         columns={"id": "int32", "a": f"{CONNECT}(5,2)"},
@@ -289,7 +294,7 @@ def test_a_key_that_is_a_whole_number_pairs_a_delete_with_its_create(spark: Spar
         (None, json.dumps(event).encode(), "t", 0, offset, None, 0, [(f"__debezium.{name}", key.encode())])
         for offset, (event, (name, key)) in enumerate(zip([gone, come], headers, strict=True))
     ]
-    decoded = debezium.decode(spark.createDataFrame(rows, RECORD_SCHEMA))
+    decoded = debezium.decode(spark.createDataFrame(rows, RECORD_SCHEMA)).localCheckpoint()
     told = debezium.changes(decoded, "t", keys=["id"], columns={"id": f"{CONNECT}(10,0)"}).collect()
     assert [(row["moved"]["old_key"]["id"], row["moved"]["new_key"]["id"]) for row in told] == [
         (Decimal(1234), Decimal(5678))
@@ -300,7 +305,7 @@ def test_a_whole_number_is_itself_however_many_digits_it_has(spark: SparkSession
     """Of four digits, eight, twelve, … each could be Base64."""
     numbers = [int("1234567890" * 4) // 10**cut for cut in range(2, 40)]
     rows = [f'{{"id": {place}, "c": {number}}}' for place, number in enumerate(numbers)]
-    decoded = debezium.decode(of(spark, *map(debezium_value, rows)))
+    decoded = debezium.decode(of(spark, *map(debezium_value, rows))).localCheckpoint()
     columns = {"id": "int32", "c": f"{CONNECT}(38,0)"}
     told = debezium.changes(decoded, "t", keys=["id"], columns=columns).orderBy("arrival.offset")
     assert [row["c"] for row in told.select("data.c").collect()] == [Decimal(number) for number in numbers]
@@ -314,7 +319,7 @@ def test_a_delete_has_the_decimal_of_its_key(spark: SparkSession) -> None:
     }
     value = b'{"op": "d", "ts_ms": 1, "source": {"connector": "postgresql", "table": "t"}}'
     rows = [(key.encode(), value, "t", 0, offset, None, 0, None) for offset, key in enumerate(cases)]
-    decoded = debezium.decode(spark.createDataFrame(rows, RECORD_SCHEMA))
+    decoded = debezium.decode(spark.createDataFrame(rows, RECORD_SCHEMA)).localCheckpoint()
     told = debezium.changes(decoded, "t", keys=["id"], columns={"id": f"{CONNECT}(20,2)"})
     found = [(row["operation"], row["data"]["id"]) for row in told.orderBy("arrival.offset").collect()]
     assert dict(zip(cases, found, strict=True)) == {
@@ -331,7 +336,9 @@ def test_events_of_one_place_that_differ_in_digits_are_two_messages(spark: Spark
         for number in numbers
     ]
     columns = {"id": "int32", "a": "decimal(38,2)"}
-    told = debezium.changes(debezium.decode(of(spark, *values)), "t", keys=["id"], columns=columns).collect()
+    told = debezium.changes(
+        debezium.decode(of(spark, *values)).localCheckpoint(), "t", keys=["id"], columns=columns
+    ).collect()
     assert len({row["message_id"] for row in told}) == 2
 
 

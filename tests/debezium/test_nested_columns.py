@@ -273,7 +273,7 @@ def json_rows(
     sent = [row_of(each, numeric=numeric) for each in rows]
     return debezium.decode(
         of(spark, *(beside_schema(each, FIELDS) if schemas else event(each) for each in sent))
-    )
+    ).localCheckpoint()
 
 
 ENCODINGS: dict[str, Callable[[SparkSession, Sequence[dict[str, Any]]], DataFrame]] = {
@@ -325,7 +325,9 @@ def test_digits_within_arrays_and_maps_are_all_read(spark: SparkSession) -> None
         "c": "array<array<string>>",
         "d": f"struct<e: {DECIMAL}(10,0), f: {DECIMAL}(10,0), g: array<decimal(20,18)>>",
     }
-    told = debezium.changes(debezium.decode(of(spark, value)), "t", keys=["id"], columns=columns)
+    told = debezium.changes(
+        debezium.decode(of(spark, value)).localCheckpoint(), "t", keys=["id"], columns=columns
+    )
     base64_of_1234 = int.from_bytes(bytes([0xD7, 0x6D, 0xF8]), signed=True)
     a = ["12345678901234567.89", "1234.00", "1.99", Decimal(base64_of_1234).scaleb(-2), "1000.00"]
     assert [tuple(row["data"]) for row in told.collect()] == [
@@ -354,7 +356,7 @@ def test_a_part_that_cannot_be_read_costs_its_column(spark: SparkSession) -> Non
         {"id": 4, "a": [[1]], "b": {"k": None}, "c": {"y": None, "z": "unknown"}},
         {"id": 5, "a": None, "b": None, "c": None},
     ]
-    decoded = debezium.decode(of(spark, *(event(row) for row in rows)))
+    decoded = debezium.decode(of(spark, *(event(row) for row in rows))).localCheckpoint()
     told = debezium.changes(decoded, "t", keys=["id"], columns=columns, unreadable="null")
     found = told.orderBy("arrival.offset").select("data.*", "faults").collect()
     day = date(1970, 1, 2)
@@ -379,7 +381,9 @@ def test_a_list_that_did_not_change_was_not_sent(spark: SparkSession) -> None:
         "c": list(absent.encode()),
     }
     columns = {"id": "int32", "a": "array<string>", "b": f"array<{DECIMAL}(4,2)>", "c": "array<int32>"}
-    told = debezium.changes(debezium.decode(of(spark, event(row))), "t", keys=["id"], columns=columns)
+    told = debezium.changes(
+        debezium.decode(of(spark, event(row))).localCheckpoint(), "t", keys=["id"], columns=columns
+    )
     assert [tuple(each) for each in told.select("data.*", "carried.*").collect()] == [
         (1, None, None, None, True, False, False, False)
     ]
@@ -399,7 +403,7 @@ def test_a_column_whose_array_was_altered_is_read_as_each_event_says(spark: Spar
         beside_schema({"id": 1, "a": [1_000_000]}, fields(micros)),
         beside_schema({"id": 2, "a": [1_000]}, fields(millis)),
     ]
-    decoded = debezium.decode(of(spark, *sent))
+    decoded = debezium.decode(of(spark, *sent)).localCheckpoint()
     found = debezium.columns(decoded, "t")
     assert len(found["a"]) == 2
     for columns in (None, found):
@@ -409,7 +413,9 @@ def test_a_column_whose_array_was_altered_is_read_as_each_event_says(spark: Spar
     names = [f"array<{each['name']}>" for each in (micros, millis)]
     with pytest.raises(InvalidArgument, match="as columns names them"):
         debezium.changes(decoded, "t", keys=["id"], columns={"id": "int32", "a": names})
-    other = debezium.decode(of(spark, *sent, beside_schema({"id": 3, "a": ["x"]}, fields(texts))))
+    other = debezium.decode(
+        of(spark, *sent, beside_schema({"id": 3, "a": ["x"]}, fields(texts)))
+    ).localCheckpoint()
     with pytest.raises(InvalidArgument, match="types that have one in common"):
         debezium.changes(other, "t", keys=["id"])
     told = debezium.changes(other, "t", keys=["id"], columns={"id": "int32", "a": "string"})
@@ -436,7 +442,7 @@ def test_a_nested_type_is_named_by_its_parts(spark: SparkSession) -> None:
     """Of each name there is a column."""
     columns = {f"c{place}": said for place, said in enumerate(NESTED_TYPES)}
     rows = debezium.table_rows(
-        debezium.decode(of(spark)), "t", keys=["id"], columns={"id": "int32"} | columns
+        debezium.decode(of(spark)).localCheckpoint(), "t", keys=["id"], columns={"id": "int32"} | columns
     )
     data = rows.schema["data"].dataType
     found = {said: data[name].dataType.simpleString() for name, said in columns.items()}  # type: ignore[index]
@@ -448,4 +454,6 @@ def test_a_nested_type_is_named_by_its_parts(spark: SparkSession) -> None:
 )
 def test_a_nested_type_that_is_none_is_refused(spark: SparkSession, said: str) -> None:
     with pytest.raises(InvalidArgument, match="the name of a type"):
-        debezium.table_rows(debezium.decode(of(spark)), "t", keys=["id"], columns={"id": "int32", "a": said})
+        debezium.table_rows(
+            debezium.decode(of(spark)).localCheckpoint(), "t", keys=["id"], columns={"id": "int32", "a": said}
+        )

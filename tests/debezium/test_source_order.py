@@ -134,7 +134,9 @@ def require_expected(lives: Sequence[Sequence[Event]], history: Iterable[Row]) -
 
 
 def decoded(spark: SparkSession, events: Sequence[tuple[int, Event]]) -> DataFrame:
-    return debezium.decode(spark.createDataFrame([event.record(at) for at, event in events], RECORD_SCHEMA))
+    return debezium.decode(
+        spark.createDataFrame([event.record(at) for at, event in events], RECORD_SCHEMA)
+    ).localCheckpoint()
 
 
 def changes(spark: SparkSession, events: Sequence[tuple[int, Event]]) -> DataFrame:
@@ -222,7 +224,7 @@ def test_positions_of_mysql(spark: SparkSession) -> None:
         mysql(5, 2, "first", "read", on_first),
         mysql(6, 2, "next", "first", on_next),
     ]
-    decoded = debezium.decode(spark.createDataFrame(rows, RECORD_SCHEMA))
+    decoded = debezium.decode(spark.createDataFrame(rows, RECORD_SCHEMA)).localCheckpoint()
     said = debezium.changes(decoded, "t", keys=KEYS, columns=COLUMNS).localCheckpoint()
     assert said.select("message_id").distinct().count() == 5
     history = merge(said, entity="row", keys=KEYS).orderBy("id", "valid_from_timestamp").collect()

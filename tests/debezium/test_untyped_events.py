@@ -49,7 +49,7 @@ def event(place: int, *, schema: bool, **row: Any) -> bytes:
 
 def decoded(spark: SparkSession, *values: bytes) -> DataFrame:
     rows = [(None, value, "shop.orders", 0, n, None, 0, None) for n, value in enumerate(values)]
-    return debezium.decode(spark.createDataFrame(rows, RECORD_SCHEMA).coalesce(1))
+    return debezium.decode(spark.createDataFrame(rows, RECORD_SCHEMA).coalesce(1)).localCheckpoint()
 
 
 def changes(events: DataFrame, **call: Any) -> DataFrame:
