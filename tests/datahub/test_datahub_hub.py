@@ -92,7 +92,8 @@ class Played:
         self.messages: dict[str, dict[str, Row]] = {}
         self.orders: dict[str, list[int]] = {}
         self.merged: dict[str, dict[str, int]] = {}
-        self.log: dict[str, list[Row]] = {}
+        self.log: list[Row] = []
+        """After the first of all."""
         self._now: dict[str, int] = {}
 
     def merge(self, changes: DataFrame, *, entity: str, keys: Any, few: bool) -> WorkerPlan:
@@ -109,7 +110,6 @@ class Played:
         self.merged[name] = self._now
         self.messages[name] = {row["message_identifier"]: row for row in rows_of(self.hub.messages())}
         self.orders[name] = sorted(row["o"] for row in rows_of(self.hub.history("order")))
-        self.log[name] = rows_of(self.hub.log())
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +129,7 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
         patched.setattr(cdckit.datahub.state, "plan_versions", found.merge)
         hub.receive(records(spark, first + waiting, received_at=AT))
         found.step("first", hub.run, now=AT)
+        found.log = rows_of(hub.log())
         found.step("due", hub.run, now=after(seconds=60))
         hub.receive(records(spark, [customers("c1", "c1")], received_at=after(seconds=100)))
         found.step("not due", hub.run, now=after(seconds=100))
@@ -175,7 +176,7 @@ def test_what_waits_says_for_what_by_its_key(played: Played) -> None:
     text = "The record waits for what is not there: customer c = c3"
     for step in ("first", "due", "old", "too late"):
         assert played.messages[step]["never"]["error_message"] == f"record 1: LINK_MISSING: {text}"
-    (row,) = [each for each in played.log["first"] if each["message_identifier"] == "never"]
+    (row,) = [each for each in played.log if each["message_identifier"] == "never"]
     assert (row["record"], row["outcome"], row["error_code"]) == ("1", "waiting", "LINK_MISSING")
     assert row["error_description"] == text
 

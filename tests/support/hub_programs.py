@@ -257,10 +257,11 @@ def run_together(world: World, cases: Sequence[Case]) -> dict[str, list[str]]:
 def take_snapshot(world: World, expectations: Sequence[Row], receipts: list[Row]) -> Snapshot:
     targets = {name for expect in expectations for name in expect if name not in NO_TARGETS}
     exported = {name for expect in expectations for name in expect.get("exports", {})}
+    logged = world.log() if any("log" in expect for expect in expectations) else []
     return Snapshot(
         histories={name: list(map(plain_version, world.history(name))) for name in targets},
         statuses=dict(world.statuses),
-        log=[{name: row[name] for name in LOG_COLUMNS} for row in world.log()],
+        log=[{name: row[name] for name in LOG_COLUMNS} for row in logged],
         exports={name: [plain(row) for row in world.exports(name)] for name in exported},
         receipts=receipts,
     )
