@@ -26,11 +26,11 @@ def of_tables(spark: SparkSession) -> Asked:
 
 def of_replicate(spark: SparkSession) -> Asked:
     records = spark.read.parquet(samples("replicate/{metadata,operations}.parquet"))
-    decoded = replicate.decode(records)
-    metadata = replicate.metadata(decoded)
-    told = replicate.table_changes(records, task="operations", table="FLIGHTS")
+    decoded = replicate.decode(records).localCheckpoint()
+    metadata = replicate.metadata(decoded).localCheckpoint()
+    told = replicate.table_changes(records, task="operations", table="FLIGHTS").localCheckpoint()
     history = merge(told, entity="flight", keys=["flight_date", "carrier", "flight", "origin"])
-    zone = replicate.schema_zone(metadata)
+    zone = replicate.schema_zone(metadata).localCheckpoint()
     refused = rejects(decoded)
     outcomes = record_outcomes(
         records,
@@ -54,13 +54,13 @@ def of_databus(spark: SparkSession) -> Asked:
     folder = Path(samples("databus"))
     listed = json.loads((folder / "sources.json").read_text())
     sources = [databus.Source(each["id"], each["name"], [each["schema"]]) for each in listed]
-    events = databus.decode(spark.read.parquet(str(folder / "events.parquet")), sources)
+    events = databus.decode(spark.read.parquet(str(folder / "events.parquet")), sources).localCheckpoint()
     return {"windows": (databus.windows(events), "databus_windows"), "rejects": (rejects(events), "rejects")}
 
 
 def of_rdss(spark: SparkSession) -> Asked:
     decoded = rdss.decode(spark.read.parquet(samples("rdss/records.parquet"))).localCheckpoint()
-    told = rdss.changes(decoded, rdss.ObjectType.RESEARCH_OBJECT)
+    told = rdss.changes(decoded, rdss.ObjectType.RESEARCH_OBJECT).localCheckpoint()
     history = merge(told, entity="object", keys=["objectUUID"])
     versions = rdss.version_ancestry(rdss.version_links(history))
     return {
@@ -74,7 +74,7 @@ def of_rdss(spark: SparkSession) -> Asked:
 
 def of_debezium(spark: SparkSession) -> Asked:
     decoded = debezium.decode_wal2json(spark.read.parquet(samples("debezium/wal2json.parquet")))
-    told = debezium.changes(decoded, "remarks", keys=["id"])
+    told = debezium.changes(decoded.localCheckpoint(), "remarks", keys=["id"]).localCheckpoint()
     history = merge(told, entity="remark", keys=["id"])
     return {"changes": (told, "changes"), "history": (history, "history")}
 
