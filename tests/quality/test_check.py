@@ -57,7 +57,7 @@ def sound(spark: SparkSession) -> DataFrame:
         "airport": Priority(1, {"gate": 3, "delay": -1}),
         "operations": Priority(2, {"expected": 0}),
     }
-    return with_priorities(random_changes(spark, 4_000, 100), ranks).coalesce(2).cache()
+    return with_priorities(random_changes(spark, 4_000, 100), ranks).coalesce(2).localCheckpoint()
 
 
 def test_it_says_how_many_rows_break_a_sentence_and_shows_the_first(products: DataFrame) -> None:
@@ -204,7 +204,7 @@ def test_of_a_version_that_its_log_gives_otherwise_the_difference_is_shown(spark
     long = F.lit("x" * 100)
     log = tables["cdckit_changes"].withColumn("data", F.col("data").withField("a", long))
     log = log.withColumn("carried", F.col("carried").withField("a", F.lit(True))).drop("field_priorities")
-    history = merge(log, entity="guid", keys=["number"])
+    history = merge(log, entity="guid", keys=["number"]).localCheckpoint()
     first = F.col("source_message") == "m1"
     name = F.when(first, "pot").otherwise(F.col("name"))
     entry = F.col("field_provenance")["name"].withField("p", F.lit(7))
@@ -257,9 +257,9 @@ def test_a_sound_history_is_one_query(spark: SparkSession, sound: DataFrame) -> 
 
 
 def test_whatever_is_merged_keeps_the_suites(sound: DataFrame) -> None:
-    history = merge(sound, entity="flight", keys=["number"])
+    history = merge(sound, entity="flight", keys=["number"]).localCheckpoint()
     ids = history.select("guid", F.struct("number").alias("key")).distinct()
-    log = sound.join(ids, F.col("data.number") == F.col("key.number")).drop("key")
+    log = sound.join(ids, F.col("data.number") == F.col("key.number")).drop("key").localCheckpoint()
     found = check_all(
         {
             "changes": (sound, "changes"),
@@ -402,8 +402,9 @@ def test_fields_may_be_called_as_a_query_of_the_suite_calls_its_columns(spark: S
         keys=["number"],
         sequence_by="at",
     )
-    history = merge(made, entity="e", keys=["number"])
-    log = made.crossJoin(history.select("guid"))
+    made = made.localCheckpoint()
+    history = merge(made, entity="e", keys=["number"]).localCheckpoint()
+    log = made.crossJoin(history.select("guid")).localCheckpoint()
     assert check(history, "history").ok
     assert check(history, "ledger", tables={"changes": log}).ok
     for other in (F.create_map(F.lit("a"), F.lit(2)), F.lit(None).cast("map<string,int>")):
@@ -423,8 +424,8 @@ def test_a_log_that_does_not_say_its_keys_is_judged_by_what_the_history_does_wit
     changes = [change(data, operation, at, priority) for data, operation, at, priority in rows]
     for some in (1, 2, 3):
         log = to_dataframe(spark, changes[:some], {"k": "int", "v": "string"})
-        history = merge(log, entity="e", keys=["k"])
-        with_guid = log.crossJoin(history.select("guid").distinct())
+        history = merge(log, entity="e", keys=["k"]).localCheckpoint()
+        with_guid = log.crossJoin(history.select("guid").distinct()).localCheckpoint()
         assert check(history, "ledger", tables={"changes": with_guid}).ok
         swapped = check(merge(with_guid, entity="e", keys=["v"]), "ledger", tables={"changes": with_guid})
         assert swapped.ok, "as consistent, with another key"

@@ -154,7 +154,7 @@ def changes(spark: SparkSession) -> DataFrame:
     history = merge(rows, entity="product", keys=KEYS).where("number = 15")
     day = datetime(2024, 1, 2, tzinfo=UTC)
     anna = correct(history, {"name": "pot"}, at(10), keys=KEYS, by="anna", reason="misread", received_at=day)
-    return union_changes(rows, anna)
+    return union_changes(rows, anna).localCheckpoint()
 
 
 @pytest.fixture(scope="module")

@@ -211,7 +211,7 @@ def _debezium(spark: SparkSession) -> FreeDoor:
     call: dict[str, Any] = {"table": "items", "keys": ["id"], "columns": {"id": "int32"}}
 
     def refused(some: DataFrame) -> DataFrame:
-        decoded = debezium.decode(some)
+        decoded = debezium.decode(some).localCheckpoint()
         return rejects(decoded).unionByName(rejects(debezium.table_rows(decoded, **call)))
 
     told = debezium.changes(debezium.decode(sent), **call)
