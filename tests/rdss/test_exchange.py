@@ -112,7 +112,7 @@ def test_any_order_and_any_batches_give_what_one_batch_gives(
 ) -> None:
     """The sample, with its faults, parts and late messages: each message has one outcome, in any order."""
     records = spark.read.parquet(samples("rdss/records.parquet")).collect()
-    rounds = drawn(records, random.Random(seed), 2)
+    rounds = drawn(records, random.Random(seed), 3)
     everything = spark.createDataFrame([row for each in rounds for row in each], RECORD_SCHEMA)
     whole = Exchange(spark, tmp_path / "whole", types=["Dataset"], buckets=1)
     whole.receive(everything)
