@@ -115,6 +115,8 @@ def drop_erased_records(run: Run, tables: Transaction, messages: DataFrame) -> N
         _drop_records(run, tables, records, found)
     for kind, rows in found:
         replace_rows(tables, table_name(STATEMENTS, kind.entity), rows.select("message_id", GUID).distinct())
+    if found:
+        run.discard_unused()
 
 
 def _drop_records(
@@ -132,7 +134,6 @@ def _drop_records(
     for entity in state.entities:
         inside = _rows_within(state.statements(entity), records).select("message_id", "record").distinct()
         replace_rows(tables, table_name(STATEMENTS, entity), inside)
-    run.discard_unused()
 
 
 def _erased_statements(
@@ -163,16 +164,11 @@ def asked_entities(known: State, tables: Transaction, kind: Kind, request: Reque
     return found.select(GUID).distinct()
 
 
-_NEEDED = ("message_id", "record", "operation", GUID, "arrival")
-
-
 def _statements_of(state: State, entity: str, *more: str) -> DataFrame:
     """The statements that are about entities of a target."""
-    if entity not in state.entities:
-        return state.statements(entity).selectExpr(
-            "message_id", "record", "operation", GUID, "arrival", *more
-        )
-    rows = state.resolved_statements(entity).where(f"guid IS NOT NULL AND {NAMES_ENTITY}")
+    rows = state.statements(entity)
+    if entity in state.entities:
+        rows = state.resolved_statements(entity).where(f"guid IS NOT NULL AND {NAMES_ENTITY}")
     return rows.selectExpr("message_id", "record", "operation", GUID, "arrival", *more)
 
 

@@ -121,7 +121,7 @@ SUBJECT: dict[str, list[str | int | float]] = {
 
 def test_an_object_and_its_messages_are_forgotten(spark: SparkSession, tmp_path: Path) -> None:
     """Its parts, repeats and reads too; made anew and sent again it does not come back, in any ledger."""
-    exchange = Exchange(spark, tmp_path, types=["ResearchObject", "Dataset"], buckets=2)
+    exchange = Exchange(spark, tmp_path, types=["ResearchObject", "Dataset"], buckets=1)
     exchange.note_own(frame(spark, OURS))
     exchange.receive(frame(spark, [*ABOUT_ADA[:7], *ABOUT_OTHERS[1:]]))
     exchange.receive(frame(spark, [*ABOUT_ADA[7:], ABOUT_OTHERS[0]]))

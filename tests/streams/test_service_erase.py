@@ -66,7 +66,7 @@ def log_of(*messages: dict[str, Any] | bytes, start: int = 0) -> list[Record]:
 
 def test_an_entity_goes_and_its_requests_stay(spark: SparkSession, tmp_path: Path) -> None:
     """And does not come back: sent again, sent anew, made anew; who shares a request with it keeps all."""
-    service = streams.Service(spark, tmp_path, buckets=2)
+    service = streams.Service(spark, tmp_path, buckets=1)
     wish = [{"op": "add", "path": "/", "value": {"device": "phone", "zone": "london", "updates": True}}]
     first = [
         part_of(1, wish, {**SUBSCRIPTION, "entity": "everybodys"}),
