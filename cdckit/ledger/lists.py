@@ -122,6 +122,8 @@ def read_lists(
     apart = [taken_at] if isinstance(taken_at, str) else []
     rows = as_spark(spark, table, function=FUNCTION)
     remedy = f"A list names its entities by the columns {', '.join(kind.keys)}."
+    if apart:
+        remedy += " A text as taken_at is a column; an instant is a datetime with tzinfo."
     require_columns(rows, [*kind.keys, *apart], function=FUNCTION, remedy=remedy)
     stream = "let writeStream.foreachBatch(ledger.list_sink(taken_at=…)) hand them over"
     require_batch(rows, "rows", stream, function=FUNCTION)
@@ -316,6 +318,10 @@ def apply_lists(
         if known != known_lists(transaction.base, kind):
             note_lists(transaction, kind, known)
         return ApplyResult(transaction.commit(reads=[kind.lists]).version, 0, repeated=True)
+    others = ", ".join(sorted(repr(each) for each in known if each != given.source))
+    if others and not lists:
+        told = "apply_list(): the first list of source=%r, which ends nothing; there are lists of %s"
+        _LOG.warning(told, given.source, others)
     found = restate_lists(transaction, kind, given.source, lists, given)
     _tell_left_out(transaction, kind, given, found.before)
     known[given.source] |= count_lists(transaction, kind, given.source, lists, found, max_deleted)
@@ -335,7 +341,10 @@ def _tell_left_out(
     (had,) = rows.agg(*(F.bool_or(F.col("carried").getField(name)).alias(name) for name in names)).collect()
     left_out = ", ".join(name for name in names if had[name])
     if left_out:
-        _LOG.warning("apply_list(): this list has no %s, so what the list before says of it stands", left_out)
+        new = ", ".join(name for name in given_names if name not in kind.fields(transaction).names)
+        also = f"; new in it: {new}" if new else ""
+        told = "apply_list(): this list has no %s, so what the list before says of it stands%s"
+        _LOG.warning(told, left_out, also)
 
 
 def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate: Gate | None) -> ApplyResult:

@@ -184,7 +184,8 @@ def _moment(facts: DataFrame, time: str, known: str | datetime | None) -> Column
     if not isinstance(time, str):
         raise InvalidArgument(FUNCTION, "time", "the name of a timestamp column of the facts", time)
     columns = [time, known] if isinstance(known, str) else [time]
-    require_columns(facts, columns, function=FUNCTION)
+    remedy = "A text is the name of a column; an instant is a datetime with tzinfo."
+    require_columns(facts, columns, function=FUNCTION, remedy=remedy)
     for name in columns:
         require_type(facts, name, T.TimestampType(), function=FUNCTION)
     if known is None:

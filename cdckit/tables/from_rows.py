@@ -125,9 +125,9 @@ def changes_from(
     Changes from any table in which a row says what one entity is like: an export, a CSV, a log of rows.
 
     A row without a key or a time, or one that could not be read, is a reject: no change, and no error.  Of a
-    table that is not Spark's a warning is logged that says how many there are, and why; of Spark's, which
-    nobody reads before it is asked for, look at `rejects(table_rows(frame, …))`, under the same arguments,
-    before you believe the history.
+    table that is not Spark's a warning is logged that says how many there are, and why, and how many rows
+    lack the time in *sequence_by*.  Of Spark's, which nobody reads before it is asked for, look at
+    `rejects(table_rows(frame, …))`, under the same arguments, before you believe the history.
 
     The words are those of Spark's `create_auto_cdc_flow`.  A text is the name of a column or, where there is
     none of that name, an SQL expression over the columns.
@@ -264,7 +264,7 @@ def changes_from(
     )
     read = _read(frame, arguments)
     if read.is_local:
-        read.tell_rejects()
+        read.warn()
     changes = read.changes()
     if apply_as_truncates is None:
         return changes.drop(IS_TRUNCATE)
@@ -348,18 +348,21 @@ class _Read(NamedTuple):
     keys: list[str]
     is_local: bool
 
-    def tell_rejects(self) -> None:
-        """Log a warning that says how many rows are rejects, and why."""
-        code = self._code()
+    def warn(self) -> None:
+        """Log a warning where rows are rejects, and where nobody can tell when they came."""
         with describe_step(self.frame.sparkSession, "changes_from: count the rejects"):
-            by_code = self.statements.where(code.isNotNull()).groupBy(code).count()
-            counts = dict(map(tuple, by_code.collect()))
-        if counts:
-            many = sum(counts.values())
-            why = "".join(f"\n{counts[fault]:,}: {fault.sentence}" for fault in TableFault if fault in counts)
-            rows = f"{many:,} row{'s' if many != 1 else ''}"
-            told = "changes_from() leaves out %s; rejects(table_rows(…)) of the same call shows them:%s"
-            _LOG.warning(told, rows, why)
+            by_fate = self.statements.groupBy(self._code().alias("code"), "lacks_arrival").count().collect()
+            unknown = sum(many for code, lacks, many in by_fate if lacks and code is None)
+            rejected = sum(many for code, _, many in by_fate if code is not None)
+            if rejected:
+                refused = self.rows().where(F.col(ERROR_CODE).isNotNull()).groupBy(ERROR_CODE)
+                found = refused.agg(F.count("*"), F.min(ERROR_DESCRIPTION)).orderBy(ERROR_CODE).collect()
+                told = "%s() leaves out %s; cdckit.rejects(cdckit.tables.table_rows(…)) shows them, such as%s"
+                why = "".join(f"\n{many:,} {code}: {description}" for code, many, description in found)
+                _LOG.warning(told, _FUNCTION, _rows(rejected), why)
+        if unknown:
+            told = "%s(): of %s the time in sequence_by is null, which count as known since they were true"
+            _LOG.warning(told, _FUNCTION, _rows(unknown))
 
     def changes(self) -> DataFrame:
         """The rows with which nothing is wrong, as changes."""
@@ -386,6 +389,10 @@ class _Read(NamedTuple):
     def _change_columns(self) -> list[str | Column]:
         ends = [UNTIL] if self.arguments.valid_to is not None else []
         return _change_columns(self.arguments.priority, ends)
+
+
+def _rows(many: int) -> str:
+    return f"{many:,} row{'s' if many != 1 else ''}"
 
 
 class _Finding(NamedTuple):
@@ -424,6 +431,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
         places=_unreadable_places(call, sequence, parts),
         until=None if end is None else _until(call, end),
         known=_arrival(parts),
+        lacks_arrival=_lacks_arrival(parts) if begin is not None else F.lit(False),
         sequence=order_text(parts),
         message=None if message is None else call.expression(message, "message"),
         source=call.source(given.source),
@@ -451,6 +459,7 @@ class _Rows(NamedTuple):
     places: Sequence[Unreadable]
     until: _Until | None
     known: Column | None
+    lacks_arrival: Column
     sequence: Column | None
     message: TypedColumn | None
     source: Column
@@ -512,6 +521,12 @@ def _arrival(parts: Sequence[TypedColumn]) -> Column | None:
     """The same, of a text too: a CSV has no types, and who is not told of an arrival knows all too early."""
     first = _first_part(parts)
     return None if first is None else as_instant(*first)
+
+
+def _lacks_arrival(parts: Sequence[TypedColumn]) -> Column:
+    """Whether a row could say by its sequence when it came, and does not."""
+    known = _sequence_time(parts)
+    return F.lit(False) if known is None else known.isNull()
 
 
 def _effective(
@@ -576,6 +591,7 @@ def _statements(
         (F.lit(None).cast("string") if rows.until is None else rows.until.time.value).alias("end_said"),
         rows.sequence.alias("sequence"),
         (rows.effective if rows.known is None else F.coalesce(rows.known, rows.effective)).alias("known"),
+        rows.lacks_arrival.alias("lacks_arrival"),
         row.alias("row"),
         (row if places_order else F.lit(0)).cast("string").alias("place"),
         as_text(every, kinds).alias("content"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -19,7 +19,7 @@ from cdckit.parts.arguments import quoted, quoted_if_needed, require_batch
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import as_text, is_collated
 from cdckit.parts.workers import describe_step
-from cdckit.tables.calls import UNFIT_KEYS, Table, as_table
+from cdckit.tables.calls import UNFIT_KEYS, as_table
 from cdckit.tables.from_rows import CORRUPT, table_rows
 from cdckit.tables.times import TEXTS, as_instant, is_time, reading_expressions
 
@@ -146,7 +146,11 @@ def profile(frame: AnyTable) -> Profile:
     Rejects under the first call: 1 TIME_MISSING; `rejects(table_rows(frame, …))` shows them.
     changes_from(frame, keys=['id'], effective="try_to_timestamp(at, 'd.M.yyyy')", except_column_list=['at'])
     """
-    table = as_table(frame, function=_FUNCTION).typed()
+    table, words = as_table(frame, function=_FUNCTION).typed(), "frame"
+    floats = [name for name in table.columns if table.cells.have_empty(name) and table.cells.are_whole(name)]
+    if floats:
+        frame, words = table.cells.frame.convert_dtypes(), "frame.convert_dtypes()"  # type: ignore[union-attr]
+        table = as_table(frame, function=_FUNCTION).typed()
     require_batch(table.frame, "frame", "profile a batch of it", function=_FUNCTION)
     names = [name for name in table.columns if name != CORRUPT]
     kinds = {name: table.frame.schema[name].dataType for name in names}
@@ -158,13 +162,17 @@ def profile(frame: AnyTable) -> Profile:
         parts = [each.name for each in columns if _can_be_part(each, kinds[each.name], times, rows)]
         repeated, keys = _keys(table.frame, kinds, parts, [each.name for each in times], rows)
         arguments, notes = _arguments(columns, kinds, times, keys, rows)
-        notes = [*_float_keys(table, names), *notes]
+        if floats:
+            listed = ", ".join(floats)
+            notes.insert(0, f"{listed}: whole numbers of which empty cells make floats; {words} mends it.")
         refused = _count_rejects(frame, arguments[0]) if arguments else {}
     if refused:
         counts = ", ".join(f"{many:,} {code}" for code, many in refused.items())
         notes.append(f"Rejects under the first call: {counts}; `rejects(table_rows(frame, …))` shows them.")
     shown = tuple(each._replace(can_be=_can_be(each, kinds[each.name], keys, rows)) for each in columns)
-    return Profile(rows, repeated, shown, tuple(notes), tuple(map(_call, arguments)), refused)
+    return Profile(
+        rows, repeated, shown, tuple(notes), tuple(_call(words, each) for each in arguments), refused
+    )
 
 
 def _columns(frame: DataFrame, kinds: Mapping[str, T.DataType]) -> tuple[int, list[ColumnProfile]]:
@@ -322,14 +330,6 @@ def _is_called_key(key: Sequence[str]) -> bool:
     return all(map(_LIKE_A_KEY.search, key))
 
 
-def _float_keys(table: Table, names: Sequence[str]) -> list[str]:
-    """Of pandas, whole numbers that are floats, which cannot be a key; where they are called like one."""
-    found = [name for name in names if _is_called_key([name]) and table.cells.are_whole(name)]
-    return [
-        f"{', '.join(found)}: whole numbers as floats, which are no key; frame.convert_dtypes() mends it."
-    ] * bool(found)
-
-
 def _arguments(
     columns: Sequence[ColumnProfile],
     kinds: Mapping[str, T.DataType],
@@ -387,20 +387,22 @@ def _arguments(
             for each in likely
         ]
     ways = [(each.name, way) for each in times for way in each.readings]
-    calls = [_one_call(*each) for each in product(keys, ways or [("", "")], marks)]
+    readings = [[each] for each in ways] or [[]]
+    if len(times) == 2:
+        readings = [[*both] for both in permutations(ways, 2) if both[0][0] != both[1][0]] + readings
+    calls = [_one_call(*each) for each in product(keys, readings, marks)]
     if len(calls) > _MOST_CALLS:
         notes.append(f"The first {_MOST_CALLS} of {len(calls)} calls that would do:")
     return calls[:_MOST_CALLS], notes
 
 
-def _one_call(key: Sequence[str], time: tuple[str, str], flag: ColumnProfile | None) -> dict[str, Any]:
-    """The arguments of a call: what says the time or the operation is no field."""
-    arguments: dict[str, Any] = {"keys": [*key]}
-    apart = []
-    name, way = time
-    if way:
-        arguments["effective"] = way
-        apart.append(name)
+def _one_call(
+    key: Sequence[str], times: Sequence[tuple[str, str]], flag: ColumnProfile | None
+) -> dict[str, Any]:
+    """The arguments of a call: what says the times or the operation is no field."""
+    read = zip(("effective", "sequence_by"), (way for _, way in times), strict=False)
+    arguments: dict[str, Any] = {"keys": [*key], **dict(read)}
+    apart = [name for name, _ in times]
     if flag is not None:
         words = ", ".join(f"'{word}'" for word in flag.deletes)
         arguments["apply_as_deletes"] = f"{quoted_if_needed(flag.name)} in ({words})"
@@ -408,8 +410,8 @@ def _one_call(key: Sequence[str], time: tuple[str, str], flag: ColumnProfile | N
     return arguments | ({"except_column_list": apart} if apart else {})
 
 
-def _call(arguments: Mapping[str, Any]) -> str:
-    return f"changes_from(frame, {', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+def _call(frame: str, arguments: Mapping[str, Any]) -> str:
+    return f"changes_from({frame}, {', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
 
 def _count_rejects(frame: AnyTable, arguments: Mapping[str, Any]) -> dict[str, int]:

@@ -412,12 +412,15 @@ def test_a_column_that_is_called_otherwise_is_told(
     ledger = opened(spark, tmp_path)
     ledger.apply_list(pd.DataFrame({"id": [1], "price": [7]}), taken_at=DAY[0])
     ledger.apply_list(pd.DataFrame({"id": [1], "name": ["x"]}), taken_at=DAY[0], source="other")
-    assert not caplog.messages
+    assert caplog.messages == [
+        "apply_list(): the first list of source='other', which ends nothing; there are lists of 'table'"
+    ]
+    caplog.clear()
     ledger.apply_list(pd.DataFrame({"id": [1], "unit_price": [8]}), taken_at=DAY[1])
-    told = "apply_list(): this list has no price, so what the list before says of it stands"
-    assert caplog.messages == [told]
+    told = "apply_list(): this list has no price, so what the list before says of it stands; "
+    assert caplog.messages == [f"{told}new in it: unit_price"]
     ledger.apply_list(pd.DataFrame({"id": [1], "unit_price": [9]}), taken_at=DAY[2])
-    assert caplog.messages == [told]
+    assert len(caplog.messages) == 1
 
 
 def test_a_key_that_becomes_a_number_is_refused(spark: SparkSession, tmp_path: Path) -> None:

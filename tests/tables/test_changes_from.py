@@ -365,10 +365,26 @@ def test_of_a_table_that_is_at_hand_it_is_told_that_rows_are_left_out(
     changes_from(spark.createDataFrame([(None, "x")], "id int, at string"), **how)
     assert not caplog.messages
     changes_from(frame.convert_dtypes(), **how)
+    (told,) = caplog.messages
+    first, key, time = told.splitlines()
+    assert first.startswith("changes_from() leaves out 2 rows; cdckit.rejects(cdckit.tables.table_rows(…))")
+    assert key.startswith("1 KEY_MISSING: All key columns of the row are null")
+    assert time.startswith("1 TIME_UNREADABLE: The row says when it is true in a way that is not known.")
+    assert "effective=\"try_to_timestamp(at, 'd.M.yyyy')\"" in time
+
+
+def test_of_a_table_that_is_at_hand_it_is_told_that_nobody_knows_when_a_row_came(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """9:15 has one digit: 'HH' does not read it, and null stands for the hour."""
+    frame = pd.DataFrame({"id": [1, 2], "since": DAY[0], "at": ["5.1.2024 9:15", "5.1.2024 10:15"]})
+    how: Row = {"keys": ["id"], "effective": "since"}
+    changes_from(frame, sequence_by="try_to_timestamp(at, 'd.M.yyyy H:mm')", **how)
+    changes_from(frame, sequence_by="id", **how)
+    assert not caplog.messages
+    changes_from(frame, sequence_by="try_to_timestamp(at, 'd.M.yyyy HH:mm')", **how)
     assert caplog.messages == [
-        "changes_from() leaves out 2 rows; rejects(table_rows(…)) of the same call shows them:\n"
-        "1: The row says when it is true in a way that is not known.\n"
-        "1: All key columns of the row are null: it is about no entity."
+        "changes_from(): of 1 row the time in sequence_by is null, which count as known since they were true"
     ]
 
 

@@ -149,14 +149,31 @@ def test_keys_of_two_columns_several_and_none() -> None:
 
 
 def test_a_key_that_pandas_has_made_a_float_of_is_named() -> None:
-    """One empty cell makes 7 of a CSV 7.0, which is no key; a price is called otherwise."""
-    rows = {"customer_id": [7, 8, None], "name": ["x", "y", "z"], "price": [1.0, 2.0, 3.0]}
+    """One empty cell makes 7 of a CSV 7.0, which is no key; without one a float is what it is."""
+    rows = {"sku_id": [*range(20), None], "city": ["x", "y", "z"] * 7, "price": [1.0] * 21}
     found = profile(pd.DataFrame(rows))
     assert found.notes[0] == (
-        "customer_id: whole numbers as floats, which are no key; frame.convert_dtypes() mends it."
+        "sku_id: whole numbers of which empty cells make floats; frame.convert_dtypes() mends it."
     )
+    assert found.calls == ("changes_from(frame.convert_dtypes(), keys=['sku_id'])",)
+    assert count_changes(found, pd.DataFrame(rows)) == [20]
     mended = profile(pd.DataFrame(rows).convert_dtypes())
+    assert mended.calls == ("changes_from(frame, keys=['sku_id'])",)
     assert not any("convert_dtypes" in note for note in mended.notes)
+
+
+def test_of_two_times_one_may_say_when_the_row_was_entered() -> None:
+    """Each could be each, or only one of them counts."""
+    frame = pd.DataFrame({"id": [1, 2], "since": ["2024-01-01"] * 2, "entered": ["5.1.2024", "13.1.2024"]})
+    read = "try_to_timestamp(entered, 'd.M.yyyy')"
+    assert profile(frame).calls == (
+        f"changes_from(frame, keys=['id'], effective='since', sequence_by=\"{read}\","
+        " except_column_list=['since', 'entered'])",
+        f"changes_from(frame, keys=['id'], effective=\"{read}\", sequence_by='since',"
+        " except_column_list=['entered', 'since'])",
+        "changes_from(frame, keys=['id'], effective='since', except_column_list=['since'])",
+        f"changes_from(frame, keys=['id'], effective=\"{read}\", except_column_list=['entered'])",
+    )
 
 
 def test_nothing_is_what_nothing_says() -> None:
