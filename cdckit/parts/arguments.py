@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra, WrongColumnType
 from cdckit.parts import instants
+from cdckit.parts.widening import WHOLE_KEYS
 
 
 def nearest_name(name: object, known: Iterable[str]) -> str | None:
@@ -239,9 +240,10 @@ def require_alike(
     frame: DataFrame, column: str, other: DataFrame, like: str, where: str, *, function: str
 ) -> None:
     """Raise `WrongColumnType` unless *column* has the type that *like* has in the *other* table."""
-    needed, found = other.schema[like].dataType.simpleString(), frame.schema[column].dataType.simpleString()
-    if needed != found:
-        raise WrongColumnType(function, column, f"{needed}, like {like} {where}", found)
+    needed, kind = other.schema[like].dataType.simpleString(), frame.schema[column].dataType
+    if needed != kind.simpleString():
+        remedy = WHOLE_KEYS if isinstance(kind, T.FractionalType) else None
+        raise WrongColumnType(function, column, f"{needed}, like {like} {where}", kind.simpleString(), remedy)
 
 
 def require_struct(frame: DataFrame, column: str, *, function: str) -> T.StructType:

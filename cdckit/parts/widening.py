@@ -114,7 +114,8 @@ def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = 
 
 WHOLE_KEYS = (
     "Where a cell is empty, pandas makes floats of whole numbers: `frame.convert_dtypes()` makes them whole "
-    "again. Else cast the key, such as to bigint or string."
+    "again, once that row has its key or is left out (`frame.dropna(subset=[…])`). "
+    "Else cast the key, such as to bigint or string."
 )
 """What to do where a key is a float."""
 

@@ -416,9 +416,16 @@ def test_streams_are_refused(spark: SparkSession, products: DataFrame) -> None:
 def test_the_types_of_a_key_must_agree(spark: SparkSession, products: DataFrame) -> None:
     facts = orders(spark).withColumn("number", F.col("number").cast("long"))
     with pytest.raises(
-        WrongColumnType, match="needs the column number as int, like number in product; it is bigint"
+        WrongColumnType, match=r"needs the column number as int, like number in product; it is bigint\.$"
     ):
         as_of_join(facts, Lookup(products, on="number", into="product"), time="time")
+    floats = facts.withColumn("number", F.col("number").cast("double"))
+    with pytest.raises(WrongColumnType, match=r"it is double\. .*`frame.convert_dtypes\(\)`"):
+        as_of_join(floats, Lookup(products, on="number", into="product"), time="time")
+    with pytest.raises(MissingColumns, match=r"a datetime with tzinfo\.$"):
+        as_of_join(
+            orders(spark), Lookup(products, on="number", into="product"), time="time", known="2024-01-01"
+        )
 
 
 @pytest.mark.parametrize("kind", ["timestamp_ntz", "date", "string"])
