@@ -94,12 +94,11 @@ def find_frontiers(decoded: DataFrame) -> DataFrame:
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: As `find_missing_events`.
 
-    Cost: as `find_missing_events`, and joins of the transactions: *decoded* is looked at some twenty times.
+    Cost: as `find_missing_events`, and joins of the transactions, which are kept by the executors for that.
 
     >>> from cdckit import debezium
     >>> end = b'{"status":"END","id":"5","event_count":0,"data_collections":[],"ts_ms":1704099600000}'
     >>> decoded = debezium.decode(records_of(end)).withColumn("topic", F.lit("shop.transaction"))
-    >>> decoded = decoded.localCheckpoint()
     >>> debezium.find_frontiers(decoded).show()
     +------+------------------------+----------+
     |source|complete_until_timestamp|incomplete|
@@ -108,7 +107,8 @@ def find_frontiers(decoded: DataFrame) -> DataFrame:
     +------+------------------------+----------+
     <BLANKLINE>
     """
-    transactions = _find_incomplete(_transactions(decoded))
+    # The joins look at them four times, and each time at all events.
+    transactions = _find_incomplete(_transactions(decoded).localCheckpoint(eager=False))
     incomplete = F.col("incomplete")
     # An end that was lost is not before the first event; where no time is said, nothing is before it.
     instant = F.coalesce("ended", "begun", F.lit(_NEVER).cast("timestamp"))
