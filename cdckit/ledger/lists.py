@@ -320,15 +320,15 @@ def apply_lists(
         return ApplyResult(transaction.commit(reads=[kind.lists]).version, 0, repeated=True)
     others = ", ".join(sorted(repr(each) for each in known if each != given.source))
     if others and not lists:
-        told = "apply_list(): the first list of source=%r, which ends nothing; there are lists of %s"
-        _LOG.warning(told, given.source, others)
+        sentence = "apply_list(): the first list of source=%r, which ends nothing; there are lists of %s"
+        _LOG.warning(sentence, given.source, others)
     found = restate_lists(transaction, kind, given.source, lists, given)
-    _tell_left_out(transaction, kind, given, found.before)
+    _warn_of_left_out(transaction, kind, given, found.before)
     known[given.source] |= count_lists(transaction, kind, given.source, lists, found, max_deleted)
     return _apply_restatement(transaction, kind, found, known, gate)
 
 
-def _tell_left_out(
+def _warn_of_left_out(
     transaction: Transaction, kind: Kind, given: GivenLists, before: Mapping[int, int | None]
 ) -> None:
     """Log a warning where columns that the list before had are left out, or are called otherwise now."""
@@ -343,8 +343,8 @@ def _tell_left_out(
     if left_out:
         new = ", ".join(name for name in given_names if name not in kind.fields(transaction).names)
         also = f"; new in it: {new}" if new else ""
-        told = "apply_list(): this list has no %s, so what the list before says of it stands%s"
-        _LOG.warning(told, left_out, also)
+        sentence = "apply_list(): this list has no %s, so what the list before says of it stands%s"
+        _LOG.warning(sentence, left_out, also)
 
 
 def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate: Gate | None) -> ApplyResult:

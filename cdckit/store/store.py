@@ -22,7 +22,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, quoted
 from cdckit.store.commits import COMMITS_SCHEMA, Commit, Commits, Snapshot, load
-from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind
+from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind, StoreIsBusy
 from cdckit.store.files import OUR_FILES, Where, files_named, hold_few_rows, read_arrow
 from cdckit.store.locations import COMMITS, SCRATCH, Location, locate
 from cdckit.store.log import DeltaLog, entries_after, read_actions
@@ -191,7 +191,8 @@ class Store:
 
     def _note_claim(self, name: str, claim: str | None) -> None:
         """Note a claim where there is none, or in the place of one that begins with this name."""
-        with self.begin() as transaction, suppress(ConflictingCommit):
+        # What was done stands all the same; a claim that is left ends by itself.
+        with self.begin() as transaction, suppress(ConflictingCommit, StoreIsBusy):
             found = transaction.base.notes.get(CLAIM)
             if found != claim and (found is None or found.startswith(name)):
                 transaction.note(CLAIM, claim)

@@ -357,12 +357,12 @@ class _Read(NamedTuple):
             if rejected:
                 refused = self.rows().where(F.col(ERROR_CODE).isNotNull()).groupBy(ERROR_CODE)
                 found = refused.agg(F.count("*"), F.min(ERROR_DESCRIPTION)).orderBy(ERROR_CODE).collect()
-                told = "%s() leaves out %s; cdckit.rejects(cdckit.tables.table_rows(…)) shows them, such as%s"
+                sentence = "%s() leaves out %s; cdckit.rejects(cdckit.tables.table_rows(…)) shows them: %s"
                 why = "".join(f"\n{many:,} {code}: {description}" for code, many, description in found)
-                _LOG.warning(told, _FUNCTION, _rows(rejected), why)
+                _LOG.warning(sentence, _FUNCTION, describe_rows(rejected), why)
         if unknown:
-            told = "%s(): of %s the time in sequence_by is null, which count as known since they were true"
-            _LOG.warning(told, _FUNCTION, _rows(unknown))
+            sentence = "%s(): %s without a time in sequence_by, known as if from the beginning"
+            _LOG.warning(sentence, _FUNCTION, describe_rows(unknown))
 
     def changes(self) -> DataFrame:
         """The rows with which nothing is wrong, as changes."""
@@ -391,7 +391,8 @@ class _Read(NamedTuple):
         return _change_columns(self.arguments.priority, ends)
 
 
-def _rows(many: int) -> str:
+def describe_rows(many: int) -> str:
+    """So many rows, in words."""
     return f"{many:,} row{'s' if many != 1 else ''}"
 
 

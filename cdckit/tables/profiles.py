@@ -20,7 +20,7 @@ from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import as_text, is_collated
 from cdckit.parts.workers import describe_step
 from cdckit.tables.calls import UNFIT_KEYS, as_table
-from cdckit.tables.from_rows import CORRUPT, table_rows
+from cdckit.tables.from_rows import CORRUPT, describe_rows, table_rows
 from cdckit.tables.times import TEXTS, as_instant, is_time, reading_expressions
 
 _FUNCTION = "profile"
@@ -105,7 +105,9 @@ class Profile(NamedTuple):
             for each in self.columns
         ]
         numbers = [heading in ("nulls", "empty", "distinct") for heading in headings]
-        caption = f"{_rows(self.rows)}, {self.repeated:,} equal to another; distinct values are estimated"
+        caption = (
+            f"{describe_rows(self.rows)}, {self.repeated:,} equal to another; distinct values are estimated"
+        )
         grid = Grid(headings, numbers, rows, [False] * len(rows), caption)
         return ShownTable(lambda: grid)
 
@@ -149,7 +151,8 @@ def profile(frame: AnyTable) -> Profile:
     table, words = as_table(frame, function=_FUNCTION).typed(), "frame"
     floats = [name for name in table.columns if table.cells.have_empty(name) and table.cells.are_whole(name)]
     if floats:
-        frame, words = table.cells.frame.convert_dtypes(), "frame.convert_dtypes()"  # type: ignore[union-attr]
+        assert table.cells.frame is not None
+        frame, words = table.cells.frame.convert_dtypes(), "frame.convert_dtypes()"
         table = as_table(frame, function=_FUNCTION).typed()
     require_batch(table.frame, "frame", "profile a batch of it", function=_FUNCTION)
     names = [name for name in table.columns if name != CORRUPT]
@@ -437,7 +440,3 @@ def _can_be(
 
 def _cut(text: str | None) -> str:
     return "NULL" if text is None else text if len(text) <= _WIDTH else text[:_WIDTH] + "…"
-
-
-def _rows(number: int) -> str:
-    return f"{number:,} row{'' if number == 1 else 's'}"

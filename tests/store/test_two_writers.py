@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import cdckit.store.store as store_module
-from cdckit.store import BatchIdReused, ConflictingCommit, Store, Transaction
+from cdckit.store import BatchIdReused, ConflictingCommit, Store, StoreIsBusy, Transaction
 from cdckit.store.store import CLAIM
 from support.store_numbers import add, held, numbers
 
@@ -243,6 +243,29 @@ def test_work_that_reads_all_ends_while_others_write_all_the_time(store: Store, 
     rows = held(store, "log")
     assert sum(each >= 100 for each in rows) == found < len(rows)
     assert CLAIM not in store.snapshot().notes
+
+
+def test_a_claim_that_nobody_could_note_or_take_back_is_no_failure(
+    store: Store, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has landed has landed, however busy the store is afterwards."""
+    add(store, "log", 1)
+    tries = list[int]()
+
+    def note(*_: object) -> None:
+        raise StoreIsBusy("log", 1)
+
+    def replace_all(transaction: Transaction) -> None:
+        tries.append(1)
+        held(transaction.base, "log")
+        if len(tries) == 1:
+            add(Store(None, place), "log", 2)
+        transaction.replace("log", numbers(3))
+        transaction.commit()
+
+    monkeypatch.setattr(Transaction, "note", note)
+    store.atomically(replace_all, alone=True)
+    assert (len(tries), held(store, "log")) == (2, [3])
 
 
 def test_a_claim_of_one_that_has_died_ends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -384,7 +384,7 @@ def test_of_a_table_that_is_at_hand_it_is_told_that_nobody_knows_when_a_row_came
     assert not caplog.messages
     changes_from(frame, sequence_by="try_to_timestamp(at, 'd.M.yyyy HH:mm')", **how)
     assert caplog.messages == [
-        "changes_from(): of 1 row the time in sequence_by is null, which count as known since they were true"
+        "changes_from(): 1 row without a time in sequence_by, known as if from the beginning"
     ]
 
 
