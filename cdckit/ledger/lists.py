@@ -43,7 +43,7 @@ from cdckit.model.lists import (
     list_arrival,
     list_message_id,
 )
-from cdckit.model.sources import Priority, union_changes, with_priorities
+from cdckit.model.sources import Priority, unite, with_priorities
 from cdckit.parts.arguments import (
     microseconds,
     quoted,
@@ -249,7 +249,7 @@ def restate_lists(
     else:
         rows = given.rows.where(F.unix_micros("effective_timestamp").isin(new))
         if neighbours:
-            rows = union_changes(list_rows_at(transaction, kind, source, neighbours), rows)
+            rows = unite([list_rows_at(transaction, kind, source, neighbours), rows])
         rows = _with_priority(rows, given)
     following = [(at, next_) for next_, at in before.items() if at is not None]
     changes = compare_lists(_with_next_list(rows, following), kind.keys, F.lit(""), function=FUNCTION).where(
@@ -400,7 +400,7 @@ def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again:
     """
     there = list_rows_at(transaction, kind, given.source, again).withColumn("given", F.lit(0))
     rows = given.rows.where(F.unix_micros("effective_timestamp").isin(again)).withColumn("given", F.lit(1))
-    both = union_changes(there, rows)
+    both = unite([there, rows])
     at = F.unix_micros("effective_timestamp").alias("at")
     each = both.select(at, "given", content_digest(both, FUNCTION).alias("content")).distinct()
     same = each.groupBy("at", "content").agg(F.sum("given").alias("given"), F.count("*").alias("said"))
@@ -522,7 +522,7 @@ def _find_unrepeated(
     given = changes if kind.by_guid else changes.withColumn(GUID, guid(kind.entity, key))
     columns = [*CHANGE_SCHEMA.names, "data", "carried", GUID]
     sides = (there.withColumn("side", F.lit(0)), given.withColumn("side", F.lit(1)))
-    both = union_changes(*(each.where(is_due).select(*columns, "side") for each in sides))
+    both = unite([each.where(is_due).select(*columns, "side") for each in sides])
     # A field that a list did not send is null in a table of all lists.
     content = as_text(F.col("data"), require_struct(both, "data", function="apply"))
     stated = both.select(

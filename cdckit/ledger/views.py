@@ -121,7 +121,8 @@ class View:
         """
         Everything that was ever believed, as `cdckit.bitemporal` tells it of all changes that were news.
 
-        When a change became known is what it says itself, `arrival.timestamp`, not when it was applied.
+        When a change became known is what it says itself, `arrival.timestamp`, not when it was applied: of
+        a list when it was taken, also where it came late; of a row the time in `sequence_by`.
 
         Raises:
             NoSuchTable: Nothing was ever applied.

@@ -379,9 +379,8 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
 
     Args:
         first: One row per change.
-        more: Further tables of changes.  Their `data` may have other fields.  A field that two of them
-            have in different types gets one that holds both: numbers stay numbers, anything else becomes text
-            (`cdckit.parts.widening`).  Where no type holds all numbers of both (64 bits beside floats),
+        more: Further tables of changes.  Their `data` may have other fields.  A field in which two of them
+            have numbers of different types gets one that holds both; where none does (64 bits beside floats),
             it is double, and the query fails at a number that would lose digits.
 
     Returns:
@@ -392,9 +391,10 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
         What a table has beside the columns of changes stays, null in the rows of those that do not have it.
 
     Raises:
-        MissingColumns, WrongColumnType: One of the tables is not a table of changes; or a field is
-            nested in two of them and not of one type; or one has it as it was sent, untyped, and another
-            one of a type; or two disagree on the type of a column that is none of a table of changes.
+        MissingColumns, WrongColumnType: One of the tables is not a table of changes; or two have a field
+            in types that differ and are not numbers, such as a key that is 10 here and "0010" there; or one
+            has it as it was sent, untyped, and another of a type; or two disagree on the type of a column
+            that is none of a table of changes.
         InvalidArgument: Two fields differ in case alone.
 
     Two sources that speak of one entity at one instant, with equal priority, are a tie, which `merge`
@@ -421,18 +421,27 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     +--------------+-------------------+
     <BLANKLINE>
     """
-    for changes in (first, *more):
+    return unite([first, *more], as_text=False)
+
+
+def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
+    """
+    As `union_changes`; but a field in types that differ, and are not numbers, is text where *as_text*.
+
+    A ledger keeps such a field so: its source may change a type, and one text is one value there.
+    """
+    for changes in given:
         require_changes(changes, function="union_changes")
-    tables = _with_equal_guids([first, *more])
+    tables = _with_equal_guids(given)
     untyped = _untyped_fields(tables)
     fields: dict[str, T.DataType] = {}
     for changes in tables:
         for found in require_struct(changes, "data", function="union_changes"):
             known = fields.setdefault(found.name, found.dataType)
             common = common_spark_type(known, found.dataType, as_double=True)
-            if common is None:
+            if common is None or (not as_text and _is_made_text(common, known, found.dataType)):
                 needed, is_ = known.simpleString(), found.dataType.simpleString()
-                raise WrongColumnType("union_changes", f"data.{found.name}", needed, is_)
+                raise WrongColumnType("union_changes", f"data.{found.name}", needed, is_, _CAST)
             fields[found.name] = common
     require_distinct_fields(fields, function="union_changes")
     some = {column for changes in tables for column in changes.columns}
@@ -445,7 +454,16 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     return united
 
 
-def _with_equal_guids(tables: list[DataFrame]) -> list[DataFrame]:
+def _is_made_text(common: T.DataType, *kinds: T.DataType) -> bool:
+    return isinstance(common, T.StringType) and not all(
+        isinstance(each, T.StringType | T.NullType) for each in kinds
+    )
+
+
+_CAST = "Cast it before its changes are made, so that one value is written in one way in all of them."
+
+
+def _with_equal_guids(tables: Sequence[DataFrame]) -> list[DataFrame]:
     """
     The tables, each with a guid or none.
 
@@ -453,7 +471,7 @@ def _with_equal_guids(tables: list[DataFrame]) -> list[DataFrame]:
     without guids it goes.
     """
     if all("guid" in changes.columns for changes in tables):
-        return tables
+        return list(tables)
     guids = [
         changes.drop("guid")
         if "guid" in changes.columns and MADE_OF in changes.schema["guid"].metadata

@@ -3,8 +3,9 @@ The type of a column about which two tables disagree: numbers stay numbers where
 
 This rule is used wherever two types of one column meet.  Where no type holds all numbers of both, two tables
 of changes have doubles, and refuse a number that would lose digits; two versions of a source's table have
-texts, since what a feed sent must not be refused.  Decision: no specification says what a consumer should
-do here.
+texts, since what a feed sent must not be refused.  What are not numbers alone becomes text, but where tables
+are united by who reads them: he can read them alike, so that is refused.  Decision: no specification says
+what a consumer should do here.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -40,7 +41,9 @@ from cdckit.tables.times import (
     reading_expressions,
 )
 
+_LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"[^\W\d]\w*")
+_UTC = ("UTC", "Etc/UTC", "Z", "GMT", "+00:00")
 UNFIT_KEYS = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType)
 """What has no exact text, and so is no key."""
 
@@ -280,7 +283,9 @@ class Call(tables.Call):
             self.refuse(f"{argument} is {expression!r}, and must be a column, an expression or its text")
             return None
         try:
-            return self._typed(expression)
+            found = self._typed(expression)
+            self._tell_zone(found.kind, expression, argument)
+            return found
         except AnalysisException as error:
             name = _unknown_name(error)
             if name is None:
@@ -293,6 +298,18 @@ class Call(tables.Call):
             sentence = f"{argument}: {name} is no column{suggest_name(name, self.columns)}"
             self.refuse(sentence, is_mended=near is not None)
             return near
+
+    def _tell_zone(self, kind: T.DataType, expression: str | Column, argument: str) -> None:
+        """Log a warning where an expression makes instants, and its texts may be read in another zone."""
+        if not isinstance(kind, T.TimestampType) or self._name(expression) in self.columns:
+            return
+        zone = self.frame.sparkSession.conf.get("spark.sql.session.timeZone")
+        if zone not in _UTC:
+            sentence = (
+                "%s(): %s reads texts without a zone as of the session, %s; cdckit takes others as of UTC. "
+                "spark.conf.set('spark.sql.session.timeZone', 'UTC') makes them one"
+            )
+            _LOG.warning(sentence, self.function, argument, zone)
 
     def _nearest_expression(self, expression: str, name: str, argument: str) -> TypedColumn | None:
         """The expression with the column that is near *name* in its place, if Spark can read that."""

@@ -373,6 +373,22 @@ def test_of_a_table_that_is_at_hand_it_is_told_that_rows_are_left_out(
     assert "effective=\"try_to_timestamp(at, 'd.M.yyyy')\"" in time
 
 
+@pytest.mark.usefixtures("in_new_york")
+def test_it_is_told_that_an_expression_reads_times_of_another_zone(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is a column, or a date, has no zone to be read in."""
+    days = spark.createDataFrame([(1, "10.3.2024", DAY[0])], "id int, day string, at timestamp")
+    for text in ("at", "to_date(day, 'd.M.yyyy')"):
+        changes_from(days, keys=["id"], effective=text)
+    assert not caplog.messages
+    changes_from(days, keys=["id"], effective="try_to_timestamp(day, 'd.M.yyyy')")
+    assert caplog.messages == [
+        "changes_from(): effective reads texts without a zone as of the session, America/New_York; cdckit "
+        "takes others as of UTC. spark.conf.set('spark.sql.session.timeZone', 'UTC') makes them one"
+    ]
+
+
 def test_of_a_table_that_is_at_hand_it_is_told_that_nobody_knows_when_a_row_came(
     spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
