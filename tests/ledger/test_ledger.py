@@ -14,9 +14,9 @@ from pyspark.errors import PythonException, SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import Lookup, as_known, as_of, as_of_join, merge, union_changes, why
+from cdckit import Lookup, as_known, as_of, as_of_join, changes_from, merge, union_changes, why
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.ledger import Ledger
+from cdckit.ledger import Ledger, Pending
 from cdckit.model.history import VALID_FROM
 from cdckit.store import BatchIdReused, DamagedTable, ForeignChange, NoSuchTable, OtherKind, Store
 from support.histories import Row, assert_folds_to, change_schema, rows_to_dataframe, to_dataframe, to_rows
@@ -257,6 +257,43 @@ def test_two_writers_lose_nothing_and_double_nothing(spark: SparkSession, tmp_pa
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(applied, parts))
     assert_folds_to(opened(spark, tmp_path).history(), all_of(parts), entity="e", keys=KEYS)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "found"),
+    [
+        ("b int", 3, [(None, None), (2, None), (2, 3)]),
+        ("a int", 3, [None, 2, 3]),
+        ("a double", 3.5, [None, 2.0, 3.5]),
+        ("a string", "x", [None, "2", "x"]),
+    ],
+)
+def test_two_writers_bring_a_column_among_those_that_are_there(
+    spark: SparkSession, tmp_path: Path, column: str, value: object, found: list[object]
+) -> None:
+    """The other lands while this one is asked; then both columns are there, or one that holds both values."""
+
+    def told(column: str, *row: object) -> DataFrame:
+        frame = spark.createDataFrame([row], f"h int, k string, {column}, z string, day int")
+        return changes_from(
+            frame, keys=KEYS, sequence_by="make_date(2024, 1, day)", except_column_list=["day"]
+        )
+
+    ledger, other = opened(spark, tmp_path), opened(spark, tmp_path)
+    ledger.apply(told("c string", 1, "x", "c", "z1", 1))
+    asked = []
+
+    def gate(after: Pending) -> None:
+        asked.append(after.touched_history().count())
+        if len(asked) == 1:
+            other.apply(told(column, 1, "x", value, "z3", 3))
+
+    ledger.apply(told("a int", 1, "x", 2, "z2", 2), gate=gate)
+    ledger.check(deep=True)
+    rows = ledger.history().orderBy(VALID_FROM).collect()
+    assert asked == [2, 3]
+    assert [(row["c"], row["z"]) for row in rows] == [("c", "z1"), ("c", "z2"), ("c", "z3")]
+    assert [(row["a"], row["b"]) if column == "b int" else row["a"] for row in rows] == found
 
 
 def test_a_history_that_is_not_the_logs_is_found_and_made_anew(spark: SparkSession, tmp_path: Path) -> None:
