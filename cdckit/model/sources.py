@@ -36,7 +36,7 @@ from cdckit.parts.arguments import (
     require_struct,
     require_types,
 )
-from cdckit.parts.widening import as_type, common_spark_type
+from cdckit.parts.widening import as_type, common_spark_type, is_made_text
 
 
 class UnknownSource(CdcError, ValueError):
@@ -439,7 +439,7 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
         for found in require_struct(changes, "data", function="union_changes"):
             known = fields.setdefault(found.name, found.dataType)
             common = common_spark_type(known, found.dataType, as_double=True)
-            if common is None or (not as_text and _is_made_text(common, known, found.dataType)):
+            if common is None or (not as_text and is_made_text(common, known, found.dataType)):
                 needed, is_ = known.simpleString(), found.dataType.simpleString()
                 raise WrongColumnType("union_changes", f"data.{found.name}", needed, is_, _CAST)
             fields[found.name] = common
@@ -452,12 +452,6 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
     for changes in others:
         united = united.unionByName(changes, allowMissingColumns=True)
     return united
-
-
-def _is_made_text(common: T.DataType, *kinds: T.DataType) -> bool:
-    return isinstance(common, T.StringType) and not all(
-        isinstance(each, T.StringType | T.NullType) for each in kinds
-    )
 
 
 _CAST = "Cast it before its changes are made, so that one value is written in one way in all of them."

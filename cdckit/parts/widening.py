@@ -113,6 +113,18 @@ def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = 
     return T.StringType() if found is None else _spark_type(found)
 
 
+def is_made_text(common: T.DataType | None, *kinds: T.DataType) -> bool:
+    """
+    Whether what `common_spark_type` found is text although one of the *kinds* is none: 10 is to be "10".
+
+    >>> text = T.StringType()
+    >>> is_made_text(text, T.LongType(), text), is_made_text(text, text, text)
+    (True, False)
+    """
+    texts = (T.StringType, T.VarcharType, T.CharType, T.NullType)
+    return isinstance(common, T.StringType) and not all(isinstance(each, texts) for each in kinds)
+
+
 WHOLE_KEYS = (
     "Where a cell is empty, pandas makes floats of whole numbers: `frame.convert_dtypes()` makes them whole "
     "again, once that row has its key or is left out (`frame.dropna(subset=[…])`). "

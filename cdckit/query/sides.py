@@ -24,7 +24,7 @@ from cdckit.parts.arguments import (
 )
 from cdckit.parts.tables import AnyTable, as_spark
 from cdckit.parts.values import comparable
-from cdckit.parts.widening import common_spark_type
+from cdckit.parts.widening import common_spark_type, is_made_text
 from cdckit.query.as_of import as_of
 from cdckit.query.differences import PRESENCE, is_there, same_value, value_of, version_rows, versions_of
 from cdckit.query.intervals import key_column
@@ -33,8 +33,6 @@ MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 
 OTHER_SIDE = "other_"
 """Begins the names of the key's columns in what is looked up by them."""
-
-_TEXTS = (T.StringType, T.VarcharType, T.CharType)
 
 
 class Sides(NamedTuple):
@@ -101,10 +99,7 @@ def _common_type(name: str, history: DataFrame, source: DataFrame, *, function: 
     """The type that holds the values of both; raises where only their texts could be compared."""
     one, other = history.schema[name].dataType, source.schema[name].dataType
     common = common_spark_type(one, other)
-    if common is None or (
-        isinstance(common, T.StringType)
-        and not (isinstance(one, _TEXTS) and isinstance(other, (*_TEXTS, T.NullType)))
-    ):
+    if common is None or is_made_text(common, one, other):
         needed = f"a type that compares exactly with the history's {one.simpleString()}"
         remedy = f'Cast it: source.withColumn("{name}", F.col("{name}").cast("{one.simpleString()}")).'
         raise WrongColumnType(function, name, needed, other.simpleString(), remedy)

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import union_changes
-from cdckit.model.sources import unite
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.model.changes import ARRIVAL_TYPE, MADE_OF
+from cdckit.model.sources import unite
 
 
 def changes(spark: SparkSession, source: str, data: str, carried: str) -> DataFrame:
