@@ -266,9 +266,9 @@ class _Erasure:
     def run(self) -> tuple[ErasedPart, ...]:
         """Write all tables anew of which something goes, as if the records had never come."""
         records = compute_once(self._statements.where(IS_RECORD).select("message_id", "record").distinct())
-        if records is None:
-            # Only links of others make them.
-            raise DependentEntities(self._statements.select(GUID).distinct().count(), self._entity)
+        if linked := self._count_linked(records):
+            raise DependentEntities(linked, self._entity)
+        assert records is not None
         self._require_own(records)
         forgotten = self._find_forgotten(records)
         exports = self._find_exports(records)
@@ -289,6 +289,14 @@ class _Erasure:
     def _drop(self, name: str, rows: DataFrame) -> None:
         if self._tables.has(name):
             replace_rows(self._tables, name, rows)
+
+    def _count_linked(self, records: DataFrame | None) -> int:
+        """How many of the entities the links of other records make, too: they would come back."""
+        links = self._statements.where(f"NOT {IS_RECORD}")
+        if records is not None:
+            own = _rows_within(links, records).select("message_id", "record")
+            links = links.join(own, ["message_id", "record"], "left_anti")
+        return links.select(GUID).distinct().count()
 
     def _require_own(self, records: DataFrame) -> None:
         """Raise where a record is about something else too, by another mapping."""

@@ -162,6 +162,20 @@ def test_what_does_not_stand_there_is_not_cut_out(data: str, path: str) -> None:
         mask_records(data, [(path, 0)])
 
 
+def test_what_links_of_others_make_too_is_refused(spark: SparkSession, tmp_path: Path, no_few: None) -> None:
+    """In a large hub, which looks at nothing but what a message touches, it would only be out of sight."""
+    makes = {**ORDER["fields"][1], "autocreate": True}
+    letter = {"reference": "letter", "fields": [{"reference": "l", "key": True}, makes]}
+    hub = Hub(spark, schema({**SHOP, "mappings": {**SHOP["mappings"], "letter": [letter]}}), tmp_path)
+    sent = [message("m1", "letter", {"l": "first", "c": 77}), message("m2", "customer", {"c": 77, "name": "x"})]
+    hub.receive(records(spark, sent, received_at=AT))
+    hub.run(now=AT)
+    before = histories(hub)
+    with pytest.raises(DependentEntities, match="1 of 'customer'"):
+        hub.erase("customer", keys=[{"c": 77}], **WHO)
+    assert histories(hub) == before
+
+
 @pytest.mark.soak
 def test_what_cannot_be_taken_apart_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     weak = {"reference": "w", "fields": [{"reference": "a", "key": "one"}, {"reference": "b", "key": "two"}]}
