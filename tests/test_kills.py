@@ -36,7 +36,7 @@ from support.stream_programs import to_records as to_stream
 from tools.tiers import seeds
 
 BATCHES, ERASING = 40, 12
-"""So many that a program still has something to do when it is killed; or where it erases."""
+"""So many that a program still has something to do when it is killed; of one that erases, too."""
 
 
 def same(one: DataFrame, other: DataFrame) -> bool:

@@ -167,7 +167,10 @@ def test_what_links_of_others_make_too_is_refused(spark: SparkSession, tmp_path:
     makes = {**ORDER["fields"][1], "autocreate": True}
     letter = {"reference": "letter", "fields": [{"reference": "l", "key": True}, makes]}
     hub = Hub(spark, schema({**SHOP, "mappings": {**SHOP["mappings"], "letter": [letter]}}), tmp_path)
-    sent = [message("m1", "letter", {"l": "first", "c": 77}), message("m2", "customer", {"c": 77, "name": "x"})]
+    sent = [
+        message("m1", "letter", {"l": "first", "c": 77}),
+        message("m2", "customer", {"c": 77, "name": "x"}),
+    ]
     hub.receive(records(spark, sent, received_at=AT))
     hub.run(now=AT)
     before = histories(hub)
