@@ -301,6 +301,9 @@ def _stale(
     return there.join(now, [GUID, "message_id"], "left_anti")
 
 
+_MANY_LOST = 10
+"""How many entities a list lacks at least, and more than one in so many, before it is told of."""
+
 # Applying -------------------------------------------------------------------------------------------------
 
 
@@ -342,9 +345,9 @@ def _warn_of_left_out(
     left_out = ", ".join(name for name in names if had[name])
     if left_out:
         new = ", ".join(name for name in given_names if name not in kind.fields(transaction).names)
-        also = f"; new in it: {new}" if new else ""
-        sentence = "apply_list(): this list has no %s, so what the list before says of it stands%s"
-        _LOG.warning(sentence, left_out, also)
+        also = f"; new in it: {new}.  A column that was renamed needs its old name: revoke_list(), and again"
+        sentence = "apply_list(): the list of %s has no %s, so what the list before says of it stands%s"
+        _LOG.warning(sentence, to_instant(min(before)).isoformat(), left_out, also if new else "")
 
 
 def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate: Gate | None) -> ApplyResult:
@@ -465,6 +468,14 @@ def count_lists(
             reason += f"max_deleted={max_deleted!r} allows"
             remedy = "Look whether it is whole; if it is, apply it with a larger share."
             raise UnfitList(FUNCTION, source, to_instant(each), reason, remedy)
+        if max_deleted is None and lost >= _MANY_LOST and lost * _MANY_LOST > of:
+            sentence = (
+                "apply_list(): the list of %s lacks %d of the %d entities that the list before it named, "
+            )
+            sentence += (
+                "which are deleted now: max_deleted=… refuses such a list, revoke_list() takes it back"
+            )
+            _LOG.warning(sentence, to_instant(each).isoformat(), lost, of)
         counts[each] = of + begun - lost
     return {each: counts[each] for each in new}
 

@@ -127,8 +127,7 @@ def is_made_text(common: T.DataType | None, *kinds: T.DataType) -> bool:
 
 WHOLE_KEYS = (
     "Where a cell is empty, pandas makes floats of whole numbers: `frame.convert_dtypes()` makes them whole "
-    "again, once that row has its key or is left out (`frame.dropna(subset=[…])`). "
-    "Else cast the key, such as to bigint or string."
+    "again.  Else cast the key, such as to bigint or string."
 )
 """What to do where a key is a float."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -13,7 +14,7 @@ from pyspark.sql import types as T
 from cdckit.merging.arrow_changes import ARRIVED
 from cdckit.merging.beliefs import beliefs
 from cdckit.merging.merge import history_schema, merge_changes, sort_by_entity, with_guids
-from cdckit.model.changes import UNTIL, require_changes
+from cdckit.model.changes import IS_EFFECTIVE, UNTIL, require_changes
 from cdckit.model.history import (
     SYSTEM_FROM,
     SYSTEM_INTERVAL,
@@ -25,6 +26,8 @@ from cdckit.model.history import (
 from cdckit.parts.arguments import require_instant, require_instants, require_name
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import WorkerPlan
+
+_LOG = logging.getLogger(__name__)
 
 
 def as_known(changes: DataFrame, known_at: datetime, *, entity: str, keys: Sequence[str]) -> DataFrame:
@@ -64,6 +67,7 @@ def as_known(changes: DataFrame, known_at: datetime, *, entity: str, keys: Seque
     <BLANKLINE>
     """
     require_changes(changes, function="as_known")
+    _tell_unsaid_arrival(changes, "as_known")
 
     def call(instant: str) -> str:
         return f"as_known(changes, {instant}, entity={entity!r}, keys={keys!r})"
@@ -150,10 +154,21 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
         more={ARRIVED: F.col("arrival.timestamp")},
         reserved=SYSTEM_INTERVAL.fieldNames(),
     )
+    _tell_unsaid_arrival(changes, "bitemporal")
     schema = history_schema(ordered.data, *SYSTEM_INTERVAL.fields)
     by = partial(beliefs, layout=ordered.layout, schema=arrow_schema(schema, large=True))
     table = with_guids(WorkerPlan(ordered.changes, by, schema, large=True).rows(), ordered.layout, entity)
     return with_ends(table) if UNTIL in changes.columns else table
+
+
+def _tell_unsaid_arrival(changes: DataFrame, function: str) -> None:
+    """Log a warning where nothing says when a change came: a row that came late would be known too early."""
+    if IS_EFFECTIVE in changes.schema["arrival"].metadata:
+        sentence = (
+            "%s(): nothing says when these changes came, so each counts as known from when on it is true; "
+            "changes_from(…, effective=…, sequence_by=…) takes the time of arrival as sequence_by"
+        )
+        _LOG.warning(sentence, function)
 
 
 def keep_known(table: DataFrame, known_at: datetime | Column) -> DataFrame:

@@ -331,13 +331,18 @@ def _time_between(first: Ints, second: Ints) -> Distances:
 
 def _reasons(versions: Versions, deleted: Bools, points: Points, how: LookupRule) -> Ints:
     """Why there is nothing at each point, if there is nothing."""
-    first = np.full(1 + max(versions.key.max(initial=0), points.key.max(initial=0)), NEVER)
-    np.minimum.at(first, versions.key, versions.known)
-    first_known = first[points.key]
-    not_yet = (first_known != NEVER) & (first_known > points.known_at)
-    reason = np.where(not_yet, NOT_YET, NO_VERSION)
+    reason = np.full(len(points.key), NO_VERSION)
+    learnt = versions.select(~deleted & (versions.known > _ALWAYS))
+    before = learnt._replace(known=np.full(len(learnt.key), _ALWAYS), forgotten=learnt.known)
     gone = VersionIndex(versions.select(deleted), may_overlap=True)
     # Nearest looks both ways, and just before an instant something else may be in force than at it.
+    if how.direction != "forward":
+        unknown = VersionIndex(before, may_overlap=True)
+        reason[unknown.any_in_force(points, just_before=how.strictly)] = NOT_YET
+    if how.direction != "backward":
+        begins = VersionIndex(before._replace(ends=before.begins + 1), may_overlap=True)
+        from_then = points._replace(valid_at=points.valid_at + int(how.strictly))
+        reason[begins.any_in_force(from_then, or_later=True)] = NOT_YET
     if how.direction != "forward":
         reason[gone.any_in_force(points, just_before=how.strictly)] = DELETED
     if how.direction != "backward":

@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial, reduce
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -15,6 +15,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
 from cdckit.parts.arguments import quoted, require_columns, require_instant, require_type
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.tables import AnyTable, as_spark
 from cdckit.parts.values import comparable
 from cdckit.parts.workers import map_columns
 from cdckit.query.intervals import (
@@ -53,7 +54,7 @@ __all__ = ["Lookup", "as_of_join"]
 
 
 def as_of_join(
-    facts: DataFrame, *lookups: Lookup, time: str, known: str | datetime | None = None
+    facts: AnyTable, *lookups: Lookup, time: str, known: str | datetime | None = None
 ) -> DataFrame:
     """
     Each fact with the version of each lookup that was in force at the fact's time.
@@ -77,7 +78,8 @@ def as_of_join(
     an earlier row unless told not to; here a null is what the version says.
 
     Args:
-        facts: One row per fact, of any columns.
+        facts: One row per fact, of any columns: of Spark, of pandas or of what speaks Arrow's stream, by the
+            rules of `changes_from`.
         lookups: One or more, each with its own key; see `Lookup`, also for what else than the version in
             force can be asked for.
         time: The timestamp column of *facts* that says when a fact was.
@@ -156,6 +158,8 @@ def as_of_join(
     +-----+------+
     <BLANKLINE>
     """
+    if not isinstance(facts, DataFrame):
+        facts = as_spark(SparkSession.active(), facts, function=FUNCTION)
     moment = _moment(facts, time, known)
     # All are checked before the first is joined: an error speaks of what the caller gave.
     beliefs = known is not None

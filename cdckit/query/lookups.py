@@ -67,7 +67,7 @@ class Lookup:
             - "no version": no version of the key was there;
             - "deleted": only a deleted one (forward and nearest: in force then, or later);
             - "too old", "too far ahead": the version began beyond the tolerance, before or after;
-            - "not yet known": nothing of the key was known at the moment of knowledge, but later was;
+            - "not yet known": one was there, by what became known only after the moment of knowledge;
             - "no time": the fact has none, or no moment of knowledge.
 
             "not yet known" looks beyond the moment of knowledge on purpose: it is for a reader to

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.changes import ABSENT, DELETE, UNTIL, UPSERT, keep_key
+from cdckit.model.changes import ABSENT, DELETE, IS_EFFECTIVE, UNTIL, UPSERT, keep_key
 from cdckit.model.history import open_end
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_SCHEMA
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, require_struct
@@ -347,6 +347,8 @@ class _Read(NamedTuple):
     frame: DataFrame
     keys: list[str]
     is_local: bool
+    says_arrival: bool
+    """Whether the call says when a row came."""
 
     def warn(self) -> None:
         """Log a warning where rows are rejects, and where nobody can tell when they came."""
@@ -388,7 +390,7 @@ class _Read(NamedTuple):
 
     def _change_columns(self) -> list[str | Column]:
         ends = [UNTIL] if self.arguments.valid_to is not None else []
-        return _change_columns(self.arguments.priority, ends)
+        return _change_columns(self.arguments.priority, ends, says_arrival=self.says_arrival)
 
 
 def describe_rows(many: int) -> str:
@@ -443,7 +445,8 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     call.require_all()
     cells = _cells(table, key_names, ignored, given.empty_texts)
     statements = _statements(table, rows, key_names, {name: cells[name] for name in fields}, sequence is None)
-    return _Read(statements, _faults(rows, key_names), given, table.frame, key_names, table.row is not None)
+    is_local, says_arrival = table.row is not None, rows.known is not None
+    return _Read(statements, _faults(rows, key_names), given, table.frame, key_names, is_local, says_arrival)
 
 
 CORRUPT = "_corrupt_record"
@@ -549,10 +552,16 @@ def _instant(call: Call, expression: str | Column | datetime, argument: str) -> 
 
 def _unreadable_time(call: Call, begin: object, argument: str, sequence: object) -> Unreadable:
     """What to say of rows without a time: it is *begin*, or what comes first in *sequence*."""
-    if isinstance(begin, str | Column):
-        return call.unreadable(begin, argument)
-    first = sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
-    return call.unreadable(first, "sequence_by")
+    said, argument = (
+        (begin, argument) if isinstance(begin, str | Column) else (_first(sequence), "sequence_by")
+    )
+    return (
+        call.unreadable_within(said, argument) if isinstance(said, str) else call.unreadable(said, argument)
+    )
+
+
+def _first(sequence: object) -> object:
+    return sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
 
 
 def _unreadable_places(call: Call, sequence: object, parts: Sequence[TypedColumn]) -> list[Unreadable]:
@@ -615,7 +624,7 @@ def _with_digest(statements: DataFrame) -> DataFrame:
     )
 
 
-def _change_columns(priority: int, ends: list[str]) -> list[str | Column]:
+def _change_columns(priority: int, ends: list[str], *, says_arrival: bool) -> list[str | Column]:
     """The columns of changes, and whether it is a truncate, over statements with their digests."""
     # A message may say several things of one entity: which of them it is, its content tells.
     number = F.when(F.col("message").isNull(), 1).otherwise(
@@ -632,7 +641,7 @@ def _change_columns(priority: int, ends: list[str]) -> list[str | Column]:
             F.lit(0).alias("partition"),
             F.col("row").alias("offset"),
             F.when(F.col(IS_TRUNCATE), 0).otherwise(number).cast("int").alias("record_number"),
-        ).alias("arrival"),
+        ).alias("arrival", metadata={} if says_arrival else {IS_EFFECTIVE: True}),
         # The source first: a table that does not know it shows who said so all the same.
         F.coalesce("message", F.concat_ws("-", "source", "digest")).alias("message_id"),
         "source",

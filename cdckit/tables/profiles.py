@@ -25,6 +25,8 @@ from cdckit.tables.times import TEXTS, as_instant, is_time, reading_expressions
 
 _FUNCTION = "profile"
 _WIDTH = 40
+_NEARLY_ALL = 20
+"""Numbers are times where no more than one in so many cannot be read: 1012024 may be 01.01.2024."""
 _DELETES = ("d", "del", "delete", "deleted")
 _OPERATIONS = (*_DELETES, "i", "u", "c", "r", "insert", "update", "upsert", "create", "read")
 _ZONE = r"(Z|[+-]\d{2}:?\d{2}| [A-Za-z]+/[\w/+-]+|UTC|GMT)$"
@@ -265,8 +267,9 @@ def _column(name: str, kind: T.DataType, rows: int, found: Mapping[str, Any]) ->
     )
     if is_time(kind):
         return known._replace(readings=(quoted_if_needed(name),) if filled else ())
-    # What is not even half of times holds something else.
-    if "ways" not in found or found["other"] * 2 > filled or not filled:
+    # What is not even half of times holds something else; so do numbers that are not nearly all of them.
+    share = 2 if isinstance(kind, TEXTS) else _NEARLY_ALL
+    if "ways" not in found or found["other"] * share > filled or not filled:
         readings: tuple[str, ...] = ()
     else:
         readings = _readings(name, found["iso"], [[*ways] for ways in found["ways"]])

@@ -417,9 +417,27 @@ def test_a_column_that_is_called_otherwise_is_told(
     ]
     caplog.clear()
     ledger.apply_list(pd.DataFrame({"id": [1], "unit_price": [8]}), taken_at=DAY[1])
-    told = "apply_list(): this list has no price, so what the list before says of it stands; "
-    assert caplog.messages == [f"{told}new in it: unit_price"]
+    assert caplog.messages == [
+        "apply_list(): the list of 2024-01-02T00:00:00+00:00 has no price, so what the list before says of it "
+        "stands; new in it: unit_price.  A column that was renamed needs its old name: revoke_list(), and again"
+    ]
     ledger.apply_list(pd.DataFrame({"id": [1], "unit_price": [9]}), taken_at=DAY[2])
+    assert len(caplog.messages) == 1
+
+
+def test_a_list_that_lacks_many_is_told(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """More than a tenth, and ten or more; a share that was given settles it."""
+    ledger = opened(spark, tmp_path)
+    many = pd.DataFrame({"id": range(200)})
+    ledger.apply_list(many, taken_at=DAY[0])
+    ledger.apply_list(many[:180], taken_at=DAY[1])
+    assert not caplog.messages
+    ledger.apply_list(many[:161], taken_at=DAY[2])
+    (told,) = caplog.messages
+    assert told.startswith("apply_list(): the list of 2024-01-03T00:00:00+00:00 lacks 19 of the 180 entities")
+    ledger.apply_list(many[:100], taken_at=DAY[3], max_deleted=0.5)
     assert len(caplog.messages) == 1
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -84,6 +85,17 @@ def test_a_fact_gets_the_version_in_force_at_its_time(spark: SparkSession, produ
         },
     }
     assert names(found) == {"A": "Kettle", "B": "Teapot", "C": "Mug"}
+
+
+def test_facts_of_pandas_go_in(spark: SparkSession, products: DataFrame) -> None:
+    """Their datetimes without a zone are of UTC; a fact without a key finds nothing, and is kept."""
+    times = pd.to_datetime(["2024-03-10 09:59:59", "2024-03-10 10:00:00"])
+    facts = pd.DataFrame({"order": ["A", "B"], "number": [1, None], "time": times})
+    lookup = Lookup(products, on="number", into="product")
+    with pytest.raises(WrongColumnType, match="convert_dtypes"):
+        as_of_join(facts, lookup, time="time")
+    whole = facts.astype({"number": "Int32"})
+    assert names(as_of_join(whole, lookup, time="time")) == {"A": "Kettle", "B": None}
 
 
 def test_at_the_instant_where_one_version_ends_and_the_next_starts_the_next_is_read(

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cdckit.merging.beliefs
-from cdckit import as_known, bitemporal, keep_known, merge
+from cdckit import as_known, bitemporal, changes_from, keep_known, merge
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.merging.arrow_changes import ARRIVED
 from cdckit.merging.merge import sort_by_entity
@@ -51,6 +51,24 @@ def told(
         "data": {"h": 1, "k": "x", "a": value, "b": None},
         "carried": {"h": True, "k": True, "a": operation == "upsert", "b": False},
     }
+
+
+def test_it_is_told_that_nothing_says_when_changes_came(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Then what is known of the past is all too much; a sequence that is no time says nothing of it."""
+    row = (1, datetime(2024, 1, 1, tzinfo=UTC), 7, datetime(2024, 1, 3, tzinfo=UTC))
+    rows = spark.createDataFrame([row], "id int, since timestamp, number int, loaded timestamp")
+    how: dict[str, Any] = {"entity": "e", "keys": ["id"]}
+    for sequence_by in ("loaded", ["loaded", "number"]):
+        bitemporal(changes_from(rows, keys=["id"], effective="since", sequence_by=sequence_by), **how)
+    assert not caplog.messages
+    for more in ({}, {"sequence_by": "number"}):
+        changes = changes_from(rows, keys=["id"], effective="since", **more)
+        bitemporal(changes, **how)
+        as_known(changes, row[1], **how)
+    told = ["bitemporal(): nothing says when", "as_known(): nothing says when"] * 2
+    assert [each[: len(start)] for each, start in zip(caplog.messages, told, strict=True)] == told
 
 
 def beliefs(spark: SparkSession, changes: Sequence[Row]) -> list[tuple[Any, ...]]:

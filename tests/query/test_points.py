@@ -121,7 +121,9 @@ def test_every_point_finds_what_a_search_through_all_versions_finds(seed: int) -
                     believed = [row for row in ever if row["known"] <= known < (row["forgotten"] or NEVER)]
                     options = {"direction": direction, "strictly": strictly, "tolerance": tolerance}
                     version, why = searched(believed, at, **options)
-                    if why == "no version" and ever and min(row["known"] for row in ever) > known:
+                    later = [row for row in ever if row["known"] > known]
+                    asked = {"direction": direction, "strictly": strictly}
+                    if why == "no version" and any(searched([row], at, **asked)[0] for row in later):
                         why = "not yet known"
                     if not has_time[place]:
                         version, why = None, "no time"

@@ -600,7 +600,26 @@ def test_a_column_of_several_forms_is_read_by_a_coalesce_of_them(spark: SparkSes
         datetime(2024, 3, 31),
         datetime(2024, 3, 2, 10),
     ]
-    assert refused(frame, **how) == [("TIME_MISSING", '{"id":3,"at":"none"}')]
+    assert refused(frame, **how) == [("TIME_UNREADABLE", '{"id":3,"at":"none"}')]
+
+
+def test_what_an_expression_does_not_read_is_told_as_it_stands(spark: SparkSession) -> None:
+    """Of several columns nobody knows which is meant; an end that an expression leaves out is open."""
+    rows = [(1, "31.02.2024", "x"), (2, "1/2/2024", "x"), (3, " ", "x"), (4, None, None)]
+    frame = spark.createDataFrame(rows, "id int, at string, till string")
+    read = "try_to_timestamp(at, 'd.M.yyyy')"
+    by_one = table_rows(frame, keys=["id"], effective=read).orderBy("data.id").collect()
+    assert [row["error_code"] for row in by_one] == ["TIME_UNREADABLE"] * 2 + ["TIME_MISSING"] * 2
+    told = [row["error_description"] for row in by_one]
+    assert "at is '31.02.2024', which is no ISO 8601" in told[0]
+    assert "effective=\"try_to_timestamp(at, 'd/M/yyyy')\" or " in told[1]
+    assert [each.rpartition("true. ")[2] for each in told[2:]] == ["at is empty.", "at is null."]
+    both = "try_to_timestamp(concat(at, till))"
+    assert {row["error_code"] for row in table_rows(frame, keys=["id"], effective=both).collect()} == {
+        "TIME_MISSING"
+    }
+    ends = {"valid_from": "date'2024-01-01'", "valid_to": "try_to_timestamp(till)"}
+    assert changes_from(frame, keys=["id"], **ends).count() == 4
 
 
 @pytest.mark.parametrize("condition", ["true", "false", "TRUE", "gone", "Gone"])

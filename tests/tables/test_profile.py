@@ -27,7 +27,7 @@ def count_changes(found: Profile, frame: Any) -> list[int]:
 
 
 def test_german_days_with_an_empty_text_and_a_row_without_a_time(spark: SparkSession) -> None:
-    """What its expression does not read, "soon", is a time that is missing to `changes_from`."""
+    """What its expression does not read, "soon", is a reject of `changes_from`."""
     frame = spark.createDataFrame(
         [
             (1, "kettle", "1.2.2024", 1.5),
@@ -54,9 +54,9 @@ def test_german_days_with_an_empty_text_and_a_row_without_a_time(spark: SparkSes
         f"changes_from(frame, keys=['the id'], effective=\"{day}\", except_column_list=['at'])",
     )
     assert count_changes(found, frame) == [3]
-    assert found.rejects == {"TIME_MISSING": 2}
+    assert found.rejects == {"TIME_UNREADABLE": 2}
     assert "name has empty texts (1)" in repr(found)
-    assert "<li>Rejects under the first call: 2 TIME_MISSING" in found._repr_html_()
+    assert "<li>Rejects under the first call: 2 TIME_UNREADABLE" in found._repr_html_()
 
 
 def test_between_two_readings_nothing_is_guessed() -> None:
@@ -115,6 +115,14 @@ def test_the_readings_are_those_that_read_all_that_can_be_read() -> None:
     assert len(found.calls) == 5
     assert all("keys=['id']" in call for call in found.calls)
     assert all("apply_as_deletes=\"op in ('delete')\"" in call for call in found.calls)
+
+
+def test_numbers_of_days_that_lost_their_zeros_are_no_times() -> None:
+    """`read_csv(thousands=".")` makes 1012024 of 01.01.2024: what has eight digits is not the whole."""
+    frame = pd.DataFrame({"id": range(30), "day": [20240101] * 29 + [0]})
+    assert column(profile(frame), "day").readings == ("try_to_timestamp(cast(day as string), 'yyyyMMdd')",)
+    lost = frame.assign(day=[12012024 + n * 1_000_000 for n in range(18)] + [1012024] * 12)
+    assert column(profile(lost), "day").readings == ()
 
 
 def test_numbers_since_1970_are_times_where_nothing_else_is() -> None:
