@@ -471,8 +471,6 @@ def count_lists(
         if max_deleted is None and lost >= _MANY_LOST and lost * _MANY_LOST > of:
             sentence = (
                 "apply_list(): the list of %s lacks %d of the %d entities that the list before it named, "
-            )
-            sentence += (
                 "which are deleted now: max_deleted=… refuses such a list, revoke_list() takes it back"
             )
             _LOG.warning(sentence, to_instant(each).isoformat(), lost, of)

@@ -50,7 +50,8 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, valid_at: datetime | No
     Who is responsible for each value of one entity, and since when.
 
     Args:
-        history: One row per version; the versions of an entity do not overlap, which is not checked.
+        history: One row per version; the versions of an entity do not overlap, which is not checked.  Not
+            what `as_of` gives, of which nothing need be in force now: *valid_at* asks about another instant.
         key: Value by field; `guid` may be one of them.  It is matched with the version in force at
             *valid_at*: an entity whose key changed answers to the key that it had then, with its whole past.
             A part of the key speaks of every entity that has these values.

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from operator import and_, or_
 from typing import Any
 from urllib.parse import unquote
@@ -94,7 +94,7 @@ class File:
     def add(self, *, data_change: bool = True) -> AddAction:
         """The action with which a commit adds the file; without *data_change* its rows are no news."""
         # Letters as they are: those beyond the first 65,536 in JSON's own spelling come back as others.
-        stats, texts = json.dumps(self._stats(), ensure_ascii=False), self.partition_texts()
+        stats, texts = _to_json(self._stats(), ensure_ascii=False), self.partition_texts()
         return AddAction(self.path, self.size, texts, _now(), data_change, stats)
 
     def remove(self, *, data_change: bool = True) -> RemoveAction:
@@ -104,8 +104,11 @@ class File:
 
     def to_json(self) -> dict[str, Any]:
         """What a log says of the file, as JSON; see `from_json`."""
-        partition = {name: _jsonable(value) for name, value in self.partition.items()}
-        return {"path": self.path, "size": self.size, "partition": partition, **self._stats()}
+        found: dict[str, Any] = json.loads(_to_json(self._said()))
+        return found
+
+    def _said(self) -> dict[str, Any]:
+        return {"path": self.path, "size": self.size, "partition": self.partition, **self._stats()}
 
     @staticmethod
     def from_json(found: Mapping[str, Any], stored: T.StructType) -> File:
@@ -121,13 +124,13 @@ class File:
     @cached_property
     def digest(self) -> int:
         """64 bits of all that a log says of the file: another path, size or bound has other ones."""
-        text = json.dumps(self.to_json(), sort_keys=True)
+        text = _to_json(self._said(), sort_keys=True)
         return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
     def _stats(self) -> dict[str, Any]:
         # Of columns that tell partitions apart, a log has no bounds.
         low, high, nulls = (
-            {name: _jsonable(value) for name, value in bounds.items() if name not in self.partition}
+            {name: value for name, value in bounds.items() if name not in self.partition}
             for bounds in (self.low, self.high, self.nulls)
         )
         return {"numRecords": self.rows, "minValues": low, "maxValues": high, "nullCount": nulls}
@@ -288,14 +291,19 @@ def _now() -> int:
     return int(time.time() * 1000)
 
 
-def _jsonable(value: Any) -> Any:
-    """A bound as Delta's statistics have it: instants with milliseconds, rounded already."""
+def _jsonable(value: object) -> str | float:
+    """A bound that JSON does not know, as Delta's statistics have it: instants with milliseconds, rounded."""
     if isinstance(value, datetime):
         text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
         return text if value.tzinfo is None else f"{text}Z"
     if isinstance(value, date):
         return value.isoformat()
-    return float(value) if isinstance(value, Decimal) else value
+    if isinstance(value, Decimal):
+        return float(value)
+    raise TypeError(f"{value!r} is no bound of a column")
+
+
+_to_json = partial(json.dumps, default=_jsonable)
 
 
 def _parse_value(value: Any, kind: T.DataType) -> Any:

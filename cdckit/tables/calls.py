@@ -213,12 +213,14 @@ class Call(tables.Call):
             return Unreadable(argument, quoted_if_needed(words), text, self.table.without(words))
         return Unreadable(argument, words, text, f'frame.where("{words} is not null")')
 
-    def unreadable_within(self, expression: str, argument: str) -> Unreadable:
+    def unreadable_within(self, expression: object, argument: str) -> Unreadable:
         """The same; where an expression reads nothing of the one column of texts in it, what stands there."""
         found = self.unreadable(expression, argument)
+        if not isinstance(expression, str) or expression in self.columns:
+            return found
         texts = [name for name in self.columns if isinstance(self._kind(name), TEXTS)]
         within = [name for name in texts if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", expression)]
-        if expression in self.columns or len(within) != 1:
+        if len(within) != 1:
             return found
         words = quoted_if_needed(within[0])
         return found._replace(words=words, value=F.coalesce(found.value, F.col(quoted(within[0]))))

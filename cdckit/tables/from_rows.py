@@ -552,16 +552,10 @@ def _instant(call: Call, expression: str | Column | datetime, argument: str) -> 
 
 def _unreadable_time(call: Call, begin: object, argument: str, sequence: object) -> Unreadable:
     """What to say of rows without a time: it is *begin*, or what comes first in *sequence*."""
-    said, argument = (
-        (begin, argument) if isinstance(begin, str | Column) else (_first(sequence), "sequence_by")
-    )
-    return (
-        call.unreadable_within(said, argument) if isinstance(said, str) else call.unreadable(said, argument)
-    )
-
-
-def _first(sequence: object) -> object:
-    return sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
+    if not isinstance(begin, str | Column):
+        begin = sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
+        argument = "sequence_by"
+    return call.unreadable_within(begin, argument)
 
 
 def _unreadable_places(call: Call, sequence: object, parts: Sequence[TypedColumn]) -> list[Unreadable]:

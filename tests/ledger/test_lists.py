@@ -418,8 +418,9 @@ def test_a_column_that_is_called_otherwise_is_told(
     caplog.clear()
     ledger.apply_list(pd.DataFrame({"id": [1], "unit_price": [8]}), taken_at=DAY[1])
     assert caplog.messages == [
-        "apply_list(): the list of 2024-01-02T00:00:00+00:00 has no price, so what the list before says of it "
-        "stands; new in it: unit_price.  A column that was renamed needs its old name: revoke_list(), and again"
+        "apply_list(): the list of 2024-01-02T00:00:00+00:00 has no price, so what the list before says of "
+        "it stands; new in it: unit_price.  A column that was renamed needs its old name: revoke_list(), and "
+        "again"
     ]
     ledger.apply_list(pd.DataFrame({"id": [1], "unit_price": [9]}), taken_at=DAY[2])
     assert len(caplog.messages) == 1
