@@ -97,9 +97,7 @@ def main(arguments: list[str]) -> int:
     if at.tzinfo is not None:
         parser.error("the time is New York's: leave the zone out")
     at = at.replace(tzinfo=NEW_YORK)
-    # Where in this program each column was made is of no use to who reads a board, and takes a second.
-    unplaced = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
-    spark = session(app_name="cdckit demo", memory="1g", small=True, config=unplaced)
+    spark = session(app_name="cdckit demo", memory="1g", small=True)
     files = (str(SAMPLE / f"{name}.parquet") for name in STREAMS)
     records = spark.read.schema(RECORD_SCHEMA).parquet(*files)
     history = flights(records).cache()

@@ -18,9 +18,6 @@ from tools import classes
 # was compiled is thrown away, and compiled again.
 # The collector that works with one thread costs least on a small heap, and young rows die cheapest where
 # there is room for them.  Spark's classes come from the archive that tools/classes.py makes, if there is one.
-# PySpark sends the place in the program of each function of a column to the JVM, in five calls: without it
-# tests that build many small frames take four fifths of the time.  Errors then do not say the place, which a
-# stack trace says anyway.
 # Of each plan, and of each of its stages, Spark writes a text for pages that nobody looks at, with all of
 # each large expression.
 # Each sort, and each table that a join hands round, takes a page of memory: by Spark's own choice 32 MiB of
@@ -29,7 +26,6 @@ _OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -XX:MetaspaceSize=256m",
     "-Xms1g -Xmn400m",
     *classes.options(),
-    "-Dspark.python.sql.dataFrameDebugging.enabled=false",
     "-Dspark.sql.debug.maxToStringFields=1",
     "-Dspark.buffer.pageSize=4m",
 )

@@ -194,6 +194,9 @@ def settings(memory: str, small: bool = False) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "localhost",
         "spark.driver.extraJavaOptions": f"{java} {_ONE_COMPILER}" if small else java,
+        # PySpark sends the place in the program of each function of a column to the JVM, in five calls: with
+        # it, to describe a question of several hundred columns takes three seconds, without it one.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Spark writes a text of every plan that it runs, for the UI that is off: the short one.
