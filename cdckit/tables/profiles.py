@@ -147,7 +147,7 @@ def profile(frame: AnyTable) -> Profile:
     (4 rows, 0 equal to another; distinct values are estimated)
     at: no zone said; without one UTC is meant, else use to_utc_timestamp.
     name has empty texts (1): empty_texts says what they mean.
-    Rejects under the first call: 1 TIME_MISSING; `rejects(table_rows(frame, …))` shows them.
+    Rejects under the first call: 1 TIME_UNREADABLE; `rejects(table_rows(frame, …))` shows them.
     changes_from(frame, keys=['id'], effective="try_to_timestamp(at, 'd.M.yyyy')", except_column_list=['at'])
     """
     table, words = as_table(frame, function=_FUNCTION).typed(), "frame"

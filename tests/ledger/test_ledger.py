@@ -14,10 +14,11 @@ from pyspark.errors import PythonException, SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import Lookup, as_known, as_of, as_of_join, changes_from, merge, union_changes, why
+from cdckit import Lookup, as_known, as_of, as_of_join, changes_from, merge, why
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.ledger import Ledger, Pending
 from cdckit.model.history import VALID_FROM
+from cdckit.model.sources import unite
 from cdckit.store import BatchIdReused, DamagedTable, ForeignChange, NoSuchTable, OtherKind, Store
 from support.histories import Row, assert_folds_to, change_schema, rows_to_dataframe, to_dataframe, to_rows
 from support.ledger_programs import FIELDS, KEYS, all_of, batches
@@ -194,7 +195,7 @@ def test_a_new_field_and_a_wider_type_come_with_a_later_batch(spark: SparkSessio
     )
     for batch in (first, second, third, first):
         ledger.apply(batch)
-    expected = merge(union_changes(first, second, third), entity="e", keys=KEYS)
+    expected = merge(unite([first, second, third]), entity="e", keys=KEYS)
     assert ledger.history().schema.simpleString() == expected.schema.simpleString()
     assert to_rows(ledger.history()) == to_rows(expected)
     texts = prices(spark, price(1, 4, "x")).withColumn("data", F.col("data").withField("h", F.lit("one")))
