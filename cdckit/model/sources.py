@@ -440,8 +440,8 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
             known = fields.setdefault(found.name, found.dataType)
             common = common_spark_type(known, found.dataType, as_double=True)
             if common is None or (not as_text and is_made_text(common, known, found.dataType)):
-                needed, is_ = known.simpleString(), found.dataType.simpleString()
-                raise WrongColumnType("union_changes", f"data.{found.name}", needed, is_, _CAST)
+                both = f"{known.simpleString()} in one and {found.dataType.simpleString()} in another"
+                raise WrongColumnType("union_changes", f"data.{found.name}", _ONE_TYPE, both, _CAST)
             fields[found.name] = common
     require_distinct_fields(fields, function="union_changes")
     some = {column for changes in tables for column in changes.columns}
@@ -454,6 +454,7 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
     return united
 
 
+_ONE_TYPE = "one type in all tables"
 _CAST = "Cast it before its changes are made, so that one value is written in one way in all of them."
 
 

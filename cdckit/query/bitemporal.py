@@ -165,7 +165,7 @@ def _tell_unsaid_arrival(changes: DataFrame, function: str) -> None:
     """Log a warning where nothing says when a change came: a row that came late would be known too early."""
     if IS_EFFECTIVE in changes.schema["arrival"].metadata:
         sentence = (
-            "%s(): nothing says when these changes came, so each counts as known from when on it is true; "
+            "%s(): nothing says when these changes came, so each counts as known from when it is true; "
             "changes_from(…, effective=…, sequence_by=…) takes the time of arrival as sequence_by"
         )
         _LOG.warning(sentence, function)
