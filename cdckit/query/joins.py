@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
+from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
-from cdckit.parts.arguments import quoted, require_columns, require_instant, require_type
+from cdckit.parts.arguments import quoted, require_columns, require_instant
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.tables import AnyTable, as_spark
 from cdckit.parts.values import comparable
@@ -191,7 +191,9 @@ def _moment(facts: DataFrame, time: str, known: str | datetime | None) -> Column
     remedy = "A text is the name of a column; an instant is a datetime with tzinfo."
     require_columns(facts, columns, function=FUNCTION, remedy=remedy)
     for name in columns:
-        require_type(facts, name, T.TimestampType(), function=FUNCTION)
+        if not isinstance(kind := facts.schema[name].dataType, T.TimestampType):
+            remedy = "Make it one: by `pandas.to_datetime(…, utc=True)`, or in Spark by `F.to_timestamp(…)`."
+            raise WrongColumnType(FUNCTION, name, "timestamp", kind.simpleString(), remedy)
     if known is None:
         return None
     if isinstance(known, str):
