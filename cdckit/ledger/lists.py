@@ -301,9 +301,6 @@ def _stale(
     return there.join(now, [GUID, "message_id"], "left_anti")
 
 
-_MANY_LOST = 10
-"""How many entities a list lacks at least, and more than one in so many, before it is told of."""
-
 # Applying -------------------------------------------------------------------------------------------------
 
 
@@ -345,9 +342,10 @@ def _warn_of_left_out(
     left_out = ", ".join(name for name in names if had[name])
     if left_out:
         new = ", ".join(name for name in given_names if name not in kind.fields(transaction).names)
-        also = f"; new in it: {new}.  A column that was renamed needs its old name: revoke_list(), and again"
+        renamed = "; new in it: %s.  A column that was renamed needs its old name: revoke_list(), and again"
         sentence = "apply_list(): the list of %s has no %s, so what the list before says of it stands%s"
-        _LOG.warning(sentence, to_instant(min(before)).isoformat(), left_out, also if new else "")
+        also = renamed % new if new else ""
+        _LOG.warning(sentence, to_instant(min(before)).isoformat(), left_out, also)
 
 
 def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate: Gate | None) -> ApplyResult:
@@ -420,6 +418,10 @@ def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again:
             raise UnfitList(FUNCTION, given.source, to_instant(at_), reason, remedy)
         found[at_] = rows_
     return found
+
+
+_MANY_LOST = 10
+"""A list is told of that lacks so many entities of the one before, and more than one in so many."""
 
 
 def count_lists(

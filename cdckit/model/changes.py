@@ -100,7 +100,7 @@ MADE_OF = "cdckit.made_of"
 """In the metadata of a column `guid`: the key fields that it is made of, where it is no identity itself."""
 
 IS_EFFECTIVE = "cdckit.is_effective"
-"""In the metadata of a column `arrival`: nothing said when the changes came, and it is when they are true."""
+"""In the metadata of a column `arrival`: nothing said when some came, and it is when these are true."""
 
 UNTYPED = "cdckit.untyped"
 """In the metadata of a column `data`: the fields that are texts as they were sent, whose types nobody said.

@@ -18,6 +18,7 @@ from cdckit.errors import CdcError, InvalidArgument, WrongColumnType
 from cdckit.model.changes import (
     AS_SENT,
     CHANGE_SCHEMA,
+    IS_EFFECTIVE,
     MADE_OF,
     MOVED,
     UNTYPED,
@@ -451,6 +452,9 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
     )
     for changes in others:
         united = united.unionByName(changes, allowMissingColumns=True)
+    # A union has the metadata of its first table.
+    if any(IS_EFFECTIVE in changes.schema["arrival"].metadata for changes in tables):
+        united = united.withMetadata("arrival", {IS_EFFECTIVE: True})
     return united
 
 

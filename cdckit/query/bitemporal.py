@@ -165,8 +165,8 @@ def _tell_unsaid_arrival(changes: DataFrame, function: str) -> None:
     """Log a warning where nothing says when a change came: a row that came late would be known too early."""
     if IS_EFFECTIVE in changes.schema["arrival"].metadata:
         sentence = (
-            "%s(): nothing says when these changes came, so each counts as known from when it is true; "
-            "changes_from(…, effective=…, sequence_by=…) takes the time of arrival as sequence_by"
+            "%s(): nothing says when some of these changes came, which count as known from when they are "
+            "true; changes_from(…, effective=…, sequence_by=…) takes the time of arrival as sequence_by"
         )
         _LOG.warning(sentence, function)
 

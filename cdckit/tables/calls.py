@@ -218,12 +218,16 @@ class Call(tables.Call):
         found = self.unreadable(expression, argument)
         if not isinstance(expression, str) or expression in self.columns:
             return found
-        texts = [name for name in self.columns if isinstance(self._kind(name), TEXTS)]
-        within = [name for name in texts if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", expression)]
+        within = self._texts_in(expression)
         if len(within) != 1:
             return found
         words = quoted_if_needed(within[0])
         return found._replace(words=words, value=F.coalesce(found.value, F.col(quoted(within[0]))))
+
+    def _texts_in(self, expression: str | Column) -> list[str]:
+        """The columns of texts that an expression names; a name within a literal counts too."""
+        texts = (name for name in self.columns if isinstance(self._kind(name), TEXTS))
+        return [name for name in texts if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", str(expression))]
 
     def source(self, source: str | Column) -> Column:
         """Who says so: a name, or a column whose values are names."""
@@ -312,8 +316,8 @@ class Call(tables.Call):
             return near
 
     def _tell_zone(self, kind: T.DataType, expression: str | Column, argument: str) -> None:
-        """Log a warning where an expression makes instants, and its texts may be read in another zone."""
-        if not isinstance(kind, T.TimestampType) or self._name(expression) in self.columns:
+        """Log a warning where an expression makes instants of texts, and they may be read in another zone."""
+        if not isinstance(kind, T.TimestampType) or not self._texts_in(expression):
             return
         zone = self.frame.sparkSession.conf.get("spark.sql.session.timeZone")
         if zone not in _UTC:

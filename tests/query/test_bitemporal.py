@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import cdckit.merging.beliefs
-from cdckit import as_known, bitemporal, changes_from, keep_known, merge
+from cdckit import as_known, bitemporal, changes_from, keep_known, merge, union_changes
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.merging.arrow_changes import ARRIVED
 from cdckit.merging.merge import sort_by_entity
@@ -63,11 +63,12 @@ def test_it_is_told_that_nothing_says_when_changes_came(
     for sequence_by in ("loaded", ["loaded", "number"]):
         bitemporal(changes_from(rows, keys=["id"], effective="since", sequence_by=sequence_by), **how)
     assert not caplog.messages
-    for more in ({}, {"sequence_by": "number"}):
-        changes = changes_from(rows, keys=["id"], effective="since", **more)
+    how_known: list[dict[str, Any]] = [{}, {"sequence_by": "number"}, {"sequence_by": "loaded"}]
+    unsaid, *others = (changes_from(rows, keys=["id"], effective="since", **more) for more in how_known)
+    for changes in (unsaid, others[0], union_changes(others[1], unsaid)):
         bitemporal(changes, **how)
         as_known(changes, row[1], **how)
-    told = ["bitemporal(): nothing says when", "as_known(): nothing says when"] * 2
+    told = ["bitemporal(): nothing says when", "as_known(): nothing says when"] * 3
     assert [each[: len(start)] for each, start in zip(caplog.messages, told, strict=True)] == told
 
 

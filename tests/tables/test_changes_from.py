@@ -377,9 +377,9 @@ def test_of_a_table_that_is_at_hand_it_is_told_that_rows_are_left_out(
 def test_it_is_told_that_an_expression_reads_times_of_another_zone(
     spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is a column, or a date, has no zone to be read in."""
+    """What is a column, a date or a number has no zone to be read in."""
     days = spark.createDataFrame([(1, "10.3.2024", DAY[0])], "id int, day string, at timestamp")
-    for text in ("at", "to_date(day, 'd.M.yyyy')"):
+    for text in ("at", "to_date(day, 'd.M.yyyy')", "timestamp_seconds(id)", F.col("at")):
         changes_from(days, keys=["id"], effective=text)
     assert not caplog.messages
     changes_from(days, keys=["id"], effective="try_to_timestamp(day, 'd.M.yyyy')")
