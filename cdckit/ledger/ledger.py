@@ -392,8 +392,9 @@ class Ledger:
             MissingColumns, WrongColumnType: *rows* lack a key or the column *taken_at*, or have it in another
                 type, or in none where the ledger does not know it yet; and as for `apply`.
             InvalidArgument: *rows* are a stream; an argument is not of its form.
-            UnfitList: The ledger has another list of this source and instant; or one lacks too many, or all.
-            SparkRuntimeException: A list names an entity twice, and not the same; or a row has no key.
+            UnfitList: The ledger has another list of this source and instant; or one lacks too many, or all;
+                or it names an entity twice, and not the same; or a row has no key.
+            SparkRuntimeException: The last two, where *taken_at* tells several lists apart.
             ConflictingCommit, StoreIsBusy: As for `apply`.
 
         Cost: *rows* and the log are read once, and compared in one shuffle by key; what is new is then

@@ -18,6 +18,7 @@ from operator import or_
 from typing import NamedTuple
 
 import pyarrow as pa
+from pyspark.errors import SparkRuntimeException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -55,7 +56,7 @@ from cdckit.parts.arguments import (
     require_type,
 )
 from cdckit.parts.instants import INSTANT, instant_literal
-from cdckit.parts.tables import AnyTable, as_spark
+from cdckit.parts.tables import AnyTable, as_spark, with_whole_keys
 from cdckit.parts.values import as_text, guid
 from cdckit.store import Snapshot, Transaction
 
@@ -120,7 +121,7 @@ def read_lists(
         require_int(priority, "priority", function=FUNCTION)
         priority = Priority(int(priority))
     apart = [taken_at] if isinstance(taken_at, str) else []
-    rows = as_spark(spark, table, function=FUNCTION)
+    rows = as_spark(spark, with_whole_keys(table, kind.keys), function=FUNCTION)
     remedy = f"A list names its entities by the columns {', '.join(kind.keys)}."
     if apart:
         remedy += " A text as taken_at is a column; an instant is a datetime with tzinfo."
@@ -255,7 +256,12 @@ def restate_lists(
     changes = compare_lists(_with_next_list(rows, following), kind.keys, F.lit(""), function=FUNCTION).where(
         F.unix_micros("effective_timestamp").isin(stated)
     )
-    kept = transaction.scratch(changes)
+    try:
+        kept = transaction.scratch(changes)
+    except SparkRuntimeException as error:
+        if given is not None and len(new) == 1 and error.getCondition() == "USER_RAISED_EXCEPTION":
+            raise _unusable_list(source, new[0], error) from error
+        raise
     touched = [at for at in {*stated, *gone} if at in known]
     return Restatement(kept, _stale(transaction, kind, source, touched, kept) if touched else None, before)
 
@@ -550,6 +556,13 @@ def _unfit_list(source: str | None, at: int, why: str) -> UnfitList:
         f"ledger.apply_list(rows, taken_at={instant_literal(to_instant(at))}, source={source!r})."
     )
     return UnfitList("apply", source, to_instant(at), reason, remedy)
+
+
+def _unusable_list(source: str, at: int, error: SparkRuntimeException) -> UnfitList:
+    """What `compare_lists` says of a row that no list can hold, as the error of the ledger."""
+    sentence = (error.getMessageParameters() or {})["errorMessage"].removeprefix(f"{FUNCTION}() ")
+    remedy = "Nothing of the list was taken: mend it, and give it again."
+    return UnfitList(FUNCTION, source, to_instant(at), f"it {sentence}", remedy)
 
 
 def to_instant(at: int) -> datetime:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol, TypeGuard
 
 import pandas as pd
 import pyarrow as pa
+from pandas.api.types import is_float_dtype
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -128,6 +129,25 @@ AnyTable = DataFrame | pd.DataFrame | ArrowStream
 def has_order(frame: object) -> TypeGuard[pd.DataFrame | ArrowStream]:
     """Whether a table's rows have the order in which they stand: all but Spark's."""
     return not isinstance(frame, DataFrame) and hasattr(frame, "__arrow_c_stream__")
+
+
+_EXACT = 2.0**53
+
+
+def are_made_floats(values: pd.Series) -> bool:
+    """Whether these are floats, and whole numbers as well: what pandas makes of them beside an empty cell."""
+    if not is_float_dtype(values.dtype):
+        return False
+    filled = values.dropna()
+    return bool(len(filled)) and bool(((filled == filled.round()) & (filled.abs() < _EXACT)).all())
+
+
+def with_whole_keys(frame: AnyTable, keys: Collection[str]) -> AnyTable:
+    """The table; of pandas with whole numbers again in the key columns of which empty cells made floats."""
+    if not isinstance(frame, pd.DataFrame) or not frame.columns.is_unique:
+        return frame
+    floats = [name for name in frame.columns if name in keys and are_made_floats(frame[name])]
+    return frame.astype(dict.fromkeys(floats, "Int64")) if floats else frame
 
 
 def as_spark(spark: SparkSession, frame: AnyTable, *, function: str) -> DataFrame:

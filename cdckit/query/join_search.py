@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import reduce
+from operator import and_
 from typing import NamedTuple
 
 import numpy as np
@@ -231,8 +233,8 @@ def _nodes(low: Ints, high: Ints) -> Iterator[tuple[int, Ints, Ints]]:
         low, high, which, level = low[some], high[some], which[some], level + 1
 
 
-REASONS = ("no version", "deleted", "too old", "too far ahead", "not yet known", "no time")
-NO_VERSION, DELETED, TOO_OLD, TOO_FAR, NOT_YET, NO_TIME = range(len(REASONS))
+REASONS = ("no version", "deleted", "too old", "too far ahead", "not yet known", "no time", "no key")
+NO_VERSION, DELETED, TOO_OLD, TOO_FAR, NOT_YET, NO_TIME, NO_KEY = range(len(REASONS))
 
 ANY = np.iinfo(np.uint64).max
 """The tolerance that passes every distance: from Spark's least instant to its greatest it is as much."""
@@ -399,7 +401,9 @@ def _answer_table(
     table: pa.RecordBatch, begin: int, key: Sequence[str], hows: Sequence[LookupRule]
 ) -> dict[str, pa.Array]:
     """What is said of the rows of whole groups, of which the first stands at *begin*; nothing where null."""
-    number = number_values(pa.StructArray.from_arrays([table.column(name) for name in key], list(key)))
+    parts = [table.column(name) for name in key]
+    number = number_values(pa.StructArray.from_arrays(parts, list(key)))
+    lacks_key = reduce(and_, (np.asarray(part.is_null()) for part in parts))
     source = ints(table.column(SOURCE).fill_null(NOWHERE))
     facts = np.flatnonzero(source == NOWHERE)
     place = np.arange(begin, begin + table.num_rows)
@@ -416,7 +420,8 @@ def _answer_table(
         columns[answer_column(STAND, index)] = positions(stands)
         if how.reason:
             lacks = answers.version == NOWHERE
-            why = pa.array(REASONS).take(pa.array(answers.reason[lacks]))
+            reason = np.where(lacks_key[facts], NO_KEY, answers.reason)
+            why = pa.array(REASONS).take(pa.array(reason[lacks]))
             columns[answer_column(REASON, index)] = _scatter(table.num_rows, facts[lacks], why)
     return columns
 

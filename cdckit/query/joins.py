@@ -13,9 +13,9 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
-from cdckit.parts.arguments import quoted, require_columns, require_instant
+from cdckit.parts.arguments import both_sides, quoted, require_columns, require_instant
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.tables import AnyTable, as_spark
+from cdckit.parts.tables import AnyTable, as_spark, with_whole_keys
 from cdckit.parts.values import comparable
 from cdckit.parts.workers import map_columns
 from cdckit.query.intervals import (
@@ -159,12 +159,13 @@ def as_of_join(
     <BLANKLINE>
     """
     if not isinstance(facts, DataFrame):
-        facts = as_spark(SparkSession.active(), facts, function=FUNCTION)
+        keys = {name for each in lookups if isinstance(each, Lookup) for name in both_sides(each.on)[0]}
+        facts = as_spark(SparkSession.active(), with_whole_keys(facts, keys), function=FUNCTION)
     moment = _moment(facts, time, known)
     # All are checked before the first is joined: an error speaks of what the caller gave.
     beliefs = known is not None
     sound = check_lookups(facts, lookups, beliefs=beliefs)
-    keys = [check_key(facts, lookup) for lookup in sound]
+    on = [check_key(facts, lookup) for lookup in sound]
     columns = [
         version_columns(
             lookup.history,
@@ -177,7 +178,7 @@ def as_of_join(
     ]
     names = [*facts.columns, *(name for lookup in sound for name in lookup.added_names.values())]
     found = facts
-    for group in group_lookups(sound, keys, columns):
+    for group in group_lookups(sound, on, columns):
         plain = not beliefs and all(lookup.is_plain for lookup, _ in group.lookups)
         found = _in_force(found, group, time) if plain else _look_up(found, group, time, moment)
     return found.select(*map(quoted, names))

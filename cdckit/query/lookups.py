@@ -18,6 +18,7 @@ from cdckit.model.history import (
     SYSTEM_TO,
     VALID_FROM,
     VALID_TO,
+    is_bitemporal,
     require_bitemporal,
     require_history,
 )
@@ -68,7 +69,8 @@ class Lookup:
             - "deleted": only a deleted one (forward and nearest: in force then, or later);
             - "too old", "too far ahead": the version began beyond the tolerance, before or after;
             - "not yet known": one was there, by what became known only after the moment of knowledge;
-            - "no time": the fact has none, or no moment of knowledge.
+            - "no time": the fact has none, or no moment of knowledge;
+            - "no key": it has none to look for.
 
             "not yet known" looks beyond the moment of knowledge on purpose: it is for a reader to
             judge what is missing, and no feature to learn from.
@@ -149,6 +151,9 @@ def check_key(facts: DataFrame, lookup: Lookup) -> dict[str, str]:
 
 def _table(lookup: Lookup, *, beliefs: bool) -> DataFrame:
     if not beliefs:
+        if is_bitemporal(lookup.history):
+            needed = "a history: of a table in two times, known=… says what each fact could know"
+            raise InvalidArgument(FUNCTION, f"history of {lookup.into!r}", needed, [SYSTEM_FROM, SYSTEM_TO])
         return require_history(lookup.history, *HISTORY_SCHEMA.fieldNames(), function=FUNCTION)
     if not {SYSTEM_FROM, SYSTEM_TO} <= set(lookup.history.columns):
         needed = (

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
-from pandas.api.types import is_float_dtype
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -27,7 +26,15 @@ from cdckit.parts.arguments import (
     require_name,
     suggest_name,
 )
-from cdckit.parts.tables import AnyTable, as_arrow, has_order, spark_table, void_as_text
+from cdckit.parts.tables import (
+    AnyTable,
+    are_made_floats,
+    as_arrow,
+    has_order,
+    spark_table,
+    void_as_text,
+    with_whole_keys,
+)
 from cdckit.parts.values import as_text, is_collated
 from cdckit.tables.times import (
     NEEDED_ORDER,
@@ -82,10 +89,7 @@ class Cells(NamedTuple):
 
     def are_whole(self, name: str) -> bool:
         """Whether the column holds floats, and all of them whole: what pandas makes of empty cells."""
-        if self.frame is None or not is_float_dtype(self._column(name).dtype):
-            return False
-        values = self._column(name).dropna()
-        return bool(len(values)) and bool((values == values.round()).all())
+        return self.frame is not None and are_made_floats(self._column(name))
 
     def _column(self, name: str) -> pd.Series:
         assert self.frame is not None
@@ -111,8 +115,14 @@ class Table(NamedTuple):
         return f'frame.where("{quoted_if_needed(column)} is not null")'
 
 
-def as_table(frame: AnyTable, *, function: str) -> Table:
-    """The table as Spark's (`cdckit.parts.tables`), and of one whose rows have an order each one's number."""
+def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -> Table:
+    """
+    The table as Spark's (`cdckit.parts.tables`), and of one whose rows have an order each one's number.
+
+    Of pandas, *keys* by their names of which empty cells made floats are whole numbers again.
+    """
+    if isinstance(keys, list | tuple):
+        frame = with_whole_keys(frame, [name for name in keys if isinstance(name, str)])
     if has_order(frame):
         arrow = as_arrow(frame, function=function)
         columns = arrow.column_names
@@ -148,12 +158,8 @@ class Call(tables.Call):
         return names
 
     def _unfit_key(self, name: str) -> str:
-        unfit, cells = f"the key {name} is {self._kind(name).simpleString()}", self.table.cells
-        if cells.are_whole(name):
-            why = ", since a cell of it is empty" if cells.have_empty(name) else ""
-            return f"{unfit}{why}: `{self.first}.convert_dtypes()` makes whole numbers of it"
-        cast = "cast it, such as to bigint or string (in pandas, `frame.convert_dtypes()`)"
-        return f"{unfit}, which has no exact text: {cast}"
+        cast = "cast it, such as to bigint or string (in pandas, read it with dtype='Int64' or 'string')"
+        return f"the key {name} is {self._kind(name).simpleString()}, which has no exact text: {cast}"
 
     def listed(self, columns: Sequence[str | Column], argument: str) -> list[str]:
         """Columns of the table, named by texts or by `col(…)`, in a list."""
@@ -183,6 +189,15 @@ class Call(tables.Call):
         if expressions is not None and not several:
             self.refuse(f"{argument} is empty")
         return typed
+
+    def with_times(self, parts: list[TypedColumn]) -> list[TypedColumn]:
+        """The parts of a sequence; a first one of texts as times, where the table at hand has such in it."""
+        if self.wrong or self.table.row is None or not parts or not isinstance(parts[0].kind, TEXTS):
+            return parts
+        instant = as_instant(*parts[0])
+        assert instant is not None
+        found = self.frame.where(instant.isNotNull()).limit(1).count()
+        return [TypedColumn(instant, T.TimestampType()), *parts[1:]] if found else parts
 
     def condition(self, expression: str | Column | None, argument: str) -> Column:
         """A condition; where it is null it does not hold."""
@@ -250,7 +265,7 @@ class Call(tables.Call):
             f"or one instant for the whole table",
         )
         # What reads the texts as times is the better sequence as well: as texts they may not sort.
-        if self.arguments.get("effective", first) != first:
+        if "effective" in self.arguments:
             read = self.arguments.pop("effective")
             rest = list(sequence[1:]) if isinstance(sequence, list | tuple) else []
             self.arguments["sequence_by"] = [read, *rest] if rest else read

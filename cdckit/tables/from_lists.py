@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import reduce
 from types import MappingProxyType
@@ -47,16 +47,16 @@ class UnitedLists(NamedTuple):
     instants: Sequence[datetime] = ()
 
 
-def unite_lists(snapshots: Lists, *, function: str) -> UnitedLists:
+def unite_lists(snapshots: Lists, keys: Collection[object], *, function: str) -> UnitedLists:
     """One table of all lists; columns of one name get a type that holds the values of all lists."""
     if not isinstance(snapshots, Mapping | list | tuple):
-        table = as_table(snapshots, function=function).typed()  # type: ignore[arg-type]
+        table = as_table(snapshots, function=function, keys=keys).typed()  # type: ignore[arg-type]
         require_batch(table.frame, "snapshots", _STREAMED, function=function)
         return UnitedLists(table)
-    return _union(_sort_lists(snapshots, function=function), function=function)
+    return _union(_sort_lists(snapshots, keys, function=function), function=function)
 
 
-def _sort_lists(snapshots: Any, *, function: str) -> list[tuple[datetime, Table]]:
+def _sort_lists(snapshots: Any, keys: Collection[object], *, function: str) -> list[tuple[datetime, Table]]:
     pairs = list(snapshots.items()) if isinstance(snapshots, Mapping) else list(snapshots)
     if not pairs or not all(isinstance(each, tuple) and len(each) == 2 for each in pairs):
         needed = (
@@ -66,7 +66,7 @@ def _sort_lists(snapshots: Any, *, function: str) -> list[tuple[datetime, Table]
         raise InvalidArgument(function, "snapshots", needed, [type(each).__name__ for each in pairs])
     by_time: dict[int, tuple[datetime, Table]] = {}
     for at, frame in pairs:
-        table = as_table(frame, function=function)
+        table = as_table(frame, function=function, keys=keys)
         require_batch(table.frame, "snapshots", _STREAMED, function=function)
         place = microseconds(at, "the instant of a list", function=function)
         if place in by_time:
@@ -205,7 +205,7 @@ def changes_from_snapshots(
     """
     require_int(priority, "priority", function=_FUNCTION)
     require_flag(compared, "compared", function=_FUNCTION)
-    lists = unite_lists(snapshots, function=_FUNCTION)
+    lists = unite_lists(snapshots, keys, function=_FUNCTION)
     given = {
         "keys": keys,
         "taken_at": taken_at,

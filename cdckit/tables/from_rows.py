@@ -166,7 +166,8 @@ def changes_from(
             expression, those of several forms by a `coalesce` of such:
             `"coalesce(try_to_timestamp(at, 'd.M.yyyy'), try_to_timestamp(at, 'M/d/yyyy'))"`.  (`to_timestamp`
             would end the job at the first other text.)  Without it, when it was
-            sequenced, if the first (or only) part of *sequence_by* is a time by its type.  A table
+            sequenced, if the first (or only) part of *sequence_by* is a time by its type or, of a table that
+            is not Spark's, by ISO 8601 texts in it (a row with another text is a reject).  A table
             with neither an order nor a time says what is so: it is true since 1970-01-01, which stands
             for a time that nobody said, and of several rows of one entity the last counts.
         valid_from: Of a table that brings both times, such as one of type 2: from when on a row is true, said
@@ -410,7 +411,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     if given.empty_texts not in _EMPTY_TEXTS:
         needed = f"one of {', '.join(_EMPTY_TEXTS)}"
         raise InvalidArgument(_FUNCTION, "empty_texts", needed, given.empty_texts)
-    table = as_table(frame, function=_FUNCTION).typed()
+    table = as_table(frame, function=_FUNCTION, keys=given.keys).typed()
     corrupt = CORRUPT in table.columns and isinstance(table.frame.schema[CORRUPT].dataType, T.StringType)
     if corrupt:
         table = table._replace(columns=[name for name in table.columns if name != CORRUPT])
@@ -427,6 +428,8 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     ignored = _ignored(call, given.ignore_null_updates, fields)
     sequence, message = given.sequence_by, given.message
     parts = call.parts(sequence, "sequence_by")
+    if begin is None and effective is None:
+        parts = call.with_times(parts)
     argument, begin = ("effective", effective) if begin is None else ("valid_from", begin)
     rows = _Rows(
         effective=_effective(call, begin, argument, parts),

@@ -30,6 +30,10 @@ _NEARLY_ALL = 20
 _DELETES = ("d", "del", "delete", "deleted")
 _OPERATIONS = (*_DELETES, "i", "u", "c", "r", "insert", "update", "upsert", "create", "read")
 _ZONE = r"(Z|[+-]\d{2}:?\d{2}| [A-Za-z]+/[\w/+-]+|UTC|GMT)$"
+_WHOLE = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+)$"
+_COMMA = r"^[+-]?(\d{1,3}(\.\d{3})+|\d+),\d+$"
+_DECIMAL = r"^[+-]?(\d{1,3}(\.\d{3})+,\d+|\d+,(\d\d?|\d{4,}))$"
+_NUMBER = "try_cast(replace(replace({}, '.', ''), ',', '.') as double)"
 # An estimate is off by a hundredth; what tells 97 of 100 rows apart may well tell all.
 _SKETCH, _NEARLY = 14, 0.97
 # Of what could be the key, what is called so goes into the calls; a note has all.
@@ -46,6 +50,7 @@ class ColumnProfile(NamedTuple):
     `distinct` is an estimate, off by a hundredth or two.  `readings` are the expressions that read all of it
     as times (what cannot be read at all left out): several where it can be read in several ways.  `zones`
     says of texts that are times whether they say a zone.  `deletes` are the words in it for a delete.
+    `number` is the expression that reads its texts as numbers, where some have a comma in them.
 
     >>> at = ColumnProfile("at", "string", 0, 0, 3, "1.2.2024", ("try_to_timestamp(at, 'd.M.yyyy')",))
     >>> at.nulls, at.readings
@@ -61,6 +66,7 @@ class ColumnProfile(NamedTuple):
     readings: tuple[str, ...] = ()
     zones: str = ""
     deletes: tuple[str, ...] = ()
+    number: str = ""
     can_be: tuple[str, ...] = ()
 
 
@@ -150,12 +156,9 @@ def profile(frame: AnyTable) -> Profile:
     Rejects under the first call: 1 TIME_UNREADABLE; `rejects(table_rows(frame, …))` shows them.
     changes_from(frame, keys=['id'], effective="try_to_timestamp(at, 'd.M.yyyy')", except_column_list=['at'])
     """
-    table, words = as_table(frame, function=_FUNCTION).typed(), "frame"
+    table, words = as_table(frame, function=_FUNCTION), "frame"
     floats = [name for name in table.columns if table.cells.have_empty(name) and table.cells.are_whole(name)]
-    if floats:
-        assert table.cells.frame is not None
-        frame, words = table.cells.frame.convert_dtypes(), "frame.convert_dtypes()"
-        table = as_table(frame, function=_FUNCTION).typed()
+    table = as_table(frame, function=_FUNCTION, keys=floats).typed()
     require_batch(table.frame, "frame", "profile a batch of it", function=_FUNCTION)
     names = [name for name in table.columns if name != CORRUPT]
     kinds = {name: table.frame.schema[name].dataType for name in names}
@@ -167,17 +170,22 @@ def profile(frame: AnyTable) -> Profile:
         parts = [each.name for each in columns if _can_be_part(each, kinds[each.name], times, rows)]
         repeated, keys = _keys(table.frame, kinds, parts, [each.name for each in times], rows)
         arguments, notes = _arguments(columns, kinds, times, keys, rows)
+        floats = [each.name for each in times if each.name in floats]
         if floats:
+            assert table.cells.frame is not None
+            frame, words = table.cells.frame.convert_dtypes(), "frame.convert_dtypes()"
             listed = ", ".join(floats)
             notes.insert(0, f"{listed}: whole numbers of which empty cells make floats; {words} mends it.")
+        notes = [*_number_notes(columns, is_pandas=table.cells.frame is not None), *notes]
         refused = _count_rejects(frame, arguments[0]) if arguments else {}
     if refused:
         counts = ", ".join(f"{many:,} {code}" for code, many in refused.items())
         notes.append(f"Rejects under the first call: {counts}; `rejects(table_rows(frame, …))` shows them.")
+    if len(arguments) > _MOST_CALLS:
+        notes.append(f"The first {_MOST_CALLS} of {len(arguments)} calls that would do:")
+    calls = tuple(_call(words, each) for each in arguments[:_MOST_CALLS])
     shown = tuple(each._replace(can_be=_can_be(each, kinds[each.name], keys, rows)) for each in columns)
-    return Profile(
-        rows, repeated, shown, tuple(notes), tuple(_call(words, each) for each in arguments), refused
-    )
+    return Profile(rows, repeated, shown, tuple(notes), calls, refused)
 
 
 def _columns(frame: DataFrame, kinds: Mapping[str, T.DataType]) -> tuple[int, list[ColumnProfile]]:
@@ -249,6 +257,9 @@ def _facts(cell: str, kind: T.DataType) -> list[Column]:
             "ways": F.collect_set(F.when(unknown & (F.size(ways) > 0), ways)),
             "other": F.count_if(unknown & (F.size(ways) == 0)),
             "zoned": F.count_if(filled & part("trimmed").rlike(_ZONE)),
+            "commas": F.count_if(word.rlike(_COMMA)),
+            "decimals": F.count_if(word.rlike(_DECIMAL)),
+            "wholes": F.count_if(word.rlike(_WHOLE)),
             "deletes": F.collect_set(F.when(word.isin(*_DELETES), text)),
             "operations": F.count_if(word.isin(*_OPERATIONS)),
         }
@@ -278,9 +289,13 @@ def _column(name: str, kind: T.DataType, rows: int, found: Mapping[str, Any]) ->
         zones = {0: "no zone said", filled - found["other"]: "zones said"}.get(
             found["zoned"], "some say a zone"
         )
+    number = ""
+    # A comma before three digits alone may part thousands.
+    if found.get("decimals") and (found["commas"] + found["wholes"]) * 2 >= filled:
+        number = _NUMBER.format(quoted_if_needed(name))
     is_operation = filled and found.get("operations") == filled and found["deletes"]
     deletes = tuple(sorted(found["deletes"])) if is_operation else ()
-    return known._replace(readings=readings, zones=zones, deletes=deletes)
+    return known._replace(readings=readings, zones=zones, deletes=deletes, number=number)
 
 
 def _readings(name: str, iso: int, ways_of_texts: list[list[str]]) -> tuple[str, ...]:
@@ -309,7 +324,7 @@ def _can_be_part(column: ColumnProfile, kind: T.DataType, times: Sequence[Column
     """Whether a column may belong to a key: of a type with an exact text, filled, no time."""
     exact = not isinstance(kind, (*UNFIT_KEYS, T.BooleanType)) and not is_collated(kind)
     filled = (column.nulls + column.empty) * 10 <= rows and rows > 0
-    return exact and filled and column not in times and not column.deletes
+    return exact and filled and column not in times and not column.deletes and not column.number
 
 
 def _keys(
@@ -396,10 +411,22 @@ def _arguments(
     readings = [[each] for each in ways] or [[]]
     if len(times) == 2:
         readings = [[*both] for both in permutations(ways, 2) if both[0][0] != both[1][0]] + readings
-    calls = [_one_call(*each) for each in product(keys, readings, marks)]
-    if len(calls) > _MOST_CALLS:
-        notes.append(f"The first {_MOST_CALLS} of {len(calls)} calls that would do:")
-    return calls[:_MOST_CALLS], notes
+    return [_one_call(*each) for each in product(keys, readings, marks)], notes
+
+
+def _number_notes(columns: Sequence[ColumnProfile], *, is_pandas: bool) -> list[str]:
+    """How texts become the numbers that they write with a decimal comma."""
+    return [
+        f"{each.name} holds numbers with a decimal comma, as text: "
+        + (
+            f'frame[{each.name!r}].str.replace(".", "").str.replace(",", ".").astype(float) '
+            "makes numbers of it, or read_csv(…, decimal=',')."
+            if is_pandas
+            else f'frame.withColumn({each.name!r}, F.expr("{each.number}")) makes numbers of it.'
+        )
+        for each in columns
+        if each.number
+    ]
 
 
 def _one_call(
@@ -435,8 +462,9 @@ def _can_be(
         "key": (column.name,) in keys,
         "part of a key": any(len(key) > 1 and column.name in key for key in keys),
         f"time: {' or '.join(column.readings)}{column.zones and ', '}{column.zones}": bool(column.readings),
+        "number with a decimal comma": bool(column.number),
         f"marks deletes by {', '.join(column.deletes)}": bool(column.deletes),
-        "source": few and not column.readings and not column.deletes,
+        "source": few and not column.readings and not column.deletes and not column.number,
     }
     return tuple(words for words, holds in found.items() if holds)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -104,7 +103,7 @@ def test_lists_that_cannot_be_are_refused_before_anything_is_written(
     assert ledger.at_commit().version == 1
     assert ledger.apply_list(half, taken_at=DAY[1], source="shop", max_deleted=0.5).news == 2
     twice = spark.createDataFrame([(1, "a"), (1, "b")], COLUMNS)
-    with pytest.raises(PySparkException, match=r"apply_list\(\) needs each entity once in a list"):
+    with pytest.raises(UnfitList, match="it needs each entity once in a list"):
         ledger.apply_list(twice, taken_at=DAY[2], source="shop")
     with pytest.raises(MissingColumns, match="names its entities by the columns id"):
         ledger.apply_list(half.drop("id"), taken_at=DAY[2])
@@ -382,9 +381,15 @@ def test_a_list_of_pandas_without_rows_has_no_types(spark: SparkSession, tmp_pat
     assert ledger.apply_list(header, taken_at=DAY[1], max_deleted=1).news == 2
     empty_column = pd.DataFrame({"id": [1], "stock": [None]})
     assert ledger.apply_list(empty_column, taken_at=DAY[2]).news == 1
-    floats = pd.DataFrame({"id": [1, None], "stock": [7, 8]})
+    floats = pd.DataFrame({"id": [1, 1.5], "stock": [7, 8]})
     with pytest.raises(WrongColumnType, match=r"`frame.convert_dtypes\(\)` makes them whole"):
         ledger.apply_list(floats, taken_at=DAY[3])
+    keyless = pd.DataFrame({"id": [1, None], "stock": [7, 8]})
+    with pytest.raises(UnfitList, match=r"taken at 2024-01-04.*: it needs a key for every row, .*dropna"):
+        ledger.apply_list(keyless, taken_at=DAY[3])
+    twice = pd.DataFrame({"id": [1, 1], "stock": [7, 8]})
+    with pytest.raises(UnfitList, match=r'it needs each entity once.*"stock":7.*give it again'):
+        ledger.apply_list(twice, taken_at=DAY[3])
     found = ledger.changes().orderBy("data.id", "effective_timestamp")
     assert found.select("data.*").dtypes == [("id", "bigint"), ("stock", "bigint")]
     assert [(row["operation"], *row["data"]) for row in found.collect()] == [

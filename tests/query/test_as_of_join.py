@@ -91,11 +91,14 @@ def test_facts_of_pandas_go_in(spark: SparkSession, products: DataFrame) -> None
     """Their datetimes without a zone are of UTC; a fact without a key finds nothing, and is kept."""
     times = pd.to_datetime(["2024-03-10 09:59:59", "2024-03-10 10:00:00"])
     facts = pd.DataFrame({"order": ["A", "B"], "number": [1, None], "time": times})
-    lookup = Lookup(products, on="number", into="product")
+    whole = products.withColumn("number", F.col("number").cast("bigint"))
+    found = as_of_join(facts, Lookup(whole, on="number", into="product", reason="why"), time="time")
+    assert names(found) == {"A": "Kettle", "B": None}
+    assert {row["order"]: row["why"] for row in found.collect()} == {"A": None, "B": "no key"}
     with pytest.raises(WrongColumnType, match="convert_dtypes"):
-        as_of_join(facts, lookup, time="time")
-    whole = facts.astype({"number": "Int32"})
-    assert names(as_of_join(whole, lookup, time="time")) == {"A": "Kettle", "B": None}
+        as_of_join(
+            facts.replace({"number": {1: 1.5}}), Lookup(whole, on="number", into="product"), time="time"
+        )
 
 
 def test_at_the_instant_where_one_version_ends_and_the_next_starts_the_next_is_read(

@@ -140,7 +140,9 @@ def test_without_beliefs_there_is_nothing_to_know(spark: SparkSession, table: Da
     history = table.drop("system_from_timestamp", "system_to_timestamp")
     with pytest.raises(InvalidArgument, match=r"needs history of 'found' to be a bitemporal table"):
         as_of_join(facts, Lookup(history, on="flight", into="found"), time="departs", known="decided")
-    with pytest.raises(InvalidArgument, match=r"keep_known\(table, at\)"):
+    with pytest.raises(
+        InvalidArgument, match=r"needs history of 'found' to be a history: of a table in two times, known"
+    ):
         as_of_join(facts, Lookup(table, on="flight", into="found"), time="departs")
 
 

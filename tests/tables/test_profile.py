@@ -46,7 +46,8 @@ def test_german_days_with_an_empty_text_and_a_row_without_a_time(spark: SparkSes
         ColumnProfile("the id", "int", 0, 0, 2, "1", can_be=("key",)),
         ColumnProfile("name", "string", 0, 1, 3, "kettle"),
         ColumnProfile(
-            "at", "string", 0, 0, 3, "1.2.2024", (day,), "no zone said", (), (f"time: {day}, no zone said",)
+            "at", "string", 0, 0, 3, "1.2.2024", (day,), "no zone said",
+            number="", can_be=(f"time: {day}, no zone said",),
         ),
         ColumnProfile("price", "double", 1, 0, 2, "1.5"),
     )  # fmt: skip
@@ -156,18 +157,34 @@ def test_keys_of_two_columns_several_and_none() -> None:
     assert "say the keys yourself" in repr(none)
 
 
-def test_a_key_that_pandas_has_made_a_float_of_is_named() -> None:
-    """One empty cell makes 7 of a CSV 7.0, which is no key; without one a float is what it is."""
+def test_what_pandas_has_made_a_float_of_is_a_key_and_a_time_after_all() -> None:
+    """One empty cell makes 7 of a CSV 7.0; without one a float is what it is."""
     rows = {"sku_id": [*range(20), None], "city": ["x", "y", "z"] * 7, "price": [1.0] * 21}
     found = profile(pd.DataFrame(rows))
-    assert found.notes[0] == (
-        "sku_id: whole numbers of which empty cells make floats; frame.convert_dtypes() mends it."
-    )
-    assert found.calls == ("changes_from(frame.convert_dtypes(), keys=['sku_id'])",)
+    assert found.calls == ("changes_from(frame, keys=['sku_id'])",)
     assert count_changes(found, pd.DataFrame(rows)) == [20]
-    mended = profile(pd.DataFrame(rows).convert_dtypes())
-    assert mended.calls == ("changes_from(frame, keys=['sku_id'])",)
-    assert not any("convert_dtypes" in note for note in mended.notes)
+    days = {"sku_id": range(21), "at": [*range(20240101, 20240121), None]}
+    timed = profile(pd.DataFrame(days))
+    assert timed.notes[0] == (
+        "at: whole numbers of which empty cells make floats; frame.convert_dtypes() mends it."
+    )
+    assert timed.calls[0].startswith("changes_from(frame.convert_dtypes(), keys=['sku_id'], effective=")
+    assert count_changes(timed, pd.DataFrame(days))[0] == 20
+
+
+def test_numbers_with_a_decimal_comma_are_named_with_what_reads_them(spark: SparkSession) -> None:
+    """A comma before three digits may part thousands: alone it says nothing."""
+    frame = pd.DataFrame({"id": [1, 2, 3], "Betrag €": ["1.250,50", "87,4", None], "n": ["1,234"] * 3})
+    found = profile(frame)
+    read = 'frame[\'Betrag €\'].str.replace(".", "").str.replace(",", ".").astype(float)'
+    assert found.notes[0].startswith(f"Betrag € holds numbers with a decimal comma, as text: {read} makes")
+    assert eval(read, {"frame": frame}).fillna(0).tolist() == [1250.5, 87.4, 0]
+    assert [each.name for each in found.columns if each.number] == ["Betrag €"]
+    assert found.columns[1].can_be == ("number with a decimal comma",)
+    sparks = spark.createDataFrame([("1.250,50",), ("87,4",), ("-7",), ("?",)], "`Betrag €` string")
+    (column,) = profile(sparks).columns
+    assert [row[0] for row in sparks.selectExpr(column.number).collect()] == [1250.5, 87.4, -7.0, None]
+    assert f'F.expr("{column.number}")' in profile(sparks).notes[0]
 
 
 def test_of_two_times_one_may_say_when_the_row_was_entered() -> None:
