@@ -179,7 +179,7 @@ class Commits:
         """What the last commit that wrote to a table does to it; None if that is told no more."""
         commit = self.commit(named.commit)
         text = None if commit is None else commit.plans.get(name)
-        return None if text is None else Plan.from_json(name, json.loads(text))
+        return None if text is None else Plan.from_json(name, text)
 
     def commit(self, version: int | None = None) -> Commit | None:
         """One commit, the newest for None; None if there is none of that number."""
@@ -409,9 +409,15 @@ class Snapshot:
     """
 
     def __init__(
-        self, spark: SparkSession | None, location: Location, commits: Commits | None, commit: Commit | None
+        self,
+        spark: SparkSession | None,
+        location: Location,
+        commits: Commits | None,
+        commit: Commit | None,
+        kept: dict[str, DeltaLog] | None = None,
     ) -> None:
         self._spark, self.location, self._commits = spark, location, commits
+        self._kept = {} if kept is None else kept
         self.version = commit.version if commit else None
         self.timestamp = commit.timestamp if commit else None
         self.notes: Mapping[str, str] = MappingProxyType(dict(commit.notes) if commit else {})
@@ -485,7 +491,10 @@ class Snapshot:
     def table(self, name: str) -> Table:
         """A table's state; loaded once."""
         if name not in self._states:
-            found = load_state(self.location, name, self._named_table(name), lambda: self._plan(name))
+            named = self._named_table(name)
+            # A log is brought to newer versions: whoever takes it has it alone.
+            kept = self._kept.pop(named.folder, None)
+            found = load_state(self.location, name, named, lambda: self._plan(name), kept)
             self._require_known(found.next_mark)
             self._states[name] = found
         return self._states[name].table
@@ -545,9 +554,13 @@ class Snapshot:
         found = self._states[name].log if name in self._states else None
         return found if found is not None and found.folder == folder else None
 
+    def keep_logs(self) -> None:
+        """Let the next one have the logs that were loaded, which this one does not bring up any more."""
+        self._kept |= {one.log.folder: one.log for one in self._states.values() if one.log is not None}
+
     def at_commit(self, commit: Commit, commits: Commits) -> Snapshot:
         """The tables of the same store at another commit, or at the same one, to be looked at again."""
-        found = Snapshot(self._spark, self.location, commits, commit)
+        found = Snapshot(self._spark, self.location, commits, commit, self._kept)
         if commit.version == self.version:
             found._states.update(self._states)
         return found

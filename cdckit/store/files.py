@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property, partial, reduce
 from operator import and_, or_
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
@@ -94,7 +95,7 @@ class File:
     def add(self, *, data_change: bool = True) -> AddAction:
         """The action with which a commit adds the file; without *data_change* its rows are no news."""
         # Letters as they are: those beyond the first 65,536 in JSON's own spelling come back as others.
-        stats, texts = _to_json(self._stats(), ensure_ascii=False), self.partition_texts()
+        stats, texts = to_json(self._stats(), ensure_ascii=False), self.partition_texts()
         return AddAction(self.path, self.size, texts, _now(), data_change, stats)
 
     def remove(self, *, data_change: bool = True) -> RemoveAction:
@@ -102,17 +103,13 @@ class File:
         values: Any = self.partition_texts()
         return RemoveAction(self.path, data_change, _now(), self.size, values)
 
-    def to_json(self) -> dict[str, Any]:
-        """What a log says of the file, as JSON; see `from_json`."""
-        found: dict[str, Any] = json.loads(_to_json(self._said()))
-        return found
-
-    def _said(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
+        """What a log says of the file: as `to_json` writes it, `from_json` reads it."""
         return {"path": self.path, "size": self.size, "partition": self.partition, **self._stats()}
 
     @staticmethod
     def from_json(found: Mapping[str, Any], stored: T.StructType) -> File:
-        """The file of which `to_json` says this, of a table with the columns *stored*."""
+        """The file of which `to_dict` says this, of a table with the columns *stored*."""
         kinds = {one.name: one.dataType for one in stored}
         partition, low, high = (
             {name: _parse_value(value, kinds[name]) for name, value in found[key].items()}
@@ -124,7 +121,7 @@ class File:
     @cached_property
     def digest(self) -> int:
         """64 bits of all that a log says of the file: another path, size or bound has other ones."""
-        text = _to_json(self._said(), sort_keys=True)
+        text = to_json(self.to_dict(), sort_keys=True)
         return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
 
     def _stats(self) -> dict[str, Any]:
@@ -249,10 +246,12 @@ class Target:
 # What a log says -------------------------------------------------------------------------------------------
 
 
-def parse_files(actions: pa.Table) -> dict[str, File]:
-    """The files that a Delta table has, by path, of what deltalake calls its add actions."""
-    found = {}
-    for row in actions.to_pylist():
+def parse_files(actions: pa.Table, known: Mapping[str, File] = MappingProxyType({})) -> dict[str, File]:
+    """The files of a Delta table by path, of what deltalake calls add actions; *known* ones as they are."""
+    paths = actions.column("path").to_pylist()
+    found = {path: known[path] for path in paths if path in known}
+    news = pa.array([path not in known for path in paths], pa.bool_())
+    for row in (actions.filter(news) if found else actions).to_pylist():
         low, high, nulls = (_flat_bounds(row.get(key)) for key in ("min", "max", "null_count"))
         rows, partition = row["num_records"] or 0, row.get("partition") or {}
         found[row["path"]] = File(row["path"], row["size_bytes"], rows, partition, low, high, nulls)
@@ -303,7 +302,8 @@ def _jsonable(value: object) -> str | float:
     raise TypeError(f"{value!r} is no bound of a column")
 
 
-_to_json = partial(json.dumps, default=_jsonable)
+to_json = partial(json.dumps, default=_jsonable)
+"""A value as JSON, with what a log says of files in it."""
 
 
 def _parse_value(value: Any, kind: T.DataType) -> Any:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from pyspark.sql import types as T
 from cdckit.parts.arguments import StreamBatch
 from cdckit.store.columns import keeps_types
 from cdckit.store.errors import DamagedTable, ForeignChange, StoreIsBusy
-from cdckit.store.files import File, Table, parse_files, to_signed
+from cdckit.store.files import File, Table, parse_files, to_json, to_signed
 from cdckit.store.locations import Location
 
 APPLICATION = "cdckit"
@@ -104,21 +105,23 @@ class Plan:
         kept = {path: one for path, one in before.items() if path not in self.remove}
         return replace(self.after, files={**kept, **self.after.files}, version=None)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> str:
         """As JSON; see `from_json`."""
-        return {
+        found = {
             "base": self.base,
             "folder": self.after.folder,
             "columns": self.after.stored.jsonValue(),
             "partition_by": self.after.partition_by,
-            "add": [one.to_json() for one in self.after.files.values()],
-            "remove": [one.to_json() for one in self.remove.values()],
+            "add": [one.to_dict() for one in self.after.files.values()],
+            "remove": [one.to_dict() for one in self.remove.values()],
             "same_rows": sorted(self.same_rows),
         }
+        return to_json(found)
 
     @staticmethod
-    def from_json(name: str, found: Mapping[str, Any]) -> Plan:
+    def from_json(name: str, text: str) -> Plan:
         """The plan of which `to_json` says this."""
+        found = json.loads(text)
         stored = T.StructType.fromJson(found["columns"])
 
         def files(key: str) -> dict[str, File]:
@@ -163,13 +166,20 @@ class DeltaLog:
         with report_damage(self.name, self.folder, None):
             self.delta.update_incremental()
             if self.version != self.state.version:
-                self.state = self._state()
+                self.state = self._state(self.state.files)
         return self.state
 
-    def _state(self) -> Table:
+    def is_at(self, named: CommittedTable) -> bool:
+        """Whether it is in the state that a commit names, and at the version that this one made."""
+        with report_damage(self.name, self.folder, None):
+            if self.version < named.version:
+                self.newest()
+        return self.version == named.version and self.mark == named.commit and _is_same(self.state, named)
+
+    def _state(self, known: Mapping[str, File] = MappingProxyType({})) -> Table:
         stored = T.StructType.fromJson(json.loads(self.delta.schema().to_json()))
         by = tuple(self.delta.metadata().partition_columns)
-        files = parse_files(pa.table(self.delta.get_add_actions(flatten=False)))
+        files = parse_files(pa.table(self.delta.get_add_actions(flatten=False)), known)
         return Table(self.name, self.folder, stored, by, files, self.version)
 
 
@@ -184,22 +194,29 @@ class State(NamedTuple):
 
 
 def load_state(
-    location: Location, name: str, named: CommittedTable, plan: Callable[[], Plan | None]
+    location: Location,
+    name: str,
+    named: CommittedTable,
+    plan: Callable[[], Plan | None],
+    kept: DeltaLog | None = None,
 ) -> State:
     """
     The state of a table that a commit names.
 
     What others did to its files since then without a change of rows is in it: they may have deleted the
     files before.  A Delta table that lags, since its writer died, or that others have changed at the very
-    moment, is read as the *plan* of the commit says.
+    moment, is read as the *plan* of the commit says.  A log that was *kept* is not read again where it is
+    in that state.
 
     Raises:
         DamagedTable: The log cannot be read, or says something else than what was committed.
     """
     other = ValueError(f"it does not say what commit {named.commit} has written")
     damaged = damaged_log(name, named.folder, named.version, other)
+    found: DeltaLog | None = kept
     try:
-        found: DeltaLog | None = DeltaLog(location, name, named.folder, named.version)
+        if kept is None or not _is_still_at(kept, named):
+            found = DeltaLog(location, name, named.folder, named.version)
     except DamagedTable as error:
         found, damaged = None, error  # It lags, or is damaged: that is told below.
     if found is None or found.mark != named.commit:
@@ -219,6 +236,13 @@ def load_state(
     if state is not found.state and state.rows != named.rows:
         raise damaged
     return State(state, found, mark)
+
+
+def _is_still_at(kept: DeltaLog, named: CommittedTable) -> bool:
+    """Whether what was kept of a log is at a commit; not where it cannot be brought there."""
+    with suppress(DamagedTable):
+        return kept.is_at(named)
+    return False
 
 
 def _with_upkeep(location: Location, state: Table) -> tuple[Table, int]:

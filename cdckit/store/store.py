@@ -88,6 +88,8 @@ class Store:
     ) -> None:
         self._spark = spark
         self._location = locate(location, storage_options, spark)
+        # What the last transaction knew of the Delta tables: their files are not read and looked at again.
+        self._kept: dict[str, DeltaLog] = {}
         self._commits()
 
     def snapshot(
@@ -134,7 +136,7 @@ class Store:
 
     def begin(self) -> Transaction:
         """A transaction from the newest commit."""
-        return Transaction(self._spark, self._location, self._commits())
+        return Transaction(self._spark, self._location, self._commits(), self._kept)
 
     def atomically(self, work: Callable[[Transaction], Answer], *, alone: bool = False) -> Answer:
         """

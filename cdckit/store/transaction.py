@@ -25,7 +25,6 @@ A batch id is looked up in step 2, each time: two writers with one batch cannot 
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -172,8 +171,14 @@ class Transaction:
     ...     tx.commit(batch="2024-05-01")
     """
 
-    def __init__(self, spark: SparkSession | None, location: Location, commits: Commits | None) -> None:
-        self.base = Snapshot(spark, location, commits, commits.commit() if commits else None)
+    def __init__(
+        self,
+        spark: SparkSession | None,
+        location: Location,
+        commits: Commits | None,
+        kept: dict[str, log.DeltaLog] | None = None,
+    ) -> None:
+        self.base = Snapshot(spark, location, commits, commits.commit() if commits else None, kept)
         self._location, self._commits = location, commits
         self._changes: dict[str, Change] = {}
         self._read: set[str] = set()
@@ -585,6 +590,7 @@ class Transaction:
             next_one = self._next(newest, heads, plans)
             if commits.add(replace(next_one, batch=batch, digest=None if batch is None else digest)):
                 self._carry_out(next_one.version, plans, now)
+                now.keep_logs()
                 return CommitResult(next_one.version)
             time.sleep(wait)
         raise StoreIsBusy(self._location.root, log.TRIES)
@@ -661,7 +667,7 @@ class Transaction:
                 size = len(after.files), after.rows, after.digest
                 tables[name] = CommittedTable(after.folder, version, number, *size)
         notes = {key: value for key, value in {**newest.notes, **self._notes}.items() if value is not None}
-        texts = {name: json.dumps(plan.to_json()) for name, plan in plans.items() if plan is not None}
+        texts = {name: plan.to_json() for name, plan in plans.items() if plan is not None}
         return Commit(number, next_instant(newest.timestamp), tables, notes, texts)
 
     def _carry_out(self, commit: int, plans: Mapping[str, Plan | None], now: Snapshot) -> None:

@@ -10,8 +10,10 @@ import pytest
 from deltalake import DeltaTable
 
 from cdckit.errors import InvalidArgument
-from cdckit.store import File, NoSuchTable, Store
+from cdckit.store import File, NoSuchTable, Store, log
 from cdckit.store.files import files_named
+from cdckit.store.locations import Location
+from cdckit.store.log import DeltaLog
 from support.store_numbers import add, held, listing, numbers
 
 
@@ -205,6 +207,28 @@ def test_opening_and_reading_write_nothing(store: Store, place: Path) -> None:
     assert listing(place) == before
     running.commit()
     assert held(other, "log") == [1, 2]
+
+
+def test_a_store_does_not_read_again_what_it_wrote_itself(
+    store: Store, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another writer did meanwhile it learns, whoever of both begins."""
+    read: list[str] = []
+
+    class Read(DeltaLog):
+        def __init__(self, location: Location, name: str, folder: str, version: int | None = None) -> None:
+            read.append(name)
+            super().__init__(location, name, folder, version)
+
+    monkeypatch.setattr(log, "DeltaLog", Read)
+    for number in range(1, 6):
+        add(store, "log", number)
+    assert read == ["log"]
+    other = Store(None, place)
+    for number in range(6, 12):
+        add((store, other)[number % 2], "log", number)
+        assert held(Store(None, place), "log") == list(range(1, number + 1))
+    store.check()
 
 
 def test_a_failed_write_cannot_be_committed(store: Store) -> None:
