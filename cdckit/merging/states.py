@@ -63,9 +63,9 @@ class Field(NamedTuple):
     set: Bools
     """It spoke of the field and could do so: an upsert that carried it, a delete of what was set."""
     equal: Bools
-    """It would have won, but said again what stood, with the priority that stood."""
+    """It would have won, but repeated the value that stood, with its priority."""
     confirms: Bools
-    """Of a key field: it said again the value that stood; the message stays, the priority is its own."""
+    """Of a key field: it repeated the value that stood; the older message stays, with this priority."""
     standing: Ints
     """Position of the change that value and message are from after it, or `NOWHERE`."""
     ruling: Ints

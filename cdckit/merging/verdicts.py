@@ -50,16 +50,16 @@ class Verdict(StrEnum):
 
 
 _REASONS = {
-    Verdict.WON: "its word is the one that stands",
+    Verdict.WON: "this is the value that stands",
     Verdict.SUPERSEDED: "stood until a later message of at least its priority spoke",
     Verdict.OUTRANKED: "ignored: a message of higher priority had spoken before",
-    Verdict.EQUAL: "ignored: said again what stood, at the same priority",
-    Verdict.CONFIRMED: "said again the key that stood: the older message stays, with this one's priority",
+    Verdict.EQUAL: "ignored: repeated the value that stood, at the same priority",
+    Verdict.CONFIRMED: "repeated the key: the older message stays, with this priority",
     Verdict.DELETED: "ignored: the entity was deleted, by a message that it could not overrule",
     Verdict.NOTHING_THERE: "ignored: there was nothing to delete",
-    Verdict.NEVER_SET: "deleted the entity, of which this field had never been set",
+    Verdict.NEVER_SET: "deleted the entity; this field had never been set",
     Verdict.REPEATED: "ignored: the same message, delivered again",
-    Verdict.EXPIRED: "over: held until a time that had come",
+    Verdict.EXPIRED: "over: held until a time that has passed",
     Verdict.NOT_YET_EFFECTIVE: "not yet: speaks of a later time than was asked about",
     Verdict.ARRIVED_LATER: "unknown: arrived later than the moment of knowledge that was asked about",
 }

@@ -120,9 +120,9 @@ def test_every_question_about_a_row_that_moved_says_the_same(spark: SparkSession
     changes = frame(spark, ONE_MOVE)
     told = why(changes, {"w": 0, "k": 2}, "a", keys=KEYS).collect()
     assert [(row["message_id"], row["value"], row["verdict"]) for row in told] == [("m1", "large", "WON")]
-    assert told[0]["reason"] == ("taken along from the key that the row had: its word is the one that stands")
+    assert told[0]["reason"] == ("taken along from the key that the row had: this is the value that stands")
     (sent,) = why(changes, {"w": 0, "k": 2}, "b", keys=KEYS).where("message_id = 'm2'").collect()
-    assert sent["reason"] == "its word is the one that stands"
+    assert sent["reason"] == "this is the value that stands"
     rows = why(changes, {"w": 0, "k": 2}, "deleted_indicator", keys=KEYS).collect()
     assert [(row["message_id"], row["verdict"]) for row in rows] == [("m2", "WON")]
     history = merge(changes, **CALL)

@@ -240,7 +240,7 @@ def test_every_verdict_has_its_reason(spark: SparkSession) -> None:
         row["reason"] for row in why(changes, KEY, "a", keys=KEYS, valid_at=START + 9 * HOUR).collect()
     ]
     assert reasons == [
-        "its word is the one that stands",
+        "this is the value that stands",
         "ignored: a message of higher priority had spoken before",
     ]
 
@@ -256,7 +256,7 @@ def test_a_word_that_never_stood_is_told(spark: SparkSession) -> None:
     assert [(row["message_id"], row["verdict"], row["reason"]) for row in table.collect()] == [
         ("m1", "SUPERSEDED", never),
         ("m2", "SUPERSEDED", "stood until a later message of at least its priority spoke"),
-        ("m3", "WON", "its word is the one that stands"),
+        ("m3", "WON", "this is the value that stands"),
     ]
 
 
