@@ -58,6 +58,7 @@ from cdckit.parts.arguments import (
 from cdckit.parts.instants import INSTANT, instant_literal
 from cdckit.parts.tables import AnyTable, as_spark, with_whole_keys
 from cdckit.parts.values import as_text, guid
+from cdckit.parts.widening import common_spark_type, is_made_text
 from cdckit.store import Snapshot, Transaction
 
 _LOG = logging.getLogger(__name__)
@@ -173,8 +174,22 @@ def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> Giv
         after = require_struct(rows, "data", function=FUNCTION)
         require_keys_keep_their_texts(before, after, kind, function=FUNCTION)
         require_times_stay(before, after, function=FUNCTION, of_lists=True)
+        _warn_of_texts(before, after)
     kind.for_fields(transaction, rows.schema, function=FUNCTION)
     return given._replace(rows=rows)
+
+
+def _warn_of_texts(before: T.StructType, after: T.StructType) -> None:
+    """Log a warning for columns that hold texts here and numbers there: 7 becomes "7", which is not "07"."""
+    kinds = {each.name: each.dataType for each in before}
+    for each in after:
+        known = kinds.get(each.name, each.dataType)
+        if is_made_text(common_spark_type(known, each.dataType), known, each.dataType):
+            sentence = (
+                "apply_list(): %s is %s in this list and %s in the ledger, which keeps texts: where they are "
+                "written otherwise, as 7 and 07, each row is news; read it alike every night"
+            )
+            _LOG.warning(sentence, each.name, each.dataType.simpleString(), known.simpleString())
 
 
 def _without_erased(transaction: Transaction, kind: Kind, given: GivenLists) -> GivenLists:

@@ -71,6 +71,9 @@ _ALONG = "taken along from the key that the row had: "
 _TIE = "decided by order of arrival, equal priority at one instant"
 """Which of two messages stands of which neither time nor priority says it."""
 
+_DELETED = "deleted the entity, and nothing has brought it back"
+"""Of a delete that stands."""
+
 _NEVER_STOOD = "never stood: a message of at least its priority, of the same instant, counts after it"
 """What was superseded at the instant of which it spoke, where that was no tie."""
 
@@ -127,7 +130,7 @@ def verdicts(
     by, verdict, table = positions(ruling.by), pa.array(ruling.verdict[speaks]), changes.table
     stated = np.where(ruling.of_row, changes.priority, own)
     overruling = np.where(ruling.of_row, changes.priority[ruling.by_priority], own[ruling.by_priority])
-    reason_texts = [*(each.reason for each in _ALL), _TIE, _NEVER_STOOD]
+    reason_texts = [*(each.reason for each in _ALL), _TIE, _NEVER_STOOD, _DELETED]
     reasons = pa.array(reason_texts + [_ALONG + each for each in reason_texts])
     reason = _reasons(changes, ruling, stated, overruling) + len(reason_texts) * changes.is_taken_along
     columns = {
@@ -149,9 +152,10 @@ def verdicts(
 
 
 def _reasons(changes: Changes, ruling: _Ruling, stated: Ints, overruling: Ints) -> Ints:
-    """For each change the place of its reason: of its verdict or, beyond these, a tie or what never stood."""
-    tie, never_stood = len(_ALL), len(_ALL) + 1
+    """For each change the place of its reason: of its verdict or, beyond these, of a case of that."""
+    tie, never_stood, deleted = range(len(_ALL), len(_ALL) + 3)
     reason, instants = ruling.verdict.copy(), changes.instants()
+    reason[changes.is_delete & (ruling.verdict == _ALL.index(Verdict.WON))] = deleted
     lost = np.flatnonzero((ruling.verdict == _ALL.index(Verdict.SUPERSEDED)) & (ruling.by != NOWHERE))
     lost = lost[instants[lost] == instants[ruling.by[lost]]]
     reason[lost] = never_stood

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -51,6 +52,9 @@ from cdckit.tables.times import (
 _LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"[^\W\d]\w*")
 _UTC = ("UTC", "Etc/UTC", "Z", "GMT", "+00:00")
+_SPARK_ERRORS = (AnalysisException, Py4JJavaError)
+"""What Spark raises for an expression: the second one where it meets a type of which it did not think."""
+
 UNFIT_KEYS = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType)
 """What has no exact text, and so is no key."""
 
@@ -221,7 +225,7 @@ class Call(tables.Call):
         """What to say of rows whose time, *expression* by a column or an expression, cannot be read."""
         text = F.lit(None).cast("string")
         if isinstance(expression, str | Column):
-            with suppress(AnalysisException):
+            with suppress(*_SPARK_ERRORS):
                 text = as_text(*self._typed(expression))
         words = expression if isinstance(expression, str) else argument
         if words in self.columns:
@@ -240,9 +244,13 @@ class Call(tables.Call):
         return found._replace(words=words, value=F.coalesce(found.value, F.col(quoted(within[0]))))
 
     def _texts_in(self, expression: str | Column) -> list[str]:
-        """The columns of texts that an expression names; a name within a literal counts too."""
-        texts = (name for name in self.columns if isinstance(self._kind(name), TEXTS))
-        return [name for name in texts if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", str(expression))]
+        """The columns of texts that an expression names."""
+        return [name for name in self._named_in(expression) if isinstance(self._kind(name), TEXTS)]
+
+    def _named_in(self, expression: str | Column) -> list[str]:
+        """The columns that an expression names; a name within a literal counts too."""
+        words = str(expression)
+        return [name for name in self.columns if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
 
     def source(self, source: str | Column) -> Column:
         """Who says so: a name, or a column whose values are names."""
@@ -317,11 +325,10 @@ class Call(tables.Call):
             found = self._typed(expression)
             self._tell_zone(found.kind, expression, argument)
             return found
-        except AnalysisException as error:
+        except _SPARK_ERRORS as error:
             name = _unknown_name(error)
             if name is None:
-                words = str(error).strip().splitlines()[0]
-                self.refuse(f"{argument}: Spark cannot read {expression!r} ({words})")
+                self.refuse(f"{argument}: Spark cannot read {expression!r} ({self._why(expression, error)})")
                 return None
             near = (
                 self._nearest_expression(expression, name, argument) if isinstance(expression, str) else None
@@ -329,6 +336,13 @@ class Call(tables.Call):
             sentence = f"{argument}: {name} is no column{suggest_name(name, self.columns)}"
             self.refuse(sentence, is_mended=near is not None)
             return near
+
+    def _why(self, expression: str | Column, error: Exception) -> str:
+        """Why Spark cannot read an expression: what it says, or the types where it says nothing of use."""
+        if isinstance(error, AnalysisException):
+            return str(error).strip().splitlines()[0]
+        kinds = (f"{name} is {self._kind(name).simpleString()}" for name in self._named_in(expression))
+        return ", ".join(kinds) or "of no such types"
 
     def _tell_zone(self, kind: T.DataType, expression: str | Column, argument: str) -> None:
         """Log a warning where an expression makes instants of texts, and they may be read in another zone."""
@@ -350,7 +364,7 @@ class Call(tables.Call):
         corrected = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", lambda _: close, expression)
         # A name of several words was read as an expression.
         for text in filter(None, (corrected, nearest_name(expression, self.columns))):
-            with suppress(AnalysisException):
+            with suppress(*_SPARK_ERRORS):
                 found = self._typed(text)
                 given = self.arguments[argument]
                 several = (
@@ -406,7 +420,9 @@ class Call(tables.Call):
         return self.frame.schema[name].dataType
 
 
-def _unknown_name(error: AnalysisException) -> str | None:
+def _unknown_name(error: Exception) -> str | None:
     """The name that Spark did not find, if that is the error."""
+    if not isinstance(error, AnalysisException):
+        return None
     named = (error.getMessageParameters() or {}).get("objectName")
     return None if named is None or "UNRESOLVED" not in (error.getCondition() or "") else named.strip("`")

@@ -448,7 +448,9 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     call.require_all()
     cells = _cells(table, key_names, ignored, given.empty_texts)
     statements = _statements(table, rows, key_names, {name: cells[name] for name in fields}, sequence is None)
-    is_local, says_arrival = table.row is not None, rows.known is not None
+    is_local = table.row is not None
+    # When a row is true is not when it came.
+    says_arrival = rows.known is not None and not _is_first(begin, given.sequence_by)
     return _Read(statements, _faults(rows, key_names), given, table.frame, key_names, is_local, says_arrival)
 
 
@@ -528,6 +530,12 @@ def _arrival(parts: Sequence[TypedColumn]) -> Column | None:
     """The same, of a text too: a CSV has no types, and who is not told of an arrival knows all too early."""
     first = _first_part(parts)
     return None if first is None else as_instant(*first)
+
+
+def _is_first(begin: object, sequence: object) -> bool:
+    """Whether what says since when a row is true is what it is sequenced by."""
+    first = sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
+    return isinstance(begin, str) and isinstance(first, str) and begin == first
 
 
 def _lacks_arrival(parts: Sequence[TypedColumn]) -> Column:

@@ -420,7 +420,7 @@ def _number_notes(columns: Sequence[ColumnProfile], *, is_pandas: bool) -> list[
         f"{each.name} holds numbers with a decimal comma, as text: "
         + (
             f'frame[{each.name!r}].str.replace(".", "").str.replace(",", ".").astype(float) '
-            "makes numbers of it, or read_csv(…, decimal=',')."
+            "makes numbers of it."
             if is_pandas
             else f'frame.withColumn({each.name!r}, F.expr("{each.number}")) makes numbers of it.'
         )

@@ -168,16 +168,18 @@ class Unreadable(NamedTuple):
         ways = reading_expressions(self.value, self.words)
         ways = F.transform(ways, lambda way: F.concat(F.lit(f'{self.argument}="'), way, F.lit('"')))
         both = F.concat(F.array_join(ways, " or "), F.lit(": which of them it is, the text does not say"))
-        is_day = F.length(F.trim(self.value)) <= len("31.12.2024")
+        is_day = is_other_day(self.value) & (F.length(F.trim(self.value)) <= len("31.12.2024"))
         way = (
-            F.when((F.size(ways) == 0) & is_day & is_other_day(self.value), "there is no such day")
-            .when(F.size(ways) == 0, "name an expression that reads it")
+            F.when(F.size(ways) == 0, "name an expression that reads it")
             .when(F.size(ways) == 1, F.concat(F.lit("say how it is written, "), ways[0]))
             .otherwise(both)
         )
         unlike = F.lit("', which is no ISO 8601, such as 2024-12-31 23:59: ")
-        return F.when(self.is_missing, F.concat(F.lit(f"{self.words} is "), found)).otherwise(
-            F.concat(F.lit(f"{self.words} is '"), self.value, unlike, way)
+        said = F.concat(F.lit(f"{self.words} is '"), self.value)
+        return (
+            F.when(self.is_missing, F.concat(F.lit(f"{self.words} is "), found))
+            .when((F.size(ways) == 0) & is_day, F.concat(said, F.lit("', and there is no such day")))
+            .otherwise(F.concat(said, unlike, way))
         )
 
 

@@ -431,6 +431,20 @@ def test_a_column_that_is_called_otherwise_is_told(
     assert len(caplog.messages) == 1
 
 
+def test_texts_where_numbers_were_are_told(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who reads a column as text one night, to save its zeros, makes each row news, that night and the next."""
+    ledger = opened(spark, tmp_path)
+    for number, phone in enumerate([70, "070", 70]):
+        ledger.apply_list(pd.DataFrame({"id": [1], "phone": [phone]}), taken_at=DAY[number])
+    told = [each.partition(", which")[0] for each in caplog.messages]
+    assert told == [
+        "apply_list(): phone is string in this list and bigint in the ledger",
+        "apply_list(): phone is bigint in this list and string in the ledger",
+    ]
+
+
 def test_a_list_that_lacks_many_is_told(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -63,12 +63,13 @@ def test_it_is_told_that_nothing_says_when_changes_came(
     for sequence_by in ("loaded", ["loaded", "number"]):
         bitemporal(changes_from(rows, keys=["id"], effective="since", sequence_by=sequence_by), **how)
     assert not caplog.messages
-    how_known: list[dict[str, Any]] = [{}, {"sequence_by": "number"}, {"sequence_by": "loaded"}]
-    unsaid, *others = (changes_from(rows, keys=["id"], effective="since", **more) for more in how_known)
-    for changes in (unsaid, others[0], union_changes(others[1], unsaid)):
+    known = changes_from(rows, keys=["id"], effective="since", sequence_by="loaded")
+    unknown: list[dict[str, Any]] = [{}, {"sequence_by": "number"}, {"sequence_by": ["since", "loaded"]}]
+    unsaid = [changes_from(rows, keys=["id"], effective="since", **more) for more in unknown]
+    for changes in (*unsaid, union_changes(known, unsaid[0])):
         bitemporal(changes, **how)
         as_known(changes, row[1], **how)
-    told = ["bitemporal(): nothing says when", "as_known(): nothing says when"] * 3
+    told = ["bitemporal(): nothing says when", "as_known(): nothing says when"] * 4
     assert [each[: len(start)] for each, start in zip(caplog.messages, told, strict=True)] == told
 
 

@@ -235,14 +235,18 @@ def test_of_a_key_field_a_delete_says_nothing(spark: SparkSession) -> None:
 
 
 def test_every_verdict_has_its_reason(spark: SparkSession) -> None:
-    changes = to_dataframe(spark, [change(1, "m1", 10, 5), change(2, "m2", 20)], FIELDS)
-    reasons = [
-        row["reason"] for row in why(changes, KEY, "a", keys=KEYS, valid_at=START + 9 * HOUR).collect()
-    ]
-    assert reasons == [
-        "this is the value that stands",
-        "ignored: a message of higher priority had spoken before",
-    ]
+    rows = [change(1, "m1", 10, 5), change(2, "m2", 20), change(3, "m3", priority=9, delete=True)]
+    changes = to_dataframe(spark, rows, FIELDS)
+
+    def reasons(hours: int) -> list[str]:
+        table = why(changes, KEY, "a", keys=KEYS, valid_at=START + hours * HOUR)
+        return [row["reason"] for row in table.collect()]
+
+    later = "not yet: speaks of a later time than was asked about"
+    outranked = "ignored: a message of higher priority had spoken before"
+    assert reasons(2) == ["this is the value that stands", outranked, later]
+    stood = "stood until a later message of at least its priority spoke"
+    assert reasons(9) == [stood, outranked, "deleted the entity, and nothing has brought it back"]
 
 
 def test_a_word_that_never_stood_is_told(spark: SparkSession) -> None:
