@@ -434,7 +434,7 @@ def test_a_column_that_is_called_otherwise_is_told(
 def test_texts_where_numbers_were_are_told(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who reads a column as text one night, to save its zeros, makes each row news, that night and the next."""
+    """To read a column as text one night, so that its zeros stay, makes each row news, and again the next."""
     ledger = opened(spark, tmp_path)
     for number, phone in enumerate([70, "070", 70]):
         ledger.apply_list(pd.DataFrame({"id": [1], "phone": [phone]}), taken_at=DAY[number])
