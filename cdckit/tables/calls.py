@@ -266,11 +266,10 @@ class Call(tables.Call):
         self._refuse_without_time(
             "effective",
             [first] if isinstance(first, str) and first in self.columns else [],
-            f"effective is not said, and the sequence, {kind.simpleString()}, is no time: name a column (of "
-            f"texts in a form of their own, \"try_to_timestamp(column, 'dd.MM.yyyy HH:mm')\", "
-            f"of several forms a coalesce of such; what says no zone "
-            f"is of UTC, unless \"to_utc_timestamp(…, 'Europe/Berlin')\"), "
-            f"or one instant for the whole table",
+            f"effective is not said, and the sequence, {kind.simpleString()}, is not a time: name a column "
+            f"of times, an expression that reads texts, \"try_to_timestamp(column, 'dd.MM.yyyy HH:mm')\" (of "
+            f"several forms, a coalesce of several), or one instant for the whole table; a time without a "
+            f"zone is of UTC, unless \"to_utc_timestamp(…, 'Europe/Berlin')\" says another",
         )
         # What reads the texts as times is the better sequence as well: as texts they may not sort.
         if "effective" in self.arguments:

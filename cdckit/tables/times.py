@@ -174,7 +174,7 @@ class Unreadable(NamedTuple):
             .when(F.size(ways) == 1, F.concat(F.lit("say how it is written, "), ways[0]))
             .otherwise(both)
         )
-        unlike = F.lit("', which is no ISO 8601, such as 2024-12-31 23:59: ")
+        unlike = F.lit("', which is not ISO 8601, such as 2024-12-31 23:59: ")
         said = F.concat(F.lit(f"{self.words} is '"), self.value)
         return (
             F.when(self.is_missing, F.concat(F.lit(f"{self.words} is "), found))

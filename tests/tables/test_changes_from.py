@@ -353,7 +353,7 @@ def test_a_sequence_of_days_in_a_form_of_their_own_is_no_order(spark: SparkSessi
         assert [row["data"]["id"] for row in changes_from(frame, **how).collect()] == [1]
         (row,) = rejects(table_rows(frame, **how)).toArrow().to_pylist()
         assert row["error_code"] == "SEQUENCE_UNREADABLE"
-        assert f"entered is '{day}', which is no ISO 8601" in row["error_description"]
+        assert f"entered is '{day}', which is not ISO 8601" in row["error_description"]
         ways = re.findall('sequence_by="([^"]*)"', row["error_description"])
         assert ways
         for way in ways:
@@ -583,7 +583,7 @@ def test_a_time_that_cannot_be_read_is_told_with_all_ways_to_read_it(spark: Spar
         text: [way(how) for how in ways] for text, ways in WAYS.items()
     }
     for text, said in sentences.items():
-        why = "and there is no such day" if text in NO_DAYS else "which is no ISO 8601"
+        why = "and there is no such day" if text in NO_DAYS else "which is not ISO 8601"
         assert f"`changed on` is '{text}', {why}" in said
         assert ("which of them it is, the text does not say" in said) == (len(WAYS[text]) > 1)
     every = [(text, way(how)) for text, ways in WAYS.items() for how in ways]
@@ -690,7 +690,7 @@ def test_a_number_is_no_time(spark: SparkSession) -> None:
     """A log that is numbered must say when its rows are true, else all but the last would be lost."""
     frame = pd.DataFrame({"id": [1, 1], "version": [9, 10], "name": ["kettle", "teapot"]})
     with pytest.raises(
-        UnfitTable, match="effective is not said, and the sequence, bigint, is no time"
+        UnfitTable, match="effective is not said, and the sequence, bigint, is not a time"
     ) as caught:
         changes_from(frame, keys=["id"], sequence_by="version")
     assert caught.value.example is None
