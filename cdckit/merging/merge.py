@@ -15,7 +15,7 @@ from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.merging.arrow_changes import ARRIVED, GUID, OPERATIONS, SNAPSHOT, Layout, flat_columns
 from cdckit.merging.moves import SHARES, brings_identity, with_moves
 from cdckit.merging.versions import versions
-from cdckit.model.changes import MOVED, ORDER, TRUNCATE, UNTIL, require_changes
+from cdckit.model.changes import LACKING, MOVED, ORDER, TRUNCATE, UNTIL, require_changes
 from cdckit.model.history import (
     DELETED,
     FIELD_PROVENANCE,
@@ -270,6 +270,12 @@ def check_fields(
     data = require_struct(changes, "data", function=function)
     names = data.fieldNames()
     require_keys(keys, names, function=function)
+    for lacks in changes.schema["data"].metadata.get(LACKING, {}).values():
+        if GUID not in changes.columns and set(keys) <= set(lacks):
+            needed = "fields of each table that was united: rename the key of those that call it otherwise"
+            others = ", ".join(name for name in names if name not in lacks)
+            only = f"{', '.join(keys)}, where one has only {others}"
+            raise InvalidArgument(function, "keys", needed, only)
     taken = [name for name in names if name.lower() in reserved]
     if taken:
         needed = "free of the names of a history's own columns: rename these fields first"

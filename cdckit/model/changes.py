@@ -102,6 +102,9 @@ MADE_OF = "cdckit.made_of"
 IS_EFFECTIVE = "cdckit.is_effective"
 """In the metadata of a column `arrival`: nothing said when some came, and it is when these are true."""
 
+LACKING = "cdckit.lacking"
+"""In the metadata of a column `data`: by number, the fields that a table which was united did not have."""
+
 UNTYPED = "cdckit.untyped"
 """In the metadata of a column `data`: the fields that are texts as they were sent, whose types nobody said.
 

@@ -9,6 +9,7 @@ from functools import reduce
 from inspect import Parameter, signature
 from operator import and_
 from types import MappingProxyType
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -19,6 +20,7 @@ from cdckit.model.changes import (
     AS_SENT,
     CHANGE_SCHEMA,
     IS_EFFECTIVE,
+    LACKING,
     MADE_OF,
     MOVED,
     UNTYPED,
@@ -398,6 +400,9 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
             that is none of a table of changes.
         InvalidArgument: Two fields differ in case alone.
 
+    `merge` and `Ledger.apply` refuse the changes where one of the tables has none of their keys: it calls
+    them otherwise.
+
     Two sources that speak of one entity at one instant, with equal priority, are a tie, which `merge`
     decides by `sequence`, `arrival`, `message_id` and `source`.  These are the same on every run, but of two
     sources they are no order: a sequence is a source's own, and the arrivals of two tables are their row
@@ -434,7 +439,6 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
     for changes in given:
         require_changes(changes, function="union_changes")
     tables = _with_equal_guids(given)
-    untyped = _untyped_fields(tables)
     fields: dict[str, T.DataType] = {}
     for changes in tables:
         for found in require_struct(changes, "data", function="union_changes"):
@@ -445,10 +449,11 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
                 raise WrongColumnType("union_changes", f"data.{found.name}", _ONE_TYPE, both, _CAST)
             fields[found.name] = common
     require_distinct_fields(fields, function="union_changes")
+    metadata = _untyped_fields(tables) | _lacking_fields(tables, fields)
     some = {column for changes in tables for column in changes.columns}
     _require_same_types(tables)
     united, *others = (
-        _with_fields(changes, fields, "field_priorities" in some, untyped) for changes in tables
+        _with_fields(changes, fields, "field_priorities" in some, metadata) for changes in tables
     )
     for changes in others:
         united = united.unionByName(changes, allowMissingColumns=True)
@@ -499,6 +504,19 @@ def _untyped_fields(tables: Iterable[DataFrame]) -> dict[str, list[str]]:
     return {UNTYPED: found} if is_told else {}
 
 
+def _lacking_fields(tables: Iterable[DataFrame], fields: Iterable[str]) -> dict[str, Any]:
+    """The metadata of the united `data`: which fields each of the tables lacks, of those that lack some."""
+    found: list[list[str]] = []
+    for changes in tables:
+        data = changes.schema["data"]
+        has = set(require_struct(changes, "data", function="union_changes").fieldNames())
+        lacks = [name for name in fields if name not in has]
+        before = data.metadata.get(LACKING, {}).values() or [[]]
+        found += [sorted({*each, *lacks}) for each in before]
+    distinct = [each for n, each in enumerate(found) if each and each not in found[:n]]
+    return {LACKING: {str(n): each for n, each in enumerate(distinct)}} if distinct else {}
+
+
 def _require_same_types(tables: Iterable[DataFrame]) -> None:
     """What the tables have beside the columns of changes: under one name, one type."""
     known: dict[str, str] = {}
@@ -515,7 +533,7 @@ def _with_fields(
     changes: DataFrame,
     fields: Mapping[str, T.DataType],
     with_priority: bool,
-    untyped: dict[str, list[str]],
+    metadata: dict[str, Any],
 ) -> DataFrame:
     """The same changes with a `data` and a `carried` (and priorities) of exactly these fields."""
     has = {field.name: field.dataType for field in require_struct(changes, "data", function="union_changes")}
@@ -528,7 +546,7 @@ def _with_fields(
     carried = [F.col("carried").getField(name) if name in has else F.lit(False) for name in fields]
     replaced = {
         "data": F.struct(*(column.alias(name) for column, name in zip(data, fields, strict=True))).alias(
-            "data", metadata=untyped
+            "data", metadata=metadata
         ),
         "carried": F.struct(*(column.alias(name) for column, name in zip(carried, fields, strict=True))),
     }

@@ -152,8 +152,8 @@ def check_key(facts: DataFrame, lookup: Lookup) -> dict[str, str]:
 def _table(lookup: Lookup, *, beliefs: bool) -> DataFrame:
     if not beliefs:
         if is_bitemporal(lookup.history):
-            needed = "a history: of a table in two times, known=… says what each fact could know"
-            raise InvalidArgument(FUNCTION, f"history of {lookup.into!r}", needed, [SYSTEM_FROM, SYSTEM_TO])
+            needed = f"said, since history of {lookup.into!r} has two times: when each fact asks"
+            raise InvalidArgument(FUNCTION, "known", needed, None)
         return require_history(lookup.history, *HISTORY_SCHEMA.fieldNames(), function=FUNCTION)
     if not {SYSTEM_FROM, SYSTEM_TO} <= set(lookup.history.columns):
         needed = (

@@ -377,6 +377,9 @@ def _arguments(
             f"{listed} are times: which of them says since when a row is true (effective), and whether "
             "another says when it was entered (sequence_by, beside effective), only you know."
         )
+    alone = [key[0] for key in keys if len(key) == 1 and _is_called_key(key)]
+    if times and any(each.name in alone and each.distinct >= rows * _NEARLY for each in columns):
+        notes.append("Each row has its own key: if this is a full list, `Ledger.apply_list` takes it.")
     if not times:
         notes.append(
             "No column is a time: rows are true since 1970, which stands for a time that nobody said.  "

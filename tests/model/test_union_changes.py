@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 
+import pandas as pd
 import pytest
 from pyspark.errors import SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import union_changes
+from cdckit import Ledger, changes_from, merge, union_changes
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.model.changes import ARRIVAL_TYPE, MADE_OF
 from cdckit.model.sources import unite
@@ -169,3 +172,19 @@ def test_a_guid_that_is_made_of_the_key_goes_beside_changes_without_one(spark: S
     assert "guid" in union_changes(logged, logged).columns
     with pytest.raises(MissingColumns, match="guid"):
         union_changes(plain, plain.withColumn("guid", F.lit("g")))
+
+
+def test_changes_of_a_table_that_calls_the_key_otherwise_are_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """All of it would be one entity without a key; a part of a key may be missing."""
+    columns, at = ["Vertrag", "part", "amount"], datetime(2024, 1, 1, tzinfo=UTC)
+    crm = changes_from(pd.DataFrame([(1, 1, 5)], columns=columns), keys=["Vertrag"], effective=at)
+    billing = changes_from(pd.DataFrame({"contract": [1], "amount": [6]}), keys=["contract"], effective=at)
+    both = union_changes(union_changes(billing, billing), union_changes(crm, crm))
+    assert merge(both, entity="e", keys=["contract", "part"]).count() == 2
+    said = r"rename the key of those that call it otherwise; .* where one has only amount, Vertrag, part"
+    with pytest.raises(InvalidArgument, match=said):
+        merge(both, entity="e", keys=["contract"])
+    with pytest.raises(InvalidArgument, match="where one has only contract, amount"):
+        Ledger(spark, tmp_path / "ledger", entity="e", keys=["Vertrag"]).apply(both)

@@ -141,7 +141,7 @@ def test_without_beliefs_there_is_nothing_to_know(spark: SparkSession, table: Da
     with pytest.raises(InvalidArgument, match=r"needs history of 'found' to be a bitemporal table"):
         as_of_join(facts, Lookup(history, on="flight", into="found"), time="departs", known="decided")
     with pytest.raises(
-        InvalidArgument, match=r"needs history of 'found' to be a history: of a table in two times, known"
+        InvalidArgument, match=r"needs known to be said, since history of 'found' has two times"
     ):
         as_of_join(facts, Lookup(table, on="flight", into="found"), time="departs")
 

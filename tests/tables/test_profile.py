@@ -170,6 +170,7 @@ def test_what_pandas_has_made_a_float_of_is_a_key_and_a_time_after_all() -> None
     )
     assert timed.calls[0].startswith("changes_from(frame.convert_dtypes(), keys=['sku_id'], effective=")
     assert count_changes(timed, pd.DataFrame(days))[0] == 20
+    assert "Each row has its own key: if this is a full list, `Ledger.apply_list` takes it." in timed.notes
 
 
 def test_numbers_with_a_decimal_comma_are_named_with_what_reads_them(spark: SparkSession) -> None:
