@@ -132,6 +132,7 @@ def has_order(frame: object) -> TypeGuard[pd.DataFrame | ArrowStream]:
 
 
 _EXACT = 2.0**53
+"""Below it floats hold every whole number: from there on, some digits may be lost."""
 
 
 def are_made_floats(values: pd.Series) -> bool:
