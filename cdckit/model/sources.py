@@ -439,6 +439,7 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
     for changes in given:
         require_changes(changes, function="union_changes")
     tables = _with_equal_guids(given)
+    untyped = _untyped_fields(tables)
     fields: dict[str, T.DataType] = {}
     for changes in tables:
         for found in require_struct(changes, "data", function="union_changes"):
@@ -449,7 +450,7 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
                 raise WrongColumnType("union_changes", f"data.{found.name}", _ONE_TYPE, both, _CAST)
             fields[found.name] = common
     require_distinct_fields(fields, function="union_changes")
-    metadata = _untyped_fields(tables) | _lacking_fields(tables, fields)
+    metadata = untyped | _lacking_fields(tables, fields)
     some = {column for changes in tables for column in changes.columns}
     _require_same_types(tables)
     united, *others = (

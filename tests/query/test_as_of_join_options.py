@@ -160,7 +160,7 @@ def test_facts_without_a_time_and_keys_that_are_null(spark: SparkSession, gates:
     rows = [(1, "f", None), (2, None, hour(10)), (3, None, None)]
     lookup = Lookup(nameless, on="guid", into="found", reason="why")
     joined = as_of_join(spark.createDataFrame(rows, FACTS), lookup, time="at").orderBy("id")
-    assert joined.select("found.gate", "why").collect() == [(None, "no time"), ("Z", None), (None, "no time")]
+    assert joined.select("found.gate", "why").collect() == [(None, "no time"), ("Z", None), (None, "no key")]
 
 
 def test_nearest_tells_of_a_deleted_version_up_to_the_instant_at_which_it_ends(spark: SparkSession) -> None:
