@@ -29,7 +29,6 @@ from cdckit.parts.arguments import (
 )
 from cdckit.parts.tables import (
     AnyTable,
-    are_made_floats,
     as_arrow,
     has_order,
     spark_table,
@@ -82,31 +81,13 @@ class TableFault(Fault):
     KEY_MISSING = "KEY_MISSING", "All key columns of the row are null: it is about no entity."
 
 
-class Cells(NamedTuple):
-    """The cells of a table of pandas; of one of Spark, which nobody reads before it is asked for, nothing."""
-
-    frame: pd.DataFrame | None = None
-
-    def have_empty(self, name: str) -> bool:
-        """Whether some cell of the column is known to be empty."""
-        return self.frame is not None and bool(self._column(name).isna().any())
-
-    def are_whole(self, name: str) -> bool:
-        """Whether the column holds floats, and all of them whole: what pandas makes of empty cells."""
-        return self.frame is not None and are_made_floats(self._column(name))
-
-    def _column(self, name: str) -> pd.Series:
-        assert self.frame is not None
-        return self.frame.iloc[:, [str(each) for each in self.frame.columns].index(name)]
-
-
 class Table(NamedTuple):
-    """A table's rows, its own columns, the place of a row, where rows have an order, and the cells."""
+    """A table's rows, its own columns, the place of a row, where rows have an order, and its pandas."""
 
     frame: DataFrame
     columns: list[str]
     row: Column | None
-    cells: Cells = Cells()
+    pandas: pd.DataFrame | None = None
 
     def typed(self) -> Table:
         """The table with a type for columns that have none, since nothing stands in them: text."""
@@ -132,14 +113,14 @@ def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -
         columns = arrow.column_names
         row = free_name("row number", columns)
         numbered = arrow.append_column(row, pa.array(range(1, len(arrow) + 1), pa.int64()))
-        cells = Cells(frame) if isinstance(frame, pd.DataFrame) else Cells()
-        return Table(session().createDataFrame(numbered), columns, F.col(quoted(row)), cells)
+        pandas = frame if isinstance(frame, pd.DataFrame) else None
+        return Table(session().createDataFrame(numbered), columns, F.col(quoted(row)), pandas)
     found = spark_table(frame, function=function)
     return Table(found, list(found.columns), None)
 
 
 class Call(tables.Call):
-    """A call about a *table*, named by its argument *first*; what its cells say is for errors alone."""
+    """A call about a *table*, named by its argument *first*; what stands in it is for errors, and times."""
 
     unfit, kind = UnfitTable, "column"
 
@@ -262,7 +243,7 @@ class Call(tables.Call):
     def lacks_time(self, kind: T.DataType) -> None:
         """Note that nothing says when a row is true, its sequence being of *kind*."""
         sequence = self.arguments["sequence_by"]
-        first = sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
+        first = first_of(sequence)
         self._refuse_without_time(
             "effective",
             [first] if isinstance(first, str) and first in self.columns else [],
@@ -295,7 +276,7 @@ class Call(tables.Call):
         """The column, or an expression over it, as a time, where all its texts are known to write one."""
         if is_time(self._kind(name)):
             return name
-        if self.table.cells.frame is None or not isinstance(self._kind(name), TEXTS):
+        if self.table.pandas is None or not isinstance(self._kind(name), TEXTS):
             return None
         text = F.col(quoted(name))
         instant = as_instant(text, self._kind(name))
@@ -417,6 +398,11 @@ class Call(tables.Call):
 
     def _kind(self, name: str) -> T.DataType:
         return self.frame.schema[name].dataType
+
+
+def first_of(sequence: object) -> object:
+    """What a table is sequenced by before all else."""
+    return sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
 
 
 def _unknown_name(error: Exception) -> str | None:

@@ -22,7 +22,7 @@ from cdckit.parts.arguments import quoted, require_batch, require_instant, requi
 from cdckit.parts.tables import AnyTable, stated_arguments
 from cdckit.parts.values import as_text, comparable
 from cdckit.parts.workers import describe_step
-from cdckit.tables.calls import Call, Table, TableFault, as_table
+from cdckit.tables.calls import Call, Table, TableFault, as_table, first_of
 from cdckit.tables.times import (
     TEXTS,
     TypedColumn,
@@ -138,7 +138,8 @@ def changes_from(
             a zone are instants of UTC.  Or one that speaks Arrow's stream, by the same rules, but that NaN
             is a value: of polars, DuckDB (`duckdb.sql(…)`), ibis, pyarrow.
         keys: The columns that say which entity a row is about.  One of several may be null; a row
-            with none but nulls is a reject.
+            with none but nulls is a reject.  Of pandas, floats that are whole numbers, which an empty cell
+            makes of them, are these numbers again, where they have lost no digits (below 2**53).
         sequence_by: What the rows of one entity are in order by: numbers, times, texts (by their bytes:
             "10" stands before "9", so cast numbers that were read as text; a row with a day in a form that
             does not sort, such as 5.1.2024, is a reject), or several of these as a list or
@@ -201,7 +202,8 @@ def changes_from(
         InvalidArgument: *frame* is no table; *source* is no name, *priority* no whole number, *effective* a
             datetime without a zone, *empty_texts* another word; *frame* is a stream and there are truncates.
 
-    Cost: a projection, no shuffle; of a table that is not Spark's also one pass that counts the rejects.
+    Cost: a projection, no shuffle; of a table that is not Spark's also one pass that counts the rejects,
+    and a look whether a sequence of texts has times in it.
     With truncates, the table is read three times and its keys are shuffled once; truncates are few, and are
     broadcast.  A truncate knows the entities of this table alone.
 
@@ -534,7 +536,7 @@ def _arrival(parts: Sequence[TypedColumn]) -> Column | None:
 
 def _is_first(begin: object, sequence: object) -> bool:
     """Whether what says since when a row is true is what it is sequenced by."""
-    first = sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
+    first = first_of(sequence)
     return isinstance(begin, str) and isinstance(first, str) and begin == first
 
 
@@ -564,7 +566,7 @@ def _instant(call: Call, expression: str | Column | datetime, argument: str) -> 
 def _unreadable_time(call: Call, begin: object, argument: str, sequence: object) -> Unreadable:
     """What to say of rows without a time: it is *begin*, or what comes first in *sequence*."""
     if not isinstance(begin, str | Column):
-        begin = sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
+        begin = first_of(sequence)
         argument = "sequence_by"
     return call.unreadable_within(begin, argument)
 

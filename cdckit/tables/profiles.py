@@ -8,6 +8,7 @@ from html import escape
 from itertools import combinations, permutations, product
 from typing import Any, NamedTuple
 
+import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -16,7 +17,7 @@ from cdckit.model.records import ERROR_CODE
 from cdckit.notebook.display import Table as ShownTable
 from cdckit.notebook.tables import Cell, Grid
 from cdckit.parts.arguments import quoted, quoted_if_needed, require_batch
-from cdckit.parts.tables import AnyTable
+from cdckit.parts.tables import AnyTable, are_made_floats
 from cdckit.parts.values import as_text, is_collated
 from cdckit.parts.workers import describe_step
 from cdckit.tables.calls import UNFIT_KEYS, as_table
@@ -157,7 +158,8 @@ def profile(frame: AnyTable) -> Profile:
     changes_from(frame, keys=['id'], effective="try_to_timestamp(at, 'd.M.yyyy')", except_column_list=['at'])
     """
     table, words = as_table(frame, function=_FUNCTION), "frame"
-    floats = [name for name in table.columns if table.cells.have_empty(name) and table.cells.are_whole(name)]
+    pandas = table.pandas
+    floats = [] if pandas is None else [str(each) for each in pandas.columns if _is_made_float(pandas[each])]
     table = as_table(frame, function=_FUNCTION, keys=floats).typed()
     require_batch(table.frame, "frame", "profile a batch of it", function=_FUNCTION)
     names = [name for name in table.columns if name != CORRUPT]
@@ -172,11 +174,11 @@ def profile(frame: AnyTable) -> Profile:
         arguments, notes = _arguments(columns, kinds, times, keys, rows)
         floats = [each.name for each in times if each.name in floats]
         if floats:
-            assert table.cells.frame is not None
-            frame, words = table.cells.frame.convert_dtypes(), "frame.convert_dtypes()"
+            assert pandas is not None
+            frame, words = pandas.convert_dtypes(), "frame.convert_dtypes()"
             listed = ", ".join(floats)
             notes.insert(0, f"{listed}: whole numbers of which empty cells make floats; {words} mends it.")
-        notes = [*_number_notes(columns, is_pandas=table.cells.frame is not None), *notes]
+        notes = [*_number_notes(columns, is_pandas=pandas is not None), *notes]
         refused = _count_rejects(frame, arguments[0]) if arguments else {}
     if refused:
         counts = ", ".join(f"{many:,} {code}" for code, many in refused.items())
@@ -186,6 +188,10 @@ def profile(frame: AnyTable) -> Profile:
     calls = tuple(_call(words, each) for each in arguments[:_MOST_CALLS])
     shown = tuple(each._replace(can_be=_can_be(each, kinds[each.name], keys, rows)) for each in columns)
     return Profile(rows, repeated, shown, tuple(notes), calls, refused)
+
+
+def _is_made_float(values: pd.Series) -> bool:
+    return bool(values.isna().any()) and are_made_floats(values)
 
 
 def _columns(frame: DataFrame, kinds: Mapping[str, T.DataType]) -> tuple[int, list[ColumnProfile]]:

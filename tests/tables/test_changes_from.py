@@ -888,6 +888,9 @@ def test_a_number_that_empty_cells_made_a_float_is_still_the_key_that_is_meant(s
     assert caught.value.example == f"changes_from(frame, keys=['Kunden-Nr.'], sequence_by=\"{BY_TIME}\")"
     found = versions(would_do(caught, frame=DIRTY), "PLZ", keys=("Kunden-Nr.",))
     assert found == [(1001, 1, False, "01067"), (1002, 31, False, "SW1A 1AA")]
+    with pytest.raises(UnfitTable, match=r"is it Kunden-Nr\.\?") as misspelt:
+        changes_from(DIRTY.convert_dtypes(), keys=["Kunden-Nr"], sequence_by="Geändert am")
+    assert misspelt.value.example == caught.value.example
     for number in (2.5, 2.0**53):
         with pytest.raises(UnfitTable, match=r"no exact text: .* dtype='Int64'"):
             changes_from(pd.DataFrame({"id": [1.0, None, number]}), keys=["id"])
