@@ -41,6 +41,7 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import (
     EXPORTED,
     HISTORY,
+    MESSAGES,
     REFRESHED,
     STATEMENTS,
     STATUSES,
@@ -64,7 +65,7 @@ from cdckit.parts.arguments import flat_columns, require_batch, require_types
 from cdckit.parts.arrow_types import arrow_schema, slices
 from cdckit.parts.workers import WorkerPlan, compute_once, local_table
 from cdckit.store import File, Transaction
-from cdckit.store.files import Target
+from cdckit.store.files import Target, hold_few_rows
 from cdckit.store.store import read_note, read_some, replace_rows, write_note
 from cdckit.store.writing import OpenFiles, Rows, parse_report
 
@@ -305,6 +306,12 @@ class Run(State):
         self._fresh: DataFrame | None = None
         self._taken = ReadReport(0, {}, set())
         self._attempt, self._anew = True, False
+
+    def stored_messages(self, first: int | None = None, last: int | None = None) -> DataFrame:
+        """As `State.stored_messages`; few are in one partition, since each task writes files of its own."""
+        rows = super().stored_messages(first, last)
+        files = self._writes.files(MESSAGES, {"received": (first, last)})
+        return rows.coalesce(1) if hold_few_rows(files) else rows
 
     def has_due(self) -> bool:
         """Whether a message that waits is to be tried again."""

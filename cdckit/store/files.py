@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property, partial, reduce
-from operator import and_, or_
+from itertools import groupby
+from operator import and_, attrgetter, or_
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
@@ -388,18 +389,25 @@ def _with_partitions(rows: DataFrame, table: Table, files: Iterable[File]) -> Da
 
 
 def read_arrow(
-    location: Location, table: Table, files: Iterable[File], where: Where | None = None
+    location: Location, table: Table, files: Sequence[File], where: Where | None = None
 ) -> pa.Table:
     """The rows of the files for which *where* is true, as an Arrow table."""
     target = Target.from_table(location, table)
     batches: list[pa.RecordBatch] = []
     for one in files:
-        found = list(read_batches(target, one.path))
+        found = list(read_batches(target, one.path, shaped=False))
         if (count := sum(batch.num_rows for batch in found)) != one.rows:
             path = f"{table.folder}/{one.path}"
             raise DamagedTable(table.name, path, f"it has {count} rows, not {one.rows}", _REMEDY)
         batches += found
-    rows = pa.Table.from_batches(batches, target.shape.schema)
+    try:
+        # To shape many small batches one by one takes as long as to read them.
+        alike = (pa.Table.from_batches(some) for _, some in groupby(batches, attrgetter("schema")))
+        shaped = [target.shape.apply(one) for some in alike for one in some.combine_chunks().to_batches()]
+    except pa.ArrowException:
+        # One by one it is told which file it is.
+        shaped = [batch for one in files for batch in read_batches(target, one.path)]
+    rows = pa.Table.from_batches(shaped, target.shape.schema)
     for name, sought in (where or {}).items():
         rows = rows.filter(_mask(rows.column(name), sought))
     return rows
@@ -415,7 +423,12 @@ def _mask(column: pa.ChunkedArray, sought: Any) -> Any:
 
 
 def read_batches(
-    target: Target, path: str, names: Sequence[str] | None = None, rows: int = 1 << 16
+    target: Target,
+    path: str,
+    names: Sequence[str] | None = None,
+    rows: int = 1 << 16,
+    *,
+    shaped: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """
     The rows of one file, in the table's columns or some of them, under their true names: for workers.
@@ -425,6 +438,7 @@ def read_batches(
         path: Of the file, below the table's folder.
         names: The true names of the columns that are wanted, in the table's order; all without it.
         rows: How many at once, at most.
+        shaped: Without it those columns that the file has, under their stored names, of the file's types.
     """
     stored = T.StructType([one for one in target.stored if names is None or true_name(one) in names])
     shape = target.shape if names is None else to_true(stored)
@@ -434,8 +448,10 @@ def read_batches(
             found = open_parquet(file, path)
             there = set(found.schema_arrow.names)
             columns = [one.name for one in stored if one.name in there]
-            for batch in found.iter_batches(rows, columns=columns):
-                yield shape.apply(_with_partition(batch, target.partitions.get(path, {}), stored))
+            # Workers have one core each, and several threads take twice as long to read a small file.
+            for batch in found.iter_batches(rows, columns=columns, use_threads=False):
+                whole = _with_partition(batch, target.partitions.get(path, {}), stored)
+                yield shape.apply(whole) if shaped else whole
     except (OSError, pa.ArrowException) as error:
         raise DamagedTable(target.folder, at, target.location.fault_of(at, error), _REMEDY) from error
 
