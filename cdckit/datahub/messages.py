@@ -202,13 +202,14 @@ def with_refusals(messages: DataFrame, schema: Schema) -> DataFrame:
 
 
 def statuses(
-    processed: DataFrame, problems: DataFrame | None, before: DataFrame, *, now: int, retry: Backoff
+    processed: DataFrame, problems: DataFrame | None, before: DataFrame | None, *, now: int, retry: Backoff
 ) -> DataFrame:
     """
     The statuses (`STATUS_SCHEMA`) of the messages that a run at the time *now*, in microseconds, processed.
 
     One row of *processed* is one of these messages (`message_identifier`, `message_timestamp`, `refused`,
-    `refusal`), of *problems* what `cdckit.datahub.outcomes.problems` gives, of *before* a status until now.
+    `refusal`), of *problems* what `cdckit.datahub.outcomes.problems` gives, of *before* a status until now;
+    None where none had one.
     """
     at = f"timestamp_micros({now}L)"
     if problems is None:
@@ -216,10 +217,14 @@ def statuses(
     else:
         named = problems.withColumnRenamed("message_id", "message_identifier")
         joined = processed.join(named, "message_identifier", "left")
-    earlier = before.selectExpr("message_identifier", "attempts AS earlier")
+    if before is None:
+        attempted = joined.selectExpr("*", "0 AS earlier")
+    else:
+        earlier = before.selectExpr("message_identifier", "attempts AS earlier")
+        attempted = joined.join(earlier, "message_identifier", "left")
     given_up = retry.give_up_time("message_timestamp")
     requires, timeout = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
-    found = joined.join(earlier, "message_identifier", "left").selectExpr(
+    found = attempted.selectExpr(
         "message_identifier",
         "message_timestamp",
         f"""CAST(CASE

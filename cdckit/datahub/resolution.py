@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, reduce
 
 import pyarrow as pa
@@ -346,18 +346,19 @@ def with_statement(statements: DataFrame, entity: str) -> DataFrame:
     return statements.selectExpr("*", f"struct({text_literal(entity)} AS entity, {_KEY}) AS statement")
 
 
-def facts(resolution: Resolution) -> DataFrame | None:
+def facts(schema: Schema, statements: Mapping[str, DataFrame]) -> DataFrame | None:
     """
-    What the statements of all targets mean to each other, or what is wrong with them; None for no targets.
+    What resolved statements, by their targets, mean to each other, or what is wrong with them; None for no
+    targets.
 
     One row per statement that can be applied, or is in error: `statement` (see `with_statement`), what it
     `makes`, what it `needs`, how that is `named`, `error_code` and `error`.
     """
-    schema, found, is_applied = resolution.schema, [], f"operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
-    for entity in resolution.entities:
+    found, is_applied = [], f"operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
+    for entity, stated in statements.items():
         links = map(quoted, schema.targets[entity].links)
         named = ", ".join(f"struct(data.{name} AS need, {SOUGHT}.{name} AS text)" for name in links)
-        rows = resolution.resolved_statements(entity).where(f"error_code IS NOT NULL OR {is_applied}")
+        rows = stated.where(f"error_code IS NOT NULL OR {is_applied}")
         # As texts: made of columns, each would be a dozen calls into the JVM, for each target.
         found.append(
             with_statement(rows, entity).selectExpr(
@@ -370,6 +371,17 @@ def facts(resolution: Resolution) -> DataFrame | None:
             )
         )
     return reduce(DataFrame.unionByName, found) if found else None
+
+
+def known_makers(statements: DataFrame, needs: DataFrame) -> DataFrame:
+    """
+    Which `needs` (`need`) some *statements* make that are applied: as `facts` that need nothing themselves.
+
+    Cost: one pass over what the statements make; no shuffle, where the needs are few.
+    """
+    makes = f"operation IN {(UPSERT, AUTOCREATE)} AND error_code IS NULL"
+    made = statements.where(makes).select(F.col("guid").alias("need")).join(needs, "need", "left_semi")
+    return made.distinct().selectExpr("need AS makes", "CAST(array() AS array<string>) AS needs")
 
 
 def waiting_statements(

@@ -34,6 +34,7 @@ from cdckit.datahub.resolution import (
     UNPROCESSED,
     facts,
     find_unsupported,
+    known_makers,
     waiting_candidates,
     waiting_statements,
 )
@@ -277,7 +278,8 @@ class MessageStatements(DerivedChanges):
         return self._leading
 
     def _find_waiting(self) -> DataFrame | None:
-        found = facts(self) if self.may_wait else None
+        stated = {each: self.resolved_statements(each) for each in self.entities}
+        found = facts(self.schema, stated) if self.may_wait else None
         if found is None:
             return None
         valid = found.where("error_code IS NULL")
@@ -305,7 +307,7 @@ class Run(State):
         self._work, self._writes, self._retry, self._now = work, tables, retry, now
         self._fresh: DataFrame | None = None
         self._taken = ReadReport(0, {}, set())
-        self._attempt, self._anew = True, False
+        self._attempt, self._anew, self._has_forgotten = True, False, False
 
     def stored_messages(self, first: int | None = None, last: int | None = None) -> DataFrame:
         """As `State.stored_messages`; few are in one partition, since each task writes files of its own."""
@@ -347,6 +349,7 @@ class Run(State):
 
         Without *statuses* what they came to stays, until `amend_statuses`.
         """
+        self._has_forgotten = True
         if chosen is None:
             self._drop(STATEMENTS, HELD, ANSWERS)
             write_note(self._writes, REFRESHED, [])
@@ -432,19 +435,73 @@ class Run(State):
         position = int(read_note(self._writes, _LAST_POSITION, 0)) + 1
         for entity in self.entities:
             if self.schema.targets[entity].export:
-                rows = export_rows(self.schema, entity, self.applied_statements(entity))
+                applied = self.applied_statements(entity, self.news(entity))
+                rows, known = export_rows(self.schema, entity, applied), self.known_exports(entity)
+                if self._follows:
+                    known = known.join(rows.select("message_id").distinct(), "message_id", "left_semi")
                 name = table_name(EXPORTED, entity)
-                new = self._compute_once(new_exports(rows, self.known_exports(entity), position))
+                new = self._compute_once(new_exports(rows, known, position))
                 if new is not None:
                     self._writes.append(name, new, compact_at=MANY_FILES)
                     write_note(self._writes, _LAST_POSITION, position)
 
     @cached_property
     def _facts(self) -> DataFrame | None:
-        found = facts(self)
-        # What was looked up is looked at several times.
-        once = found is not None and self.answers() is not None
+        found = facts(self.schema, {entity: self.news(entity) for entity in self.entities})
+        # What was looked up, or sought among all statements, is looked at several times.
+        sought = self.answers() is not None or (self._follows and self._waiting_messages is not None)
+        once = found is not None and sought
         return self._compute_once(found) if found is not None and once else found
+
+    @cached_property
+    def _follows(self) -> bool:
+        """
+        Whether what was applied before still is, so that the run need look at its news alone.
+
+        Not where keys or links are looked up, by which what is new may move any entity, nor where something
+        was forgotten.
+        """
+        return not (self._has_forgotten or self._lookup_tables or self._is_small)
+
+    def news(self, entity: str) -> DataFrame:
+        """What the run may apply of a target: what it read, and what messages say of which some waits."""
+        return self._news[entity] if self._follows else self.resolved_statements(entity)
+
+    @cached_property
+    def _news(self) -> dict[str, DataFrame]:
+        return {entity: self._find_news(entity) for entity in self.entities}
+
+    def _find_news(self, entity: str) -> DataFrame:
+        new = self._writes.read(name := table_name(STATEMENTS, entity), files=self._writes.new_files(name))
+        rest = self._earlier_statements(entity)
+        if rest is None or self._waiting_messages is None:
+            return new
+        return new.unionByName(rest.join(self._waiting_messages, "message_id", "left_semi"))
+
+    def _earlier_statements(self, entity: str) -> DataFrame | None:
+        """What was said of a target before the run; None if nothing was."""
+        name = table_name(STATEMENTS, entity)
+        new = {one.path for one in self._writes.new_files(name)}
+        files = [one for one in self._writes.files(name) if one.path not in new]
+        return self._writes.read(name, files=files) if files else None
+
+    @cached_property
+    def _waiting_messages(self) -> DataFrame | None:
+        """The messages of which something waited before the run; None if there are none."""
+        before = read_some(self._writes.base, UNAPPLIED)
+        return None if before is None else compute_once(before.select("statement.message_id").distinct())
+
+    def _with_known_makers(self, stated: DataFrame) -> DataFrame:
+        """The facts of the news, and which of what they need was there before the run."""
+        earlier = [self._earlier_statements(each) for each in self.entities if each in self.schema.linked]
+        some = [rows for rows in earlier if rows is not None]
+        needs = compute_once(stated.select(F.explode("needs").alias("need")).distinct()) if some else None
+        if needs is None:
+            return stated
+        if self._waiting_messages is not None:
+            some = [rows.join(self._waiting_messages, "message_id", "left_anti") for rows in some]
+        makers = compute_once(reduce(DataFrame.unionByName, (known_makers(rows, needs) for rows in some)))
+        return stated if makers is None else stated.unionByName(makers, allowMissingColumns=True)
 
     @cached_property
     def _untried_statements(self) -> DataFrame | None:
@@ -469,6 +526,7 @@ class Run(State):
             return self._untried_statements
         found, stated = [], self._facts.where("error_code IS NULL")
         if self.may_wait:
+            stated = self._with_known_makers(stated) if self._follows else stated
             waiting = waiting_statements(stated, self.answers(), self._untried_statements, self._compute_once)
             found += [] if waiting is None else [waiting]
         if self._lookup_tables:
@@ -543,9 +601,10 @@ class Run(State):
 
     def _set_statuses(self, turned: DataFrame | None, *, had_waiting: bool) -> None:
         assert self._fresh is not None
-        begun, known = self._writes.has(STATUSES), self.statuses()
+        begun = self._writes.has(STATUSES)
         if begun and not self._attempt:
             return
+        known = self.statuses() if self._anew and begun else None
         processed = self._fresh.select("message_identifier", "message_timestamp", "refused", "refusal")
         again = [] if turned is None else [turned.withColumnRenamed("message_id", "message_identifier")]
         if had_waiting:
@@ -553,17 +612,21 @@ class Run(State):
         # By another schema all are fresh.
         if again and begun and not self._anew:
             ids = reduce(DataFrame.unionByName, again).distinct()
-            retried = known.join(ids, "message_identifier", "left_semi")
-            stored = retried.select("message_identifier", "message_timestamp")
+            known = self._compute_once(self.statuses().join(ids, "message_identifier", "left_semi"))
+        if known is not None and not self._anew:
+            stored = known.select("message_identifier", "message_timestamp")
             processed = processed.unionByName(stored, allowMissingColumns=True)
         found = problems(self._facts, self.waiting())
         now = statuses(processed, found, known, now=self._now, retry=self._retry)
-        if begun and (again or self._anew):
-            rest = known.join(now.select("message_identifier"), "message_identifier", "left_anti")
+        if known is None:
+            self._writes.append(STATUSES, self._gather_small(now), compact_at=MANY_FILES)
+            return
+        ids = known.select("message_identifier")
+        if self._anew or self._is_small:
+            rest = self.statuses().join(ids, "message_identifier", "left_anti")
             self._writes.replace(STATUSES, self._gather_small(now.unionByName(rest)))
         else:
-            # None of them was known before.
-            self._writes.append(STATUSES, self._gather_small(now), compact_at=MANY_FILES)
+            replace_rows(self._writes, STATUSES, ids, now)
 
 
 def message_rows(spark: SparkSession, messages: list[str]) -> DataFrame:

@@ -224,6 +224,15 @@ class Schema:
                     found.setdefault(each.parent_identifier, {})[child] = place
         return found
 
+    @property
+    def linked(self) -> set[str]:
+        """The targets to which links lead."""
+        return {
+            self.key_plan(place, each).entity
+            for place, mapping in self.all_mappings.items()
+            for each in mapping.links
+        }
+
     def parents(self, entity: str) -> set[str]:
         """The targets whose records hold those of a target."""
         fields = self.parent_fields(entity).values()

@@ -218,6 +218,10 @@ class State(DerivedChanges):
             self._tables, table_name(STATEMENTS, entity), statement_schema(self.schema.targets[entity])
         )
 
+    def news(self, entity: str) -> DataFrame:
+        """Those of the resolved statements about a target that the last run may have applied: all."""
+        return self.resolved_statements(entity)
+
     def keep_lookup(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
         """What the last run has found in the place of *rows*; themselves before the first one."""
         name = table_name(kind, entity)
@@ -333,7 +337,7 @@ class Histories:
             ids = ids.unionByName(turned).distinct()
         found = []
         for entity in self._state.stated_targets:
-            rows = self._state.resolved_statements(entity).join(ids, "message_id", "left_semi")
+            rows = self._state.news(entity).join(ids, "message_id", "left_semi")
             parents = ", ".join(f"data.{quoted(name)}" for name in self.schema.parent_fields(entity))
             listed = f"CAST(array({parents}) AS array<string>) AS parents"
             found.append(rows.selectExpr(f"{text_literal(entity)} AS entity", "guid", listed))

@@ -119,21 +119,21 @@ class DerivedChanges(Resolution):
         is_within = self.schema.is_within(entity)
         return rows.where(f"NOT error_code <=> '{UNPROCESSED}'") if is_within else rows
 
-    def applied_statements(self, entity: str) -> DataFrame:
-        """The statements of a target that are applied."""
-        valid, waiting = self.processed_statements(entity).where("error_code IS NULL"), self.waiting()
+    def applied_statements(self, entity: str, among: DataFrame | None = None) -> DataFrame:
+        """The statements of a target that are applied: of all that are processed, or *among* some of them."""
+        rows = self.processed_statements(entity) if among is None else among
+        valid, waiting = rows.where("error_code IS NULL"), self.waiting()
         if waiting is None:
             return valid
         return drop_waiting(with_statement(valid, entity), waiting).drop("statement")
 
     def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
         """The changes of a target; of the entities *touched* alone, where they are given."""
-        applied = self.applied_statements(entity)
-        own = record_changes(self.schema, entity, _keep_guids(applied, touched))
-        events = self._events(entity, applied)
+        statements = _keep_guids(self.processed_statements(entity), touched)
+        own = record_changes(self.schema, entity, self.applied_statements(entity, statements))
+        events = self._events(entity, self.applied_statements(entity))
         if not events:
             return own
-        statements = _keep_guids(self.processed_statements(entity), touched)
         missed = absences(mentions(statements, self.schema.parent_fields(entity)), events)
         return _with_absences(own, missed, _field_priorities(self.schema, self.schema.targets[entity]))
 

@@ -214,6 +214,12 @@ class Transaction:
         self._read.add(name)
         return self._table(name).select(where, "files")
 
+    def new_files(self, name: str) -> list[File]:
+        """Those of the files of a table whose rows have come to it in this transaction."""
+        change = self._change(name)
+        there = {*change.known, *change.same_rows}
+        return [one for path, one in self._table(name).files.items() if path not in there]
+
     def read(self, name: str, where: Where | None = None, files: Iterable[File] | None = None) -> DataFrame:
         """As `Snapshot.read`, with what was written here; the table counts as read (see `commit`)."""
         table = self._table(name)

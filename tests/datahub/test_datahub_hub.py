@@ -141,6 +141,41 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
     return found
 
 
+def test_who_waits_for_somebody_who_waits_is_not_applied_before_him(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a large hub, which looks at what is new and at what waits: what was there before counts too."""
+    monkeypatch.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
+    referrer = {"reference": "referrer", "type": "link", "linkEntity": "customer", "linkKey": "c"}
+    referring = CUSTOMER | {"fields": [*CUSTOMER["fields"], referrer | {"sourceLinkKey": "by"}]}
+    seen = {"reference": "seen", "export": True, "fields": [{"reference": "what"}, referrer]}
+    hub = Hub(
+        spark, schema({"reference": "*", "mappings": {"customer": [referring], "seen": [seen]}}), tmp_path
+    )
+
+    def run(minute: int, *said: tuple[str, str | None]) -> tuple[set[str], set[str], list[str]]:
+        """Who is applied, whose messages wait, and what was exported in which run."""
+        data = [{"guid": c, "entity": "customer", "data": {"c": c, "by": by}} for c, by in said]
+        visit = {"guid": f"visit {minute}", "entity": "seen", "data": {"what": f"at {minute}", "c": "known"}}
+        hub.receive(records(spark, [*data, visit], received_at=after(minutes=minute)))
+        hub.run(now=after(minutes=minute))
+        waits = hub.messages().where(F.col("status") == int(Status.REQUIRES_REPROCESSING))
+        exported = sorted(rows_of(hub.exports("seen")), key=lambda row: row["position"])
+        return (
+            {row["c"] for row in rows_of(hub.history("customer"))},
+            {row["message_identifier"] for row in rows_of(waits)},
+            [f"{row['position']}: {row['document']['what']}" for row in exported],
+        )
+
+    first, second = "1: at 0", "2: at 10"
+    assert run(0, ("known", None), ("c", "b")) == ({"known"}, {"c"}, [first])
+    # The one waits for somebody who waits; the other one's referrer was there before.
+    assert run(10, ("d", "c"), ("e", "known")) == ({"known", "e"}, {"c", "d"}, [first, second])
+    # He who was missing came: all are due.
+    found = run(60, ("b", "e"))
+    assert found == ({"known", "e", "b", "c", "d"}, set(), [first, second, "3: at 60"])
+
+
 def state(played: Played, step: str, message: str) -> tuple[int, int, timedelta | None]:
     row = played.messages[step][message]
     due = row["next_attempt_timestamp"]

@@ -8,9 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import cdckit.datahub.runs
+from cdckit.datahub.resolution import known_makers
 from support.hub_interpreter import InterpretedHub
 from support.hub_programs import BEGIN, FILTERS, READERS, Program, SparkHub, draw_program, program_differences
 from tools.tiers import seeds
@@ -108,6 +109,30 @@ def test_the_order_of_arrival_does_not_matter_where_effective_times_differ(seed:
     program = draw_program(seed).without_repeats().at_times_of_their_own()
     other = program.arriving_otherwise(random.Random(seed))
     assert program_differences(program, interpreted(program), interpreted(other)) == []
+
+
+@seeds(4, soak=12)
+def test_a_hub_that_looks_up_nothing_applies_what_is_new_and_what_waits(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Where all links lead to whole keys, a run of a large hub looks at its news alone."""
+    monkeypatch.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
+    asked = []
+
+    def counted(statements: DataFrame, needs: DataFrame) -> DataFrame:
+        asked.append(needs.count())
+        return known_makers(statements, needs)
+
+    monkeypatch.setattr(cdckit.datahub.runs, "known_makers", counted)
+    program = draw_program(seed, messages=150).without_repeats().without_lookups()
+    received, expected = program.shuffled(random.Random(seed)), interpreted(program)
+    assert {row["outcome"] for row in expected.log()} >= OUTCOMES
+    actual = SparkHub(spark, program.schema, tmp_path)
+    for number, piece in enumerate(received.pieces(4), start=1):
+        actual.receive(piece)
+        actual.process(BEGIN + number * DAY)
+    assert sum(asked) > 0
+    assert_same(program, expected, actual)
 
 
 # Each run of so many targets takes half a minute: what is easier, or longer, is for the soak tier alone, and

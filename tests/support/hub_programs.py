@@ -557,6 +557,24 @@ class Program:
             exports=[each for each in self.exports if each not in targets],
         )
 
+    def without_lookups(self) -> Program:
+        """The program of those targets alone that are found by whole keys, and without links to others."""
+        left_out = ("person", "desk", "site", "visit")
+        schema = []
+        for system in self.schema:
+            names = [Names(system["reference"])(each) for each in left_out]
+            mappings = {
+                entity: [
+                    mapping
+                    | {"fields": [one for one in mapping["fields"] if one.get("linkEntity") not in names]}
+                    for mapping in some
+                ]
+                for entity, some in system["mappings"].items()
+                if entity not in names
+            }
+            schema.append(system | {"mappings": mappings})
+        return replace(self.without(*left_out), schema=schema)
+
     def shuffled(self, chance: random.Random) -> Program:
         """The same messages, received in another order than that in which they say that they arrived."""
         return replace(self, messages=chance.sample(self.messages, len(self.messages)))
