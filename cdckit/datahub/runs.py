@@ -64,7 +64,7 @@ from cdckit.ledger.shell import MANY_FILES
 from cdckit.merging.merge import merge
 from cdckit.parts.arguments import flat_columns, require_batch, require_types
 from cdckit.parts.arrow_types import arrow_schema, slices
-from cdckit.parts.workers import WorkerPlan, compute_once, local_table
+from cdckit.parts.workers import WorkerPlan, compute_once, local_frame, local_table
 from cdckit.store import File, Transaction
 from cdckit.store.files import Target, hold_few_rows
 from cdckit.store.store import read_note, read_some, replace_rows, write_note
@@ -372,7 +372,7 @@ class Run(State):
         found = problems(self._facts, self.waiting())
         if found is None:
             nothing = "message_id string, status int, error_message string"
-            found = self._writes.spark.createDataFrame([], nothing)
+            found = local_frame(self._writes.spark, [], nothing)
         ids = found.selectExpr("message_id AS id", "status AS problem", "error_message AS error")
         refused = f"status IN {(int(Status.SYSTEM_NOT_FOUND), int(Status.ENTITY_NOT_FOUND))}"
         requires, timeout = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
@@ -450,7 +450,7 @@ class Run(State):
         found = facts(self.schema, {entity: self.news(entity) for entity in self.entities})
         # What was looked up, or sought among all statements, is looked at several times.
         sought = self.answers() is not None or (self._follows and self._waiting_messages is not None)
-        once = found is not None and sought
+        once = found is not None and (sought or self._has_few_news)
         return self._compute_once(found) if found is not None and once else found
 
     @cached_property
@@ -463,6 +463,13 @@ class Run(State):
         """
         return not (self._has_forgotten or self._lookup_tables or self._is_small)
 
+    @cached_property
+    def _has_few_news(self) -> bool:
+        """Whether the run looks at few rows alone, which this program may hold."""
+        new = [one for each in self.entities for one in self._writes.new_files(table_name(STATEMENTS, each))]
+        waiting = self._writes.base.files(UNAPPLIED) if self._writes.base.has(UNAPPLIED) else []
+        return self._follows and hold_few_rows([*new, *waiting])
+
     def news(self, entity: str) -> DataFrame:
         """What the run may apply of a target: what it read, and what messages say of which some waits."""
         return self._news[entity] if self._follows else self.resolved_statements(entity)
@@ -474,9 +481,9 @@ class Run(State):
     def _find_news(self, entity: str) -> DataFrame:
         new = self._writes.read(name := table_name(STATEMENTS, entity), files=self._writes.new_files(name))
         rest = self._earlier_statements(entity)
-        if rest is None or self._waiting_messages is None:
-            return new
-        return new.unionByName(rest.join(self._waiting_messages, "message_id", "left_semi"))
+        if rest is not None and self._waiting_messages is not None:
+            new = new.unionByName(rest.join(self._waiting_messages, "message_id", "left_semi"))
+        return new.coalesce(1) if self._has_few_news else new
 
     def _earlier_statements(self, entity: str) -> DataFrame | None:
         """What was said of a target before the run; None if nothing was."""
@@ -495,12 +502,16 @@ class Run(State):
         """The facts of the news, and which of what they need was there before the run."""
         earlier = [self._earlier_statements(each) for each in self.entities if each in self.schema.linked]
         some = [rows for rows in earlier if rows is not None]
-        needs = compute_once(stated.select(F.explode("needs").alias("need")).distinct()) if some else None
+        needs = (
+            self._compute_once(stated.select(F.explode("needs").alias("need")).distinct()) if some else None
+        )
         if needs is None:
             return stated
         if self._waiting_messages is not None:
             some = [rows.join(self._waiting_messages, "message_id", "left_anti") for rows in some]
-        makers = compute_once(reduce(DataFrame.unionByName, (known_makers(rows, needs) for rows in some)))
+        makers = self._compute_once(
+            reduce(DataFrame.unionByName, (known_makers(rows, needs) for rows in some))
+        )
         return stated if makers is None else stated.unionByName(makers, allowMissingColumns=True)
 
     @cached_property
@@ -549,7 +560,7 @@ class Run(State):
     ) -> None:
         """Merge what is touched; *found* is what keys and links had found before the run."""
         assert self._fresh is not None
-        histories = Histories(self, self._writes, few=self._is_small)
+        histories = Histories(self, self._writes, few=self._is_small, keep=self._compute_once)
         spoken_of = {entity for entity, new in self._taken.files.items() if new}
         begun = any(self._writes.has(table_name(HISTORY, entity)) for entity in self.stated_targets)
         if everything or not begun:
@@ -572,11 +583,11 @@ class Run(State):
         return few and sum(one.size for one in stated) <= FEW_BYTES
 
     def _compute_once(self, rows: DataFrame) -> DataFrame | None:
-        return compute_once(rows, few=self._is_small)
+        return compute_once(rows, few=self._is_small or self._has_few_news)
 
     def _gather_small(self, rows: DataFrame) -> Rows:
-        """Rows to be written: by this program, if all is small."""
-        return local_table(rows) if self._is_small else rows
+        """Rows to be written: by this program, if all is small, or all that the run looks at."""
+        return local_table(rows) if self._is_small or self._has_few_news else rows
 
     @property
     def _lookup_tables(self) -> dict[str, Column]:
@@ -631,4 +642,4 @@ class Run(State):
 
 def message_rows(spark: SparkSession, messages: list[str]) -> DataFrame:
     """One row per identifier of a message."""
-    return spark.createDataFrame([(each,) for each in messages], "message_identifier string")
+    return local_frame(spark, [(each,) for each in messages], "message_identifier string")

@@ -23,7 +23,7 @@ from cdckit.datahub.messages import (
     with_statuses,
 )
 from cdckit.datahub.outcomes import EXPORTED_COLUMNS, export_rows, message_log, record_log, with_positions
-from cdckit.datahub.resolution import UNAPPLIED_COLUMNS
+from cdckit.datahub.resolution import UNAPPLIED_COLUMNS, Keep
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statement_changes import DerivedChanges
 from cdckit.datahub.statements import statement_schema
@@ -260,11 +260,13 @@ class Histories:
     """
     The histories of a hub, in a run that writes them: *state* knows what came in it.
 
-    Where the statements of all targets are *few*, this program merges them.
+    Where the statements of all targets are *few*, this program merges them.  By *keep* what follows from the
+    news alone is computed once.
     """
 
-    def __init__(self, state: State, tables: Transaction, *, few: bool) -> None:
-        self._state, self._writes, self.schema, self._few = state, tables, state.schema, few
+    def __init__(self, state: State, tables: Transaction, *, few: bool, keep: Keep) -> None:
+        self._state, self._writes, self.schema = state, tables, state.schema
+        self._few, self._keep = few, keep
 
     def merge(self, entities: Collection[str]) -> None:
         """Merge everything that was ever said of these targets anew."""
@@ -341,7 +343,7 @@ class Histories:
             parents = ", ".join(f"data.{quoted(name)}" for name in self.schema.parent_fields(entity))
             listed = f"CAST(array({parents}) AS array<string>) AS parents"
             found.append(rows.selectExpr(f"{text_literal(entity)} AS entity", "guid", listed))
-        return compute_once(reduce(DataFrame.unionByName, found)) if found else None
+        return self._keep(reduce(DataFrame.unionByName, found)) if found else None
 
     def _touched_guids(self, entity: str, moved: DataFrame, touched: _TouchedGuids) -> DataFrame | None:
         """The guids whose versions may have changed; None if there are none."""

@@ -59,6 +59,7 @@ from cdckit.parts.instants import INSTANT, instant_literal
 from cdckit.parts.tables import AnyTable, as_spark, with_whole_keys
 from cdckit.parts.values import as_text, guid
 from cdckit.parts.widening import common_spark_type, is_made_text
+from cdckit.parts.workers import local_frame
 from cdckit.store import Snapshot, Transaction
 
 _LOG = logging.getLogger(__name__)
@@ -285,7 +286,7 @@ def list_rows_at(transaction: Transaction, kind: Kind, source: str, instants: Co
     """What the lists of a source named at some instants, as upserts of these instants."""
     spark = transaction.spark
     log = visible_changes(transaction.read(kind.changes), kind).where(_is_of_source(source))
-    at = spark.createDataFrame([(each,) for each in instants], "at long")
+    at = local_frame(spark, [(each,) for each in instants], "at long")
     until = log.join(F.broadcast(at), F.unix_micros("effective_timestamp") <= F.col("at"))
     names = [name for name in log.columns if name not in (GUID, "effective_timestamp")]
     last = F.max_by(F.struct(*names), "effective_timestamp").alias("last")
@@ -299,7 +300,7 @@ def _is_of_source(source: str | None) -> Column:
 
 def _with_next_list(rows: DataFrame, following: list[tuple[int, int]]) -> DataFrame:
     """The rows, each with when its list was taken, and the one after it where that is compared with it."""
-    later = rows.sparkSession.createDataFrame(following, "at long, later long")
+    later = local_frame(rows.sparkSession, following, "at long, later long")
     joined = rows.join(F.broadcast(later), F.unix_micros("effective_timestamp") == F.col("at"), "left")
     weighed = [name for name in ("priority", "field_priorities") if name in rows.columns]
     return joined.select(

@@ -159,9 +159,7 @@ class View:
             `source`; `taken`, the instant; `rows`, how many entities the list named, null where it came as
             changes, which do not tell.  No row if there was none.
         """
-        if self._snapshot.has(self.kind.lists):
-            return self._snapshot.read(self.kind.lists)
-        return self._snapshot.spark.createDataFrame([], LISTS_SCHEMA)
+        return read_rows(self._snapshot, self.kind.lists, LISTS_SCHEMA)
 
     def erased(self) -> DataFrame:
         """

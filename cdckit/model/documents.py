@@ -15,6 +15,7 @@ from cdckit.model.records import RECORD_SCHEMA, require_records
 from cdckit.parts.arguments import StreamBatch, require_batch, require_instant, require_name
 from cdckit.parts.instants import microseconds
 from cdckit.parts.json_text import as_json
+from cdckit.parts.workers import local_frame
 
 Document = Mapping[str, Any] | str | bytes
 """A message: a dictionary, or JSON text, or its bytes."""
@@ -65,9 +66,7 @@ def make_records(
         (None, _as_bytes(each, f"{argument}[{place}]", function), "web", 0, microseconds(at) + place)
         for place, each in enumerate(documents)
     ]
-    frame = spark.createDataFrame(
-        listed, "key binary, value binary, topic string, partition int, offset long"
-    )
+    frame = local_frame(spark, listed, "key binary, value binary, topic string, partition int, offset long")
     return frame.select("*", stored.alias("timestamp"), *_without_headers())
 
 

@@ -28,6 +28,7 @@ from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.arguments import quoted, require_struct, require_type, require_types
 from cdckit.parts.instants import EPOCH, microseconds
 from cdckit.parts.values import as_text
+from cdckit.parts.workers import local_frame
 
 _LONGEST = 12
 
@@ -85,7 +86,7 @@ def label_messages(
         return labels
     at = F.col("arrival")
     # As a table: a thousand rows of a hundred fields name more messages than a plan can hold.
-    named = changes.sparkSession.createDataFrame([(each,) for each in messages], "message_id string")
+    named = local_frame(changes.sparkSession, [(each,) for each in messages], "message_id string")
     found = (
         changes.join(F.broadcast(named), on="message_id", how="left_semi")
         .groupBy("message_id")

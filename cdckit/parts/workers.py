@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 from zipimport import zipimporter
 
 import pyarrow as pa
@@ -152,6 +152,22 @@ def compute_once(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
 def local_table(rows: DataFrame) -> pa.Table:
     """Few rows in the memory of this program, instants in UTC; a job."""
     return rows.toArrow().cast(arrow_schema(rows.schema))
+
+
+def local_frame(
+    spark: SparkSession, rows: Sequence[tuple[Any, ...]], columns: T.StructType | str
+) -> DataFrame:
+    """
+    A few rows of this program, or none, as a part of Spark's plans; no column is a struct or a map.
+
+    Of a list Spark would make tasks that read it, though it were empty; a part of the plan of which it knows
+    that it is, it leaves out.
+    """
+    kind = columns if isinstance(columns, T.StructType) else cast(T.StructType, T.StructType.fromDDL(columns))
+    schema = arrow_schema(kind)
+    named = [dict(zip(schema.names, each, strict=True)) for each in rows]
+    table: Any = pa.Table.from_pylist(named, schema)
+    return spark.createDataFrame(table, kind)
 
 
 _THREADS = 4

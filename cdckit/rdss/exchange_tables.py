@@ -17,6 +17,7 @@ from cdckit.ledger import shell
 from cdckit.ledger.columns import Kind
 from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.model.records import ERROR_CODE, ERROR_FIELDS
+from cdckit.parts.workers import local_frame
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.erased_names import ErasedNames
 from cdckit.rdss.existence import NAMING_SCHEMA
@@ -188,7 +189,7 @@ def rows_at_once(
 ) -> DataFrame:
     """Rows of a table; few of them as one partition, so that nothing that follows need be shuffled."""
     if not tables.has(name):
-        return tables.spark.createDataFrame([], columns).coalesce(1)
+        return local_frame(tables.spark, [], columns).coalesce(1)
     some = tables.files(name, where) if files is None else list(files)
     rows = tables.read(name, where, some)
     return rows.coalesce(1) if hold_few_rows(some) else rows

@@ -16,7 +16,7 @@ from cdckit.ledger.columns import Kind
 from cdckit.ledger.places import rewrite_places
 from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
-from cdckit.parts.workers import describe_jobs
+from cdckit.parts.workers import describe_jobs, local_frame
 from cdckit.replicate.envelope import ReplicateFault
 from cdckit.replicate.intake import (
     RECEIVED_SCHEMA,
@@ -209,7 +209,7 @@ class Feed(Shell):
             (*each.name, each.entity, list(each.keys), snapshot.has(each.kind(self._buckets).changes))
             for each in known.values()
         ]
-        return self._spark.createDataFrame(rows, TABLES_SCHEMA)
+        return local_frame(self._spark, rows, TABLES_SCHEMA)
 
     def table(
         self,

@@ -334,8 +334,6 @@ def read_spark(
 ) -> DataFrame:
     """The rows of the files for which *where* is true, as a DataFrame; few of them are read at once."""
     true = true_names(table.stored)
-    if not files:
-        return spark.createDataFrame([], true)
     if hold_few_rows(files):
         found = read_arrow(location, table, files, where)
         if found.nbytes <= _BYTES_IN_MEMORY:
@@ -407,7 +405,9 @@ def read_arrow(
     except pa.ArrowException:
         # One by one it is told which file it is.
         shaped = [batch for one in files for batch in read_batches(target, one.path)]
-    rows = pa.Table.from_batches(shaped, target.shape.schema)
+    schema = target.shape.schema
+    # PySpark cannot read a table whose columns have no part at all.
+    rows = pa.Table.from_batches(shaped, schema) if shaped else schema.empty_table()
     for name, sought in (where or {}).items():
         rows = rows.filter(_mask(rows.column(name), sought))
     return rows

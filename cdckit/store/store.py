@@ -21,6 +21,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, quoted
+from cdckit.parts.workers import local_frame
 from cdckit.store.commits import COMMITS_SCHEMA, Commit, Commits, Snapshot, load
 from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind, StoreIsBusy
 from cdckit.store.files import OUR_FILES, Where, files_named, hold_few_rows, read_arrow
@@ -455,7 +456,7 @@ def read_rows(
     """A table; without rows, in those *columns*, if there is none of that name."""
     if tables.has(name):
         return tables.read(name, where=where)
-    return tables.spark.createDataFrame([], columns)
+    return local_frame(tables.spark, [], columns)
 
 
 def replace_rows(tables: Transaction, name: str, keys: DataFrame, *rows: Rows) -> None:

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.workers import WorkerPlan
+from cdckit.parts.workers import WorkerPlan, local_frame
 from cdckit.store.columns import to_stored, true_names
 from cdckit.store.files import File, Table, Target, name_metadata, read_batches
 from cdckit.store.locations import Location
@@ -415,7 +415,7 @@ def rows_of_groups(
 ) -> WorkerPlan:
     """The rows of groups of files, each group in a partition of its own."""
     listed = [(number, [one.path for one in files]) for number, files in enumerate(groups)]
-    groups_frame = spark.createDataFrame(listed, "number int, paths array<string>")
+    groups_frame = local_frame(spark, listed, "number int, paths array<string>")
     # One group per task: Spark would put rows of such small a table together.
     spread = groups_frame.repartitionByRange(len(groups), "number")
     read = partial(_read, target=Target.from_table(location, table))

@@ -17,7 +17,7 @@ from cdckit.model.records import (
     RECORD_COLUMNS,
     rejects,
 )
-from cdckit.parts.workers import run_together
+from cdckit.parts.workers import local_frame, run_together
 from cdckit.store import Transaction
 from cdckit.store.store import read_rows
 from cdckit.store.writing import Rows, WriteResult
@@ -252,8 +252,8 @@ class Intake:
     def _learn(self, answers: DataFrame | None, schemas: DataFrame | None) -> None:
         tables = self._tables
         taught = schema_learning(
-            tables.spark.createDataFrame([], ANSWER_SCHEMA) if answers is None else answers,
-            tables.spark.createDataFrame([], SCHEMA_ANSWER_SCHEMA) if schemas is None else schemas,
+            local_frame(tables.spark, [], ANSWER_SCHEMA) if answers is None else answers,
+            local_frame(tables.spark, [], SCHEMA_ANSWER_SCHEMA) if schemas is None else schemas,
         )
         known = read_rows(tables, TYPES, TYPE_SCHEMA)
         lessons = tables.scratch(learn(taught, known=known))
