@@ -188,3 +188,47 @@ def test_a_store_that_cannot_be_written_stays_as_it_was(store: Store, place: Pat
     os.remove(place / "new")
     assert held(store, "log") == [1]
     assert store.snapshot().names() == ["log"]
+
+
+def lose_the_last_entry(place: Path) -> None:
+    (place / "log" / "_delta_log" / f"{1:020}.json").unlink()
+
+
+def empty_the_first_entry(place: Path) -> None:
+    (place / "log" / "_delta_log" / f"{0:020}.json").write_bytes(b"")
+
+
+def cut_the_last_entry(place: Path) -> None:
+    path = place / "log" / "_delta_log" / f"{1:020}.json"
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+@pytest.mark.parametrize(
+    ("damage", "lands", "is_whole"),
+    [
+        # What is known of the commit writes it again.
+        (lose_the_last_entry, True, True),
+        # Nobody read it any more.
+        (empty_the_first_entry, True, False),
+        (cut_the_last_entry, False, False),
+    ],
+)
+def test_a_log_that_is_damaged_between_two_commits_of_one_store_is_told_or_made_whole(
+    store: Store, place: Path, damage: Callable[[Path], None], lands: bool, is_whole: bool
+) -> None:
+    """A store keeps what it knows of its tables from one commit to the next."""
+    add(store, "log", 1)
+    add(store, "log", 2)
+    damage(place)
+    if lands:
+        add(store, "log", 3)
+    else:
+        with pytest.raises(DamagedTable, match="log cannot be read at version 1"):
+            add(store, "log", 3)
+    for each in (store, Store(None, place)):
+        if is_whole:
+            each.check()
+            assert held(each, "log") == [1, 2, 3]
+        else:
+            with pytest.raises(DamagedTable, match="log cannot be read"):
+                held(each, "log")
