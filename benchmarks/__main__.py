@@ -22,6 +22,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks import (
+    backlog,
     databus,
     debezium,
     debezium_streams,
@@ -61,6 +62,8 @@ PARTS = [
     "streams",
     "events",
     "avro",
+    "backlog",
+    "trickle",
 ]
 
 
@@ -88,6 +91,8 @@ def main(arguments: list[str]) -> int:
         "databus": lambda: databus.results(_session(), given.work),
         "events": lambda: debezium.results(_session(), given.work),
         "avro": lambda: debezium.avro_results(_session(), given.work),
+        "backlog": lambda: backlog.results(_session(), given.work),
+        "trickle": lambda: backlog.trickle_results(_session(), given.work),
         "streams": lambda: debezium_streams.results(_session(), given.work),
         "demo": demo,
         "first": first_answer.results,

@@ -36,7 +36,7 @@ _EVENT = (
     f"before struct<{_ROW}>, after struct<{_ROW}>, source struct<{_SOURCE}>, transaction string, op string,"
     " ts_ms bigint, ts_us bigint, ts_ns bigint"
 )
-_COLUMNS = {
+COLUMNS = {
     "id": "int64",
     "carrier": "string",
     "flight": "int32",
@@ -52,8 +52,8 @@ _COLUMNS = {
 
 def results(spark: SparkSession, work: Path, events: int = EVENTS) -> list[Result]:
     """1,000,000 events of 100,000 rows of ten columns, without a schema beside the payload."""
-    records = _records(spark, work / f"events_{events}", events)
-    told = debezium.changes(debezium.decode(records), "flights", keys=["id"], columns=_COLUMNS)
+    records = event_records(spark, work / f"events_{events}", events)
+    told = debezium.changes(debezium.decode(records), "flights", keys=["id"], columns=COLUMNS)
     read = records.select(F.from_json(F.col("value").cast("string"), _EVENT).alias("event"))
     runs = {"events to changes": lambda: _drain(told), "events, from_json": lambda: _drain(read)}
     ours, theirs = side_by_side(runs).values()
@@ -66,14 +66,14 @@ def results(spark: SparkSession, work: Path, events: int = EVENTS) -> list[Resul
 
 def avro_results(spark: SparkSession, work: Path, events: int = AVRO_EVENTS) -> list[Result]:
     """The same events in Avro to changes, over their JSON to changes: printed for honesty alone."""
-    texts = _records(spark, work / f"events_{events}", events)
+    texts = event_records(spark, work / f"events_{events}", events)
     binary = _avro_records(texts, work / f"events_avro_{events}")
     decoded = {
         "events in JSON to changes": debezium.decode(texts),
         "events in Avro to changes": debezium.decode_avro(binary, {1: json.dumps(_ENVELOPE)}),
     }
     told = {
-        name: debezium.changes(each, "flights", keys=["id"], columns=_COLUMNS)
+        name: debezium.changes(each, "flights", keys=["id"], columns=COLUMNS)
         for name, each in decoded.items()
     }
     theirs, ours = side_by_side(
@@ -137,7 +137,7 @@ def _in_avro(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch.set_column(place, "value", pa.array(values, batch.schema.field(place).type))
 
 
-def _records(spark: SparkSession, folder: Path, events: int) -> DataFrame:
+def event_records(spark: SparkSession, folder: Path, events: int) -> DataFrame:
     """Events as Debezium's PostgreSQL connector writes them, made once and then kept."""
     if not (folder / "_SUCCESS").exists():
         row = (

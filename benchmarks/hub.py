@@ -37,7 +37,7 @@ def results(spark: SparkSession, work: Path) -> list[Result]:
     changes = _changes(spark, work, LARGE * RECORDS)
     source, received = work / f"hub_messages_{LARGE}.parquet", work / "hub_received"
     for messages in (SMALL, MIDDLE, LARGE):
-        _receive(spark, _messages(spark, work, messages), work / f"hub_received_{messages}")
+        _receive(spark, message_files(spark, work, messages), work / f"hub_received_{messages}")
     runs: dict[str, Callable[[], object]] = {
         "floor": lambda: _write(floor(spark.read.parquet(str(changes))), work / "floor.parquet"),
         "receive": lambda: _receive(spark, source, received),
@@ -69,14 +69,14 @@ def small_results(spark: SparkSession, work: Path) -> list[Result]:
     for messages in (few, some, many):
         folder = work / f"hub_grown_{messages}"
         if not folder.exists():
-            _receive(spark, _messages(spark, work, messages), folder)
+            _receive(spark, message_files(spark, work, messages), folder)
             datahub.Hub(spark, hub_schema(), folder).run(now=NOW)
     hubs = {each: datahub.Hub(spark, hub_schema(), work / f"hub_grown_{each}") for each in (few, some, many)}
     took: dict[str, list[float]] = {}
     for turn in range(12):
         for messages, hub in hubs.items():
             three = turn % 4 == 3 or messages == few
-            hub.receive([_document(entity, turn) for entity in (ENTITIES if three else ["flight"])])
+            hub.receive([hub_document(entity, turn) for entity in (ENTITIES if three else ["flight"])])
             name = f"three targets over {messages}" if three else f"one message over {messages}"
             began = time.perf_counter()
             hub.run(now=NOW)
@@ -99,7 +99,7 @@ def small_results(spark: SparkSession, work: Path) -> list[Result]:
     ]
 
 
-def _document(entity: str, turn: int) -> dict[str, Any]:
+def hub_document(entity: str, turn: int) -> dict[str, Any]:
     record = {"number": turn, "linked_number": turn, "tailnum": f"N{turn}", "delay": turn}
     return {"guid": f"{entity} {uuid4()}", "system": "operations", "entity": entity, "data": [record]}
 
@@ -108,7 +108,7 @@ def _result(name: str, ratio: float, bar: float | None, took: Timing, digest: st
     return Result(name, round(ratio, 2), bar, "lower", round(took.seconds, 2), took.peak_memory_mb, digest)
 
 
-def _messages(spark: SparkSession, work: Path, messages: int) -> Path:
+def message_files(spark: SparkSession, work: Path, messages: int) -> Path:
     source = work / f"hub_messages_{messages}.parquet"
     if not (source / "_SUCCESS").exists():
         random_messages(spark, messages).write.mode("overwrite").parquet(str(source))
