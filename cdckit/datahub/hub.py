@@ -289,6 +289,10 @@ class Hub(Shell):
 
         Raises:
             ConflictingCommit: Others have processed messages each time that this was tried.
+
+        Cost: where every link leads to a whole key, what came and what waits is looked at, and what their
+        links and entities are is sought among all statements: a pass, without a shuffle of them.  Where keys
+        or links must be looked up, all statements are looked at again.
         """
         self._run_alone("run", now, partial(self._apply, chosen=DUE))
 

@@ -278,8 +278,9 @@ class MessageStatements(DerivedChanges):
         return self._leading
 
     def _find_waiting(self) -> DataFrame | None:
-        stated = {each: self.resolved_statements(each) for each in self.entities}
-        found = facts(self.schema, stated) if self.may_wait else None
+        if not self.may_wait:
+            return None
+        found = facts(self.schema, {each: self.resolved_statements(each) for each in self.entities})
         if found is None:
             return None
         valid = found.where("error_code IS NULL")
@@ -448,9 +449,9 @@ class Run(State):
     @cached_property
     def _facts(self) -> DataFrame | None:
         found = facts(self.schema, {entity: self.news(entity) for entity in self.entities})
-        # What was looked up, or sought among all statements, is looked at several times.
-        sought = self.answers() is not None or (self._follows and self._waiting_messages is not None)
-        once = found is not None and (sought or self._has_few_news)
+        # What was looked up or sought among all statements is looked at several times, and few rows are held.
+        sought = self._has_few_news or (self._follows and self._waiting_messages is not None)
+        once = found is not None and (sought or self.answers() is not None)
         return self._compute_once(found) if found is not None and once else found
 
     @cached_property
@@ -466,9 +467,10 @@ class Run(State):
     @cached_property
     def _has_few_news(self) -> bool:
         """Whether the run looks at few rows alone, which this program may hold."""
-        new = [one for each in self.entities for one in self._writes.new_files(table_name(STATEMENTS, each))]
-        waiting = self._writes.base.files(UNAPPLIED) if self._writes.base.has(UNAPPLIED) else []
-        return self._follows and hold_few_rows([*new, *waiting])
+        if not self._follows or self._waiting_messages is not None:
+            return False
+        names = [table_name(STATEMENTS, each) for each in self.entities]
+        return hold_few_rows(one for name in names for one in self._writes.new_files(name))
 
     def news(self, entity: str) -> DataFrame:
         """What the run may apply of a target: what it read, and what messages say of which some waits."""
@@ -502,9 +504,8 @@ class Run(State):
         """The facts of the news, and which of what they need was there before the run."""
         earlier = [self._earlier_statements(each) for each in self.entities if each in self.schema.linked]
         some = [rows for rows in earlier if rows is not None]
-        needs = (
-            self._compute_once(stated.select(F.explode("needs").alias("need")).distinct()) if some else None
-        )
+        needed = stated.select(F.explode("needs").alias("need")).distinct()
+        needs = self._compute_once(needed) if some else None
         if needs is None:
             return stated
         if self._waiting_messages is not None:
