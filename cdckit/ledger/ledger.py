@@ -78,11 +78,11 @@ class Ledger:
     ...     ledger = Ledger(session(), folder, entity="product", keys=["number"])
     ...     late, first = changes.where("message_id = 'm2'"), changes.where("message_id != 'm2'")
     ...     print(ledger.apply(first, "monday"))
-    ...     print(ledger.apply(late, "tuesday"), ledger.apply(late, "tuesday"))
+    ...     print(ledger.apply(late, "tuesday"), ledger.apply(late, "tuesday").repeated)
     ...     versions = ledger.history().orderBy("number", "valid_from_timestamp")
     ...     versions.select("number", "name", "valid_from_timestamp", "valid_to_timestamp").show()
-    ApplyResult(version=1, news=3, repeated=False)
-    ApplyResult(version=2, news=1, repeated=False) ApplyResult(version=2, news=0, repeated=True)
+    ApplyResult(version=1, news=3, repeated=False, deleted=0)
+    ApplyResult(version=2, news=1, repeated=False, deleted=0) True
     +------+------+--------------------+-------------------+
     |number|  name|valid_from_timestamp| valid_to_timestamp|
     +------+------+--------------------+-------------------+
@@ -386,7 +386,8 @@ class Ledger:
             gate: As for `apply`.
 
         Returns:
-            The commit, and how many changes were news; `repeated` where the ledger had all of the lists.
+            The commit, and how many changes were news; `repeated` where the ledger had all of the lists;
+            `deleted`, how many entities the lists lack that those before them named.
 
         Raises:
             MissingColumns, WrongColumnType: *rows* lack a key or the column *taken_at*, or have it in another
@@ -411,8 +412,8 @@ class Ledger:
         ...     ledger.history().orderBy("id", "valid_from_timestamp").select(
         ...         "id", "name", "valid_from_timestamp", "deleted_indicator"
         ...     ).show()
-        ApplyResult(version=1, news=2, repeated=False)
-        ApplyResult(version=2, news=1, repeated=False)
+        ApplyResult(version=1, news=2, repeated=False, deleted=0)
+        ApplyResult(version=2, news=1, repeated=False, deleted=1)
         +---+------+--------------------+-----------------+
         | id|  name|valid_from_timestamp|deleted_indicator|
         +---+------+--------------------+-----------------+

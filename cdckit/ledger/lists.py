@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import or_
@@ -346,8 +347,9 @@ def apply_lists(
         _LOG.warning(sentence, given.source, others)
     found = restate_lists(transaction, kind, given.source, lists, given)
     _warn_of_left_out(transaction, kind, given, found.before)
-    known[given.source] |= count_lists(transaction, kind, given.source, lists, found, max_deleted)
-    return _apply_restatement(transaction, kind, found, known, gate)
+    counts, lost = count_lists(transaction, kind, given.source, lists, found, max_deleted)
+    known[given.source] |= counts
+    return replace(_apply_restatement(transaction, kind, found, known, gate), deleted=lost)
 
 
 def _warn_of_left_out(
@@ -453,9 +455,9 @@ def count_lists(
     lists: Mapping[int, int | None],
     found: Restatement,
     max_deleted: float | None,
-) -> dict[int, int]:
+) -> tuple[dict[int, int], int]:
     """
-    How many entities each list names that comes.
+    How many entities each list names that comes, and how many all of them lack that those before them named.
 
     Raises:
         UnfitList: One lost a larger share of the one before it than *max_deleted*; or all, without that.
@@ -499,7 +501,7 @@ def count_lists(
             )
             _LOG.warning(sentence, to_instant(each).isoformat(), lost, of)
         counts[each] = of + begun - lost
-    return {each: counts[each] for each in new}
+    return {each: counts[each] for each in new}, sum(news.get(each, (0, 0))[1] for each in new)
 
 
 def lists_in_changes(

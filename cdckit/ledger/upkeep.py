@@ -72,6 +72,7 @@ class ApplyResult:
         version: The commit by which it is seen.
         news: How many of the changes the log did not have.
         repeated: Whether nothing was done, because the batch had been applied before.
+        deleted: Of lists, how many entities they lack that the lists before them named.
 
     >>> result = ApplyResult(version=7, news=0)
     >>> "repeated" if result.repeated else f"{result.news} changes were news, as of commit {result.version}"
@@ -81,6 +82,7 @@ class ApplyResult:
     version: int
     news: int
     repeated: bool = False
+    deleted: int = 0
 
 
 class LoggedChanges(NamedTuple):
