@@ -15,11 +15,11 @@ identifier changes nothing; a record in error is a reject, and all others are pr
 from cdckit.datahub.hub import Hub
 from cdckit.datahub.hub_erasure import DependentEntities, UnmaskableRecords
 from cdckit.datahub.mappings import InvalidSchema
+from cdckit.datahub.message_statements import changes
 from cdckit.datahub.messages import Backoff, HubFault, Outcome, Status, decode
 from cdckit.datahub.outcomes import Exporter, bulk_lines
 from cdckit.datahub.questions import SchemaMismatch, query
 from cdckit.datahub.readers import Context, Filter, Reader, UnreadableData
-from cdckit.datahub.runs import changes
 from cdckit.datahub.source_systems import Schema, read_schema, schema
 from cdckit.model.documents import files, records
 

@@ -1,44 +1,26 @@
-"""One run of a hub: workers read new messages into statements, and each message gets its outcome."""
+"""One run of a hub: what new messages say is applied or waits, and each message gets its outcome."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import replace
-from functools import cache, cached_property, partial, reduce
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Mapping
+from functools import cached_property, reduce
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.datahub.mappings import Place
-from cdckit.datahub.messages import (
-    DECODED_SCHEMA,
-    Backoff,
-    Status,
-    is_due,
-    statuses,
-    with_refusals,
-    with_statuses,
-)
+from cdckit.datahub.message_statements import ReadReport, read_messages
+from cdckit.datahub.messages import Backoff, Status, is_due, statuses, with_refusals
 from cdckit.datahub.outcomes import export_rows, new_exports, problems
-from cdckit.datahub.readers import Filter, Reader, ReaderSettings
+from cdckit.datahub.readers import ReaderSettings
 from cdckit.datahub.resolution import (
     ANSWERS,
     HELD,
     LOOKUP_FAULTS,
     UNPROCESSED,
     facts,
-    find_unsupported,
     known_makers,
-    waiting_candidates,
     waiting_statements,
 )
-from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import (
     EXPORTED,
     HISTORY,
@@ -51,245 +33,13 @@ from cdckit.datahub.state import (
     State,
     table_name,
 )
-from cdckit.datahub.statement_changes import DerivedChanges
-from cdckit.datahub.statements import (
-    MESSAGE_COLUMNS,
-    REFRESH,
-    MappingReader,
-    make_statements,
-    statement_schema,
-)
-from cdckit.errors import InvalidArgument
+from cdckit.datahub.statements import statement_schema
 from cdckit.ledger.shell import MANY_FILES
-from cdckit.merging.merge import merge
-from cdckit.parts.arguments import flat_columns, require_batch, require_types
-from cdckit.parts.arrow_types import arrow_schema, slices
-from cdckit.parts.workers import WorkerPlan, compute_once, local_frame, local_table
-from cdckit.store import File, Transaction
-from cdckit.store.files import Target, hold_few_rows
+from cdckit.parts.workers import compute_once, local_frame, local_table
+from cdckit.store import Transaction
+from cdckit.store.files import hold_few_rows
 from cdckit.store.store import read_note, read_some, replace_rows, write_note
-from cdckit.store.writing import OpenFiles, Rows, parse_report
-
-_CHARACTERS_AT_ONCE = 1 << 23
-"""How much data is read before its rows are handed on: Python's objects take ten times the room."""
-
-_REPORT = flat_columns("report string")
-
-
-class ReadReport(NamedTuple):
-    """What was read: of how many messages, and by target the files of what was said of it."""
-
-    messages: int
-    files: dict[str, list[File]]
-    refreshed: set[str]
-    """The targets of which a message gives a list of all entities."""
-
-
-def read_messages(messages: DataFrame, work: ReaderSettings, targets: Mapping[str, Target]) -> ReadReport:
-    """
-    Let workers read messages, and write what they say.
-
-    Guids and links that a computation gives are written; of those that must be looked up, `claims` and marked
-    texts say by what.
-
-    Args:
-        messages: As `with_refusals` gives them; of those that are refused nothing is read.
-        work: By what they are read.
-        targets: Where the statements about each target are written.
-
-    Cost: one job: one pass of the messages' data through Python, no shuffle.
-    """
-    made = WorkerPlan(
-        _message_columns(messages), partial(_read_batches, work=work, targets=dict(targets)), _REPORT
-    )
-    reports = [json.loads(row["report"]) for row in made.rows().collect()]
-    files = {
-        entity: parse_report((one for each in reports for one in each["files"][entity]), target)
-        for entity, target in targets.items()
-    }
-    refreshed = {entity for each in reports for entity in each["refreshed"]}
-    return ReadReport(sum(each["messages"] for each in reports), files, refreshed)
-
-
-def statements_about(messages: DataFrame, work: ReaderSettings, entity: str) -> DataFrame:
-    """
-    What messages, given as to `read_messages`, say of one target (`statement_schema`).
-
-    Cost: one pass of the messages' data through Python, no shuffle, whenever it is looked at.
-    """
-    columns = statement_schema(work.schema.targets[entity])
-    some = replace(work, entities=frozenset([entity]))
-    return WorkerPlan(_message_columns(messages), partial(_statements_about, work=some), columns).rows()
-
-
-def _statements_about(batches: Iterable[pa.RecordBatch], work: ReaderSettings) -> Iterator[pa.RecordBatch]:
-    return (rows for _, rows in read_statements(batches, work))
-
-
-def _message_columns(messages: DataFrame) -> DataFrame:
-    """What workers are to know of each message; those that are refused have neither a system nor data."""
-    columns = {name: f"if(refused IS NULL, {name}, NULL) AS {name}" for name in ("source_system", "data")}
-    return messages.selectExpr(*(columns.get(name, name) for name in MESSAGE_COLUMNS))
-
-
-def _read_batches(
-    batches: Iterable[pa.RecordBatch], work: ReaderSettings, targets: Mapping[str, Target]
-) -> Iterator[pa.RecordBatch]:
-    count, refreshed = 0, set[str]()
-
-    def counted() -> Iterator[pa.RecordBatch]:
-        nonlocal count
-        for batch in batches:
-            count += batch.num_rows
-            yield batch
-
-    with ExitStack() as stack:
-        files = {entity: stack.enter_context(OpenFiles(target)) for entity, target in targets.items()}
-        for entity, rows in read_statements(counted(), work):
-            files[entity].take(rows)
-            if pc.any(pc.equal(rows.column("operation"), REFRESH)).as_py():
-                refreshed.add(entity)
-        found = {entity: one.close() for entity, one in files.items()}
-    report = {"messages": count, "files": found, "refreshed": sorted(refreshed)}
-    yield pa.record_batch({"report": pa.array([json.dumps(report)])})
-
-
-def read_statements(
-    batches: Iterable[pa.RecordBatch], work: ReaderSettings
-) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """What messages say: statements, each batch with the target that it is about."""
-    readings: dict[Place, MappingReader] = {}
-    targets = {entity: work.schema.targets[entity] for entity in work.targets}
-    columns = {entity: arrow_schema(statement_schema(target)) for entity, target in targets.items()}
-    brought = {
-        place: work.schema.reachable_targets(place) & set(columns) for place in work.schema.all_mappings
-    }
-    for batch in batches:
-        for some in slices(batch, "data", _CHARACTERS_AT_ONCE):
-            for place, entities in brought.items():
-                of_system = pc.equal(some["source_system"], place.system)
-                ours = some.filter(pc.and_(of_system, pc.equal(some["source_entity"], place.entity)))
-                if not entities or not ours.num_rows:
-                    continue
-                if place not in readings:
-                    readings[place] = MappingReader(work, place)
-                for piece, found in readings[place].read_pieces(ours):
-                    for entity in sorted(entities):
-                        for rows in make_statements(piece, found, entity, columns[entity]):
-                            yield entity, rows
-
-
-Cache = Callable[[DataFrame], DataFrame]
-
-
-def changes(
-    messages: DataFrame,
-    schema: Schema,
-    entity: str,
-    *,
-    readers: Mapping[str, Reader] | None = None,
-    filters: Mapping[str, Filter] | None = None,
-    files: str | Path | None = None,
-    cached: Cache | None = None,
-) -> DataFrame:
-    """
-    The changes of one target, for `merge`: what `Hub.changes` gives after one run over these messages.
-
-    Args:
-        messages: All messages there are, as `decode` gives them.  Those in error, and all but the first of
-            one identifier, say nothing.
-        schema: The source systems.
-        entity: A target that is not exported.
-        readers: Readers of your own, by the names that mappings call them.
-        filters: Filters of your own, likewise.
-        files: The folder to which readers of files are confined.
-        cached: Is given what is looked at more than once, and returns it so that it is not computed each time
-            anew: `lambda rows: rows.localCheckpoint()`, which runs jobs at once, for instance.
-
-    Returns:
-        One row per change (`cdckit.model.CHANGE_SCHEMA`) with its `guid`: the records that can be applied,
-        entities that links make, and absences, which are what refreshes, lists of children and deletes
-        of parents did not name.  Records in error, and those whose links lead nowhere, give none.
-
-    Raises:
-        InvalidArgument: *schema* is none, or names a reader or a filter that is not given; *entity* is no
-            target that is merged; *messages* are a stream.
-        MissingColumns, WrongColumnType: *messages* are not as `decode` gives them.
-
-    Cost: no job.  Without *cached* the messages are read in Python several times for each target that decides
-    about this one (where its links lead, what holds or makes it, and so on), and the plan of a child holds
-    the histories of its parents.  Links cost a few shuffles by guid, and one task for the statements
-    whose links lead nowhere, or to what has links itself: a kilobyte each.  Weak keys cost one task for all
-    records of the target.  A `Hub` reads each message once, and keeps up what it makes.
-
-    Source:
-        Data hub specification.
-
-    >>> from datetime import datetime, timezone
-    >>> from cdckit import datahub
-    >>> fields = [{"reference": "number", "type": "integer", "key": True}, {"reference": "name"}]
-    >>> product = {"reference": "product", "fields": fields}
-    >>> shop = datahub.schema({"reference": "*", "mappings": {"product": [product]}})
-    >>> sent = [
-    ...     {"entity": "product", "data": [{"number": 1, "name": "kettle"}, {"number": 2, "name": "mug"}]},
-    ...     {"entity": "product", "refresh": True, "data": [{"number": 1, "name": "teapot"}]},
-    ... ]
-    >>> records = datahub.records(session(), sent, received_at=datetime(2024, 1, 1, tzinfo=timezone.utc))
-    >>> changes = datahub.changes(datahub.decode(records), shop, "product")
-    >>> changes.orderBy("arrival.offset", "arrival.record_number").select("operation", "data.number").show()
-    +---------+------+
-    |operation|number|
-    +---------+------+
-    |   upsert|     1|
-    |   upsert|     2|
-    |   upsert|     1|
-    |   absent|  NULL|
-    +---------+------+
-    <BLANKLINE>
-    """
-    work = ReaderSettings.create(schema, readers, filters, files, function="changes")
-    if entity not in schema.families:
-        raise InvalidArgument("changes", "entity", f"one of {', '.join(sorted(schema.families))}", entity)
-    require_types(messages, DECODED_SCHEMA, function="changes")
-    instead = "hand its batches to a hub: writeStream.foreachBatch(hub.sink('a name'))"
-    require_batch(messages, "messages", instead, function="changes")
-    return MessageStatements(messages, work, entity, cached or (lambda rows: rows)).changes(entity)
-
-
-class MessageStatements(DerivedChanges):
-    """What follows from messages for one target: each part is described when it is asked for, and once."""
-
-    def __init__(self, messages: DataFrame, work: ReaderSettings, entity: str, keep: Cache) -> None:
-        super().__init__(work.schema)
-        first = with_statuses(messages).where(F.col("status") == int(Status.NOT_PROCESSED))
-        read = keep(with_refusals(first, work.schema))
-        self._keep, self.messages = keep, lambda: read
-        self._leading = work.schema.deciding_targets(entity)
-        self.statements = cache(lambda each: keep(statements_about(read, work, each)))
-        self.keep_lookup = lambda kind, each, rows: keep(rows)
-        self.waiting = cache(self._find_waiting)
-        # Whether one was is not known before the messages are read.
-        self.may_be_refreshed = lambda each: True
-        self.known_history = cache(self._merge_target)
-
-    @property
-    def entities(self) -> list[str]:
-        """The targets that decide about the one."""
-        return self._leading
-
-    def _find_waiting(self) -> DataFrame | None:
-        if not self.may_wait:
-            return None
-        found = facts(self.schema, {each: self.resolved_statements(each) for each in self.entities})
-        if found is None:
-            return None
-        valid = found.where("error_code IS NULL")
-        return self._keep(find_unsupported(waiting_candidates(valid, self.answers())))
-
-    def _merge_target(self, entity: str) -> DataFrame:
-        keys = self.schema.targets[entity].keys
-        return self._keep(merge(self.changes(entity), entity=entity, keys=keys))
-
+from cdckit.store.writing import Rows
 
 _LAST_POSITION = "last position"
 

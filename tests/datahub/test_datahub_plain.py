@@ -12,10 +12,10 @@ import pytest
 
 import cdckit.datahub.statements as reading
 from cdckit.datahub import schema
+from cdckit.datahub.message_statements import read_statements as stated_by
 from cdckit.datahub.messages import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS, ReaderSettings, RecordWalk
-from cdckit.datahub.runs import MESSAGE_COLUMNS
-from cdckit.datahub.runs import read_statements as stated_by
+from cdckit.datahub.statements import MESSAGE_COLUMNS
 from cdckit.parts.arrow_types import arrow_schema
 from tools.tiers import seeds
 

@@ -32,10 +32,10 @@ from cdckit.datahub import (
 )
 from cdckit.datahub.columns import known_guids
 from cdckit.datahub.mappings import Place
+from cdckit.datahub.message_statements import read_statements as stated_by
 from cdckit.datahub.messages import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS, Message, ReaderSettings, RecordWalk
-from cdckit.datahub.runs import MESSAGE_COLUMNS
-from cdckit.datahub.runs import read_statements as stated_by
+from cdckit.datahub.statements import MESSAGE_COLUMNS
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.values import NAMESPACE
 from support.hub_programs import rows_of

@@ -8,12 +8,12 @@ import pyarrow as pa
 from test_hub_programs import interpreted
 
 from cdckit import datahub
+from cdckit.datahub.message_statements import read_statements
 from cdckit.datahub.messages import MESSAGE_SCHEMA
 from cdckit.datahub.readers import READERS as OWN_READERS
 from cdckit.datahub.readers import ReaderSettings
-from cdckit.datahub.runs import MESSAGE_COLUMNS, read_statements
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import statement_schema
+from cdckit.datahub.statements import MESSAGE_COLUMNS, statement_schema
 from cdckit.datahub.weak_keys import LOOKS, WeakKeys
 from cdckit.datahub.weak_keys import walk_records as walked_rows
 from cdckit.parts.arrow_types import arrow_schema
