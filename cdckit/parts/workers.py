@@ -158,7 +158,7 @@ def local_frame(
     spark: SparkSession, rows: Sequence[tuple[Any, ...]], columns: T.StructType | str
 ) -> DataFrame:
     """
-    A few rows of this program, or none, as a part of Spark's plans; no column is a struct or a map.
+    A few rows of this program, or none, as a part of Spark's plans; no value is a struct or a map.
 
     Of a list Spark would make tasks that read it, though it were empty; a part of the plan of which it knows
     that it is, it leaves out.
