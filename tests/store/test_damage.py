@@ -8,6 +8,8 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -31,6 +33,11 @@ def cut_a_file(place: Path) -> None:
     path.write_bytes(path.read_bytes()[:-20])
 
 
+def hold_texts(place: Path) -> None:
+    """Where numbers were, in a file of one name and as many rows."""
+    pq.write_table(pa.table({"n": ["one"]}), data_file(place))
+
+
 def lose_a_log(place: Path) -> None:
     add(Store(None, place), "log", 2)
     shutil.rmtree(place / "log" / "_delta_log")
@@ -41,8 +48,8 @@ def lose_a_table(place: Path) -> None:
     shutil.rmtree(place / "log")
 
 
-def cut_a_log(place: Path) -> None:
-    path = place / "log" / "_delta_log" / f"{0:020}.json"
+def cut_a_log(place: Path, number: int = 0) -> None:
+    path = place / "log" / "_delta_log" / f"{number:020}.json"
     path.write_bytes(path.read_bytes()[:-20])
 
 
@@ -101,6 +108,7 @@ def be_of_the_future(place: Path) -> None:
     [
         (lose_a_file, "log", "log/cdc-", "the file is not there"),
         (cut_a_file, "log", "log/cdc-", "cannot be read"),
+        (hold_texts, "log", "log/cdc-", "cannot be read"),
         (lose_a_log, "log", "log/_delta_log", "log cannot be read at version 0"),
         (lose_a_table, "log", "log/_delta_log", "log cannot be read at version 0"),
         (empty_a_log, "log", "log/_delta_log", r"the entry 0+1\.json is empty"),
@@ -199,8 +207,7 @@ def empty_the_first_entry(place: Path) -> None:
 
 
 def cut_the_last_entry(place: Path) -> None:
-    path = place / "log" / "_delta_log" / f"{1:020}.json"
-    path.write_bytes(path.read_bytes()[:-20])
+    cut_a_log(place, 1)
 
 
 @pytest.mark.parametrize(
