@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from cdckit.datahub.mappings import Place
 from cdckit.datahub.messages import DECODED_SCHEMA, Status, with_refusals, with_statuses
 from cdckit.datahub.readers import Filter, Reader, ReaderSettings
-from cdckit.datahub.resolution import facts, find_unsupported, waiting_candidates
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statement_changes import DerivedChanges
 from cdckit.datahub.statements import (
@@ -28,6 +27,7 @@ from cdckit.datahub.statements import (
     make_statements,
     statement_schema,
 )
+from cdckit.datahub.waiting import facts, find_unsupported, waiting_candidates
 from cdckit.errors import InvalidArgument
 from cdckit.merging.merge import merge
 from cdckit.parts.arguments import flat_columns, require_batch, require_types

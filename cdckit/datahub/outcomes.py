@@ -9,9 +9,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.datahub.messages import Backoff, HubFault, Outcome, Status, whole_value
-from cdckit.datahub.resolution import UNPROCESSED, with_statement
+from cdckit.datahub.resolution import UNPROCESSED
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import DELETE, DROPPED, IS_RECORD, UNREADABLE, UPSERT, value_by_place
+from cdckit.datahub.waiting import with_statement
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_COLUMNS
 from cdckit.parts.arguments import quoted, require_columns, text_literal

@@ -12,15 +12,7 @@ from cdckit.datahub.message_statements import ReadReport, read_messages
 from cdckit.datahub.messages import Backoff, Status, is_due, statuses, with_refusals
 from cdckit.datahub.outcomes import export_rows, new_exports, problems
 from cdckit.datahub.readers import ReaderSettings
-from cdckit.datahub.resolution import (
-    ANSWERS,
-    HELD,
-    LOOKUP_FAULTS,
-    UNPROCESSED,
-    facts,
-    known_makers,
-    waiting_statements,
-)
+from cdckit.datahub.resolution import ANSWERS, HELD, LOOKUP_FAULTS, UNPROCESSED
 from cdckit.datahub.state import (
     EXPORTED,
     HISTORY,
@@ -34,6 +26,7 @@ from cdckit.datahub.state import (
     table_name,
 )
 from cdckit.datahub.statements import statement_schema
+from cdckit.datahub.waiting import facts, known_makers, waiting_statements
 from cdckit.ledger.shell import MANY_FILES
 from cdckit.parts.workers import compute_once, local_frame, local_table
 from cdckit.store import Transaction

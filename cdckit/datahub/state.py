@@ -23,10 +23,10 @@ from cdckit.datahub.messages import (
     with_statuses,
 )
 from cdckit.datahub.outcomes import EXPORTED_COLUMNS, export_rows, message_log, record_log, with_positions
-from cdckit.datahub.resolution import UNAPPLIED_COLUMNS, Keep
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statement_changes import DerivedChanges
 from cdckit.datahub.statements import statement_schema
+from cdckit.datahub.waiting import UNAPPLIED_COLUMNS, Keep
 from cdckit.ledger.shell import MANY_FILES
 from cdckit.merging.merge import history_schema, plan_versions
 from cdckit.parts.arguments import flat_columns, quoted, text_literal

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.datahub.mappings import Place, Target
-from cdckit.datahub.resolution import UNPROCESSED, Resolution, drop_waiting, needed_links, with_statement
+from cdckit.datahub.resolution import UNPROCESSED, Resolution
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import (
     AUTOCREATE,
@@ -29,6 +29,7 @@ from cdckit.datahub.statements import (
     source_sql,
     value_by_place,
 )
+from cdckit.datahub.waiting import drop_waiting, needed_links, with_statement
 from cdckit.model.changes import ABSENT
 from cdckit.model.history import DELETED, FIELD_PROVENANCE, SOURCE_MESSAGE, VALID_FROM
 from cdckit.parts.arguments import quoted, text_literal

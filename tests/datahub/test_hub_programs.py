@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import cdckit.datahub.runs
-from cdckit.datahub.resolution import known_makers
+from cdckit.datahub.waiting import known_makers
 from support.hub_interpreter import InterpretedHub
 from support.hub_programs import BEGIN, FILTERS, READERS, Program, SparkHub, draw_program, program_differences
 from tools.tiers import seeds

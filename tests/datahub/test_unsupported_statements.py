@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cdckit.datahub.resolution import unsupported_places
+from cdckit.datahub.waiting import unsupported_places
 
 Statement = tuple[str | None, list[str]]
 
