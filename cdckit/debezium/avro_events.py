@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from cdckit.debezium.column_types import VARIABLE
 from cdckit.debezium.events import OF_ROWS, EventFault
-from cdckit.debezium.json_events import ENVELOPE, FOUND, Producer, document_fields, envelopes, json_key
+from cdckit.debezium.json_events import ENVELOPE, FOUND, Producer, document_fields, envelope_columns, json_key
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import WORKER_FIELDS, for_workers, headers_from_workers, require_records
 from cdckit.parts import avro
@@ -533,7 +533,7 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
             (fault, F.col("fault").eqNullSafe(F.lit(fault.value)), F.col("finding")) for fault in _REFUSED
         ],
     )
-    return envelopes(events, producer)
+    return events.select(*envelope_columns(producer))
 
 
 def _texts(schemas: Schemas) -> dict[int, str]:

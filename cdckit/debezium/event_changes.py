@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.debezium.column_types import Columns
 from cdckit.debezium.event_rows import PLACEHOLDER, typed_rows
@@ -16,6 +18,7 @@ from cdckit.model.changes import MOVED, UPSERT
 from cdckit.model.changes import TRUNCATE as IS_TRUNCATED
 from cdckit.model.records import ERROR_CODE
 from cdckit.parts.arguments import require_instant, require_instants
+from cdckit.parts.columns import built_once
 
 
 def changes(
@@ -125,49 +128,64 @@ def changes(
     <BLANKLINE>
     """
     rows = typed_rows(decoded, table, keys, columns, placeholder, unreadable, (*OF_ROWS, TRUNCATE))
+    steps = _steps(rows.schema["data"], rows.schema["old"], source)
+    spread = rows.withColumn(_NUMBER, steps.record_number).where(F.col(_NUMBER).isNotNull())
+    at = _effective(rows, snapshot_at).alias("effective_timestamp")
+    return spread.select(steps.operation, at, *steps.others)
+
+
+_NUMBER = "record_number"
+
+
+class _Steps(NamedTuple):
+    """The columns of each step from the rows of a table to its changes."""
+
+    record_number: Column
+    operation: Column
+    others: list[Column]
+
+
+@built_once
+def _steps(data: T.StructField, old: T.StructField, source: str | None) -> _Steps:
     parts = F.when(F.col("moved"), F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
-    # A filter that asks for errors would have Spark work out all values anew for it.
-    good = F.explode_outer(F.when(F.col(ERROR_CODE).isNull(), parts))
-    spread = rows.withColumn("record_number", good).where(F.col("record_number").isNotNull())
-    is_leaving = F.col("moved") & (F.col("record_number") == 1)
+    is_leaving = F.col("moved") & (F.col(_NUMBER) == 1)
     operation = project_apart(F.col("operation"))
     is_deleted = is_leaving | (operation == DELETE)
-    names, named = rows.schema["data"].dataType.fieldNames(), rows.schema["old"].dataType.fieldNames()  # type: ignore[attr-defined]
-    kinds = {field.name: field.dataType for field in rows.schema["data"].dataType}  # type: ignore[attr-defined]
+    kinds = {field.name: field.dataType for field in data.dataType}  # type: ignore[attr-defined]
+    keys = [field.name for field in old.dataType]  # type: ignore[attr-defined]
     leaving = F.struct(
         *(
-            (F.col("old")[name] if name in named else F.lit(None).cast(kinds[name])).alias(name)
-            for name in names
+            (F.col("old")[name] if name in keys else F.lit(None).cast(kind)).alias(name)
+            for name, kind in kinds.items()
         )
     )
-    key_alone = F.struct(*(F.lit(name in named).alias(name) for name in names))
-    # Read before the rows are spread, where a column that is given can be made of the record.
+    key_alone = F.struct(*(F.lit(name in keys).alias(name) for name in kinds))
     named_source = source_name(source)
-    return spread.select(
-        F.when(is_deleted, IS_DELETED)
+    return _Steps(
+        # A filter that asks for errors would have Spark work out all values anew for it.
+        record_number=F.explode_outer(F.when(F.col(ERROR_CODE).isNull(), parts)),
+        operation=F.when(is_deleted, IS_DELETED)
         .when(operation == TRUNCATE, IS_TRUNCATED)
         .otherwise(UPSERT)
         .alias("operation"),
-        _effective(rows, snapshot_at).alias("effective_timestamp"),
-        _sequence().alias("sequence"),
-        F.struct("timestamp", "topic", "partition", "offset", "record_number").alias("arrival"),
-        message_id(named_source).alias("message_id"),
-        named_source.alias("source"),
-        F.lit(0).alias("priority"),
-        F.when(is_leaving, leaving)
-        .otherwise(F.col("data"))
-        .alias("data", metadata=rows.schema["data"].metadata),
-        F.when(is_leaving, key_alone).otherwise(F.col("carried")).alias("carried"),
-        (F.col("operation") == READ).alias("snapshot"),
-        _move_struct(rows).alias(MOVED),
-        "faults",
+        others=[
+            _sequence().alias("sequence"),
+            F.struct("timestamp", "topic", "partition", "offset", _NUMBER).alias("arrival"),
+            message_id(named_source).alias("message_id"),
+            named_source.alias("source"),
+            F.lit(0).alias("priority"),
+            F.when(is_leaving, leaving).otherwise(F.col("data")).alias("data", metadata=data.metadata),
+            F.when(is_leaving, key_alone).otherwise(F.col("carried")).alias("carried"),
+            (F.col("operation") == READ).alias("snapshot"),
+            _move_struct(keys).alias(MOVED),
+            F.col("faults"),
+        ],
     )
 
 
-def _move_struct(rows: DataFrame) -> Column:
+def _move_struct(keys: Sequence[str]) -> Column:
     """How the row came to another key: in one update, or in a delete and a create that name each other."""
-    names = rows.schema["old"].dataType.fieldNames()  # type: ignore[attr-defined]
-    own = F.struct(*(F.col("data")[name].alias(name) for name in names))
+    own = F.struct(*(F.col("data")[name].alias(name) for name in keys))
     record = F.concat_ws("/", "topic", "partition", "offset")
     event = F.unix_micros("event_timestamp").cast("string")
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
+from typing import NamedTuple
 from uuid import UUID
 
 from pyspark.sql import Column, DataFrame
@@ -46,6 +47,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTYPED as UNTYPED_FIELDS
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.parts.arguments import quoted, require_distinct_names, require_keys
+from cdckit.parts.columns import built_once
 from cdckit.parts.widening import as_type, common_spark_type, is_number_beside_time
 
 _IMAGES = ("before", "after")
@@ -57,9 +59,9 @@ _FROM_DOUBLE = r'^(?:[\[{]|-?\d+\.\d+(?:E-?\d+)?$|"?-?Infinity"?$)'
 """What Spark's reader made of a fraction, or of what may hold some."""
 
 
-def with_digits(decoded: DataFrame, encodings: Mapping[str, Sequence[Encoding]]) -> DataFrame:
+def exact_digits(encodings: Mapping[str, Sequence[Encoding]]) -> dict[str, Column]:
     """
-    The events, whose `before`, `after` and `row_key` have every digit that the encodings need.
+    An event's `before`, `after` and `row_key` with every digit that the encodings need.
 
     Spark's reader makes a double of a fraction before it makes a text of it, and does not say whether a text
     was one or a number.  To look through every event would cost a fifth; so what has been read is asked
@@ -71,7 +73,7 @@ def with_digits(decoded: DataFrame, encodings: Mapping[str, Sequence[Encoding]])
     again = F.when(_needs_digits(encodings), _images(coded))
     # What both need Spark works out once; in a step of its own it would have to be carried there.
     exact = {name: F.coalesce(again[name], F.col(name)) for name in _IMAGES}
-    return decoded.withColumns({"row_key": _key(coded), **exact})
+    return {"row_key": _key(coded), **exact}
 
 
 def coded_names(encodings: Mapping[str, Sequence[Encoding]]) -> list[str]:
@@ -80,7 +82,7 @@ def coded_names(encodings: Mapping[str, Sequence[Encoding]]) -> list[str]:
 
 
 def exact_key(text: Column, coded: Sequence[str]) -> Column:
-    """The columns of a key that is JSON text, as `with_digits` has those of a row."""
+    """The columns of a key that is JSON text, as `exact_digits` has those of a row."""
     return _exact_image(read_marked(text, TEXTS, chosen=without_schema), coded)
 
 
@@ -223,44 +225,69 @@ def typed_rows(
     if unreadable not in UNREADABLE:
         raise InvalidArgument("changes", "unreadable", f"one of {', '.join(UNREADABLE)}", unreadable)
     column_types = _columns(decoded, table, columns)
-    encodings = {name: _encodings(name, types) for name, types in column_types.items()}
     named = require_keys(
         find_keys(decoded, table) if keys is None else keys, list(column_types), function="changes"
     )
+    steps = _steps(
+        table, tuple(column_types.items()), tuple(named), placeholder, unreadable, tuple(operations)
+    )
+    sent = decoded.where(steps.is_change).withColumns(steps.exact).select(*steps.sent)
+    return sent.withColumns(steps.texts).withColumns(steps.values).select(*steps.rows)
+
+
+class _Steps(NamedTuple):
+    """The columns of each step from the events of a table to its rows."""
+
+    is_change: Column
+    exact: dict[str, Column]
+    sent: list[Column]
+    texts: dict[str, Column]
+    values: dict[str, Column]
+    rows: list[Column]
+
+
+@built_once
+def _steps(
+    table: str,
+    types_of_columns: tuple[tuple[str, tuple[str, ...]], ...],
+    keys: tuple[str, ...],
+    placeholder: str,
+    unreadable: str,
+    operations: tuple[str, ...],
+) -> _Steps:
+    column_types = dict(types_of_columns)
+    encodings = {name: _encodings(name, types) for name, types in column_types.items()}
+    coded = coded_names(encodings)
     varied = [name for name, types in column_types.items() if len(types) > 1]
     # Apart, or Spark writes the rows that pass anew, in a method too long for the JVM to compile.
     is_row = project_apart(F.col("operation")).isin(*operations) & F.col("kind").isin(Kind.ROW, Kind.TRUNCATE)
     is_sound = is_row & F.col(ERROR_CODE).isNull()
-    events = decoded.where(is_event_of(table, function="changes") & is_sound)
-    coded = coded_names(encodings)
-    sent = with_digits(events, encodings).select(
-        *RECORD_COLUMNS,
-        *KEPT,
-        "before",
-        "after",
+    kept = [F.col(name) for name in (*RECORD_COLUMNS, *KEPT)]
+    sent = [
+        *kept,
+        *map(F.col, ("before", "after", "row_key", *(["types"] if varied else []))),
         _content().alias("content"),
-        "row_key",
         _other_key(coded).alias("other_key"),
-        *(["types"] if varied else []),
-    )
-    absent = placeholders(placeholder)
-    texts = sent.withColumns(
-        _texts(list(column_types), named, varied, absent) | {"operation": project_apart(F.col("operation"))}
-    )
-    # Where all that is wrong is asked of them, the values are columns already: each stands in the plan once.
-    typed = texts.withColumns(
-        _make_row(column_types, encodings, named) | {"operation": project_apart(F.col("operation"))}
-    )
-    return typed.select(
-        *RECORD_COLUMNS,
-        *KEPT,
-        "content",
+    ]
+    apart = {"operation": project_apart(F.col("operation"))}
+    rows = [
+        *kept,
+        F.col("content"),
         F.col("data").alias("data", metadata={UNTYPED_FIELDS: _untyped(column_types)}),
-        "carried",
-        "old",
-        _is_moved(named).alias("moved"),
-        F.when(_all_there("other", named), F.col("other")).alias("other"),
-        *_errors(list(column_types), named, unreadable, coded),
+        F.col("carried"),
+        F.col("old"),
+        _is_moved(keys).alias("moved"),
+        F.when(_all_there("other", keys), F.col("other")).alias("other"),
+        *_errors(list(column_types), keys, unreadable, coded),
+    ]
+    return _Steps(
+        is_change=is_event_of(table, function="changes") & is_sound,
+        exact=exact_digits(encodings),
+        sent=sent,
+        texts=_texts(list(column_types), keys, varied, placeholders(placeholder)) | apart,
+        # Where all that is wrong is asked of them, the values are columns already: each is in the plan once.
+        values=_make_row(column_types, encodings, keys) | apart,
+        rows=rows,
     )
 
 
@@ -289,9 +316,10 @@ def _texts(
     names: Sequence[str], keys: Sequence[str], varied: Sequence[str], absent: Sequence[str]
 ) -> dict[str, Column]:
     """All that is taken from the maps of an event, under the names that `_text_column` knows."""
+    said = {name: _said(name, name in keys, absent) for name in names}
     return {
-        **{f"text of {name}": _text(name, keys, absent) for name in names},
-        **{f"carried {name}": _carried(name, keys, absent) for name in names},
+        **{f"text of {name}": text for name, (text, _) in said.items()},
+        **{f"carried {name}": carried for name, (_, carried) in said.items()},
         **{f"old text of {name}": _old_text(name) for name in keys},
         **{f"other text of {name}": F.col("other_key")[name] for name in keys},
         **{f"type of {name}": F.try_element_at("types", F.lit(name)) for name in varied},
@@ -382,49 +410,24 @@ def _require_one_writing(found: dict[str, tuple[str, ...]]) -> dict[str, tuple[s
     return found
 
 
-def _is_delete() -> Column:
-    return F.col("operation") == DELETE
-
-
-def _text(name: str, keys: Sequence[str], absent: Sequence[str]) -> Column:
+def _said(name: str, is_key: bool, absent: Sequence[str]) -> tuple[Column, Column]:
     """
-    The text of a column's value: of a delete, which says no more than its key, that alone.
+    The text of a column's value, and whether it is what the event says, null or not.
 
-    What was not sent because it did not change is what it was before, if that was sent.  A null there is
-    no value: Debezium fills up with them what `before` does not hold.
+    Of a delete, which says no more than its key, that alone.  What was not sent because it did not change is
+    what it was before, if that was sent.  A null there is no value: Debezium fills up with them what `before`
+    does not hold.
     """
-    if name in keys:
-        of_delete = F.coalesce(F.col("before")[name], F.col("row_key")[name])
-    else:
-        of_delete = F.lit(None).cast("string")
     now, before = F.col("after")[name], F.col("before")[name]
-    is_null = now.isNull() & _has_text("after", name)
-    return (
-        F.when(_is_sent(now, absent) & ~_is_delete(), now)
-        .when(_is_delete(), of_delete)
-        .when(~is_null & ~_is_any_of(before, absent), before)
-    )
-
-
-def _carried(name: str, keys: Sequence[str], absent: Sequence[str]) -> Column:
-    """Whether `_text` is what the event says, null or not."""
-    now, before = F.col("after")[name], F.col("before")[name]
-    is_null = now.isNull() & _has_text("after", name)
-    return (
-        F.when(_is_sent(now, absent) & ~_is_delete(), True)
-        .when(_is_delete(), F.lit(name in keys))
-        .when(is_null, True)
-        .otherwise(F.coalesce(~_is_any_of(before, absent), F.lit(False)))
-    )
-
-
-def _is_sent(now: Column, absent: Sequence[str]) -> Column:
-    """
-    Whether an event says a value.
-
-    Asked first, of `_text` and of `_carried`: what is needed twice in any case, Spark looks up once.
-    """
-    return F.coalesce(~_is_any_of(now, absent), F.lit(False))
+    is_delete = F.col("operation") == DELETE
+    of_delete = F.coalesce(before, F.col("row_key")[name]) if is_key else F.lit(None).cast("string")
+    # Asked first, of both: what is needed twice in any case, Spark looks up once.
+    is_sent = F.coalesce(~_is_any_of(now, absent), F.lit(False)) & ~is_delete
+    is_null = now.isNull() & F.coalesce(F.map_contains_key("after", name), F.lit(False))
+    was_sent = ~_is_any_of(before, absent)
+    text = F.when(is_sent, now).when(is_delete, of_delete).when(~is_null & was_sent, before)
+    carried = F.when(is_sent, True).when(is_delete, F.lit(is_key)).when(is_null, True)
+    return text, carried.otherwise(F.coalesce(was_sent, F.lit(False)))
 
 
 def _is_any_of(text: Column, absent: Sequence[str]) -> Column:
@@ -440,10 +443,6 @@ def _old_text(name: str) -> Column:
     Where another index than the primary key is a table's replica identity, `before` has null for the key.
     """
     return F.coalesce(F.col("before")[name], F.col("after")[name])
-
-
-def _has_text(texts: str, name: str) -> Column:
-    return F.coalesce(F.map_contains_key(texts, name), F.lit(False))
 
 
 def _typed_value(texts: str, name: str, types: Sequence[str], encodings: Sequence[Encoding]) -> Column:

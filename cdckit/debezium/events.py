@@ -252,13 +252,13 @@ def error_columns(found: list[tuple[EventFault, Column, Column | None]]) -> dict
     return {ERROR_CODE: F.coalesce(*codes), ERROR_DESCRIPTION: F.coalesce(*descriptions)}
 
 
-def with_events(read: DataFrame, columns: dict[str, Column], faults: dict[str, Column]) -> DataFrame:
-    """The columns of `EVENT_SCHEMA`, made of records with what was read of them; missing ones are null."""
-    event_columns = [
+def event_columns(columns: dict[str, Column], faults: dict[str, Column]) -> list[Column]:
+    """The columns of `EVENT_SCHEMA`, over records with what was read of them; missing ones are null."""
+    events = [
         columns.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in EVENT_FIELDS
     ]
     errors = [faults[field.name].cast("string").alias(field.name) for field in ERROR_FIELDS]
-    return read.select(*RECORD_COLUMNS, *event_columns, *errors)
+    return [*map(F.col, RECORD_COLUMNS), *events, *errors]
 
 
 def project_apart(value: Column) -> Column:

@@ -25,15 +25,16 @@ from cdckit.debezium.events import (
     Kind,
     binlog_position,
     error_columns,
+    event_columns,
     header,
     lsn_position,
     position,
     time_columns,
-    with_events,
     without_schema,
 )
 from cdckit.model.records import require_records
 from cdckit.parts.arguments import flat_columns
+from cdckit.parts.columns import built_once
 
 MONGODB = "mongodb"
 _ID = "_id"
@@ -109,15 +110,22 @@ _VALUE = T.StructType(
 _NOTHING = r'^\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\}\s*$'
 
 
-def json_events(records: DataFrame) -> DataFrame:
-    """The events of *records* that are JSON, or are no events at all: every record has its row."""
-    # To look for fractions with more digits would cost a fifth: `with_digits` does, where types ask for them.
-    read = parse_object(records, _VALUE, exact=False)
+class _Steps(NamedTuple):
+    """The columns of each step from records to their events."""
+
+    value: Column
+    envelope: Column
+    events: list[Column]
+
+
+@built_once
+def _steps() -> _Steps:
     text, is_read = text_of_value(), F.col(_VALUE_READ).isNotNull()
     unread = [(EventFault.NOT_JSON, ~is_read & ~_is_nothing(text), text)]
-    envelope = _envelope(F.col(_VALUE_READ))
-    events = read.withColumnRenamed(FOUND, _VALUE_READ).withColumn(FOUND, envelope)
-    return envelopes(events, Producer("json", text, is_read, json_types(), json_key(), unread))
+    producer = Producer("json", text, is_read, json_types(), json_key(), unread)
+    # To look for fractions with more digits would cost a fifth: `exact_digits` does, where types ask it to.
+    value = json_object(_VALUE, exact=False)
+    return _Steps(value, _envelope(F.col(_VALUE_READ)), envelope_columns(producer))
 
 
 def _envelope(value: Column) -> Column:
@@ -130,9 +138,9 @@ def _envelope(value: Column) -> Column:
     return F.struct(*(field.alias(name) for name, field in fields.items()))
 
 
-def parse_object(records: DataFrame, kind: T.StructType, *, exact: bool = True) -> DataFrame:
+def json_object(kind: T.StructType, *, exact: bool = True) -> Column:
     """
-    The records, with `found`: the one JSON object that their value is; null for all else.
+    The one JSON object that a record's value is; null for all else.
 
     Where *exact*, numbers keep their digits (see `read_json`).
 
@@ -145,7 +153,7 @@ def parse_object(records: DataFrame, kind: T.StructType, *, exact: bool = True) 
     listed = (read_json if exact else read_quickly)(text_of_value(), T.ArrayType(kind), chosen=_wrap_in_list)
     # As a list of lists, since a function that is given each list reads it once.
     only = F.filter(F.array(listed), lambda found: F.size(found) == 1)
-    return records.withColumn(FOUND, F.explode_outer(F.flatten(only)))
+    return F.explode_outer(F.flatten(only))
 
 
 def text_of_value() -> Column:
@@ -172,8 +180,8 @@ class Producer(NamedTuple):
     refused: Sequence[tuple[EventFault, Column, Column]]
 
 
-def envelopes(read: DataFrame, producer: Producer) -> DataFrame:
-    """The events of records, whose envelopes are in `found`: null, or all null, where there is none."""
+def envelope_columns(producer: Producer) -> list[Column]:
+    """The events of records whose envelopes are in `found`: null, or all null, where there is none."""
     event = F.col(FOUND)
     source, operation, text = event["source"], event["op"], producer.text
     kind, is_document = _kind(text), source["connector"] == MONGODB
@@ -217,7 +225,7 @@ def envelopes(read: DataFrame, producer: Producer) -> DataFrame:
             (EventFault.NO_TIME, is_row & columns["event_timestamp"].isNull(), None),
         ]
     )
-    return with_events(read, columns, faults)
+    return event_columns(columns, faults)
 
 
 def _transaction_id(event: Column) -> Column:
@@ -361,7 +369,9 @@ def decode(records: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     require_records(records, function="decode")
-    return json_events(records)
+    steps = _steps()
+    read = records.withColumn(_VALUE_READ, steps.value).withColumn(FOUND, steps.envelope)
+    return read.select(*steps.events)
 
 
 _MAXWELL_ROW = T.StructType(
@@ -418,7 +428,13 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     require_records(records, function="decode_maxwell")
-    read = parse_object(records, _MAXWELL_ROW)
+    value, events = _maxwell_steps()
+    return records.withColumn(FOUND, value).select(*events)
+
+
+@built_once
+def _maxwell_steps() -> tuple[Column, list[Column]]:
+    """What a record says, and what of it are the columns of an event."""
     event = F.col(FOUND)
     operation = F.lit(None).cast("string")
     for name, meaning in _TYPES.items():
@@ -469,7 +485,7 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
             (EventFault.NO_TIME, is_row & found["event_timestamp"].isNull(), None),
         ]
     )
-    return with_events(read, found, faults)
+    return json_object(_MAXWELL_ROW), event_columns(found, faults)
 
 
 def _with_nulls(data: Column, old: Column) -> Column:
@@ -533,7 +549,13 @@ def decode_wal2json(records: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     require_records(records, function="decode_wal2json")
-    read = parse_object(records, _WAL2JSON_ROW)
+    value, events = _wal2json_steps()
+    return records.withColumn(FOUND, value).select(*events)
+
+
+@built_once
+def _wal2json_steps() -> tuple[Column, list[Column]]:
+    """What a record says, and what of it are the columns of an event."""
     event = F.col(FOUND)
     action, columns, identity = event["action"], event["columns"], event["identity"]
     operation = F.lit(None).cast("string")
@@ -579,7 +601,7 @@ def decode_wal2json(records: DataFrame) -> DataFrame:
             (EventFault.NO_TIME, is_row & found["event_timestamp"].isNull(), None),
         ]
     )
-    return with_events(read, found, faults)
+    return json_object(_WAL2JSON_ROW), event_columns(found, faults)
 
 
 def _texts(columns: Column, of: str) -> Column:
