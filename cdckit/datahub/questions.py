@@ -164,8 +164,7 @@ class TargetView(View):
 
     def changes(self, key: Key | None = None) -> DataFrame:
         """The changes of which the history is made, with their `guid`; of one entity, with a *key*."""
-        keys = {KEYS: [*self.kind.keys]}
-        found = self._state.changes(self.kind.entity).withColumn(GUID, F.col(GUID).alias(GUID, metadata=keys))
+        found = self._state.changes(self.kind.entity).withMetadata(GUID, {KEYS: [*self.kind.keys]})
         return _keep_entity(found, key, "data.")
 
     def history(self, key: Key | None = None) -> DataFrame:

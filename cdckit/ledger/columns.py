@@ -429,11 +429,16 @@ def visible_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:
     """The changes as they were given, and the guid of each; of the truncates those of bucket *copy*."""
     names = [name for name in log.columns if name not in HIDDEN]
     keys = {KEYS if kind.by_guid else MADE_OF: list(kind.keys)}
-    filled = {"carried": _carried_flags(log), GUID: F.col(GUID).alias(GUID, metadata=keys)}
+    filled = {
+        "carried": _carried_flags(log).alias("carried"),
+        GUID: F.col(GUID).alias(GUID, metadata=keys),
+    }
     if kind.untyped:
         filled["data"] = F.col("data").alias("data", metadata={UNTYPED: list(kind.untyped)})
     # Of a truncate every bucket has one.
-    return log.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == copy)).withColumns(filled).select(*names)
+    own = log.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == copy))
+    # Not by `withColumns`: an alias's metadata would be lost through Spark Connect.
+    return own.select(*(filled.get(name, F.col(name)) for name in names))
 
 
 def _carried_flags(log: DataFrame) -> Column:

@@ -221,9 +221,12 @@ def history_changes(then: Snapshot, now: Snapshot, kind: Kind) -> DataFrame:
 
 def _cast_columns(rows: DataFrame, columns: T.StructType) -> DataFrame:
     """Rows of an earlier commit in the columns of a later one: fields may have come, or be of wider types."""
-    lacking = {one.name: F.lit(None).cast(one.dataType) for one in columns if one.name not in rows.columns}
-    found = as_columns(rows, columns).withColumns(lacking)
-    return found.select(*map(quoted, columns.fieldNames()))
+    known = set(rows.columns)
+    found = (
+        F.col(quoted(one.name)) if one.name in known else F.lit(None).cast(one.dataType).alias(one.name)
+        for one in columns
+    )
+    return as_columns(rows, columns).select(*found)
 
 
 def _find_differences(before: DataFrame, after: DataFrame) -> DataFrame:

@@ -546,9 +546,7 @@ def _with_fields(
     ]
     carried = [F.col("carried").getField(name) if name in has else F.lit(False) for name in fields]
     replaced = {
-        "data": F.struct(*(column.alias(name) for column, name in zip(data, fields, strict=True))).alias(
-            "data", metadata=metadata
-        ),
+        "data": F.struct(*(column.alias(name) for column, name in zip(data, fields, strict=True))),
         "carried": F.struct(*(column.alias(name) for column, name in zip(carried, fields, strict=True))),
     }
     if with_priority:
@@ -558,7 +556,8 @@ def _with_fields(
         sides = {side: _key_in(changes, side, fields) for side in ("old_key", "new_key")}
         moved = F.struct(F.col(f"{MOVED}.id"), *(key.alias(side) for side, key in sides.items()))
         replaced[MOVED] = F.when(F.col(MOVED).isNotNull(), moved)
-    return changes.withColumns(replaced)
+    # An alias's own would be lost through Spark Connect.
+    return changes.withColumns(replaced).withMetadata("data", metadata)
 
 
 def _key_in(changes: DataFrame, side: str, fields: Mapping[str, T.DataType]) -> Column:

@@ -359,7 +359,9 @@ class _TypeTwo:
         if self._provenance and FIELD_PROVENANCE in rows.columns:
             about.append(FIELD_PROVENANCE)
         columns = [column.alias(name) for name, column in named.items()]
-        table = rows.withColumns(now).select(*columns, *quoted_columns(about))
+        # Of no columns Spark Connect knows nothing.
+        known = rows.withColumns(now) if now else rows
+        table = known.select(*columns, *quoted_columns(about))
         if self._open is None:
             return table
         stands_for_open = F.coalesce(ends, F.timestamp_micros(F.lit(self._open)))

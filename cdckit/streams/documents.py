@@ -240,7 +240,8 @@ def fold_messages(
     }
     identity = [quoted(name) for name in plan.identity]
     # To tell two rows apart by a number takes no look at their texts, whose first ones are mostly the same.
-    together = given.withColumns(lists).repartition(*identity).withColumn(_GROUP, F.hash(*identity))
+    filled = given.withColumns(lists) if lists else given
+    together = filled.repartition(*identity).withColumn(_GROUP, F.hash(*identity))
     ranked = [F.col(_KNOWN).desc(), *(F.col(quoted(name)) for name in order)]
     ordered = together.sortWithinPartitions(_GROUP, *identity, *ranked).drop(_GROUP)
     return WorkerPlan(ordered, partial(_fold_batches, plan=plan), plan.columns()).rows()

@@ -245,8 +245,7 @@ def changes_from_snapshots(
     changes = compare_lists(placed, key_names, no_time, function=_FUNCTION, compared=compared)
     if lists.instants and isinstance(source, str):
         instants = [microseconds(at, "taken_at", function=_FUNCTION) for at in lists.instants]
-        message_id = F.col("message_id").alias("message_id", metadata={NAMED_LISTS: {source: instants}})
-        changes = changes.withColumn("message_id", message_id)
+        changes = changes.withMetadata("message_id", {NAMED_LISTS: {source: instants}})
     return changes.drop("begins")
 
 
