@@ -1,4 +1,4 @@
-"""A standalone cluster on loopback: a master and two workers, which share no Python with the driver."""
+"""A standalone cluster on loopback: a master and four workers, which share no Python with the driver."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ from pythons import python_with
 
 
 def needed() -> Iterator[str]:
-    """What cdckit needs where it works, in our versions; PySpark itself comes with the executors."""
+    """What cdckit needs where it reads Avro, in our versions; PySpark itself comes with the executors."""
     for each in map(Requirement, requires("cdckit") or []):
-        if (each.marker is None or each.marker.evaluate({"extra": ""})) and each.name != "pyspark":
+        if (each.marker is None or each.marker.evaluate({"extra": "avro"})) and each.name != "pyspark":
             yield f"{each.name}=={version(each.name)}"
 
 
+WORKERS = ("first", "second", "third", "fourth")
+
+
 class Cluster:
-    """A master with two workers of one core each; they end with the `with` that it is made for."""
+    """A master with workers of one core each; they end with the `with` that it is made for."""
 
     def __init__(self, folder: Path) -> None:
         java = shutil.which("java", path=java_path())
@@ -41,8 +44,9 @@ class Cluster:
         """cdckit as a file that a driver hands to its executors."""
         path = self._folder / "cdckit.zip"
         with zipfile.ZipFile(path, "w") as zipped:
-            for one in sorted((ROOT / "cdckit").rglob("*.py")):
-                zipped.write(one, one.relative_to(ROOT))
+            for one in sorted((ROOT / "cdckit").rglob("*.py*")):
+                if one.suffix in (".py", ".pyi"):
+                    zipped.write(one, one.relative_to(ROOT))
         return path
 
     def _start(self, name: str, main: str, *arguments: str) -> None:
@@ -71,12 +75,12 @@ class Cluster:
         self._folder.mkdir(parents=True)
         self._start("master", "master.Master", "--port", self.master.rsplit(":", 1)[1])
         wait_until(lambda: self._said("master", "New state: ALIVE"), 60, "the master is alive")
-        for name in ("one", "other"):
+        for name in WORKERS:
             work = str(self._folder / name)
             self._start(
                 name, "worker.Worker", "--cores", "1", "--memory", "1g", "--work-dir", work, self.master
             )
-        for name in ("one", "other"):
+        for name in WORKERS:
             wait_until(
                 lambda name=name: self._said(name, "Successfully registered"), 60, f"worker {name} is there"
             )

@@ -154,7 +154,7 @@ def session_at(master: str, python: str, package: str) -> SparkSession:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.memory": "768m",
-        "spark.cores.max": "2",
+        "spark.cores.max": "4",
         "spark.ui.enabled": "false",
     }
     os.environ["PYSPARK_PYTHON"] = python

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from cluster import Cluster
+from cluster import WORKERS, Cluster
 from connect import ConnectServer
 from everywhere import results
 from programs import run
@@ -25,7 +25,7 @@ def here(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return results(spark, tmp_path_factory.mktemp("here"))
 
 
-def test_a_standalone_master_with_two_workers(here: dict[str, DataFrame], tmp_path: Path) -> None:
+def test_a_standalone_master_with_four_workers(here: dict[str, DataFrame], tmp_path: Path) -> None:
     """The workers' Python has no cdckit and no PySpark: the one is sent, the other is the executors'."""
     with Cluster(tmp_path / "cluster") as cluster:
         (tmp_path / "there").mkdir()
@@ -33,7 +33,7 @@ def test_a_standalone_master_with_two_workers(here: dict[str, DataFrame], tmp_pa
         told = run("everywhere.py", cluster.master, python, package, tmp_path / "there", seconds=900)
     folders, interpreters = zip(*json.loads(told.splitlines()[-1]), strict=True)
     assert set(interpreters) == {str(python)}
-    assert {Path(each).parts[-3] for each in folders} == {"one", "other"}
+    assert {Path(each).parts[-3] for each in folders} == set(WORKERS)
     assert_same(here, tmp_path / "there")
 
 
