@@ -22,7 +22,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import Ledger, datahub, merge, replicate
+from cdckit import (
+    Ledger,
+    changes_from_snapshots,
+    datahub,
+    debezium,
+    merge,
+    replicate,
+    union_changes,
+)
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.outputs import create_view, periodic_snapshots, scd_type_2
 from cdckit.quality import check_all
@@ -64,7 +72,21 @@ def results(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
         "feed-rejects": feed.rejects().select("offset", "error_code"),
         **outputs(ledger.history()),
         "checked": checked(ledger),
+        "metadata": metadata(spark),
     }
+
+
+def metadata(spark: SparkSession) -> DataFrame:
+    """What columns say of themselves: which fields are texts as they were sent, which lists a call named."""
+    event = {"op": "c", "ts_ms": 1, "source": {"table": "items"}, "after": {"id": 1, "day": 19800}}
+    decoded = debezium.decode(datahub.records(spark, [event], received_at=NOW))
+    kinds = {"id": "int64", "day": "untyped"}
+    untyped = debezium.changes(decoded, "items", keys=["id"], columns=kinds)
+    listed = changes_from_snapshots({NOW: spark.range(2)}, keys=["id"], source="nightly")
+    columns = union_changes(untyped, listed).schema["data"], listed.schema["message_id"]
+    told = [(each.name, json.dumps(each.metadata, sort_keys=True)) for each in columns]
+    assert all(text != "{}" for _, text in told), told
+    return spark.createDataFrame(told, "column string, metadata string")
 
 
 def checked(ledger: Ledger) -> DataFrame:
