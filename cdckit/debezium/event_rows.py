@@ -46,7 +46,7 @@ from cdckit.debezium.json_events import MONGODB
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTYPED as UNTYPED_FIELDS
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
-from cdckit.parts.arguments import quoted, require_distinct_names, require_keys
+from cdckit.parts.arguments import quoted, require_distinct_names, require_keys, require_name
 from cdckit.parts.columns import built_once
 from cdckit.parts.widening import as_type, common_spark_type, is_number_beside_time
 
@@ -222,6 +222,7 @@ def typed_rows(
     Of truncates all of the row is null.
     """
     require_events(decoded, function="changes")
+    require_name(table, "table", function="changes")
     if unreadable not in UNREADABLE:
         raise InvalidArgument("changes", "unreadable", f"one of {', '.join(UNREADABLE)}", unreadable)
     column_types = _columns(decoded, table, columns)

@@ -298,5 +298,7 @@ def test_a_call_that_cannot_be_meant_is_refused(spark: SparkSession) -> None:
         debezium.changes(decoded, "t", keys=["other"], columns={"id": "int32"})
     with pytest.raises(InvalidArgument, match="differ in more than case"):
         debezium.changes(decoded, "t", keys=["id"], columns={"id": "int32", "Id": "int32"})
+    with pytest.raises(InvalidArgument, match="table"):
+        debezium.changes(decoded, ["t"], keys=["id"], columns={"id": "int32"})
     with pytest.raises(InvalidArgument, match="a table among none at all"):
         debezium.changes(decoded, "t", keys=["id"])
