@@ -154,8 +154,9 @@ def items(world: World, event: Callable[[int], dict[str, Any]]) -> DataFrame:
     return debezium.changes(world.events(event), "items", keys=["id"], columns=types)
 
 
-def hub_messages(world: World, name: str, data: Callable[[int], dict[str, Any]]) -> DataFrame:
-    said = ({"entity": name, "guid": f"{name}{n}", "data": [data(n)]} for n in range(world.many))
+def hub_messages(world: World, name: str, data: Callable[[int], dict[str, Any]], first: int = 0) -> DataFrame:
+    numbers = range(first, first + world.many)
+    said = ({"entity": name, "guid": f"{name}{n}", "data": [data(n)]} for n in numbers)
     return world.records([json.dumps(each).encode() for each in said])
 
 
@@ -163,12 +164,8 @@ def run_hub(world: World) -> None:
     """A hub without links; each record has one key."""
     product = {"reference": "product", "fields": [{"reference": "number", "type": "integer", "key": True}]}
     hub = world.hub("hub", product)
-    for turn in range(2):
-        hub.receive(
-            hub_messages(world, "product", lambda n: {"number": n}).withColumn(
-                "offset", F.col("offset") + turn
-            )
-        )
+    for first in (0, world.many):
+        hub.receive(hub_messages(world, "product", lambda n: {"number": n}, first))
         hub.run(now=AT)
     hub.rebuild(now=AT)
 
