@@ -21,7 +21,8 @@ from cdckit.debezium.column_types import columns
 from cdckit.debezium.event_changes import changes
 from cdckit.debezium.event_rows import table_rows
 from cdckit.debezium.events import EVENT_SCHEMA, EventFault, Kind, messages
-from cdckit.debezium.json_events import decode, decode_maxwell, decode_wal2json
+from cdckit.debezium.json_events import decode
+from cdckit.debezium.other_producers import decode_maxwell, decode_wal2json
 from cdckit.debezium.transactions import find_frontiers, find_missing_events
 
 if TYPE_CHECKING:

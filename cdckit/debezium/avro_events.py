@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -18,7 +18,14 @@ from pyspark.sql import types as T
 
 from cdckit.debezium.column_types import VARIABLE
 from cdckit.debezium.events import OF_ROWS, EventFault
-from cdckit.debezium.json_events import ENVELOPE, FOUND, Producer, document_fields, envelope_columns, json_key
+from cdckit.debezium.json_events import (
+    ENVELOPE,
+    FOUND,
+    ROW_KEY,
+    Producer,
+    envelope_columns,
+    json_keys,
+)
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import WORKER_FIELDS, for_workers, headers_from_workers, require_records
 from cdckit.parts import avro
@@ -349,27 +356,20 @@ def _no_text(count: int) -> pa.Array:
     return pa.nulls(count, pa.string())
 
 
-def worker_schema(envelope: T.StructType) -> T.StructType:
-    """The columns that workers make: those of the record, and what stands in its value and its key."""
-    text = T.StringType()
-    return T.StructType(
-        [
-            *WORKER_FIELDS,
-            T.StructField("found", envelope),
-            T.StructField("text", text),
-            T.StructField("schema_id", text),
-            T.StructField("avro_key", T.MapType(text, text)),
-            T.StructField("fault", text),
-            T.StructField("finding", text),
-        ]
-    )
+_ENVELOPE, _TEXT = T.StructType(ENVELOPE), T.StringType()
+READ = [
+    T.StructField(FOUND, _ENVELOPE),
+    T.StructField("text", _TEXT),
+    T.StructField("schema_id", _TEXT),
+    T.StructField(ROW_KEY, T.MapType(_TEXT, _TEXT)),
+    T.StructField("fault", _TEXT),
+    T.StructField("finding", _TEXT),
+]
+"""What stands in the value of a record and in its key."""
 
 
-def read_batches(
-    batches: Iterator[pa.RecordBatch], *, registry: Registry, envelope: T.StructType
-) -> Iterator[pa.RecordBatch]:
-    """The columns of `worker_schema` of all records, those of one schema after the other."""
-    names = worker_schema(envelope).fieldNames()
+def read_batches(batches: Iterable[pa.RecordBatch], *, registry: Registry) -> Iterator[pa.RecordBatch]:
+    """The records with the columns of `READ`, those of one schema after the other."""
     for batch in batches:
         keys, key_faults, key_findings = _keys(batch.column("key"), registry)
         values = batch.column("value")
@@ -379,7 +379,7 @@ def read_batches(
             if not len(group.places):
                 continue
             places = pa.array(group.places)
-            found = _envelope(group.values, envelope)
+            found = _envelope(group.values, _ENVELOPE)
             ids = pa.array([None if group.schema_id is None else str(group.schema_id)], pa.string())
             columns = [
                 *batch.take(places).columns,
@@ -391,25 +391,28 @@ def read_batches(
                 pc.coalesce(group.faults, key_faults.take(places)),
                 pc.if_else(group.faults.is_valid(), group.findings, key_findings.take(places)),
             ]
-            yield pa.RecordBatch.from_arrays(columns, names=names)
+            yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names, *(each.name for each in READ)])
 
 
 def _keys(keys: pa.Array, registry: Registry) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """The columns of keys, and what is wrong with them; one that names no schema is left to other readers."""
-    named = [each for each in groups(keys, registry) if not _is_other(each)]
+    """The columns of keys, and what is wrong with them; one that names no schema is JSON, or nothing."""
+    found = list(groups(keys, registry))
     order = np.full(len(keys), -1, np.int64)
-    order[np.concatenate([np.zeros(0, np.int64), *(each.places for each in named)])] = np.arange(
-        sum(len(each.places) for each in named)
+    order[np.concatenate([np.zeros(0, np.int64), *(each.places for each in found)])] = np.arange(
+        sum(len(each.places) for each in found)
     )
     take = pa.array(order, mask=order < 0)
-    maps = pa.concat_arrays([pa.nulls(0, TEXTS), *(as_maps(each.values) for each in named)])
-    codes = pa.concat_arrays([_no_text(0), *(each.faults for each in named)])
-    findings = pa.concat_arrays([_no_text(0), *(_key_findings(each) for each in named)])
+    parts = [_key_columns(each, keys) for each in found]
+    empty = pa.nulls(0, TEXTS), _no_text(0), _no_text(0)
+    maps, codes, findings = (pa.concat_arrays(each) for each in zip(empty, *parts, strict=True))
     return maps.take(take), codes.take(take), findings.take(take)
 
 
-def _is_other(group: Group) -> bool:
-    return group.schema_id is None and group.faults[0].as_py() == EventFault.NOT_FRAMED
+def _key_columns(group: Group, keys: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
+    if group.schema_id is None and group.faults[0].as_py() == EventFault.NOT_FRAMED:
+        none = _no_text(len(group.places))
+        return json_keys(keys.take(pa.array(group.places))), none, none
+    return as_maps(group.values), group.faults, _key_findings(group)
 
 
 def _key_findings(group: Group) -> pa.Array:
@@ -514,21 +517,15 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
     if ids not in _BY_FORM:
         raise InvalidArgument("decode_avro", "ids", f"one of {', '.join(_BY_FORM)}", ids)
     texts = _texts(schemas)
-    envelope = T.StructType(ENVELOPE)
-    registry = Registry(texts, _BY_FORM[ids])
-    by = partial(read_batches, registry=registry, envelope=envelope)
-    read = WorkerPlan(for_workers(records), by, worker_schema(envelope)).rows()
-    found = F.col(FOUND)
-    row_key = F.coalesce("avro_key", json_key())
-    document = document_fields(F.col("text"), found["source"]["connector"], row_key)
-    after = F.coalesce(found["after"], document)
-    events = read.withColumns({"headers": headers_from_workers(), FOUND: found.withField("after", after)})
+    by = partial(read_batches, registry=Registry(texts, _BY_FORM[ids]))
+    read = WorkerPlan(for_workers(records), by, T.StructType([*WORKER_FIELDS, *READ])).rows()
+    events = read.withColumn("headers", headers_from_workers())
     producer = Producer(
         form="avro",
         text=F.col("text"),
-        is_read=found.isNotNull(),
+        is_read=F.col(FOUND).isNotNull(),
         types=_types(texts),
-        row_key=row_key,
+        row_key=F.col(ROW_KEY),
         refused=[
             (fault, F.col("fault").eqNullSafe(F.lit(fault.value)), F.col("finding")) for fault in _REFUSED
         ],

@@ -16,7 +16,6 @@ from pyspark.sql import types as T
 from cdckit.debezium.encodings import (
     AS_SENT,
     UNTYPED,
-    Digits,
     Encoding,
     cast_encoding,
     digits,
@@ -159,7 +158,7 @@ def _array(items: Encoding) -> Encoding:
     def read(parts: Column) -> Column:
         return F.transform(parts, items.read)
 
-    return Encoding(T.ArrayType(items.type), _read_whole(sent, read, _is_lost), _most_digits(items))
+    return Encoding(T.ArrayType(items.type), _read_whole(sent, read, _is_lost))
 
 
 def _map(keys: Encoding, values: Encoding) -> Encoding:
@@ -177,9 +176,7 @@ def _map(keys: Encoding, values: Encoding) -> Encoding:
     def is_lost(parts: Column, value: Column) -> Column:
         return _is_lost(F.map_values(parts), F.map_values(value))
 
-    return Encoding(
-        T.MapType(T.StringType(), values.type), _read_whole(sent, read, is_lost), _most_digits(values)
-    )
+    return Encoding(T.MapType(T.StringType(), values.type), _read_whole(sent, read, is_lost))
 
 
 def _struct(fields: list[tuple[str, Encoding]]) -> Encoding:
@@ -204,17 +201,11 @@ def _struct(fields: list[tuple[str, Encoding]]) -> Encoding:
         )
 
     struct = T.StructType([T.StructField(name, kind.type) for name, kind in fields])
-    return Encoding(struct, _read_whole(sent, read, is_lost), _most_digits(*(kind for _, kind in fields)))
+    return Encoding(struct, _read_whole(sent, read, is_lost))
 
 
 def _digits_for(part: Encoding) -> Callable[[Column], Column]:
-    return with_points if part.digits == Digits.CODED else digits
-
-
-def _most_digits(*parts: Encoding) -> Digits:
-    """What parts need of fractions; their own text says which of them are numbers."""
-    most = max(each.digits for each in parts)
-    return Digits.ALL if most == Digits.CODED else most
+    return with_points if part.coded else digits
 
 
 _Test = Callable[[Column, Column], Column]

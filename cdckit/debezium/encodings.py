@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from enum import IntEnum
 from typing import NamedTuple
 
 from pyspark.sql import Column
@@ -15,24 +14,15 @@ from cdckit.errors import InvalidArgument
 
 _STRICT = {"allowSingleQuotes": "false"}
 
-_MANY_PLACES = r"(?<=\d{8}\.)\d|\d{8}|000|\d+0(?!\d)|\d+[eE]"
-MAY_BE_CUT = rf"[.eE](?:(?<=\.)(?:{_MANY_PLACES})|(?<=\d[eE])[-+]?\d)"
-"""Of what a double does not write as it stands: many digits, zeros behind the last one, an exponent."""
-MANY_DIGITS = r"[.eE](?:(?<=\.)(?:(?<=\d{8}\.)\d|\d{8})|(?<=\d{8}[eE])[-+]?\d|(?<=\d[eE])[-+]?\d{3})"
-"""Of what may have more digits than a double, or be beyond all of them."""
-
 # Possessive throughout: the JVM would keep a place on its stack for each turn of any other loop.
 _JSON_TEXT = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_OTHER = rf'[^"\d-]*+(?:(?:{_JSON_TEXT}|-(?!\d)|-?(?:0|[1-9]\d*+)(?![\d.eE]))[^"\d-]*+)*+'
-_NUMBER = r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?(?=\s*+[,}\]])"
-_NEXT_NUMBER = rf"\G({_OTHER})({_NUMBER})"
-"""All up to the next number that is no whole one, and that number; never within a text."""
 _NO_NUMBER = rf'[^"\dt-]*+(?:(?:{_JSON_TEXT}|-(?!\d)|-0(?![\d.eE]))[^"\dt-]*+)*+'
+_NUMBER = r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?(?=\s*+[,}\]])"
 _ANY_NUMBER = rf"\G({_NO_NUMBER})({_NUMBER}|true)"
 """
-The same of every number; but a zero below zero is left to the reader, which makes it plain.
+All up to the next number, or `true`, the one other word of JSON that may be Base64; never within a text.
 
-And of `true`, the one other word of JSON that may be Base64.
+A zero below zero is left to the reader, which makes it plain.
 """
 
 _MARK = "\ufdd0\ufdd1"
@@ -44,35 +34,20 @@ def _same_text(text: Column) -> Column:
     return text
 
 
-def read_quickly(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Column]) -> Column:
-    """As `read_json`; of a number that becomes a text, the digits that its double has."""
-    return F.from_json(chosen(text), kind.json(), _STRICT)
-
-
-def read_json(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Column]) -> Column:
+def read_marked(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Column] = _same_text) -> Column:
     """
-    What JSON text says, whose numbers stay as they were written where the type has a text.
+    What JSON text says, each number and `true` as a text with a mark, for `digits` or for `with_points`.
 
-    Spark's reader makes a double of a fraction before it makes a text of it, so what a double would change
-    is written as a text, with a mark before it, and the mark is taken away behind the reader.
+    Spark's reader alone makes a double of a fraction before it makes a text of it, and does not say whether
+    a text was one or a number.
 
     Args:
         text: The text; null where it is none.
         kind: The type that is read.
         chosen: What of the text is read, as JSON text.
     """
-    marked = F.regexp_replace(text, _NEXT_NUMBER, f'$1"{_MARK}$2"')
-    return F.when(
-        text.rlike(MAY_BE_CUT), _unmarked(read_quickly(marked, kind, chosen=chosen), kind)
-    ).otherwise(read_quickly(text, kind, chosen=chosen))
-
-
-def read_marked(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Column] = _same_text) -> Column:
-    """
-    What JSON text says, each number and `true` as a text with a mark, for `digits` or for `with_points`.
-    """
     marked = F.regexp_replace(text, _ANY_NUMBER, f'$1"{_MARK}$2"')
-    return read_quickly(marked, kind, chosen=chosen)
+    return F.from_json(chosen(marked), kind.json(), _STRICT)
 
 
 def digits(value: Column) -> Column:
@@ -91,44 +66,21 @@ def without_point(text: Column) -> Column:
     return F.regexp_replace(text, r"\.(?!\d)", "")
 
 
-def _unmarked(value: Column, kind: T.DataType) -> Column:
-    if isinstance(kind, T.StringType):
-        return digits(value)
-    if isinstance(kind, T.ArrayType):
-        return F.transform(value, lambda each: _unmarked(each, kind.elementType))
-    if isinstance(kind, T.MapType):
-        return F.transform_values(value, lambda name, each: _unmarked(each, kind.valueType))
-    if isinstance(kind, T.StructType):
-        fields = (_unmarked(value[each.name], each.dataType).alias(each.name) for each in kind)
-        return F.when(value.isNotNull(), F.struct(*fields))
-    return value
-
-
 _NAMED = re.compile(
     r"\s*([\w .]*\w)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*((?:with(?:out)? time zone)?(?:\[\])?)\s*"
 )
 
 
-class Digits(IntEnum):
-    """
-    How much of a number that is a fraction an encoding needs.
-
-    What a double has of it; all digits; all digits, and whether it was a number at all, since a text is
-    Base64; or how it was written.
-    """
-
-    DOUBLE = 0
-    ALL = 1
-    CODED = 2
-    WRITTEN = 3
-
-
 class Encoding(NamedTuple):
-    """What the values of a column become, and how: from the text of a JSON value, null for null."""
+    """
+    What the values of a column become, and how: from the text of a JSON value, null for null.
+
+    Where it is *coded*, a JSON text is Base64, and a JSON number is one.
+    """
 
     type: T.DataType
     read: Callable[[Column], Column]
-    digits: Digits = Digits.DOUBLE
+    coded: bool = False
 
 
 _Test = Callable[[Column], Column]
@@ -161,10 +113,10 @@ def plain_encoding(type_text: str, *, function: str) -> Encoding:
             return _WITH_DIGITS[base](digits)
         if base.startswith(("io.debezium.", "org.apache.kafka.")) or base.endswith("[]"):
             # A geometry, a range, a vector, …: left as it was sent.
-            return _TEXT
+            return AS_SENT
         if base.startswith("interval"):
             # PostgreSQL writes `1 day 02:03:04` for every kind; Spark's types of that name do not read it.
-            return _TEXT
+            return AS_SENT
     return cast_encoding(spark_type(type_text, function=function))
 
 
@@ -187,9 +139,9 @@ def cast_encoding(kind: T.DataType) -> Encoding:
     if isinstance(kind, T.BinaryType):
         return Encoding(kind, _decode_base64)
     if isinstance(kind, T.DecimalType):
-        return Encoding(kind, lambda text: _exact_decimal(text, kind), Digits.ALL)
+        return Encoding(kind, lambda text: _exact_decimal(text, kind))
     if isinstance(kind, T.StringType):
-        return Encoding(kind, lambda text: text.try_cast(kind), Digits.WRITTEN)
+        return Encoding(kind, lambda text: text.try_cast(kind))
     if isinstance(kind, T.TimestampType | T.TimestampNTZType | T.DateType):
         return _or_infinity(Encoding(kind, lambda text: _if_iso(text).try_cast(kind)), *_ISO)
     return Encoding(kind, lambda text: text.try_cast(kind))
@@ -305,7 +257,7 @@ def _connect_decimal(digits: list[int]) -> Encoding:
             decimal_of_bytes(_decode_base64(_mark_unpadded(text)), most, scale),
             _exact_decimal(F.when(text.rlike(_IS_NUMBER), text), kind),
         ),
-        Digits.CODED,
+        coded=True,
     )
 
 
@@ -362,8 +314,7 @@ _ISO = (
 UNTYPED = "untyped"
 """The name of no type: of a column whose events do not say how it is written."""
 
-_TEXT = Encoding(T.StringType(), lambda text: text)
-AS_SENT = Encoding(T.StringType(), lambda text: text, Digits.WRITTEN)
+AS_SENT = Encoding(T.StringType(), lambda text: text)
 _LONG = Encoding(T.LongType(), _long)
 _DATE = _or_infinity(
     Encoding(T.DateType(), lambda text: F.date_from_unix_date(text.try_cast("int"))),
@@ -421,21 +372,21 @@ _SIMPLE: dict[str, Encoding] = {
     "integer": _INT,
     "real": cast_encoding(T.FloatType()),
     "double precision": cast_encoding(T.DoubleType()),
-    "text": _TEXT,
-    "citext": _TEXT,
-    "character varying": _TEXT,
-    "character": _TEXT,
-    "bpchar": _TEXT,
-    "name": _TEXT,
-    "uuid": _TEXT,
-    "json": _TEXT,
-    "jsonb": _TEXT,
-    "xml": _TEXT,
-    "inet": _TEXT,
-    "interval": _TEXT,
+    "text": AS_SENT,
+    "citext": AS_SENT,
+    "character varying": AS_SENT,
+    "character": AS_SENT,
+    "bpchar": AS_SENT,
+    "name": AS_SENT,
+    "uuid": AS_SENT,
+    "json": AS_SENT,
+    "jsonb": AS_SENT,
+    "xml": AS_SENT,
+    "inet": AS_SENT,
+    "interval": AS_SENT,
     "bytea": Encoding(T.BinaryType(), _decode_hex),
-    "time without time zone": _TEXT,
-    "time with time zone": _TEXT,
+    "time without time zone": AS_SENT,
+    "time with time zone": AS_SENT,
     "timestamp without time zone": _INSTANT,
     "timestamp with time zone": _INSTANT,
 }

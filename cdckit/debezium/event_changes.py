@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from cdckit.debezium.column_types import Columns
 from cdckit.debezium.event_rows import PLACEHOLDER, typed_rows
-from cdckit.debezium.events import DELETE, OF_ROWS, READ, TRUNCATE, project_apart
+from cdckit.debezium.events import DELETE, OF_ROWS, READ, TRUNCATE
 from cdckit.model.changes import DELETE as IS_DELETED
 from cdckit.model.changes import MOVED, UPSERT
 from cdckit.model.changes import TRUNCATE as IS_TRUNCATED
@@ -149,7 +149,7 @@ class _Steps(NamedTuple):
 def _steps(data: T.StructField, old: T.StructField, source: str | None) -> _Steps:
     parts = F.when(F.col("moved"), F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
     is_leaving = F.col("moved") & (F.col(_NUMBER) == 1)
-    operation = project_apart(F.col("operation"))
+    operation = F.col("operation")
     is_deleted = is_leaving | (operation == DELETE)
     kinds = {field.name: field.dataType for field in data.dataType}  # type: ignore[attr-defined]
     keys = [field.name for field in old.dataType]  # type: ignore[attr-defined]
@@ -192,7 +192,7 @@ def _move_struct(keys: Sequence[str]) -> Column:
     def move(id_: Column, old: Column, new: Column) -> Column:
         return F.struct(F.coalesce("position", id_).alias("id"), old.alias("old_key"), new.alias("new_key"))
 
-    other, is_delete = F.col("other"), project_apart(F.col("operation")) == DELETE
+    other, is_delete = F.col("other"), F.col("operation") == DELETE
     return (
         F.when(F.col("moved"), move(record, F.col("old"), own))
         .when(other.isNotNull() & is_delete, move(event, own, other))

@@ -18,10 +18,7 @@ from pyspark.sql import types as T
 from cdckit.debezium.column_types import Columns, encoding, find_keys, is_event_of, is_schema
 from cdckit.debezium.column_types import columns as columns_of
 from cdckit.debezium.encodings import (
-    MANY_DIGITS,
-    MAY_BE_CUT,
     UNTYPED,
-    Digits,
     Encoding,
     digits,
     read_marked,
@@ -38,7 +35,6 @@ from cdckit.debezium.events import (
     Kind,
     error_columns,
     explode_made,
-    project_apart,
     require_events,
     without_schema,
 )
@@ -53,36 +49,32 @@ from cdckit.parts.widening import as_type, common_spark_type, is_number_beside_t
 _IMAGES = ("before", "after")
 _ENVELOPE = T.StructType([T.StructField(name, TEXTS) for name in _IMAGES])
 _VALUE = T.StructType([*_ENVELOPE, T.StructField("payload", _ENVELOPE)])
-_DIGITS_ALONE = r"^(?:true|(?:\d{4})+)$"
-"""A whole number or a word, or Base64."""
-_FROM_DOUBLE = r'^(?:[\[{]|-?\d+\.\d+(?:E-?\d+)?$|"?-?Infinity"?$)'
-"""What Spark's reader made of a fraction, or of what may hold some."""
+_MAYBE_BASE64 = r"^(?=(?:.{4})+$)(?:true|\d+(?:[eE]\+?\d+)?)$"
+"""A number or a word, or Base64."""
 
 
-def exact_digits(encodings: Mapping[str, Sequence[Encoding]]) -> dict[str, Column]:
+def told_from_base64(coded: Sequence[str]) -> dict[str, Column]:
     """
-    An event's `before`, `after` and `row_key` with every digit that the encodings need.
+    An event's `before`, `after` and `row_key` in which no number can be taken for Base64.
 
-    Spark's reader makes a double of a fraction before it makes a text of it, and does not say whether a text
-    was one or a number.  To look through every event would cost a fifth; so what has been read is asked
-    first, then the event's own text, and few are read once more.
-
-    A whole number, or `true`, where a text would be Base64 has a point behind it.
+    A whole number, or `true`, of a column whose texts are Base64 has a point behind it.  Few values may be
+    either; the events of these are read once more.
     """
-    coded = coded_names(encodings)
-    again = F.when(_needs_digits(encodings), _images(coded))
+    if not coded:
+        return {}
+    unclear = [F.col(image)[name].rlike(_MAYBE_BASE64) for image in _IMAGES for name in coded]
+    again = F.when(reduce(or_, unclear), _images(coded))
     # What both need Spark works out once; in a step of its own it would have to be carried there.
-    exact = {name: F.coalesce(again[name], F.col(name)) for name in _IMAGES}
-    return {"row_key": _key(coded), **exact}
+    return {"row_key": _key(coded), **{name: F.coalesce(again[name], F.col(name)) for name in _IMAGES}}
 
 
 def coded_names(encodings: Mapping[str, Sequence[Encoding]]) -> list[str]:
     """The columns of which a text is Base64."""
-    return [name for name, each in encodings.items() if Digits.CODED in {kind.digits for kind in each}]
+    return [name for name, each in encodings.items() if any(kind.coded for kind in each)]
 
 
 def exact_key(text: Column, coded: Sequence[str]) -> Column:
-    """The columns of a key that is JSON text, as `exact_digits` has those of a row."""
+    """The columns of a key that is JSON text, as `told_from_base64` has those of a row."""
     return _exact_image(read_marked(text, TEXTS, chosen=without_schema), coded)
 
 
@@ -116,32 +108,6 @@ def _exact_image(image: Column, coded: Sequence[str]) -> Column:
         )
 
     return F.transform_values(image, own)
-
-
-def _needs_digits(encodings: Mapping[str, Sequence[Encoding]]) -> Column:
-    """Whether what was read of an event may be another number, or no number, than what it says."""
-    found: dict[Digits, list[Column]] = {need: [] for need in Digits}
-    for name, kinds in encodings.items():
-        for need in {kind.digits for kind in kinds}:
-            found[need] += [F.col(image)[name] for image in _IMAGES]
-    unclear = [each.rlike(_DIGITS_ALONE) for each in found[Digits.CODED]]
-    written = [_may_be_double(each) & each.rlike(_FROM_DOUBLE) for each in found[Digits.WRITTEN]]
-    cut = [_may_be_double(each) for each in (*found[Digits.ALL], *found[Digits.CODED])]
-    # Branches, not *and*: of what two parts of it need, Spark works all out first.
-    return (
-        F.when(_any_of(unclear), True)
-        .when(_any_of(written), _given_text("value").rlike(MAY_BE_CUT))
-        .when(_any_of(cut), _given_text("value").rlike(MANY_DIGITS))
-    )
-
-
-def _may_be_double(text: Column) -> Column:
-    """Whether a text may come of a double: what is beyond all of them is named Infinity."""
-    return F.contains(text, F.lit(".")) | F.contains(text, F.lit("Infinity"))
-
-
-def _any_of(conditions: Sequence[Column]) -> Column:
-    return reduce(or_, conditions, F.lit(False))
 
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -260,8 +226,7 @@ def _steps(
     encodings = {name: _encodings(name, types) for name, types in column_types.items()}
     coded = coded_names(encodings)
     varied = [name for name, types in column_types.items() if len(types) > 1]
-    # Apart, or Spark writes the rows that pass anew, in a method too long for the JVM to compile.
-    is_row = project_apart(F.col("operation")).isin(*operations) & F.col("kind").isin(Kind.ROW, Kind.TRUNCATE)
+    is_row = F.col("operation").isin(*operations) & F.col("kind").isin(Kind.ROW, Kind.TRUNCATE)
     is_sound = is_row & F.col(ERROR_CODE).isNull()
     kept = [F.col(name) for name in (*RECORD_COLUMNS, *KEPT)]
     sent = [
@@ -270,7 +235,6 @@ def _steps(
         _content().alias("content"),
         _other_key(coded).alias("other_key"),
     ]
-    apart = {"operation": project_apart(F.col("operation"))}
     rows = [
         *kept,
         F.col("content"),
@@ -283,11 +247,11 @@ def _steps(
     ]
     return _Steps(
         is_change=is_event_of(table, function="changes") & is_sound,
-        exact=exact_digits(encodings),
+        exact=told_from_base64(coded),
         sent=sent,
-        texts=_texts(list(column_types), keys, varied, placeholders(placeholder)) | apart,
+        texts=_texts(list(column_types), keys, varied, placeholders(placeholder)),
         # Where all that is wrong is asked of them, the values are columns already: each is in the plan once.
-        values=_make_row(column_types, encodings, keys) | apart,
+        values=_make_row(column_types, encodings, keys),
         rows=rows,
     )
 
@@ -348,7 +312,7 @@ def _make_row(
 
 def _is_moved(keys: Sequence[str]) -> Column:
     changed = (~_text_column("old text of", name).eqNullSafe(_text_column("text of", name)) for name in keys)
-    return (project_apart(F.col("operation")) == UPDATE) & reduce(or_, changed)
+    return (F.col("operation") == UPDATE) & reduce(or_, changed)
 
 
 def _all_there(row: str, names: Sequence[str]) -> Column:

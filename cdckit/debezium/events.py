@@ -261,19 +261,6 @@ def event_columns(columns: dict[str, Column], faults: dict[str, Column]) -> list
     return [*map(F.col, RECORD_COLUMNS), *events, *errors]
 
 
-def project_apart(value: Column) -> Column:
-    """
-    The same value, in a projection that Spark compiles by itself.
-
-    Otherwise Spark makes one method of all that stands between two shuffles.  The JVM leaves a method of more
-    than 8,000 bytes to its interpreter, and that of some ten columns is longer: it took five times as long.
-    A projection by itself is cut into small methods.  What brings this about is a function of a kind that
-    Spark does not compile; it stands where an empty text is, which no operation is.
-    """
-    same = F.element_at(F.transform(F.array(value), lambda same: same), 1)
-    return F.when(value == "", same).otherwise(value)
-
-
 def explode_made(made: DataFrame, names: Sequence[str]) -> DataFrame:
     """
     The same rows, of which Spark works out these columns once, whatever a filter asks of them.

@@ -65,7 +65,12 @@ class WorkerPlan:
 
 
 def map_columns(
-    names: Sequence[str], function: Function, columns: T.StructType, *, large: bool = False
+    names: Sequence[str],
+    function: Function,
+    columns: T.StructType,
+    *,
+    large: bool = False,
+    pure: bool = False,
 ) -> Column:
     """
     What workers make of some columns of the rows beside it, as a struct: one for each row, in their order.
@@ -79,9 +84,8 @@ def map_columns(
             *columns* for each of their rows, in the same order; it may be behind by as many as it likes.
         columns: The fields of the struct.
         large: Whether *function* is given all texts and bytes as Arrow's large ones, or none.
-
-    Sort within partitions before: Spark moves no sort, filter or limit past the column, since it is told that
-    what is made is not determined by the values of the row.
+        pure: Whether Spark may move filters past the column, and make it wherever one reads it.  Without it
+            none is moved, nor a sort or a limit: sort within partitions before.
     """
 
     def one_each(columns_of_batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
@@ -91,7 +95,8 @@ def map_columns(
 
     # PySpark's stubs know no structs here.
     made: Any = arrow_udf(one_each, columns)  # type: ignore[call-overload]
-    beside: Column = made.asNondeterministic()(*names)
+    # What is not determined by the values of a row is made where it stands.
+    beside: Column = (made if pure else made.asNondeterministic())(*names)
     return beside
 
 
