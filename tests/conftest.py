@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from cdckit import session
 
@@ -19,6 +21,20 @@ def spark() -> Iterator[SparkSession]:
         running.sparkContext.setLocalProperty(form, "a test")
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def as_spark_connect() -> Iterator[None]:
+    """What Spark Connect refuses is refused here, too: columns that are added, and are none."""
+    add_columns = ClassicDataFrame.withColumns
+
+    def refuse_none(rows: Any, columns: dict[str, Any]) -> DataFrame:
+        assert columns, "Spark Connect adds no columns where none are named"
+        return add_columns(rows, columns)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ClassicDataFrame, "withColumns", refuse_none)
+        yield
 
 
 @pytest.fixture

@@ -61,7 +61,8 @@ def told_from_base64(coded: Sequence[str]) -> dict[str, Column]:
     either; the events of these are read once more.
     """
     if not coded:
-        return {}
+        # Spark Connect adds no columns where none are named.
+        return {"row_key": F.col("row_key")}
     unclear = [F.col(image)[name].rlike(_MAYBE_BASE64) for image in _IMAGES for name in coded]
     again = F.when(reduce(or_, unclear), _images(coded))
     # What both need Spark works out once; in a step of its own it would have to be carried there.

@@ -60,7 +60,7 @@ def document_key(row_key: Column) -> Column:
 
 
 _NUMBERS = ("ts_ms", "ts_us", "ts_ns", "lsn", "pos", "row", "ord")
-"""What every connector writes as a number: Spark's reader is slow to make a text of one."""
+"""What every connector writes as a number."""
 _TIMES = ("ts_ms", "ts_us", "ts_ns")
 """All that a heartbeat says."""
 
