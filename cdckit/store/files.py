@@ -31,8 +31,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import quoted
+from cdckit.parts.arguments import flat_columns, quoted
 from cdckit.parts.arrow_types import arrow_type
+from cdckit.parts.workers import WorkerPlan, local_frame
 from cdckit.store.columns import Shape, plain_names, to_true, true_name, true_names
 from cdckit.store.errors import DamagedTable
 from cdckit.store.locations import Location
@@ -454,6 +455,45 @@ def read_batches(
                 yield shape.apply(whole) if shaped else whole
     except (OSError, pa.ArrowException) as error:
         raise DamagedTable(target.folder, at, target.location.fault_of(at, error), _REMEDY) from error
+
+
+def find_damage(spark: SparkSession | None, location: Location, table: Table) -> DamagedTable | None:
+    """What is wrong with the first file of a table that cannot be read whole; workers read what is much."""
+    files = list(table.files.values())
+    listed = sorted((one.path, one.rows) for one in files)
+    target = Target.from_table(location, table)
+    if spark is None or hold_few_rows(files):
+        found = next(_damages(listed, target), None)
+    else:
+        tasks = min(len(files), 1 + sum(one.size for one in files) // _BYTES_OF_A_TASK)
+        spread = local_frame(spark, listed, "path string, count bigint").repartitionByRange(tasks, "path")
+        damages = WorkerPlan(spread, partial(_find_damages, target=target), _DAMAGE)
+        found = damages.rows().orderBy("path").first()
+    return found and DamagedTable(table.name, f"{table.folder}/{unquote(found[0])}", found[1], _REMEDY)
+
+
+_BYTES_OF_A_TASK = 1 << 26
+_DAMAGE = flat_columns("path string, found string")
+
+
+def _find_damages(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        found = list(_damages(zip(*(each.to_pylist() for each in batch.columns), strict=True), target))
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([each[place] for each in found], pa.string()) for place in (0, 1)], _DAMAGE.names
+        )
+
+
+def _damages(listed: Iterable[tuple[str, int]], target: Target) -> Iterator[tuple[str, str]]:
+    """Of files, each with its number of rows, those that cannot be read whole, and what is wrong."""
+    for path, rows in listed:
+        try:
+            count = sum(batch.num_rows for batch in read_batches(target, path))
+        except DamagedTable as damaged:
+            yield path, damaged.found
+        else:
+            if count != rows:
+                yield path, f"it has {count} rows, not {rows}"
 
 
 def files_named(files: Iterable[File], uris: Iterable[str]) -> list[File]:

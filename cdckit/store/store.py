@@ -24,7 +24,7 @@ from cdckit.parts.arguments import microseconds, quoted
 from cdckit.parts.workers import local_frame
 from cdckit.store.commits import COMMITS_SCHEMA, Commit, Commits, Snapshot, load
 from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind, StoreIsBusy
-from cdckit.store.files import OUR_FILES, Where, files_named, hold_few_rows, read_arrow
+from cdckit.store.files import OUR_FILES, Where, files_named, find_damage, hold_few_rows
 from cdckit.store.locations import COMMITS, SCRATCH, Location, locate
 from cdckit.store.log import DeltaLog, entries_after, read_actions
 from cdckit.store.transaction import VACUUMED_UNTIL, CommitResult, Transaction
@@ -326,7 +326,7 @@ class Store:
             DamagedTable: A file is not there, or is not of its size; with *deep*, or cannot be read whole.
             ForeignChange: Another program has changed rows of a table.
 
-        Cost: one listing per table, and no file is opened; with *deep* all are read, by this program.
+        Cost: one listing per table, and no file is opened; with *deep* all are read, each by one worker.
         """
         snapshot = self.snapshot()
         for table in map(snapshot.table, snapshot.names()):
@@ -344,8 +344,8 @@ class Store:
                     raise DamagedTable(
                         table.name, path, found, "Bring the file back from a copy of the store."
                     )
-                if deep:
-                    read_arrow(self._location, table, [one])
+            if deep and (damage := find_damage(self._spark, self._location, table)) is not None:
+                raise damage
             if (foreign := snapshot.change_by_others(table.name)) is not None:
                 raise foreign.named(table.name)
 

@@ -239,3 +239,24 @@ def test_a_log_that_is_damaged_between_two_commits_of_one_store_is_told_or_made_
         else:
             with pytest.raises(DamagedTable, match="log cannot be read"):
                 held(each, "log")
+
+
+@pytest.mark.parametrize("rows", [10, 1_000])
+def test_a_deep_check_names_the_damaged_file_whoever_reads_it(
+    spark: SparkSession, tmp_path: Path, rows: int
+) -> None:
+    """This program reads few rows, workers read many; of two damaged files the first is named."""
+    store = Store(spark, tmp_path / "store")
+    for start in range(4):
+        add(store, "log", *range(start * rows, (start + 1) * rows))
+    store.check(deep=True)
+    _, first, _, last = sorted((tmp_path / "store" / "log").glob("cdc-*.parquet"))
+    for path in (first, last):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 4] ^= 1
+        path.write_bytes(content)
+    store.check()
+    with pytest.raises(DamagedTable) as raised:
+        store.check(deep=True)
+    assert (raised.value.table, raised.value.file) == ("log", f"log/{first.name}")
+    assert "checksum" in str(raised.value).lower() or "CRC" in str(raised.value)
