@@ -357,7 +357,7 @@ def _no_text(count: int) -> pa.Array:
 
 
 _ENVELOPE, _TEXT = T.StructType(ENVELOPE), T.StringType()
-READ = [
+_READ = [
     T.StructField(FOUND, _ENVELOPE),
     T.StructField("text", _TEXT),
     T.StructField("schema_id", _TEXT),
@@ -369,7 +369,7 @@ READ = [
 
 
 def read_batches(batches: Iterable[pa.RecordBatch], *, registry: Registry) -> Iterator[pa.RecordBatch]:
-    """The records with the columns of `READ`, those of one schema after the other."""
+    """The records with the columns of `_READ`, those of one schema after the other."""
     for batch in batches:
         keys, key_faults, key_findings = _keys(batch.column("key"), registry)
         values = batch.column("value")
@@ -391,7 +391,7 @@ def read_batches(batches: Iterable[pa.RecordBatch], *, registry: Registry) -> It
                 pc.coalesce(group.faults, key_faults.take(places)),
                 pc.if_else(group.faults.is_valid(), group.findings, key_findings.take(places)),
             ]
-            yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names, *(each.name for each in READ)])
+            yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names, *(each.name for each in _READ)])
 
 
 def _keys(keys: pa.Array, registry: Registry) -> tuple[pa.Array, pa.Array, pa.Array]:
@@ -518,7 +518,7 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
         raise InvalidArgument("decode_avro", "ids", f"one of {', '.join(_BY_FORM)}", ids)
     texts = _texts(schemas)
     by = partial(read_batches, registry=Registry(texts, _BY_FORM[ids]))
-    read = WorkerPlan(for_workers(records), by, T.StructType([*WORKER_FIELDS, *READ])).rows()
+    read = WorkerPlan(for_workers(records), by, T.StructType([*WORKER_FIELDS, *_READ])).rows()
     events = read.withColumn("headers", headers_from_workers())
     producer = Producer(
         form="avro",
