@@ -35,6 +35,7 @@ from cdckit.model.records import (
 )
 from cdckit.parts.arguments import flat_columns, require_instant, text_literal
 from cdckit.parts.arrow_types import arrow_schema, make_batch
+from cdckit.parts.columns import built_once
 from cdckit.parts.instants import microseconds, parse_instant
 from cdckit.parts.json_text import members
 from cdckit.parts.values import guid
@@ -357,16 +358,20 @@ def decode(records: DataFrame) -> DataFrame:
     """
     require_records(records, function="decode")
     decoded = WorkerPlan(for_workers(records), _decode_batches, _WORKER_SCHEMA).rows()
+    return decoded.withColumns(_decoded_columns())
+
+
+@built_once
+def _decoded_columns() -> dict[str, Column]:
+    """What is made of what the documents say."""
     place = {name: F.col(name) for name in ("topic", "partition", "offset")}
     sound = F.col(ERROR_CODE).isNull()
-    return decoded.withColumns(
-        {
-            "headers": headers_from_workers(),
-            "message_identifier": F.when(sound, F.coalesce("message_identifier", guid("message", place))),
-            "message_timestamp": F.col("timestamp"),
-            "effective_timestamp": F.when(sound, F.coalesce("effective_timestamp", "timestamp")),
-        }
-    )
+    return {
+        "headers": headers_from_workers(),
+        "message_identifier": F.when(sound, F.coalesce("message_identifier", guid("message", place))),
+        "message_timestamp": F.col("timestamp"),
+        "effective_timestamp": F.when(sound, F.coalesce("effective_timestamp", "timestamp")),
+    }
 
 
 def _decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -30,6 +30,7 @@ from cdckit.model.changes import (
 from cdckit.model.history import STANDARD_COLUMNS, with_ends
 from cdckit.model.lists import is_list_change
 from cdckit.parts.arguments import quoted
+from cdckit.parts.columns import built_once
 from cdckit.parts.values import guid
 from cdckit.parts.widening import (
     TIMES_IN_LISTS,
@@ -304,8 +305,9 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
             raise InvalidArgument("apply", "changes", needed, changes.columns)
         require_moves(changes, kind.keys, function="apply")
     optional = [name for name in ("field_priorities", UNTIL, SNAPSHOT, MOVED) if name in changes.columns]
-    key = {name: F.col("data").getField(name) for name in kind.keys}
-    found = changes if kind.by_guid else changes.withColumn(GUID, guid(kind.entity, key))
+    found = changes if kind.by_guid else changes.withColumn(GUID, _guid_of_key(kind.entity, kind.keys))
+    digested = [name for name in (GUID, *CHANGE_SCHEMA.fieldNames(), *optional) if name in changes.columns]
+    content = _content_digest(tuple(digested), data) if digest else F.lit(0).cast("long")
     return found.select(
         GUID,
         kind.bucket_column(F.col(GUID)).alias(BUCKET),
@@ -314,9 +316,14 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
         "data",
         "carried",
         *optional,
-        (_content_digest(changes, optional) if digest else F.lit(0).cast("long")).alias(CONTENT),
+        content.alias(CONTENT),
         F.when(is_list_change(), F.unix_micros("effective_timestamp")).alias(LISTED),
     )
+
+
+@built_once
+def _guid_of_key(entity: str, keys: tuple[str, ...]) -> Column:
+    return guid(entity, {name: F.col("data").getField(name) for name in keys})
 
 
 def log_columns(rows: T.StructType) -> T.StructType:
@@ -348,14 +355,11 @@ def _identity_digest() -> Column:
     return F.xxhash64("message_id", "arrival.record_number", "source")
 
 
-def _content_digest(changes: DataFrame, optional: list[str]) -> Column:
+@built_once
+def _content_digest(names: tuple[str, ...], data: T.StructType) -> Column:
     """Of all that a change says; a null beside a value is another content than the value beside the null."""
-    columns = [
-        F.col(name) for name in (GUID, *CHANGE_SCHEMA.fieldNames(), *optional) if name in changes.columns
-    ]
-    fields = changes.schema["data"].dataType
-    assert isinstance(fields, T.StructType)
-    for field in fields:
+    columns = [F.col(name) for name in names]
+    for field in data:
         value = F.col("data").getField(field.name)
         # Spark hashes no maps.
         plain = F.to_json(F.struct(value.alias("value"))) if _holds_map(field.dataType) else value
