@@ -130,9 +130,9 @@ def _fit(value: Any, kind: T.DataType) -> Any:
         return _form(kind)(*(_fit(value.get(each.name), each.dataType) for each in kind))
     if isinstance(kind, T.ArrayType):
         return [_fit(each, kind.elementType) for each in value] if isinstance(value, list) else None
-    return (
-        msgspec.Raw(_json(value).encode()) if isinstance(kind, T.BinaryType) and value is not None else value
-    )
+    if isinstance(kind, T.BinaryType) and value is not None:
+        return msgspec.Raw(_json(value).encode())
+    return value
 
 
 def _structs(objects: Sequence[Any], kind: T.StructType) -> pa.Array:
