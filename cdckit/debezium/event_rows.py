@@ -49,7 +49,7 @@ from cdckit.parts.widening import as_type, common_spark_type, is_number_beside_t
 _IMAGES = ("before", "after")
 _ENVELOPE = T.StructType([T.StructField(name, TEXTS) for name in _IMAGES])
 _VALUE = T.StructType([*_ENVELOPE, T.StructField("payload", _ENVELOPE)])
-_MAYBE_BASE64 = r"^(?=(?:.{4})+$)(?:true|\d+(?:[eE]\+?\d+)?)$"
+_MAYBE_BASE64 = r"^(?:true|(?:\d{4})+|\d+[eE]\+?\d+)$"
 """A number or a word, or Base64."""
 
 
