@@ -27,7 +27,7 @@ from cdckit.datahub.statements import (
     make_statements,
     statement_schema,
 )
-from cdckit.datahub.waiting import facts, find_unsupported, waiting_candidates
+from cdckit.datahub.waiting import facts, find_unsupported, with_answers, with_open_needs
 from cdckit.errors import InvalidArgument
 from cdckit.merging.merge import merge
 from cdckit.parts.arguments import flat_columns, require_batch, require_types
@@ -186,8 +186,8 @@ def changes(
     Cost: no job.  Without *cached* the messages are read in Python several times for each target that decides
     about this one (where its links lead, what holds or makes it, and so on), and the plan of a child holds
     the histories of its parents.  Links cost a few shuffles by guid, and one task for the statements
-    whose links lead nowhere, or to what has links itself: a kilobyte each.  Weak keys cost one task for all
-    records of the target.  A `Hub` reads each message once, and keeps up what it makes.
+    whose links lead nowhere, or to what has links itself: half a kilobyte each.  Weak keys cost one task
+    for all records of the target.  A `Hub` reads each message once, and keeps up what it makes.
 
     Source:
         Data hub specification.
@@ -250,8 +250,8 @@ class MessageStatements(DerivedChanges):
         found = facts(self.schema, {each: self.resolved_statements(each) for each in self.entities})
         if found is None:
             return None
-        valid = found.where("error_code IS NULL")
-        return self._keep(find_unsupported(waiting_candidates(valid, self.answers())))
+        valid = found.where("error_code IS NULL").select("statement", "makes", "needs")
+        return self._keep(find_unsupported(with_open_needs(with_answers(valid, self.answers()))))
 
     def _merge_target(self, entity: str) -> DataFrame:
         keys = self.schema.targets[entity].keys

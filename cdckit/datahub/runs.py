@@ -192,10 +192,10 @@ class Run(State):
     @cached_property
     def _facts(self) -> DataFrame | None:
         found = facts(self.schema, {entity: self.news(entity) for entity in self.entities})
-        # What was looked up or sought among all statements is looked at several times, and few rows are held.
-        sought = self._has_few_news or (self._follows and self._waiting_messages is not None)
-        once = found is not None and (sought or self.answers() is not None)
-        return self._compute_once(found) if found is not None and once else found
+        # What may wait is looked at several times, and few rows are held.
+        if found is None or not (self.may_wait or self._has_few_news):
+            return found
+        return self._compute_once(found.selectExpr("*", "monotonically_increasing_id() AS number"))
 
     @cached_property
     def _follows(self) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -14,6 +15,7 @@ from pyspark.sql import types as T
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, SOUGHT, UPSERT
 from cdckit.parts.arguments import quoted, text_literal
+from cdckit.parts.arrays import ints
 from cdckit.parts.workers import WorkerPlan
 
 
@@ -39,60 +41,14 @@ def needed_links(schema: Schema, entity: str) -> str | None:
     return f"concat({listed}, {inherited})" if own else inherited
 
 
-def find_unsupported(statements: DataFrame) -> DataFrame:
-    """
-    Of statements that stand on each other, those that something is missing for in the end.
-
-    Args:
-        statements: One row per statement that is taken for applied so far: `statement` (a struct that tells
-            it from others), `makes` (the guid of the entity that it makes, or null), and `needs`, those
-            guids of what must exist for it that only such statements make.
-
-    Returns:
-        The column `statement`, of those that need what none of them makes, or only those that fall too.
-        Statements that need each other in a circle, and nothing else, stand.
-
-    Cost: one task, which holds all of them: about a kilobyte each.
-    """
-    columns = T.StructType([statements.schema["statement"]])
-    return WorkerPlan(statements.repartition(1), _find_unsupported, columns).rows()
-
-
-def _find_unsupported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    given = list(batches)
-    if not given:
-        return
-    table = pa.Table.from_batches(given)
-    fallen = unsupported_places(table.column("makes").to_pylist(), table.column("needs").to_pylist())
-    yield from table.select(["statement"]).take(pa.array(fallen, pa.int64())).to_batches()
-
-
-def unsupported_places(makes: Sequence[str | None], needs: Sequence[Sequence[str]]) -> list[int]:
-    """The places of the statements that fall, by what each makes and needs."""
-    makers = Counter(guid for guid in makes if guid is not None)
-    needing: dict[str, list[int]] = {}
-    for place, needed in enumerate(needs):
-        for one in needed:
-            needing.setdefault(one, []).append(place)
-    fallen: set[int] = set()
-    gone = [guid for guid in needing if not makers[guid]]
-    while gone:
-        for place in needing.get(gone.pop(), ()):
-            if place not in fallen:
-                fallen.add(place)
-                entity = makes[place]
-                if entity is not None:
-                    makers[entity] -= 1
-                    if not makers[entity]:
-                        gone.append(entity)
-    return sorted(fallen)
-
-
 Keep = Callable[[DataFrame], DataFrame | None]
 """Computes rows once, and returns them so that they can be looked at again; None if there are none."""
 
-_ROUNDS = 3
-"""After how many rounds that found more the rest is found at once: schemas are seldom as deep as that."""
+FEW_STATEMENTS, ROUNDS = 1_000_000, 3
+"""
+So many statements one task looks through, in a second or two; of more, by how many rounds what stands on
+little is told first: schemas are seldom deeper than that.
+"""
 
 # One record may make several entities, but says itself once.
 _KEY = f"""message_id, arrival.record_number AS number, record, operation, place,
@@ -116,9 +72,10 @@ def facts(schema: Schema, statements: Mapping[str, DataFrame]) -> DataFrame | No
     targets.
 
     One row per statement that can be applied, or is in error: `statement` (see `with_statement`), what it
-    `makes`, what it `needs`, how that is `named`, `error_code` and `error`.
+    `makes` to which a link may lead, what it `needs`, how that is `named`, `error_code` and `error`.
     """
-    found, is_applied = [], f"operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
+    found, makes = [], f"operation IN {(UPSERT, AUTOCREATE)}"
+    is_applied = f"operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
     for entity, stated in statements.items():
         links = map(quoted, schema.targets[entity].links)
         named = ", ".join(f"struct(data.{name} AS need, {SOUGHT}.{name} AS text)" for name in links)
@@ -127,7 +84,7 @@ def facts(schema: Schema, statements: Mapping[str, DataFrame]) -> DataFrame | No
         found.append(
             with_statement(rows, entity).selectExpr(
                 "statement",
-                f"if(operation IN {(UPSERT, AUTOCREATE)}, guid, NULL) AS makes",
+                f"if({makes if entity in schema.linked else 'false'}, guid, NULL) AS makes",
                 f"{needed_links(schema, entity) or 'CAST(array() AS array<string>)'} AS needs",
                 f"CAST(array({named}) AS array<struct<need:string,text:string>>) AS named",
                 "error_code",
@@ -149,7 +106,7 @@ def known_makers(statements: DataFrame, needs: DataFrame) -> DataFrame:
 
 
 def waiting_statements(
-    stated: DataFrame, answers: DataFrame | None, unborn: DataFrame | None, keep: Keep
+    stated: DataFrame, answers: DataFrame | None, untried: DataFrame | None, keep: Keep
 ) -> DataFrame | None:
     """
     The statements that cannot be applied since an entity to which they link does not exist.
@@ -159,100 +116,157 @@ def waiting_statements(
     and for nothing else, are applied.
 
     Args:
-        stated: The `facts` without those in error.
+        stated: The `facts` without those in error, each with its own `number`, or null where it waits for
+            nothing.
         answers: What links have found (`Resolution.answers`).
-        unborn: The statements (`statement`, `missing`) that wait on and are not tried, as their messages are
+        untried: The statements (`statement`, `missing`) that wait on and are not tried, as their messages are
             not due, or were given up.
         keep: By which rows are computed that are looked at again.
 
     Returns:
-        `statement` (see `with_statement`) and `missing`, the key of one of the entities that are not there:
-        "customer c = c1"; None if nothing waits.
+        `statement` (see `with_statement`) and `missing`, the key of the first of the entities that are not
+        there: "customer c = c1"; None if nothing waits.
 
-    Cost: two aggregations over the guids and links of all statements.  Where something waits, a further
-    round for each link of the longest chain of records that wait for each other, up to three; what is left
-    of longer chains is found in one task (see `find_unsupported`).  It is given the statements that need what
-    only statements with needs of their own make.
+    Cost: one task, for no more than a million statements that make or need anything.  More are looked at in
+    rounds, each of which shuffles their guids and links: one for each link of the longest chain of records
+    that stand on each other, up to three, and one more.  What is left of longer chains is for one task.
     """
-    needing = stated.select("statement", F.explode("needs").alias("need"))
-    makers = stated.where("makes IS NOT NULL")
-    waiting, count, rounds = unborn, unborn.count() if unborn is not None else 0, 0
-    while True:
-        exists = drop_waiting(makers, waiting).select(F.col("makes").alias("need"))
-        missing = _find_missing(needing.select("need"), exists)
-        if answers is not None:
-            missing = _find_unanswered(missing, answers, exists)
-        leading_nowhere = keep(missing)
-        if leading_nowhere is None:
-            return unborn
-        found = needing.join(leading_nowhere, "need", "left_semi").groupBy("statement")
-        waiting = drop_waiting(found.agg(F.min("need").alias("missing")), unborn)
-        waiting = keep(waiting if unborn is None else waiting.unionByName(unborn))
-        now = 0 if waiting is None else waiting.count()
-        if waiting is None or now == count:
-            return None if waiting is None else _with_names(waiting, stated)
-        count, rounds = now, rounds + 1
-        if rounds == _ROUNDS:
-            more = find_unsupported(waiting_candidates(drop_waiting(stated, waiting), answers, keep))
-            waiting = keep(waiting.select("statement").unionByName(more))
-            assert waiting is not None
-            # The next round finds these, and says for what they wait.
-            count = waiting.count()
+    tried = drop_waiting(stated, untried).select("number", "makes", "needs")
+    rows = keep(with_answers(tried.where("makes IS NOT NULL OR size(needs) > 0"), answers))
+    found = None if rows is None else keep(find_waiting(rows, keep))
+    if found is None:
+        return untried
+    waiting = _with_names(found, stated)
+    return waiting if untried is None else waiting.unionByName(untried)
 
 
 def drop_waiting(statements: DataFrame, waiting: DataFrame | None) -> DataFrame:
-    """The statements, which have `statement`, that are not among those that wait; None if none do."""
+    """The statements, which have `statement`, that are not among those that wait."""
     if waiting is None:
         return statements
     return statements.join(waiting.select("statement"), "statement", "left_anti")
 
 
+def with_answers(statements: DataFrame, answers: DataFrame | None) -> DataFrame:
+    """Statements of which each need that an answer is known for is a guid; in the same order."""
+    if answers is None:
+        return statements
+    by = [statements.columns[0], "makes"]
+    needs = statements.select(*by, F.posexplode_outer("needs").alias("place", "text"))
+    led = needs.join(answers.select("text", "found"), "text", "left")
+    in_order = F.array_sort(F.collect_list(F.expr("struct(place, coalesce(found, text) AS need)")))
+    listed = led.groupBy(*by).agg(in_order.alias("needs"))
+    return listed.withColumn("needs", F.expr("array_compact(needs.need)"))
+
+
+def find_waiting(statements: DataFrame, keep: Keep) -> DataFrame:
+    """Of statements (`number`, `makes`, `needs`) those that wait, and the guid of what is `missing`."""
+    if statements.count() <= FEW_STATEMENTS:
+        return find_unsupported(statements)
+    fallen, rest = list[DataFrame](), statements
+    for _ in range(ROUNDS):
+        told = keep(with_open_needs(rest))
+        if told is None:
+            break
+        fallen.append(told.where("missing IS NOT NULL"))
+        rest = told.where("missing IS NULL")
+    fallen.append(find_unsupported(with_open_needs(rest)))
+    numbers = reduce(DataFrame.unionByName, (one.select("number") for one in fallen))
+    waiting = keep(numbers)
+    if waiting is None:
+        return numbers.withColumn("missing", F.lit(None).cast("string"))
+    # What they would have made is known only now.
+    applied = statements.join(waiting, "number", "left_anti")
+    told = with_open_needs(statements.join(waiting, "number", "left_semi"), applied)
+    return told.select("number", "missing")
+
+
+def with_open_needs(statements: DataFrame, makers: DataFrame | None = None) -> DataFrame:
+    """
+    One round: what becomes of the statements that need anything, if all are taken for applied.
+
+    Args:
+        statements: As for `find_unsupported`, but that any statement may make what they need.
+        makers: Those that may make it; without them, the same.
+
+    Returns:
+        Those that need anything: the first column, `makes`, the first that is `missing` of what they need,
+        since nobody makes it, and those `needs` that no statement makes which needs nothing itself.
+    """
+    own = [statements.columns[0], "makes"]
+    needing = statements.select(*own, F.posexplode("needs").alias("place", "need"))
+    there = (statements if makers is None else makers).where("makes IS NOT NULL").groupBy("makes")
+    made = there.agg(F.max(F.expr("size(needs) = 0")).alias("is_certain")).withColumnRenamed("makes", "need")
+    known = needing.join(made, "need", "left").groupBy(*own)
+    return known.agg(
+        F.expr("min(if(is_certain IS NULL, struct(place, need), NULL)).need AS missing"),
+        F.expr("collect_list(if(is_certain, NULL, need)) AS needs"),
+    )
+
+
+def find_unsupported(statements: DataFrame) -> DataFrame:
+    """
+    Of statements that stand on each other, those that something is missing for in the end.
+
+    Args:
+        statements: One row per statement that is taken for applied so far: the column that tells it from
+            others; `makes` (the guid of the entity that it makes, or null), and `needs`, those guids of what
+            must exist for it that only such statements make.
+
+    Returns:
+        Of those that need what none of them makes, or only those that fall too: the first column, and
+        `missing`, the first of these guids.  Statements that need each other in a circle, and nothing else,
+        stand.
+
+    Cost: one task, which holds all of them: about two hundred bytes each.
+    """
+    number = statements.schema[0]
+    columns = T.StructType([number, T.StructField("missing", T.StringType())])
+    one = statements.select(number.name, "makes", "needs").repartition(1)
+    return WorkerPlan(one, _find_unsupported, columns, large=True).rows()
+
+
+def _find_unsupported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    given = list(batches)
+    if not given:
+        return
+    table = pa.Table.from_batches(given).combine_chunks()
+    made, needed = (table.column(name).combine_chunks() for name in ("makes", "needs"))
+    fallen, missing = unsupported_places(made, needed)
+    yield from table.select([0]).take(fallen).append_column("missing", missing).to_batches()
+
+
+def unsupported_places(makes: pa.Array, needs: pa.ListArray) -> tuple[pa.Array, pa.Array]:
+    """The places of the statements that fall, by what each makes and needs, and what each misses first."""
+    guids = pa.concat_arrays([makes, needs.flatten()]).dictionary_encode()
+    numbers, most = ints(pc.fill_null(guids.indices, len(guids.dictionary))), len(guids.dictionary) + 1
+    made, needed = numbers[: len(makes)], numbers[len(makes) :]
+    by = ints(pc.list_parent_indices(needs))
+    # Who needs one guid stands together.
+    order = np.argsort(needed, kind="stable")
+    ends = np.cumsum(np.bincount(needed, minlength=most))
+    makers = np.bincount(made, minlength=most)
+    falls, gone = np.zeros(len(makes), bool), np.unique(needed[makers[needed] == 0])
+    while len(gone):
+        counts = ends[gone] - np.where(gone, ends[gone - 1], 0)
+        places = np.repeat(ends[gone] - np.cumsum(counts), counts) + np.arange(counts.sum())
+        fallen = np.unique(by[order[places]])
+        fallen = fallen[~falls[fallen]]
+        falls[fallen] = True
+        lost, by_how_many = np.unique(made[fallen], return_counts=True)
+        makers[lost] -= by_how_many
+        gone = lost[(makers[lost] == 0) & (lost < most - 1)]
+    is_missing = makers[needed] == 0
+    places, first = np.unique(by[is_missing], return_index=True)
+    missing = needs.flatten().take(pa.array(np.flatnonzero(is_missing)[first]))
+    return pa.array(places), missing
+
+
 def _with_names(waiting: DataFrame, stated: DataFrame) -> DataFrame:
-    """Those that wait, with the key of what is `missing` in the place of its guid or marked text."""
+    """The statements that wait, with the key of what is `missing` in the place of its guid or marked text."""
     texts = stated.select(F.inline("named")).where("text IS NOT NULL")
-    missing = waiting.select(F.col("missing").alias("need"))
-    named = texts.join(missing.distinct(), "need", "left_semi").withColumn("statement", F.lit(None))
-    # Not by a join, of which Spark would take the size for the product of both.
-    both = waiting.selectExpr("missing AS need", "CAST(NULL AS string) AS text", "statement")
-    needs = both.unionByName(named).selectExpr("*", "min(text) OVER (PARTITION BY need) AS name")
-    return needs.where("statement IS NOT NULL").selectExpr("statement", "coalesce(name, need) AS missing")
-
-
-def waiting_candidates(
-    stated: DataFrame, answers: DataFrame | None, keep: Keep = lambda statements: statements
-) -> DataFrame:
-    """
-    Of the statements that may be applied those that may have to wait, as `find_unsupported` wants them.
-
-    They need what only statements with needs of their own make, or what nobody makes.
-    """
-    needing = stated.select("statement", "makes", F.explode("needs").alias("need"))
-    if answers is not None:
-        led = answers.select(F.col("text").alias("need"), "found")
-        needing = needing.join(led, "need", "left").withColumn("need", F.coalesce("found", "need"))
-    uncertain = _uncertain(needing, stated.where(F.size("needs") == 0))
-    kept = keep(uncertain)
-    some = uncertain if kept is None else kept
-    # What all of these need is certain: so is what they make.
-    rest = some.select("statement", "makes", F.explode("needs").alias("need"))
-    return _uncertain(rest, some.where(F.size("needs") == 0))
-
-
-def _uncertain(needing: DataFrame, certain: DataFrame) -> DataFrame:
-    """The statements, each with what it needs that the *certain* ones do not make."""
-    there = certain.where("makes IS NOT NULL").select(F.col("makes").alias("made")).distinct()
-    joined = needing.join(there, F.col("need") == F.col("made"), "left")
-    open_ = F.collect_list(F.when(F.col("made").isNull(), F.col("need")))
-    return joined.groupBy("statement", "makes").agg(open_.alias("needs"))
-
-
-def _find_missing(needed: DataFrame, exists: DataFrame) -> DataFrame:
-    """The distinct `need` of which `exists` has none: what is there often meets before it is shuffled."""
-    both = needed.withColumn("made", F.lit(0)).unionByName(exists.withColumn("made", F.lit(1)))
-    return both.groupBy("need").agg(F.max("made").alias("made")).where(F.col("made") == 0).select("need")
-
-
-def _find_unanswered(missing: DataFrame, answers: DataFrame, exists: DataFrame) -> DataFrame:
-    """Of the texts that are no guid of what exists, those that lead to none by a look-up either."""
-    led = missing.join(answers, missing["need"] == answers["text"], "left").select("need", "found")
-    return led.join(exists.withColumnRenamed("need", "found"), "found", "left_anti").select("need")
+    missing = waiting.select(F.col("missing").alias("need")).distinct()
+    names = texts.join(missing, "need", "left_semi").groupBy("need").agg(F.min("text").alias("name"))
+    named = waiting.join(names, F.col("missing") == F.col("need"), "left")
+    known = named.selectExpr("number", "coalesce(name, missing) AS missing")
+    return stated.select("number", "statement").join(known, "number").select("statement", "missing")

@@ -4,53 +4,102 @@ from __future__ import annotations
 
 import random
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
-from cdckit.datahub.waiting import unsupported_places
+from cdckit.datahub import waiting
+from cdckit.datahub.waiting import find_unsupported, unsupported_places
+from cdckit.parts.workers import compute_once
 
 Statement = tuple[str | None, list[str]]
 
 
-def fallen(*statements: Statement) -> list[int]:
-    return unsupported_places([makes for makes, _ in statements], [needs for _, needs in statements])
+def fallen(*statements: Statement) -> list[tuple[int, str]]:
+    """The places of those that fall, and what each misses first."""
+    makes, needs = pa.array([one for one, _ in statements], pa.string()), [some for _, some in statements]
+    places, missing = unsupported_places(makes, pa.array(needs, pa.list_(pa.string())))
+    return list(zip(places.to_pylist(), missing.to_pylist(), strict=True))
 
 
-def one_by_one(statements: list[Statement]) -> list[int]:
+def one_by_one(statements: list[Statement]) -> list[tuple[int, str]]:
     standing = set(range(len(statements)))
     while True:
         made = {statements[place][0] for place in standing}
         falls = [place for place in standing if not made.issuperset(statements[place][1])]
         if not falls:
-            return sorted(set(range(len(statements))) - standing)
+            break
         standing.remove(falls[0])
+    first = {at: [one for one in needs if one not in made] for at, (_, needs) in enumerate(statements)}
+    return [(at, first[at][0]) for at in range(len(statements)) if at not in standing]
+
+
+def drawn_programs() -> list[list[Statement]]:
+    chance, found = random.Random(7), list[list[Statement]]()
+    for _ in range(500):
+        names = "abcdefghij"[: chance.randint(2, 10)]
+        drawn = range(chance.randint(1, 15))
+        needs = (0, 1, 1, 2)
+        found.append(
+            [(chance.choice([*names, None]), chance.sample(names, chance.choice(needs))) for _ in drawn]
+        )
+    return found
+
+
+PROGRAMS = drawn_programs()
 
 
 @pytest.mark.parametrize(
     ("statements", "expected"),
     [
         ([("a", [])], []),
-        ([("a", ["nobody"])], [0]),
-        ([("a", ["b"]), ("b", ["c"]), ("c", ["nobody"]), (None, ["a"])], [0, 1, 2, 3]),
+        ([("a", ["nobody"])], [(0, "nobody")]),
+        (
+            [("a", ["b"]), ("b", ["c"]), ("c", ["nobody"]), (None, ["a"])],
+            [(0, "b"), (1, "c"), (2, "nobody"), (3, "a")],
+        ),
         ([("a", ["b"]), ("b", ["a"])], []),
-        ([("a", ["b"]), ("b", ["a", "nobody"])], [0, 1]),
-        ([("a", ["nobody"]), ("a", []), ("b", ["a"])], [0]),
-        ([(None, ["a"]), ("a", ["nobody"]), ("a", ["nobody", "a"])], [0, 1, 2]),
+        # What falls in the end is missing as well as what never was there.
+        ([("a", ["b"]), ("b", ["a", "nobody"])], [(0, "b"), (1, "a")]),
+        ([("a", ["nobody"]), ("a", []), ("b", ["a"])], [(0, "nobody")]),
+        (
+            [(None, ["a"]), ("a", ["nobody"]), ("a", ["nobody", "a"])],
+            [(0, "a"), (1, "nobody"), (2, "nobody")],
+        ),
+        ([(None, ["nobody", "nobody"]), (None, [])], [(0, "nobody")]),
     ],
 )
-def test_what_stands_on_nothing_falls(statements: list[Statement], expected: list[int]) -> None:
+def test_what_stands_on_nothing_falls(statements: list[Statement], expected: list[tuple[int, str]]) -> None:
     assert fallen(*statements) == expected
 
 
 def test_it_is_what_is_left_when_one_after_the_other_is_taken_away() -> None:
-    chance = random.Random(7)
-    fell = 0
-    for _ in range(500):
-        names = "abcdefghij"[: chance.randint(2, 10)]
-        statements: list[Statement] = [
-            (chance.choice([*names, None]), chance.sample(names, chance.choice((0, 1, 1, 2))))
-            for _ in range(chance.randint(1, 15))
-        ]
-        expected = one_by_one(statements)
-        assert fallen(*statements) == expected
-        fell += 0 < len(expected) < len(statements)
-    assert fell > 100
+    expected = [one_by_one(each) for each in PROGRAMS]
+    assert [fallen(*each) for each in PROGRAMS] == expected
+    assert sum(0 < len(fell) < len(each) for fell, each in zip(expected, PROGRAMS, strict=True)) > 100
+
+
+def test_of_many_statements_the_same_is_found_in_rounds(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All programs at once, the guids of each its own; after two rounds one task is left with long chains."""
+    monkeypatch.setattr(waiting, "FEW_STATEMENTS", 0)
+    monkeypatch.setattr(waiting, "ROUNDS", 2)
+    told = []
+
+    def one_task(statements: DataFrame) -> DataFrame:
+        told.append(statements.where("size(needs) > 0").count())
+        return find_unsupported(statements)
+
+    monkeypatch.setattr(waiting, "find_unsupported", one_task)
+    rows, expected = list[tuple[int, str | None, list[str]]](), set[tuple[int, str]]()
+    for program, statements in enumerate(PROGRAMS):
+        expected |= {(len(rows) + place, f"{program} {missing}") for place, missing in one_by_one(statements)}
+        for makes, needs in statements:
+            made = None if makes is None else f"{program} {makes}"
+            rows.append((len(rows), made, [f"{program} {need}" for need in needs]))
+    stated = spark.createDataFrame(rows, "number long, makes string, needs array<string>")
+    found = waiting.find_waiting(stated, compute_once).collect()
+    assert {(row["number"], row["missing"]) for row in found} == expected
+    assert len(found) == len(expected)
+    assert 0 < told[0] < len(rows) / 4
