@@ -26,7 +26,7 @@ from cdckit.datahub.state import (
     table_name,
 )
 from cdckit.datahub.statements import statement_schema
-from cdckit.datahub.waiting import facts, known_makers, waiting_statements
+from cdckit.datahub.waiting import drop_waiting, facts, known_makers, waiting_statements
 from cdckit.ledger.shell import MANY_FILES
 from cdckit.parts.workers import compute_once, local_frame, local_table
 from cdckit.store import Transaction
@@ -137,17 +137,18 @@ class Run(State):
         self._anew = True
         self.forget(None)
         self._drop(HISTORY)
-        self._keep(None)
+        self._replace_unapplied(None)
 
     def settle(self, *, everything: bool = False) -> None:
         """Find out what can be applied, merge what this touches (or *everything*), and set the statuses."""
-        before = read_some(self._writes, UNAPPLIED)
+        before, had_waiting = self._tried_statements, self.waiting() is not None
         found = {name: self.read(name) for name in self._lookup_tables}
         now = self._unapplied()
         turned = self._changed_messages(before, now)
-        self._keep(now)
+        self._keep_unapplied(now)
         self._merge(turned, found, everything)
-        self._set_statuses(turned, had_waiting=before is not None)
+        # What is not tried has the status that it had, unless a look at everything turned a part of it.
+        self._set_statuses(turned, now if self._follows else self.waiting(), had_waiting=had_waiting)
         self._number_exports()
 
     def statements(self, entity: str) -> DataFrame:
@@ -168,9 +169,17 @@ class Run(State):
         for name in [name for kind in kinds for name in self._names(kind)]:
             self._writes.drop(name)
 
-    def _keep(self, unapplied: DataFrame | None) -> None:
-        if unapplied is not None:
-            self._writes.replace(UNAPPLIED, self._gather_small(unapplied))
+    def _keep_unapplied(self, found: DataFrame | None) -> None:
+        """Keep what is not applied now in the place of what was tried, beside what was not."""
+        if not self._follows or self._tried_statements is not None:
+            some = [rows for rows in (found, self._untried_statements) if rows is not None]
+            self._replace_unapplied(reduce(DataFrame.unionByName, some) if some else None)
+        elif found is not None:
+            self._writes.append(UNAPPLIED, self._gather_small(found), compact_at=MANY_FILES)
+
+    def _replace_unapplied(self, rows: DataFrame | None) -> None:
+        if rows is not None:
+            self._writes.replace(UNAPPLIED, self._gather_small(rows))
         elif self._writes.has(UNAPPLIED):
             self._writes.swap(UNAPPLIED, self._writes.files(UNAPPLIED))
 
@@ -210,13 +219,13 @@ class Run(State):
     @cached_property
     def _has_few_news(self) -> bool:
         """Whether the run looks at few rows alone, which this program may hold."""
-        if not self._follows or self._waiting_messages is not None:
+        if not self._follows or self._tried_messages is not None:
             return False
         names = [table_name(STATEMENTS, each) for each in self.entities]
         return hold_few_rows(one for name in names for one in self._writes.new_files(name))
 
     def news(self, entity: str) -> DataFrame:
-        """What the run may apply of a target: what it read, and what messages say of which some waits."""
+        """What the run may apply of a target: what it read, and what messages say that it tries again."""
         return self._news[entity] if self._follows else self.resolved_statements(entity)
 
     @cached_property
@@ -226,8 +235,8 @@ class Run(State):
     def _find_news(self, entity: str) -> DataFrame:
         new = self._writes.read(name := table_name(STATEMENTS, entity), files=self._writes.new_files(name))
         rest = self._earlier_statements(entity)
-        if rest is not None and self._waiting_messages is not None:
-            new = new.unionByName(rest.join(self._waiting_messages, "message_id", "left_semi"))
+        if rest is not None and self._tried_messages is not None:
+            new = new.unionByName(rest.join(self._tried_messages, "message_id", "left_semi"))
         return new.coalesce(1) if self._has_few_news else new
 
     def _earlier_statements(self, entity: str) -> DataFrame | None:
@@ -237,52 +246,81 @@ class Run(State):
         files = [one for one in self._writes.files(name) if one.path not in new]
         return self._writes.read(name, files=files) if files else None
 
-    @cached_property
-    def _waiting_messages(self) -> DataFrame | None:
-        """The messages of which something waited before the run; None if there are none."""
-        before = read_some(self._writes.base, UNAPPLIED)
-        return None if before is None else compute_once(before.select("statement.message_id").distinct())
-
     def _with_known_makers(self, stated: DataFrame) -> DataFrame:
         """The facts of the news, and which of what they need was there before the run."""
-        earlier = [self._earlier_statements(each) for each in self.entities if each in self.schema.linked]
-        some = [rows for rows in earlier if rows is not None]
+        earlier = {
+            each: self._earlier_statements(each) for each in self.entities if each in self.schema.linked
+        }
+        some = {each: rows for each, rows in earlier.items() if rows is not None}
         needed = stated.select(F.explode("needs").alias("need")).distinct()
         needs = self._compute_once(needed) if some else None
         if needs is None:
             return stated
-        if self._waiting_messages is not None:
-            some = [rows.join(self._waiting_messages, "message_id", "left_anti") for rows in some]
-        makers = self._compute_once(
-            reduce(DataFrame.unionByName, (known_makers(rows, needs) for rows in some))
-        )
+        if self._tried_messages is not None:
+            again = self._tried_messages
+            some = {each: rows.join(again, "message_id", "left_anti") for each, rows in some.items()}
+        made = (known_makers(rows, each, needs, self._untried_statements) for each, rows in some.items())
+        makers = self._compute_once(reduce(DataFrame.unionByName, made))
         return stated if makers is None else stated.unionByName(makers, allowMissingColumns=True)
 
     @cached_property
-    def _untried_statements(self) -> DataFrame | None:
-        """The statements that are not tried in this run: their messages are not due, or were given up."""
-        waiting = self.waiting()
-        if waiting is None:
+    def _untried_messages(self) -> DataFrame | None:
+        """The messages of which something waits on: they are not due, or were given up; None for none."""
+        if self.waiting() is None:
             return None
         is_tried = is_due(self._now) if self._attempt else "false"
         requires, given_up = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
         not_tried = f"(status = {requires} AND NOT {is_tried}) OR status = {given_up}"
         messages = self.statuses().where(not_tried).select("message_identifier")
-        is_held = F.col("statement.message_id") == F.col("message_identifier")
-        return self._compute_once(waiting.join(messages, is_held, "left_semi"))
+        return compute_once(messages, few=self._is_small)
+
+    @property
+    def _is_of(self) -> Column:
+        return F.expr("statement.message_id = message_identifier")
+
+    @cached_property
+    def _untried_statements(self) -> DataFrame | None:
+        """What waits of these messages (`UNAPPLIED_COLUMNS`)."""
+        waiting, messages = self.waiting(), self._untried_messages
+        return (
+            None if waiting is None or messages is None else waiting.join(messages, self._is_of, "left_semi")
+        )
+
+    @cached_property
+    def _tried_statements(self) -> DataFrame | None:
+        """What was not applied before the run, and is looked at again; None if there is nothing."""
+        before, messages = read_some(self._writes, UNAPPLIED), self._untried_messages
+        if before is None or messages is None:
+            return before
+        # What is wrong by a look at everything is looked at whenever that is.
+        again = before.join(messages, self._is_of, "left").where(
+            "message_identifier IS NULL OR missing IS NULL"
+        )
+        return compute_once(again.select("statement", "missing"), few=self._is_small)
+
+    @cached_property
+    def _tried_messages(self) -> DataFrame | None:
+        """The messages of these statements; None if there are none."""
+        if self._tried_statements is None:
+            return None
+        messages = self._tried_statements.select("statement.message_id").distinct()
+        return compute_once(messages, few=self._is_small)
 
     def _unapplied(self) -> DataFrame | None:
         """
-        The valid statements that are not applied (`UNAPPLIED_COLUMNS`); None if there are none.
+        Of the valid statements that are tried those that are not applied (`UNAPPLIED_COLUMNS`), or None.
 
         Those that wait, those whose keys or links lead to several entities, and those unprocessed for that.
         """
         if self._facts is None:
-            return self._untried_statements
+            return None
         found, stated = [], self._facts.where("error_code IS NULL")
         if self.may_wait:
-            stated = self._with_known_makers(stated) if self._follows else stated
-            waiting = waiting_statements(stated, self.answers(), self._untried_statements, self._compute_once)
+            if self._follows:
+                tried = self._with_known_makers(stated)
+            else:
+                tried = drop_waiting(stated, self._untried_statements)
+            waiting = waiting_statements(tried, self.answers(), self._compute_once)
             found += [] if waiting is None else [waiting]
         if self._lookup_tables:
             # Other messages may bring statements into this, and out of it again.
@@ -354,7 +392,9 @@ class Run(State):
     def _due(self) -> DataFrame:
         return self.statuses().where(is_due(self._now))
 
-    def _set_statuses(self, turned: DataFrame | None, *, had_waiting: bool) -> None:
+    def _set_statuses(
+        self, turned: DataFrame | None, waiting: DataFrame | None, *, had_waiting: bool
+    ) -> None:
         assert self._fresh is not None
         begun = self._writes.has(STATUSES)
         if begun and not self._attempt:
@@ -371,7 +411,7 @@ class Run(State):
         if known is not None and not self._anew:
             stored = known.select("message_identifier", "message_timestamp")
             processed = processed.unionByName(stored, allowMissingColumns=True)
-        found = problems(self._facts, self.waiting())
+        found = problems(self._facts, waiting)
         now = statuses(processed, found, known, now=self._now, retry=self._retry)
         if known is None:
             self._writes.append(STATUSES, self._gather_small(now), compact_at=MANY_FILES)

@@ -126,7 +126,8 @@ class DerivedChanges(Resolution):
         valid, waiting = rows.where("error_code IS NULL"), self.waiting()
         if waiting is None:
             return valid
-        return drop_waiting(with_statement(valid, entity), waiting).drop("statement")
+        ours = waiting.where(F.col("statement.entity") == entity)
+        return drop_waiting(with_statement(valid, entity), ours).drop("statement")
 
     def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
         """The changes of a target; of the entities *touched* alone, where they are given."""

@@ -94,20 +94,23 @@ def facts(schema: Schema, statements: Mapping[str, DataFrame]) -> DataFrame | No
     return reduce(DataFrame.unionByName, found) if found else None
 
 
-def known_makers(statements: DataFrame, needs: DataFrame) -> DataFrame:
+def known_makers(
+    statements: DataFrame, entity: str, needs: DataFrame, waiting: DataFrame | None
+) -> DataFrame:
     """
-    Which `needs` (`need`) some *statements* make that are applied: as `facts` that need nothing themselves.
+    Which `needs` (`need`) some *statements* about a target make, but for those that are *waiting*.
+
+    They are told as `facts` that need nothing themselves.
 
     Cost: one pass over what the statements make; no shuffle, where the needs are few.
     """
-    makes = f"operation IN {(UPSERT, AUTOCREATE)} AND error_code IS NULL"
-    made = statements.where(makes).select(F.col("guid").alias("need")).join(needs, "need", "left_semi")
-    return made.distinct().selectExpr("need AS makes", "CAST(array() AS array<string>) AS needs")
+    makes = statements.where(f"operation IN {(UPSERT, AUTOCREATE)} AND error_code IS NULL")
+    made = makes.join(needs, F.col("guid") == F.col("need"), "left_semi")
+    applied = drop_waiting(with_statement(made, entity), waiting).select("guid").distinct()
+    return applied.selectExpr("guid AS makes", "CAST(array() AS array<string>) AS needs")
 
 
-def waiting_statements(
-    stated: DataFrame, answers: DataFrame | None, untried: DataFrame | None, keep: Keep
-) -> DataFrame | None:
+def waiting_statements(stated: DataFrame, answers: DataFrame | None, keep: Keep) -> DataFrame | None:
     """
     The statements that cannot be applied since an entity to which they link does not exist.
 
@@ -119,8 +122,6 @@ def waiting_statements(
         stated: The `facts` without those in error, each with its own `number`, or null where it waits for
             nothing.
         answers: What links have found (`Resolution.answers`).
-        untried: The statements (`statement`, `missing`) that wait on and are not tried, as their messages are
-            not due, or were given up.
         keep: By which rows are computed that are looked at again.
 
     Returns:
@@ -131,13 +132,10 @@ def waiting_statements(
     rounds, each of which shuffles their guids and links: one for each link of the longest chain of records
     that stand on each other, up to three, and one more.  What is left of longer chains is for one task.
     """
-    tried = drop_waiting(stated, untried).select("number", "makes", "needs")
-    rows = keep(with_answers(tried.where("makes IS NOT NULL OR size(needs) > 0"), answers))
+    tied = stated.select("number", "makes", "needs").where("makes IS NOT NULL OR size(needs) > 0")
+    rows = keep(with_answers(tied, answers))
     found = None if rows is None else keep(find_waiting(rows, keep))
-    if found is None:
-        return untried
-    waiting = _with_names(found, stated)
-    return waiting if untried is None else waiting.unionByName(untried)
+    return None if found is None else _with_names(found, stated)
 
 
 def drop_waiting(statements: DataFrame, waiting: DataFrame | None) -> DataFrame:

@@ -119,9 +119,9 @@ def test_a_hub_that_looks_up_nothing_applies_what_is_new_and_what_waits(
     monkeypatch.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
     asked = []
 
-    def counted(statements: DataFrame, needs: DataFrame) -> DataFrame:
+    def counted(statements: DataFrame, entity: str, needs: DataFrame, waiting: DataFrame | None) -> DataFrame:
         asked.append(needs.count())
-        return known_makers(statements, needs)
+        return known_makers(statements, entity, needs, waiting)
 
     monkeypatch.setattr(cdckit.datahub.runs, "known_makers", counted)
     program = draw_program(seed, messages=150).without_repeats().without_lookups()
