@@ -112,8 +112,8 @@ class Hub(Shell):
     Cost: a run reads the new messages once, writes what they say of each target, looks at the guids and
     links of all statements, and merges the entities that are touched; in a hub with at most 10,000
     statements, this program merges all entities of the targets that the messages speak of.  The number
-    of Spark jobs depends on the schema, not on messages, entities or keys; what waits adds rounds of a few
-    jobs each, three at most and one (see `waiting_statements`).
+    of Spark jobs depends on the schema, not on messages, entities or keys.  What links lead to is looked up
+    in one task, or of more than a million statements in up to four rounds (see `waiting_statements`).
 
     A message or schema that changes what earlier records mean, as a late one of an entity with weak keys
     can, lets everything be merged anew.

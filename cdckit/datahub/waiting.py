@@ -216,7 +216,7 @@ def find_unsupported(statements: DataFrame) -> DataFrame:
         `missing`, the first of these guids.  Statements that need each other in a circle, and nothing else,
         stand.
 
-    Cost: one task, which holds all of them: about two hundred bytes each.
+    Cost: one task, which holds all of them: some three hundred bytes, and a µs, each.
     """
     number = statements.schema[0]
     columns = T.StructType([number, T.StructField("missing", T.StringType())])
@@ -237,24 +237,23 @@ def _find_unsupported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
 def unsupported_places(makes: pa.Array, needs: pa.ListArray) -> tuple[pa.Array, pa.Array]:
     """The places of the statements that fall, by what each makes and needs, and what each misses first."""
     guids = pa.concat_arrays([makes, needs.flatten()]).dictionary_encode()
-    numbers, most = ints(pc.fill_null(guids.indices, len(guids.dictionary))), len(guids.dictionary) + 1
+    # What makes nothing makes one more, which nobody needs.
+    nothing = len(guids.dictionary)
+    numbers, by = ints(pc.fill_null(guids.indices, nothing)), ints(pc.list_parent_indices(needs))
     made, needed = numbers[: len(makes)], numbers[len(makes) :]
-    by = ints(pc.list_parent_indices(needs))
-    # Who needs one guid stands together.
-    order = np.argsort(needed, kind="stable")
-    ends = np.cumsum(np.bincount(needed, minlength=most))
-    makers = np.bincount(made, minlength=most)
-    falls, gone = np.zeros(len(makes), bool), np.unique(needed[makers[needed] == 0])
-    while len(gone):
-        counts = ends[gone] - np.where(gone, ends[gone - 1], 0)
-        places = np.repeat(ends[gone] - np.cumsum(counts), counts) + np.arange(counts.sum())
-        fallen = np.unique(by[order[places]])
-        fallen = fallen[~falls[fallen]]
-        falls[fallen] = True
-        lost, by_how_many = np.unique(made[fallen], return_counts=True)
-        makers[lost] -= by_how_many
-        gone = lost[(makers[lost] == 0) & (lost < most - 1)]
-    is_missing = makers[needed] == 0
+    needing = by[np.argsort(needed, kind="stable")].tolist()
+    ends = np.cumsum(np.bincount(needed, minlength=nothing + 1)).tolist()
+    makers, of = np.bincount(made, minlength=nothing + 1), made.tolist()
+    gone, left, falls = np.unique(needed[makers[needed] == 0]).tolist(), makers.tolist(), bytearray(len(of))
+    while gone:
+        guid = gone.pop()
+        for place in needing[ends[guid - 1] if guid else 0 : ends[guid]]:
+            if not falls[place]:
+                falls[place] = True
+                left[of[place]] -= 1
+                if not left[of[place]]:
+                    gone.append(of[place])
+    is_missing = np.array(left)[needed] == 0
     places, first = np.unique(by[is_missing], return_index=True)
     missing = needs.flatten().take(pa.array(np.flatnonzero(is_missing)[first]))
     return pa.array(places), missing

@@ -299,3 +299,41 @@ def test_a_hub_says_who_waits_for_what_and_until_when(spark: SparkSession, tmp_p
     assert [row["status"] for row in rows_of(hub.messages())] == [26]
     sent(hub, spark, {"entity": "product", "guid": "p", "data": {"no": "1", "name": "kettle"}}, minute=200)
     assert [row["o"] for row in history(hub, "order")] == ["8"]
+
+
+def test_what_is_not_due_is_not_tried_and_makes_only_what_it_had_made(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a message that waits one record is applied, and its product there; the other makes none, still."""
+    monkeypatch.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
+    maker = {"reference": "maker", "fields": [{"reference": "m", "key": True}]}
+    by = {"reference": "maker", "type": "link", "linkEntity": "maker", "linkKey": "m"}
+    product = {**PRODUCT, "fields": [*PRODUCT["fields"], by]}
+    hub = Hub(spark, schema(system(order=ORDER, product=product, maker=maker)), tmp_path)
+
+    def order(number: str) -> Row:
+        return {"entity": "order", "guid": f"o{number}", "data": {"o": number, "no": number}}
+
+    def statuses() -> Row:
+        return {row["message_identifier"]: row["status"] for row in rows_of(hub.messages())}
+
+    def waiting() -> set[tuple[str, str]]:
+        return {(row["message_identifier"], row["waiting_for"]) for row in rows_of(hub.waiting())}
+
+    products = [{"no": "1", "m": "x"}, {"no": "2"}]
+    sent(hub, spark, {"entity": "product", "guid": "p", "data": products}, minute=0)
+    assert statuses() == {"p": 1}
+    hub.receive(records(spark, [order("1"), order("2")], received_at=AT))
+    hub.run(now=AT + timedelta(seconds=1))
+    assert statuses() == {"p": 1, "o1": 1, "o2": 10}
+    assert waiting() == {("p", "maker m = x"), ("o1", "product no = 1")}
+    assert [row["no"] for row in history(hub, "product")] == ["2"]
+    # What makes them apply comes while nothing is due, so that they wait on.
+    hub.receive(records(spark, [{"entity": "maker", "guid": "m", "data": {"m": "x"}}], received_at=AT))
+    hub.run(now=AT + timedelta(seconds=2))
+    assert statuses() == {"p": 1, "o1": 1, "o2": 10, "m": 10}
+    assert waiting() == {("p", "maker m = x"), ("o1", "product no = 1")}
+    hub.run(now=AT + 5 * MINUTE)
+    assert statuses() == {"p": 10, "o1": 10, "o2": 10, "m": 10}
+    assert sorted(row["no"] for row in history(hub, "product")) == ["1", "2"]
+    assert sorted(row["o"] for row in history(hub, "order")) == ["1", "2"]
