@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+from base64 import b64encode
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
+from fractions import Fraction
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -202,6 +204,65 @@ def test_a_decimal_is_read_digit_by_digit_by_the_form_of_its_token(spark: SparkS
     found, expected = [tuple(row["data"]) for row in told], [row for _, row in DECIMALS]
     assert (found[: len(values)], found[len(values) :]) == (expected, expected)
     assert {(row["moved"], row["error_code"]) for row in told} == {(False, None)}
+
+
+def drawn_number(chance: random.Random) -> str:
+    """A number of JSON: whole or not, with a power of ten or none, short or far too long."""
+    digits = "".join(chance.choices("0012345678999", k=chance.choice([1, 2, 4, 7, 8, 12, 19, 39])))
+    point = chance.choice([len(digits), len(digits), chance.randrange(len(digits) + 1)])
+    fraction = digits[point:] + "0" * chance.choice([0, 0, 1, 4])
+    power = chance.choice(["", "", "", "e", "E+", "E-"])
+    return "".join(
+        [
+            chance.choice(["", "-"]),
+            digits[:point].lstrip("0") or "0",
+            f".{fraction}" if fraction else "",
+            f"{power}{chance.choice([0, 1, 2, 5, 12, 40])}" if power else "",
+        ]
+    )
+
+
+def held(unscaled: Fraction, precision: int, scale: int) -> Decimal | None:
+    """The decimal of so many digits and places, if it can be one exactly."""
+    if unscaled.denominator != 1 or abs(unscaled) >= 10**precision:
+        return None
+    return Decimal(int(unscaled)).scaleb(-scale, Context(prec=40))
+
+
+def drawn_cell(chance: random.Random, said: str, precision: int, scale: int) -> tuple[str, Decimal | None]:
+    """A value as it is sent in a column of that type, and what it is; None for what the type cannot hold."""
+    if said == CONNECT and chance.random() < 0.4:
+        unscaled = chance.randrange(-(1 << (bits := chance.choice([4, 7, 23, 30, 64, 127]))), 1 << bits)
+        text = b64encode(unscaled.to_bytes(bits // 8 + 1, signed=True)).decode()
+        return json.dumps(text), held(Fraction(unscaled), precision, scale)
+    number = drawn_number(chance)
+    value = held(Fraction(number) * 10**scale, precision, scale)
+    return (json.dumps(number) if said == "decimal" and chance.random() < 0.3 else number), value
+
+
+@seeds(*range(2), soak=40)
+def test_a_number_is_what_python_says_it_is_or_a_fault(spark: SparkSession, seed: int) -> None:
+    """In columns of three types and several sizes, as numbers, as texts and in Base64."""
+    chance = random.Random(seed)
+    sizes = [
+        (said, *size) for said in ("decimal", CONNECT, "numeric") for size in ((38, 18), (10, 2), (9, 0))
+    ]
+    columns = {f"c{place}": f"{said}({most},{scale})" for place, (said, most, scale) in enumerate(sizes)}
+    events = [chance.sample(list(zip(columns, sizes, strict=True)), chance.randint(1, 3)) for _ in range(600)]
+    sent, expected = [], list[dict[str, Decimal | None] | None]()
+    for event in events:
+        cells = {name: drawn_cell(chance, *size) for name, size in event}
+        fields = [f'"{name}": {text}' for name, (text, _) in cells.items()]
+        sent.append(debezium_value("{" + ", ".join([f'"id": {len(sent)}', *fields]) + "}"))
+        values = {name: value for name, (_, value) in cells.items()}
+        expected.append(None if None in values.values() else dict.fromkeys(columns) | values)
+    decoded = debezium.decode(of(spark, *sent)).localCheckpoint()
+    rows = debezium.table_rows(decoded, "t", keys=["id"], columns={"id": "int32", **columns})
+    found = rows.orderBy("offset").select("data", "error_code").collect()
+    told = [None if row["error_code"] else {name: row["data"][name] for name in columns} for row in found]
+    wrong = [each for each in zip(sent, told, expected, strict=True) if each[1] != each[2]]
+    assert wrong == []
+    assert 100 < expected.count(None) < 500
 
 
 NOT_HELD = {
