@@ -282,9 +282,9 @@ class Run(State):
     def _untried_statements(self) -> DataFrame | None:
         """What waits of these messages (`UNAPPLIED_COLUMNS`)."""
         waiting, messages = self.waiting(), self._untried_messages
-        return (
-            None if waiting is None or messages is None else waiting.join(messages, self._is_of, "left_semi")
-        )
+        if waiting is None or messages is None:
+            return None
+        return waiting.join(messages, self._is_of, "left_semi")
 
     @cached_property
     def _tried_statements(self) -> DataFrame | None:
@@ -293,10 +293,9 @@ class Run(State):
         if before is None or messages is None:
             return before
         # What is wrong by a look at everything is looked at whenever that is.
-        again = before.join(messages, self._is_of, "left").where(
-            "message_identifier IS NULL OR missing IS NULL"
-        )
-        return compute_once(again.select("statement", "missing"), few=self._is_small)
+        rows = before.join(messages, self._is_of, "left")
+        again = rows.where("message_identifier IS NULL OR missing IS NULL").select("statement", "missing")
+        return compute_once(again, few=self._is_small)
 
     @cached_property
     def _tried_messages(self) -> DataFrame | None:

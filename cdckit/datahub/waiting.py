@@ -44,7 +44,7 @@ def needed_links(schema: Schema, entity: str) -> str | None:
 Keep = Callable[[DataFrame], DataFrame | None]
 """Computes rows once, and returns them so that they can be looked at again; None if there are none."""
 
-FEW_STATEMENTS, ROUNDS = 1_000_000, 3
+ONE_TASK, ROUNDS = 1_000_000, 3
 """
 So many statements one task looks through, in a second or two; of more, by how many rounds what stands on
 little is told first: schemas are seldom deeper than that.
@@ -119,7 +119,7 @@ def waiting_statements(stated: DataFrame, answers: DataFrame | None, keep: Keep)
     and for nothing else, are applied.
 
     Args:
-        stated: The `facts` without those in error, each with its own `number`, or null where it waits for
+        stated: The `facts` without those in error, each with a `number` of its own; null where they need
             nothing.
         answers: What links have found (`Resolution.answers`).
         keep: By which rows are computed that are looked at again.
@@ -159,7 +159,7 @@ def with_answers(statements: DataFrame, answers: DataFrame | None) -> DataFrame:
 
 def find_waiting(statements: DataFrame, keep: Keep) -> DataFrame:
     """Of statements (`number`, `makes`, `needs`) those that wait, and the guid of what is `missing`."""
-    if statements.count() <= FEW_STATEMENTS:
+    if statements.count() <= ONE_TASK:
         return find_unsupported(statements)
     fallen, rest = list[DataFrame](), statements
     for _ in range(ROUNDS):

@@ -83,7 +83,7 @@ def test_of_many_statements_the_same_is_found_in_rounds(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All programs at once, the guids of each its own; after two rounds one task is left with long chains."""
-    monkeypatch.setattr(waiting, "FEW_STATEMENTS", 0)
+    monkeypatch.setattr(waiting, "ONE_TASK", 0)
     monkeypatch.setattr(waiting, "ROUNDS", 2)
     told = []
 
