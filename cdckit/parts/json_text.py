@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 from uuid import uuid4
@@ -109,16 +110,21 @@ def as_json(value: Any) -> str:
     Raises:
         TypeError, ValueError, RecursionError: It has no such text.
     """
+    return written(value, _digits)
+
+
+def written(value: Any, number: Callable[[Any], str], **style: Any) -> str:
+    """A value as JSON text, what `json` refuses as the *number* that it is; *style* as for `json.dumps`."""
     # Nobody can have put it into a text: it is drawn anew each time.
     mark = f"number {uuid4()} "
-
-    def marked(value: Any) -> str:
-        if not isinstance(value, Decimal):
-            raise TypeError(f"{type(value).__name__} is no type of JSON")
-        return f"{mark}{value}"
-
-    text = json.dumps(value, ensure_ascii=False, default=marked)
+    text = json.dumps(value, ensure_ascii=False, default=lambda each: f"{mark}{number(each)}", **style)
     return re.sub(f'"{mark}([^"]*)"', r"\1", text)
+
+
+def _digits(value: Any) -> str:
+    if not isinstance(value, Decimal):
+        raise TypeError(f"{type(value).__name__} is no type of JSON")
+    return str(value)
 
 
 def storable(text: str) -> str:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 import msgspec
 
-from cdckit.parts.json_text import storable
+from cdckit.parts.json_text import storable, written
 
 DEEPEST = 100
 """How deep a document may be nested."""
@@ -154,19 +152,14 @@ def _to_text(value: Any, *, far: bool) -> str:
 
 
 def _to_exact_text(value: Any, *, far: bool) -> str:
-    mark = f"number {uuid4()} "  # drawn anew each time: nobody can have put it into a text
-
-    def marked(number: Any) -> str:
+    def digits(number: Any) -> str:
         if far and isinstance(number, FarNumber):
-            return f"{mark}{number.text}"
+            return number.text
         if not isinstance(number, Decimal) or not number.is_finite():
             raise NoSuchText("a number is out of range")
-        return f"{mark}{number}"
+        return str(number)
 
-    encoder = json.JSONEncoder(
-        ensure_ascii=False, separators=(",", ":"), check_circular=False, default=marked
-    )
-    return re.sub(f'"{mark}([^"]*)"', r"\1", encoder.encode(value))
+    return written(value, digits, separators=(",", ":"), check_circular=False)
 
 
 _QUICK = msgspec.json.Encoder(decimal_format="number").encode
