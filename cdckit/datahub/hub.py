@@ -112,8 +112,8 @@ class Hub(Shell):
     Cost: a run reads the new messages once, writes what they say of each target, looks at the guids and
     links of all statements, and merges the entities that are touched; in a hub with at most 10,000
     statements, this program merges all entities of the targets that the messages speak of.  The number
-    of Spark jobs depends on the schema, not on messages, entities or keys.  What links lead to is looked up
-    in one task, or of more than a million statements in up to four rounds (see `waiting_statements`).
+    of Spark jobs depends on the schema, not on messages, entities or keys.  What must wait is found in
+    one task, of more than a million statements after up to three rounds (see `waiting_statements`).
 
     A message or schema that changes what earlier records mean, as a late one of an entity with weak keys
     can, lets everything be merged anew.
@@ -290,7 +290,7 @@ class Hub(Shell):
         Raises:
             ConflictingCommit: Others have processed messages each time that this was tried.
 
-        Cost: where every link leads to a whole key, what came and what waits is looked at, and what their
+        Cost: where every link leads to a whole key, what came and what is due is looked at, and what their
         links and entities are is sought among all statements: a pass, without a shuffle of them.  Where keys
         or links must be looked up, all statements are looked at again.
         """

@@ -251,7 +251,9 @@ class MessageStatements(DerivedChanges):
         if found is None:
             return None
         valid = found.where("error_code IS NULL").select("statement", "makes", "needs")
-        return self._keep(find_unsupported(with_open_needs(with_answers(valid, self.answers()))))
+        uncertain = with_open_needs(with_answers(valid, self.answers()))
+        # Once more, without what needs nothing that is uncertain, nor what that makes.
+        return self._keep(find_unsupported(with_open_needs(uncertain)))
 
     def _merge_target(self, entity: str) -> DataFrame:
         keys = self.schema.targets[entity].keys

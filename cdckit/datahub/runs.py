@@ -36,6 +36,8 @@ from cdckit.store.writing import Rows
 
 _LAST_POSITION = "last position"
 
+_OF_MESSAGE = "statement.message_id = message_identifier"
+
 FEW_STATEMENTS, FEW_BYTES = 10_000, 8 << 20
 """
 A hub with no more statements than these, and no more messages, is small: a look for what a run touches
@@ -248,10 +250,8 @@ class Run(State):
 
     def _with_known_makers(self, stated: DataFrame) -> DataFrame:
         """The facts of the news, and which of what they need was there before the run."""
-        earlier = {
-            each: self._earlier_statements(each) for each in self.entities if each in self.schema.linked
-        }
-        some = {each: rows for each, rows in earlier.items() if rows is not None}
+        linked = [each for each in self.entities if each in self.schema.linked]
+        some = {each: rows for each in linked if (rows := self._earlier_statements(each)) is not None}
         needed = stated.select(F.explode("needs").alias("need")).distinct()
         needs = self._compute_once(needed) if some else None
         if needs is None:
@@ -259,32 +259,28 @@ class Run(State):
         if self._tried_messages is not None:
             again = self._tried_messages
             some = {each: rows.join(again, "message_id", "left_anti") for each, rows in some.items()}
-        made = (known_makers(rows, each, needs, self._untried_statements) for each, rows in some.items())
-        makers = self._compute_once(reduce(DataFrame.unionByName, made))
+        makers = self._compute_once(known_makers(some, needs, self._untried_statements))
         return stated if makers is None else stated.unionByName(makers, allowMissingColumns=True)
 
     @cached_property
     def _untried_messages(self) -> DataFrame | None:
-        """The messages of which something waits on: they are not due, or were given up; None for none."""
+        """The messages that keep waiting, as they are not due, or were given up; None if there are none."""
         if self.waiting() is None:
             return None
         is_tried = is_due(self._now) if self._attempt else "false"
         requires, given_up = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
         not_tried = f"(status = {requires} AND NOT {is_tried}) OR status = {given_up}"
         messages = self.statuses().where(not_tried).select("message_identifier")
+        # Not by `_compute_once`, here and below: whether the news are few depends on what is tried.
         return compute_once(messages, few=self._is_small)
-
-    @property
-    def _is_of(self) -> Column:
-        return F.expr("statement.message_id = message_identifier")
 
     @cached_property
     def _untried_statements(self) -> DataFrame | None:
-        """What waits of these messages (`UNAPPLIED_COLUMNS`)."""
+        """What waits of `_untried_messages` (`UNAPPLIED_COLUMNS`)."""
         waiting, messages = self.waiting(), self._untried_messages
         if waiting is None or messages is None:
             return None
-        return waiting.join(messages, self._is_of, "left_semi")
+        return waiting.join(messages, F.expr(_OF_MESSAGE), "left_semi")
 
     @cached_property
     def _tried_statements(self) -> DataFrame | None:
@@ -292,14 +288,14 @@ class Run(State):
         before, messages = read_some(self._writes, UNAPPLIED), self._untried_messages
         if before is None or messages is None:
             return before
-        # What is wrong by a look at everything is looked at whenever that is.
-        rows = before.join(messages, self._is_of, "left")
+        # A fault of a look-up is looked at in every run that looks at everything.
+        rows = before.join(messages, F.expr(_OF_MESSAGE), "left")
         again = rows.where("message_identifier IS NULL OR missing IS NULL").select("statement", "missing")
         return compute_once(again, few=self._is_small)
 
     @cached_property
     def _tried_messages(self) -> DataFrame | None:
-        """The messages of these statements; None if there are none."""
+        """The messages of `_tried_statements`; None if there are none."""
         if self._tried_statements is None:
             return None
         messages = self._tried_statements.select("statement.message_id").distinct()

@@ -224,7 +224,7 @@ class Schema:
                     found.setdefault(each.parent_identifier, {})[child] = place
         return found
 
-    @property
+    @cached_property
     def linked(self) -> set[str]:
         """The targets to which links lead."""
         return {

@@ -44,11 +44,10 @@ def needed_links(schema: Schema, entity: str) -> str | None:
 Keep = Callable[[DataFrame], DataFrame | None]
 """Computes rows once, and returns them so that they can be looked at again; None if there are none."""
 
-ONE_TASK, ROUNDS = 1_000_000, 3
-"""
-So many statements one task looks through, in a second or two; of more, by how many rounds what stands on
-little is told first: schemas are seldom deeper than that.
-"""
+TASK_STATEMENTS = 1_000_000
+"""So many statements one task looks through, in a second or two."""
+ROUNDS = 3
+"""Of more, what stands on little is decided in so many rounds first: schemas are seldom deeper than that."""
 
 # One record may make several entities, but says itself once.
 _KEY = f"""message_id, arrival.record_number AS number, record, operation, place,
@@ -95,19 +94,21 @@ def facts(schema: Schema, statements: Mapping[str, DataFrame]) -> DataFrame | No
 
 
 def known_makers(
-    statements: DataFrame, entity: str, needs: DataFrame, waiting: DataFrame | None
+    statements: Mapping[str, DataFrame], needs: DataFrame, waiting: DataFrame | None
 ) -> DataFrame:
     """
-    Which `needs` (`need`) some *statements* about a target make, but for those that are *waiting*.
+    Which `needs` (`need`) some *statements*, by their targets, make, but for those that are *waiting*.
 
     They are told as `facts` that need nothing themselves.
 
     Cost: one pass over what the statements make; no shuffle, where the needs are few.
     """
-    makes = statements.where(f"operation IN {(UPSERT, AUTOCREATE)} AND error_code IS NULL")
-    made = makes.join(needs, F.col("guid") == F.col("need"), "left_semi")
-    applied = drop_waiting(with_statement(made, entity), waiting).select("guid").distinct()
-    return applied.selectExpr("guid AS makes", "CAST(array() AS array<string>) AS needs")
+    makes, found = f"operation IN {(UPSERT, AUTOCREATE)} AND error_code IS NULL", []
+    for entity, stated in statements.items():
+        makers = stated.where(makes).join(needs, F.col("guid") == F.col("need"), "left_semi")
+        found.append(with_statement(makers, entity).selectExpr("statement", "guid AS makes"))
+    applied = drop_waiting(reduce(DataFrame.unionByName, found), waiting).select("makes").distinct()
+    return applied.selectExpr("makes", "CAST(array() AS array<string>) AS needs")
 
 
 def waiting_statements(stated: DataFrame, answers: DataFrame | None, keep: Keep) -> DataFrame | None:
@@ -119,8 +120,7 @@ def waiting_statements(stated: DataFrame, answers: DataFrame | None, keep: Keep)
     and for nothing else, are applied.
 
     Args:
-        stated: The `facts` without those in error, each with a `number` of its own; null where they need
-            nothing.
+        stated: The `facts` without those in error, each with a `number` of its own; `known_makers` have none.
         answers: What links have found (`Resolution.answers`).
         keep: By which rows are computed that are looked at again.
 
@@ -134,7 +134,10 @@ def waiting_statements(stated: DataFrame, answers: DataFrame | None, keep: Keep)
     """
     tied = stated.select("number", "makes", "needs").where("makes IS NOT NULL OR size(needs) > 0")
     rows = keep(with_answers(tied, answers))
-    found = None if rows is None else keep(find_waiting(rows, keep))
+    if rows is None:
+        return None
+    few = rows.count() <= TASK_STATEMENTS
+    found = keep(find_unsupported(rows)) if few else find_waiting(rows, keep)
     return None if found is None else _with_names(found, stated)
 
 
@@ -157,26 +160,24 @@ def with_answers(statements: DataFrame, answers: DataFrame | None) -> DataFrame:
     return listed.withColumn("needs", F.expr("array_compact(needs.need)"))
 
 
-def find_waiting(statements: DataFrame, keep: Keep) -> DataFrame:
-    """Of statements (`number`, `makes`, `needs`) those that wait, and the guid of what is `missing`."""
-    if statements.count() <= ONE_TASK:
-        return find_unsupported(statements)
+def find_waiting(statements: DataFrame, keep: Keep) -> DataFrame | None:
+    """Of many statements (`number`, `makes`, `needs`) what `find_unsupported` would find; None for none."""
     fallen, rest = list[DataFrame](), statements
     for _ in range(ROUNDS):
-        told = keep(with_open_needs(rest))
-        if told is None:
+        decided = keep(with_open_needs(rest))
+        if decided is None:
             break
-        fallen.append(told.where("missing IS NOT NULL"))
-        rest = told.where("missing IS NULL")
-    fallen.append(find_unsupported(with_open_needs(rest)))
-    numbers = reduce(DataFrame.unionByName, (one.select("number") for one in fallen))
-    waiting = keep(numbers)
+        fallen.append(decided.where("missing IS NOT NULL").select("number"))
+        rest = decided.where("missing IS NULL")
+    else:
+        fallen.append(find_unsupported(with_open_needs(rest)).select("number"))
+    waiting = keep(reduce(DataFrame.unionByName, fallen)) if fallen else None
     if waiting is None:
-        return numbers.withColumn("missing", F.lit(None).cast("string"))
+        return None
     # What they would have made is known only now.
     applied = statements.join(waiting, "number", "left_anti")
-    told = with_open_needs(statements.join(waiting, "number", "left_semi"), applied)
-    return told.select("number", "missing")
+    found = with_open_needs(statements.join(waiting, "number", "left_semi"), applied)
+    return keep(found.select("number", "missing"))
 
 
 def with_open_needs(statements: DataFrame, makers: DataFrame | None = None) -> DataFrame:
@@ -192,13 +193,18 @@ def with_open_needs(statements: DataFrame, makers: DataFrame | None = None) -> D
         since nobody makes it, and those `needs` that no statement makes which needs nothing itself.
     """
     own = [statements.columns[0], "makes"]
-    needing = statements.select(*own, F.posexplode("needs").alias("place", "need"))
-    there = (statements if makers is None else makers).where("makes IS NOT NULL").groupBy("makes")
-    made = there.agg(F.max(F.expr("size(needs) = 0")).alias("is_certain")).withColumnRenamed("makes", "need")
-    known = needing.join(made, "need", "left").groupBy(*own)
-    return known.agg(
-        F.expr("min(if(is_certain IS NULL, struct(place, need), NULL)).need AS missing"),
-        F.expr("collect_list(if(is_certain, NULL, need)) AS needs"),
+    needs = statements.select(*own, F.posexplode("needs").alias("place", "need"))
+    some = (statements if makers is None else makers).selectExpr(
+        "makes AS need", "size(needs) = 0 AS is_free"
+    )
+    entities = some.where("need IS NOT NULL").groupBy("need").agg(F.max("is_free").alias("is_certain"))
+    return (
+        needs.join(entities, "need", "left")
+        .groupBy(*own)
+        .agg(
+            F.expr("min(if(is_certain IS NULL, struct(place, need), NULL)).need AS missing"),
+            F.expr("collect_list(if(is_certain, NULL, need)) AS needs"),
+        )
     )
 
 
@@ -239,31 +245,38 @@ def unsupported_places(makes: pa.Array, needs: pa.ListArray) -> tuple[pa.Array, 
     guids = pa.concat_arrays([makes, needs.flatten()]).dictionary_encode()
     # What makes nothing makes one more, which nobody needs.
     nothing = len(guids.dictionary)
-    numbers, by = ints(pc.fill_null(guids.indices, nothing)), ints(pc.list_parent_indices(needs))
+    numbers, place = ints(pc.fill_null(guids.indices, nothing)), ints(pc.list_parent_indices(needs))
     made, needed = numbers[: len(makes)], numbers[len(makes) :]
-    needing = by[np.argsort(needed, kind="stable")].tolist()
+    # The places of those that need one guid stand together, and end where `ends` says.
+    needing = place[np.argsort(needed, kind="stable")].tolist()
     ends = np.cumsum(np.bincount(needed, minlength=nothing + 1)).tolist()
-    makers, of = np.bincount(made, minlength=nothing + 1), made.tolist()
-    gone, left, falls = np.unique(needed[makers[needed] == 0]).tolist(), makers.tolist(), bytearray(len(of))
+    makers, made_by = np.bincount(made, minlength=nothing + 1), made.tolist()
+    # How many statements that stand make each guid.
+    left, fallen = makers.tolist(), bytearray(len(made))
+    gone = np.unique(needed[makers[needed] == 0]).tolist()
     while gone:
         guid = gone.pop()
-        for place in needing[ends[guid - 1] if guid else 0 : ends[guid]]:
-            if not falls[place]:
-                falls[place] = True
-                left[of[place]] -= 1
-                if not left[of[place]]:
-                    gone.append(of[place])
+        for each in needing[ends[guid - 1] if guid else 0 : ends[guid]]:
+            if not fallen[each]:
+                fallen[each] = True
+                left[made_by[each]] -= 1
+                if not left[made_by[each]]:
+                    gone.append(made_by[each])
     is_missing = np.array(left)[needed] == 0
-    places, first = np.unique(by[is_missing], return_index=True)
+    places, first = np.unique(place[is_missing], return_index=True)
     missing = needs.flatten().take(pa.array(np.flatnonzero(is_missing)[first]))
     return pa.array(places), missing
 
 
 def _with_names(waiting: DataFrame, stated: DataFrame) -> DataFrame:
     """The statements that wait, with the key of what is `missing` in the place of its guid or marked text."""
+    # Not by joins, of which Spark would take the size for the product of both.
     texts = stated.select(F.inline("named")).where("text IS NOT NULL")
     missing = waiting.select(F.col("missing").alias("need")).distinct()
-    names = texts.join(missing, "need", "left_semi").groupBy("need").agg(F.min("text").alias("name"))
-    named = waiting.join(names, F.col("missing") == F.col("need"), "left")
-    known = named.selectExpr("number", "coalesce(name, missing) AS missing")
-    return stated.select("number", "statement").join(known, "number").select("statement", "missing")
+    needs = waiting.selectExpr("number", "missing AS need").unionByName(
+        texts.join(missing, "need", "left_semi"), allowMissingColumns=True
+    )
+    named = needs.selectExpr("number", "coalesce(min(text) OVER (PARTITION BY need), need) AS missing")
+    ours = stated.select("number", "statement").join(waiting, "number", "left_semi")
+    both = named.where("number IS NOT NULL").unionByName(ours, allowMissingColumns=True).groupBy("number")
+    return both.agg(F.max("statement").alias("statement"), F.max("missing").alias("missing")).drop("number")

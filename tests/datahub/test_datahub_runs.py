@@ -333,7 +333,11 @@ def test_what_is_not_due_is_not_tried_and_makes_only_what_it_had_made(
     hub.run(now=AT + timedelta(seconds=2))
     assert statuses() == {"p": 1, "o1": 1, "o2": 10, "m": 10}
     assert waiting() == {("p", "maker m = x"), ("o1", "product no = 1")}
-    hub.run(now=AT + 5 * MINUTE)
-    assert statuses() == {"p": 10, "o1": 10, "o2": 10, "m": 10}
+    # An order that has just begun to wait is not due when the others are.
+    hub.receive(records(spark, [order("9")], received_at=AT))
+    hub.run(now=AT + timedelta(seconds=59))
+    hub.run(now=AT + timedelta(seconds=62))
+    assert statuses() == {"p": 10, "o1": 10, "o2": 10, "m": 10, "o9": 1}
+    assert waiting() == {("o9", "product no = 9")}
     assert sorted(row["no"] for row in history(hub, "product")) == ["1", "2"]
     assert sorted(row["o"] for row in history(hub, "order")) == ["1", "2"]

@@ -112,16 +112,16 @@ def test_the_order_of_arrival_does_not_matter_where_effective_times_differ(seed:
 
 
 @seeds(4, soak=12)
-def test_a_hub_that_looks_up_nothing_applies_what_is_new_and_what_waits(
+def test_a_hub_that_looks_up_nothing_applies_what_is_new_and_what_is_due(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Where all links lead to whole keys, a run of a large hub looks at its news alone."""
     monkeypatch.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
     asked = []
 
-    def counted(statements: DataFrame, entity: str, needs: DataFrame, waiting: DataFrame | None) -> DataFrame:
+    def counted(statements: dict[str, DataFrame], needs: DataFrame, waiting: DataFrame | None) -> DataFrame:
         asked.append(needs.count())
-        return known_makers(statements, entity, needs, waiting)
+        return known_makers(statements, needs, waiting)
 
     monkeypatch.setattr(cdckit.datahub.runs, "known_makers", counted)
     program = draw_program(seed, messages=150).without_repeats().without_lookups()

@@ -312,7 +312,7 @@ CALLS: dict[str, Callable[[World], Any]] = {
     "Ledger.erase": erase_half,
     "Ledger.vacuum": lambda w: w.kept.vacuum(timedelta(0)),
     "Hub.run": run_hub,
-    "Hub.run, statements that wait for each other": run_waiting_hub,
+    "Hub.run, what waits": run_waiting_hub,
     "Hub.run, weak keys": run_weak_hub,
     "Feed.receive": receive_feed,
     "Relay.receive": receive_relay,
