@@ -154,10 +154,9 @@ def with_answers(statements: DataFrame, answers: DataFrame | None) -> DataFrame:
         return statements
     by = [statements.columns[0], "makes"]
     needs = statements.select(*by, F.posexplode_outer("needs").alias("place", "text"))
-    led = needs.join(answers.select("text", "found"), "text", "left")
+    guids = needs.join(answers.select("text", "found"), "text", "left").groupBy(*by)
     in_order = F.array_sort(F.collect_list(F.expr("struct(place, coalesce(found, text) AS need)")))
-    listed = led.groupBy(*by).agg(in_order.alias("needs"))
-    return listed.withColumn("needs", F.expr("array_compact(needs.need)"))
+    return guids.agg(in_order.alias("needs")).withColumn("needs", F.expr("array_compact(needs.need)"))
 
 
 def find_waiting(statements: DataFrame, keep: Keep) -> DataFrame | None:
@@ -194,10 +193,9 @@ def with_open_needs(statements: DataFrame, makers: DataFrame | None = None) -> D
     """
     own = [statements.columns[0], "makes"]
     needs = statements.select(*own, F.posexplode("needs").alias("place", "need"))
-    some = (statements if makers is None else makers).selectExpr(
-        "makes AS need", "size(needs) = 0 AS is_free"
-    )
-    entities = some.where("need IS NOT NULL").groupBy("need").agg(F.max("is_free").alias("is_certain"))
+    made = (statements if makers is None else makers).where("makes IS NOT NULL")
+    free = made.selectExpr("makes AS need", "size(needs) = 0 AS is_free").groupBy("need")
+    entities = free.agg(F.max("is_free").alias("is_certain"))
     return (
         needs.join(entities, "need", "left")
         .groupBy(*own)

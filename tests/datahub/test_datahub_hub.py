@@ -144,7 +144,7 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
 def test_who_waits_for_somebody_who_waits_is_not_applied_before_him(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a large hub, which looks at what is new and at what waits: what was there before counts too."""
+    """Of a large hub, which looks at what is new and at what is due: what was there before counts too."""
     monkeypatch.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
     referrer = {"reference": "referrer", "type": "link", "linkEntity": "customer", "linkKey": "c"}
     referring = CUSTOMER | {"fields": [*CUSTOMER["fields"], referrer | {"sourceLinkKey": "by"}]}
