@@ -110,10 +110,10 @@ def as_json(value: Any) -> str:
     Raises:
         TypeError, ValueError, RecursionError: It has no such text.
     """
-    return written(value, _digits)
+    return exact_json(value, _digits)
 
 
-def written(value: Any, number: Callable[[Any], str], **style: Any) -> str:
+def exact_json(value: Any, number: Callable[[Any], str], **style: Any) -> str:
     """A value as JSON text, what `json` refuses as the *number* that it is; *style* as for `json.dumps`."""
     # Nobody can have put it into a text: it is drawn anew each time.
     mark = f"number {uuid4()} "

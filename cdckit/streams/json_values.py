@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from cdckit.parts.json_text import storable, written
+from cdckit.parts.json_text import exact_json, storable
 
 DEEPEST = 100
 """How deep a document may be nested."""
@@ -159,7 +159,7 @@ def _to_exact_text(value: Any, *, far: bool) -> str:
             raise NoSuchText("a number is out of range")
         return str(number)
 
-    return written(value, digits, separators=(",", ":"), check_circular=False)
+    return exact_json(value, digits, separators=(",", ":"), check_circular=False)
 
 
 _QUICK = msgspec.json.Encoder(decimal_format="number").encode
