@@ -276,6 +276,54 @@ def test_a_run_of_nothing_writes_nothing(spark: SparkSession, tmp_path: Path) ->
     assert [row["attempts"] for row in rows_of(hub.messages())] == [2]
 
 
+def test_what_is_waited_for_is_named_by_the_key_that_the_record_gave(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Whether a look-up finds nobody, or one who waits too; what a record holds waits for the record."""
+    product: Row = {
+        "reference": "product",
+        "fields": [
+            {"reference": "no", "key": "number"},
+            {"reference": "ean", "key": "code"},
+            {"reference": "maker", "type": "link", "linkEntity": "maker", "linkKey": "m"},
+        ],
+    }
+    line: Row = {
+        "reference": "line",
+        "fields": [
+            {"reference": "order", "type": "link", "linkEntity": "order", "linkKey": "o", "key": True},
+            {"reference": "place", "type": "integer", "key": True},
+        ],
+    }
+    order: Row = {
+        "reference": "order",
+        "fields": [
+            {"reference": "o", "key": True},
+            {"reference": "product", "type": "link", "linkEntity": "product", "linkKey": "ean"},
+            {"reference": "lines", "type": "children", "childEntity": "line", "parentIdentifier": "order",
+             "childSequence": "place"},
+        ],
+    }  # fmt: skip
+    maker: Row = {"reference": "maker", "fields": [{"reference": "m", "key": True}]}
+    hub = Hub(spark, schema(system(maker=maker, product=product, order=order, line=line)), tmp_path)
+    documents: list[Row] = [
+        {"entity": "product", "guid": "p", "data": {"no": "1", "ean": "5", "m": "x"}},
+        {"entity": "order", "guid": "found", "data": {"o": "7", "ean": "5", "lines": [{}]}},
+        {"entity": "order", "guid": "not found", "data": {"o": "8", "ean": "9", "lines": [{}]}},
+    ]
+    sent(hub, spark, *documents, minute=0)
+    found = {(row["message_identifier"], row["record"]): row["waiting_for"] for row in rows_of(hub.waiting())}
+    assert found == {
+        ("p", "1"): "maker m = x",
+        ("found", "1"): "product ean = 5",
+        ("found", "1/lines/1"): "order o = 7",
+        ("not found", "1"): "product ean = 9",
+        ("not found", "1/lines/1"): "order o = 8",
+    }
+    sent(hub, spark, {"entity": "maker", "guid": "m", "data": {"m": "x"}}, minute=1)
+    assert {row["waiting_for"] for row in rows_of(hub.waiting())} == {"product ean = 9", "order o = 8"}
+
+
 def test_a_hub_says_who_waits_for_what_and_until_when(spark: SparkSession, tmp_path: Path) -> None:
     """One row per record; what was given up waits no longer, and is a reject until it has a new chance."""
     hub = Hub(spark, schema(system(product=PRODUCT, order=ORDER)), tmp_path)

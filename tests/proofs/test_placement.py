@@ -182,6 +182,17 @@ def run_waiting_hub(world: World) -> None:
     hub.run(now=AT)
 
 
+def changes_with_links(world: World) -> DataFrame:
+    """Each order but the first has a customer, of whom it is certain that he is there: he links to nobody."""
+    customer = {"reference": "customer", "fields": [{"reference": "name", "key": True}]}
+    link = {"reference": "of", "type": "link", "linkEntity": "customer", "linkKey": "name", "key": True}
+    mappings = {"customer": [customer], "order": [{"reference": "order", "fields": [link]}]}
+    customers = hub_messages(world, "customer", lambda n: {"name": f"c{n}"})
+    orders = hub_messages(world, "order", lambda n: {"name": f"c{n - 1}"})
+    messages = datahub.decode(customers.union(orders))
+    return datahub.changes(messages, datahub.schema({"reference": "*", "mappings": mappings}), "order")
+
+
 def run_weak_hub(world: World) -> None:
     """Records are found by either of two keys."""
     fields = [{"reference": "number", "key": "a"}, {"reference": "code", "key": "b"}]
@@ -311,6 +322,7 @@ CALLS: dict[str, Callable[[World], Any]] = {
     "Ledger.compact": lambda w: w.kept.compact(),
     "Ledger.erase": erase_half,
     "Ledger.vacuum": lambda w: w.kept.vacuum(timedelta(0)),
+    "datahub.changes": lambda w: force(changes_with_links(w)),
     "Hub.run": run_hub,
     "Hub.run, what waits": run_waiting_hub,
     "Hub.run, weak keys": run_weak_hub,

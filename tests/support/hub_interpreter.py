@@ -17,6 +17,7 @@ import json
 import math
 import re
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -1286,10 +1287,14 @@ class InterpretedHub:
         readers: Row | None = None,
         filters: Row | None = None,
         maximum: timedelta = MAXIMUM_AGE,
+        first_delay: timedelta = timedelta(0),
     ) -> None:
         self.documents, self.readers, self.filters, self.maximum = documents, readers, filters, maximum
+        self.first_delay = first_delay
         self.stored: dict[str, Message] = {}
         self.given_up: set[Any] = set()
+        self.attempts: Counter[str] = Counter()
+        self.due: dict[str, datetime] = {}
         self.statuses: dict[str, int] = {}
         self.outcome: Outcome | None = None
 
@@ -1309,15 +1314,20 @@ class InterpretedHub:
         return receipts
 
     def process(self, now: datetime) -> None:
-        """Process all messages again; whoever waits too long is given up."""
+        """Process all messages again that are new or due; who waits too long is given up."""
+        waited = self.outcome.waiting if self.outcome else set()
+        not_due = {name for name in waited if self.due[name[0]] > now}
         self.outcome = interpret(
             self.documents,
             list(self.stored.values()),
-            given_up=self.given_up,
+            given_up=self.given_up | not_due,
             readers=self.readers,
             filters=self.filters,
         )
         self.statuses = dict(self.outcome.statuses)
+        for message in {name[0] for name in self.outcome.waiting} - {name[0] for name in not_due}:
+            self.attempts[message] += 1
+            self.due[message] = now + self.first_delay * 2 ** (self.attempts[message] - 1)
         for name in self.outcome.waiting:
             if now - self.stored[name[0]].message_timestamp > self.maximum:
                 self.given_up.add(name)
