@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from benchmarks.debezium import COLUMNS, FIRST, event_records
 from benchmarks.hub import ENTITIES, NOW, hub_document, hub_schema, message_files
 from benchmarks.measure import PeakMemory, Result
-from cdckit import Ledger, datahub, debezium
+from cdckit import Ledger, datahub, debezium, replicate
 from cdckit.model.records import RECORD_SCHEMA
 
 MESSAGES = 1_000_000
@@ -27,9 +28,12 @@ SECONDS = 600
 Take = Callable[[DataFrame, int], None]
 
 
-def results(spark: SparkSession, work: Path) -> list[Result]:
-    """A million events of a Debezium topic into a ledger, and a million messages of five records to a hub."""
+def results(spark: SparkSession, year: Path, work: Path) -> list[Result]:
+    """
+    A million messages to each: of Replicate to a feed, of Debezium to a ledger, of five records to a hub.
+    """
     sources = {
+        "feed": (_replicate_records(spark, year), _feed_taker),
         "debezium": (event_records(spark, work / f"events_{MESSAGES}", MESSAGES), _ledger_taker),
         "hub": (spark.read.parquet(str(message_files(spark, work, MESSAGES))), _hub_taker),
     }
@@ -83,6 +87,16 @@ def _trickle(spark: SparkSession, take: Take, document: Callable[[int], Any]) ->
     return waited
 
 
+def _replicate_records(spark: SparkSession, year: Path) -> DataFrame:
+    """All metadata of the year, and the first data of one task."""
+    metadata, data = (
+        spark.read.parquet(str(year / f"{name}.parquet")) for name in ("metadata", "operations")
+    )
+    first = data.orderBy("offset").limit(MESSAGES)
+    # In the first batch, wherever their own topic had them.
+    return metadata.withColumn("offset", F.lit(-1).cast("long")).union(first)
+
+
 def _in_batches(records: DataFrame, folder: Path) -> Path:
     """The records in as many files as there will be batches, in their order; made once and then kept."""
     if not (folder / "_SUCCESS").exists():
@@ -107,6 +121,15 @@ def _taken(
 
 def _plain_taker(spark: SparkSession, folder: Path) -> Take:
     return lambda batch, number: batch.write.mode("append").parquet(str(folder))
+
+
+def _feed_taker(spark: SparkSession, folder: Path) -> Take:
+    feed = replicate.Feed(spark, folder)
+
+    def take(batch: DataFrame, number: int) -> None:
+        feed.receive(batch)
+
+    return take
 
 
 def _ledger_taker(spark: SparkSession, folder: Path) -> Take:

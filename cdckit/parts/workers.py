@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from zipimport import zipimporter
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -21,6 +22,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.util import inheritable_thread_target
 
+from cdckit.parts.arguments import quoted
 from cdckit.parts.arrow_types import arrow_schema, make_batch, with_texts
 
 _MOST_BYTES = (1 << 31) - 1
@@ -49,9 +51,24 @@ class WorkerPlan:
 
     def rows(self) -> DataFrame:
         """What they make, as rows of a DataFrame."""
-        return self.source.mapInArrow(
-            partial(_run_function, by=self.function, large=self.large), self.columns
-        )
+        return self.map_sent(self.batches(), self.columns)
+
+    def map_sent(self, function: Function, columns: T.StructType | str) -> DataFrame:
+        """
+        What another function makes of the partitions of `source`, that runs `batches` within it.
+
+        In the place of a list or map that is null an empty one is sent, and a mark beside it.  For each row
+        that Spark sends it asks what the batch has so far, and then looks at all rows since the last list
+        that was not null: of forty thousand records without headers for three seconds.
+        """
+        lists = _nullable_lists(self.source.schema)
+        if not lists:
+            return self.source.mapInArrow(function, columns)
+        sent = [quoted(name) for name in self.source.columns]
+        marks = [f"{sent[place]} IS NULL AS {quoted(f'{place} is null')}" for place in lists]
+        for place, empty in lists.items():
+            sent[place] = f"coalesce({sent[place]}, {empty}) AS {sent[place]}"
+        return self.source.selectExpr(*sent, *marks).mapInArrow(function, columns)
 
     def local_table(self) -> pa.Table:
         """The same made by this program, in its memory: for few rows, where to start tasks takes longer."""
@@ -60,8 +77,9 @@ class WorkerPlan:
         return pa.Table.from_batches(results, arrow_schema(self.columns, large=self.large))
 
     def batches(self) -> Function:
-        """What workers run for it: from the batches of a partition of `source` to those of `columns`."""
-        return partial(_run_function, by=self.function, large=self.large)
+        """What workers run for it: from the batches that `map_sent` gives them to those of `columns`."""
+        lists = list(_nullable_lists(self.source.schema))
+        return partial(_run_function, by=self.function, large=self.large, lists=lists)
 
 
 def map_columns(
@@ -100,10 +118,32 @@ def map_columns(
     return beside
 
 
-def _run_function(batches: Iterable[pa.RecordBatch], by: Function, large: bool) -> Iterator[pa.RecordBatch]:
+def _run_function(
+    batches: Iterable[pa.RecordBatch], by: Function, large: bool, lists: Sequence[int] = ()
+) -> Iterator[pa.RecordBatch]:
     if TaskContext.get() is not None:
         begin_task()
-    return by(_with_texts(batches, large=large))
+    return by(_with_texts(map(partial(_with_null_lists, lists=lists), batches), large=large))
+
+
+def _nullable_lists(columns: T.StructType) -> dict[int, str]:
+    """The places of lists and maps that may be null, each with an empty one, in SQL."""
+    empty = {T.ArrayType: "array()", T.MapType: "map()"}
+    kinds = {place: type(each.dataType) for place, each in enumerate(columns) if each.nullable}
+    return {place: empty[kind] for place, kind in kinds.items() if kind in empty}
+
+
+def _with_null_lists(batch: pa.RecordBatch, lists: Sequence[int]) -> pa.RecordBatch:
+    """A batch without the marks of the *lists*, which are its last columns: what is marked is null."""
+    if not lists:
+        return batch
+    count = batch.num_columns - len(lists)
+    columns, fields = batch.columns[:count], list(batch.schema)[:count]
+    for place, mark in zip(lists, batch.columns[count:], strict=True):
+        if mark.true_count:
+            columns[place] = pc.if_else(mark, pa.scalar(None, columns[place].type), columns[place])
+        fields[place] = fields[place].with_nullable(True)
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
 def _with_texts(batches: Iterable[pa.RecordBatch], *, large: bool) -> Iterator[pa.RecordBatch]:
