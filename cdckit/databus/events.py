@@ -23,12 +23,10 @@ from cdckit.databus.event_values import (
 )
 from cdckit.model.records import (
     ERROR_FIELDS,
+    RECORD_COLUMNS,
     RECORD_SCHEMA,
-    WORKER_FIELDS,
     Findings,
     error_columns,
-    for_workers,
-    headers_from_workers,
     require_records,
 )
 from cdckit.parts.arrays import Bools
@@ -60,8 +58,6 @@ EVENT_FIELDS = [
 
 EVENT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *EVENT_FIELDS, *ERROR_FIELDS])
 """One row is one record, and the event that it holds; or why it holds none."""
-
-_WORKER_SCHEMA = T.StructType([*WORKER_FIELDS, *EVENT_FIELDS, *ERROR_FIELDS])
 
 _END_ID, _CHECKPOINT_ID, _ROLLBACK_ID = -2, -3, -51
 _ERROR_IDS = range(-50, -3)
@@ -124,11 +120,7 @@ def decode(records: DataFrame, sources: Iterable[Source], *, skip_sources: Itera
     require_records(records, function="decode")
     known = sources_by_id(sources, function="decode")
     by = partial(_decode_batches, sources=known, skipped=frozenset(skip_sources))
-    return (
-        WorkerPlan(for_workers(records), by, _WORKER_SCHEMA)
-        .rows()
-        .withColumn("headers", headers_from_workers())
-    )
+    return WorkerPlan(records.select(*RECORD_COLUMNS), by, EVENT_SCHEMA).rows()
 
 
 def _decode_batches(
@@ -136,7 +128,7 @@ def _decode_batches(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         columns = event_columns(batch.column("value"), sources, skipped)
-        decoded = pa.RecordBatch.from_arrays([*batch.columns, *columns], names=_WORKER_SCHEMA.fieldNames())
+        decoded = pa.RecordBatch.from_arrays([*batch.columns, *columns], names=EVENT_SCHEMA.fieldNames())
         if skipped:
             left_out = pc.and_(
                 pc.equal(decoded.column("kind"), DATA),

@@ -38,7 +38,6 @@ from cdckit.model.records import (
     ERROR_DESCRIPTION,
     RECORD_COLUMNS,
     REJECT_SCHEMA,
-    headers_from_workers,
 )
 from cdckit.parts.arguments import require_keys
 from cdckit.parts.arrow_types import spark_columns
@@ -120,7 +119,7 @@ class Relay(Shell):
     <BLANKLINE>
     """
 
-    kind = "Databus relay (form 2)"
+    kind = "Databus relay (form 3)"
     _reads_waiting = True
 
     def __init__(
@@ -175,8 +174,7 @@ class Relay(Shell):
         found = read_waiting(tables)
         sound = found.where(F.col(GIVEN_UP).isNull() & F.col(ERROR_CODE).isNull())
         return sound.select(
-            *RECORD_COLUMNS[:-1],
-            headers_from_workers(),
+            *RECORD_COLUMNS,
             *("kind", "source", "scn", "window", "window_start_scn"),
             F.col("timestamp").alias("waiting_since"),
             F.concat(F.lit("the end of window "), "window").alias("waiting_for"),
@@ -195,7 +193,7 @@ class Relay(Shell):
             read_rows(tables, EVENTS, STORED_SCHEMA).select(*columns).unionByName(given_up.select(*columns))
         )
         bad = found.where(F.col(ERROR_CODE).isNotNull())
-        return bad.withColumn("headers", headers_from_workers()).select(*REJECT_SCHEMA.fieldNames())
+        return bad.select(*REJECT_SCHEMA.fieldNames())
 
     def _places(self, tables: Transaction, kind: Kind, entities: DataFrame) -> DataFrame:
         return event_places(tables, self._settings.named[kind.name], kind, entities)

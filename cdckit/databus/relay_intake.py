@@ -49,7 +49,7 @@ from cdckit.databus.window_rows import (
 from cdckit.databus.window_rules import COMPLETE, OPEN, STATES, StreamPosition
 from cdckit.ledger.shell import WAITING
 from cdckit.ledger.upkeep import apply_within
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, headers_from_workers
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.parts.arrays import Bools, Ints
 from cdckit.parts.workers import WorkerPlan, run_together
 from cdckit.store import File, Transaction
@@ -361,8 +361,7 @@ class Intake:
         is_stray = F.coalesce(F.col(ERROR_CODE) == DatabusFault.PLACE_TAKEN.value, F.lit(False))
         place = Window.partitionBy("topic", "partition", "offset")
         number = F.row_number().over(place.orderBy(is_stray, F.asc_nulls_last(TAKEN), "value"))
-        headers = before.withColumn("headers", headers_from_workers())
-        placed = headers.withColumn("is_second", number > 1)
+        placed = before.withColumn("is_second", number > 1)
         kept = tables.scratch(placed.where(~is_erased()).select(*RECORD_COLUMNS, "is_second"))
         gone = tables.scratch(erased_again(before.where(is_erased())))
         for name in (EVENTS, WAITING, STREAMS):

@@ -23,7 +23,7 @@ from cdckit.databus.window_rules import OpenSpan, StreamPosition
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING
-from cdckit.model.records import ERROR_FIELDS, RECORD_COLUMNS, WORKER_FIELDS, headers_from_workers
+from cdckit.model.records import ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.store import DamagedTable, Snapshot, Store, Transaction
 from cdckit.store.locations import locate
@@ -77,7 +77,7 @@ class Place:
 STREAMS, TAKEN = "streams", "taken"
 _NOTE = "cdckit.databus"
 
-_OWN = {field.name: field for field in [*WORKER_FIELDS, *EVENT_FIELDS, *spark_columns(EVENT_WINDOW)]}
+_OWN = {field.name: field for field in [*RECORD_SCHEMA.fields, *EVENT_FIELDS, *spark_columns(EVENT_WINDOW)]}
 _FIRST = (
     *STREAM, "offset", *EVENT_WINDOW.names, "kind", "source_id", "scn", "opcode", "long_key", "string_key",
     "event_timestamp", "schema_id",
@@ -167,21 +167,16 @@ class Settings:
 
 def to_stored_rows(decoded: DataFrame) -> DataFrame:
     """What `decode` returned, in the columns in which it is kept; those of windows are null."""
-    text = F.when(F.col("headers").isNotNull(), F.to_json("headers"))
-    found = decoded.withColumn("headers", text)
-    nothing = F.lit(None)
-    return found.select(
-        *(
-            (F.col(each.name) if each.name in found.columns else nothing).cast(each.dataType).alias(each.name)
-            for each in STORED_SCHEMA
-        )
+    found = {name: F.col(name) for name in decoded.columns}
+    return decoded.select(
+        *(found.get(each.name, F.lit(None)).cast(each.dataType).alias(each.name) for each in STORED_SCHEMA)
     )
 
 
 def to_event_rows(kept: DataFrame) -> DataFrame:
     """Kept rows in the columns of `with_windows`."""
     columns = [*RECORD_COLUMNS, *(each.name for each in [*EVENT_FIELDS, *ERROR_FIELDS]), *EVENT_WINDOW.names]
-    return kept.withColumn("headers", headers_from_workers()).select(*columns)
+    return kept.select(*columns)
 
 
 def read_events(tables: Tables) -> DataFrame:

@@ -27,10 +27,7 @@ from cdckit.model.records import (
     ERROR_FIELDS,
     RECORD_COLUMNS,
     RECORD_SCHEMA,
-    WORKER_FIELDS,
     Fault,
-    for_workers,
-    headers_from_workers,
     require_records,
 )
 from cdckit.parts.arguments import flat_columns, require_instant, text_literal
@@ -312,8 +309,6 @@ _MESSAGE_FIELDS = [
 DECODED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *_MESSAGE_FIELDS])
 """One row is one record, and the message that it holds; or why it holds none."""
 
-_WORKER_SCHEMA = T.StructType([*WORKER_FIELDS, *_MESSAGE_FIELDS])
-
 
 def decode(records: DataFrame) -> DataFrame:
     """
@@ -357,7 +352,7 @@ def decode(records: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     require_records(records, function="decode")
-    decoded = WorkerPlan(for_workers(records), _decode_batches, _WORKER_SCHEMA).rows()
+    decoded = WorkerPlan(records.select(*RECORD_COLUMNS), _decode_batches, DECODED_SCHEMA).rows()
     return decoded.withColumns(_decoded_columns())
 
 
@@ -367,7 +362,6 @@ def _decoded_columns() -> dict[str, Column]:
     place = {name: F.col(name) for name in ("topic", "partition", "offset")}
     sound = F.col(ERROR_CODE).isNull()
     return {
-        "headers": headers_from_workers(),
         "message_identifier": F.when(sound, F.coalesce("message_identifier", guid("message", place))),
         "message_timestamp": F.col("timestamp"),
         "effective_timestamp": F.when(sound, F.coalesce("effective_timestamp", "timestamp")),
@@ -375,7 +369,7 @@ def _decoded_columns() -> dict[str, Column]:
 
 
 def _decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    schema = arrow_schema(_WORKER_SCHEMA)
+    schema = arrow_schema(DECODED_SCHEMA)
     for batch in batches:
         needed = (batch.column(name).is_valid() for name in ("timestamp", "topic", "partition", "offset"))
         has_place = reduce(pc.and_, needed).to_pylist()

@@ -27,7 +27,7 @@ from cdckit.debezium.json_events import (
     json_keys,
 )
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import WORKER_FIELDS, for_workers, headers_from_workers, require_records
+from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA, require_records
 from cdckit.parts import avro
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.avro import SchemaRefused
@@ -518,8 +518,8 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
         raise InvalidArgument("decode_avro", "ids", f"one of {', '.join(_BY_FORM)}", ids)
     texts = _texts(schemas)
     by = partial(read_batches, registry=Registry(texts, _BY_FORM[ids]))
-    read = WorkerPlan(for_workers(records), by, T.StructType([*WORKER_FIELDS, *_READ])).rows()
-    events = read.withColumn("headers", headers_from_workers())
+    columns = T.StructType([*RECORD_SCHEMA.fields, *_READ])
+    events = WorkerPlan(records.select(*RECORD_COLUMNS), by, columns).rows()
     producer = Producer(
         form="avro",
         text=F.col("text"),

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Self
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -94,26 +94,6 @@ def require_records(records: DataFrame, *, function: str) -> None:
         WrongColumnType: A column has another type.
     """
     require_types(records, RECORD_SCHEMA, function=function)
-
-
-# The headers of a record go to the workers and back as text: as a list of structs they would cost,
-# empty or not, more than all else that a record holds.
-WORKER_FIELDS = [
-    T.StructField("headers", T.StringType()) if field.name == "headers" else field
-    for field in RECORD_SCHEMA.fields
-]
-"""The columns of a record on the way through Python."""
-
-
-def for_workers(records: DataFrame, *others: str) -> DataFrame:
-    """The columns of *records* as they travel to the workers (`WORKER_FIELDS`), and *others* behind them."""
-    text = F.when(F.col("headers").isNotNull(), F.to_json("headers"))
-    return records.select(*RECORD_COLUMNS[:-1], text.alias("headers"), *others)
-
-
-def headers_from_workers() -> Column:
-    """The column `headers` as it was before `for_workers`."""
-    return F.from_json("headers", RECORD_SCHEMA["headers"].dataType.json()).alias("headers")
 
 
 ERROR_CODE = "error_code"

@@ -17,15 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import (
-    ERROR_CODE,
-    ERROR_FIELDS,
-    RECORD_SCHEMA,
-    WORKER_FIELDS,
-    for_workers,
-    headers_from_workers,
-    require_records,
-)
+from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, require_records
 from cdckit.parts.arguments import require_types
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.workers import WorkerPlan, without_garbage_collection
@@ -261,15 +253,15 @@ def decode_with_columns(
     records: DataFrame, beside: T.StructType, *, now: datetime | None = None, rules: Rules = RULES
 ) -> DataFrame:
     """What `decode` returns, and the columns *beside* of each record."""
-    columns = T.StructType([*WORKER_FIELDS, *beside.fields, *WORKER_MESSAGE_FIELDS])
+    columns = T.StructType([*RECORD_SCHEMA.fields, *beside.fields, *WORKER_MESSAGE_FIELDS])
     plan = WorkerPlan(
-        for_workers(records, *beside.fieldNames()),
+        records.select(*RECORD_COLUMNS, *beside.fieldNames()),
         partial(_decode_batches, now=now, rules=rules, names=columns.fieldNames()),
         columns,
     )
     # The body is a piece of the value, which need not come twice from the workers.
     body = F.substring("value", F.col("body_from"), F.col("body_length")).cast("string")
-    decoded = plan.rows().withColumns({"headers": headers_from_workers(), "body": body})
+    decoded = plan.rows().withColumn("body", body)
     return decoded.select(*DECODED_SCHEMA.fieldNames(), *beside.fieldNames())
 
 
@@ -392,14 +384,14 @@ def queue_records(decoded: DataFrame, *, rules: Rules = RULES) -> DataFrame:
     require_types(decoded, DECODED_SCHEMA, function="queue_records")
     refused = decoded.where(F.col(ERROR_CODE).isNotNull())
     columns = ["queue", *(field.name for field in ERROR_FIELDS)]
-    given = for_workers(refused, *columns)
-    plan = WorkerPlan(given, partial(_queue_batches, rules=rules), T.StructType([*WORKER_FIELDS, _QUEUE]))
-    return plan.rows().withColumn("headers", headers_from_workers())
+    given = refused.select(*RECORD_COLUMNS, *columns)
+    found = T.StructType([*RECORD_SCHEMA.fields, _QUEUE])
+    return WorkerPlan(given, partial(_queue_batches, rules=rules), found).rows()
 
 
 def _queue_batches(batches: Iterable[pa.RecordBatch], *, rules: Rules) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        names = [*(field.name for field in WORKER_FIELDS), "queue"]
+        names = [*RECORD_COLUMNS, "queue"]
         errors = zip(
             *(batch.column(name).to_pylist() for name in ("value", "error_code", "error_description")),
             strict=True,

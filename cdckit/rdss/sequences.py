@@ -23,15 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import (
-    ERROR_CODE,
-    ERROR_DESCRIPTION,
-    ERROR_FIELDS,
-    RECORD_COLUMNS,
-    WORKER_FIELDS,
-    for_workers,
-    headers_from_workers,
-)
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.arguments import require_batch, require_instant, require_types
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import WorkerPlan
@@ -356,9 +348,9 @@ def mark_repeats(named: DataFrame, known: DataFrame | None) -> DataFrame:
     return found.withColumn("is_repeat", F.col("is_repeat") | F.col("_known").isNotNull()).drop("_known")
 
 
-_COLUMNS = T.StructType([*WORKER_FIELDS, *MESSAGE_FIELDS, *ERROR_FIELDS])
-_RECORD = [each.name for each in WORKER_FIELDS]
-_RECORD_SCHEMA = arrow_schema(T.StructType(WORKER_FIELDS))
+_COLUMNS = T.StructType([*RECORD_SCHEMA.fields, *MESSAGE_FIELDS, *ERROR_FIELDS])
+_RECORD = list(RECORD_COLUMNS)
+_RECORD_SCHEMA = arrow_schema(RECORD_SCHEMA)
 _PLACE, _BYTES, _PIECE = "_place", "_bytes", "_piece"
 # In a part most of what is escaped takes two bytes for one.
 _BYTES_FOR_ONE = 2
@@ -401,7 +393,7 @@ def assemble_messages(parts: DataFrame, *, rules: Rules = RULES, max_bytes: int 
     require_batch(parts, "parts", "hand its batches to a function", function="assemble_messages")
     limits = replace(rules, max_bytes=max_bytes)
     plan = WorkerPlan(_sort_parts(parts, max_bytes), partial(_assemble_batches, rules=limits), _COLUMNS)
-    return plan.rows().withColumn("headers", headers_from_workers()).select(*DECODED_SCHEMA.fieldNames())
+    return plan.rows().select(*DECODED_SCHEMA.fieldNames())
 
 
 def _sort_parts(parts: DataFrame, max_bytes: int) -> DataFrame:
@@ -420,9 +412,8 @@ def _sort_parts(parts: DataFrame, max_bytes: int) -> DataFrame:
     )
     is_first, fits = F.col(_PLACE) == 1, F.col(_BYTES) <= _BYTES_FOR_ONE * max_bytes
     first = {name: F.when(is_first, F.col(name)) for name in RECORD_COLUMNS}
-    return for_workers(
-        complete.withColumns(first | {_PIECE: F.when(fits, F.col("body"))}), _PLACE, _BYTES, _PIECE
-    )
+    pieces = complete.withColumns(first | {_PIECE: F.when(fits, F.col("body"))})
+    return pieces.select(*RECORD_COLUMNS, _PLACE, _BYTES, _PIECE)
 
 
 class _AssembledRow(NamedTuple):

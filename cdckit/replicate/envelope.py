@@ -26,14 +26,12 @@ from pyspark.sql import types as T
 
 from cdckit.model.records import (
     ERROR_FIELDS,
+    RECORD_COLUMNS,
     RECORD_SCHEMA,
-    WORKER_FIELDS,
     Fault,
     Findings,
     FoundFault,
     error_columns,
-    for_workers,
-    headers_from_workers,
     require_records,
 )
 from cdckit.parts import avro
@@ -222,8 +220,6 @@ _ENVELOPE_FIELDS = [
 ENVELOPE_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *_ENVELOPE_FIELDS, *ERROR_FIELDS])
 """One row is one record, and what its envelope says; or why it says nothing."""
 
-_WORKER_SCHEMA = T.StructType([*WORKER_FIELDS, *_ENVELOPE_FIELDS, *ERROR_FIELDS])
-
 _TEXT_MAP = pa.map_(pa.string(), pa.string())
 
 
@@ -264,8 +260,8 @@ def decode(records: DataFrame, *, skip_metadata: bool = False, skip_data: bool =
     """
     require_records(records, function="decode")
     skipped = frozenset([METADATA] * skip_metadata + [DATA] * skip_data)
-    opened = WorkerPlan(for_workers(records), partial(_decode_batches, skipped=skipped), _WORKER_SCHEMA)
-    return opened.rows().withColumn("headers", headers_from_workers())
+    by = partial(_decode_batches, skipped=skipped)
+    return WorkerPlan(records.select(*RECORD_COLUMNS), by, ENVELOPE_SCHEMA).rows()
 
 
 def _decode_batches(

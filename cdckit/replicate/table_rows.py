@@ -21,11 +21,8 @@ from cdckit.model.records import (
     ERROR_FIELDS,
     RECORD_COLUMNS,
     RECORD_SCHEMA,
-    WORKER_FIELDS,
     Findings,
     error_columns,
-    for_workers,
-    headers_from_workers,
     require_records,
 )
 from cdckit.parts import avro
@@ -246,10 +243,9 @@ def rows_of_table(
         needed = f"those of {table.name}: its schema id {shared} is also that of {', '.join(others[:10])}"
         raise InvalidArgument(function, "topics", needed, topics)
     chosen = records if topics is None else records.where(F.col("topic").isin(list(topics)))
-    mine = for_workers(chosen.where(_may_be_of(table)))
+    mine = chosen.where(_may_be_of(table)).select(*RECORD_COLUMNS)
     plan = WorkerPlan(mine, partial(_rows_of_batches, table=table), _worker_schema(table))
-    rows = plan.rows().withColumn("headers", headers_from_workers())
-    rows = with_table_columns(rows, table, loaded_at)
+    rows = with_table_columns(plan.rows(), table, loaded_at)
     if json_topics:
         in_json = json_rows(records, table, json_topics)
         rows = rows.unionByName(with_table_columns(in_json, table, loaded_at))
@@ -314,7 +310,9 @@ def _may_be_of(table: Table) -> Column:
 
 def _worker_schema(table: Table) -> T.StructType:
     version = T.StructField("version", T.IntegerType())
-    return T.StructType([*WORKER_FIELDS, version, *WORKER_HEADER_FIELDS, *row_fields(table), *ERROR_FIELDS])
+    return T.StructType(
+        [*RECORD_SCHEMA.fields, version, *WORKER_HEADER_FIELDS, *row_fields(table), *ERROR_FIELDS]
+    )
 
 
 def _rows_of_batches(batches: Iterator[pa.RecordBatch], *, table: Table) -> Iterator[pa.RecordBatch]:

@@ -13,13 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import (
-    ERROR_FIELDS,
-    WORKER_FIELDS,
-    for_workers,
-    headers_from_workers,
-    require_records,
-)
+from cdckit.model.records import ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, require_records
 from cdckit.parts.arguments import require_columns, require_instant, require_int, require_name
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import WorkerPlan
@@ -81,15 +75,15 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
     """
     require_stream(stream, function="decode")
     require_records(records, function="decode")
-    columns = T.StructType([*WORKER_FIELDS, *stream.columns().fields, *ERROR_FIELDS])
-    plan = WorkerPlan(for_workers(records), partial(_decode_batches, stream=stream), columns)
-    return plan.rows().withColumn("headers", headers_from_workers())
+    columns = T.StructType([*RECORD_SCHEMA.fields, *stream.columns().fields, *ERROR_FIELDS])
+    by = partial(_decode_batches, stream=stream)
+    return WorkerPlan(records.select(*RECORD_COLUMNS), by, columns).rows()
 
 
 def _decode_batches(batches: Iterable[pa.RecordBatch], *, stream: Stream) -> Iterator[pa.RecordBatch]:
     decoded_columns = T.StructType([*stream.columns().fields, *ERROR_FIELDS])
     types = arrow_schema(decoded_columns)
-    names = [*(field.name for field in WORKER_FIELDS), *decoded_columns.fieldNames()]
+    names = [*RECORD_COLUMNS, *decoded_columns.fieldNames()]
     for whole in batches:
         for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
             batch = whole.slice(start, _ROWS_AT_ONCE)
