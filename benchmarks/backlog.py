@@ -93,8 +93,8 @@ def _replicate_records(spark: SparkSession, year: Path) -> DataFrame:
         spark.read.parquet(str(year / f"{name}.parquet")) for name in ("metadata", "operations")
     )
     first = data.orderBy("offset").limit(MESSAGES)
-    # In the first batch, wherever their own topic had them.
-    return metadata.withColumn("offset", F.lit(-1).cast("long")).union(first)
+    # Before all data, wherever their own topic had them.
+    return metadata.withColumn("offset", F.col("offset") - MESSAGES).union(first)
 
 
 def _in_batches(records: DataFrame, folder: Path) -> Path:

@@ -44,6 +44,9 @@ def of_shell(spark: SparkSession, name: str, place: Path) -> Run:
         settle(shell)
         return before, shell.rejects()
 
+    came = headers(sent)
+    for each in (shell.rejects(), shell.waiting()):
+        assert headers(each).items() <= came.items()
     outcomes = [offsets(each) for each in (shell.rejects(), shell.waiting(), door.named(shell, sent))]
     assert outcomes[1] == door.waiting
     return Run(len(door.values), door.changes(shell), door.keys, outcomes, refused_again)
@@ -54,6 +57,10 @@ def of_free_door(spark: SparkSession, name: str) -> Run:
     once = door.refused(door.sent)
     again = door.refused(once.select(*RECORD_COLUMNS))
     return Run(door.count, door.changes, door.keys, [offsets(once), door.named], lambda: (once, again))
+
+
+def headers(rows: DataFrame) -> dict[int, Any]:
+    return {row["offset"]: row["headers"] for row in rows.collect() if row["offset"] is not None}
 
 
 def offsets(rows: DataFrame) -> set[int]:

@@ -33,12 +33,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger import ErasedPart
 from cdckit.ledger.columns import BUCKETS, Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
-from cdckit.model.records import (
-    ERROR_CODE,
-    ERROR_DESCRIPTION,
-    RECORD_COLUMNS,
-    REJECT_SCHEMA,
-)
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.parts.arguments import require_keys
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.store import Snapshot, Transaction

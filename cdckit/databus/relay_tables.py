@@ -94,7 +94,7 @@ STORED_SCHEMA = T.StructType(
     ]
 )
 """One row is one record as it came, its event, and what became of its window.  `taken` is the commit that
-told it.  Headers are the text of a JSON."""
+told it."""
 
 WAITING_SCHEMA = T.StructType(
     [

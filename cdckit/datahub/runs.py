@@ -206,7 +206,7 @@ class Run(State):
         # What may wait is looked at several times, and few rows are held.
         if found is None or not (self.may_wait or self._has_few_news):
             return found
-        return self._compute_once(found.selectExpr("*", "monotonically_increasing_id() AS fact"))
+        return self._compute_once(found.selectExpr("*", "monotonically_increasing_id() AS fact_number"))
 
     @cached_property
     def _follows(self) -> bool:

@@ -120,8 +120,8 @@ def waiting_statements(stated: DataFrame, answers: DataFrame | None, keep: Keep)
     and for nothing else, are applied.
 
     Args:
-        stated: The `facts` without those in error, each with a number of its own, `fact`; `known_makers` have
-            none.
+        stated: The `facts` without those in error, each with a number of its own, `fact_number`;
+            `known_makers` have none.
         answers: What links have found (`Resolution.answers`).
         keep: By which rows are computed that are looked at again.
 
@@ -133,13 +133,13 @@ def waiting_statements(stated: DataFrame, answers: DataFrame | None, keep: Keep)
     rounds, each of which shuffles their guids and links: one for each link of the longest chain of records
     that stand on each other, up to three, and one more.  What is left of longer chains is for one task.
     """
-    tied = stated.select("fact", "makes", "needs").where("makes IS NOT NULL OR size(needs) > 0")
+    tied = stated.select("fact_number", "makes", "needs").where("makes IS NOT NULL OR size(needs) > 0")
     rows = keep(with_answers(tied, answers))
     if rows is None:
         return None
     few = rows.count() <= TASK_STATEMENTS
     found = keep(find_unsupported(rows)) if few else find_waiting(rows, keep)
-    return None if found is None else _with_names(found, stated, answers)
+    return None if found is None else _with_names(found, stated)
 
 
 def drop_waiting(statements: DataFrame, waiting: DataFrame | None) -> DataFrame:
@@ -161,23 +161,23 @@ def with_answers(statements: DataFrame, answers: DataFrame | None) -> DataFrame:
 
 
 def find_waiting(statements: DataFrame, keep: Keep) -> DataFrame | None:
-    """Of many statements (`fact`, `makes`, `needs`) what `find_unsupported` would find; None for none."""
+    """What `find_unsupported` would find of many (`fact_number`, `makes`, `needs`); None for none."""
     fallen, rest = list[DataFrame](), statements
     for _ in range(ROUNDS):
         decided = keep(with_open_needs(rest))
         if decided is None:
             break
-        fallen.append(decided.where("missing IS NOT NULL").select("fact"))
+        fallen.append(decided.where("missing IS NOT NULL").select("fact_number"))
         rest = decided.where("missing IS NULL")
     else:
-        fallen.append(find_unsupported(with_open_needs(rest)).select("fact"))
+        fallen.append(find_unsupported(with_open_needs(rest)).select("fact_number"))
     waiting = keep(reduce(DataFrame.unionByName, fallen)) if fallen else None
     if waiting is None:
         return None
     # What they would have made is known only now.
-    applied = statements.join(waiting, "fact", "left_anti")
-    found = with_open_needs(statements.join(waiting, "fact", "left_semi"), applied)
-    return keep(found.select("fact", "missing"))
+    applied = statements.join(waiting, "fact_number", "left_anti")
+    found = with_open_needs(statements.join(waiting, "fact_number", "left_semi"), applied)
+    return keep(found.select("fact_number", "missing"))
 
 
 def with_open_needs(statements: DataFrame, makers: DataFrame | None = None) -> DataFrame:
@@ -267,20 +267,17 @@ def unsupported_places(makes: pa.Array, needs: pa.ListArray) -> tuple[pa.Array, 
     return pa.array(places), missing
 
 
-def _with_names(waiting: DataFrame, stated: DataFrame, answers: DataFrame | None) -> DataFrame:
+def _with_names(waiting: DataFrame, stated: DataFrame) -> DataFrame:
     """The statements that wait, with the key of what is `missing` in the place of its guid or marked text."""
     # Not by joins, of which Spark would take the size for the product of both.
-    ours = stated.select("fact", "statement", "named").join(waiting, "fact", "left_semi")
-    both = ours.unionByName(waiting, allowMissingColumns=True).groupBy("fact")
-    rows = both.agg(*(F.max(name).alias(name) for name in ("statement", "named", "missing")))
-    own = "struct(missing AS need, CAST(NULL AS string) AS text)"
-    texts = f"array_append(filter(named, each -> each.text IS NOT NULL), {own})"
-    needs = rows.select("statement", F.inline(F.expr(texts)))
-    if answers is not None:
-        found = answers.selectExpr("text AS need", "found")
-        needs = needs.join(found, "need", "left").withColumn("need", F.expr("coalesce(found, need)"))
+    ours = stated.select("fact_number", "statement", "named").join(waiting, "fact_number", "left_semi")
+    united = ours.unionByName(waiting, allowMissingColumns=True).groupBy("fact_number")
+    rows = united.agg(*(F.max(name).alias(name) for name in ("statement", "named", "missing")))
+    texts = "transform(named, each -> struct(each.need, each.text, false AS is_missing))"
+    own = "get(filter(named, each -> each.need = missing AND each.text IS NOT NULL), 0).text"
+    both = f"array_append({texts}, struct(missing AS need, {own} AS text, true AS is_missing))"
+    needs = rows.select("statement", F.expr(f"inline({both})"))
     # A record that does not name it itself is held or made by one that does, of the same message, which waits
     # too.  Over all messages, what many miss would be one task's.
-    text = "min(text) OVER (PARTITION BY statement.message_id, need)"
-    named = needs.selectExpr("statement", f"coalesce({text}, need) AS missing", "text")
-    return named.where("text IS NULL").drop("text")
+    name = "coalesce(text, min(text) OVER (PARTITION BY statement.message_id, need), need) AS missing"
+    return needs.selectExpr("statement", name, "is_missing").where("is_missing").drop("is_missing")

@@ -194,12 +194,25 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_struct(kind):
         parts = [_cast(values.field(place), part.type) for place, part in enumerate(kind)]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
-    # With a mask, Arrow wants offsets that are no slice.
-    offsets, mask = pa.array(np.asarray(values.offsets)), values.is_null()
+    mask, (offsets, *parts) = values.is_null(), list_parts(values)
     if pa.types.is_map(kind):
-        keys, items = _cast(values.keys, kind.key_type), _cast(values.items, kind.item_type)
+        keys, items = map(_cast, parts, (kind.key_type, kind.item_type))
         return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
-    return pa.ListArray.from_arrays(offsets, _cast(values.values, kind.value_type), type=kind, mask=mask)
+    return pa.ListArray.from_arrays(offsets, _cast(parts[0], kind.value_type), type=kind, mask=mask)
+
+
+def list_parts(values: pa.Array) -> list[pa.Array]:
+    """
+    The offsets of lists or maps, from 0, and their elements, or keys and items: of a slice its own alone.
+
+    >>> list_parts(pa.array([["a"], None, ["b", "c"]])[1:])[1].to_pylist()
+    ['b', 'c']
+    """
+    offsets = np.asarray(values.offsets)
+    parts = (values.keys, values.items) if pa.types.is_map(values.type) else (values.values,)
+    own = (part.slice(offsets[0], offsets[-1] - offsets[0]) for part in parts)
+    # As a copy: with a mask, Arrow wants offsets that are no slice.
+    return [pa.array(offsets - offsets[0]), *own]
 
 
 def _is_null_type(kind: pa.DataType) -> bool:

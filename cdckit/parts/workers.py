@@ -22,7 +22,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.util import inheritable_thread_target
 
-from cdckit.parts.arguments import quoted
+from cdckit.parts.arguments import free_name, quoted
 from cdckit.parts.arrow_types import arrow_schema, make_batch, with_texts
 
 _MOST_BYTES = (1 << 31) - 1
@@ -51,23 +51,23 @@ class WorkerPlan:
 
     def rows(self) -> DataFrame:
         """What they make, as rows of a DataFrame."""
-        return self.map_sent(self.batches(), self.columns)
+        return self.map_in_arrow(self.batches(), self.columns)
 
-    def map_sent(self, function: Function, columns: T.StructType | str) -> DataFrame:
+    def map_in_arrow(self, function: Function, columns: T.StructType | str) -> DataFrame:
         """
-        What another function makes of the partitions of `source`, that runs `batches` within it.
+        What *function*, which calls `batches`, makes of the partitions of `source`.
 
-        In the place of a list or map that is null an empty one is sent, and a mark beside it.  For each row
-        that Spark sends it asks what the batch has so far, and then looks at all rows since the last list
-        that was not null: of forty thousand records without headers for three seconds.
+        A list or map that is null is sent as an empty one, with a mark in another column; within structs it
+        is not.  For each row Spark asks how many bytes the batch has, and for that goes back to the last
+        list that was not null: forty thousand records without headers took three seconds.
         """
-        lists = _nullable_lists(self.source.schema)
-        if not lists:
+        empty, names = _empty_values(self.source.schema), self.source.columns
+        if not empty:
             return self.source.mapInArrow(function, columns)
-        sent = [quoted(name) for name in self.source.columns]
-        marks = [f"{sent[place]} IS NULL AS {quoted(f'{place} is null')}" for place in lists]
-        for place, empty in lists.items():
-            sent[place] = f"coalesce({sent[place]}, {empty}) AS {sent[place]}"
+        sent = [quoted(name) for name in names]
+        marks = [f"{sent[at]} IS NULL AS {quoted(free_name(f'{at} is null', names))}" for at in empty]
+        for at, value in empty.items():
+            sent[at] = f"coalesce({sent[at]}, {value}) AS {sent[at]}"
         return self.source.selectExpr(*sent, *marks).mapInArrow(function, columns)
 
     def local_table(self) -> pa.Table:
@@ -77,9 +77,9 @@ class WorkerPlan:
         return pa.Table.from_batches(results, arrow_schema(self.columns, large=self.large))
 
     def batches(self) -> Function:
-        """What workers run for it: from the batches that `map_sent` gives them to those of `columns`."""
-        lists = list(_nullable_lists(self.source.schema))
-        return partial(_run_function, by=self.function, large=self.large, lists=lists)
+        """What workers run for it: from the batches that `map_in_arrow` sends to those of `columns`."""
+        marked = list(_empty_values(self.source.schema))
+        return partial(_run_function, by=self.function, large=self.large, marked=marked)
 
 
 def map_columns(
@@ -119,27 +119,27 @@ def map_columns(
 
 
 def _run_function(
-    batches: Iterable[pa.RecordBatch], by: Function, large: bool, lists: Sequence[int] = ()
+    batches: Iterable[pa.RecordBatch], by: Function, large: bool, marked: Sequence[int] = ()
 ) -> Iterator[pa.RecordBatch]:
     if TaskContext.get() is not None:
         begin_task()
-    return by(_with_texts(map(partial(_with_null_lists, lists=lists), batches), large=large))
+    return by(_with_texts(map(partial(_with_nulls, marked=marked), batches), large=large))
 
 
-def _nullable_lists(columns: T.StructType) -> dict[int, str]:
-    """The places of lists and maps that may be null, each with an empty one, in SQL."""
+def _empty_values(columns: T.StructType) -> dict[int, str]:
+    """For each list or map that may be null, by its place, an empty one, in SQL."""
     empty = {T.ArrayType: "array()", T.MapType: "map()"}
     kinds = {place: type(each.dataType) for place, each in enumerate(columns) if each.nullable}
     return {place: empty[kind] for place, kind in kinds.items() if kind in empty}
 
 
-def _with_null_lists(batch: pa.RecordBatch, lists: Sequence[int]) -> pa.RecordBatch:
-    """A batch without the marks of the *lists*, which are its last columns: what is marked is null."""
-    if not lists:
+def _with_nulls(batch: pa.RecordBatch, marked: Sequence[int]) -> pa.RecordBatch:
+    """The batch without its last columns, which say of each column that is *marked* where it is null."""
+    if not marked:
         return batch
-    count = batch.num_columns - len(lists)
+    count = batch.num_columns - len(marked)
     columns, fields = batch.columns[:count], list(batch.schema)[:count]
-    for place, mark in zip(lists, batch.columns[count:], strict=True):
+    for place, mark in zip(marked, batch.columns[count:], strict=True):
         if mark.true_count:
             columns[place] = pc.if_else(mark, pa.scalar(None, columns[place].type), columns[place])
         fields[place] = fields[place].with_nullable(True)

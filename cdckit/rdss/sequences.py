@@ -349,7 +349,6 @@ def mark_repeats(named: DataFrame, known: DataFrame | None) -> DataFrame:
 
 
 _COLUMNS = T.StructType([*RECORD_SCHEMA.fields, *MESSAGE_FIELDS, *ERROR_FIELDS])
-_RECORD = list(RECORD_COLUMNS)
 _RECORD_SCHEMA = arrow_schema(RECORD_SCHEMA)
 _PLACE, _BYTES, _PIECE = "_place", "_bytes", "_piece"
 # In a part most of what is escaped takes two bytes for one.
@@ -450,7 +449,7 @@ def _sequences(batches: Iterable[pa.RecordBatch]) -> Iterator[_Sequence]:
     sequence = None
     for batch in batches:
         places, pieces, sizes = (batch.column(name).to_pylist() for name in (_PLACE, _PIECE, _BYTES))
-        begin = batch.filter(pc.equal(batch.column(_PLACE), 1)).select(_RECORD)
+        begin = batch.filter(pc.equal(batch.column(_PLACE), 1)).select(RECORD_COLUMNS)
         firsts = iter(begin.to_pylist())
         for place, piece, size in zip(places, pieces, sizes, strict=True):
             if place == 1:

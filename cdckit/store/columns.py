@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.parts.arguments import quoted
-from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.arrow_types import arrow_schema, list_parts
 from cdckit.parts.widening import as_type, common_spark_type
 from cdckit.store.errors import NotStorable
 
@@ -311,12 +310,11 @@ def _shape_values(values: pa.Array, kind: pa.DataType, column: T.DataType) -> pa
         parts = _parts(named, len(values), column, list(kind))
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
     if isinstance(column, T.ArrayType | T.MapType):
-        # With a mask, Arrow wants offsets that are no slice.
-        offsets, mask = pa.array(np.asarray(values.offsets)), values.is_null()
+        mask, (offsets, *parts) = values.is_null(), list_parts(values)
         if isinstance(column, T.ArrayType):
-            elements = _shape_values(values.values, kind.value_type, column.elementType)
+            elements = _shape_values(parts[0], kind.value_type, column.elementType)
             return pa.ListArray.from_arrays(offsets, elements, type=kind, mask=mask)
-        keys = _shape_values(values.keys, kind.key_type, column.keyType)
-        items = _shape_values(values.items, kind.item_type, column.valueType)
+        keys = _shape_values(parts[0], kind.key_type, column.keyType)
+        items = _shape_values(parts[1], kind.item_type, column.valueType)
         return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
     return values.cast(kind)

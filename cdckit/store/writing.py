@@ -92,7 +92,7 @@ def write(rows: Rows, target: Target) -> WriteResult:
     else:
         made = rows if isinstance(rows, WorkerPlan) else _as_plan(rows)
         to_files = partial(_write_plan, by=made.batches(), target=target)
-        found = made.map_sent(to_files, _REPORT).collect()
+        found = made.map_in_arrow(to_files, _REPORT).collect()
     return WriteResult(tuple(parse_report((json.loads(row["report"]) for row in found), target)))
 
 

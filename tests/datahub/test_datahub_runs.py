@@ -305,11 +305,18 @@ def test_what_is_waited_for_is_named_by_the_key_that_the_record_gave(
         ],
     }  # fmt: skip
     maker: Row = {"reference": "maker", "fields": [{"reference": "m", "key": True}]}
-    hub = Hub(spark, schema(system(maker=maker, product=product, order=order, line=line)), tmp_path)
+    by_key = {"reference": "product", "type": "link", "linkEntity": "product", "linkKey": "no"}
+    gift: Row = {"reference": "gift", "fields": [{"reference": "g", "key": True}, by_key]}
+    found_by = {**by_key, "reference": "other", "linkKey": "ean"}
+    gift["fields"].append(found_by)
+    shop = system(maker=maker, product=product, order=order, line=line, gift=gift)
+    hub = Hub(spark, schema(shop), tmp_path)
     documents: list[Row] = [
         {"entity": "product", "guid": "p", "data": {"no": "1", "ean": "5", "m": "x"}},
         {"entity": "order", "guid": "found", "data": {"o": "7", "ean": "5", "lines": [{}]}},
         {"entity": "order", "guid": "not found", "data": {"o": "8", "ean": "9", "lines": [{}]}},
+        # Both mean the product that has no maker.
+        {"entity": "gift", "guid": "two", "data": [{"g": "1", "no": "1"}, {"g": "2", "ean": "5"}]},
     ]
     sent(hub, spark, *documents, minute=0)
     found = {(row["message_identifier"], row["record"]): row["waiting_for"] for row in rows_of(hub.waiting())}
@@ -319,6 +326,8 @@ def test_what_is_waited_for_is_named_by_the_key_that_the_record_gave(
         ("found", "1/lines/1"): "order o = 7",
         ("not found", "1"): "product ean = 9",
         ("not found", "1/lines/1"): "order o = 8",
+        ("two", "1"): "product no = 1",
+        ("two", "2"): "product ean = 5",
     }
     sent(hub, spark, {"entity": "maker", "guid": "m", "data": {"m": "x"}}, minute=1)
     assert {row["waiting_for"] for row in rows_of(hub.waiting())} == {"product ean = 9", "order o = 8"}

@@ -126,8 +126,8 @@ def test_a_hub_that_looks_up_nothing_applies_what_is_new_and_what_is_due(
     Where all links lead to whole keys, a run of a large hub looks at its news alone.
 
     The pieces come as soon after each other as what waits is tried again, so that of what waited some is due
-    and some is not; in the end all is.  With seed 5 a record comes that needs what only such a record says
-    that is not due.
+    and some is not; in the end all is.  With seed 5 a record needs what none but a record makes that is
+    not due.
     """
     monkeypatch.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
     asked = []

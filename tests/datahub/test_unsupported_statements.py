@@ -97,18 +97,18 @@ def test_of_many_statements_the_same_is_found_in_rounds(
         for makes, needs in statements:
             made = None if makes is None else f"{program} {makes}"
             rows.append((len(rows), made, [f"{program} {need}" for need in needs]))
-    stated = spark.createDataFrame(rows, "fact long, makes string, needs array<string>")
+    stated = spark.createDataFrame(rows, "fact_number long, makes string, needs array<string>")
     kept = waiting.find_waiting(stated, compute_once)
     assert kept is not None
     found = kept.collect()
-    assert {(row["fact"], row["missing"]) for row in found} == expected
+    assert {(row["fact_number"], row["missing"]) for row in found} == expected
     assert len(found) == len(expected)
     assert 0 < given[0] < len(rows) / 3
 
 
 def test_an_answer_takes_the_place_of_what_was_asked(spark: SparkSession) -> None:
-    columns = "fact long, makes string, needs array<string>"
+    columns = "fact_number long, makes string, needs array<string>"
     stated = spark.createDataFrame([(1, "m", ["a", "t", "b", "u"]), (2, None, [])], columns)
     answers = spark.createDataFrame([("t", "g"), ("u", None), ("v", "h")], "text string, found string")
-    found = {row["fact"]: row["needs"] for row in waiting.with_answers(stated, answers).collect()}
+    found = {row["fact_number"]: row["needs"] for row in waiting.with_answers(stated, answers).collect()}
     assert found == {1: ["a", "g", "b", "u"], 2: []}

@@ -49,7 +49,7 @@ def as_sent(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def test_lists_and_maps_are_never_null_on_the_way_and_come_as_they_were(spark: SparkSession) -> None:
-    """An empty one is none that is null."""
+    """An empty list stays one."""
     rows = [
         (1, [("a", b"x"), (None, None), None], {"b": 1, "c": None}, ([1],)),
         (2, [], {}, ([],)),
@@ -59,7 +59,7 @@ def test_lists_and_maps_are_never_null_on_the_way_and_come_as_they_were(spark: S
     given = spark.createDataFrame(rows, LISTS).coalesce(1)
     plan = WorkerPlan(given, as_sent, given.schema)
     assert sorted(map(tuple, plan.rows().collect())) == rows
-    sent = [row["n"] for row in plan.map_sent(without_null_lists, NUMBERS).collect()]
+    sent = [row["n"] for row in plan.map_in_arrow(without_null_lists, NUMBERS).collect()]
     # Two marks come behind; of a struct what is in it stays as it is.
     assert sent == [6, 0, 0, 0, 1, 0, 0]
 

@@ -183,7 +183,7 @@ def run_waiting_hub(world: World) -> None:
 
 
 def changes_with_links(world: World) -> DataFrame:
-    """Each order but the first has a customer, of whom it is certain that he is there: he links to nobody."""
+    """Each order but the first has a customer, of which it is certain that it is there: it links to none."""
     customer = {"reference": "customer", "fields": [{"reference": "name", "key": True}]}
     link = {"reference": "of", "type": "link", "linkEntity": "customer", "linkKey": "name", "key": True}
     mappings = {"customer": [customer], "order": [{"reference": "order", "fields": [link]}]}

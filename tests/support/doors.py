@@ -68,10 +68,10 @@ class FreeDoor(NamedTuple):
 
 
 def records(spark: SparkSession, values: Sequence[bytes], topics: Sequence[str] = ()) -> DataFrame:
-    """Records with these values."""
+    """Records with these values, every other one with headers."""
     listed = topics or ["door"] * len(values)
     rows = [
-        (None, value, topic, 0, offset, AT, 0, None)
+        (None, value, topic, 0, offset, AT, 0, None if offset % 2 else [("trace", b"\xff"), ("trace", None)])
         for offset, (topic, value) in enumerate(zip(listed, values, strict=True))
     ]
     return spark.createDataFrame(rows, RECORD_SCHEMA).coalesce(1)

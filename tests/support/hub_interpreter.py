@@ -1336,6 +1336,7 @@ class InterpretedHub:
     def reprocess(self, identifiers: Iterable[str], now: datetime) -> None:
         again = set(identifiers)
         self.given_up = {name for name in self.given_up if name[0] not in again}
+        self.due |= dict.fromkeys(again, now)
         self.process(now)
 
     def history(self, target: str) -> list[Row]:
