@@ -113,7 +113,7 @@ class Planner:
         needed = f"all of a key of {entity}, the link being a key itself"
         must(field.key is None or fields in target.alternatives, "linkKey", needed)
         needed = f"the one whole key of {entity}, the link being part of a weak key"
-        must(field.key is None or own.strict or whole, "linkKey", needed)
+        must(own.strict or field.reference not in own.keys or whole, "linkKey", needed)
         needed = "of fields that lead on by whole keys of entities with one key"
         must(all(part.inner is None or part.inner.whole for part in parts), "linkKey", needed)
         must(whole or not field.autocreate, "autocreate", f"with the one whole key of {entity}")

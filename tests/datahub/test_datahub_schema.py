@@ -499,6 +499,17 @@ CHILDREN: dict[str, tuple[Document, str]] = {
 }
 
 
+def test_a_link_that_one_mapping_has_in_a_weak_key_leads_by_a_whole_key_in_all() -> None:
+    """What another mapping looks up would be a key that is not known yet: a marked text, in the history."""
+    desk = target("desk", {"reference": "floor", "key": True}, {"reference": "no", "key": True})
+    number = {"reference": "number", "key": "number"}
+    here = target("person", number, link("desk", "desk", "floor", "no", key="place"))
+    there = target("person", number, link("desk", "desk", "no"))
+    error = refused(system("a", desk=[desk], person=[here]), system("b", desk=[desk], person=[there]))
+    assert error.path == "b:mappings.person[0].fields[1].linkKey"
+    assert "the one whole key of desk, the link being part of a weak key" in str(error)
+
+
 @pytest.mark.parametrize("name", CHILDREN)
 def test_children_that_cannot_be_followed_are_refused(name: str) -> None:
     field, path = CHILDREN[name]
