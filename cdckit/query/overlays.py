@@ -193,7 +193,7 @@ def overlay(*layers: Layer, how: str = "inner", fold: bool = False) -> DataFrame
 def _check_layers(layers: Sequence[Layer], how: str, fold: bool) -> tuple[Layer, ...]:
     """The sides, with null for every end that is open; raises for those of no meaning."""
     if len(layers) < 2 or not all(isinstance(side, Layer) for side in layers):
-        raise InvalidArgument(_OVERLAY, "layers", "two or more Side", layers)
+        raise InvalidArgument(_OVERLAY, "layers", "two or more Layers", layers)
     if how not in _WAYS:
         raise InvalidArgument(_OVERLAY, "how", f"one of {', '.join(_WAYS)}", how)
     require_flag(fold, "fold", function=_OVERLAY)

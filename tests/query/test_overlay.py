@@ -205,7 +205,7 @@ def test_what_cannot_be_asked(spark: SparkSession) -> None:
     twice = a.withColumn("kind", F.lit(1)).select("*", F.lit(2).alias("KIND"))
     stream = streamed(a)
     for sides, options, said in (
-        ([one], {}, "two or more Side"),
+        ([one], {}, "two or more Layers"),
         ([one, Layer(a, into="A")], {}, "into to be a name other than"),
         ([one, Layer(a, into="guid")], {}, "into to be a name other than"),
         ([one, Layer(a, into="b", on="gat")], {}, "on to be one or more fields among guid, gate"),
