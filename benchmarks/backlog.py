@@ -29,9 +29,7 @@ Take = Callable[[DataFrame, int], None]
 
 
 def results(spark: SparkSession, year: Path, work: Path) -> list[Result]:
-    """
-    A million messages to each: of Replicate to a feed, of Debezium to a ledger, of five records to a hub.
-    """
+    """A million messages: of Replicate to a feed, of Debezium to a ledger, of five records to a hub."""
     sources = {
         "feed": (_replicate_records(spark, year), _feed_taker),
         "debezium": (event_records(spark, work / f"events_{MESSAGES}", MESSAGES), _ledger_taker),
