@@ -384,7 +384,8 @@ class Intake:
         data = came.where(is_data())
         if all(any(each.reads_address(*address) for each in tables.values()) for address in addresses):
             return _unite(_Ready(data, addresses), healed)
-        sorted_out = self._transaction.scratch(self._with_waits(data, tables))
+        # Of each row it is told twice, from three of its columns: to write all rows once more takes longer.
+        sorted_out = self._with_waits(data, tables)
         found = _addresses_by_waiting(sorted_out)
         if found[True]:
             waits = sorted_out.where("waits").drop("waits")
@@ -403,9 +404,9 @@ class Intake:
         healed = _addresses_by_waiting(sorted_out)[False]
         if not healed:
             return None
-        kept = self._transaction.scratch(sorted_out)
-        self._transaction.replace(WAITING, kept.where("waits").drop("waits"))
-        return _Ready(kept.where("not waits").drop("waits", GIVEN_UP), healed)
+        # The files that it is read from stay, though the table has others then.
+        self._transaction.replace(WAITING, sorted_out.where("waits").drop("waits"))
+        return _Ready(sorted_out.where("not waits").drop("waits", GIVEN_UP), healed)
 
     def _with_waits(self, data: DataFrame, tables: Mapping[TableName, FeedTable]) -> DataFrame:
         zone = read_rows(self._transaction, ZONE, ZONE_SCHEMA)
