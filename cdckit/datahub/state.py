@@ -252,6 +252,12 @@ def append_records(tables: Transaction, schema: Schema, decoded: DataFrame, batc
     return tables.append(MESSAGES, messages.withColumns(receipt), compact_at=MANY_FILES).rows
 
 
+_FILE_ROWS, _SMALL_FILE = 1 << 14, 1 << 18
+"""
+How many versions a file has at most, as a message has the files written anew of whose entities it speaks; and
+how many bytes one that is still too small.
+"""
+
 _TouchedGuids = Mapping[str, DataFrame | None]
 """By target the guids of the entities that are merged anew; None for all of them."""
 
@@ -267,6 +273,8 @@ class Histories:
     def __init__(self, state: State, tables: Transaction, *, few: bool, keep: Keep) -> None:
         self._state, self._writes, self.schema = state, tables, state.schema
         self._few, self._keep = few, keep
+        for entity in self.schema.targets:
+            tables.limit_files(table_name(HISTORY, entity), _FILE_ROWS)
 
     def merge(self, entities: Collection[str]) -> None:
         """Merge everything that was ever said of these targets anew."""
@@ -325,7 +333,7 @@ class Histories:
         if some is None:
             return {}
         replace_rows(self._writes, name, some, self._merge_target(entity, some))
-        self._writes.compact(name, files=MANY_FILES)
+        self._writes.compact(name, files=MANY_FILES, below=_SMALL_FILE)
         return {entity: some}
 
     def _named_guids(self, messages: DataFrame, turned: DataFrame | None) -> DataFrame | None:

@@ -224,6 +224,7 @@ class Target:
     A table for workers: its folder of a location, its columns as stored, and those of its partitions.
 
     *partitions* are those of files that other programs have written, by path: these do not say it themselves.
+    After *file_rows* rows or a few more another file is begun; without it, when whoever writes says so.
     """
 
     location: Location
@@ -231,13 +232,14 @@ class Target:
     stored: T.StructType
     partition_by: tuple[str, ...] = ()
     partitions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    file_rows: int | None = None
 
     @staticmethod
-    def from_table(location: Location, table: Table) -> Target:
+    def from_table(location: Location, table: Table, file_rows: int | None = None) -> Target:
         """The table for workers."""
         files = table.files.values() if table.partition_by else ()
         others = {one.path: one.partition for one in files if not OUR_FILES.fullmatch(one.path)}
-        return Target(location, table.folder, table.stored, table.partition_by, others)
+        return Target(location, table.folder, table.stored, table.partition_by, others, file_rows)
 
     @cached_property
     def shape(self) -> Shape:

@@ -471,9 +471,10 @@ def replace_rows(tables: Transaction, name: str, keys: DataFrame, *rows: Rows) -
         touched = placed.join(keys, on, "left_semi")
         # As many rows as there are files, at most.
         files = files_named(files, [row["file"] for row in touched.select("file").distinct().collect()])
-    rest = tables.read(name, files=files).join(keys, on, "left_anti") if files else None
-    kept = [] if rest is None else [rest.select(*map(quoted, found.columns))]
-    tables.swap(name, files, *kept, *rows)
+    rest = tables.read(name, files=files).join(keys, on, "left_anti").select(*map(quoted, found.columns))
+    # Each task writes a file of its own.
+    kept = rest.coalesce(1) if hold_few_rows(files) else rest
+    tables.swap(name, files, *([kept] if files else []), *rows)
 
 
 def read_note(tables: Tables, key: str, default: Any) -> Any:

@@ -183,6 +183,7 @@ class Transaction:
         self._changes: dict[str, Change] = {}
         self._read: set[str] = set()
         self._notes: dict[str, str | None] = {}
+        self._file_rows: dict[str, int] = {}
         self._scratch: list[str] = []
         self._lock, self._ended, self._failed = RLock(), False, False
 
@@ -309,6 +310,14 @@ class Transaction:
         if same_rows:
             self.adopt(name, (), (), (one.path for one in done.files))
         return done
+
+    def limit_files(self, name: str, rows: int) -> None:
+        """
+        Let each file that is written to a table from here on have about so many rows at most.
+
+        For a table of which single rows are replaced: of whatever is, the whole file is written anew.
+        """
+        self._file_rows[name] = rows
 
     def target(self, name: str, columns: T.StructType, partition_by: Sequence[str] = ()) -> Target:
         """
@@ -439,7 +448,8 @@ class Transaction:
     def _write(self, name: str, rows: Sequence[Rows]) -> WriteResult:
         done, table = WriteResult(), self._table(name)
         for one in rows:
-            done += write(self._fitting(one, table), Target.from_table(self._location, table))
+            target = Target.from_table(self._location, table, self._file_rows.get(name))
+            done += write(self._fitting(one, table), target)
         with self._lock:
             self._put(name, (table := self._table(name)).with_files([*table.files.values(), *done.files]))
         return done

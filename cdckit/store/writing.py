@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from itertools import groupby, pairwise
+from math import inf
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -168,10 +169,13 @@ class OpenFiles:
         for values, rows in split_partitions(
             pa.Table.from_batches(self._unsorted), self._target.partition_by
         ):
-            key = json.dumps(values)
-            if key not in self._files:
-                self._files[key] = _OpenFile(self._target, self._shape.schema, self._system, key)
-            self._files[key].take(rows)
+            key, most = json.dumps(values), self._target.file_rows or rows.num_rows
+            for begin in range(0, rows.num_rows, most):
+                if key not in self._files:
+                    self._files[key] = _OpenFile(self._target, self._shape.schema, self._system, key)
+                self._files[key].take(rows.slice(begin, most))
+                if self._files[key].rows >= (self._target.file_rows or inf):
+                    self._reports.append(self._files.pop(key).close())
         # What waits for a file is a part of all that was sorted with it, and holds that in memory.
         self._buffered_bytes += self._unsorted_bytes
         self._unsorted, self._unsorted_rows, self._unsorted_bytes = [], 0, 0
@@ -254,18 +258,17 @@ class _OpenFile:
             write_statistics=[one.name for one in schema if not pa.types.is_nested(one.type)],
         )
         self._waiting: list[pa.Table] = []
-        self.waiting_rows = self._rows = 0
+        self.waiting_rows = self.rows = 0
 
     def take(self, rows: pa.Table) -> None:
         self._waiting.append(rows)
         self.waiting_rows += rows.num_rows
+        self.rows += rows.num_rows
 
     def flush(self) -> None:
         """Write what waits."""
         if self._waiting:
-            table = pa.concat_tables(self._waiting)
-            self._writer.write_table(table)
-            self._rows += table.num_rows
+            self._writer.write_table(pa.concat_tables(self._waiting))
         self._waiting, self.waiting_rows = [], 0
 
     def close(self) -> dict[str, Any]:
@@ -276,7 +279,7 @@ class _OpenFile:
         self._sink.close()
         bounds = _bounds(self._footers[0], self._schema)
         known = {"path": self._name, "size": size, "partition": json.loads(self._partition)}
-        return {**known, "numRecords": self._rows, **bounds}
+        return {**known, "numRecords": self.rows, **bounds}
 
     def discard(self) -> None:
         # On a full disk neither can be closed properly; the file is in the way of everybody all the same.

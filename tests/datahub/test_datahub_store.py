@@ -452,3 +452,25 @@ def test_a_table_that_grows_has_a_bounded_number_of_files(spark: SparkSession, t
             tables.commit()
     assert len(store.snapshot().files("log")) == 3  # sixteen as one, and the two since
     assert sorted(row["n"] for row in rows_of(store.snapshot().read("log"))) == list(range(18))
+
+
+def test_a_message_has_few_versions_of_others_written_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cdckit.datahub.state, "_FILE_ROWS", 100)
+    monkeypatch.setattr(cdckit.datahub.state, "_SMALL_FILE", 0)
+    # A hub of so few would be merged as a whole.
+    monkeypatch.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
+    hub = Hub(spark, SHOP, tmp_path)
+    many = {"entity": "product", "guid": "many", "data": [product(f"{one}")["data"] for one in range(2_000)]}
+    hub.receive([many])
+    hub.run(now=AT)
+    before = {one.path: one for one in hub.store.snapshot().files("history.product")}
+    hub.receive([product("1999", "pot")])
+    hub.run(now=AT + HOUR)
+    after = {one.path: one for one in hub.store.snapshot().files("history.product")}
+    gone, came = before.keys() - after.keys(), after.keys() - before.keys()
+    assert [before[path].rows for path in gone] == [100]
+    assert sorted(after[path].rows for path in came) == [2, 99]
+    assert ("1999", "pot") in names(hub)
+    assert sum(one.rows for one in after.values()) == 2_001

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import cdckit.datahub.runs
+import cdckit.datahub.state
 from cdckit.datahub.messages import Backoff
 from cdckit.datahub.waiting import known_makers
 from support.hub_interpreter import InterpretedHub
@@ -130,6 +131,7 @@ def test_a_hub_that_looks_up_nothing_applies_what_is_new_and_what_is_due(
     not due.
     """
     monkeypatch.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
+    monkeypatch.setattr(cdckit.datahub.state, "_FILE_ROWS", 3)
     asked = []
 
     def counted(statements: dict[str, DataFrame], needs: DataFrame, waiting: DataFrame | None) -> DataFrame:

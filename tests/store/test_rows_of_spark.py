@@ -285,6 +285,27 @@ def test_small_files_become_one(spark: SparkSession, store: Store) -> None:
     assert store.snapshot().version == version
 
 
+def test_a_file_has_no_more_rows_than_it_may(spark: SparkSession, store: Store) -> None:
+    with store.begin() as transaction:
+        transaction.limit_files("t", 100)
+        rows = spark.range(0, 1050, 1, 1).selectExpr("id AS n", "id % 2 AS part")
+        transaction.append("t", rows, partition_by=["part"])
+        transaction.append("other", rows)
+        files = transaction.files("t")
+        assert sorted((one.partition["part"], one.rows) for one in files) == [
+            *[(0, 25), *[(0, 100)] * 5],
+            *[(1, 25), *[(1, 100)] * 5],
+        ]
+        assert len(transaction.files("other")) == 1
+        # In the order in which the rows came: so files of sorted rows follow one another.
+        assert sorted((one.low["n"], one.high["n"]) for one in files if one.partition["part"])[:2] == [
+            (1, 199),
+            (201, 399),
+        ]
+        transaction.commit()
+    assert sorted(row["n"] for row in store.snapshot().read("t").collect()) == list(range(1050))
+
+
 def test_commits_are_a_table_too(spark: SparkSession, store: Store) -> None:
     assert store.commits().count() == 0
     with store.begin() as transaction:
