@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import reduce
 from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
@@ -384,7 +385,7 @@ class Intake:
         data = came.where(is_data())
         if all(any(each.reads_address(*address) for each in tables.values()) for address in addresses):
             return _unite(_Ready(data, addresses), healed)
-        # Of each row it is told twice, from three of its columns: to write all rows once more takes longer.
+        # Found anew for each use, from three columns of it: to write all rows once more takes longer.
         sorted_out = self._with_waits(data, tables)
         found = _addresses_by_waiting(sorted_out)
         if found[True]:
@@ -404,7 +405,7 @@ class Intake:
         healed = _addresses_by_waiting(sorted_out)[False]
         if not healed:
             return None
-        # The files that it is read from stay, though the table has others then.
+        # The table's old files stay on disk, so what they hold can be read after it has others.
         self._transaction.replace(WAITING, sorted_out.where("waits").drop("waits"))
         return _Ready(sorted_out.where("not waits").drop("waits", GIVEN_UP), healed)
 
@@ -438,12 +439,13 @@ class Intake:
             kind, said = table.kind(self._buckets), changes(rows, keys=table.keys)
             erased = erased_changes(said, self._transaction, kind)
             if erased is not None:
-                self._erased.append(erased.select(record_place("arrival.").alias(PLACE)).distinct())
+                self._erased.append(erased.select(record_place("arrival.").alias(PLACE)))
             self.reads += apply_within(self._transaction, kind, said)
 
     def _forget(self, written: WriteResult) -> None:
         """Let the records that came of entities that were erased be their places alone."""
-        for places in self._erased:
+        if self._erased:
+            places = reduce(DataFrame.unionByName, self._erased).distinct()
             # A record that waited has come into the table with an earlier batch.
             among = None if self._has_healed else list(written.files)
             rewrite_places(self._transaction, RECORDS, places, without_values, among)

@@ -69,6 +69,27 @@ def test_an_entity_and_its_records_are_forgotten(spark: SparkSession, tmp_path: 
     feed.store.check(deep=True)
 
 
+def test_records_of_erased_entities_of_two_tables_may_come_in_one_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feed, subject = Feed(spark, tmp_path, buckets=1), {"ada": ["ada lovelace", str(ADA)]}
+    metadata = [record(PEOPLE.md(), 0), record(LATER.md(), 1)]
+    both = [
+        said(PEOPLE, "INSERT", {"id": ADA, "name": "ada lovelace"}, 2),
+        said(LATER, "INSERT", {"code": ADA, "name": "ada lovelace"}, 3),
+    ]
+    feed.receive(to_dataframe(spark, [*metadata, *both]))
+    for name, key in (("PEOPLE", "id"), ("LATER", "code")):
+        [ledger] = [each for each in feed.ledgers() if each.endswith(name)]
+        feed.erase(ledger, keys=[{key: ADA}], **WHO)
+    other = said(PEOPLE, "INSERT", {"id": 2, "name": "bob"}, 4)
+    feed.receive(to_dataframe(spark, [*both, other]), "again")
+    assert find_remains(tmp_path, subject) == {}
+    records = feed.store.snapshot().read("records")
+    assert records.where("error_code = 'ERASED'").count() == 4
+    assert records.count() == 7
+
+
 def test_a_record_that_speaks_of_two_goes_with_both(spark: SparkSession, tmp_path: Path) -> None:
     feed = Feed(spark, tmp_path, buckets=1)
     moved = PEOPLE.dt("UPDATE", {"id": 3, "name": "ada lovelace"}, {"id": ADA, "name": "ada lovelace"})
