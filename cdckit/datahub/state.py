@@ -252,11 +252,8 @@ def append_records(tables: Transaction, schema: Schema, decoded: DataFrame, batc
     return tables.append(MESSAGES, messages.withColumns(receipt), compact_at=MANY_FILES).rows
 
 
-_FILE_ROWS, _SMALL_FILE = 1 << 14, 1 << 18
-"""
-How many versions a file has at most, as a message has the files written anew of whose entities it speaks; and
-how many bytes one that is still too small.
-"""
+_FILE_ROWS = 1 << 15
+"""The most versions that a file has: a message has the files of its entities written anew."""
 
 _TouchedGuids = Mapping[str, DataFrame | None]
 """By target the guids of the entities that are merged anew; None for all of them."""
@@ -333,7 +330,7 @@ class Histories:
         if some is None:
             return {}
         replace_rows(self._writes, name, some, self._merge_target(entity, some))
-        self._writes.compact(name, files=MANY_FILES, below=_SMALL_FILE)
+        self._writes.compact(name, files=MANY_FILES)
         return {entity: some}
 
     def _named_guids(self, messages: DataFrame, turned: DataFrame | None) -> DataFrame | None:

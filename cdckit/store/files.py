@@ -224,7 +224,7 @@ class Target:
     A table for workers: its folder of a location, its columns as stored, and those of its partitions.
 
     *partitions* are those of files that other programs have written, by path: these do not say it themselves.
-    After *file_rows* rows or a few more another file is begun; without it, when whoever writes says so.
+    A file of a partition has at most *file_rows* rows, then another one is begun.
     """
 
     location: Location

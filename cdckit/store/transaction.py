@@ -67,6 +67,9 @@ certain values.
 VACUUMED_UNTIL = "cdckit.vacuumed_until"
 """The note that says until which instant files that no commit named were deleted; and the vacuum's id."""
 
+_FILE_ROWS = "cdckit.file_rows"
+"""Before the name of a table: the note that says how many rows one of its files has at most."""
+
 _AT_ONCE = 8
 """So many Delta tables are committed to at once: each waits for its storage most of the time."""
 
@@ -183,7 +186,6 @@ class Transaction:
         self._changes: dict[str, Change] = {}
         self._read: set[str] = set()
         self._notes: dict[str, str | None] = {}
-        self._file_rows: dict[str, int] = {}
         self._scratch: list[str] = []
         self._lock, self._ended, self._failed = RLock(), False, False
 
@@ -313,11 +315,19 @@ class Transaction:
 
     def limit_files(self, name: str, rows: int) -> None:
         """
-        Let each file that is written to a table from here on have about so many rows at most.
+        Note that a file which is written to a table is to have so many rows at most.
 
-        For a table of which single rows are replaced: of whatever is, the whole file is written anew.
+        For a table of which single rows are replaced: the whole file of each is written anew.  Who writes
+        through a `target` cuts files as it likes.
         """
-        self._file_rows[name] = rows
+        if rows < 1:
+            raise InvalidArgument("limit_files", "rows", "1 or more", rows)
+        if rows != self._file_rows(name):
+            self.note(f"{_FILE_ROWS}:{name}", str(rows))
+
+    def _file_rows(self, name: str) -> int | None:
+        found = self.note_of(f"{_FILE_ROWS}:{name}")
+        return None if found is None else int(found)
 
     def target(self, name: str, columns: T.StructType, partition_by: Sequence[str] = ()) -> Target:
         """
@@ -382,7 +392,7 @@ class Transaction:
             some = table.with_files(one for path, one in table.files.items() if (path in known) == is_known)
             groups = [
                 group
-                for group in small_files(some, below, files)
+                for group in small_files(some, below, files, self._file_rows(name))
                 if only is None or tuple(group[0].partition_texts().items()) in only
             ]
             if groups:
@@ -448,7 +458,7 @@ class Transaction:
     def _write(self, name: str, rows: Sequence[Rows]) -> WriteResult:
         done, table = WriteResult(), self._table(name)
         for one in rows:
-            target = Target.from_table(self._location, table, self._file_rows.get(name))
+            target = Target.from_table(self._location, table, self._file_rows(name))
             done += write(self._fitting(one, table), target)
         with self._lock:
             self._put(name, (table := self._table(name)).with_files([*table.files.values(), *done.files]))

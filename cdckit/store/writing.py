@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from itertools import groupby, pairwise
-from math import inf
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -169,13 +168,16 @@ class OpenFiles:
         for values, rows in split_partitions(
             pa.Table.from_batches(self._unsorted), self._target.partition_by
         ):
-            key, most = json.dumps(values), self._target.file_rows or rows.num_rows
-            for begin in range(0, rows.num_rows, most):
+            key, most = json.dumps(values), self._target.file_rows
+            while rows.num_rows:
                 if key not in self._files:
                     self._files[key] = _OpenFile(self._target, self._shape.schema, self._system, key)
-                self._files[key].take(rows.slice(begin, most))
-                if self._files[key].rows >= (self._target.file_rows or inf):
-                    self._reports.append(self._files.pop(key).close())
+                room = rows.num_rows if most is None else most - self._files[key].rows
+                self._files[key].take(rows.slice(0, room))
+                rows = rows.slice(room)
+                if self._files[key].rows == most:
+                    self._reports.append(self._files[key].close())
+                    del self._files[key]
         # What waits for a file is a part of all that was sorted with it, and holds that in memory.
         self._buffered_bytes += self._unsorted_bytes
         self._unsorted, self._unsorted_rows, self._unsorted_bytes = [], 0, 0
@@ -360,13 +362,15 @@ def _plain(value: Any) -> Any:
 # Small files together --------------------------------------------------------------------------------------
 
 
-def small_files(table: Table, below: int, least: int = 2) -> list[list[File]]:
+def small_files(table: Table, below: int, least: int = 2, file_rows: int | None = None) -> list[list[File]]:
     """
     The files smaller than *below* bytes of each partition that has at least *least* of them.
 
     In groups that become files of about four times *below*.  Where files follow one another in a partition,
-    as those of a stream do, a group has files that are neighbours, in their order.
+    as those of a stream do, a group has files that are neighbours, in their order.  Where a file has at most
+    *file_rows* rows, small ones have half of that or fewer, and a group has no more than one file can have.
     """
+    is_small = partial(_is_small, below=below, rows=file_rows)
     found: dict[tuple[str | None, ...], list[File]] = {}
     for one in table.files.values():
         values = one.partition_texts()
@@ -374,19 +378,23 @@ def small_files(table: Table, below: int, least: int = 2) -> list[list[File]]:
     groups = [
         group
         for files in found.values()
-        if sum(one.size < below for one in files) >= least
-        for some in _neighbours(table, files, below)
-        for group in _groups(some, 4 * below)
+        if sum(map(is_small, files)) >= least
+        for some in _neighbours(table, files, is_small)
+        for group in _groups(some, 4 * below, file_rows)
     ]
     return [group for group in groups if len(group) > 1]
 
 
-def _neighbours(table: Table, files: list[File], below: int) -> list[list[File]]:
+def _is_small(one: File, below: int, rows: int | None) -> bool:
+    return one.size < below and (rows is None or 2 * one.rows <= rows)
+
+
+def _neighbours(table: Table, files: list[File], is_small: Callable[[File], bool]) -> list[list[File]]:
     """The small files of a partition: with no large one between them, if the files follow one another."""
     in_order = _order_files(table, files)
     if in_order is None:
-        return [[one for one in files if one.size < below]]
-    runs = groupby(in_order, lambda one: one.size < below)
+        return [list(filter(is_small, files))]
+    runs = groupby(in_order, is_small)
     return [list(some) for are_small, some in runs if are_small]
 
 
@@ -401,15 +409,15 @@ def _order_files(table: Table, files: list[File]) -> list[File] | None:
     return in_order if follow else None
 
 
-def _groups(files: list[File], most: int) -> list[list[File]]:
+def _groups(files: list[File], most: int, most_rows: int | None) -> list[list[File]]:
     groups: list[list[File]] = [[]]
-    size = 0
+    size = rows = 0
     for one in files:
-        if groups[-1] and size + one.size > most:
+        size, rows = size + one.size, rows + one.rows
+        if groups[-1] and (size > most or (most_rows is not None and rows > most_rows)):
             groups.append([])
-            size = 0
+            size, rows = one.size, one.rows
         groups[-1].append(one)
-        size += one.size
     return groups
 
 

@@ -18,6 +18,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 import cdckit.store.files
+import cdckit.store.writing
+from cdckit.errors import InvalidArgument
 from cdckit.parts.workers import WorkerPlan
 from cdckit.store import NotStorable, Store
 from cdckit.store.files import sum_digests
@@ -286,6 +288,7 @@ def test_small_files_become_one(spark: SparkSession, store: Store) -> None:
 
 
 def test_a_file_has_no_more_rows_than_it_may(spark: SparkSession, store: Store) -> None:
+    """Whoever writes to the table, also in a later transaction; those that are put together, too."""
     with store.begin() as transaction:
         transaction.limit_files("t", 100)
         rows = spark.range(0, 1050, 1, 1).selectExpr("id AS n", "id % 2 AS part")
@@ -296,14 +299,36 @@ def test_a_file_has_no_more_rows_than_it_may(spark: SparkSession, store: Store) 
             *[(0, 25), *[(0, 100)] * 5],
             *[(1, 25), *[(1, 100)] * 5],
         ]
-        assert len(transaction.files("other")) == 1
         # In the order in which the rows came: so files of sorted rows follow one another.
         assert sorted((one.low["n"], one.high["n"]) for one in files if one.partition["part"])[:2] == [
             (1, 199),
             (201, 399),
         ]
+        assert len(transaction.files("other")) == 1
         transaction.commit()
-    assert sorted(row["n"] for row in store.snapshot().read("t").collect()) == list(range(1050))
+    version = store.snapshot().version
+    store.compact()
+    assert store.snapshot().version == version, "a full file is not a small one"
+    for begin in range(2_000, 2_120, 40):
+        write(store, "t", spark.range(begin, begin + 40, 1, 1).selectExpr("id AS n", "0L AS part"))
+    store.compact()
+    some = [one.rows for one in store.snapshot().files("t") if one.partition["part"] == 0]
+    # Those of 25 and three times 40 rows, of which no three fit into a file.
+    assert sorted(some) == [65, 80, *[100] * 5]
+    assert store.snapshot().read("t").select("n").distinct().count() == 1_170
+    with store.begin() as transaction, pytest.raises(InvalidArgument, match="rows to be 1 or more; it is 0"):
+        transaction.limit_files("t", 0)
+
+
+def test_a_file_that_is_begun_has_room_for_the_rest_alone(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cdckit.store.writing, "_ROWS_AT_ONCE", 60)
+    numbers = pa.table({"n": list(range(250))})
+    with store.begin() as transaction:
+        transaction.limit_files("t", 100)
+        transaction.append("t", pa.Table.from_batches(numbers.to_batches(max_chunksize=60)))
+        assert [one.rows for one in transaction.files("t")] == [100, 100, 50]
 
 
 def test_commits_are_a_table_too(spark: SparkSession, store: Store) -> None:
