@@ -23,15 +23,23 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
-from urllib.parse import unquote
 from uuid import uuid4
 
 import pyarrow.fs as pafs
 
 from cdckit.store.commits import Commit, Commits, Snapshot, load, next_instant
 from cdckit.store.errors import StoreIsBusy
+from cdckit.store.files import OUR_FILES
 from cdckit.store.locations import COMMITS, Location
-from cdckit.store.log import TRIES, CommittedTable, DeltaLog, commit_mark, entries_after, retry_waits
+from cdckit.store.log import (
+    TRIES,
+    CommittedTable,
+    DeltaLog,
+    commit_mark,
+    entries_after,
+    live_files,
+    retry_waits,
+)
 from cdckit.store.store import ERASED, VACUUMED
 from cdckit.store.transaction import VACUUMED_UNTIL
 
@@ -103,14 +111,6 @@ def forget_versions(location: Location, folder: str, version: int) -> int:
     return len(old)
 
 
-def live_files(location: Location, folder: str, version: int) -> set[str]:
-    """The files that a Delta table has at one of its versions, or had at a later one, below its folder."""
-    found = set(DeltaLog(location, folder, folder, version).state.files)
-    for _, actions in entries_after(location, folder, version):
-        found.update(one["add"]["path"] for one in actions if "add" in one)
-    return {unquote(path) for path in found}
-
-
 def files_below(location: Location, folder: str) -> dict[str, datetime]:
     """All files below a folder of the location, at any depth, and when each was written."""
     below = pafs.FileSelector(location.path(folder), allow_not_found=True, recursive=True)
@@ -152,14 +152,10 @@ def _unneeded_files(location: Location, tables: dict[str, CommittedTable]) -> di
             if folder in live:
                 is_kept = below.startswith(f"{_LOG}/") or below in live[folder]
             else:
-                is_kept = not (location.has_log(folder) or _is_ours(below))
+                is_kept = not (location.has_log(folder) or OUR_FILES.fullmatch(below))
             if not is_kept:
                 found[path] = written
     return found
-
-
-def _is_ours(name: str) -> bool:
-    return name.startswith("cdc-") and name.endswith(".parquet")
 
 
 def _files_of_commits(location: Location) -> dict[str, datetime]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, TableFeatures
@@ -375,6 +376,14 @@ def entries_after(
     while actions := read_actions(location, folder, version + 1):
         version += 1
         yield version, actions
+
+
+def live_files(location: Location, folder: str, version: int) -> set[str]:
+    """The files that a Delta table has at one of its versions, or had at a later one, below its folder."""
+    found = set(DeltaLog(location, folder, folder, version).state.files)
+    for _, actions in entries_after(location, folder, version):
+        found.update(one["add"]["path"] for one in actions if "add" in one)
+    return {unquote(path) for path in found}
 
 
 def read_actions(location: Location, folder: str, version: int) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import quoted
 from cdckit.store.columns import plain_names, storable_columns, stored_names
-from cdckit.store.erasure import delete_files, files_below, forget_versions, live_files
+from cdckit.store.erasure import delete_files, files_below, forget_versions
 from cdckit.store.errors import ForeignChange
 from cdckit.store.files import File, Table, Target, read_spark
 from cdckit.store.locations import COMMITS, Location, locate
@@ -36,6 +36,7 @@ from cdckit.store.log import (
     create,
     delta_schema,
     keep_short,
+    live_files,
     properties,
     read_actions,
 )

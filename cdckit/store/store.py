@@ -26,7 +26,7 @@ from cdckit.store.commits import COMMITS_SCHEMA, Commit, Commits, Snapshot, load
 from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind, StoreIsBusy
 from cdckit.store.files import OUR_FILES, Where, files_named, find_damage, hold_few_rows
 from cdckit.store.locations import COMMITS, SCRATCH, Location, locate
-from cdckit.store.log import DeltaLog, entries_after, read_actions
+from cdckit.store.log import DeltaLog, live_files, read_actions
 from cdckit.store.transaction import VACUUMED_UNTIL, CommitResult, Transaction
 from cdckit.store.writing import SMALL, Rows
 
@@ -378,10 +378,17 @@ def _unneeded_paths(location: Location, commits: Commits, horizon: datetime) -> 
         and info.mtime <= horizon
     }
     # The version before is the one from which the plan of a commit begins.
-    needed = {COMMITS: commits.at}
-    for one in (each for commit in kept for each in commit.tables.values()):
-        needed[one.folder] = min(one.version - 1, needed.get(one.folder, one.version))
+    begins = {folder: version - 1 for folder, version in _first_versions(kept).items()}
+    needed = {COMMITS: commits.at, **begins}
     return files.union(*(_entries_before(location, *each, horizon) for each in needed.items()))
+
+
+def _first_versions(commits: list[Commit]) -> dict[str, int]:
+    """Of each Delta table that these commits name the oldest version among them, by folder."""
+    found: dict[str, int] = {}
+    for one in (each for commit in commits for each in commit.tables.values()):
+        found[one.folder] = min(one.version, found.get(one.folder, one.version))
+    return found
 
 
 def _entries_before(location: Location, folder: str, version: int, horizon: datetime) -> set[str]:
@@ -402,28 +409,18 @@ def _named_files(location: Location, commits: Commits, kept: list[Commit]) -> di
     """The files that these commits name, by folder."""
     newest = Snapshot(None, location, commits, kept[-1])
     now = {table.folder: set(table.files) for table in map(newest.table, newest.names())}
-    first: dict[str, int] = {}
-    for one in (each for commit in kept for each in commit.tables.values()):
-        first[one.folder] = min(one.version, first.get(one.folder, one.version))
     found = {COMMITS: commits.files(), **now}
-    for folder, version in first.items():
+    for folder, version in _first_versions(kept).items():
         try:
-            found[folder] = now.get(folder, set()) | _live_files(location, folder, version)
+            # One that lags has the files of the newest commit.
+            if read_actions(location, folder, version):
+                found[folder] = now.get(folder, set()) | live_files(location, folder, version)
         except DamagedTable:
             if folder in now:
                 raise
             # It was made anew elsewhere: what there is stays as long as the commits that name it.
             found[folder] = {info.base_name for info in location.listed(folder)}
     return found
-
-
-def _live_files(location: Location, folder: str, first: int) -> set[str]:
-    """The files of a Delta table at any of its versions from *first* on."""
-    if not read_actions(location, folder, first):
-        return set()  # It lags: its files are those of the newest commit.
-    later = entries_after(location, folder, first)
-    added = {one["add"]["path"] for _, actions in later for one in actions if "add" in one}
-    return added.union(DeltaLog(location, folder, folder, first).state.files)
 
 
 # For who keeps tables --------------------------------------------------------------------------------------
@@ -471,10 +468,12 @@ def replace_rows(tables: Transaction, name: str, keys: DataFrame, *rows: Rows) -
         touched = placed.join(keys, on, "left_semi")
         # As many rows as there are files, at most.
         files = files_named(files, [row["file"] for row in touched.select("file").distinct().collect()])
-    rest = tables.read(name, files=files).join(keys, on, "left_anti").select(*map(quoted, found.columns))
-    # Each task writes a file of its own.
-    kept = rest.coalesce(1) if hold_few_rows(files) else rest
-    tables.swap(name, files, *([kept] if files else []), *rows)
+    kept = []
+    if files:
+        rest = tables.read(name, files=files).join(keys, on, "left_anti").select(*map(quoted, found.columns))
+        # Each task writes a file of its own.
+        kept = [rest.coalesce(1) if hold_few_rows(files) else rest]
+    tables.swap(name, files, *kept, *rows)
 
 
 def read_note(tables: Tables, key: str, default: Any) -> Any:
