@@ -270,8 +270,6 @@ class Histories:
     def __init__(self, state: State, tables: Transaction, *, few: bool, keep: Keep) -> None:
         self._state, self._writes, self.schema = state, tables, state.schema
         self._few, self._keep = few, keep
-        for entity in self.schema.targets:
-            tables.limit_files(table_name(HISTORY, entity), _FILE_ROWS)
 
     def merge(self, entities: Collection[str]) -> None:
         """Merge everything that was ever said of these targets anew."""
@@ -309,7 +307,9 @@ class Histories:
         return found & set(self._state.stated_targets)
 
     def _merge_all(self, entity: str) -> None:
-        self._writes.replace(table_name(HISTORY, entity), self._merge_target(entity))
+        name = table_name(HISTORY, entity)
+        self._writes.limit_files(name, _FILE_ROWS)
+        self._writes.replace(name, self._merge_target(entity))
 
     def _merge_target(self, entity: str, touched: DataFrame | None = None) -> Rows:
         """The history of a target, or of the entities *touched* alone."""

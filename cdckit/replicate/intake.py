@@ -36,6 +36,7 @@ from cdckit.replicate.schema_messages import LINEAGE, ZONE_SCHEMA, metadata, sch
 from cdckit.replicate.table_rows import rows_of_table
 from cdckit.replicate.table_versions import Table
 from cdckit.store import Transaction
+from cdckit.store.files import hold_few_rows
 from cdckit.store.store import read_rows, read_some
 from cdckit.store.transaction import Scope
 from cdckit.store.writing import WriteResult
@@ -321,8 +322,9 @@ class Intake:
         if not written.files:
             return
         came = self._transaction.read(RECORDS, files=written.files)
-        is_sound = F.col(ERROR_CODE).isNull().alias("is_sound")
-        sorts = came.select("type", is_sound, *ADDRESS).distinct().collect()
+        sorted_by = came.select("type", F.col(ERROR_CODE).isNull().alias("is_sound"), *ADDRESS)
+        # Few rows are in the plan already: they need no job.
+        sorts = (sorted_by if hold_few_rows(written.files) else sorted_by.distinct()).collect()
         before = self._tables()
         learns = any(row["type"] == METADATA and row["is_sound"] for row in sorts)
         if learns:
@@ -428,15 +430,11 @@ class Intake:
         read = rows_of_table(
             received.select(*RECORD_COLUMNS), table.table, function="receive", **table.reading
         )
-        rows = self._transaction.scratch(read)
-        found = {
-            row["is_sound"]
-            for row in rows.select(F.col(ERROR_CODE).isNull().alias("is_sound")).distinct().collect()
-        }
-        if False in found:
-            self._reject(rows.where(F.col(ERROR_CODE).isNotNull()), table)
-        if True in found and table.keys:
-            kind, said = table.kind(self._buckets), changes(rows, keys=table.keys)
+        sound, refused = self._transaction.scratch_by_null(read, ERROR_CODE)
+        if refused is not None:
+            self._reject(refused, table)
+        if sound is not None and table.keys:
+            kind, said = table.kind(self._buckets), changes(sound, keys=table.keys)
             erased = erased_changes(said, self._transaction, kind)
             if erased is not None:
                 self._erased.append(erased.select(record_place("arrival.").alias(PLACE)))

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 import cdckit.datahub.hub as hub_module
 import cdckit.datahub.runs
+import cdckit.datahub.state
 from cdckit.datahub import DependentEntities, Hub, UnmaskableRecords, records, schema
 from cdckit.datahub.erased_records import mask_records
 from cdckit.errors import InvalidArgument
@@ -225,6 +226,7 @@ def test_what_cannot_be_taken_apart_is_refused(spark: SparkSession, tmp_path: Pa
 def no_few() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
+        patched.setattr(cdckit.datahub.state, "_FILE_ROWS", 3)
         yield
 
 
