@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ from cdckit.merging.arrow_changes import GUID
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 from cdckit.parts.arrays import Ints, bools
 from cdckit.parts.values import guid
-from cdckit.parts.workers import WorkerPlan
+from cdckit.parts.workers import worker_reports
 from cdckit.store import File, Transaction
 from cdckit.store.files import Target, read_batches
 from cdckit.store.writing import OpenFiles, parse_report
@@ -43,7 +42,6 @@ _VALUES = ("key", "value", "headers", "long_key", "string_key", "logical_partiti
 _BY_WINDOW = (DatabusFault.EVENT_LATE.value, DatabusFault.SCN_FELL.value)
 """Errors that the window finds, of events that can be read."""
 _TABLES = {EVENTS: STORED_SCHEMA, WAITING: WAITING_SCHEMA}
-_REPORT = T.StructType().add("report", T.StringType())
 
 
 def is_erased() -> Column:
@@ -130,8 +128,7 @@ def _forget(tables: Transaction, name: str, columns: T.StructType, places: DataF
         _EventFile(one.path, _stream_of(one), one.low["offset"], one.high["offset"])
         for one in tables.files(name)
     ]
-    plan = WorkerPlan(chosen, partial(_rewrite_files, target=target, files=files), _REPORT)
-    reports = [json.loads(row["report"]) for row in plan.rows().collect()]
+    reports = worker_reports(chosen, partial(_rewrite_files, target=target, files=files))
     if not reports:
         return []
     removed = tuple(sorted(each["path"] for each in reports))
@@ -160,7 +157,7 @@ def _together(digests: Iterable[str]) -> str:
 
 def _rewrite_files(
     batches: Iterable[pa.RecordBatch], *, target: Target, files: list[_EventFile]
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[dict[str, Any]]:
     chosen: dict[Key, list[Ints]] = {}
     for batch in batches:
         for piece in split_streams(batch):
@@ -172,10 +169,10 @@ def _rewrite_files(
             own = offsets[(offsets >= one.first) & (offsets <= one.last)]
             report = _rewrite_file(target, one.path, own) if one.stream == key and len(own) else None
             if report is not None:
-                yield pa.record_batch({"report": pa.array([json.dumps(report)])})
+                yield report
 
 
-def _rewrite_file(target: Target, path: str, offsets: Ints) -> Mapping[str, Any] | None:
+def _rewrite_file(target: Target, path: str, offsets: Ints) -> dict[str, Any] | None:
     before = _whole(target, path, None)
     theirs = bools(pc.is_in(before.column("offset"), pa.array(offsets)))
     theirs &= bools(pc.fill_null(pc.equal(before.column("kind"), DATA), False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.databus.event_tables import changes, rows
 from cdckit.databus.event_values import DatabusFault
@@ -51,7 +49,7 @@ from cdckit.ledger.shell import WAITING
 from cdckit.ledger.upkeep import apply_within
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.parts.arrays import Bools, Ints
-from cdckit.parts.workers import WorkerPlan, run_together
+from cdckit.parts.workers import run_together, worker_reports
 from cdckit.store import File, Transaction
 from cdckit.store.files import Target, Where, read_batches
 from cdckit.store.writing import OpenFiles, parse_report
@@ -88,7 +86,7 @@ class Task:
     """How many small files in a row are written as one."""
 
 
-def write_events(batches: Iterable[pa.RecordBatch], *, task: Task) -> Iterator[pa.RecordBatch]:
+def write_events(batches: Iterable[pa.RecordBatch], *, task: Task) -> Iterator[dict[str, Any]]:
     """
     Cut events into windows, write them, and report what was written and where streams stand.
 
@@ -107,7 +105,7 @@ def write_events(batches: Iterable[pa.RecordBatch], *, task: Task) -> Iterator[p
         for rows in cut:
             work.write(rows)
         report = work.report()
-    yield pa.record_batch({"report": pa.array([json.dumps(report)])})
+    yield report
 
 
 class _Work:
@@ -338,9 +336,6 @@ def _strays(rows: pa.RecordBatch) -> pa.RecordBatch:
     return with_no_window(with_columns(kept, reasons))
 
 
-_REPORT = T.StructType().add("report", T.StringType())
-
-
 class Intake:
     """What a transaction does with records: `take`, or `rebuild`."""
 
@@ -385,8 +380,7 @@ class Intake:
         task = make_task(tables, self._batch, FOLD)
         order = [F.asc_nulls_first(name) for name in STREAM]
         in_order = fresh.repartition("topic", "partition").sortWithinPartitions(*order, "offset", ASIDE)
-        done = WorkerPlan(in_order, partial(write_events, task=task), _REPORT).rows().collect()
-        reports = [json.loads(row["report"]) for row in done]
+        reports = worker_reports(in_order, partial(write_events, task=task))
         added = adopt_files(tables, task, reports)
         self._apply(added, {number for each in reports for number in each["sources"]})
         return sum(each["rows"] for each in reports)

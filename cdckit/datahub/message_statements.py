@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,17 +29,15 @@ from cdckit.datahub.statements import (
 from cdckit.datahub.waiting import facts, find_unsupported, with_answers, with_open_needs
 from cdckit.errors import InvalidArgument
 from cdckit.merging.merge import merge
-from cdckit.parts.arguments import flat_columns, require_batch, require_types
+from cdckit.parts.arguments import require_batch, require_types
 from cdckit.parts.arrow_types import arrow_schema, slices
-from cdckit.parts.workers import WorkerPlan
+from cdckit.parts.workers import WorkerPlan, worker_reports
 from cdckit.store import File
 from cdckit.store.files import Target
 from cdckit.store.writing import OpenFiles, parse_report
 
 _CHARACTERS_AT_ONCE = 1 << 23
 """How much data is read before its rows are handed on: Python's objects take ten times the room."""
-
-_REPORT = flat_columns("report string")
 
 
 class ReadReport(NamedTuple):
@@ -66,10 +63,8 @@ def read_messages(messages: DataFrame, work: ReaderSettings, targets: Mapping[st
 
     Cost: one job: one pass of the messages' data through Python, no shuffle.
     """
-    made = WorkerPlan(
-        _message_columns(messages), partial(_read_batches, work=work, targets=dict(targets)), _REPORT
-    )
-    reports = [json.loads(row["report"]) for row in made.rows().collect()]
+    read = partial(_read_batches, work=work, targets=dict(targets))
+    reports = worker_reports(_message_columns(messages), read)
     files = {
         entity: parse_report((one for each in reports for one in each["files"][entity]), target)
         for entity, target in targets.items()
@@ -101,7 +96,7 @@ def _message_columns(messages: DataFrame) -> DataFrame:
 
 def _read_batches(
     batches: Iterable[pa.RecordBatch], work: ReaderSettings, targets: Mapping[str, Target]
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[dict[str, Any]]:
     count, refreshed = 0, set[str]()
 
     def counted() -> Iterator[pa.RecordBatch]:
@@ -117,8 +112,7 @@ def _read_batches(
             if pc.any(pc.equal(rows.column("operation"), REFRESH)).as_py():
                 refreshed.add(entity)
         found = {entity: one.close() for entity, one in files.items()}
-    report = {"messages": count, "files": found, "refreshed": sorted(refreshed)}
-    yield pa.record_batch({"report": pa.array([json.dumps(report)])})
+    yield {"messages": count, "files": found, "refreshed": sorted(refreshed)}
 
 
 def read_statements(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,8 +49,8 @@ class RewrittenPart:
 
 def erase_buckets(
     batches: Iterable[pa.RecordBatch], tasks: Mapping[int, Task], targets: Targets, fields: list[str]
-) -> Iterator[pa.RecordBatch]:
-    """Erase the entities that a partition names, each bucket by itself; yields a `report` of each as JSON."""
+) -> Iterator[dict[str, Any]]:
+    """Erase the entities that a partition names, each bucket by itself; yields a report of each."""
     some = list(batches)
     if not some:
         return
@@ -64,8 +63,7 @@ def erase_buckets(
         is_found = bools(pc.is_in(guids, value_set=found))
         unknown = ~is_found & ~bools(known)
         counts = {"bucket": bucket, "found": int(is_found.sum()), "unknown": int(unknown.sum())}
-        report = {**counts, "parts": {name: vars(part) for name, part in parts.items()}}
-        yield pa.record_batch({"report": pa.array([json.dumps(report)])})
+        yield {**counts, "parts": {name: vars(part) for name, part in parts.items()}}
 
 
 def _erase(task: Task, targets: Targets, guids: pa.Array) -> tuple[pa.Array, dict[str, RewrittenPart]]:

@@ -9,7 +9,6 @@ that is stopped later is finished by the next call, whatever that asks for.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -36,7 +35,7 @@ from cdckit.parts.arguments import require_columns, require_fields, require_inst
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.tables import AnyTable, as_spark
 from cdckit.parts.values import guid
-from cdckit.parts.workers import WorkerPlan, compute_once
+from cdckit.parts.workers import compute_once, worker_reports
 from cdckit.store import OtherKind, Snapshot, Store, Transaction
 from cdckit.store.erasure import ForgetResult
 from cdckit.store.files import Target, to_signed
@@ -49,7 +48,6 @@ Keys: TypeAlias = Sequence[Key] | AnyTable
 """Entities: guids, or mappings of their key fields; or a table of key fields, or of guids."""
 
 _NOTE = "cdckit.unfinished_erasure"
-_REPORT = T.StructType().add("report", T.StringType())
 FUNCTION = "erase"
 
 _FEW = 8
@@ -471,8 +469,7 @@ def _run(upkeep: Upkeep, entities: DataFrame, fields: list[str]) -> list[dict[st
     by = partial(erase_buckets, tasks=tasks, targets=upkeep.targets, fields=fields)
     # By a number of its own: few rows would be put together in one task, that has all the files to write.
     parts = max(1, min(len(tasks), max(_FEW, sum(map(task_bytes, tasks.values())) // BYTES_PER_TASK)))
-    plan = WorkerPlan(entities.repartition(parts, BUCKET), by, _REPORT, large=True)
-    return [json.loads(row["report"]) for row in plan.rows().collect()]
+    return worker_reports(entities.repartition(parts, BUCKET), by, large=True)
 
 
 def _adopt(

@@ -8,7 +8,6 @@ tables what the workers wrote.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -47,7 +46,7 @@ from cdckit.parts.arrays import bools, ints
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.flat_rows import flatten_structs, nest_structs
 from cdckit.parts.values import guid
-from cdckit.parts.workers import WorkerPlan
+from cdckit.parts.workers import worker_reports
 from cdckit.query.provenance import Messages, revoke
 from cdckit.store import File, Transaction
 from cdckit.store.columns import as_columns, keeps_types, true_names
@@ -55,7 +54,6 @@ from cdckit.store.files import Target, to_signed
 from cdckit.store.transaction import Scope
 from cdckit.store.writing import OpenFiles, parse_report
 
-_REPORT = T.StructType().add("report", T.StringType())
 BYTES_PER_TASK = 8 << 20
 """How much a task should have to read and write, so that it is worth starting."""
 
@@ -163,8 +161,7 @@ class Upkeep:
         log, buckets = self.targets.log, self._kind.buckets
         write = partial(_write, columns=rows.schema, buckets=buckets, target=log, aside=aside)
         # However many partitions they come in: a file for each of those and bucket would be thousands.
-        together = flatten_structs(rows).repartition(BUCKET)
-        found = _reports(WorkerPlan(together, write, _REPORT, large=True))
+        found = worker_reports(flatten_structs(rows).repartition(BUCKET), write, large=True)
         files = parse_report((each for one in found for each in one["files"]), self.targets.log)
         refused = [each for one in found for each in one["refused"]]
         lists: dict[str | None, set[int]] = {}
@@ -404,14 +401,6 @@ def _has_types(rows: T.DataType, columns: T.DataType) -> bool:
 # In the workers --------------------------------------------------------------------------------------------
 
 
-def _reports(made: WorkerPlan) -> list[dict[str, Any]]:
-    return [json.loads(row["report"]) for row in made.rows().collect()]
-
-
-def _report(report: dict[str, Any]) -> pa.RecordBatch:
-    return pa.record_batch({"report": pa.array([json.dumps(report)])})
-
-
 def _run_tasks(spark: SparkSession, tasks: list[Task], targets: Targets) -> list[Outcome]:
     """Let the workers do it, each some of the buckets."""
     if not tasks:
@@ -419,7 +408,7 @@ def _run_tasks(spark: SparkSession, tasks: list[Task], targets: Targets) -> list
     parts = sum(task_bytes(task) for task in tasks) // BYTES_PER_TASK
     many = len(tasks)
     spread = spark.range(many) if parts < _FEW else spark.range(0, many, 1, min(parts, many))
-    found = _reports(WorkerPlan(spread, partial(_keep_up_buckets, tasks=tasks, targets=targets), _REPORT))
+    found = worker_reports(spread, partial(_keep_up_buckets, tasks=tasks, targets=targets))
     return [Outcome(**each) for each in found]
 
 
@@ -431,10 +420,10 @@ def task_bytes(task: Task) -> int:
 
 def _keep_up_buckets(
     batches: Iterable[pa.RecordBatch], tasks: list[Task], targets: Targets
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[dict[str, Any]]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield _report(keep_up_bucket(tasks[number], targets)._asdict())
+            yield keep_up_bucket(tasks[number], targets)._asdict()
 
 
 def _write(
@@ -443,7 +432,7 @@ def _write(
     buckets: int,
     target: Target,
     aside: Target | None,
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[dict[str, Any]]:
     content, lists, refused = 0, set[tuple[str | None, int]](), list[pa.RecordBatch]()
     with OpenFiles(target) as files:
         for batch in (nest_structs(flat, columns) for flat in batches):
@@ -455,13 +444,12 @@ def _write(
             for rows in _copy_truncates(batch, buckets):
                 files.take(rows)
         found = files.close()
-    report = {
+    yield {
         "files": found,
         "content": content,
         "lists": list(lists),
         "refused": _write_aside(refused, aside),
     }
-    yield _report(report)
 
 
 def _write_aside(refused: list[pa.RecordBatch], target: Target | None) -> list[dict[str, Any]]:

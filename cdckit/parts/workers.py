@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 from zipimport import zipimporter
@@ -28,6 +29,7 @@ from cdckit.parts.arrow_types import arrow_schema, make_batch, with_texts
 _MOST_BYTES = (1 << 31) - 1
 
 Function = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Work = Callable[[Iterable[pa.RecordBatch]], Iterable[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -51,24 +53,9 @@ class WorkerPlan:
 
     def rows(self) -> DataFrame:
         """What they make, as rows of a DataFrame."""
-        return self.map_in_arrow(self.batches(), self.columns)
-
-    def map_in_arrow(self, function: Function, columns: T.StructType | str) -> DataFrame:
-        """
-        What *function*, which calls `batches`, makes of the partitions of `source`.
-
-        A list or map that is null is sent as an empty one, with a mark in another column; within structs it
-        is not.  For each row Spark asks how many bytes the batch has, and for that goes back to the last
-        list that was not null: forty thousand records without headers took three seconds.
-        """
-        empty, names = _empty_values(self.source.schema), self.source.columns
-        if not empty:
-            return self.source.mapInArrow(function, columns)
-        sent = [quoted(name) for name in names]
-        marks = [f"{sent[at]} IS NULL AS {quoted(free_name(f'{at} is null', names))}" for at in empty]
-        for at, value in empty.items():
-            sent[at] = f"coalesce({sent[at]}, {value}) AS {sent[at]}"
-        return self.source.selectExpr(*sent, *marks).mapInArrow(function, columns)
+        sent, marked = _without_null_lists(self.source)
+        by = partial(_run_function, by=self.function, large=self.large, marked=marked)
+        return sent.mapInArrow(by, self.columns)
 
     def local_table(self) -> pa.Table:
         """The same made by this program, in its memory: for few rows, where to start tasks takes longer."""
@@ -76,10 +63,31 @@ class WorkerPlan:
         results = self.function(_with_texts(rows, large=self.large))
         return pa.Table.from_batches(results, arrow_schema(self.columns, large=self.large))
 
-    def batches(self) -> Function:
-        """What workers run for it: from the batches that `map_in_arrow` sends to those of `columns`."""
-        marked = list(_empty_values(self.source.schema))
-        return partial(_run_function, by=self.function, large=self.large, marked=marked)
+
+_REPORT = T.StructType().add("report", T.StringType())
+
+
+def worker_reports(
+    source: DataFrame | WorkerPlan, work: Work, *, large: bool = False
+) -> list[dict[str, Any]]:
+    """
+    What workers say that they did.
+
+    Args:
+        source: A table, or what workers make of one.
+        work: Is given the batches of one partition, and yields what it did with them, as JSON can say it.
+        large: As for a `WorkerPlan`, of a table.
+
+    Cost: one job; all that is said comes to this program.
+    """
+    plan = source if isinstance(source, WorkerPlan) else WorkerPlan(source, iter, source.schema, large)
+    by = partial(_report, make=plan.function, work=work)
+    said = replace(plan, function=by, columns=_REPORT).rows()
+    return [json.loads(row["report"]) for row in said.collect()]
+
+
+def _report(batches: Iterable[pa.RecordBatch], make: Function, work: Work) -> Iterator[pa.RecordBatch]:
+    yield pa.record_batch({"report": pa.array(map(json.dumps, work(make(batches))), pa.string())})
 
 
 def map_columns(
@@ -126,11 +134,23 @@ def _run_function(
     return by(_with_texts(map(partial(_with_nulls, marked=marked), batches), large=large))
 
 
-def _empty_values(columns: T.StructType) -> dict[int, str]:
-    """For each list or map that may be null, by its place, an empty one, in SQL."""
+def _without_null_lists(rows: DataFrame) -> tuple[DataFrame, list[int]]:
+    """
+    The rows with an empty list or map for each that is null, and the places of columns that may have such.
+
+    Behind all columns stands of each of these where it was null; within structs lists stay as they are.  For
+    each row Spark asks how many bytes the batch has, and for that goes back to the last list that was not
+    null: forty thousand records without headers took three seconds.
+    """
     empty = {T.ArrayType: "array()", T.MapType: "map()"}
-    kinds = {place: type(each.dataType) for place, each in enumerate(columns) if each.nullable}
-    return {place: empty[kind] for place, kind in kinds.items() if kind in empty}
+    places = [place for place, one in enumerate(rows.schema) if one.nullable and type(one.dataType) in empty]
+    if not places:
+        return rows, places
+    sent = [quoted(name) for name in rows.columns]
+    marks = [f"{sent[at]} IS NULL AS {quoted(free_name(f'{at} is null', rows.columns))}" for at in places]
+    for at in places:
+        sent[at] = f"coalesce({sent[at]}, {empty[type(rows.schema[at].dataType)]}) AS {sent[at]}"
+    return rows.selectExpr(*sent, *marks), places
 
 
 def _with_nulls(batch: pa.RecordBatch, marked: Sequence[int]) -> pa.RecordBatch:

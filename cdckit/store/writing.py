@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.workers import WorkerPlan, local_frame
+from cdckit.parts.workers import WorkerPlan, local_frame, worker_reports
 from cdckit.store.columns import to_stored, true_names
 from cdckit.store.files import File, Table, Target, name_metadata, read_batches
 from cdckit.store.locations import Location
@@ -43,7 +43,6 @@ _WITH_BOUNDS = 32
 
 _LETTERS = 32
 _MOST_DIGITS = 15
-_REPORT = "report string"
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,11 @@ def write(rows: Rows, target: Target) -> WriteResult:
     """Let the workers write the rows; a job, unless they are a table of this program."""
     target.location.make_folder(target.folder)
     if isinstance(rows, pa.Table):
-        found = [row for report in _write(rows.to_batches(), target=target) for row in report.to_pylist()]
+        found = _write(rows.to_batches(), target)
     else:
-        made = rows if isinstance(rows, WorkerPlan) else _as_plan(rows)
-        to_files = partial(_write_plan, by=made.batches(), target=target)
-        found = made.map_in_arrow(to_files, _REPORT).collect()
-    return WriteResult(tuple(parse_report((json.loads(row["report"]) for row in found), target)))
+        plan = rows if isinstance(rows, WorkerPlan) else _as_plan(rows)
+        found = worker_reports(plan, partial(_write, target=target))
+    return WriteResult(tuple(parse_report(found, target)))
 
 
 def _as_plan(rows: DataFrame) -> WorkerPlan:
@@ -107,10 +105,6 @@ def _rename_columns(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iter
         yield batch.rename_columns(names)
 
 
-def _write_plan(batches: Iterable[pa.RecordBatch], by: Any, target: Target) -> Iterator[pa.RecordBatch]:
-    yield from _write(by(batches), target)
-
-
 def parse_report(found: Iterable[dict[str, Any]], target: Target) -> list[File]:
     """The files of which `OpenFiles.close` says this."""
     return [File.from_json(one, target.stored) for one in found]
@@ -119,12 +113,11 @@ def parse_report(found: Iterable[dict[str, Any]], target: Target) -> list[File]:
 # In the workers --------------------------------------------------------------------------------------------
 
 
-def _write(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
+def _write(batches: Iterable[pa.RecordBatch], target: Target) -> list[dict[str, Any]]:
     with OpenFiles(target) as open_files:
         for batch in batches:
             open_files.take(batch)
-        reports = open_files.close()
-    yield pa.record_batch({"report": pa.array(map(json.dumps, reports), pa.string())})
+        return open_files.close()
 
 
 class OpenFiles:

@@ -30,7 +30,7 @@ def receive(store: Store, came: Rows, *, fold: int = 3) -> int:
         rows = sorted(({ASIDE: False, **row} for row in came), key=place_of)
         batches = [pa.RecordBatch.from_pylist(rows[at : at + 5], ROW) for at in range(0, len(rows), 5)]
         task = make_task(tables, (tables.base.version or 0) + 1, fold)
-        reports = [json.loads(one.column(0)[0].as_py()) for one in write_events(batches, task=task)]
+        reports = [json.loads(json.dumps(one)) for one in write_events(batches, task=task)]
         adopt_files(tables, task, reports)
         tables.commit()
     return sum(int(each["rows"]) for each in reports)
