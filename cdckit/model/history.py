@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -12,6 +13,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts import tables
 from cdckit.parts.arguments import quoted, require_columns, require_types
+from cdckit.parts.instants import microseconds
 
 VALID_FROM = "valid_from_timestamp"
 VALID_TO = "valid_to_timestamp"
@@ -86,6 +88,15 @@ def open_end(history: DataFrame, column: str = VALID_TO) -> int | None:
     """What stands for an end that is open, beside null, where the table says so (`scd_type_2` does)."""
     found = history.schema[column].metadata.get(OPEN_END)
     return found if isinstance(found, int) else None
+
+
+# A day early: 9999-01-01 of a zone east of UTC is in the year before.
+_NO_REAL_END = microseconds(datetime(9998, 12, 31, tzinfo=UTC))
+
+
+def is_never(end: Column) -> Column:
+    """Whether an end is in the year 9999 of any zone, or later: other programs mean by it an open one."""
+    return F.unix_micros(end) >= F.lit(_NO_REAL_END)
 
 
 def with_open_ends(frame: DataFrame, column: str = VALID_TO) -> DataFrame:

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import ABSENT, DELETE, IS_EFFECTIVE, UNTIL, UPSERT, keep_key
-from cdckit.model.history import open_end
+from cdckit.model.history import is_never, open_end
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_SCHEMA
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, require_struct
 from cdckit.parts.tables import AnyTable, stated_arguments
@@ -173,9 +173,10 @@ def changes_from(
             for a time that nobody said, and of several rows of one entity the last counts.
         valid_from: Of a table that brings both times, such as one of type 2: from when on a row is true, said
             as *effective* is, and instead of it.
-        valid_to: And until when, exclusive (`effective_until`); null or an empty text, or what `scd_type_2`
-            has put there for an open end, is until something else is said.  A row that ends before it begins,
-            or as it does, is a reject.  Columns that these two name are no fields, unless *column_list* has
+        valid_to: And until when, exclusive (`effective_until`).  Null, an empty text, an end in the year 9999
+            or later, or another that `scd_type_2` has put there (`valid_to_current`) and the metadata of the
+            column still name, is open: until something else is said.  A row that ends before it begins, or
+            as it does, is a reject.  Columns that these two name are no fields, unless *column_list* has
             them.
         message: What identifies the message: provenance will name it.  Null is as none.  Rows of one message
             that differ are several statements, equal ones are one.
@@ -586,10 +587,12 @@ def _until(call: Call, expression: str | Column | datetime) -> _Until:
         if isinstance(expression, str) and expression in call.columns
         else None
     )
+    is_open = is_never(end)
     if stands_for_open is not None:
-        ends = end != F.timestamp_micros(F.lit(stands_for_open))
-        end, time = F.when(ends, end), time._replace(value=F.when(ends, time.value))
-    return _Until(end, time)
+        is_open |= F.unix_micros(end) == F.lit(stands_for_open)
+    # What cannot be read is neither open nor an end.
+    end, value = (F.when(is_open, None).otherwise(each) for each in (end, time.value))
+    return _Until(end, time._replace(value=value))
 
 
 def _statements(

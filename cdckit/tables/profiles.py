@@ -381,7 +381,8 @@ def _arguments(
         listed = ", ".join(each.name for each in times)
         notes.append(
             f"{listed} are times: which of them says since when a row is true (effective), and whether "
-            "another says when it was entered (sequence_by, beside effective), only you know."
+            "another says when it was entered (sequence_by, beside effective) or until when it is true "
+            "(valid_to, beside valid_from), only you know."
         )
     alone = [key[0] for key in keys if len(key) == 1 and _is_called_key(key)]
     if times and any(each.name in alone and each.distinct >= rows * _NEARLY for each in columns):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from cdckit import changes_from, merge, rejects, union_changes
+from cdckit import Ledger, changes_from, current, merge, rejects, union_changes
 from cdckit.outputs import scd_type_2
 from cdckit.tables import UnfitTable, table_rows
 from support.histories import plain, random_changes, to_dataframe
@@ -49,6 +52,46 @@ def test_the_ends_of_a_table_are_those_of_the_history() -> None:
         (2, 70, "1", None),
         (3, 80, "1", None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("open_end", "kind", "end"),
+    [
+        ("9999-12-31", "string", "2024-01-03"),
+        ("9999-12-31T23:59:59.9999999-05:00", "string", "2024-01-03T00:00:00Z"),
+        (date(9999, 12, 31), "date", date(2024, 1, 3)),
+        (datetime(9999, 12, 31), "timestamp_ntz", datetime(2024, 1, 3)),
+        # As a session east of UTC writes 9999-01-01, the first day that stands for an open end.
+        (datetime(9998, 12, 31, 10, tzinfo=UTC), "timestamp", datetime(2024, 1, 3, tzinfo=UTC)),
+        (datetime(9999, 12, 30, 22, tzinfo=UTC), "timestamp", datetime(2024, 1, 3, tzinfo=UTC)),
+    ],
+)
+def test_an_end_in_the_year_9999_is_open(spark: SparkSession, open_end: Any, kind: str, end: Any) -> None:
+    """Of a CSV, a warehouse or dbt: nothing but the year says that the row has not ended."""
+    frame = prices((1, 50, "2024-01-01", end), (1, 60, "2024-01-03", open_end))
+    table = spark.createDataFrame(
+        list(frame.itertuples(index=False, name=None)), f"id int, price int, since string, until {kind}"
+    )
+    for each in (frame, table):
+        assert versions(changes_from(each, keys=["id"], **PERIOD)) == [(1, 50, "1", "3"), (1, 60, "3", None)]
+        assert rejects(table_rows(each, keys=["id"], **PERIOD)).count() == 0
+    whole = changes_from(frame, keys=["id"], valid_from="since", valid_to=datetime(9999, 12, 31, tzinfo=UTC))
+    assert [row[0] for row in whole.select("effective_until").collect()] == [None, None]
+
+
+def test_a_published_table_of_type_2_goes_in_again(spark: SparkSession, tmp_path: Path) -> None:
+    """Its files have no metadata of Spark, which say elsewhere what stands for an open end."""
+    ledger = Ledger(spark, tmp_path / "ledger", entity="room", keys=["id"], buckets=1)
+    frame = prices((1, 50, "2024-01-01", None), (1, 60, "2024-01-03", None), (2, 70, "2024-01-01", None))
+    ledger.apply(changes_from(frame, keys=["id"], sequence_by="since", column_list=["price"]))
+    never = datetime(9999, 12, 31, tzinfo=UTC)
+    ledger.publish(tmp_path / "rooms", partial(scd_type_2, valid_to_current=never))
+    rooms = spark.read.parquet(*DeltaTable(str(tmp_path / "rooms")).file_uris())
+    assert rooms.where("valid_to_timestamp = TIMESTAMP '9999-12-31 00:00:00Z'").count() == 2
+    period = {"valid_from": "valid_from_timestamp", "valid_to": "valid_to_timestamp"}
+    read = changes_from(rooms, keys=["id"], column_list=["price"], **period)
+    found = current(merge(read, entity="room", keys=["id"])).orderBy("id").select("id", "price")
+    assert [tuple(row) for row in found.collect()] == [(1, 60), (2, 70)]
 
 
 @pytest.mark.usefixtures("spark")
@@ -109,7 +152,7 @@ def test_one_end_for_the_whole_table_is_part_of_what_its_rows_say() -> None:
     assert versions(union_changes(first, second))[-1][-1] == "4"
 
 
-@pytest.mark.parametrize("valid_to_current", [None, datetime(9999, 12, 31, tzinfo=UTC)])
+@pytest.mark.parametrize("valid_to_current", [None, datetime(2999, 12, 31, tzinfo=UTC)])
 @seeds(5, soak=10)
 def test_a_table_of_type_2_becomes_the_history_that_it_was_made_of(
     spark: SparkSession, seed: int, valid_to_current: datetime | None

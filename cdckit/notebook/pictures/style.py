@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime, tzinfo
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.history import VALID_TO
+from cdckit.model.history import VALID_TO, is_never
 from cdckit.notebook.tables import Clock, timespec
 from cdckit.parts.arguments import require_columns
 from cdckit.parts.instants import microseconds
@@ -242,10 +242,6 @@ def value_shades(values: Collection[_Value]) -> dict[_Value, str]:
     return {value: to_hex(_VALUES((place + 0.5) / len(values))) for place, value in enumerate(values)}
 
 
-# What tables of other programs write for an open end; an axis up to there would show nothing else.
-_NO_REAL_END = microseconds(datetime(9999, 1, 1, tzinfo=UTC))
-
-
 def entity_rows(
     table: DataFrame, key: Mapping[str, Any], columns: Sequence[Column], function: str
 ) -> DataFrame:
@@ -258,9 +254,8 @@ def entity_rows(
 
 
 def with_ends(history: DataFrame) -> DataFrame:
-    """The same versions, with null for ends in the year 9999, which are open too."""
-    is_real = F.unix_micros(VALID_TO) < F.lit(_NO_REAL_END)
-    return history.withColumn(VALID_TO, F.when(is_real, F.col(VALID_TO)))
+    """The same versions, with null for ends in the year 9999: an axis up to there would show nothing else."""
+    return history.withColumn(VALID_TO, F.when(~is_never(F.col(VALID_TO)), F.col(VALID_TO)))
 
 
 def with_sources(frame: DataFrame, changes: DataFrame, message: str, function: str) -> DataFrame:
