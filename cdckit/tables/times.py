@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.changes import sortable_number
-from cdckit.parts.values import decimal_text
+from cdckit.parts.values import as_text, decimal_text
 
 NEEDED_TIME = (
     "a timestamp, a date, or ISO 8601 text; seconds since 1970 are `F.timestamp_seconds('a_column')`"
@@ -203,7 +203,8 @@ def order_text(parts: list[TypedColumn]) -> Column | None:
     """
     The text that sorts as the parts do, one after the other; empty, and so first, where it is one null.
 
-    None where a part is of a type that has no order here.  Text sorts by its bytes, as in Spark.
+    None where a part is of a type that has no order here.  Text sorts by its bytes, as in Spark.  For
+    that ISO 8601 with a clock is written in one form of UTC, row by row: so it sorts by its instants.
     """
     if not parts:
         return F.lit("")
@@ -246,10 +247,18 @@ def _text(value: Column, kind: T.DataType) -> Column | None:
         assert instant is not None
         return sortable_number(F.unix_micros(instant))
     if isinstance(kind, TEXTS):
-        return value.cast("string")
+        return _in_utc(value.cast("string"))
     if isinstance(kind, T.BooleanType):
         return value.cast("int").cast("string")
     return F.lower(F.hex(value)) if isinstance(kind, T.BinaryType) else None
+
+
+def _in_utc(text: Column) -> Column:
+    """An ISO 8601 text with a clock in UTC, with all digits of its second that are not zeros at its end."""
+    second = F.substring_index(as_text(_parse_text(F.trim(text)), T.TimestampType()), ".", 1)
+    in_utc = F.concat(second, F.regexp_extract(text, r"\.\d*[1-9]", 0))
+    # A day alone sorts among them as it is.
+    return F.coalesce(F.when(text.contains(":"), in_utc), text)
 
 
 def _decimal(value: Column, kind: T.DecimalType) -> Column:

@@ -17,7 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import changes_from, merge, rejects, union_changes
+from cdckit import as_known, changes_from, merge, rejects, union_changes
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import require_changes
 from cdckit.parts.arguments import quoted
@@ -180,6 +180,50 @@ def test_a_sequence_sorts_as_the_values_do(spark: SparkSession) -> None:
         found = sequences(known, "value")
         assert (kind, found) == (kind, sorted(found))
         assert sequences(frame, ["value", "-n"]) == list(range(len(rising)))
+
+
+TIMES_AS_TEXTS = [
+    "2024-02-29",
+    "2024-03-01",  # a day alone stands before its midnight
+    "2024-03-01 00:00",
+    "2024-03-01T09:30:00+02:00",
+    "2024-03-01T08:00:00Z",
+    "2024-03-01T08:00:00.25Z",
+    "2024-03-01 08:00:00.5",
+    "2024-03-01T10:00:00.5000001+02:00",
+    "2024-03-01T08:00:00.500001",
+    " 2024-03-01T07:00:01-01:00",
+    "2024-03-02T00:30:00+01:00",
+    "2024-03-02",
+    "2024-03-02 00:00:00Z",
+    "24:30",
+    "9:30",
+    "later",
+]
+
+
+def test_texts_that_are_times_sort_by_their_instants(spark: SparkSession) -> None:
+    """Whatever their zone, their digits and their form; other texts stand among them by their bytes."""
+    frame = pd.DataFrame(list(enumerate(TIMES_AS_TEXTS))[::-1], columns=["n", "at"])
+    frame["falling"] = -frame["n"]
+    in_order = list(range(len(TIMES_AS_TEXTS)))
+    for table in (frame, spark.createDataFrame(frame)):
+        for sequence in ("at", ["at", "falling"], F.struct("at", "falling")):
+            assert sequences(table, sequence) == in_order
+    # Several texts of one instant are one place, so the next part counts.
+    one = pd.DataFrame({"at": ["2024-03-01T08:00:00Z", "2024-03-01 08:00", "2024-03-01T10:00:00.00+02:00"]})
+    assert sequences(one.assign(n=[0, 1, 2], x=[3, 2, 1]), ["at", "x"]) == [2, 1, 0]
+
+
+def test_the_last_word_is_the_last_that_came(spark: SparkSession) -> None:
+    """By texts of several zones `merge` and `as_known` agree: half past nine at +02:00 is before eight."""
+    rows = [(1, "eight", "2024-03-01T08:00:00Z"), (1, "half past seven", "2024-03-01T09:30:00+02:00")]
+    frame = pd.DataFrame(rows, columns=["id", "name", "at"])
+    for table in (frame, spark.createDataFrame(frame)):
+        said = changes_from(table, keys=["id"], effective=DAY[0], sequence_by="at", column_list=["name"])
+        assert versions(said, "name") == [(1, 1, False, "eight")]
+        known = as_known(said, datetime(2024, 3, 1, 7, 45, tzinfo=UTC), entity="product", keys=["id"])
+        assert [row["name"] for row in known.collect()] == ["half past seven"]
 
 
 def test_several_parts_sort_one_after_the_other(spark: SparkSession) -> None:
