@@ -177,7 +177,9 @@ def changes_from(
             or later, or another that `scd_type_2` has put there (`valid_to_current`) and the metadata of the
             column still name, is open: until something else is said.  A row that ends before it begins, or
             as it does, is a reject.  Columns that these two name are no fields, unless *column_list* has
-            them.
+            them.  The end is a part of the message: a row that has got one since the table was applied to a
+            ledger is another message, beside which the open one still stands.  So merge such a table as a
+            whole, or apply it once; before it is applied again, `Ledger.revoke` its open rows.
         message: What identifies the message: provenance will name it.  Null is as none.  Rows of one message
             that differ are several statements, equal ones are one.
         priority: How much it counts (see `with_priorities`).
