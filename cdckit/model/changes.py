@@ -272,7 +272,8 @@ def statement_columns(
             F.lit(source).alias("topic"),
             F.lit(0).alias("partition"),
             F.lit(0).cast("bigint").alias("offset"),
-            (F.pmod(F.xxhash64(content), F.lit(2**31 - 1)) + 1).cast("int").alias("record_number"),
+            # From 2**30 on are the numbers of words that a move took along (`merging.arrow_changes`).
+            (F.pmod(F.xxhash64(content), F.lit(2**30 - 1)) + 1).cast("int").alias("record_number"),
         ).alias("arrival"),
         F.lit(f"{by}, {clock}: {reason}").alias("message_id"),
         F.lit(source).alias("source"),

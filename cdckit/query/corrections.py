@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import WrongColumnType
+from cdckit.merging.arrow_changes import NO_PRIORITY
 from cdckit.model.changes import DELETE, UNTIL, UPSERT, statement_columns
 from cdckit.model.history import FIELD_PROVENANCE, VALID_FROM, VALID_TO, business_fields
 from cdckit.parts.arguments import (
@@ -43,7 +44,12 @@ def correct(
     State other values for a period, as changes that `merge` and a `Ledger` take like any other.
 
     Where the period ends, what would stand without the correction stands again.  Only what is there is
-    corrected: no entity comes to life, and what is deleted within the period stays deleted.
+    corrected: no entity comes to life, and what is deleted stays deleted, also by a delete that comes after
+    the correction.  An entity that comes back after such a delete is as its source says.
+
+    Values are corrected in their fields alone: of the row itself the change has the least priority there is.
+    So leave *source* out of `with_priorities`, which would give it another one; and where `revoke` takes back
+    the message that made the entity, let it take back the correction too.
 
     Args:
         history: The versions of the entities that are meant: a history, or some of its rows by `where`.
@@ -55,15 +61,16 @@ def correct(
         by: Who says so.
         reason: Why.
         source: The source of the changes.
-        priority: How much the word counts.  Without it, what the sources have said of the period does not
-            undo the correction, whenever it arrives, if it has no more priority than what stands there now.
-            A correction without an end has the priority of what it corrects, so the next word counts.
+        priority: How much the values count; without *values*, how much the delete does.  Without it, what the
+            sources have said of these fields in the period does not undo the correction, whenever it arrives,
+            if it has no more priority than what stands there now.  A correction without an end has the
+            priority of what it corrects, so the next word counts.
         received_at: When it was said: now, without it.
 
     Returns:
         One row per version and part of the period in which it is in force: the columns of changes, with
-        `effective_until`.  `message_id` is the text "*by*, *received_at*: *reason*", by which `blame` and
-        `why` show it and `revoke` takes it back.
+        `field_priorities` and `effective_until`.  `message_id` is the text "*by*, *received_at*: *reason*",
+        by which `blame` and `why` show it and `revoke` takes it back.
 
     Raises:
         MissingColumns, WrongColumnType: *history* is none, or lacks `field_provenance`, which only *priority*
@@ -110,11 +117,14 @@ def correct(
         received_at=received_at,
         function=_FUNCTION,
     )
+    weights = {name: _priority(history, priority, name) for name in right or ("guid",)}
+    own = [weights.get(name, F.lit(None).cast("int")).alias(name) for name in fields.names]
     return versions.select(
         *stated,
-        _priority(history, priority, right).alias("priority"),
+        (F.lit(NO_PRIORITY) if right else weights["guid"]).alias("priority"),
         data.alias("data"),
-        F.struct(*(F.lit(each in {*key, *right}).alias(each) for each in fields.names)).alias("carried"),
+        F.struct(*(F.lit(name in {*key, *right}).alias(name) for name in fields.names)).alias("carried"),
+        F.struct(*own).alias("field_priorities"),
         F.col(VALID_TO).alias(UNTIL),
     )
 
@@ -142,13 +152,13 @@ def _of_key(field: T.StructField, keys: Sequence[str]) -> Column:
     return F.col(quoted(field.name)) if field.name in keys else F.lit(None).cast(field.dataType)
 
 
-def _priority(history: DataFrame, priority: int | None, right: Mapping[str, Column]) -> Column:
-    """As *priority*; or above all that stands in the fields, which is a delete's every field."""
+def _priority(history: DataFrame, priority: int | None, name: str) -> Column:
+    """As *priority*; or as what stands in the field, and above that and the row where the period ends."""
     if priority is not None:
         return F.lit(require_int(priority, "priority", function=_FUNCTION))
     entries = require_struct(history, FIELD_PROVENANCE, function=_FUNCTION).fieldNames()
-    spoken = [F.col(FIELD_PROVENANCE)[name]["p"] for name in entries if not right or name in {"guid", *right}]
+    row = F.col(FIELD_PROVENANCE)["guid"]["p"]
     # A field that was never set has no priority, and `greatest` passes over nulls.
-    stands = F.greatest(*spoken, F.lit(-_GREATEST))
-    above = F.least(stands, F.lit(_GREATEST - 1)) + 1
-    return F.when(F.col(VALID_TO).isNull(), stands).otherwise(above).cast("int")
+    own = F.col(FIELD_PROVENANCE)[name]["p"] if name in entries else F.lit(None).cast("int")
+    above = F.least(F.greatest(own, row), F.lit(_GREATEST - 1)) + 1
+    return F.when(F.col(VALID_TO).isNull(), own).otherwise(above).cast("int")

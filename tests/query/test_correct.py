@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from cdckit import blame, changes_from, merge, union_changes
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query import correct, revoke
-from support.histories import INSTANTS, LAST, random_changes, to_dataframe
+from support.fold import Entity, apply, fold, guid_of, holds, place, without_redeliveries
+from support.histories import INSTANTS, LAST, Row, random_changes, to_dataframe
 from tools.tiers import seeds
 
 KEYS = ["gate"]
@@ -122,6 +123,82 @@ def test_a_priority_that_is_said_counts_as_it_is(said: DataFrame) -> None:
     assert unheard == prices(history_of(said))
 
 
+def deleted(spark: SparkSession, when: datetime, priority: int = 0) -> DataFrame:
+    frame = spark.createDataFrame([("B", when)], "gate string, at timestamp")
+    how: dict[str, Any] = {"apply_as_deletes": "true", "except_column_list": ["at"], "source": "plan"}
+    return changes_from(frame, keys=KEYS, effective="at", **how, priority=priority)
+
+
+@pytest.mark.parametrize("end", [day(13), None])
+@pytest.mark.parametrize("priority", [None, 9])
+def test_a_delete_that_comes_later_is_not_undone(
+    spark: SparkSession, said: DataFrame, end: datetime | None, priority: int | None
+) -> None:
+    """Neither one before the period, nor one in it."""
+    only = history_of(said).where("gate = 'B'")
+    right = correct(only, {"price": 8}, day(6), end, **STEWARD, priority=priority)
+    before = history_of(said, right, deleted(spark, day(4)))
+    assert prices(before, "B") == [(1, 7), (4, None)]
+    within = history_of(said, right, deleted(spark, day(10)))
+    assert prices(within, "B") == [(1, 7), (6, 8), (10, None)]
+
+
+def test_a_row_that_comes_back_after_such_a_delete_is_as_its_source_says(
+    spark: SparkSession, said: DataFrame
+) -> None:
+    right = correct(history_of(said).where("gate = 'B'"), {"price": 8}, day(6), day(13), **STEWARD)
+    gone, back = deleted(spark, day(8)), plan_of(spark, "B", day(10), 9)
+    assert prices(history_of(said, right, gone, back), "B") == [(1, 7), (6, 8), (8, None), (10, 9)]
+
+
+def test_the_row_is_as_it_was_and_only_the_value_has_another_message(said: DataFrame) -> None:
+    """Of the row, and of the key, nobody said anything."""
+    right = history_of(said, correct(history_of(said), {"price": 8}, day(2), day(3), **STEWARD))
+    first, corrected_, *_ = (
+        row["field_provenance"] for row in right.where("gate = 'B'").orderBy("valid_from_timestamp").collect()
+    )
+    assert corrected_["guid"] == first["guid"]
+    assert corrected_["gate"] == first["gate"]
+    assert (first["price"]["p"], corrected_["price"]["p"]) == (0, 1)
+
+
+def test_a_correction_without_an_end_yields_to_the_next_word_of_its_field(spark: SparkSession) -> None:
+    """However much the row itself counts, of which a stronger source has spoken."""
+    stronger, weaker = (
+        changes_from(
+            spark.createDataFrame(rows, "gate string, at timestamp, price int, pier string"),
+            keys=KEYS,
+            effective="at",
+            source=source,
+            except_column_list=["at"],
+            priority=priority,
+        )
+        for source, priority, rows in (
+            ("plan", 5, [("C", day(1), 5, None)]),
+            ("pier", 0, [("C", day(2), None, "x"), ("C", day(6), None, "z")]),
+        )
+    )
+    known = weaker.where(F.col("effective_timestamp") < day(6))
+    right = correct(history_of(stronger, known), {"pier": "y"}, day(3), **STEWARD)
+    after = history_of(stronger, weaker, right).orderBy("valid_from_timestamp")
+    assert [row["pier"] for row in after.collect()] == [None, "x", "y", "z"]
+
+
+def test_a_correction_of_a_correction_counts_with_an_end_and_without(said: DataFrame) -> None:
+    history = history_of(said).where("gate = 'B'")
+    first = correct(history, {"price": 8}, day(2), day(12), **STEWARD, received_at=day(20))
+    then = history_of(said, first).where("gate = 'B'")
+    for end, expected in (
+        (day(6), [(1, 7), (2, 8), (4, 9), (6, 8), (12, 7)]),
+        (None, [(1, 7), (2, 8), (4, 9), (12, 9)]),
+    ):
+        second = correct(then, {"price": 9}, day(4), end, **STEWARD, received_at=day(21))
+        both = union_changes(said, first, second)
+        assert prices(history_of(both), "B") == expected
+        back = revoke(both, "anna, 2024-01-21 00:00:00: misread")
+        assert prices(history_of(back), "B") == [(1, 7), (2, 8), (12, 7)]
+
+
 def test_several_corrections_of_one_instant_all_count(said: DataFrame) -> None:
     history, now = history_of(said).where("gate = 'A'"), {"received_at": day(20)}
     two = [
@@ -175,6 +252,7 @@ def test_so_are_an_end_that_is_no_later_a_column_of_another_type_and_no_prioriti
     assert correct(bare, {"price": 1}, day(2), day(3), **STEWARD, priority=1).columns
 
 
+KEY = ["h", "k"]
 FIELDS = {"h": "int", "k": "string", "v": "int", "w": "string"}
 
 
@@ -197,9 +275,9 @@ def test_at_each_instant_only_what_is_there_and_in_the_period_is_corrected(
     rows = random_changes(seed, 300, FIELDS, ends=(False, False, True))
     changes = to_dataframe(spark, rows, FIELDS)
     start, end = sorted(random.Random(seed).sample([*INSTANTS, LAST], 2))
-    before = merge(changes, entity="thing", keys=["h", "k"])
-    right = correct(before, {"v": 99}, start, end, keys=["h", "k"], by="anna", reason="a test")
-    after = merge(union_changes(changes, right), entity="thing", keys=["h", "k"])
+    before = merge(changes, entity="thing", keys=KEY)
+    right = correct(before, {"v": 99}, start, end, keys=KEY, by="anna", reason="a test")
+    after = merge(union_changes(changes, right), entity="thing", keys=KEY)
     instants = [each + timedelta(microseconds=more) for each in (*INSTANTS, LAST) for more in (-1, 0, 1)]
     expected = {
         (guid, at): (h, k, 99 if start <= at < end else v, w)
@@ -207,3 +285,87 @@ def test_at_each_instant_only_what_is_there_and_in_the_period_is_corrected(
     }
     assert at_instants(after, instants) == expected
     assert any(v == 99 for _, _, v, _ in expected.values())
+
+
+def late_deletes(chance: random.Random, rows: list[Row]) -> list[Row]:
+    """For half of the entities a delete that nobody knew of when they were corrected."""
+    some = {guid_of("thing", {name: row["data"][name] for name in KEY}): row for row in rows}
+    found = []
+    for number, guid in enumerate(chance.sample(sorted(some), len(some) // 2)):
+        begin = chance.choice(INSTANTS)
+        change = {
+            "operation": "delete",
+            "effective_timestamp": begin,
+            "message_id": f"late {number}",
+            "priority": chance.choice((-1, 0)),
+            "field_priorities": None,
+            "effective_until": chance.choice((None, *(each for each in (*INSTANTS, LAST) if each > begin))),
+        }
+        found.append({**some[guid], **change})
+    return found
+
+
+def corrected_one_by_one(
+    rows: list[Row], late: list[Row], start: datetime, end: datetime, instants: list[datetime]
+) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """
+    What each entity that is there says at each instant, by the naive fold.
+
+    From where a version was corrected, its value is 99 for as long as nothing deletes the entity.
+    """
+    fields, found = list(FIELDS), {}
+    versions: dict[str, list[Row]] = {}
+    for version in fold(rows, entity="thing", keys=KEY, fields=fields):
+        versions.setdefault(version["guid"], []).append(version)
+    changes: dict[str, list[Row]] = {guid: [] for guid in versions}
+    for row in [*rows, *late]:
+        changes.get(guid_of("thing", {name: row["data"][name] for name in KEY}), []).append(row)
+    for guid, some in changes.items():
+        in_order = sorted(without_redeliveries(some), key=place)
+        for at in instants:
+            stands = [each for each in versions[guid] if in_force(each, at)] if start <= at < end else []
+            begin = max(start, stands[0]["valid_from_timestamp"]) if stands else None
+            state, is_right = Entity(), False
+            for change in [each for each in in_order if holds(each, at)]:
+                if begin and change["effective_timestamp"] > begin:
+                    begin, is_right = None, is_alive(state)
+                state = apply(state, change, KEY, fields)
+                is_right &= is_alive(state)
+            if is_alive(state):
+                right = {"v": 99} if begin or is_right else {}
+                found[guid, at] = tuple({**state.values, **right}.get(name) for name in fields)
+    return found
+
+
+def in_force(version: Row, at: datetime) -> bool:
+    end = version["valid_to_timestamp"]
+    return (
+        not version["deleted_indicator"]
+        and version["valid_from_timestamp"] <= at
+        and (end is None or at < end)
+    )
+
+
+def is_alive(state: Entity) -> bool:
+    return state.exists and not state.deleted
+
+
+@seeds(1, soak=20)
+def test_deletes_that_come_after_the_correction_delete(spark: SparkSession, seed: int) -> None:
+    """As above; then half of the entities hear of a delete, some of which end."""
+    rows = random_changes(seed, 300, FIELDS, ends=(False, False, True))
+    chance = random.Random(seed)
+    start, end = sorted(chance.sample([*INSTANTS, LAST], 2))
+    late = late_deletes(chance, rows)
+    before, afterwards = (to_dataframe(spark, some, FIELDS) for some in (rows, rows + late))
+    history = merge(before, entity="thing", keys=KEY)
+    right = correct(history, {"v": 99}, start, end, keys=KEY, by="anna", reason="a test")
+    after = merge(union_changes(afterwards, right), entity="thing", keys=KEY)
+    instants = [each + timedelta(microseconds=more) for each in (*INSTANTS, LAST) for more in (-1, 0, 1)]
+    expected = corrected_one_by_one(rows, late, start, end, instants)
+    assert at_instants(after, instants) == expected
+    assert any(v == 99 for _, _, v, _ in expected.values())
+    # Numbers of records that words of moves have.
+    assert right.where(f"arrival.record_number >= {2**30}").isEmpty()
+    in_time = corrected_one_by_one(rows, [], start, end, instants)
+    assert any(in_time[each][2] == 99 for each in in_time.keys() - expected.keys())
