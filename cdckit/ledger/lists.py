@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import SparkRuntimeException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -549,21 +549,29 @@ def lists_in_changes(
 def _find_unrepeated(
     transaction: Transaction, kind: Kind, changes: DataFrame, until: Mapping[str | None, int]
 ) -> list[str | None]:
-    """A source of which the log and the changes do not say the same until the instant, if there is one."""
+    """
+    A source of which the log and the changes do not say the same until the instant, if there is one.
+
+    What was erased is in neither; so a list may say again what the one before it said, and `apply_list` has
+    not taken that.
+    """
     at = F.unix_micros("effective_timestamp")
     is_due = reduce(or_, (_is_of_source(source) & (at <= last) for source, last in until.items()))
     there = visible_changes(transaction.read(kind.changes), kind)
     key = {name: F.col("data").getField(name) for name in kind.keys}
     given = changes if kind.by_guid else changes.withColumn(GUID, guid(kind.entity, key))
     columns = [*CHANGE_SCHEMA.names, "data", "carried", GUID]
+    given = drop_erased(given, transaction, kind)
     sides = (there.withColumn("side", F.lit(0)), given.withColumn("side", F.lit(1)))
     both = unite([each.where(is_due).select(*columns, "side") for each in sides])
     # A field that a list did not send is null in a table of all lists.
     content = as_text(F.col("data"), require_struct(both, "data", function="apply"))
-    stated = both.select(
-        "source", GUID, "message_id", F.md5(F.concat("operation", content)).alias("content"), "side"
-    )
-    alone = stated.distinct().groupBy("source", GUID, "message_id", "content").count()
+    said = F.md5(F.concat("operation", content)).alias("content")
+    stated = both.select("source", GUID, "message_id", "effective_timestamp", said, "side")
+    in_order = Window.partitionBy("side", "source", GUID).orderBy("effective_timestamp", "content")
+    before = F.lag("content").over(in_order)
+    news = stated.withColumn("is_news", ~before.eqNullSafe(F.col("content"))).where("is_news")
+    alone = news.groupBy("source", GUID, "message_id", "content").count()
     return [row[0] for row in alone.where("count = 1").select("source").limit(1).collect()]
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from cdckit.ledger.columns import Kind, log_fields
 from cdckit.merging.arrow_changes import GUID
+from cdckit.model.lists import is_list_change
 from cdckit.parts.arguments import quoted
 from cdckit.parts.values import guid
 from cdckit.store import Snapshot, Transaction
@@ -128,6 +129,7 @@ def with_verdicts(rows: DataFrame, tables: Transaction, kind: Kind) -> DataFrame
     """
     Rows of the log without values of fields that were erased, and beside them what becomes of each.
 
+    What a full list says is never refused (see `drop_erased`): what was erased is left out of it.
     The rows as they are, without `VERDICT`, where nothing was ever erased.
 
     Cost: two SHA-256 for each row; a join with the tombstones, which are sent to all workers if they are few.
@@ -137,10 +139,11 @@ def with_verdicts(rows: DataFrame, tables: Transaction, kind: Kind) -> DataFrame
         return rows
     names, whole = _known_fields(rows, erasures), F.col("stone.whole")
     carried = (F.array_contains("stone.refused", each) & F.col("carried").getField(each) for each in names)
+    may_refuse = ~is_list_change()
     verdict = (
-        F.when(whole == REFUSE, ENTITY_ERASED)
-        .when(whole == ERASE, "")
-        .when(reduce(or_, carried, F.lit(False)), FIELD_ERASED)
+        F.when(may_refuse & (whole == REFUSE), ENTITY_ERASED)
+        .when(whole.isNotNull(), "")
+        .when(may_refuse & reduce(or_, carried, F.lit(False)), FIELD_ERASED)
     )
     found = _with_tombstones(rows, tables, kind, erasures)
     return found.withColumns({VERDICT: verdict, **_without(names, rows)}).select(*rows.columns, VERDICT)
@@ -156,7 +159,8 @@ def drop_erased(rows: DataFrame, tables: Transaction, kind: Kind) -> DataFrame:
     if erasures is None:
         return rows
     found = _with_tombstones(rows, tables, kind, erasures).where(F.col("stone.whole").isNull())
-    return found.withColumns(_without(_known_fields(rows, erasures), rows)).select(*rows.columns)
+    changed = _without(_known_fields(rows, erasures), rows)
+    return found.select(*(changed.get(name, F.col(name)).alias(name) for name in rows.columns))
 
 
 def erased_changes(changes: DataFrame, tables: Transaction, kind: Kind) -> DataFrame | None:

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import changes_from, why
+from cdckit import changes_from, changes_from_snapshots, why
 from cdckit.errors import InvalidArgument, UnfitList
 from cdckit.ledger import (
     Ledger,
@@ -406,6 +406,93 @@ def test_a_list_that_names_them_is_taken_without_them(spark: SparkSession, tmp_p
     empty = nights[0].limit(0)
     with pytest.raises(UnfitList, match="names nothing, and the list before it named 3"):
         found.apply_list(empty, taken_at=datetime(2024, 1, 3, tzinfo=UTC))
+
+
+NIGHTS = {
+    datetime(2024, 1, 1, tzinfo=UTC): {1: ("ann1.", 1), 2: ("bob1.", 1)},
+    datetime(2024, 1, 2, tzinfo=UTC): {1: ("ann2.", 2), 2: ("bob2.", 2)},
+    datetime(2024, 1, 3, tzinfo=UTC): {1: ("ann3.", 2), 2: ("bob3.", 2), 3: ("cyd3.", 3)},
+    datetime(2024, 1, 4, tzinfo=UTC): {2: ("bob3.", 4), 3: ("cyd3.", 3)},
+}
+"""Full lists: name and number of some people."""
+
+
+def nights(spark: SparkSession, count: int) -> dict[datetime, DataFrame]:
+    return {
+        at: spark.createDataFrame([(h, *said) for h, said in some.items()], "h int, v string, w int")
+        for at, some in list(NIGHTS.items())[:count]
+    }
+
+
+def apply_all(found: Ledger, lists: dict[datetime, DataFrame], by_list: bool) -> None:
+    """As changes of all lists in one call, or list for list."""
+    if by_list:
+        for at, rows in lists.items():
+            found.apply_list(rows, taken_at=at)
+    else:
+        found.apply(changes_from_snapshots(lists, keys=["h"]))
+
+
+def lists_of(found: Ledger) -> list[tuple[Any, ...]]:
+    versions = found.history().orderBy("h", "valid_from_timestamp").collect()
+    return [
+        (row["h"], row["valid_from_timestamp"].day, row["v"], row["w"], row["deleted_indicator"])
+        for row in versions
+    ]
+
+
+@pytest.mark.parametrize("later", ["refuse", "erase"])
+def test_all_lists_once_more_are_taken_without_who_was_erased(
+    spark: SparkSession, tmp_path: Path, later: str
+) -> None:
+    """As `apply_list` takes each of them: nothing of a list is refused."""
+    found = numbered(spark, tmp_path)
+    apply_all(found, nights(spark, 2), by_list=False)
+    found.erase(keys=[{"h": 1}], later=later, **WHO)
+    apply_all(found, nights(spark, 4), by_list=False)
+    assert lists_of(found) == [
+        *((2, 1, "bob1.", 1, False), (2, 2, "bob2.", 2, False), (2, 3, "bob3.", 2, False)),
+        *((2, 4, "bob3.", 4, False), (3, 3, "cyd3.", 3, False)),
+    ]
+    assert found.refused().isEmpty()
+    assert find_remains(tmp_path, {"1": ["ann1.", "ann2.", "ann3.", '"h":1']}) == {}
+    apply_all(found, nights(spark, 4), by_list=True)
+    assert found.lists().count() == 4
+    found.check(deep=True)
+
+
+@pytest.mark.parametrize("by_list", [False, True])
+@pytest.mark.parametrize("later", ["refuse", "erase"])
+def test_so_are_they_without_fields_that_were_erased(
+    spark: SparkSession, tmp_path: Path, later: str, by_list: bool
+) -> None:
+    """Also where one says nothing but the field anew, of which `apply_list` takes nothing."""
+    found = numbered(spark, tmp_path)
+    apply_all(found, nights(spark, 2), by_list)
+    found.erase(keys=[{"h": 2}], fields=["v"], later=later, **WHO)
+    apply_all(found, nights(spark, 3), by_list)
+    apply_all(found, nights(spark, 4), by_list=False)
+    assert lists_of(found) == [
+        *((1, 1, "ann1.", 1, False), (1, 2, "ann2.", 2, False), (1, 3, "ann3.", 2, False)),
+        *((1, 4, None, None, True), (2, 1, None, 1, False), (2, 2, None, 2, False), (2, 4, None, 4, False)),
+        (3, 3, "cyd3.", 3, False),
+    ]
+    assert found.refused().isEmpty()
+    assert find_remains(tmp_path, {"2": ["bob1.", "bob2.", "bob3."]}) == {}
+    found.check(deep=True)
+
+
+def test_lists_that_say_other_things_of_the_rest_are_refused_after_an_erasure_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    found = numbered(spark, tmp_path)
+    apply_all(found, nights(spark, 2), by_list=False)
+    found.erase(keys=[{"h": 1}], **WHO)
+    other = nights(spark, 3)
+    first = next(iter(other))
+    other[first] = other[first].where("h = 1")
+    with pytest.raises(UnfitList, match="what those say is not in it"):
+        apply_all(found, other, by_list=False)
 
 
 def test_a_writer_who_came_between_is_not_lost_and_brings_nobody_back(
