@@ -241,7 +241,7 @@ def _find_late(
         late |= _find_behind(instant, latest) | bools(pc.equal(latest, pa.scalar(ALWAYS_LATE, latest.type)))
         if SNAPSHOT in new.schema.names:
             late |= is_placed(new) & _find_behind(new.column("sequence"), there.column(PLACE).take(at))
-            late |= bools(new.column(SNAPSHOT))
+            late |= bools(new.column(SNAPSHOT)) & np.asarray(latest.is_valid())
     if UNTIL in new.schema.names:
         late |= np.asarray(new.column(UNTIL).is_valid())
     if MOVED in new.schema.names:

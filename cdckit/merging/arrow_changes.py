@@ -414,13 +414,20 @@ def is_placed(rows: pa.RecordBatch) -> Bools:
 
 
 def _placed_times(table: pa.RecordBatch, entity: Ints) -> Ints:
-    """The times of changes, which follow the places of those that say one."""
+    """The times of changes, which follow the places of those that say one, and of other reads the arrival."""
     instants = ints(table.column("effective_timestamp")).copy()
-    at = np.flatnonzero(is_placed(table))
+    is_read, placed = bools(table.column(SNAPSHOT)), is_placed(table)
+    unplaced = is_read & ~placed
+    if unplaced.any() and not is_read.all():
+        source = rank_values(table.column("source"))
+        order = np.lexsort((arrivals(table), source, entity))
+        _, bound = _order_times(instants[order], is_read[order], entity[order], source[order])
+        instants[order[unplaced[order]]] = bound[unplaced[order]]
+    at = np.flatnonzero(placed)
     if not len(at):
         return instants
     rows = table.take(pa.array(at))
-    own, is_read = instants[at], bools(rows.column(SNAPSHOT))
+    own, is_read = instants[at], is_read[at]
     source, log = rank_values(rows.column("source")), _logs(rows)
     order = order_positions(rows, entity[at], source, log)
     instants[at[order]], _ = _order_times(
@@ -456,8 +463,8 @@ def _logs(rows: pa.RecordBatch) -> Ints:
 
 
 def _places_in_log(rows: pa.RecordBatch) -> pa.Array:
-    """The places without the names of their logs."""
-    return pc.replace_substring_regex(rows.column("sequence"), f"^[^{LOG_END}]*{LOG_END}", "")
+    """The places without the names of their logs, and the numbers of their transactions."""
+    return pc.replace_substring_regex(rows.column("sequence"), f"^.*{LOG_END}", "")
 
 
 def _with_absences(

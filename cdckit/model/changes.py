@@ -84,8 +84,11 @@ independently.  Beside them stand
   log, and the changes of an entity from one source count in the order of these places, whatever their times
   say.  The times follow: what the log says is not true before what stands ahead of it; what a snapshot read
   is true from its own time on, but no later than what stands behind it.  A place may begin with the name of
-  its log and `LOG_END`, for a source that had several: places of two logs are not compared, but times.
-  Changes that say `snapshot` may also be truncates (`TRUNCATE`);
+  its log and `LOG_END`, for a source that had several: places of two logs are not compared, but times.  Next
+  may come a number of the transaction and `LOG_END`: within a log that several servers write, it counts
+  before the place, of which each server has its own.  What a snapshot read and gives no place (its `sequence`
+  is empty) is true from its own time on, but no later than what came after it of its entity and source, by
+  `arrival`.  Changes that say `snapshot` may also be truncates (`TRUNCATE`);
 - `moved` (may be missing), a struct of `id`, a text, and of `old_key` and `new_key`, structs of the key
   fields: of a delete and an upsert that are one move of a row from key to key, the same in both; null in all
   others.  What the upsert did not send is under the new key what stood under the old one right before the

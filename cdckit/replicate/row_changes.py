@@ -52,7 +52,8 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         offset where there is no sequence.  `effective_timestamp` is the time of the change at the
         source, `carried` are the columns that were sent or taken from `before`, `priority` is 0 (see
         `cdckit.with_priorities`).  The row of a full load that says no time has no `sequence`, so it
-        comes before every change of the same instant.
+        comes before every change of the same instant; and `snapshot` is true of it, so that it comes before
+        what changed while it was loaded, which Replicate sends when the load is over.
 
     Raises:
         MissingColumns: *rows* are not what `data` returns.
@@ -88,6 +89,7 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         _message_id().alias("message_id"),
         (F.lit(source) if source is not None else _source()).alias("source"),
         F.lit(0).alias("priority"),
+        F.when(is_load_without_time(), True).alias("snapshot"),
         F.when(is_leaving, F.col("before"))
         .when(is_arriving, _fill_unsent(names, "data", F.col("before").getField))
         .otherwise(F.col("data"))

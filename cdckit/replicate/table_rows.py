@@ -166,7 +166,8 @@ def data(
             From when on the rows of a full load are true if their messages do not say so, as those of
             real producers do not: an instant, or for several loads a column made of the records'
             `topic`, `partition`, `offset` and `timestamp`.  Without it, their records' `timestamp`: then
-            a copy of such a row that the broker took later says it again for that later time.
+            a copy of such a row that the broker took later says it again for that later time.  A change of
+            the row that comes after it in the topic and happened earlier counts after it all the same.
         as_double:
             Columns that are to be doubles, which may cost digits, where two versions have numbers that
             no exact type holds (such as long and double).  They are text otherwise.

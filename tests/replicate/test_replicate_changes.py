@@ -85,7 +85,7 @@ def carried(change: dict[str, Any]) -> list[str]:
 
 def test_the_columns_are_those_of_a_table_of_changes(rows: DataFrame) -> None:
     made = replicate.changes(rows, keys=["a", "b"]).schema
-    assert made.fieldNames() == [*CHANGE_SCHEMA.fieldNames(), "data", "carried"]
+    assert made.fieldNames() == [*CHANGE_SCHEMA.fieldNames(), "snapshot", "data", "carried"]
     for field in CHANGE_SCHEMA:
         assert made[field.name].dataType.simpleString() == field.dataType.simpleString()
     assert made["data"].dataType.simpleString() == "struct<a:int,b:string,price:int,note:string>"
@@ -108,6 +108,7 @@ def test_a_change_to_the_letter(told: dict[int, list[dict[str, Any]]]) -> None:
             "message_id": "db1/shop_task:20240101100000000000000000000000012",
             "source": "db1/shop_task",
             "priority": 0,
+            "snapshot": None,
             "data": {"a": 1, "b": "x", "price": 5, "note": None},
             "carried": {"a": True, "b": True, "price": False, "note": True},
         }
@@ -132,6 +133,7 @@ def test_a_change_to_the_letter(told: dict[int, list[dict[str, Any]]]) -> None:
 def test_operations(told: dict[int, list[dict[str, Any]]], name: str, operations: list[str]) -> None:
     found = told[offset(name)]
     assert [change["operation"] for change in found] == operations
+    assert found[0]["snapshot"] == (True if name.startswith("refresh") else None)
     assert [change["arrival"]["record_number"] for change in found] == list(range(1, len(operations) + 1))
 
 
