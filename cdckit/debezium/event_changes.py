@@ -53,7 +53,7 @@ def changes(
     **A truncate** ends every row that its source had said by then, of this call and of all that a `Ledger`
     has and will be given.
 
-    A source whose log begins anew (MySQL on another server, a cluster that was restored) is another
+    A source whose log begins anew (MySQL without GTIDs on another server, a restored cluster) is another
     source: its positions mean nothing beside those before.  Say so by *source*.
 
     Args:

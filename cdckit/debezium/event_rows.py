@@ -234,6 +234,7 @@ def _steps(
         *kept,
         *map(F.col, ("before", "after", "row_key", *(["types"] if varied else []))),
         _content().alias("content"),
+        F.col("connector").eqNullSafe(F.lit(MONGODB)).alias("is_whole"),
         _other_key(coded).alias("other_key"),
     ]
     rows = [
@@ -382,14 +383,14 @@ def _said(name: str, is_key: bool, absent: Sequence[str]) -> tuple[Column, Colum
 
     Of a delete, which says no more than its key, that alone.  What was not sent because it did not change is
     what it was before, if that was sent.  A null there is no value: Debezium fills up with them what `before`
-    does not hold.
+    does not hold.  A document of MongoDB is sent whole: of a field that it lacks nothing is left.
     """
     now, before = F.col("after")[name], F.col("before")[name]
     is_delete = F.col("operation") == DELETE
     of_delete = F.coalesce(before, F.col("row_key")[name]) if is_key else F.lit(None).cast("string")
     # Asked first, of both: what is needed twice in any case, Spark looks up once.
     is_sent = F.coalesce(~_is_any_of(now, absent), F.lit(False)) & ~is_delete
-    is_null = now.isNull() & F.coalesce(F.map_contains_key("after", name), F.lit(False))
+    is_null = now.isNull() & (F.col("is_whole") | F.coalesce(F.map_contains_key("after", name), F.lit(False)))
     was_sent = ~_is_any_of(before, absent)
     text = F.when(is_sent, now).when(is_delete, of_delete).when(~is_null & was_sent, before)
     carried = F.when(is_sent, True).when(is_delete, F.lit(is_key)).when(is_null, True)

@@ -68,10 +68,13 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
 
     - PostgreSQL: `sequence` holds two LSNs, that of the commit *before* this transaction and that of the
       event.  Transactions come in the order of their commits, so the pair sorts; the LSN alone does not,
-      since those of concurrent transactions interleave.  Without `sequence`, the LSN alone.
+      since those of concurrent transactions interleave.  A snapshot and the first transaction after it know
+      no commit, also where a stream was there before them: theirs is their own LSN, as without `sequence`.
     - MySQL, MariaDB: the number of the binlog file, the position in it, the row in the event.  They start
-      anew on another server.  So where there are GTIDs, the server that a GTID names is the name of the log,
-      and of two servers the times count (see `cdckit.model.CHANGE_SCHEMA`).
+      anew on another server.  So where there are GTIDs, the number of the transaction comes first, which
+      all servers know it by, and what a GTID names before it is the name of the log: of two such the times
+      count (see `cdckit.model.CHANGE_SCHEMA`).  A group with several primaries counts in blocks, one for
+      each, unless its `group_replication_gtid_assignment_block_size` is 1: else its numbers say no order.
     - SQL Server, Db2: commit LSN, change LSN, and the event's number (an update has two).
     - Oracle: the SCN of the commit (of a snapshot, its own), that of the change, its number in there.
       Changes of a transaction often have one SCN: where there is no number, as of XStream and before
@@ -82,9 +85,9 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
     """
     postgres = _join_digits(*_lsns(source("sequence"), source("lsn")))
     binlog = _join_digits(F.regexp_extract(source("file"), r"(\d+)$", 1), source("pos"), source("row"))
-    # MySQL: the server, a colon and a number; MariaDB: the domain, the server and a number.
-    server = F.regexp_extract(source("gtid"), r"^([^:@]+):|^(\d+-\d+)-\d+$", 0)
-    named = F.concat(F.regexp_replace(server, r":$|-\d+$", LOG_END), binlog)
+    # MySQL: the server or group, a colon and a number; MariaDB: the domain, the server and a number.
+    server, number = (F.regexp_extract(source("gtid"), r"^([^@]+)[:-](\d+)$", part) for part in (1, 2))
+    named = F.concat(server, F.lit(LOG_END), _digits(number), F.lit(LOG_END), binlog)
     binlog = F.when(server != "", named).otherwise(binlog)
     commit_lsn, change_lsn = (
         F.coalesce(_without_null(source(name)), F.lit("")) for name in ("commit_lsn", "change_lsn")
@@ -124,12 +127,13 @@ def binlog_position(place: Column) -> Column:
 
 
 def _lsns(sequence: Column, lsn: Column) -> tuple[Column, Column]:
-    """The two numbers of a PostgreSQL `sequence`, `["24023119","24023128"]`, each of which can be null."""
+    """The two numbers of a PostgreSQL `sequence`, `["24023119","24023128"]`; the first may be null."""
     # Each text is looked for once: a null test beside it would have Spark look twice.
     first, last = F.substr(sequence, F.lit(3)), F.substring_index(sequence, '"', -2)
     before = F.when(F.startswith(sequence, F.lit('["')), F.substring_index(first, '"', 1))
     own = F.when(F.endswith(sequence, F.lit('"]')), F.substring_index(last, '"', 1))
-    return before, F.coalesce(own, lsn.cast("string"))
+    own = F.coalesce(own, lsn.cast("string"))
+    return F.coalesce(before, own), own
 
 
 def _without_null(lsn: Column) -> Column:

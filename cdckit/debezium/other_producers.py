@@ -86,7 +86,9 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
         bootstrap's row r; the start and the end of a bootstrap are of the kind `heartbeat`, DDL is of the
         kind `schema_change`.  `event_timestamp` has whole seconds, so `position` decides within one: the
         place in the binlog (of Maxwell's option `output_binlog_position`) and the row in its
-        transaction (`output_xoffset`; the last one says no number).  It never fails on data.
+        transaction (`output_xoffset`; the last one says no number).  Another server counts its places
+        anew: after a failover, read its records as another `source`, or leave the option out.  It never
+        fails on data.
 
     Raises:
         MissingColumns, WrongColumnType: *records* are not records.

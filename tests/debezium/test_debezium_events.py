@@ -172,22 +172,26 @@ def test_documents_are_rows_by_the_ids_that_their_keys_say(spark: SparkSession) 
     """A delete of MongoDB has the key alone; changes of one transaction have one second and one number."""
     source = {"connector": "mongodb", "name": "m", "db": "inventory", "collection": "customers", "ord": 1}
     said: list[tuple[str, str | None, dict[str, int]]] = [
-        ("c", '{"_id": {"$numberLong": "1004"}, "name": "Ann"}', {"ts_ms": 1000}),
+        ("c", '{"_id": {"$numberLong": "1004"}, "name": "Ann", "phone": "5"}', {"ts_ms": 1000}),
         ("u", '{"_id": {"$numberLong": "1004"}, "name": "Anna"}', {"ts_ms": 2000, "txnNumber": 5}),
         ("u", '{"_id": {"$numberLong": "1004"}, "name": "Anne"}', {"ts_ms": 2000, "txnNumber": 5}),
         ("d", None, {"ts_ms": 3000}),
     ]
-    values = [json.dumps({"op": op, "after": after, "source": source | at}) for op, after, at in said]
+    # With pre-images, each says the document before it too.
+    values = [
+        json.dumps({"op": op, "before": before, "after": after, "source": source | at})
+        for (op, after, at), before in zip(said, [None, *(after for _, after, _ in said)], strict=False)
+    ]
     sent = records(spark, [each.encode() for each in values], [{}] * 4, key=b'{"id": "1004"}')
-    told = debezium.changes(
-        debezium.decode(sent).localCheckpoint(), "customers", columns={"_id": "int64", "name": "string"}
-    )
+    columns = {"_id": "int64", "name": "string", "phone": "string"}
+    told = debezium.changes(debezium.decode(sent).localCheckpoint(), "customers", columns=columns)
     found = told.orderBy("sequence").collect()
-    assert [(row["operation"], *row["data"]) for row in found] == [
-        ("upsert", 1004, "Ann"),
-        ("upsert", 1004, "Anna"),
-        ("upsert", 1004, "Anne"),
-        ("delete", 1004, None),
+    # A document is whole: what it lacks is there no more.
+    assert [(row["operation"], *row["data"], *row["carried"]) for row in found] == [
+        ("upsert", 1004, "Ann", "5", True, True, True),
+        ("upsert", 1004, "Anna", None, True, True, True),
+        ("upsert", 1004, "Anne", None, True, True, True),
+        ("delete", 1004, None, None, True, False, False),
     ]
     assert len({row["message_id"] for row in found}) == 4
 
@@ -288,6 +292,33 @@ def test_a_stale_row_of_a_snapshot_does_not_win(spark: SparkSession) -> None:
     begun = datetime(2024, 3, 1, 11, tzinfo=UTC)
     said = debezium.changes(decoded, "t", keys=["id"], columns=columns, snapshot_at=begun).orderBy("sequence")
     assert [row["effective_timestamp"] for row in said.collect()] == [begun.replace(tzinfo=None), second]
+
+
+@pytest.mark.parametrize("streams_on", [False, True])
+def test_a_second_snapshot_counts_behind_the_stream_before_it(spark: SparkSession, streams_on: bool) -> None:
+    """The slot was lost, and with it that the row became 3; neither it nor what comes next knows a commit."""
+    source = {"connector": "postgresql", "name": "shop", "table": "t"}
+    said = [
+        ("c", 1, '["100","110"]', "false", 10),
+        ("u", 2, '["110","120"]', "false", 11),
+        ("r", 3, '[null,"500"]', "true", 13),
+        ("u", 4, '[null,"600"]', "false", 14),
+        ("u", 5, '["610","590"]', "false", 15),
+    ][: 5 if streams_on else 3]
+    values = [
+        {
+            "op": op,
+            "after": {"id": 1, "n": n},
+            "source": source | {"sequence": at, "snapshot": read, "ts_ms": s},
+        }
+        for op, n, at, read, s in said
+    ]
+    sent = records(spark, [json.dumps(each).encode() for each in values], [{}] * len(said))
+    decoded = debezium.decode(sent).localCheckpoint()
+    told = debezium.changes(decoded, "t", keys=["id"], columns={"id": "int32", "n": "int32"})
+    found = merge(told, entity="t", keys=["id"]).orderBy("valid_from_timestamp").collect()
+    milliseconds = [(row["n"], row["valid_from_timestamp"].microsecond // 1000) for row in found]
+    assert milliseconds == [(1, 10), (2, 11), (3, 13), (4, 14), (5, 15)][: len(said)]
 
 
 def test_a_call_that_cannot_be_meant_is_refused(spark: SparkSession) -> None:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdckit import Ledger, debezium, merge, why
@@ -203,9 +204,12 @@ def mysql(offset: int, key: int, value: str, was: str | None, said: dict[str, An
     return (None, json.dumps(event).encode(), "t", 0, offset, START, 0, None)
 
 
-def test_positions_of_mysql(spark: SparkSession) -> None:
+@pytest.mark.parametrize("next_gtid", ["bbb:1", "aaa:10"])
+def test_positions_of_mysql(spark: SparkSession, next_gtid: str) -> None:
     """
     Events of a compressed transaction share a position; a new master counts anew, which GTIDs tell.
+
+    In a group all members write the group's name into them; so does a replica that of its master.
 
     Row 1: changed twice at one position, and delivered twice.  Row 2: read by the first snapshot, which
     knows no GTID and whose clock is ahead; changed on one server at second 2, on another at second 3.
@@ -213,7 +217,7 @@ def test_positions_of_mysql(spark: SparkSession) -> None:
     second = int(START.timestamp()) * 1000
     together = {"file": "binlog.000009", "pos": 40, "ts_ms": second + 1000, "gtid": "aaa:1"}
     on_first = {"file": "binlog.000009", "pos": 50, "ts_ms": second + 2000, "gtid": "aaa:2"}
-    on_next = {"file": "binlog.000001", "pos": 4, "ts_ms": second + 3000, "gtid": "bbb:1"}
+    on_next = {"file": "binlog.000001", "pos": 4, "ts_ms": second + 3000, "gtid": next_gtid}
     read = {"file": "binlog.000009", "pos": 45, "ts_ms": second + 9000, "snapshot": "true"}
     rows = [
         mysql(0, 1, "b", "a", together),
