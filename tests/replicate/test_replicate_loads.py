@@ -50,10 +50,11 @@ def drawn(seed: int) -> Task:
     """
     Eight items that change at one second in two, and are loaded twice.
 
-    A row is read at any second of its load.  What changes meanwhile waits until the load is over, also
-    what the row that was read had already.
+    A row is read at any second of its load, and sent at its end.  What changes meanwhile comes after it,
+    also what the row that was read had already.
     """
-    chance, task, now, waiting = Random(seed), Task(), dict[int, str](), []
+    chance, task, now = Random(seed), Task(), dict[int, str]()
+    loaded, waiting = list[tuple[int, str]](), list[tuple[str, int, str | None, int]]()
     reads = {
         second: key for begin, end in LOADS for key, second in enumerate(chance.sample(range(begin, end), 8))
     }
@@ -70,12 +71,15 @@ def drawn(seed: int) -> Task:
         task.rows.append(dict(now))
         loads = any(begin <= second < end for begin, end in LOADS)
         if loads and second in reads and reads[second] in now:
-            task.load(reads[second], now[reads[second]], second)
+            loaded.append((reads[second], now[reads[second]]))
         if not loads:
+            for row in loaded:
+                task.load(*row, sent=second)
             for each in waiting:
                 # The task begins with its first load.
                 if each[3] >= LOADS[0][0]:
                     task.change(*each, sent=second)
+            loaded.clear()
             waiting.clear()
     return task
 
