@@ -73,8 +73,9 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
     - MySQL, MariaDB: the number of the binlog file, the position in it, the row in the event.  They start
       anew on another server.  So where there are GTIDs, the number of the transaction comes first, which
       all servers know it by, and what a GTID names before it is the name of the log: of two such the times
-      count (see `cdckit.model.CHANGE_SCHEMA`).  A group with several primaries counts in blocks, one for
-      each, unless its `group_replication_gtid_assignment_block_size` is 1: else its numbers say no order.
+      count (see `cdckit.model.CHANGE_SCHEMA`), as of what has a tag in its GTID and what has another.  A
+      group with several primaries counts in blocks, one for each, unless its
+      `group_replication_gtid_assignment_block_size` is 1: else its numbers say no order.
     - SQL Server, Db2: commit LSN, change LSN, and the event's number (an update has two).
     - Oracle: the SCN of the commit (of a snapshot, its own), that of the change, its number in there.
       Changes of a transaction often have one SCN: where there is no number, as of XStream and before

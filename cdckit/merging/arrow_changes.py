@@ -375,7 +375,7 @@ def _order_entity(table: pa.RecordBatch, truncates: pa.RecordBatch | None, layou
     count = len(entity)
     if truncates is not None:
         table, entity = _with_absences(table, entity, truncates, layout)
-    instants = _placed_times(table, entity)
+    instants = _bound_reads(table, entity, _placed_times(table, entity))
     if len(entity) > count or (instants != ints(table.column("effective_timestamp"))).any():
         at = table.schema.get_field_index("effective_timestamp")
         followed = pa.array(instants).cast(table.schema.field(at).type)
@@ -414,20 +414,13 @@ def is_placed(rows: pa.RecordBatch) -> Bools:
 
 
 def _placed_times(table: pa.RecordBatch, entity: Ints) -> Ints:
-    """The times of changes, which follow the places of those that say one, and of other reads the arrival."""
+    """The times of changes, which follow the places of those that say one."""
     instants = ints(table.column("effective_timestamp")).copy()
-    is_read, placed = bools(table.column(SNAPSHOT)), is_placed(table)
-    unplaced = is_read & ~placed
-    if unplaced.any() and not is_read.all():
-        source = rank_values(table.column("source"))
-        order = np.lexsort((arrivals(table), source, entity))
-        _, bound = _order_times(instants[order], is_read[order], entity[order], source[order])
-        instants[order[unplaced[order]]] = bound[unplaced[order]]
-    at = np.flatnonzero(placed)
+    at = np.flatnonzero(is_placed(table))
     if not len(at):
         return instants
     rows = table.take(pa.array(at))
-    own, is_read = instants[at], is_read[at]
+    own, is_read = instants[at], bools(rows.column(SNAPSHOT))
     source, log = rank_values(rows.column("source")), _logs(rows)
     order = order_positions(rows, entity[at], source, log)
     instants[at[order]], _ = _order_times(
@@ -439,6 +432,35 @@ def _placed_times(table: pa.RecordBatch, entity: Ints) -> Ints:
         unnamed = (is_read & (log == 0))[order]
         instants[at[order][unnamed]] = bound[unnamed]
     return instants
+
+
+def _bound_reads(table: pa.RecordBatch, entity: Ints, instants: Ints) -> Ints:
+    """
+    The times of changes, where those of reads without a place are no later than what came after them.
+
+    Of what came twice the first bounds, which is the one that a ledger keeps.
+    """
+    is_read = bools(table.column(SNAPSHOT))
+    unplaced = is_read & ~is_placed(table)
+    if not unplaced.any():
+        return instants
+    source, arrived = rank_values(table.column("source")), arrivals(table)
+    message, record = rank_values(table.column("message_id")), ints(table.column("record_number"))
+    order = np.lexsort((arrived, record, message, source, entity))
+    copied = np.zeros(len(order), dtype=bool)
+    same = [each[order[1:]] == each[order[:-1]] for each in (record, message, source, entity)]
+    copied[order[1:]] = np.logical_and.reduce(same)
+    order = np.lexsort((arrived, source, entity))
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = np.logical_or.reduce([each[order[1:]] != each[order[:-1]] for each in (source, entity)])
+    times, rank = np.unique(instants, return_inverse=True)
+    # As ranks after that of whose they are: a running minimum from the end needs no restart.
+    whose = np.cumsum(new) * (len(times) + 1)
+    behind = whose + np.where(is_read | copied, len(times), rank)[order]
+    bound = np.minimum.accumulate(behind[::-1])[::-1] - whose
+    bounded = np.empty_like(rank)
+    bounded[order] = np.minimum(rank[order], bound)
+    return np.where(unplaced, times[bounded], instants)
 
 
 def _order_times(own: Ints, is_read: Bools, *whose: Ints) -> tuple[Ints, Ints]:

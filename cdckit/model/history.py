@@ -90,8 +90,8 @@ def open_end(history: DataFrame, column: str = VALID_TO) -> int | None:
     return found if isinstance(found, int) else None
 
 
-# A day early: 9999-01-01 of a zone east of UTC is in the year before.
-_NO_REAL_END = microseconds(datetime(9998, 12, 31, tzinfo=UTC))
+# 14 hours early: 9999-01-01 of a zone east of UTC is in the year before.
+_NO_REAL_END = microseconds(datetime(9998, 12, 31, 10, tzinfo=UTC))
 
 
 def is_never(end: Column) -> Column:

@@ -82,8 +82,8 @@ def worker_reports(
     """
     plan = source if isinstance(source, WorkerPlan) else WorkerPlan(source, iter, source.schema, large)
     by = partial(_report, make=plan.function, work=work)
-    said = replace(plan, function=by, columns=_REPORT).rows()
-    return [json.loads(row["report"]) for row in said.collect()]
+    reports = replace(plan, function=by, columns=_REPORT).rows()
+    return [json.loads(row["report"]) for row in reports.collect()]
 
 
 def _report(batches: Iterable[pa.RecordBatch], make: Function, work: Work) -> Iterator[pa.RecordBatch]:

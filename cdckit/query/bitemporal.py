@@ -108,7 +108,7 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
     Of rows that moved to another key (`complete_moves`) it cannot tell what was believed where something of
     the old key arrived after the move and is true before it: then the computation ends with `LateMoves`.
 
-    Changes that say `snapshot` have the times here that they have once all is known (see
+    But changes that say `snapshot` have the times here that they have once all is known (see
     `cdckit.model.CHANGE_SCHEMA`), also in what was believed before.
 
     Cost: a merge, with about twice its rows.  A change is *late* if it arrives when an equal or later

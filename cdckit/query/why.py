@@ -51,6 +51,7 @@ def why(
             last, when all that is known has come true.
         known_at: The moment of knowledge, aware: messages that arrived later do not count.  Without
             it everything that is known counts; with it, a message without a time of arrival never does.
+            Changes that say `snapshot` have the times here that they have once all is known.
         keys: As for `merge`.
 
     Returns:

@@ -53,7 +53,8 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         source, `carried` are the columns that were sent or taken from `before`, `priority` is 0 (see
         `cdckit.with_priorities`).  The row of a full load that says no time has no `sequence`, so it
         comes before every change of the same instant; and `snapshot` is true of it, so that it comes before
-        what changed while it was loaded, which Replicate sends when the load is over.
+        what changed while it was loaded, which Replicate sends when the load is over.  `explain` takes
+        changes that may say so of one table alone.
 
     Raises:
         MissingColumns: *rows* are not what `data` returns.

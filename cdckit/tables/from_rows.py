@@ -141,10 +141,11 @@ def changes_from(
             with none but nulls is a reject.  Of pandas, floats that are whole numbers, which an empty cell
             makes of them, are these numbers again, where they have lost no digits (below 2**53).
         sequence_by: What the rows of one entity are in order by: numbers, times, texts, or several of these
-            as a list or a struct.  ISO 8601 texts with a clock are in the order of their instants, other
-            texts by their bytes ("10" stands before "9", so cast numbers that were read as text); a row with
-            a day in a form that does not sort, such as 5.1.2024, is a reject.  Null stands first.  Without
-            it the rows of pandas are in the order in which they stand, those of Spark in none (see Returns).
+            as a list or a struct.  ISO 8601 texts with a clock, and `Z`, a zone as `+02:00` or none, are in
+            the order of their instants, other texts by their bytes ("10" stands before "9", so cast numbers
+            that were read as text); a row with a day in a form that does not sort, such as 5.1.2024, is a
+            reject.  Null stands first.  Without it the rows of pandas are in the order in which they stand,
+            those of Spark in none (see Returns).
         source: Who says so: a name, or a Column.
         apply_as_deletes: The condition under which a row deletes its entity.  Null is no.
         apply_as_truncates: The condition under which a row says that nothing of what its source said

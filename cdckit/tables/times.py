@@ -255,10 +255,11 @@ def _text(value: Column, kind: T.DataType) -> Column | None:
 
 def _in_utc(text: Column) -> Column:
     """An ISO 8601 text with a clock in UTC, with all digits of its second that are not zeros at its end."""
-    second = F.substring_index(as_text(_parse_text(F.trim(text)), T.TimestampType()), ".", 1)
+    instant = as_text(_parse_text(F.trim(text)), T.TimestampType())
+    second = F.translate(F.substring_index(instant, ".", 1), " ", "T")
     in_utc = F.concat(second, F.regexp_extract(text, r"\.\d*[1-9]", 0))
-    # A day alone sorts among them as it is.
-    return F.coalesce(F.when(text.contains(":"), in_utc), text)
+    # A day alone sorts among them as it is; what is in the year 10000 in UTC has a sign before it.
+    return F.coalesce(F.when(text.contains(":") & ~second.startswith("+"), in_utc), text)
 
 
 def _decimal(value: Column, kind: T.DecimalType) -> Column:
