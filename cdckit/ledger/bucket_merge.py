@@ -42,14 +42,12 @@ from cdckit.merging.arrow_changes import (
     SNAPSHOT,
     WORD,
     Layout,
-    arrivals,
     carried_column,
     carried_words,
-    is_placed,
-    order_entities,
     priority_column,
     value_column,
 )
+from cdckit.merging.places import arrivals, is_placed, order_entities
 from cdckit.merging.versions import versions
 from cdckit.model.changes import DELETE, MOVED, UNTIL, UPSERT
 from cdckit.model.history import DELETED, FIELD_PROVENANCE, VALID_FROM, VALID_TO
@@ -59,6 +57,7 @@ from cdckit.parts.arrays import (
     Ints,
     bools,
     greatest_before,
+    group_starts,
     ints,
     number_texts,
     positions,
@@ -316,8 +315,7 @@ def _continue(
         versions([changes], targets.resume_layout, targets.merged_schema), targets.merged_schema
     )
     entity = number_texts(found.column(GUID))
-    first = np.ones(len(entity), dtype=bool)
-    first[1:] = entity[1:] != entity[:-1]
+    first = group_starts(entity)
     first &= bools(pc.is_in(found.column(GUID), value_set=stored.column(GUID)))
     as_stored = found.filter(pa.array(first))
     at = pc.index_in(stored.column(GUID), value_set=as_stored.column(GUID))
@@ -337,10 +335,9 @@ def _latest_positions(sorted_rows: list[pa.RecordBatch]) -> tuple[pa.Array, pa.A
     guids, instants, places = [], [], []
     for rows in sorted_rows:
         entity = number_texts(rows.column(GUID))
-        last = np.ones(len(entity), dtype=bool)
-        last[:-1] = entity[1:] != entity[:-1]
+        last = group_starts(entity[::-1])[::-1]
         guids.append(rows.column(GUID).filter(pa.array(last)))
-        number = np.cumsum(last) - last
+        number = np.cumsum(last, dtype=np.int64) - last
         latest = rows.column("effective_timestamp").filter(pa.array(last))
         instants.append(pc.if_else(_some_end(rows, number), pa.scalar(ALWAYS_LATE, latest.type), latest))
         places.append(_last_places(rows, number))
@@ -397,10 +394,9 @@ def is_repeated(rows: pa.RecordBatch, is_new: Bools) -> Bools:
         number_texts(rows.column(GUID)),
     )
     order = np.lexsort((np.arange(rows.num_rows), *identity))
-    same = np.logical_and.reduce([part[order[1:]] == part[order[:-1]] for part in identity])
-    number = np.cumsum(np.append(1, ~same))[: len(order)]
-    again = np.append(False, same)[: len(order)]
-    several = again | np.append(same, False)[: len(order)]
+    first = group_starts(*(part[order] for part in identity))
+    number, again, several = np.cumsum(first, dtype=np.int64), ~first, ~first
+    several[:-1] |= again[1:]
     order, again, of = order[several], again[several], segments(number[several])
     arrived = arrivals(rows.take(pa.array(order)))
     drop = arrived > -greatest_before(-arrived, of)

@@ -16,17 +16,16 @@ from cdckit.ledger.columns import BUCKET, LATEST, OPEN, PLACE
 from cdckit.merging.arrow_changes import (
     GUID,
     OPERATIONS,
-    PLACES,
     SNAPSHOT,
     Layout,
     carried_column,
     carried_words,
-    order_positions,
     priority_column,
     value_column,
 )
+from cdckit.merging.places import PLACES, order_positions
 from cdckit.model.changes import TRUNCATE, UNTIL
-from cdckit.parts.arrays import Bools, Ints, bools, ints, rank_values
+from cdckit.parts.arrays import Bools, Ints, bools, group_starts, ints, rank_values
 from cdckit.parts.arrow_types import arrow_schema, make_batch
 from cdckit.store.columns import true_names
 from cdckit.store.files import Target, read_batches
@@ -238,10 +237,9 @@ def change_order(rows: pa.RecordBatch) -> Ints:
     entity = rank_values(rows.column(GUID))
     instant = ints(rows.column("effective_timestamp"))
     order = np.lexsort((instant, entity))
-    tied = np.zeros(len(order), dtype=bool)
-    same = (entity[order[1:]] == entity[order[:-1]]) & (instant[order[1:]] == instant[order[:-1]])
-    tied[1:] |= same
-    tied[:-1] |= same
+    same = ~group_starts(entity[order], instant[order])
+    tied = same.copy()
+    tied[:-1] |= same[1:]
     if not tied.any():
         return order
     at = order[tied]

@@ -14,16 +14,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from cdckit.merging.arrow_changes import ARRIVED, Changes, Layout, order_entities
+from cdckit.merging.arrow_changes import ARRIVED, Changes, Layout
 from cdckit.merging.ends import Versions, no_versions
+from cdckit.merging.places import order_entities
 from cdckit.merging.versions import find_versions, may_matter, portions, version_rows
-from cdckit.parts.arrays import (
-    NEVER,
-    Bools,
-    Ints,
-    first_of_entity,
-    ints,
-)
+from cdckit.parts.arrays import NEVER, Bools, Ints, first_of_entity, group_starts, ints
 
 EPOCH_ROWS_AT_ONCE = 1 << 18
 
@@ -104,16 +99,12 @@ class _Epochs(NamedTuple):
 
 def _epochs(changes: Changes, entity: Ints) -> _Epochs:
     arrived, instants = ints(changes.table.column(ARRIVED)), changes.instants()
-    new = np.ones(len(changes), dtype=bool)
-    new[1:] = (entity[1:] != entity[:-1]) | (instants[1:] != instants[:-1])
+    new = group_starts(entity, instants)
     # Positions grow from entity to entity, so a running maximum needs no restart where one begins.
     moment = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
     order = np.lexsort((moment, arrived, entity))
     by_entity, by_arrival, by_moment = entity[order], arrived[order], moment[order]
-    new_entity = np.ones(len(order), dtype=bool)
-    new_entity[1:] = by_entity[1:] != by_entity[:-1]
-    together = np.zeros(len(order), dtype=bool)
-    together[1:] = ~new_entity[1:] & (by_arrival[1:] == by_arrival[:-1])
+    new_entity, together = group_starts(by_entity), ~group_starts(by_entity, by_arrival)
     late = np.zeros(len(order), dtype=bool)
     late[1:] = by_moment[1:] <= np.maximum.accumulate(_last_moments(changes, entity, moment)[order])[:-1]
     if changes.has_ends:

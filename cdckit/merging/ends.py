@@ -40,7 +40,7 @@ import numpy as np
 
 from cdckit.merging.arrow_changes import Changes, value_column
 from cdckit.merging.states import States, effective, states
-from cdckit.parts.arrays import NEVER, Bools, Ints, number_values
+from cdckit.parts.arrays import NEVER, Bools, Ints, group_starts, number_values
 
 
 class Word(NamedTuple):
@@ -91,7 +91,7 @@ class Words(NamedTuple):
 
 def _of_entity(rank: Ints, entity: Ints) -> Ints:
     """For each change the greatest of the ranks of its entity; entities are numbered, growing."""
-    first = np.flatnonzero(_first(entity))
+    first = np.flatnonzero(group_starts(entity))
     greatest = np.maximum.reduceat(rank, first)
     return np.repeat(greatest, np.diff(first, append=len(entity)))
 
@@ -118,8 +118,8 @@ def find_overruled(words: Words, node: Ints, position: Ints, lasting: Bools) -> 
     threat: Bools = is_delete & (priority >= most)
     strongest: Bools = priority >= _greatest_before(priority, node)
     firm = upsert & strongest
-    zone: Ints = np.cumsum(threat | _first(node))
-    begins_alive = ~threat[_first(zone)][zone - 1]
+    zone: Ints = np.cumsum(threat | group_starts(node))
+    begins_alive = ~threat[group_starts(zone)][zone - 1]
     settled = begins_alive | (_greatest_before(firm.astype(np.int64), zone) > 0)
     sure: Bools = upsert & (settled | firm)
     found: Bools = upsert & settled & (priority <= most)
@@ -187,12 +187,6 @@ def _stated_priorities(priority: Ints, at: Ints) -> Ints:
     stated = np.zeros_like(priority)
     stated[at] = priority[at]
     return stated
-
-
-def _first(number: Ints) -> Bools:
-    first = np.ones(len(number), dtype=bool)
-    first[1:] = number[1:] != number[:-1]
-    return first
 
 
 def _greatest_before(rank: Ints, segment: Ints) -> Ints:

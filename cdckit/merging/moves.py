@@ -38,10 +38,10 @@ from cdckit.merging.arrow_changes import (
     carried_column,
     carried_words,
     flat_columns,
-    order_entities,
     priority_column,
     value_column,
 )
+from cdckit.merging.places import order_entities
 from cdckit.merging.states import counting_changes, field, steps
 from cdckit.model.changes import MADE_OF, MOVED, TRUNCATE, UNTIL, UPSERT, require_moves
 from cdckit.parts.arguments import quoted, require_columns, require_struct

@@ -15,6 +15,7 @@ from cdckit.parts.arrays import (
     Ints,
     Segments,
     greatest_before,
+    group_starts,
     last_where,
     ranked,
     row_before,
@@ -213,11 +214,9 @@ class _Differences:
     """Where the state differs from the one before: of one change to the next, of one instant to the next."""
 
     def __init__(self, first: Bools, ends: Ints) -> None:
-        self.ends, self.rows, self.instants = ends, first.copy(), np.zeros(len(ends), dtype=bool)
+        self.ends, self.rows = ends, first.copy()
         # An entity's first instant ends where no earlier one of it does.
-        number = np.cumsum(first)[ends]
-        self.instants[:1] = True
-        self.instants[1:] = number[1:] != number[:-1]
+        self.instants = group_starts(np.cumsum(first, dtype=np.int64)[ends])
 
     def note(self, part: _Part, differ: Callable[[_Part, _Part], Bools]) -> _Part:
         """Compare one part of the state, which is given for each change; returned is that of each instant."""

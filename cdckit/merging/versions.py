@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from cdckit.merging.arrow_changes import GUID, Changes, Layout, order_entities, value_column
+from cdckit.merging.arrow_changes import GUID, Changes, Layout, value_column
 from cdckit.merging.ends import Versions, versions_with_ends
+from cdckit.merging.places import order_entities
 from cdckit.merging.states import States, effective, states
 from cdckit.model.history import FIELD_PROVENANCE
 from cdckit.parts.arrays import (
@@ -19,6 +20,7 @@ from cdckit.parts.arrays import (
     Bools,
     Ints,
     first_of_entity,
+    group_starts,
     positions,
 )
 from cdckit.parts.arrow_types import make_batch
@@ -80,8 +82,7 @@ def version_guids(changes: Changes, states: States) -> pa.Array:
         return table.column(GUID).take(pa.array(states.ends))
     if layout.entity is None:
         return pa.nulls(len(states.ends), pa.string())
-    first = np.ones(len(states.ends), dtype=bool)
-    first[1:] = states.entity[1:] != states.entity[:-1]
+    first = group_starts(states.entity)
     at = pa.array(states.ends[first])
     key = {layout.fields[i]: table.column(value_column(i)).take(at) for i in layout.keys}
     return guids(layout.entity, key).take(pa.array(np.cumsum(first) - 1))

@@ -40,10 +40,16 @@ class Segments(NamedTuple):
 
 def segments(number: Ints) -> Segments:
     """The segments of rows that are numbered by segment, from 1 or more, growing."""
-    first = np.ones(len(number), dtype=bool)
-    first[1:] = number[1:] != number[:-1]
+    first = group_starts(number)
     positions = np.arange(len(number))
     return Segments(first, np.maximum.accumulate(np.where(first, positions, 0)), number, positions)
+
+
+def group_starts(*columns: Ints) -> Bools:
+    """For every row whether it is the first of its group: rows that stand together and are equal in all."""
+    first = np.ones(len(columns[0]), dtype=bool)
+    first[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
+    return first
 
 
 def last_where(marked: Bools, of: Segments) -> Ints:

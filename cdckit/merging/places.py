@@ -1,0 +1,267 @@
+"""
+The order of the changes of a source, and the times that follow from it.
+
+A log is in order; the times in it need not be.  A snapshot says when it read a row, while what changed the
+row after that, and is delivered after it, says an earlier time: of its commit.  MySQL says when a statement
+began, before it waited for the commit of another one.  So of each entity and source, the changes that say a
+place count in the order of their places, and their times follow:
+
+- one that the log says is true from its own time on, but not before any that stands ahead of it;
+- one that a snapshot read is true from its own time on, but no later than what stands behind it.
+
+A source may have had several logs, such as those of the servers that were its master one after another: then
+a place begins with the name of its log and `LOG_END`.  Of two logs not the places count, but the times.  A
+read may not know the name; it is true no later than what stands behind it in any of them.
+
+A truncate is said once, of all entities of its source: each that the source spoke of since the truncate
+before has an absence at its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdckit.merging.arrow_changes import (
+    GUID,
+    OPERATIONS,
+    SNAPSHOT,
+    WORD,
+    Layout,
+    carried_column,
+    carried_words,
+    has_ends,
+    require_whole,
+    value_column,
+)
+from cdckit.model.changes import ABSENT, LOG_END, TRUNCATE, UNTIL, UPSERT
+from cdckit.parts.arrays import (
+    NOWHERE,
+    Bools,
+    Ints,
+    bools,
+    first_of_entity,
+    group_starts,
+    ints,
+    rank_values,
+    whole_entities,
+)
+from cdckit.parts.arrow_types import make_batch
+
+PLACES = ("sequence", "arrival", SNAPSHOT)
+"""The columns that say a place; from here on they are not needed."""
+
+_ARRIVAL = ("timestamp", "topic", "partition", "offset", "record_number")
+
+
+def order_entities(
+    batches: Iterable[pa.RecordBatch], layout: Layout, together: Sequence[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    """
+    The changes of whole entities, in the order in which they count.
+
+    Args:
+        batches: The changes, sorted by identity and then by the order of changes; truncates stand first.
+            Where they lack the columns `PLACES` they are in order as they are.
+        layout: Of their columns.
+        together: The columns that say which entities are wanted in one batch, if several are; then the
+            changes are sorted by these first.
+    """
+    truncates = None
+    for table in whole_entities(batches, together or layout.identity):
+        if SNAPSHOT not in table.schema.names:
+            yield table
+            continue
+        require_whole(table)
+        is_truncate = ints(table.column("operation")) == OPERATIONS.index(TRUNCATE)
+        if is_truncate.any():
+            # Each task and bucket has a copy of every truncate, a task with several of them more.
+            truncates = _distinct_truncates(table.filter(pa.array(is_truncate)))
+            table = table.filter(pa.array(~is_truncate))
+        if table.num_rows:
+            yield _order_entity(table, truncates, layout)
+
+
+def _distinct_truncates(truncates: pa.RecordBatch) -> pa.RecordBatch:
+    names = ("record_number", "message_id", "source")
+    same = np.stack([rank_values(truncates.column(name)) for name in names])
+    first = np.unique(same, axis=1, return_index=True)[1]
+    return truncates.take(pa.array(np.sort(first)))
+
+
+def _order_entity(table: pa.RecordBatch, truncates: pa.RecordBatch | None, layout: Layout) -> pa.RecordBatch:
+    entity = np.cumsum(first_of_entity(table, layout.identity), dtype=np.int64)
+    count = len(entity)
+    if truncates is not None:
+        table, entity = _with_absences(table, entity, truncates, layout)
+    instants = _bound_reads(table, entity, _placed_times(table, entity))
+    if len(entity) > count or (instants != ints(table.column("effective_timestamp"))).any():
+        at = table.schema.get_field_index("effective_timestamp")
+        followed = pa.array(instants).cast(table.schema.field(at).type)
+        table = table.set_column(at, table.schema.field(at), followed)
+        table = table.take(pa.array(order_positions(table, entity, instants)))
+        if has_ends(table):
+            # What would begin later than it ends never holds.
+            table = table.filter(pc.fill_null(pc.greater(table.column(UNTIL), table.column(at)), True))
+    return table.select([name for name in table.schema.names if name not in PLACES])
+
+
+def order_positions(rows: pa.RecordBatch, *before: Ints) -> Ints:
+    """The positions of changes, sorted by *before* and then by the order of changes after their times."""
+    source, message, sequence = (
+        rank_values(rows.column(name)) for name in ("source", "message_id", "sequence")
+    )
+    order: Ints = np.lexsort((source, message, arrivals(rows), sequence, *reversed(before)))
+    return order
+
+
+def arrivals(rows: pa.RecordBatch) -> Ints:
+    """Numbers that sort as the arrivals of changes do."""
+    arrival = rows.column("arrival")
+    columns = [rank_values(arrival.field(name)) for name in _ARRIVAL]
+    order = np.lexsort(columns[::-1])
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(group_starts(*(column[order] for column in columns)))
+    return numbers
+
+
+def is_placed(rows: pa.RecordBatch) -> Bools:
+    """Which changes say their place in the log of their source."""
+    sequence = pc.fill_null(rows.column("sequence"), "")
+    return bools(pc.and_(pc.not_equal(sequence, ""), rows.column(SNAPSHOT).is_valid()))
+
+
+def _placed_times(table: pa.RecordBatch, entity: Ints) -> Ints:
+    """The times of changes, which follow the places of those that say one."""
+    instants = ints(table.column("effective_timestamp")).copy()
+    at = np.flatnonzero(is_placed(table))
+    if not len(at):
+        return instants
+    rows = table.take(pa.array(at))
+    entity, own, is_read = entity[at], instants[at], bools(rows.column(SNAPSHOT))
+    source, log = rank_values(rows.column("source")), _logs(rows)
+    order = order_positions(rows, entity, source, log)
+    instants[at[order]] = _in_order(own[order], is_read[order], entity[order], source[order], log[order])
+    unnamed = is_read & (log == 0)
+    if unnamed.any() and log.any():
+        order = np.lexsort((arrivals(rows), rank_values(_places_in_log(rows)), source, entity))
+        said = instants[at[order]]
+        bounded = _no_later(said, ~is_read[order], entity[order], source[order])
+        instants[at[order]] = np.where(unnamed[order], bounded, said)
+    return instants
+
+
+def _bound_reads(table: pa.RecordBatch, entity: Ints, instants: Ints) -> Ints:
+    """The times of changes, where those of reads without a place are no later than what came after them."""
+    is_read = bools(table.column(SNAPSHOT))
+    unplaced = is_read & ~is_placed(table)
+    if not unplaced.any():
+        return instants
+    source, arrived = rank_values(table.column("source")), arrivals(table)
+    bounds = ~is_read & ~_are_copies(table, entity, source, arrived)
+    order = np.lexsort((arrived, source, entity))
+    bounded = np.empty_like(instants)
+    bounded[order] = _no_later(instants[order], bounds[order], entity[order], source[order])
+    return np.where(unplaced, bounded, instants)
+
+
+def _are_copies(table: pa.RecordBatch, entity: Ints, source: Ints, arrived: Ints) -> Bools:
+    """Which changes had come before: a ledger keeps the first of what came twice."""
+    identity = (ints(table.column("record_number")), rank_values(table.column("message_id")), source, entity)
+    order = np.lexsort((arrived, *identity))
+    copies = np.empty(len(order), dtype=bool)
+    copies[order] = ~group_starts(*(part[order] for part in identity))
+    return copies
+
+
+def _in_order(own: Ints, is_read: Bools, *whose: Ints) -> Ints:
+    """The times of changes that stand in the order of their places in one log after another."""
+    logged = np.where(is_read, own, _no_earlier(own, ~is_read, *whose))
+    bounded = np.where(is_read, _no_later(logged, np.ones_like(is_read), *whose), logged)
+    return _no_earlier(bounded, np.ones_like(is_read), *whose)
+
+
+def _no_earlier(times: Ints, bounds: Bools, *whose: Ints) -> Ints:
+    """Times, none before that of a row which *bounds* it, stands ahead of it and is of the same."""
+    return -_no_later(-times[::-1], bounds[::-1], *(each[::-1] for each in whose))[::-1]
+
+
+def _no_later(times: Ints, bounds: Bools, *whose: Ints) -> Ints:
+    """Times, none after that of a row which *bounds* it, stands behind it and is of the same."""
+    values, rank = np.unique(times, return_inverse=True)
+    # As ranks after those of whose they are: a running minimum from the end needs no restart.
+    base = np.cumsum(group_starts(*whose)) * (len(values) + 1)
+    behind = np.minimum.accumulate((base + np.where(bounds, rank, len(values)))[::-1])[::-1] - base
+    bounded: Ints = values[np.minimum(rank, behind)]
+    return bounded
+
+
+def _logs(rows: pa.RecordBatch) -> Ints:
+    """The log of each place as a number: 0 where it has no name."""
+    name = pc.replace_substring_regex(rows.column("sequence"), f"^([^{LOG_END}]*{LOG_END})?.*$", r"\1")
+    return np.where(bools(pc.equal(name, "")), 0, rank_values(name) + 1)
+
+
+def _places_in_log(rows: pa.RecordBatch) -> pa.Array:
+    """The places without the names of their logs, and the numbers of their transactions."""
+    return pc.replace_substring_regex(rows.column("sequence"), f"^.*{LOG_END}", "")
+
+
+def _with_absences(
+    table: pa.RecordBatch, entity: Ints, truncates: pa.RecordBatch, layout: Layout
+) -> tuple[pa.RecordBatch, Ints]:
+    """The changes, and of each entity its absences at the truncates that found it."""
+    both = pa.Table.from_batches([truncates.select(_ORDERED), table.select(_ORDERED)])
+    rows = both.combine_chunks().to_batches()[0]
+    source, placed, count = rank_values(rows.column("source")), is_placed(rows), truncates.num_rows
+    found = [_next_truncate(order_positions(rows, source), source, count, placed)]
+    if not placed.all() or _logs(rows).any():
+        # An absence that is too many does nothing: when it is true decides.
+        instants = ints(rows.column("effective_timestamp"))
+        found.append(
+            _next_truncate(order_positions(rows, source, instants), source, count, np.ones_like(placed))
+        )
+    says = ints(table.column("operation")) == OPERATIONS.index(UPSERT)
+    mention = np.concatenate([np.flatnonzero(says & (each[count:] != NOWHERE)) for each in found])
+    truncate = np.concatenate([each[count:][says & (each[count:] != NOWHERE)] for each in found])
+    first = np.unique(entity[mention] * count + truncate, return_index=True)[1]
+    mention, truncate = mention[first], truncate[first]
+    absences = _absences(table.take(pa.array(mention)), truncates.take(pa.array(truncate)), layout)
+    joined = pa.Table.from_batches([table, absences]).combine_chunks().to_batches()[0]
+    return joined, np.concatenate([entity, entity[mention]])
+
+
+_ORDERED = ["effective_timestamp", *PLACES, "message_id", "source"]
+
+
+def _next_truncate(order: Ints, source: Ints, count: int, asks: Bools) -> Ints:
+    """For each change that *asks*, the next truncate of its source in *order*; those are the first rows."""
+    is_truncate = order < count
+    behind = np.where(is_truncate, np.arange(len(order)), len(order))
+    behind = np.minimum.accumulate(behind[::-1])[::-1]
+    there = np.append(order, NOWHERE)[behind]
+    same = (there != NOWHERE) & (source[there] == source[order])
+    found = np.empty(len(order), np.int64)
+    found[order] = np.where(same, there, NOWHERE)
+    return np.where(asks, found, NOWHERE)
+
+
+def _absences(mentions: pa.RecordBatch, truncates: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
+    """An absence of the entity of each mention, at the truncate beside it."""
+    count = mentions.num_rows
+    columns = dict(zip(truncates.schema.names, truncates.columns, strict=True))
+    columns["operation"] = pa.array(
+        np.full(count, OPERATIONS.index(ABSENT)), mentions.schema.field("operation").type
+    )
+    for index, _ in enumerate(layout.fields):
+        if index in layout.keys:
+            columns[value_column(index)] = mentions.column(value_column(index))
+    for word, _ in enumerate(carried_words(layout.fields)):
+        bits = sum(1 << index % WORD for index in layout.keys if index // WORD == word)
+        columns[carried_column(word)] = pa.array(np.full(count, bits, np.int64))
+    if GUID in columns:
+        columns[GUID] = mentions.column(GUID)
+    return make_batch(columns, mentions.schema)
