@@ -190,10 +190,11 @@ def changes_from(
         ends (`cdckit.model.CHANGE_SCHEMA`).  Without *message*, `message_id` is the source and a digest of
         the row, its place and its time, so that equal rows are one message and a table that is read again
         says nothing new; the place of a row is a part of it only where that is its order: in pandas,
-        without *sequence_by*.  Of rows with one entity, time and sequence the later one counts in pandas;
-        in Spark one that is the same in every run, but arbitrary.  `arrival.timestamp`, which
-        `as_known` goes by, is when a row was sequenced if that is a time, by its type or as ISO 8601 text;
-        else its effective time, as if it had been known from the beginning.
+        without *sequence_by*.  Of rows with one entity, time and sequence the later one counts in pandas,
+        also if it says once more what another one has replaced; in Spark one that is the same in every run,
+        but arbitrary.  `arrival.timestamp`, which `as_known` goes by, is when a row was sequenced if that is
+        a time, by its type or as ISO 8601 text; else its effective time, as if it had been known from the
+        beginning.
 
         Two tables that speak of an entity at one instant, with equal priority, are a tie: which of them
         counts is decided by the form of their sequences and by row numbers, so by nothing that means
@@ -207,7 +208,7 @@ def changes_from(
             datetime without a zone, *empty_texts* another word; *frame* is a stream and there are truncates.
 
     Cost: a projection, no shuffle; of a table that is not Spark's also one pass that counts the rejects,
-    and a look whether a sequence of texts has times in it.
+    a look whether a sequence of texts has times in it, and with *sequence_by* one shuffle by entity.
     With truncates, the table is read three times and its keys are shuffled once; truncates are few, and are
     broadcast.  A truncate knows the entities of this table alone.
 
@@ -454,6 +455,10 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     call.require_all()
     cells = _cells(table, key_names, ignored, given.empty_texts)
     statements = _statements(table, rows, key_names, {name: cells[name] for name in fields}, sequence is None)
+    if table.row is not None and sequence is not None:
+        statements = _with_returns(
+            statements, {name: table.frame.schema[name].dataType for name in key_names}
+        )
     is_local = table.row is not None
     # When a row is true is not when it came.
     says_arrival = rows.known is not None and not _is_first(begin, given.sequence_by)
@@ -618,6 +623,7 @@ def _statements(
         row.alias("row"),
         (row if places_order else F.lit(0)).cast("string").alias("place"),
         as_text(every, kinds).alias("content"),
+        F.lit(None).cast("string").alias("returns"),
         (F.lit(None).cast("string") if rows.message is None else as_text(*rows.message)).alias("message"),
         rows.source.alias("source"),
         rows.deletes.alias("deletes"),
@@ -629,12 +635,22 @@ def _statements(
     )
 
 
+def _with_returns(statements: DataFrame, keys: Mapping[str, T.DataType]) -> DataFrame:
+    """Of a row that comes back after another of its entity, time and sequence, how often it was there."""
+    entity = [comparable(F.col("data").getField(name), kind) for name, kind in keys.items()]
+    place = [*entity, F.col("effective_timestamp"), F.col("sequence")]
+    before = F.lag("content").over(Window.partitionBy(*place).orderBy("row"))
+    comes = F.when(before == F.col("content"), 0).otherwise(1)
+    times = F.sum("comes").over(Window.partitionBy(*place, "content").orderBy("row"))
+    returns = F.nullif(times, F.lit(1)).cast("string")
+    return statements.withColumn("comes", comes).withColumn("returns", returns).drop("comes")
+
+
 def _with_digest(statements: DataFrame) -> DataFrame:
     times = [as_text(F.col(name), T.TimestampType()) for name in ("effective_timestamp", UNTIL)]
-    # Null adds nothing to the text: a table without ends has the digests that it had.
-    return statements.withColumn(
-        "digest", F.md5(F.concat_ws("\n", "sequence", times[0], "place", "content", times[1]))
-    )
+    # Null adds nothing to the text: the digest of most rows is that of a table without ends or returns.
+    said = ("sequence", times[0], "place", "content", times[1], "returns")
+    return statements.withColumn("digest", F.md5(F.concat_ws("\n", *said)))
 
 
 def _change_columns(priority: int, ends: list[str], *, says_arrival: bool) -> list[str | Column]:

@@ -283,6 +283,25 @@ def test_equal_rows_are_one_message_and_others_are_not(spark: SparkSession) -> N
     ]
 
 
+def test_a_row_that_comes_back_on_one_day_is_said_once_more(spark: SparkSession) -> None:
+    """Of one day the last row counts, also where the first said the same; equal rows in a row are one."""
+    said = [(1, "open"), (1, "open"), (2, "open"), (1, "closed"), (2, "open"), (1, "open")]
+    log = pd.DataFrame([(*row, "2024-01-01") for row in said], columns=["id", "status", "day"])
+    how = {"keys": ["id"], "sequence_by": "day", "effective": "day", "except_column_list": ["day"]}
+    changes = changes_from(log, **how)
+    found = merge(changes, entity="e", keys=["id"]).orderBy("id").collect()
+    assert [(row["id"], row["status"], row["valid_to_timestamp"]) for row in found] == [
+        (1, "open", None),
+        (2, "open", None),
+    ]
+    ids = [row["message_id"] for row in changes.orderBy("arrival.offset").collect()]
+    assert [ids.index(each) for each in ids] == [0, 0, 2, 3, 2, 5]
+    # Read again, nothing is new; and what does not come back has the id that it has in Spark.
+    assert ids == [row["message_id"] for row in changes_from(log, **how).orderBy("arrival.offset").collect()]
+    of_spark = changes_from(spark.createDataFrame(log), **how).select("message_id").distinct().collect()
+    assert {row["message_id"] for row in of_spark} == {*ids[:5]}
+
+
 def test_a_message_may_say_several_things_of_one_entity(spark: SparkSession) -> None:
     """Its rows that differ all count, in their order; equal ones are one; without an id it is the digest."""
     frame = log((1, 1, "I", "kettle", 20), (1, 2, "U", "teapot", 20), (1, 2, "U", "teapot", 20))
