@@ -51,7 +51,8 @@ def changes(
     position count by their times.
 
     **A truncate** ends every row that its source had said by then, of this call and of all that a `Ledger`
-    has and will be given.
+    has and will be given.  So of several tables of one connector that speak of one entity, such as the
+    partitions of a table, give each a *source* of its own, or the truncate of one ends the rows of all.
 
     A source whose log begins anew (MySQL without GTIDs on another server, a restored cluster) is another
     source: its positions mean nothing beside those before.  Say so by *source*.
@@ -84,11 +85,12 @@ def changes(
         that a changed key brought the place right behind its delete.  `message_id` is the source and the
         position, so that a redelivered event is the same message (topic, partition and offset where there is
         no position); of a read and a delete the operation too, since they may stand at the position of
-        another change of the row; and of MySQL a hash of the row before and after, since the events of a
-        compressed transaction may share a position (two that say the same of one row are then one).  A
-        redelivered change of a transaction of MongoDB is another message,
-        which says the same behind the first: those events have no number of their own.  `snapshot` says
-        whether a snapshot read the row.  `moved` says the old key and the new one where the key of a row
+        another change of the row; of a read the table, since a snapshot reads all of them at one position;
+        and of MySQL a hash of the row before and after, since the events of a compressed transaction may
+        share a position (two that say the same of one row are then one).  A redelivered change of a
+        transaction of MongoDB, or of Oracle by OpenLogReplicator, is another message, which says the same
+        behind the first: those events have no number of their own.  `snapshot` says whether a snapshot read
+        the row.  `moved` says the old key and the new one where the key of a row
         changed: so a value that did not change and was not sent with the new key is that of the old one.
         Beside them stands `faults`: the values that could not be read and are null therefore, each behind the
         name of its column.
@@ -212,7 +214,7 @@ def message_id(source: Column) -> Column:
     # delete at that of a create, where the key that changed is not, or not all of, the key that is asked for.
     is_beside = F.col("operation").isin(READ, DELETE)
     beside = F.when(is_beside, F.concat(F.col("operation"), F.lit("/"), F.col("position")))
-    position = F.concat_ws("#", F.coalesce(beside, "position"), "content")
+    position = F.concat_ws("#", F.coalesce(beside, "position"), "apart")
     return F.concat(source, F.lit(":"), F.when(F.col("position").isNotNull(), position).otherwise(place))
 
 

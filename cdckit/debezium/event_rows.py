@@ -28,6 +28,7 @@ from cdckit.debezium.encodings import (
 from cdckit.debezium.events import (
     DELETE,
     OF_ROWS,
+    READ,
     TEXTS,
     TRUNCATE,
     UPDATE,
@@ -171,7 +172,7 @@ def table_rows(
     <BLANKLINE>
     """
     rows = typed_rows(decoded, table, keys, columns, placeholder, unreadable, OF_ROWS)
-    return explode_made(rows.drop("content", "other"), _MADE)
+    return explode_made(rows.drop("apart", "other"), _MADE)
 
 
 def typed_rows(
@@ -184,7 +185,7 @@ def typed_rows(
     operations: Sequence[str],
 ) -> DataFrame:
     """
-    The rows of `table_rows`, a hash of their `content`, and the `other` key that their headers name.
+    The rows of `table_rows`, what tells them `apart` at one position, and the `other` key of their headers.
 
     Of truncates all of the row is null.
     """
@@ -233,13 +234,13 @@ def _steps(
     sent = [
         *kept,
         *map(F.col, ("before", "after", "row_key", *(["types"] if varied else []))),
-        _content().alias("content"),
+        _apart().alias("apart"),
         F.col("connector").eqNullSafe(F.lit(MONGODB)).alias("is_whole"),
         _other_key(coded).alias("other_key"),
     ]
     rows = [
         *kept,
-        F.col("content"),
+        F.col("apart"),
         F.col("data").alias("data", metadata={UNTYPED_FIELDS: _untyped(column_types)}),
         F.col("carried"),
         F.col("old"),
@@ -273,10 +274,17 @@ def _other_key(coded: Sequence[str]) -> Column:
     return exact_key(text, coded)
 
 
-def _content() -> Column:
-    """Of MySQL a hash of both rows: events of a compressed transaction may share a position."""
+def _apart() -> Column:
+    """
+    What tells events at one position apart.
+
+    Of MySQL a hash of both rows: events of a compressed transaction may share one.  Of what a snapshot read
+    the table: it has one for all its tables, and two of them may be of one entity.
+    """
     images = [F.map_entries(name) for name in ("before", "after")]
-    return F.when(F.col("connector").isin("mysql", "mariadb"), F.hex(F.xxhash64(*images)))
+    content = F.when(F.col("connector").isin("mysql", "mariadb"), F.hex(F.xxhash64(*images)))
+    table = F.when(F.col("operation") == READ, F.concat_ws(".", "db", "schema", "table"))
+    return F.coalesce(content, table)
 
 
 def _texts(

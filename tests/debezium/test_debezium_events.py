@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import debezium, merge, rejects
+from cdckit import debezium, merge, rejects, union_changes
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import ORDER
 from cdckit.model.records import RECORD_SCHEMA
@@ -196,6 +196,78 @@ def test_documents_are_rows_by_the_ids_that_their_keys_say(spark: SparkSession) 
     assert len({row["message_id"] for row in found}) == 4
 
 
+def history_of(spark: SparkSession, events: Sequence[dict[str, Any]], **columns: str) -> list[Row]:
+    """The versions that events of a table `t` make, which arrived in their order, a second apart."""
+    arrived = datetime(2024, 3, 1, tzinfo=UTC)
+    rows = [
+        (
+            b'{"id": 1}',
+            json.dumps(event).encode(),
+            "t",
+            0,
+            offset,
+            arrived + timedelta(seconds=offset),
+            0,
+            None,
+        )
+        for offset, event in enumerate(events)
+    ]
+    decoded = debezium.decode(spark.createDataFrame(rows, RECORD_SCHEMA))
+    told = debezium.changes(decoded, "t", keys=[next(iter(columns))], columns=columns)
+    return merge(told, entity="e", keys=[next(iter(columns))]).orderBy("valid_from_timestamp").collect()
+
+
+@pytest.mark.parametrize(
+    "clock", [10_000, 0, None], ids=["the connector's clock", "Debezium 3.0", "no time at all"]
+)
+def test_a_document_that_changes_while_a_snapshot_reads_it(spark: SparkSession, clock: int | None) -> None:
+    """A snapshot has no place in the log of MongoDB: its rows say the number -1, and any clock."""
+    source = {"connector": "mongodb", "name": "m", "db": "d", "collection": "t", "ord": 1}
+    read = source | {"snapshot": "true", "ord": -1} | ({} if clock is None else {"ts_ms": clock})
+
+    def event(op: str, source: dict[str, Any], value: str | None) -> dict[str, Any]:
+        after = None if value is None else json.dumps({"_id": 1, "v": value})
+        return {"op": op, "after": after, "source": source, "ts_ms": 20_000}
+
+    changed = event("u", source | {"ts_ms": 9_000}, "new")
+    gone = event("d", source | {"ts_ms": 9_500}, None)
+    again = event("r", read, "newer")
+    columns = {"_id": "int32", "v": "string"}
+    found = history_of(spark, [event("r", read, "old"), changed], **columns)
+    assert [(row["v"], row["valid_to_timestamp"]) for row in found][-1] == ("new", None)
+    found = history_of(spark, [event("r", read, "old"), gone], **columns)
+    assert all(row["valid_to_timestamp"] is not None or row["deleted_indicator"] for row in found)
+    # A second snapshot is not the first one once more.
+    found = history_of(spark, [event("r", read, "old"), changed, again], **columns)
+    assert found[-1]["v"] == "newer"
+
+
+def test_tables_that_one_snapshot_read_are_two_messages(spark: SparkSession) -> None:
+    """PostgreSQL reads all tables at one LSN: also two tables that say something of one entity."""
+    source = {"connector": "postgresql", "name": "shop", "db": "d", "schema": "public", "lsn": 100}
+    said = [("users", {"id": 1, "name": "Ann"}), ("profiles", {"id": 1, "city": "Rome"})]
+    values = [
+        json.dumps({"op": "r", "after": after, "source": source | {"table": table, "ts_ms": 1000}}).encode()
+        for table, after in said
+    ]
+    decoded = debezium.decode(records(spark, values, [{}] * 2)).localCheckpoint()
+    users = debezium.changes(decoded, "users", keys=["id"], columns={"id": "int32", "name": "string"})
+    profiles = debezium.changes(decoded, "profiles", keys=["id"], columns={"id": "int32", "city": "string"})
+    (found,) = merge(union_changes(users, profiles), entity="user", keys=["id"]).collect()
+    assert (found["name"], found["city"]) == ("Ann", "Rome")
+
+
+def test_changes_of_a_transaction_that_say_no_number(spark: SparkSession) -> None:
+    """OpenLogReplicator says the SCN of the commit alone, of all changes of a transaction."""
+    source = {"connector": "oracle", "name": "o", "schema": "s", "table": "t", "scn": "500", "ts_ms": 1000}
+    read = {"op": "r", "after": {"id": 1, "v": "old"}, "source": source | {"scn": "400", "snapshot": "last"}}
+    values = ["a", "b", "a"]
+    events = [{"op": "u", "after": {"id": 1, "v": value}, "source": source} for value in values]
+    found = history_of(spark, [read, *events], id="int32", v="string")
+    assert [row["v"] for row in found][-1] == "a"
+    assert [row["v"] for row in history_of(spark, [read, *events[:2]], id="int32", v="string")][-1] == "b"
+
+
 def test_a_changed_key_keeps_its_row_where_other_columns_are_asked_for(spark: SparkSession) -> None:
     """The key of the records has the region too: a delete and a create at one position, of one number."""
     source = {"connector": "postgresql", "name": "shop", "table": "t", "sequence": '["1","2"]', "ts_ms": 1000}
@@ -238,7 +310,7 @@ def test_a_redelivered_event_is_the_same_message(spark: SparkSession) -> None:
     )
     found = [row["message_id"] for row in told.orderBy("arrival.offset").collect()]
     place = "00000000000000000001/00000000000000000002"
-    assert found == [f"shop:r/{place}", f"shop:{place}", f"shop:d/{place}"] * 2
+    assert found == [f"shop:r/{place}#t", f"shop:{place}", f"shop:d/{place}"] * 2
 
 
 def test_columns_of_events_that_say_no_types_are_untyped(spark: SparkSession) -> None:
