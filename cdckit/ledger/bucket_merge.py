@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.ledger.columns import ALWAYS_LATE, EVERY, IDENTITY, LATEST, PLACE
+from cdckit.ledger.periods import require_open_rows_end
 from cdckit.ledger.tasks import (
     Targets,
     Task,
@@ -284,6 +285,8 @@ def _merge_again(task: Task, targets: Targets, new: pa.RecordBatch, rewritten: p
     order = change_order(rows)
     rows, is_new = rows.take(pa.array(order)), order >= before
     drop = is_repeated(rows, is_new)
+    if targets.periods:
+        require_open_rows_end(rows, is_new & ~drop)
     news = select_rows(rows, is_new & ~drop)
     rows = select_rows(rows, ~drop)
     if not task.anew:

@@ -77,6 +77,8 @@ class Targets:
     layout: Layout
     words: Target | None = None
     """Of what rows took along when their keys changed; None where nobody says that they did."""
+    periods: bool = False
+    """Whether the new changes are of a table of periods, which may end what was open."""
 
     @property
     def resume_layout(self) -> Layout:

@@ -41,7 +41,7 @@ from cdckit.ledger.columns import (
 from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task, select_rows, with_columns
 from cdckit.ledger.tombstones import REFUSED_SCHEMA, VERDICT, refused_rows, with_verdicts
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT, Layout
-from cdckit.model.changes import MOVED, TRUNCATE
+from cdckit.model.changes import IS_PERIOD, MOVED, TRUNCATE, UNTIL, has_mark
 from cdckit.parts.arrays import bools, ints
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.flat_rows import flatten_structs, nest_structs
@@ -145,6 +145,7 @@ class Upkeep:
             unborn=transaction.target(kind.unborn, UNBORN_SCHEMA, [BUCKET]),
             layout=_layout(kind, columns),
             words=transaction.target(kind.words, words_columns(columns), [BUCKET]) if has_moves else None,
+            periods=has_mark(log, UNTIL, IS_PERIOD),
         )
         kind.note(transaction)
 

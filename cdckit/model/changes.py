@@ -105,6 +105,9 @@ MADE_OF = "cdckit.made_of"
 IS_EFFECTIVE = "cdckit.is_effective"
 """In the metadata of a column `arrival`: nothing said when some came, and it is when these are true."""
 
+IS_PERIOD = "cdckit.is_period"
+"""In the metadata of a column `effective_until`: a table said it, whose open rows may have an end later."""
+
 LACKING = "cdckit.lacking"
 """In the metadata of a column `data`: by number, the fields that a table which was united did not have."""
 
@@ -117,6 +120,11 @@ AS_SENT = "text as it was sent, whose type nobody said"
 
 ORDER = ("effective_timestamp", "sequence", "arrival", "message_id", "source")
 """The order in which the changes of one entity count: total, and part of what the message says."""
+
+
+def has_mark(columns: T.StructType, name: str, mark: str) -> bool:
+    """Whether the metadata of a column has a mark; without the column it has none."""
+    return name in columns.fieldNames() and mark in columns[name].metadata
 
 
 def untyped_fields(columns: T.StructType) -> list[str]:

@@ -20,12 +20,15 @@ from cdckit.model.changes import (
     AS_SENT,
     CHANGE_SCHEMA,
     IS_EFFECTIVE,
+    IS_PERIOD,
     LACKING,
     MADE_OF,
     MOVED,
+    UNTIL,
     UNTYPED,
     field_names,
     field_priority,
+    has_mark,
     require_changes,
     require_distinct_fields,
     typed_fields,
@@ -459,8 +462,9 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
     for changes in others:
         united = united.unionByName(changes, allowMissingColumns=True)
     # A union has the metadata of its first table.
-    if any(IS_EFFECTIVE in changes.schema["arrival"].metadata for changes in tables):
-        united = united.withMetadata("arrival", {IS_EFFECTIVE: True})
+    for name, mark in (("arrival", IS_EFFECTIVE), (UNTIL, IS_PERIOD)):
+        if any(has_mark(changes.schema, name, mark) for changes in tables):
+            united = united.withMetadata(name, {mark: True})
     return united
 
 

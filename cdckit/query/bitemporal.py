@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from cdckit.merging.arrow_changes import ARRIVED
 from cdckit.merging.beliefs import beliefs
 from cdckit.merging.merge import history_schema, merge_changes, sort_by_entity, with_guids
-from cdckit.model.changes import IS_EFFECTIVE, UNTIL, require_changes
+from cdckit.model.changes import IS_EFFECTIVE, UNTIL, has_mark, require_changes
 from cdckit.model.history import (
     SYSTEM_FROM,
     SYSTEM_INTERVAL,
@@ -163,7 +163,7 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
 
 def _tell_unsaid_arrival(changes: DataFrame, function: str) -> None:
     """Log a warning where nothing says when a change came: a row that came late would be known too early."""
-    if IS_EFFECTIVE in changes.schema["arrival"].metadata:
+    if has_mark(changes.schema, "arrival", IS_EFFECTIVE):
         sentence = (
             "%s(): nothing says when some of these changes came, which count as known from when they are "
             "true; changes_from(…, effective=…, sequence_by=…) takes the time of arrival as sequence_by"

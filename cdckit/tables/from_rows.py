@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.changes import ABSENT, DELETE, IS_EFFECTIVE, UNTIL, UPSERT, keep_key
+from cdckit.model.changes import ABSENT, DELETE, IS_EFFECTIVE, IS_PERIOD, UNTIL, UPSERT, keep_key
 from cdckit.model.history import is_never, open_end
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_SCHEMA
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, require_struct
@@ -179,8 +179,9 @@ def changes_from(
             column still name, is open: until something else is said.  A row that ends before it begins, or
             as it does, is a reject.  Columns that these two name are no fields, unless *column_list* has
             them.  The end is a part of the message: a row that has got one since the table was applied to a
-            ledger is another message, beside which the open one still stands.  So merge such a table as a
-            whole, or apply it once; before it is applied again, `Ledger.revoke` its open rows.
+            ledger is another message, beside which the open one still stands.  Where no row follows it, the
+            ledger refuses the table (`OpenInLedger`): `Ledger.revoke` its open rows before it is applied
+            again.
         message: What identifies the message: provenance will name it.  Null is as none.  Rows of one message
             that differ are several statements, equal ones are one.
         priority: How much it counts (see `with_priorities`).
@@ -397,7 +398,8 @@ class _Read(NamedTuple):
         return F.coalesce(*codes)
 
     def _change_columns(self) -> list[str | Column]:
-        ends = [UNTIL] if self.arguments.valid_to is not None else []
+        end = F.col(UNTIL).alias(UNTIL, metadata={IS_PERIOD: True})
+        ends = [end] if self.arguments.valid_to is not None else []
         return _change_columns(self.arguments.priority, ends, says_arrival=self.says_arrival)
 
 
@@ -653,7 +655,7 @@ def _with_digest(statements: DataFrame) -> DataFrame:
     return statements.withColumn("digest", F.md5(F.concat_ws("\n", *said)))
 
 
-def _change_columns(priority: int, ends: list[str], *, says_arrival: bool) -> list[str | Column]:
+def _change_columns(priority: int, ends: list[Column], *, says_arrival: bool) -> list[str | Column]:
     """The columns of changes, and whether it is a truncate, over statements with their digests."""
     # A message may say several things of one entity: which of them it is, its content tells.
     number = F.when(F.col("message").isNull(), 1).otherwise(

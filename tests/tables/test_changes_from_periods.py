@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
 from cdckit import Ledger, changes_from, current, merge, rejects, union_changes
@@ -77,6 +78,41 @@ def test_an_end_in_the_year_9999_is_open(spark: SparkSession, open_end: Any, kin
         assert rejects(table_rows(each, keys=["id"], **PERIOD)).count() == 0
     whole = changes_from(frame, keys=["id"], valid_from="since", valid_to=datetime(9999, 12, 31, tzinfo=UTC))
     assert [row[0] for row in whole.select("effective_until").collect()] == [None, None]
+
+
+NIGHTS = {
+    "a row follows": (prices((1, 50, "2024-01-01", "2024-01-03"), (1, 60, "2024-01-03", None)), True),
+    "nothing follows": (prices((1, 50, "2024-01-01", "2024-01-03")), False),
+    "one follows later": (prices((1, 50, "2024-01-01", "2024-01-03"), (1, 60, "2024-01-04", None)), False),
+    "what follows has no price": (
+        prices((1, 50, "2024-01-01", "2024-01-03"), (1, None, "2024-01-03", None)),
+        False,
+    ),
+    "another from then on": (
+        prices((1, 50, "2024-01-01", None), (1, 40, "2024-01-01", "2024-01-02")),
+        True,
+    ),
+    "of another room": (prices((1, 50, "2024-01-01", None), (2, 50, "2024-01-01", "2024-01-03")), True),
+}
+
+
+@pytest.mark.parametrize("night", NIGHTS)
+def test_a_table_of_periods_that_is_read_again(spark: SparkSession, tmp_path: Path, night: str) -> None:
+    """An open row that has an end now is refused where nothing follows, and taken once it was revoked."""
+    ledger = Ledger(spark, tmp_path, entity="room", keys=["id"], buckets=1)
+    ledger.apply(changes_from(prices((1, 50, "2024-01-01", None)), keys=["id"], **PERIOD))
+    table, is_taken = NIGHTS[night]
+    tonight = union_changes(
+        changes_from(table.assign(price=table["price"].astype("Int64")), keys=["id"], **PERIOD)
+    )
+    expected = versions(tonight)
+    if not is_taken:
+        with pytest.raises(PythonException, match=r"OpenInLedger.*would hold for ever"):
+            ledger.apply(tonight)
+        ledger.revoke(ledger.changes().where("source = 'table' AND effective_until IS NULL"))
+    for _ in range(2):
+        ledger.apply(tonight)
+        assert versions(ledger.changes()) == expected
 
 
 def test_a_published_table_of_type_2_goes_in_again(spark: SparkSession, tmp_path: Path) -> None:
