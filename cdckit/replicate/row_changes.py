@@ -51,10 +51,12 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         the change sequence, so that a redelivered message is the same message; topic, partition and
         offset where there is no sequence.  `effective_timestamp` is the time of the change at the
         source, `carried` are the columns that were sent or taken from `before`, `priority` is 0 (see
-        `cdckit.with_priorities`).  The row of a full load that says no time has no `sequence`, so it
-        comes before every change of the same instant; and `snapshot` is true of it, so that it comes before
-        what changed while it was loaded, which Replicate sends when the load is over.  `explain` takes
-        changes that may say so of one table alone.
+        `cdckit.with_priorities`).  `sequence` is the change sequence, in the order of which the changes of a
+        row count: their times follow, since a clock may be set back, and a long transaction say when it
+        began.  The row of a full load that says no time has none, so it comes before every change of the
+        same instant; and `snapshot` is true of it, so that it comes before what changed while it was loaded,
+        which Replicate sends when the load is over.  `explain` takes changes that may say so of one table
+        alone.
 
     Raises:
         MissingColumns: *rows* are not what `data` returns.
@@ -90,7 +92,7 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         _message_id().alias("message_id"),
         (F.lit(source) if source is not None else _source()).alias("source"),
         F.lit(0).alias("priority"),
-        F.when(is_load_without_time(), True).alias("snapshot"),
+        _is_read().alias("snapshot"),
         F.when(is_leaving, F.col("before"))
         .when(is_arriving, _fill_unsent(names, "data", F.col("before").getField))
         .otherwise(F.col("data"))
@@ -271,6 +273,12 @@ def _source() -> Column:
 def _sequence() -> Column:
     """The change sequence; null where there is none, or one of a full load that has no time."""
     return F.when(~is_load_without_time(), F.nullif(F.col("change_sequence"), F.lit("")))
+
+
+def _is_read() -> Column:
+    """Of a change whether a load read its row, which has no place; null where nothing says a place either."""
+    is_of_log = (F.col("operation") != "REFRESH") & _sequence().isNotNull()
+    return F.when(is_load_without_time(), True).when(is_of_log, False)
 
 
 def _message_id() -> Column:

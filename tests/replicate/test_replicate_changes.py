@@ -108,7 +108,7 @@ def test_a_change_to_the_letter(told: dict[int, list[dict[str, Any]]]) -> None:
             "message_id": "db1/shop_task:20240101100000000000000000000000012",
             "source": "db1/shop_task",
             "priority": 0,
-            "snapshot": None,
+            "snapshot": False,
             "data": {"a": 1, "b": "x", "price": 5, "note": None},
             "carried": {"a": True, "b": True, "price": False, "note": True},
         }

@@ -9,7 +9,7 @@ from random import Random
 
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import merge, replicate
+from cdckit import current, merge, replicate
 from cdckit.replicate import Feed
 from support.replicate_messages import NO_TIME, Record, Version, record, sequence, to_dataframe
 from tools.tiers import seeds
@@ -27,12 +27,14 @@ class Task:
     records: list[Record] = field(default_factory=lambda: [record(ITEMS.md(), 0, timestamp=START)])
     rows: list[dict[int, str]] = field(default_factory=list)
 
-    def change(self, operation: str, key: int, name: str | None, at: int, sent: int) -> None:
-        """A change of the second *at*, which the broker takes at another one."""
-        instant = START + timedelta(seconds=at)
+    def change(
+        self, operation: str, key: int, name: str | None, at: int, sent: int, clock: int | None = None
+    ) -> None:
+        """A change of the second *at*, which the broker takes at another one; the *clock* may be wrong."""
+        instant, told = (START + timedelta(seconds=each) for each in (at, at if clock is None else clock))
         said = {
             "changeSequence": sequence(f"{instant:%Y%m%d%H%M%S}", len(self.records)),
-            "timestamp": f"{instant:%Y-%m-%dT%H:%M:%S}",
+            "timestamp": f"{told:%Y-%m-%dT%H:%M:%S}",
         }
         self._send(ITEMS.dt(operation, {"id": key, "name": name}, **said), sent)
 
@@ -115,3 +117,24 @@ def test_after_a_load_the_rows_are_those_of_the_source(
         some = [each for each, batch in zip(task.records, batches, strict=True) if batch == number]
         feed.receive(to_dataframe(spark, some), number)
     require_rows(feed.table("ITEMS").history(), task)
+
+
+@seeds(3, 4, soak=10)
+def test_a_clock_that_is_set_back_changes_no_order(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Whatever times they say, the last change of the sequence is the one that stands."""
+    chance, task, now = Random(seed), Task(), dict[int, str]()
+    for number in range(60):
+        key, clock = chance.randrange(4), number - chance.choice([0, 0, 7, 30])
+        if key in now and chance.random() < 0.3:
+            del now[key]
+            task.change("DELETE", key, None, number, number, clock)
+        else:
+            task.change("UPDATE" if key in now else "INSERT", key, f"{number}", number, number, clock)
+            now[key] = f"{number}"
+    feed, batches = Feed(spark, tmp_path, buckets=2), [chance.randrange(3) for _ in task.records]
+    for number in range(3):
+        some = [each for each, batch in zip(task.records, batches, strict=True) if batch == number]
+        feed.receive(to_dataframe(spark, some), number)
+    told = replicate.table_changes(to_dataframe(spark, task.records), task="shop_task", table="ITEMS")
+    for history in (merge(told, entity="ITEMS", keys=["id"]), feed.table("ITEMS").history()):
+        assert {row["id"]: row["name"] for row in current(history).collect()} == now
