@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import json
 import secrets
-import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -22,15 +21,13 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import StreamBatch
+from cdckit.parts.arguments import StreamBatch, flat_columns
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.store.columns import true_names
 from cdckit.store.errors import BatchIdReused, DamagedTable, ForeignChange, NoSuchTable
@@ -38,10 +35,8 @@ from cdckit.store.files import (
     OUR_FILES,
     File,
     Table,
+    Target,
     Where,
-    name_metadata,
-    open_parquet,
-    parse_files,
     read_arrow,
     read_spark,
 )
@@ -73,35 +68,19 @@ from cdckit.store.log import (
     require_known_features,
     upkeep_of_others,
 )
+from cdckit.store.writing import write
 
 FORMAT = 3
 _FOLD = 16
+_NAMED = "folder string, version long, commit long, files long, rows long, digest long"
 
 COMMITS_SCHEMA = (
-    T.StructType()
-    .add("version", T.LongType())
-    .add("timestamp", T.TimestampType())
-    .add("batch", T.StringType())
-    .add("digest", T.LongType())
-    .add(
-        "tables",
-        T.MapType(
-            T.StringType(),
-            T.StructType()
-            .add("folder", T.StringType())
-            .add("version", T.LongType())
-            .add("commit", T.LongType())
-            .add("files", T.LongType())
-            .add("rows", T.LongType())
-            .add("digest", T.LongType()),
-        ),
-    )
+    flat_columns("version long, timestamp timestamp, batch string, digest long")
+    .add("tables", T.MapType(T.StringType(), flat_columns(_NAMED)))
     .add("notes", T.MapType(T.StringType(), T.StringType()))
     .add("plans", T.MapType(T.StringType(), T.StringType()))
 )
 """One row per commit: its number, instant, batch and the batch's digest, tables, notes, and plans in JSON."""
-
-_ARROW = arrow_schema(COMMITS_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -131,10 +110,10 @@ class Commit:
 class Commits:
     """The table of commits as it stands when this is made."""
 
-    def __init__(self, location: Location, table: DeltaTable) -> None:
-        self._location, self._table = location, table
-        self.at: int = table.version()
-        self._files = parse_files(pa.table(table.get_add_actions(flatten=False)))
+    def __init__(self, location: Location, log: DeltaLog) -> None:
+        self._location, self._log = location, log
+        self.at: int = log.version
+        self._files = log.state.files
         found = sorted(
             (one.low.get("version", -1), one.high.get("version", -1)) for one in self._files.values()
         )
@@ -169,11 +148,8 @@ class Commits:
 
     def newest(self) -> Commits:
         """The table of commits as it stands now."""
-        with report_damage(COMMITS, COMMITS, None):
-            self._table.update_incremental()
-            if self._table.version() == self.at:
-                return self
-            return Commits(self._location, self._table)
+        self._log.newest()
+        return self if self._log.version == self.at else Commits(self._location, self._log)
 
     def plan(self, name: str, named: CommittedTable) -> Plan | None:
         """What the last commit that wrote to a table does to it; None if that is told no more."""
@@ -184,23 +160,15 @@ class Commits:
     def commit(self, version: int | None = None) -> Commit | None:
         """One commit, the newest for None; None if there is none of that number."""
         wanted = self.version if version is None else version
-        for one in self._files.values():
-            if one.low["version"] <= wanted <= one.high["version"]:
-                for row in self._rows(one, wanted):
-                    return row
-        return None
-
-    def all(self) -> list[Commit]:
-        """Every commit, the oldest first."""
-        found = [row for one in self._files.values() for row in self._rows(one)]
-        return sorted(found, key=lambda one: one.version)
+        files = [one for one in self._files.values() if one.can_hold({"version": [wanted]})]
+        return next(iter(self._rows(files, {"version": [wanted]})), None)
 
     def since(self, instant: datetime) -> list[Commit]:
         """The commits after an instant, and the one that held at it; the oldest first."""
         files = sorted(self._files.values(), key=lambda one: one.low["version"], reverse=True)
         found: list[Commit] = []
         for one in files:
-            found.extend(self._rows(one))
+            found.extend(self._rows([one]))
             if min(row.timestamp for row in found) <= instant:
                 break
         found.sort(key=lambda one: one.version)
@@ -215,7 +183,7 @@ class Commits:
             BatchIdReused: A later batch of its stream was committed: of older ones nothing is known.
             DamagedTable: The log does not say the same of it twice.
         """
-        known = self._table.transaction_version
+        known = self._log.delta.transaction_version
         last: str | int | None
         if isinstance(batch, StreamBatch):
             name = f"{STREAM}:{batch.stream}"
@@ -237,7 +205,7 @@ class Commits:
     @property
     def id(self) -> str:
         """What tells the store from all others."""
-        return str(self._table.metadata().id)
+        return str(self._log.delta.metadata().id)
 
     def files(self) -> set[str]:
         """The names of its files."""
@@ -251,13 +219,13 @@ class Commits:
         """
         assert commit.version == self.version + 1
         folded = list(self._files.values()) if anew else self._files_to_fold(commit.version)
-        known = (row for one in folded for row in self._rows(one))
+        known = self._rows(folded)
         rows = [replace(row, plans={}) if anew else _drop_plans(row, commit) for row in known] + [commit]
         mark = secrets.randbits(62)
         removes = [one.remove(data_change=False) for one in folded]
         batch = None if commit.batch is None else (commit.batch, commit.digest or 0)
         try:
-            self._table.create_write_transaction(
+            self._log.delta.create_write_transaction(
                 [_write(self._location, rows), *removes],
                 "append",
                 delta_schema(COMMITS_SCHEMA),
@@ -271,7 +239,7 @@ class Commits:
                     return False
                 raise
         with suppress(Exception):  # The commit has landed: whatever happens now is no fault of it.
-            keep_short(self.newest()._table)
+            keep_short(self.newest()._log.delta)
         return True
 
     def _files_to_fold(self, version: int) -> list[File]:
@@ -280,19 +248,21 @@ class Commits:
             size *= _FOLD
         return [one for one in self._files.values() if size > 1 and one.low["version"] > version - size]
 
-    def _rows(self, one: File, version: int | None = None) -> list[Commit]:
-        path = f"{COMMITS}/{one.path}"
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Every commit, without its plans, which are nobody else's business."""
+        some = T.StructType([one for one in self._log.state.stored if one.name != "plans"])
+        table = replace(self._log.state, stored=some)
+        return read_spark(spark, self._location, table, list(self._files.values())).orderBy("version")
+
+    def _rows(self, files: Sequence[File], where: Where | None = None) -> list[Commit]:
         try:
-            with self._location.file_system().open_input_file(self._location.path(path)) as file:
-                table = open_parquet(file, one.path).read().select(_ARROW.names).cast(_ARROW)
-        except (OSError, pa.ArrowException) as error:
-            raise DamagedTable(
-                COMMITS,
-                path,
-                self._location.fault_of(path, error),
-                "Bring the file back from a copy of the store: without it nobody knows which files count.",
-            ) from error
-        return [_commit(row) for row in table.to_pylist() if version is None or row["version"] == version]
+            found = read_arrow(self._location, self._log.state, files, where)
+        except DamagedTable as error:
+            remedy = (
+                "Bring the file back from a copy of the store: without it nobody knows which files count."
+            )
+            raise DamagedTable(error.table, error.file, error.found, remedy) from error
+        return [_commit(row) for row in found.to_pylist()]
 
 
 def _drop_plans(row: Commit, newest: Commit) -> Commit:
@@ -321,11 +291,9 @@ def load(location: Location) -> Commits | None:
             )
         if not orphans:
             return None
-    try:
-        table = DeltaTable(location.delta(COMMITS), storage_options=location.options or None)
-        made_by = json.loads(table.metadata().description or "{}").get("format")
-    except (DeltaError, OSError, ValueError) as error:
-        raise damaged_log(COMMITS, COMMITS, None, error) from error
+    log = DeltaLog(location, COMMITS, COMMITS)
+    with report_damage(COMMITS, COMMITS, None):
+        made_by = json.loads(log.delta.metadata().description or "{}").get("format")
     if made_by != FORMAT:
         raise DamagedTable(
             COMMITS,
@@ -333,7 +301,7 @@ def load(location: Location) -> Commits | None:
             f"its format is {made_by}, and this version of cdckit reads {FORMAT}",
             "Open it with the version of cdckit that made it, or make it anew from its records.",
         )
-    return Commits(location, table)
+    return Commits(location, log)
 
 
 def load_or_begin(location: Location) -> Commits:
@@ -341,7 +309,6 @@ def load_or_begin(location: Location) -> Commits:
     found = load(location)
     if found is None:
         table = Table(COMMITS, COMMITS, COMMITS_SCHEMA)
-        location.make_folder(COMMITS)
         first = _write(location, [Commit(0, datetime.now(UTC))])
         create(location, table, [first], properties(secrets.randbits(62)), json.dumps({"format": FORMAT}))
         found = load(location)
@@ -355,8 +322,7 @@ def next_instant(after: datetime) -> datetime:
 
 
 def _write(location: Location, rows: list[Commit]) -> AddAction:
-    name = f"cdc-{uuid.uuid4().hex}.parquet"
-    listed: list[dict[str, Any]] = [
+    listed = [
         {
             **{name: getattr(one, name) for name in ("version", "timestamp", "batch", "digest")},
             "tables": [(name, asdict(named)) for name, named in one.tables.items()],
@@ -365,15 +331,9 @@ def _write(location: Location, rows: list[Commit]) -> AddAction:
         }
         for one in rows
     ]
-    with location.file_system().open_output_stream(location.path(f"{COMMITS}/{name}")) as sink:
-        with pq.ParquetWriter(sink, _ARROW, store_schema=False, write_page_checksum=True) as writer:
-            writer.write_table(pa.Table.from_pylist(listed, _ARROW))
-            writer.add_key_value_metadata(name_metadata(name))
-        size = sink.tell()
-    low, high = (
-        {"version": found} for found in (min(one.version for one in rows), max(one.version for one in rows))
-    )
-    return File(name, size, len(rows), low=low, high=high, nulls={"version": 0}).add()
+    found = pa.Table.from_pylist(listed, arrow_schema(COMMITS_SCHEMA))
+    [file] = write(found, Target(location, COMMITS, COMMITS_SCHEMA)).files
+    return file.add()
 
 
 def _commit(row: dict[str, Any]) -> Commit:

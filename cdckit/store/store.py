@@ -9,7 +9,6 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -223,19 +222,10 @@ class Store:
         commits = self._commits()
         if self._spark is None:
             raise InvalidArgument("Store", "spark", "a session, which makes the table of commits", None)
-        rows = [
-            (
-                one.version,
-                one.timestamp,
-                one.batch,
-                one.digest,
-                {name: astuple(named) for name, named in one.tables.items()},
-                dict(one.notes),
-                dict(one.plans),
-            )
-            for one in (commits.all() if commits else [])
-        ]
-        return self._spark.createDataFrame(rows, COMMITS_SCHEMA).drop("plans")
+        if commits is None:
+            columns = [one for one in COMMITS_SCHEMA if one.name != "plans"]
+            return local_frame(self._spark, [], T.StructType(columns))
+        return commits.read(self._spark)
 
     def adopt(self, name: str) -> int:
         """
