@@ -23,22 +23,9 @@ TRUE_NAME = "cdckit.name"
 """The key of a stored column's metadata under which its true name stands, where it is another."""
 
 _NOT_TAKEN = re.compile(r"[ ,;{}()\n\t=]")
-_PLAIN = (
-    T.BooleanType,
-    T.ByteType,
-    T.ShortType,
-    T.IntegerType,
-    T.LongType,
-    T.FloatType,
-    T.DoubleType,
-    T.DecimalType,
-    T.BinaryType,
-    T.DateType,
-    T.TimestampType,
-    T.TimestampNTZType,
-)
+_PLAIN = (T.BooleanType, T.NumericType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType)
 _TEXTS = (T.StringType, T.CharType, T.VarcharType)
-_PARTITIONING = (T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType, T.DateType)
+_PARTITIONING = (T.BooleanType, T.IntegralType, T.StringType, T.DateType)
 
 
 def storable_columns(columns: T.StructType, table: str) -> T.StructType:
