@@ -295,7 +295,7 @@ def _now() -> int:
 
 
 def _jsonable(value: object) -> str | float:
-    """A bound that JSON does not know, as Delta's statistics have it: instants with milliseconds, rounded."""
+    """A bound that JSON does not know, as Delta's statistics have it: instants with milliseconds, cut off."""
     if isinstance(value, datetime):
         text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
         return text if value.tzinfo is None else f"{text}Z"
