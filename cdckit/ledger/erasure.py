@@ -271,8 +271,7 @@ def _require_ready(tables: Transaction) -> None:
         # Somebody else's, which is finished before the next one begins.
         raise UnfinishedErasure(begun)
     for name in tables.base.names():
-        if (foreign := tables.base.change_by_others(name)) is not None:
-            raise foreign.named(name)
+        tables.base.require_untouched(name)
 
 
 def forget_entities(

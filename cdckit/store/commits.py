@@ -483,19 +483,21 @@ class Snapshot:
                 return foreign_change(self.location, plan)
             del self._states[name]
         found = self.table(name)
-        assert found.version is not None
-        others = upkeep_of_others(self.location, found.folder, found.version)
+        others = upkeep_of_others(self.location, found)
         if others.kept != found.version:
             del self._states[name]
         return others.foreign
 
-    def change_by_others(self, name: str) -> ForeignChange | None:
-        """What others have changed in a Delta table since this commit, the newest one."""
+    def require_untouched(self, name: str) -> None:
+        """Raise `ForeignChange` if others have changed a Delta table since this commit, the newest one."""
         found = self.table(name)
-        if found.version is None:
+        if found.version is not None:
+            foreign = upkeep_of_others(self.location, found).foreign
+        else:
             plan = self._plan(name)
-            return None if plan is None else foreign_change(self.location, plan)
-        return upkeep_of_others(self.location, found.folder, found.version).foreign
+            foreign = None if plan is None else foreign_change(self.location, plan)
+        if foreign is not None:
+            raise foreign
 
     def head(self, name: str) -> Table:
         """The newest state of a Delta table, whoever made it; raises `ForeignChange` for strange features."""

@@ -132,7 +132,7 @@ def _settled_tables(location: Location, commits: Commits, newest: Commit) -> dic
     found = {}
     for name, named in now.named.items():
         if (foreign := now.bring_up(name)) is not None:
-            raise foreign.named(name)
+            raise foreign
         # Others may have come between the version at which it was to be and the one at which it is.
         versions = entries_after(location, named.folder, named.version - 1)
         marked = (version for version, actions in versions if commit_mark(actions) == named.commit)

@@ -48,10 +48,6 @@ class ForeignChange(CdcError, RuntimeError):
         self.remedy = remedy
         super().__init__(table, version, operation, author, remedy)
 
-    def named(self, table: str) -> ForeignChange:
-        """The same, of the table by the name that users know."""
-        return ForeignChange(table, self.version, self.operation, self.author)
-
     def __str__(self) -> str:
         return (
             f"Another program has changed the Delta table {self.table!r}: {self.operation} by {self.author} "

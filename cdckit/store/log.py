@@ -248,8 +248,7 @@ def _is_still_at(kept: DeltaLog, named: CommittedTable) -> bool:
 
 def _with_upkeep(location: Location, state: Table) -> tuple[Table, int]:
     """The state with what others did to its files without a change of rows; and what is marked behind it."""
-    assert state.version is not None
-    others = upkeep_of_others(location, state.folder, state.version)
+    others = upkeep_of_others(location, state)
     if others.kept == state.version:
         return state, others.mark
     return DeltaLog(location, state.name, state.folder, others.kept).state, others.mark
@@ -306,25 +305,26 @@ class ForeignCommits(NamedTuple):
     """Of the commit of ours; -1 if there is none."""
 
 
-def upkeep_of_others(location: Location, folder: str, version: int) -> ForeignCommits:
-    """What others did to a Delta table behind *version*."""
-    kept = version
-    for at, actions in entries_after(location, folder, version):
+def upkeep_of_others(location: Location, table: Table) -> ForeignCommits:
+    """What others did to a Delta table behind the version at which it is."""
+    assert table.version is not None
+    kept = table.version
+    for version, actions in entries_after(location, table.folder, kept):
         if (mark := commit_mark(actions)) is not None:
             return ForeignCommits(kept, mark=mark)
         if not _is_ours(actions):
             if not keeps_rows(actions):
-                return ForeignCommits(kept, describe_change(folder, at, actions))
-            kept = at
+                return ForeignCommits(kept, describe_change(table.name, version, actions))
+            kept = version
     return ForeignCommits(kept)
 
 
 def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
     """The first change of rows or columns that others have made to a Delta table since the base of a plan."""
-    folder, base = plan.after.folder, -1 if plan.base is None else plan.base
-    for at, actions in entries_after(location, folder, base):
+    base = -1 if plan.base is None else plan.base
+    for version, actions in entries_after(location, plan.after.folder, base):
         if not (_is_ours(actions) or keeps_rows(actions)):
-            return describe_change(folder, at, actions)
+            return describe_change(plan.after.name, version, actions)
     return None
 
 
@@ -352,11 +352,11 @@ def keeps_rows(actions: list[dict[str, Any]]) -> bool:
     )
 
 
-def describe_change(folder: str, version: int, actions: list[dict[str, Any]]) -> ForeignChange:
+def describe_change(table: str, version: int, actions: list[dict[str, Any]]) -> ForeignChange:
     """Who has made a version, and how."""
     commit_info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
     author = ", ".join(str(commit_info[key]) for key in ("userName", "engineInfo") if commit_info.get(key))
-    return ForeignChange(folder, version, str(commit_info.get("operation", "a commit")), author or "somebody")
+    return ForeignChange(table, version, str(commit_info.get("operation", "a commit")), author or "somebody")
 
 
 def _is_ours(actions: list[dict[str, Any]]) -> bool:

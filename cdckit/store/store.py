@@ -336,8 +336,7 @@ class Store:
                     )
             if deep and (damage := find_damage(self._spark, self._location, table)) is not None:
                 raise damage
-            if (foreign := snapshot.change_by_others(table.name)) is not None:
-                raise foreign.named(table.name)
+            snapshot.require_untouched(table.name)
 
     def _commits(self) -> Commits | None:
         return load(self._location)

@@ -645,8 +645,7 @@ class Transaction:
         """The Delta tables that are written, brought to where the newest commit has them."""
         for name in self._read & now.named.keys() - self._changes.keys():
             # What was read would be held against something that others have changed.
-            if (foreign := now.change_by_others(name)) is not None:
-                raise foreign.named(name)
+            now.require_untouched(name)
         heads = {}
         for name in self._changes.keys() & now.named.keys():
             change = self._changes[name]
@@ -654,7 +653,7 @@ class Transaction:
                 continue  # What cannot be read is made anew elsewhere.
             foreign = now.bring_up(name)
             if foreign is not None and not change.over_others:
-                raise foreign.named(name)
+                raise foreign
             heads[name] = now.table(name) if foreign is None else now.head(name)
         return heads
 
