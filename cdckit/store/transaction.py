@@ -243,17 +243,23 @@ class Transaction:
     # Writing ---------------------------------------------------------------------------------------------
 
     def append(
-        self, name: str, *rows: Rows, partition_by: Sequence[str] = (), compact_at: int | None = None
+        self,
+        name: str,
+        rows: Rows,
+        *more: Rows,
+        partition_by: Sequence[str] = (),
+        compact_at: int | None = None,
     ) -> WriteResult:
         """
         Write rows to a table, which is made if there is none.
 
         Args:
             name: The table.
-            rows: A DataFrame, what workers make, or an Arrow table of this program; of several, each is
-                written.  Columns that the table lacks come to it; the rows it has are null there.
+            rows: A DataFrame, what workers make, or an Arrow table of this program.  Columns that the
+                table lacks come to it; the rows it has are null there.
                 A number of another type becomes as wide as both need, anything else text
                 (`cdckit.parts.widening`): what is there is rewritten then.
+            more: More of them; each is written.
             partition_by: For a table that is made: the columns whose values tell its files apart.  A file
                 holds rows of one value each, so rows should come in partitions by them, or every
                 task writes a file for every value.
@@ -263,16 +269,14 @@ class Transaction:
 
         Raises:
             NotStorable: A column is of a type that no table has, or cannot become that of the table.
-            InvalidArgument: There are no rows, or *partition_by* names columns that the rows lack, or
-                cannot be that of the table.
+            InvalidArgument: *partition_by* names columns that the rows lack, or cannot be that of the table.
 
         Cost: one job per source of rows; for a table whose columns change types, one over all of it.
         """
-        self._require_rows(rows, "append")
         try:
-            for one in rows:
+            for one in (rows, *more):
                 self._with_columns(name, row_columns(one), tuple(partition_by))
-            done = self._write(name, rows)
+            done = self._write(name, (rows, *more))
             if compact_at is not None:
                 touched = {tuple(one.partition_texts().items()) for one in done.files}
                 self.compact(name, files=max(2, compact_at), only=touched)
@@ -281,18 +285,17 @@ class Transaction:
             self._failed = True
             raise
 
-    def replace(self, name: str, *rows: Rows, partition_by: Sequence[str] = ()) -> WriteResult:
+    def replace(self, name: str, rows: Rows, *more: Rows, partition_by: Sequence[str] = ()) -> WriteResult:
         """Write rows as the whole of a table, whatever its columns were before; as `append` for the rest."""
-        self._require_rows(rows, "replace")
         with self._lock:
             change, by, after = self._change(name), tuple(partition_by), None
             before = change.after
             if before is not None and (not by or by == _partition_names(before)):
-                stored = stored_names(storable_columns(row_columns(rows[0]), name))
+                stored = stored_names(storable_columns(row_columns(rows), name))
                 if set(before.partition_by) <= set(stored.fieldNames()):
                     after = replace(before, stored=stored, files={})
             self._changes[name] = replace(change, after=after, rewritten=True)
-        return self.append(name, *rows, partition_by=by)
+        return self.append(name, rows, *more, partition_by=by)
 
     def swap(self, name: str, remove: Iterable[File], *rows: Rows, same_rows: bool = False) -> WriteResult:
         """
@@ -550,11 +553,6 @@ class Transaction:
             number += 1
             found = f"{folder_name(name)}.{number}"
         return found
-
-    @staticmethod
-    def _require_rows(rows: Sequence[Rows], function: str) -> None:
-        if not rows:
-            raise InvalidArgument(function, "rows", "at least one DataFrame, Made or Arrow table", rows)
 
     # Ending ----------------------------------------------------------------------------------------------
 
