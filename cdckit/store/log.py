@@ -171,11 +171,13 @@ class DeltaLog:
         return self.state
 
     def is_at(self, named: CommittedTable) -> bool:
-        """Whether it is in the state that a commit names, and at the version that this one made."""
-        with report_damage(self.name, self.folder, None):
+        """Whether it is in the state that a commit names; not where it cannot be brought there."""
+        with suppress(DamagedTable):
             if self.version < named.version:
                 self.newest()
-        return self.version == named.version and self.mark == named.commit and _is_same(self.state, named)
+            at_version = self.version == named.version
+            return at_version and self.mark == named.commit and _is_same(self.state, named)
+        return False
 
     def _state(self, known: Mapping[str, File] = MappingProxyType({})) -> Table:
         stored = T.StructType.fromJson(json.loads(self.delta.schema().to_json()))
@@ -216,7 +218,7 @@ def load_state(
     damaged = damaged_log(name, named.folder, named.version, other)
     found: DeltaLog | None = kept
     try:
-        if kept is None or not _is_still_at(kept, named):
+        if kept is None or not kept.is_at(named):
             found = DeltaLog(location, name, named.folder, named.version)
     except DamagedTable as error:
         found, damaged = None, error  # It lags, or is damaged: that is told below.
@@ -237,13 +239,6 @@ def load_state(
     if state is not found.state and state.rows != named.rows:
         raise damaged
     return State(state, found, mark)
-
-
-def _is_still_at(kept: DeltaLog, named: CommittedTable) -> bool:
-    """Whether what was kept of a log is at a commit; not where it cannot be brought there."""
-    with suppress(DamagedTable):
-        return kept.is_at(named)
-    return False
 
 
 def _with_upkeep(location: Location, state: Table) -> tuple[Table, int]:
