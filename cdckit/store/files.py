@@ -31,7 +31,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import quoted
+from cdckit.parts.arguments import free_name, quoted
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.workers import local_frame, worker_reports
 from cdckit.store.columns import Shape, plain_names, to_true, true_name, true_names
@@ -496,7 +496,29 @@ def _damages(listed: Iterable[tuple[str, int]], target: Target) -> Iterator[dict
                 yield {"path": path, "found": f"it has {count} rows, not {rows}"}
 
 
-def files_named(files: Iterable[File], uris: Iterable[str]) -> list[File]:
+def files_holding(
+    rows: DataFrame, files: list[File], chosen: DataFrame, on: Column | list[str]
+) -> list[File]:
+    """
+    Those of some files that have rows which match a *chosen* one; all of them if they have few rows.
+
+    Args:
+        rows: The rows of these files, as they were read.
+        files: The files.
+        chosen: What is looked for.
+        on: What makes a row match one of these: columns of both, or a condition.
+
+    Cost: none for few rows, else one job.
+    """
+    if hold_few_rows(files):
+        return files
+    file = free_name("file", rows.columns)
+    touched = rows.withColumn(file, F.input_file_name()).join(chosen, on, "left_semi")
+    # As many rows as there are files, at most.
+    return _files_named(files, [row[0] for row in touched.select(file).distinct().collect()])
+
+
+def _files_named(files: Iterable[File], uris: Iterable[str]) -> list[File]:
     """The files that Spark's `input_file_name` names; those that others wrote may lie in folders."""
     names = {_base_name(uri) for uri in uris}
     return [one for one in files if _base_name(one.path) in names]

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
@@ -23,7 +22,7 @@ from cdckit.parts.arguments import microseconds, quoted
 from cdckit.parts.workers import local_frame
 from cdckit.store.commits import COMMITS_SCHEMA, Commit, Commits, Snapshot, load
 from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind, StoreIsBusy
-from cdckit.store.files import OUR_FILES, Where, files_named, find_damage, hold_few_rows
+from cdckit.store.files import OUR_FILES, Where, files_holding, find_damage, hold_few_rows
 from cdckit.store.locations import COMMITS, SCRATCH, Location, locate
 from cdckit.store.log import DeltaLog, live_files, read_actions
 from cdckit.store.transaction import VACUUMED_UNTIL, CommitResult, Transaction
@@ -451,12 +450,8 @@ def replace_rows(tables: Transaction, name: str, keys: DataFrame, *rows: Rows) -
 
     Cost: files without such rows stay as they are; unless the table is small, a job finds them.
     """
-    found, files, on = tables.read(name), tables.files(name), keys.columns
-    if not hold_few_rows(files):
-        placed = found.select(*map(quoted, on), F.input_file_name().alias("file"))
-        touched = placed.join(keys, on, "left_semi")
-        # As many rows as there are files, at most.
-        files = files_named(files, [row["file"] for row in touched.select("file").distinct().collect()])
+    found, on = tables.read(name), keys.columns
+    files = files_holding(found, tables.files(name), keys, on)
     kept = []
     if files:
         rest = tables.read(name, files=files).join(keys, on, "left_anti").select(*map(quoted, found.columns))

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import File, NoSuchTable, Store, log
-from cdckit.store.files import files_named
+from cdckit.store.files import _files_named
 from cdckit.store.locations import Location
 from cdckit.store.log import DeltaLog
 from support.store_numbers import add, held, listing, numbers
@@ -126,7 +126,7 @@ def test_files_are_found_by_the_names_that_spark_gives() -> None:
     """Other programs put files of a partitioned table into folders."""
     ours, theirs = File("part-1.parquet", 1, 1), File("b=a%2520b/part-2.parquet", 1, 1)
     named = ["file:///store/log/b=a%2520b/part-2.parquet", "file:///store/log/part-3.parquet"]
-    assert files_named([ours, theirs], named) == [theirs]
+    assert _files_named([ours, theirs], named) == [theirs]
 
 
 def test_a_replaced_table_may_have_new_columns_between_the_others(store: Store) -> None:
