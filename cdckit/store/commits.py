@@ -58,9 +58,10 @@ from cdckit.store.log import (
     damaged_log,
     delta_schema,
     describe_change,
+    entries_until,
     foreign_change,
+    is_foreign_change,
     keep_short,
-    keeps_rows,
     load_state,
     properties,
     read_actions,
@@ -126,8 +127,8 @@ class Commits:
 
     def _require_kept_by_others(self, is_whole: bool) -> None:
         """Raise for entries of its log that are neither ours nor such as keep all rows."""
-        version, foreign = self.at, None
-        while actions := read_actions(self._location, COMMITS, version):
+        foreign = None
+        for version, actions in entries_until(self._location, COMMITS, self.at):
             if commit_mark(actions) is not None:
                 added = [one["add"]["stats"] for one in actions if "add" in one]
                 last = max(json.loads(stats)["maxValues"]["version"] for stats in added)
@@ -135,15 +136,14 @@ class Commits:
                 if is_whole and last == self.version and (foreign is None or restored):
                     return
                 break
-            if not keeps_rows(actions):
-                foreign = describe_change(COMMITS, version, actions)
-            version -= 1
+            if is_foreign_change(actions):
+                remedy = (
+                    "Nothing was written. This table says which files of the others count: put it back to "
+                    f"version {version - 1} by that program, as with RESTORE."
+                )
+                foreign = describe_change(COMMITS, version, actions, remedy)
         if foreign is not None:
-            remedy = (
-                "Nothing was written. This table says which files of the others count: put it back to "
-                f"version {foreign.version - 1} by that program, as with RESTORE."
-            )
-            raise ForeignChange(COMMITS, foreign.version, foreign.operation, foreign.author, remedy)
+            raise foreign
         raise damaged_log(COMMITS, COMMITS, self.at, ValueError("it does not name every commit"))
 
     def newest(self) -> Commits:

@@ -35,9 +35,8 @@ from cdckit.store.log import (
     TRIES,
     CommittedTable,
     DeltaLog,
-    commit_mark,
-    entries_after,
     live_files,
+    marked_version,
     retry_waits,
 )
 from cdckit.store.store import ERASED, VACUUMED
@@ -133,10 +132,8 @@ def _settled_tables(location: Location, commits: Commits, newest: Commit) -> dic
     for name, named in now.named.items():
         if (foreign := now.bring_up(name)) is not None:
             raise foreign
-        # Others may have come between the version at which it was to be and the one at which it is.
-        versions = entries_after(location, named.folder, named.version - 1)
-        marked = (version for version, actions in versions if commit_mark(actions) == named.commit)
-        found[name] = replace(named, version=next(marked, named.version))
+        version = marked_version(location, named)
+        found[name] = named if version is None else replace(named, version=version)
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from cdckit.errors import CdcError
 
-_KEEP_OR_REBUILD = (
+KEEP_OR_REBUILD = (
     "Nothing was written. To keep a change of a log, call `adopt()`. A table that is made of a log, as a "
     "history, cannot keep it: call `rebuild()`, which makes the table anew."
 )
@@ -42,7 +42,7 @@ class ForeignChange(CdcError, RuntimeError):
     """Another program has changed rows or columns of a Delta table; *remedy* says what to do."""
 
     def __init__(
-        self, table: str, version: int, operation: str, author: str, remedy: str = _KEEP_OR_REBUILD
+        self, table: str, version: int, operation: str, author: str, remedy: str = KEEP_OR_REBUILD
     ) -> None:
         self.table, self.version, self.operation, self.author = table, version, operation, author
         self.remedy = remedy

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from pyspark.sql import types as T
 
 from cdckit.parts.arguments import StreamBatch
 from cdckit.store.columns import keeps_types
-from cdckit.store.errors import DamagedTable, ForeignChange, StoreIsBusy
+from cdckit.store.errors import KEEP_OR_REBUILD, DamagedTable, ForeignChange, StoreIsBusy
 from cdckit.store.files import File, Table, parse_files, to_json, to_signed
 from cdckit.store.locations import Location
 
@@ -59,6 +59,10 @@ _KNOWN = {"appendOnly", "invariants", "timestampNtz", "changeDataFeed", "domainM
 
 _IDLE = {"variantType", "checkConstraints", "vacuumProtocolCheck"}
 """Those that are listed also where nothing is of them, or ask nothing of who writes rows."""
+
+
+Actions: TypeAlias = list[dict[str, Any]]
+"""What one commit to a Delta table did, each action by its kind: an entry of its log."""
 
 
 @dataclass(frozen=True)
@@ -223,8 +227,7 @@ def load_state(
     except DamagedTable as error:
         found, damaged = None, error  # It lags, or is damaged: that is told below.
     if found is None or found.mark != named.commit:
-        versions = entries_after(location, named.folder, named.version - 1)
-        version = next((each for each, actions in versions if commit_mark(actions) == named.commit), None)
+        version = marked_version(location, named)
         found = None if version is None else DeltaLog(location, name, named.folder, version)
     if found is None or not _is_same(found.state, named):
         planned = plan()
@@ -307,9 +310,9 @@ def upkeep_of_others(location: Location, table: Table) -> ForeignCommits:
     for version, actions in entries_after(location, table.folder, kept):
         if (mark := commit_mark(actions)) is not None:
             return ForeignCommits(kept, mark=mark)
+        if is_foreign_change(actions):
+            return ForeignCommits(kept, describe_change(table.name, version, actions))
         if not _is_ours(actions):
-            if not keeps_rows(actions):
-                return ForeignCommits(kept, describe_change(table.name, version, actions))
             kept = version
     return ForeignCommits(kept)
 
@@ -318,25 +321,17 @@ def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
     """The first change of rows or columns that others have made to a Delta table since the base of a plan."""
     base = -1 if plan.base is None else plan.base
     for version, actions in entries_after(location, plan.after.folder, base):
-        if not (_is_ours(actions) or keeps_rows(actions)):
+        if is_foreign_change(actions):
             return describe_change(plan.after.name, version, actions)
     return None
 
 
-def change_since_ours(location: Location, folder: str, version: int) -> ForeignChange | None:
-    """The first change of rows or columns that others have made to a Delta table since our last commit."""
-    found = None
-    while actions := read_actions(location, folder, version):
-        if commit_mark(actions) is not None:
-            return found
-        if not (_is_ours(actions) or keeps_rows(actions)):
-            found = describe_change(folder, version, actions)
-        version -= 1
-    # Whoever shortened the log has left nothing that tells what came after ours.
-    return found or ForeignChange(folder, version, "a commit", "somebody")
+def is_foreign_change(actions: Actions) -> bool:
+    """Whether somebody else has changed rows or columns by a commit."""
+    return not (_is_ours(actions) or _keeps_rows(actions))
 
 
-def keeps_rows(actions: list[dict[str, Any]]) -> bool:
+def _keeps_rows(actions: Actions) -> bool:
     """Whether a commit only wrote files anew, or did nothing to a table."""
     known = {"add", "remove", "commitInfo", "txn", "cdc", "domainMetadata"}
     return all(
@@ -347,30 +342,45 @@ def keeps_rows(actions: list[dict[str, Any]]) -> bool:
     )
 
 
-def describe_change(table: str, version: int, actions: list[dict[str, Any]]) -> ForeignChange:
+def describe_change(
+    table: str, version: int, actions: Actions, remedy: str = KEEP_OR_REBUILD
+) -> ForeignChange:
     """Who has made a version, and how."""
     commit_info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
     author = ", ".join(str(commit_info[key]) for key in ("userName", "engineInfo") if commit_info.get(key))
-    return ForeignChange(table, version, str(commit_info.get("operation", "a commit")), author or "somebody")
+    operation = str(commit_info.get("operation", "a commit"))
+    return ForeignChange(table, version, operation, author or "somebody", remedy)
 
 
-def _is_ours(actions: list[dict[str, Any]]) -> bool:
+def _is_ours(actions: Actions) -> bool:
     return any(one["txn"]["appId"] in (APPLICATION, COLUMNS) for one in actions if "txn" in one)
 
 
-def commit_mark(actions: list[dict[str, Any]]) -> int | None:
+def commit_mark(actions: Actions) -> int | None:
     """The mark of a commit; None if it is not ours."""
     found = (one["txn"] for one in actions if "txn" in one)
     return next((one["version"] for one in found if one["appId"] == APPLICATION), None)
 
 
-def entries_after(
-    location: Location, folder: str, version: int
-) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+def marked_version(location: Location, named: CommittedTable) -> int | None:
+    """The version of a Delta table that a commit has made; None if there is none, not yet."""
+    # Others may have come between the version at which it was to be and the one at which it is.
+    entries = entries_after(location, named.folder, named.version - 1)
+    return next((version for version, actions in entries if commit_mark(actions) == named.commit), None)
+
+
+def entries_after(location: Location, folder: str, version: int) -> Iterator[tuple[int, Actions]]:
     """The versions behind one, and what each did."""
     while actions := read_actions(location, folder, version + 1):
         version += 1
         yield version, actions
+
+
+def entries_until(location: Location, folder: str, version: int) -> Iterator[tuple[int, Actions]]:
+    """The versions up to one, the last first, and what each did; as far back as the log goes."""
+    while actions := read_actions(location, folder, version):
+        yield version, actions
+        version -= 1
 
 
 def live_files(location: Location, folder: str, version: int) -> set[str]:
@@ -381,7 +391,7 @@ def live_files(location: Location, folder: str, version: int) -> set[str]:
     return {unquote(path) for path in found}
 
 
-def read_actions(location: Location, folder: str, version: int) -> list[dict[str, Any]]:
+def read_actions(location: Location, folder: str, version: int) -> Actions:
     """
     What one commit to a Delta table did; nothing if there is none of that number.
 

@@ -31,10 +31,12 @@ from cdckit.store.log import (
     APPLICATION,
     NO_HOOK,
     DeltaLog,
-    change_since_ours,
     commit_mark,
     create,
     delta_schema,
+    describe_change,
+    entries_until,
+    is_foreign_change,
     keep_short,
     live_files,
     properties,
@@ -81,7 +83,7 @@ class PublishedTable:
         if self._location.has_log(COMMITS) or whole.has_log(COMMITS):
             raise InvalidArgument("publish", "target", "a place outside of every store", str(target))
         if self._location.has_log(self._folder):
-            self._head = DeltaLog(self._location, self._folder, self._folder)
+            self._head = DeltaLog(self._location, self._location.delta(self._folder), self._folder)
             self.commit = self._head.mark
             self.form = self._head.delta.transaction_version(f"{APPLICATION}:{source}")
             if self.form is None:
@@ -89,12 +91,19 @@ class PublishedTable:
 
     def require_untouched(self) -> None:
         """Raise `ForeignChange` if others have changed rows since our last commit."""
-        if self._head is not None:
-            assert self._head.state.version is not None
-            found = change_since_ours(self._location, self._folder, self._head.state.version)
-            if found is not None:
-                where = self._location.delta(self._folder)
-                raise ForeignChange(where, found.version, found.operation, found.author, _ANEW)
+        if self._head is None:
+            return
+        found, oldest = None, self._head.version + 1
+        for oldest, actions in entries_until(self._location, self._folder, self._head.version):
+            if commit_mark(actions) is not None:
+                break
+            if is_foreign_change(actions):
+                found = describe_change(self._head.name, oldest, actions, _ANEW)
+        else:
+            # Whoever shortened the log has left nothing that tells what came after ours.
+            found = found or ForeignChange(self._head.name, oldest - 1, "a commit", "somebody", _ANEW)
+        if found is not None:
+            raise found
 
     def has_columns(self, columns: T.StructType) -> bool:
         """Whether the table has just such columns."""
@@ -146,9 +155,9 @@ class PublishedTable:
         first = commit_mark(read_actions(self._location, self._folder, oldest))
         if first is not None and first >= commit:
             return
-        version = DeltaLog(self._location, self._folder, self._folder).version
-        while version > oldest and commit_mark(read_actions(self._location, self._folder, version)) is None:
-            version -= 1
+        newest = DeltaLog(self._location, self._folder, self._folder).version
+        entries = entries_until(self._location, self._folder, newest)
+        version = next((each for each, actions in entries if commit_mark(actions) is not None), oldest)
         live = live_files(self._location, self._folder, version)
         forget_versions(self._location, self._folder, version)
         start = f"{self._folder}/"
@@ -257,9 +266,8 @@ class CatalogueTable:
                 self.commit, self.form = ours["commit"], ours["form"]
                 return
             if row["operation"] not in _UPKEEP:
-                author = ", ".join(each for each in (row["userName"], row["engineInfo"]) if each)
-                facts = self._name, row["version"], row["operation"], author or "somebody"
-                self._foreign = ForeignChange(*facts, _ANEW)
+                commit_info = [{"commitInfo": row.asDict()}]
+                self._foreign = describe_change(self._name, row["version"], commit_info, _ANEW)
         raise InvalidArgument("publish", "target", _NEEDED, self._name)
 
     def _mark_text(self, commit: int, form: int) -> str:
