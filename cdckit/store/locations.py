@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow.fs as pafs
 from deltalake.fs import DeltaStorageHandler
@@ -29,7 +29,6 @@ from cdckit.store.errors import NoFileSystem
 COMMITS, SCRATCH = "commits", "scratch"
 """Folders of a store that no table has."""
 
-_PLAIN = re.compile(r"[A-Za-z0-9_.-]")
 _MOST_BYTES = 120
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: one is a drive of Windows
 _TABLE = re.compile(r"\w+(\.\w+){1,2}")
@@ -223,16 +222,12 @@ def folder_name(table: str) -> str:
     The name of the folder of a table: its own where it can be, else with ~ and two digits for odd bytes.
 
     >>> folder_name("history.Flight"), folder_name("a/b ~"), folder_name("_x"), folder_name("commits")
-    ('history.Flight', 'a~2fb~20~7e', '~5fx', '~63ommits')
+    ('history.Flight', 'a~2Fb~20~7E', '~5fx', '~63ommits')
     """
-    text = "".join(one if _PLAIN.fullmatch(one) else _escaped(one) for one in table)
+    text = quote(table, safe="", errors="surrogatepass").replace("~", "%7E").replace("%", "~")
     # Spark looks past names that begin with a point or an underscore.
     if not text or text[0] in "_." or text.lower() in (COMMITS, SCRATCH):
-        text = _escaped(text[:1]) + text[1:]
+        text = f"~{text[:1].encode().hex()}{text[1:]}"
     if len(text) > _MOST_BYTES:
         text = f"{text[:_MOST_BYTES]}~{hashlib.sha256(table.encode()).hexdigest()[:12]}"
     return text
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"~{byte:02x}" for byte in text.encode("utf-8", "surrogatepass")) or "~"
