@@ -280,13 +280,13 @@ def load(location: Location) -> Commits | None:
         DamagedTable: It cannot be read, or is not there while tables are, or was made by a later version.
     """
     if not location.has_log(COMMITS):
-        orphans = [one for one in location.listed() if location.has_log(one.base_name)]
+        orphans = [folder for folder in location.listed() if location.has_log(folder)]
         # Another writer may have begun the store between the two looks.
         if orphans and not location.has_log(COMMITS):
             raise DamagedTable(
                 COMMITS,
                 f"{COMMITS}/_delta_log",
-                f"there is none, but there are tables ({orphans[0].base_name}, ...)",
+                f"there is none, but there are tables ({orphans[0]}, ...)",
                 "Bring the folder back from a copy; or, if this was never a store, use another place.",
             )
         if not orphans:

@@ -19,13 +19,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import uuid4
-
-import pyarrow.fs as pafs
 
 from cdckit.store.commits import Commit, Commits, Snapshot, load, next_instant
 from cdckit.store.errors import StoreIsBusy
@@ -89,7 +86,8 @@ def forget_past(location: Location) -> ForgetResult:
     kept = {f"{COMMITS}/{path}" for path in commits.newest().files()}
     deleted = [path for path in old if path not in kept]
     entries += sum(f"/{_LOG}/" in path for path in deleted)
-    delete_files(location, deleted)
+    for path in sorted(deleted):
+        location.delete(path)
     return ForgetResult(first, sum(f"/{_LOG}/" not in path for path in deleted), entries)
 
 
@@ -100,29 +98,15 @@ def forget_versions(location: Location, folder: str, version: int) -> int:
     That version and all later ones are read as before.
     """
     head = DeltaLog(location, folder, folder, version)
-    names = [path.rsplit("/", 1)[-1] for path in files_below(location, f"{folder}/{_LOG}")]
+    names = location.listed(f"{folder}/{_LOG}")
     if f"{version:020}.checkpoint.parquet" not in names:
         head.delta.create_checkpoint()
     # It stands for all that goes.
     assert DeltaLog(location, folder, folder, version).state.digest == head.state.digest
     old = [one for one in names if one != _LAST and not (one[:20].isdigit() and int(one[:20]) >= version)]
-    delete_files(location, [f"{folder}/{_LOG}/{one}" for one in old])
+    for one in sorted(old):
+        location.delete(f"{folder}/{_LOG}/{one}")
     return len(old)
-
-
-def files_below(location: Location, folder: str) -> dict[str, datetime]:
-    """All files below a folder of the location, at any depth, and when each was written."""
-    below = pafs.FileSelector(location.path(folder), allow_not_found=True, recursive=True)
-    start = len(location.path("")) + 1 if location.local else 0
-    found = location.file_system().get_file_info(below)
-    return {one.path[start:]: one.mtime for one in found if one.is_file}
-
-
-def delete_files(location: Location, paths: Iterable[str]) -> None:
-    """Delete files; one that is gone already is none."""
-    for path in sorted(paths):
-        with suppress(FileNotFoundError):
-            location.delete(path)
 
 
 def _settled_tables(location: Location, commits: Commits, newest: Commit) -> dict[str, CommittedTable]:
@@ -141,24 +125,23 @@ def _unneeded_files(location: Location, tables: dict[str, CommittedTable]) -> di
     """The files in folders of tables, or that a writer of ours has left anywhere, which no table needs."""
     live = {one.folder: live_files(location, one.folder, one.version) for one in tables.values()}
     found = {}
-    for folder in (info.base_name for info in location.listed() if not info.is_file):
-        if folder == COMMITS:
+    for folder, info in location.listed().items():
+        if info.is_file or folder == COMMITS:
             continue
-        for path, written in files_below(location, folder).items():
-            below = path.removeprefix(f"{folder}/")
+        for path, file in location.listed(folder, recursive=True).items():
             if folder in live:
-                is_kept = below.startswith(f"{_LOG}/") or below in live[folder]
+                is_kept = path.startswith(f"{_LOG}/") or path in live[folder]
             else:
-                is_kept = not (location.has_log(folder) or OUR_FILES.fullmatch(below))
+                is_kept = not (location.has_log(folder) or OUR_FILES.fullmatch(path))
             if not is_kept:
-                found[path] = written
+                found[f"{folder}/{path}"] = file.mtime
     return found
 
 
 def _files_of_commits(location: Location) -> dict[str, datetime]:
     """The files of the table of commits, which is written anew."""
-    found = files_below(location, COMMITS)
-    return {path: written for path, written in found.items() if f"/{_LOG}/" not in path}
+    found = location.listed(COMMITS, recursive=True).items()
+    return {f"{COMMITS}/{path}": info.mtime for path, info in found if not path.startswith(f"{_LOG}/")}
 
 
 def _until(written: Iterable[datetime]) -> str:

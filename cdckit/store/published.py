@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import quoted
 from cdckit.store.columns import plain_names, storable_columns, stored_names
-from cdckit.store.erasure import delete_files, files_below, forget_versions
+from cdckit.store.erasure import forget_versions
 from cdckit.store.errors import ForeignChange
 from cdckit.store.files import File, Table, Target, read_spark
 from cdckit.store.locations import COMMITS, Location, locate
@@ -148,9 +148,7 @@ class PublishedTable:
         """Delete what versions of the table need that show an earlier commit than *commit*, an erasure."""
         if self._head is None or not commit:
             return
-        names = (
-            path.rsplit("/", 1)[-1] for path in files_below(self._location, f"{self._folder}/_delta_log")
-        )
+        names = self._location.listed(f"{self._folder}/_delta_log")
         oldest = min((int(name[:20]) for name in names if name.endswith(".json")), default=0)
         first = commit_mark(read_actions(self._location, self._folder, oldest))
         if first is not None and first >= commit:
@@ -160,10 +158,9 @@ class PublishedTable:
         version = next((each for each, actions in entries if commit_mark(actions) is not None), oldest)
         live = live_files(self._location, self._folder, version)
         forget_versions(self._location, self._folder, version)
-        start = f"{self._folder}/"
-        found = (path.removeprefix(start) for path in files_below(self._location, self._folder))
-        old = [path for path in found if not (path.startswith("_delta_log/") or path in live)]
-        delete_files(self._location, [f"{start}{path}" for path in old])
+        for path in sorted(self._location.listed(self._folder, recursive=True)):
+            if not (path.startswith("_delta_log/") or path in live):
+                self._location.delete(f"{self._folder}/{path}")
 
 
 def _stored(columns: T.StructType, table: str) -> T.StructType:

@@ -319,11 +319,12 @@ class Store:
         """
         snapshot = self.snapshot()
         for table in map(snapshot.table, snapshot.names()):
-            sizes = {info.base_name: info.size for info in self._location.listed(table.folder)}
+            infos = self._location.listed(table.folder)
             for one in table.files.values():
-                path, size = f"{table.folder}/{unquote(one.path)}", sizes.get(one.path)
-                if size is None and "/" in one.path:  # a file of another program
-                    size = self._location.size(path)
+                below = unquote(one.path)
+                path = f"{table.folder}/{below}"
+                # What other programs write may lie in folders.
+                size = (infos.get(below) or self._location.info(path)).size
                 if size != one.size:
                     found = (
                         f"it has {size} bytes, not {one.size}"
@@ -356,14 +357,12 @@ def _unneeded_paths(location: Location, commits: Commits, horizon: datetime) -> 
     first = int(newest.notes.get(VACUUMED, 0))
     kept = [one for one in commits.since(horizon) if one.version >= first]
     named = _named_files(location, commits, kept)
-    folders = [info.base_name for info in location.listed() if location.has_log(info.base_name)]
+    folders = [folder for folder in location.listed() if location.has_log(folder)]
     files = {
-        f"{folder}/{info.base_name}"
+        f"{folder}/{path}"
         for folder in [*folders, SCRATCH]
-        for info in location.listed(folder)
-        if OUR_FILES.fullmatch(info.base_name)
-        and info.base_name not in named.get(folder, ())
-        and info.mtime <= horizon
+        for path, info in location.listed(folder).items()
+        if OUR_FILES.fullmatch(path) and path not in named.get(folder, ()) and info.mtime <= horizon
     }
     # The version before is the one from which the plan of a commit begins.
     begins = {folder: version - 1 for folder, version in _first_versions(kept).items()}
@@ -382,12 +381,12 @@ def _first_versions(commits: list[Commit]) -> dict[str, int]:
 def _entries_before(location: Location, folder: str, version: int, horizon: datetime) -> set[str]:
     """The entries of a log, older than *horizon*, without which *version* and all later ones are read too."""
     log = f"{folder}/_delta_log"
-    entries = [(found, one) for one in location.listed(log) if (found := _ENTRY.fullmatch(one.base_name))]
+    entries = [
+        (found, info) for path, info in location.listed(log).items() if (found := _ENTRY.fullmatch(path))
+    ]
     begins = [int(found[1]) for found, _ in entries if found[2] == "checkpoint.parquet"]
     begin = max((each for each in begins if each <= version), default=0)
-    old = {
-        f"{log}/{one.base_name}" for found, one in entries if int(found[1]) < begin and one.mtime <= horizon
-    }
+    old = {f"{log}/{found[0]}" for found, info in entries if int(found[1]) < begin and info.mtime <= horizon}
     if old:
         DeltaLog(location, folder, folder, begin)  # It is whole: what it stands for can go.
     return old
@@ -407,7 +406,7 @@ def _named_files(location: Location, commits: Commits, kept: list[Commit]) -> di
             if folder in now:
                 raise
             # It was made anew elsewhere: what there is stays as long as the commits that name it.
-            found[folder] = {info.base_name for info in location.listed(folder)}
+            found[folder] = set(location.listed(folder))
     return found
 
 

@@ -160,7 +160,7 @@ class Change:
         if self.after is None:
             return False
         ours = filter(OUR_FILES.fullmatch, self.after.files.keys() - self.known.keys())
-        times = (location.modified(f"{self.after.folder}/{path}") for path in ours)
+        times = (location.info(f"{self.after.folder}/{path}").mtime for path in ours)
         return any(time is None or time <= horizon for time in times)
 
 
