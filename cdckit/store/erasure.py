@@ -17,7 +17,6 @@ files may be gone, and begins again; a reader of an older commit gets an error.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,16 +24,14 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from cdckit.store.commits import Commit, Commits, Snapshot, load, next_instant
-from cdckit.store.errors import StoreIsBusy
 from cdckit.store.files import OUR_FILES
 from cdckit.store.locations import COMMITS, Location
 from cdckit.store.log import (
-    TRIES,
     CommittedTable,
     DeltaLog,
+    first_answer,
     live_files,
     marked_version,
-    retry_waits,
 )
 from cdckit.store.store import ERASED, VACUUMED
 from cdckit.store.transaction import VACUUMED_UNTIL
@@ -67,28 +64,27 @@ def forget_past(location: Location) -> ForgetResult:
     commits = load(location)
     if commits is None:
         return ForgetResult(0, 0, 0)
-    for wait in retry_waits():
-        commits = commits.newest()
-        newest = commits.commit()
-        assert newest is not None
-        tables = _settled_tables(location, commits, newest)
-        old = {**_unneeded_files(location, tables), **_files_of_commits(location)}
-        first = newest.version + 1
-        notes = {VACUUMED: str(first), ERASED: str(first), VACUUMED_UNTIL: _until(old.values())}
-        commit = Commit(first, next_instant(newest.timestamp), tables, {**newest.notes, **notes})
-        if commits.add(commit, anew=True):
-            break
-        time.sleep(wait)
-    else:
-        raise StoreIsBusy(location.root, TRIES)
-    entries = sum(forget_versions(location, one.folder, one.version) for one in tables.values())
+    commit, old = first_answer(location.root, lambda: _try_to_begin_anew(location, commits.newest()))
+    entries = sum(forget_versions(location, one.folder, one.version) for one in commit.tables.values())
     # Of the table of commits itself, what counts now is what was not there before.
     kept = {f"{COMMITS}/{path}" for path in commits.newest().files()}
     deleted = [path for path in old if path not in kept]
     entries += sum(f"/{_LOG}/" in path for path in deleted)
     for path in sorted(deleted):
         location.delete(path)
-    return ForgetResult(first, sum(f"/{_LOG}/" not in path for path in deleted), entries)
+    return ForgetResult(commit.version, sum(f"/{_LOG}/" not in path for path in deleted), entries)
+
+
+def _try_to_begin_anew(location: Location, commits: Commits) -> tuple[Commit, dict[str, datetime]] | None:
+    """The first commit that will be read, and the files that go; None if another writer was faster."""
+    newest = commits.commit()
+    assert newest is not None
+    tables = _settled_tables(location, commits, newest)
+    old = {**_unneeded_files(location, tables), **_files_of_commits(location)}
+    first = newest.version + 1
+    notes = {VACUUMED: str(first), ERASED: str(first), VACUUMED_UNTIL: _until(old.values())}
+    commit = Commit(first, next_instant(newest.timestamp), tables, {**newest.notes, **notes})
+    return (commit, old) if commits.add(commit, anew=True) else None
 
 
 def forget_versions(location: Location, folder: str, version: int) -> int:

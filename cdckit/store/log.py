@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -44,7 +45,7 @@ COLUMNS = f"{APPLICATION}.columns"
 NO_HOOK = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """A checkpoint is written after a commit, which does not fail for its sake."""
 
-TRIES = 30
+_TRIES = 30
 _CHECKPOINT = 20
 _LOG = {
     # Old versions can be read for as long as their files are there; `Store.vacuum` says how long.
@@ -439,26 +440,28 @@ def carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None
     Whoever finds a plan may carry it out, several at once too.  False if others have changed rows since its
     base: then their change stays, and the plan is read in its place until somebody decides.
     """
+    attempt = partial(_try_to_carry_out, location, plan, commit, head)
+    return first_answer(location.delta(plan.after.folder), attempt)
+
+
+def _try_to_carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None) -> bool | None:
+    """As `carry_out`; None if another writer was faster, or the table had to be made ready first."""
     after = plan.after
-    for wait in retry_waits():
-        if head is None and location.has_log(after.folder):
-            head = DeltaLog(location, after.name, after.folder)
-        if head is None:
-            adds = [one.add(data_change=path not in plan.same_rows) for path, one in after.files.items()]
-            if create(location, after, adds, properties(commit)):
-                return True
-            continue
-        now = head.newest()
-        if head.mark >= commit:
-            return True
-        if foreign_change(location, plan) is not None:
-            return False
-        if _make_ready(head, after) and _commit(head, _actions(location, plan, now), after, commit):
-            head.newest()
-            keep_short(head.delta)
-            return True
-        time.sleep(wait)
-    raise StoreIsBusy(location.delta(after.folder), TRIES)
+    if head is None and location.has_log(after.folder):
+        head = DeltaLog(location, after.name, after.folder)
+    if head is None:
+        adds = [one.add(data_change=path not in plan.same_rows) for path, one in after.files.items()]
+        return create(location, after, adds, properties(commit)) or None
+    now = head.newest()
+    if head.mark >= commit:
+        return True
+    if foreign_change(location, plan) is not None:
+        return False
+    if not (_make_ready(head, after) and _commit(head, _actions(location, plan, now), after, commit)):
+        return None
+    head.newest()
+    keep_short(head.delta)
+    return True
 
 
 def create(
@@ -603,9 +606,22 @@ def batch_check(id_: str | int, digest: int) -> int:
     return to_signed(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()))
 
 
-def retry_waits() -> list[float]:
-    """Seconds to wait after each of the tries, longer and longer, and of no two writers the same."""
-    return [random.uniform(0, min(1.0, 0.01 * 2**number)) for number in range(TRIES)]
+Answer = TypeVar("Answer")
+
+
+def first_answer(place: str, attempt: Callable[[], Answer | None]) -> Answer:
+    """
+    What *attempt* answers, which is done again after a wait as long as the answer is None.
+
+    Raises:
+        StoreIsBusy: It was None each time, since other writers at the *place* were faster.
+    """
+    for number in range(_TRIES):
+        if (answer := attempt()) is not None:
+            return answer
+        # Longer and longer, and of no two writers the same.
+        time.sleep(random.uniform(0, min(1.0, 0.01 * 2**number)))
+    raise StoreIsBusy(place, _TRIES)
 
 
 def delta_schema(stored: T.StructType) -> Schema:

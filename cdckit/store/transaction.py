@@ -25,12 +25,12 @@ A batch id is looked up in step 2, each time: two writers with one batch cannot 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from threading import RLock
 from types import TracebackType
 from typing import Any
@@ -54,10 +54,10 @@ from cdckit.store.columns import (
     unite_columns,
 )
 from cdckit.store.commits import Commit, Commits, Snapshot, load_or_begin, next_instant
-from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable, StoreIsBusy
+from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable
 from cdckit.store.files import OUR_FILES, File, Table, Target, Where, read_spark
 from cdckit.store.locations import SCRATCH, Location, folder_name
-from cdckit.store.log import CommittedTable, Plan, missing_columns
+from cdckit.store.log import CommittedTable, Plan, first_answer, missing_columns
 from cdckit.store.writing import SMALL, Rows, WriteResult, row_columns, rows_of_groups, small_files, write
 
 Scope = str | tuple[str, Mapping[str, Collection[Any]]]
@@ -615,29 +615,31 @@ class Transaction:
 
     def _land(self, batch: str | None, digest: int, scopes: Sequence[_Part]) -> CommitResult:
         """The steps 2 to 4."""
-        commits = self._commits
-        for wait in log.retry_waits():
-            # It is there before any table is.
-            commits = load_or_begin(self._location) if commits is None else commits.newest()
-            if batch is not None and (before := commits.digest(batch)) is not None:
-                if before != digest:
-                    raise BatchIdReused(batch, before, digest)
-                return CommitResult(commits.version, repeated=True)
-            newest = commits.commit()
-            assert newest is not None
-            now = self.base.at_commit(newest, commits)
-            heads = self._heads(now)
-            self._require_no_conflict(now, scopes)
-            if not self._changes and not self._notes and batch is None:
-                return CommitResult(self.base.version or 0)
-            plans = {name: one.plan(heads.get(name)) for name, one in self._changes.items()}
-            next_one = self._next(newest, heads, plans)
-            if commits.add(replace(next_one, batch=batch, digest=None if batch is None else digest)):
-                self._carry_out(next_one.version, plans, now)
-                now.keep_logs()
-                return CommitResult(next_one.version)
-            time.sleep(wait)
-        raise StoreIsBusy(self._location.root, log.TRIES)
+        return first_answer(self._location.root, partial(self._try_to_land, batch, digest, scopes))
+
+    def _try_to_land(self, batch: str | None, digest: int, scopes: Sequence[_Part]) -> CommitResult | None:
+        """The same; None if another writer was faster."""
+        # It is there before any table is.
+        commits = load_or_begin(self._location) if self._commits is None else self._commits.newest()
+        self._commits = commits
+        if batch is not None and (before := commits.digest(batch)) is not None:
+            if before != digest:
+                raise BatchIdReused(batch, before, digest)
+            return CommitResult(commits.version, repeated=True)
+        newest = commits.commit()
+        assert newest is not None
+        now = self.base.at_commit(newest, commits)
+        heads = self._heads(now)
+        self._require_no_conflict(now, scopes)
+        if not self._changes and not self._notes and batch is None:
+            return CommitResult(self.base.version or 0)
+        plans = {name: one.plan(heads.get(name)) for name, one in self._changes.items()}
+        next_one = self._next(newest, heads, plans)
+        if not commits.add(replace(next_one, batch=batch, digest=None if batch is None else digest)):
+            return None
+        self._carry_out(next_one.version, plans, now)
+        now.keep_logs()
+        return CommitResult(next_one.version)
 
     def _heads(self, now: Snapshot) -> dict[str, Table]:
         """The Delta tables that are written, brought to where the newest commit has them."""
