@@ -175,6 +175,35 @@ class DeltaLog:
                 self.state = self._state(self.state.files)
         return self.state
 
+    def commit(
+        self,
+        actions: Sequence[AddAction | RemoveAction],
+        stored: T.StructType,
+        carried: CommitProperties,
+        *,
+        anew: bool = False,
+    ) -> bool:
+        """
+        Let these actions be the next version, of a table with these columns; False if somebody was faster.
+
+        Where the answer was lost they may be that version all the same: whoever looks again sees the mark.
+        With *anew* all files that are there go.
+        """
+        try:
+            self.delta.create_write_transaction(
+                list(actions),
+                "overwrite" if anew else "append",
+                delta_schema(stored),
+                partition_by=list(self.state.partition_by),
+                commit_properties=carried,
+                post_commithook_properties=NO_HOOK,
+            )
+        except CommitFailedError:
+            return False
+        self.newest()
+        keep_short(self.delta)
+        return True
+
     def is_at(self, named: CommittedTable) -> bool:
         """Whether it is in the state that a commit names; not where it cannot be brought there."""
         with suppress(DamagedTable):
@@ -457,11 +486,7 @@ def _try_to_carry_out(location: Location, plan: Plan, commit: int, head: DeltaLo
         return True
     if foreign_change(location, plan) is not None:
         return False
-    if not (_make_ready(head, after) and _commit(head, _actions(location, plan, now), after, commit)):
-        return None
-    head.newest()
-    keep_short(head.delta)
-    return True
+    return (_make_ready(head, after) and _commit(head, _actions(location, plan, now), after, commit)) or None
 
 
 def create(
@@ -548,26 +573,15 @@ def missing_columns(before: T.StructType, after: T.StructType) -> T.StructType |
 
 
 def _commit(head: DeltaLog, actions: list[AddAction | RemoveAction], after: Table, commit: int) -> bool:
-    """Whether these actions are the version after *head*, or may be: who looks again sees the mark."""
+    """Commit the actions that bring a table to the state *after*; False if another writer was faster."""
     # Columns of other types come with other files for all rows: one commit takes out all that there is.
     is_append = missing_columns(head.state.stored, after.stored) == T.StructType()
-    mode, columns = ("append", head.state.stored) if is_append else ("overwrite", after.stored)
-    if not is_append:
-        actions = [one for one in actions if isinstance(one, AddAction)]
-        if after.files.keys() - {one.path for one in actions}:
-            raise RuntimeError(f"Files of {after.name} would go with columns that stay: nothing was written.")
-    try:
-        head.delta.create_write_transaction(
-            actions,
-            mode,
-            delta_schema(columns),
-            partition_by=list(after.partition_by),
-            commit_properties=properties(commit),
-            post_commithook_properties=NO_HOOK,
-        )
-    except CommitFailedError:
-        return False
-    return True
+    if is_append:
+        return head.commit(actions, head.state.stored, properties(commit))
+    actions = [one for one in actions if isinstance(one, AddAction)]
+    if after.files.keys() - {one.path for one in actions}:
+        raise RuntimeError(f"Files of {after.name} would go with columns that stay: nothing was written.")
+    return head.commit(actions, after.stored, properties(commit), anew=True)
 
 
 def keep_short(table: DeltaTable) -> None:

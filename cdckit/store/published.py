@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -29,15 +27,12 @@ from cdckit.store.files import File, Table, Target, read_spark
 from cdckit.store.locations import COMMITS, Location, locate
 from cdckit.store.log import (
     APPLICATION,
-    NO_HOOK,
     DeltaLog,
     commit_mark,
     create,
-    delta_schema,
     describe_change,
     entries_until,
     is_foreign_change,
-    keep_short,
     live_files,
     properties,
     read_actions,
@@ -129,20 +124,8 @@ class PublishedTable:
         carried = properties(commit, (self._source, form))
         if self._head is None:
             return create(self._location, table, added, carried)
-        actions: list[AddAction | RemoveAction] = [*added, *(one.remove() for one in gone or ())]
-        try:
-            self._head.delta.create_write_transaction(
-                actions,
-                "overwrite" if gone is None else "append",
-                delta_schema(table.stored),
-                commit_properties=carried,
-                post_commithook_properties=NO_HOOK,
-            )
-        except CommitFailedError:
-            return False
-        self._head.newest()
-        keep_short(self._head.delta)
-        return True
+        removed = [one.remove() for one in gone or ()]
+        return self._head.commit([*added, *removed], table.stored, carried, anew=gone is None)
 
     def forget_before(self, commit: int) -> None:
         """Delete what versions of the table need that show an earlier commit than *commit*, an erasure."""
