@@ -31,6 +31,7 @@ from cdckit.store.log import (
     DeltaLog,
     first_answer,
     live_files,
+    log_entry,
     marked_version,
 )
 from cdckit.store.store import ERASED, VACUUMED
@@ -94,14 +95,15 @@ def forget_versions(location: Location, folder: str, version: int) -> int:
     That version and all later ones are read as before.
     """
     head = DeltaLog(location, folder, folder, version)
-    names = location.listed(f"{folder}/{_LOG}")
-    if f"{version:020}.checkpoint.parquet" not in names:
+    files = location.listed(f"{folder}/{_LOG}").items()
+    entries = {name: log_entry(name) for name, info in files if info.is_file and name != _LAST}
+    if (version, "checkpoint.parquet") not in entries.values():
         head.delta.create_checkpoint()
     # It stands for all that goes.
     assert DeltaLog(location, folder, folder, version).state.digest == head.state.digest
-    old = [one for one in names if one != _LAST and not (one[:20].isdigit() and int(one[:20]) >= version)]
-    for one in sorted(old):
-        location.delete(f"{folder}/{_LOG}/{one}")
+    old = sorted(name for name, entry in entries.items() if entry is None or entry[0] < version)
+    for name in old:
+        location.delete(f"{folder}/{_LOG}/{name}")
     return len(old)
 
 

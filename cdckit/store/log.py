@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -54,6 +55,8 @@ _LOG = {
     # All that a log says of files is read; by default nothing beyond 32 columns and parts of columns is.
     "delta.dataSkippingNumIndexedCols": "-1",
 }
+
+_ENTRY = re.compile(r"([0-9]{20})\.(json|crc|checkpoint\.(?:.*\.)?parquet)")
 
 _KNOWN = {"appendOnly", "invariants", "timestampNtz", "changeDataFeed", "domainMetadata"}
 """The features of Delta tables that we keep to: of files that come and go whole, a change feed is told."""
@@ -439,6 +442,12 @@ def read_actions(location: Location, folder: str, version: int) -> Actions:
     except ValueError as error:
         raise damaged_log(folder, folder, version, error) from error
     return found
+
+
+def log_entry(name: str) -> tuple[int, str] | None:
+    """Of which version a file of a log says what it did, or what there is at it, and as what; or None."""
+    found = _ENTRY.fullmatch(name)
+    return None if found is None else (int(found[1]), found[2])
 
 
 def require_known_features(found: DeltaLog) -> None:

@@ -34,6 +34,7 @@ from cdckit.store.log import (
     entries_until,
     is_foreign_change,
     live_files,
+    log_entry,
     properties,
     read_actions,
 )
@@ -132,13 +133,14 @@ class PublishedTable:
         if self._head is None or not commit:
             return
         names = self._location.listed(f"{self._folder}/_delta_log")
-        oldest = min((int(name[:20]) for name in names if name.endswith(".json")), default=0)
+        entries = [entry for name in names if (entry := log_entry(name)) is not None]
+        oldest = min((version for version, kind in entries if kind == "json"), default=0)
         first = commit_mark(read_actions(self._location, self._folder, oldest))
         if first is not None and first >= commit:
             return
         newest = DeltaLog(self._location, self._folder, self._folder).version
-        entries = entries_until(self._location, self._folder, newest)
-        version = next((each for each, actions in entries if commit_mark(actions) is not None), oldest)
+        behind = entries_until(self._location, self._folder, newest)
+        version = next((each for each, actions in behind if commit_mark(actions) is not None), oldest)
         live = live_files(self._location, self._folder, version)
         forget_versions(self._location, self._folder, version)
         for path in sorted(self._location.listed(self._folder, recursive=True)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import time
 import uuid
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from cdckit.store.commits import COMMITS_SCHEMA, Commit, Commits, Snapshot, load
 from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind, StoreIsBusy
 from cdckit.store.files import OUR_FILES, Where, files_holding, find_damage, hold_few_rows
 from cdckit.store.locations import COMMITS, SCRATCH, Location, locate
-from cdckit.store.log import DeltaLog, live_files, read_actions
+from cdckit.store.log import DeltaLog, live_files, log_entry, read_actions
 from cdckit.store.transaction import VACUUMED_UNTIL, CommitResult, Transaction
 from cdckit.store.writing import SMALL, Rows
 
@@ -39,9 +38,6 @@ VACUUMED = "cdckit.vacuumed"
 
 ERASED = "cdckit.erased"
 """The note that says before which commit nothing is left, because of an erasure."""
-
-_ENTRY = re.compile(r"([0-9]{20})\.(json|crc|checkpoint\.(?:.*\.)?parquet)")
-"""Of a Delta table's log: what one version did, or what there is at it."""
 
 CLAIM = "cdckit.claim"
 """The note that says who wants to be alone, and which of its tries that is."""
@@ -381,12 +377,11 @@ def _first_versions(commits: list[Commit]) -> dict[str, int]:
 def _entries_before(location: Location, folder: str, version: int, horizon: datetime) -> set[str]:
     """The entries of a log, older than *horizon*, without which *version* and all later ones are read too."""
     log = f"{folder}/_delta_log"
-    entries = [
-        (found, info) for path, info in location.listed(log).items() if (found := _ENTRY.fullmatch(path))
-    ]
-    begins = [int(found[1]) for found, _ in entries if found[2] == "checkpoint.parquet"]
-    begin = max((each for each in begins if each <= version), default=0)
-    old = {f"{log}/{found[0]}" for found, info in entries if int(found[1]) < begin and info.mtime <= horizon}
+    files = location.listed(log).items()
+    entries = [(entry, name, info) for name, info in files if (entry := log_entry(name)) is not None]
+    begins = [at for (at, kind), _, _ in entries if kind == "checkpoint.parquet" and at <= version]
+    begin = max(begins, default=0)
+    old = {f"{log}/{name}" for (at, _), name, info in entries if at < begin and info.mtime <= horizon}
     if old:
         DeltaLog(location, folder, folder, begin)  # It is whole: what it stands for can go.
     return old
