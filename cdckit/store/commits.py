@@ -42,16 +42,13 @@ from cdckit.store.files import (
 )
 from cdckit.store.locations import COMMITS, Location
 from cdckit.store.log import (
-    APPLICATION,
-    CHECK,
     NO_HOOK,
-    STREAM,
-    STREAM_DIGEST,
     CommittedTable,
     DeltaLog,
     Plan,
     State,
     batch_check,
+    batch_names,
     carry_out,
     commit_mark,
     create,
@@ -184,16 +181,11 @@ class Commits:
             DamagedTable: The log does not say the same of it twice.
         """
         known = self._log.delta.transaction_version
-        last: str | int | None
-        if isinstance(batch, StreamBatch):
-            name = f"{STREAM}:{batch.stream}"
-            last, digest = known(name), known(f"{STREAM_DIGEST}:{batch.stream}")
-        else:
-            name = f"{APPLICATION}:{batch}"
-            digest = known(name)
-            last = None if digest is None else batch
+        names = batch_names(batch)
+        digest: int | None = known(names.digest)
+        last = known(names.number) if names.number else batch
         check = None if last is None or digest is None else batch_check(last, digest)
-        if known(f"{CHECK}:{name}") != check:
+        if known(names.check) != check:
             error = ValueError(f"it says two things about the batch {batch!r}")
             raise damaged_log(COMMITS, COMMITS, self.at, error)
         if isinstance(batch, StreamBatch) and isinstance(last, int) and last != batch.number:

@@ -34,12 +34,6 @@ store's commit that it belongs to, its *mark*: who has it is ours.  It also make
 of two commits that begin from one version, where it would otherwise put two appends one after the other.
 """
 
-STREAM, STREAM_DIGEST = f"{APPLICATION}.stream", f"{APPLICATION}.digest"
-"""Before the name of a stream: the number of its last batch, and the digest of that."""
-
-CHECK = f"{APPLICATION}.check"
-"""Before what names a batch, or the last one of a stream: a digest of both, by which damage is told."""
-
 COLUMNS = f"{APPLICATION}.columns"
 """What a commit carries instead that only makes a table ready for the next one: new columns, a feature."""
 
@@ -612,15 +606,30 @@ def properties(
     found = {application: mark}
     if batch is not None:
         id_, digest = batch
-        if isinstance(id_, StreamBatch):
-            name, last = f"{STREAM}:{id_.stream}", id_.number
-            found |= {name: last, f"{STREAM_DIGEST}:{id_.stream}": digest}
-            found[f"{CHECK}:{name}"] = batch_check(last, digest)
-        else:
-            name = f"{APPLICATION}:{id_}"
-            found |= {name: digest, f"{CHECK}:{name}": batch_check(id_, digest)}
+        last, names = (id_.number if isinstance(id_, StreamBatch) else id_), batch_names(id_)
+        found |= {names.digest: digest, names.check: batch_check(last, digest)}
+        found |= {names.number: last} if names.number and isinstance(last, int) else {}
     transactions = [Transaction(name, version, int(time.time() * 1000)) for name, version in found.items()]
     return CommitProperties(max_commit_retries=0, app_transactions=transactions)
+
+
+class BatchNames(NamedTuple):
+    """Under which names a commit carries a batch."""
+
+    digest: str
+    check: str
+    """Of the digest and what tells the batch, by which damage is told."""
+    number: str | None = None
+    """Of a stream, whose last batch alone is known."""
+
+
+def batch_names(id_: str) -> BatchNames:
+    """Under which names a commit carries a batch of this id."""
+    if isinstance(id_, StreamBatch):
+        number = f"{APPLICATION}.stream:{id_.stream}"
+        return BatchNames(f"{APPLICATION}.digest:{id_.stream}", f"{APPLICATION}.check:{number}", number)
+    digest = f"{APPLICATION}:{id_}"
+    return BatchNames(digest, f"{APPLICATION}.check:{digest}")
 
 
 def batch_check(id_: str | int, digest: int) -> int:
