@@ -199,8 +199,8 @@ class Table:
 
     def is_like(self, other: Table) -> bool:
         """Whether the other one is the same table with the same columns and files."""
-        states = ((one.folder, one.stored, one.files.keys()) for one in (self, other))
-        return next(states) == next(states)
+        mine = self.folder, self.stored, self.files.keys()
+        return mine == (other.folder, other.stored, other.files.keys())
 
     def select(self, where: Where | None, function: str, files: Iterable[File] | None = None) -> list[File]:
         """The files, perhaps of some alone, that can hold rows for which *where*, by true names, is true."""

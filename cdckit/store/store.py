@@ -85,7 +85,7 @@ class Store:
         self._location = locate(location, storage_options, spark)
         # What the last transaction knew of the Delta tables: their files are not read and looked at again.
         self._kept: dict[str, DeltaLog] = {}
-        self._commits()
+        load(self._location)
 
     def snapshot(
         self, version: int | None = None, timestamp: datetime | None = None, *, function: str = "snapshot"
@@ -101,7 +101,7 @@ class Store:
         Raises:
             InvalidArgument: There is no such commit, or `vacuum` may have deleted files that it names.
         """
-        commits = self._commits()
+        commits = load(self._location)
         if commits is None:
             if version is not None:
                 raise InvalidArgument(function, "version", "that of a commit; there is none yet", version)
@@ -131,7 +131,7 @@ class Store:
 
     def begin(self) -> Transaction:
         """A transaction from the newest commit."""
-        return Transaction(self._spark, self._location, self._commits(), self._kept)
+        return Transaction(self._spark, self._location, load(self._location), self._kept)
 
     def atomically(self, work: Callable[[Transaction], Answer], *, alone: bool = False) -> Answer:
         """
@@ -203,7 +203,7 @@ class Store:
 
     def batch(self, batch: str) -> int | None:
         """The digest of a batch that was committed, 0 if none was told; None if there is no such batch."""
-        commits = self._commits()
+        commits = load(self._location)
         return None if commits is None else commits.digest(batch)
 
     def commits(self) -> DataFrame:
@@ -214,7 +214,7 @@ class Store:
         state, which commit wrote to it last, its files, its rows and a digest of both.  Batch and digest are
         null where a commit took up no batch.
         """
-        commits = self._commits()
+        commits = load(self._location)
         if self._spark is None:
             raise InvalidArgument("Store", "spark", "a session, which makes the table of commits", None)
         if commits is None:
@@ -277,7 +277,7 @@ class Store:
             raise InvalidArgument("vacuum", "older_than", "not negative", older_than)
         # Before the commits are read: they name what is committed by then, what comes later is younger.
         horizon = datetime.now(UTC) - older_than
-        commits = self._commits()
+        commits = load(self._location)
         if commits is None:
             return []
         newest = Snapshot(self._spark, self._location, commits, commits.commit())
@@ -333,9 +333,6 @@ class Store:
             if deep and (damage := find_damage(self._spark, self._location, table)) is not None:
                 raise damage
             snapshot.require_untouched(table.name)
-
-    def _commits(self) -> Commits | None:
-        return load(self._location)
 
 
 # What nobody needs ----------------------------------------------------------------------------------------

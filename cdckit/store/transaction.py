@@ -171,6 +171,10 @@ class Transaction:
     It begins from the newest commit, its *base*, and sees that and what it has itself written.  Several
     threads may write to different tables at once.
 
+    Attributes:
+        base: The tables from which it began.
+        has_ended: Whether a commit was tried, well or not, or it was closed.
+
     >>> with store.begin() as tx:  # doctest: +SKIP
     ...     tx.append("log", changes)
     ...     tx.commit(batch="2024-05-01")
@@ -189,7 +193,7 @@ class Transaction:
         self._read: set[str] = set()
         self._notes: dict[str, str | None] = {}
         self._scratch: list[str] = []
-        self._lock, self._ended, self._failed = RLock(), False, False
+        self._lock, self._failed, self.has_ended = RLock(), False, False
 
     def __enter__(self) -> Transaction:
         return self
@@ -556,11 +560,6 @@ class Transaction:
 
     # Ending ----------------------------------------------------------------------------------------------
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether a commit was tried, well or not, or it was closed."""
-        return self._ended
-
     def commit(
         self, *, batch: str | None = None, digest: int | None = None, reads: Iterable[Scope] | None = None
     ) -> CommitResult:
@@ -589,8 +588,8 @@ class Transaction:
 
         Cost: 20 to 30 ms on a local disk for the commit, and as much for each table that is written.
         """
-        needed = "one that has not ended" if self._ended else "one whose writes have all succeeded"
-        if self._ended or self._failed:
+        needed = "one that has not ended" if self.has_ended else "one whose writes have all succeeded"
+        if self.has_ended or self._failed:
             raise InvalidArgument("commit", "the transaction", needed, "not that")
         scopes = [_scope(one) for one in (self._read if reads is None else reads)]
         # A table that is made anew goes over what others did, also where there is no row before and after.
@@ -606,7 +605,7 @@ class Transaction:
 
     def close(self) -> None:
         """End, without committing if that was not done: what was written is garbage, scratch is deleted."""
-        self._ended = True
+        self.has_ended = True
         with self._lock:
             while self._scratch:
                 # The transaction has ended, well or not, and `vacuum` deletes what is left here.
