@@ -20,6 +20,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind, visible_history
+from cdckit.ledger.published import CatalogueTable, PublishedTable
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.history import VALID_FROM, VALID_TO
 from cdckit.parts.arguments import quoted
@@ -29,7 +30,6 @@ from cdckit.store import File, Snapshot, Store
 from cdckit.store.columns import as_columns
 from cdckit.store.files import to_signed
 from cdckit.store.log import first_answer
-from cdckit.store.published import CatalogueTable, PublishedTable
 from cdckit.store.store import ERASED
 
 Form = Callable[[DataFrame], DataFrame]
