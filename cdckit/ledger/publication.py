@@ -28,9 +28,9 @@ from cdckit.parts.values import comparable
 from cdckit.parts.workers import WorkerPlan
 from cdckit.store import File, Snapshot, Store
 from cdckit.store.columns import as_columns
+from cdckit.store.commits import ERASED
 from cdckit.store.files import to_signed
 from cdckit.store.log import first_answer
-from cdckit.store.store import ERASED
 
 Form = Callable[[DataFrame], DataFrame]
 """From a history to the table that is wanted of it, such as `scd_type_2`; each entity by itself."""

@@ -68,6 +68,21 @@ from cdckit.store.log import (
 )
 from cdckit.store.writing import write
 
+KIND = "cdckit.kind"
+"""The note that says what a store is for, such as "data hub (form 1)": the kind, and its tables' form."""
+
+CLAIM = "cdckit.claim"
+"""The note that says who wants to be alone, and which of its tries that is."""
+
+VACUUMED = "cdckit.vacuumed"
+"""The note that says before which commit files have been deleted."""
+
+VACUUMED_UNTIL = "cdckit.vacuumed_until"
+"""The note that says until which instant files that no commit named were deleted; and the vacuum's id."""
+
+ERASED = "cdckit.erased"
+"""The note that says before which commit nothing is left, because of an erasure."""
+
 FORMAT = 3
 _FOLD = 16
 _NAMED = "folder string, version long, commit long, files long, rows long, digest long"

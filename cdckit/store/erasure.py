@@ -23,7 +23,16 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import uuid4
 
-from cdckit.store.commits import Commit, Commits, Snapshot, load, next_instant
+from cdckit.store.commits import (
+    ERASED,
+    VACUUMED,
+    VACUUMED_UNTIL,
+    Commit,
+    Commits,
+    Snapshot,
+    load,
+    next_instant,
+)
 from cdckit.store.files import OUR_FILES
 from cdckit.store.locations import COMMITS, Location
 from cdckit.store.log import (
@@ -34,8 +43,6 @@ from cdckit.store.log import (
     log_entry,
     marked_version,
 )
-from cdckit.store.store import ERASED, VACUUMED
-from cdckit.store.transaction import VACUUMED_UNTIL
 
 _LOG = "_delta_log"
 _LAST = "_last_checkpoint"

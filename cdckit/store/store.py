@@ -19,28 +19,27 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, quoted
 from cdckit.parts.workers import local_frame
-from cdckit.store.commits import COMMITS_SCHEMA, Commit, Commits, Snapshot, load
+from cdckit.store.commits import (
+    CLAIM,
+    COMMITS_SCHEMA,
+    ERASED,
+    KIND,
+    VACUUMED,
+    VACUUMED_UNTIL,
+    Commit,
+    Commits,
+    Snapshot,
+    load,
+)
 from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind, StoreIsBusy
 from cdckit.store.files import OUR_FILES, Where, files_holding, find_damage, hold_few_rows
 from cdckit.store.locations import COMMITS, SCRATCH, Location, locate
 from cdckit.store.log import DeltaLog, live_files, log_entry, read_actions
-from cdckit.store.transaction import VACUUMED_UNTIL, CommitResult, Transaction
+from cdckit.store.transaction import CommitResult, Transaction
 from cdckit.store.writing import SMALL, Rows
-
-KIND = "cdckit.kind"
-"""The note that says what a store is for, such as "data hub (form 1)": the kind, and its tables' form."""
 
 Tables: TypeAlias = Snapshot | Transaction
 """Tables as a commit names them, or as a transaction has left them so far."""
-
-VACUUMED = "cdckit.vacuumed"
-"""The note that says before which commit files have been deleted."""
-
-ERASED = "cdckit.erased"
-"""The note that says before which commit nothing is left, because of an erasure."""
-
-CLAIM = "cdckit.claim"
-"""The note that says who wants to be alone, and which of its tries that is."""
 
 _TRIES, _PATIENCE = 20, 600.0
 Answer = TypeVar("Answer")

@@ -53,7 +53,7 @@ from cdckit.store.columns import (
     true_names,
     unite_columns,
 )
-from cdckit.store.commits import Commit, Commits, Snapshot, load_or_begin, next_instant
+from cdckit.store.commits import VACUUMED_UNTIL, Commit, Commits, Snapshot, load_or_begin, next_instant
 from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable
 from cdckit.store.files import OUR_FILES, File, Table, Target, Where, read_spark
 from cdckit.store.locations import SCRATCH, Location, folder_name
@@ -65,9 +65,6 @@ Scope = str | tuple[str, Mapping[str, Collection[Any]]]
 What a transaction has read: a table, or the part of it where columns by which it is partitioned have
 certain values.
 """
-
-VACUUMED_UNTIL = "cdckit.vacuumed_until"
-"""The note that says until which instant files that no commit named were deleted; and the vacuum's id."""
 
 _FILE_ROWS = "cdckit.file_rows"
 """Before the name of a table: the note that says how many rows one of its files has at most."""
