@@ -245,17 +245,7 @@ def load_state(
     Raises:
         DamagedTable: The log cannot be read, or says something else than what was committed.
     """
-    other = ValueError(f"it does not say what commit {named.commit} has written")
-    damaged = damaged_log(name, named.folder, named.version, other)
-    found: DeltaLog | None = kept
-    try:
-        if kept is None or not kept.is_at(named):
-            found = DeltaLog(location, name, named.folder, named.version)
-    except DamagedTable as error:
-        found, damaged = None, error  # It lags, or is damaged: that is told below.
-    if found is None or found.mark != named.commit:
-        version = marked_version(location, named)
-        found = None if version is None else DeltaLog(location, name, named.folder, version)
+    found, damaged = _log_at(location, name, named, kept)
     if found is None or not _is_same(found.state, named):
         planned = plan()
         # A Delta table that others have changed is not in that state, and will not be.
@@ -269,6 +259,25 @@ def load_state(
     if state is not found.state and state.rows != named.rows:
         raise damaged
     return State(state, found, mark)
+
+
+def _log_at(
+    location: Location, name: str, named: CommittedTable, kept: DeltaLog | None
+) -> tuple[DeltaLog | None, DamagedTable]:
+    """The log of a table at the version that a commit has made, None without one; and what is wrong then."""
+    other = ValueError(f"it does not say what commit {named.commit} has written")
+    damaged = damaged_log(name, named.folder, named.version, other)
+    if kept is not None and kept.is_at(named):
+        return kept, damaged
+    found: DeltaLog | None = None
+    try:
+        found = DeltaLog(location, name, named.folder, named.version)
+    except DamagedTable as error:
+        damaged = error  # It lags, or is damaged: what the plan says will tell.
+    if found is None or found.mark != named.commit:
+        version = marked_version(location, named)
+        found = None if version is None else DeltaLog(location, name, named.folder, version)
+    return found, damaged
 
 
 def _with_upkeep(location: Location, state: Table) -> tuple[Table, int]:
