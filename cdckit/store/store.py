@@ -26,6 +26,8 @@ from cdckit.store.commits import (
     KIND,
     VACUUMED,
     VACUUMED_UNTIL,
+    Commit,
+    Commits,
     Snapshot,
     load,
 )
@@ -99,33 +101,13 @@ class Store:
         Raises:
             InvalidArgument: There is no such commit, or `vacuum` may have deleted files that it names.
         """
+        if version is not None and timestamp is not None:
+            raise InvalidArgument(function, "version", "None where `timestamp` is given", version)
         commits = load(self._location)
-        if commits is None:
-            if version is not None:
-                raise InvalidArgument(function, "version", "that of a commit; there is none yet", version)
-            return Snapshot(self._spark, self._location, None, None)
-        newest = found = commits.commit()
-        if timestamp is not None:
-            if version is not None:
-                raise InvalidArgument(function, "version", "None where `timestamp` is given", version)
-            microseconds(timestamp, "timestamp", function=function)
-            found = next((one for one in commits.since(timestamp) if one.timestamp <= timestamp), None)
-            if found is None:
-                return Snapshot(self._spark, self._location, None, None)
-        elif version is not None:
-            found = commits.commit(version)
-            if found is None:
-                raise InvalidArgument(function, "version", f"from 0 to {commits.version}", version)
-        assert newest is not None
-        assert found is not None
-        horizon = int(newest.notes.get(VACUUMED, 0))
-        if found.version < horizon:
-            is_erased = found.version < int(newest.notes.get(ERASED, 0))
-            needed = f"{horizon} or later, because of {'an erasure' if is_erased else 'vacuum'}"
-            if timestamp is not None:
-                raise InvalidArgument(function, "timestamp", f"that of commit {needed}", timestamp)
-            raise InvalidArgument(function, "version", needed, found.version)
-        return Snapshot(self._spark, self._location, commits, found)
+        if commits is None and version is not None:
+            raise InvalidArgument(function, "version", "that of a commit; there is none yet", version)
+        found = None if commits is None else _find_commit(commits, version, timestamp, function)
+        return Snapshot(self._spark, self._location, None if found is None else commits, found)
 
     def begin(self) -> Transaction:
         """A transaction from the newest commit."""
@@ -331,6 +313,35 @@ class Store:
             if deep and (damage := find_damage(self._spark, self._location, table)) is not None:
                 raise damage
             snapshot.require_untouched(table.name)
+
+
+def _find_commit(
+    commits: Commits, version: int | None, timestamp: datetime | None, function: str
+) -> Commit | None:
+    """As `Store.snapshot` says; None for an instant before the first commit."""
+    if timestamp is None:
+        found = commits.commit(version)
+        if found is None:
+            raise InvalidArgument(function, "version", f"from 0 to {commits.version}", version)
+    else:
+        microseconds(timestamp, "timestamp", function=function)
+        found = next((one for one in commits.since(timestamp) if one.timestamp <= timestamp), None)
+    if found is not None and found.version < commits.version:
+        _require_kept(commits, found.version, timestamp, function)
+    return found
+
+
+def _require_kept(commits: Commits, version: int, timestamp: datetime | None, function: str) -> None:
+    """Raise `InvalidArgument` for a commit whose files may have been deleted."""
+    newest = commits.commit()
+    assert newest is not None
+    horizon = int(newest.notes.get(VACUUMED, 0))
+    if version < horizon:
+        is_erased = version < int(newest.notes.get(ERASED, 0))
+        needed = f"{horizon} or later, because of {'an erasure' if is_erased else 'vacuum'}"
+        if timestamp is not None:
+            raise InvalidArgument(function, "timestamp", f"that of commit {needed}", timestamp)
+        raise InvalidArgument(function, "version", needed, version)
 
 
 # For who keeps tables --------------------------------------------------------------------------------------
