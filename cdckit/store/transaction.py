@@ -500,33 +500,38 @@ class Transaction:
     def _with_columns(self, name: str, rows: T.StructType, by: tuple[str, ...]) -> None:
         """Let there be the table, with columns for such rows."""
         with self._lock:
-            change, columns = self._change(name), storable_columns(rows, name)
-            table = change.after
+            table, columns = self._change(name).after, storable_columns(rows, name)
             if table is None:
-                require_partitioning(columns, by, name)
-                stored = stored_names(columns)
-                dropped = change.before
-                if dropped is not None and not by and not dropped.partition_by:
-                    self._put(name, replace(dropped, stored=stored, files={}))
-                    return
-                names = {one.name: two.name for one, two in zip(columns, stored, strict=True)}
-                partition_by = tuple(names[one] for one in by)
-                self._put(name, Table(name, self._free_folder(name), stored, partition_by))
-                return
-            if by and by != _partition_names(table):
+                self._put(name, self._new_table(name, columns, by))
+            elif by and by != _partition_names(table):
                 found = ", ".join(_partition_names(table)) or "nothing"
                 raise InvalidArgument("append", "partition_by", f"that of the table, {found}", by)
-            before = true_names(table.stored)
-            after = unite_columns(before, columns, name)
-            if after == before:
-                return
-            widened = replace(table, stored=stored_names(after, table.stored))
-            if keeps_types(before, after) or not table.files:
-                self._put(name, widened)
-                return
-            old = read_spark(self.spark, self._location, table, list(table.files.values()))
-            self._changes[name] = replace(change, after=widened.with_files(()), rewritten=True)
-            self._write(name, [as_columns(old, after)])
+            else:
+                self._widen(name, table, columns)
+
+    def _new_table(self, name: str, columns: T.StructType, by: tuple[str, ...]) -> Table:
+        """A table without rows: the one that was dropped here, if it can have such columns."""
+        require_partitioning(columns, by, name)
+        stored = stored_names(columns)
+        dropped = self._change(name).before
+        if dropped is not None and not by and not dropped.partition_by:
+            return replace(dropped, stored=stored, files={})
+        names = {one.name: two.name for one, two in zip(columns, stored, strict=True)}
+        return Table(name, self._free_folder(name), stored, tuple(names[one] for one in by))
+
+    def _widen(self, name: str, table: Table, columns: T.StructType) -> None:
+        """Let a table have room for such columns; what is there is written anew where types change."""
+        before = true_names(table.stored)
+        after = unite_columns(before, columns, name)
+        if after == before:
+            return
+        widened = replace(table, stored=stored_names(after, table.stored))
+        if keeps_types(before, after) or not table.files:
+            self._put(name, widened)
+            return
+        old = read_spark(self.spark, self._location, table, list(table.files.values()))
+        self._changes[name] = replace(self._change(name), after=widened.with_files(()), rewritten=True)
+        self._write(name, [as_columns(old, after)])
 
     def _put(self, name: str, table: Table, same_rows: Iterable[str] = ()) -> None:
         change = self._change(name)
@@ -665,38 +670,27 @@ class Transaction:
         def conflict(because: str, *names: str) -> ConflictingCommit:
             return ConflictingCommit(names, self.base.version or 0, now.version or 0, because)
 
-        until = now.notes.get(VACUUMED_UNTIL)
-        if until is not None and until != self.base.notes.get(VACUUMED_UNTIL):
-            horizon = datetime.fromisoformat(until.split()[0])
-            old = [name for name, one in self._changes.items() if one.is_older_than(horizon, self._location)]
-            if old:
-                raise conflict("its files may have been deleted by `vacuum`, which keeps younger ones", *old)
+        if old := self._vacuumed_tables(now):
+            raise conflict("its files may have been deleted by `vacuum`, which keeps younger ones", *old)
         for name in sorted({*self._changes, *(name for name, _ in scopes)}):
             change, parts = self._changes.get(name), [part for each, part in scopes if each == name]
             is_unread = change is None or change.before is None
             if is_unread and self.base.named.get(name) == now.named.get(name):
                 continue  # Perhaps it could not be read.
             before, after = (each.table(name) if each.has(name) else None for each in (self.base, now))
-            if before is after or (before is not None and after is not None and before.is_like(after)):
-                continue
-            if None in parts or (change and (change.rewritten or change.before is None)):
-                raise conflict("it has changed a table that was read, made, replaced or dropped", name)
-            if before is None or after is None or before.folder != after.folder:
-                raise conflict("it has made or dropped a table that is used here", name)
-            if change and missing_columns(before.stored, after.stored) != T.StructType():
-                raise conflict("it has changed the columns of a table that is written here", name)
-            gone, come = before.files.keys() - after.files.keys(), after.files.keys() - before.files.keys()
-            if change and gone & change.gone:
-                raise conflict("it has replaced files that are replaced here", name)
-            touched = [*(before.files[path] for path in gone), *(after.files[path] for path in come)]
-            names = {true_name(one): one.name for one in after.stored}
-            for part in filter(None, parts):
-                where = {names.get(column, column): values for column, values in part.items()}
-                if any(_is_within(one, where) for one in touched):
-                    raise conflict("it has changed a part of a table that was read", name)
+            if (because := _find_conflict(change, parts, before, after)) is not None:
+                raise conflict(because, name)
         for key, value in self._notes.items():
             if now.notes.get(key) not in (value, self.base.notes.get(key)):
                 raise conflict(f"it has noted something else as {key!r}")
+
+    def _vacuumed_tables(self, now: Snapshot) -> list[str]:
+        """The tables of which files that were written here may have been deleted since the base."""
+        until = now.notes.get(VACUUMED_UNTIL)
+        if until is None or until == self.base.notes.get(VACUUMED_UNTIL):
+            return []
+        horizon = datetime.fromisoformat(until.split()[0])
+        return [name for name, one in self._changes.items() if one.is_older_than(horizon, self._location)]
 
     def _next(self, newest: Commit, heads: Mapping[str, Table], plans: Mapping[str, Plan | None]) -> Commit:
         number, tables = newest.version + 1, dict(newest.tables)
@@ -722,7 +716,8 @@ class Transaction:
             one.result()
 
 
-_Part = tuple[str, Mapping[str, Collection[Any]] | None]
+_Where = Mapping[str, Collection[Any]]
+_Part = tuple[str, _Where | None]
 
 
 def _scope(scope: Scope) -> _Part:
@@ -734,7 +729,37 @@ def _scope(scope: Scope) -> _Part:
     raise InvalidArgument("commit", "reads", "table names, or pairs of one and partition values", scope)
 
 
-def _is_within(one: File, where: Mapping[str, Collection[Any]]) -> bool:
+def _find_conflict(
+    change: Change | None, parts: Sequence[_Where | None], before: Table | None, after: Table | None
+) -> str | None:
+    """
+    What others have done to a table that a transaction changes, or of which it has read *parts*.
+
+    None if that does not concern it; *before* is the table at its base, *after* the one that there is now.
+    """
+    if before is after or (before is not None and after is not None and before.is_like(after)):
+        return None
+    if None in parts or (change and (change.rewritten or change.before is None)):
+        return "it has changed a table that was read, made, replaced or dropped"
+    if before is None or after is None or before.folder != after.folder:
+        return "it has made or dropped a table that is used here"
+    if change and missing_columns(before.stored, after.stored) != T.StructType():
+        return "it has changed the columns of a table that is written here"
+    if change and change.gone & (before.files.keys() - after.files.keys()):
+        return "it has replaced files that are replaced here"
+    names = {true_name(one): one.name for one in after.stored}
+    touched = [
+        *(one for path, one in before.files.items() if path not in after.files),
+        *(one for path, one in after.files.items() if path not in before.files),
+    ]
+    for part in filter(None, parts):
+        where = {names.get(column, column): values for column, values in part.items()}
+        if any(_is_within(one, where) for one in touched):
+            return "it has changed a part of a table that was read"
+    return None
+
+
+def _is_within(one: File, where: _Where) -> bool:
     return all(
         column not in one.partition or one.partition[column] in values for column, values in where.items()
     )
