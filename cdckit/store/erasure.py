@@ -29,7 +29,6 @@ from cdckit.store.commits import (
     VACUUMED_UNTIL,
     Commit,
     Commits,
-    Snapshot,
     load,
     next_instant,
 )
@@ -43,6 +42,7 @@ from cdckit.store.log import (
     log_entry,
     marked_version,
 )
+from cdckit.store.snapshot import Snapshot
 
 _LOG = "_delta_log"
 _LAST = "_last_checkpoint"

@@ -28,7 +28,6 @@ from cdckit.store.commits import (
     VACUUMED_UNTIL,
     Commit,
     Commits,
-    Snapshot,
     load,
 )
 from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind, StoreIsBusy
@@ -36,6 +35,7 @@ from cdckit.store.files import Where, files_holding, find_damage, hold_few_rows
 from cdckit.store.garbage import unneeded_paths
 from cdckit.store.locations import locate
 from cdckit.store.log import DeltaLog
+from cdckit.store.snapshot import Snapshot
 from cdckit.store.transaction import CommitResult, Transaction
 from cdckit.store.writing import SMALL, Rows
 

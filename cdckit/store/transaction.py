@@ -53,11 +53,12 @@ from cdckit.store.columns import (
     true_names,
     unite_columns,
 )
-from cdckit.store.commits import VACUUMED_UNTIL, Commit, Commits, Snapshot, load_or_begin, next_instant
+from cdckit.store.commits import VACUUMED_UNTIL, Commit, Commits, load_or_begin, next_instant
 from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable
 from cdckit.store.files import OUR_FILES, File, Table, Target, Where, read_spark
 from cdckit.store.locations import SCRATCH, Location, folder_name
 from cdckit.store.log import CommittedTable, Plan, first_answer, missing_columns
+from cdckit.store.snapshot import Snapshot
 from cdckit.store.writing import SMALL, Rows, WriteResult, row_columns, rows_of_groups, small_files, write
 
 Scope = str | tuple[str, Mapping[str, Collection[Any]]]
