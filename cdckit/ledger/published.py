@@ -26,8 +26,8 @@ from cdckit.store.errors import ForeignChange
 from cdckit.store.files import File, Table, Target, read_spark
 from cdckit.store.locations import COMMITS, Location, locate
 from cdckit.store.log import (
-    APPLICATION,
     DeltaLog,
+    batch_names,
     commit_mark,
     create,
     describe_change,
@@ -81,7 +81,7 @@ class PublishedTable:
         if self._location.has_log(self._folder):
             self._head = DeltaLog(self._location, self._location.delta(self._folder), self._folder)
             self.commit = self._head.mark
-            self.form = self._head.delta.transaction_version(f"{APPLICATION}:{source}")
+            self.form = self._head.delta.transaction_version(batch_names(source).digest)
             if self.form is None:
                 raise InvalidArgument("publish", "target", _NEEDED, str(target))
 
