@@ -37,9 +37,10 @@ from cdckit.parts.tables import AnyTable, as_spark
 from cdckit.parts.values import guid
 from cdckit.parts.workers import compute_once, worker_reports
 from cdckit.store import OtherKind, Snapshot, Store, Transaction
+from cdckit.store.commits import KIND
 from cdckit.store.erasure import ForgetResult
 from cdckit.store.files import Target, to_signed
-from cdckit.store.store import KIND, read_note, write_note
+from cdckit.store.store import read_note, write_note
 from cdckit.store.transaction import Scope
 from cdckit.store.writing import parse_report
 
@@ -271,8 +272,7 @@ def _require_ready(tables: Transaction) -> None:
         # Somebody else's, which is finished before the next one begins.
         raise UnfinishedErasure(begun)
     for name in tables.base.names():
-        if (foreign := tables.base.change_by_others(name)) is not None:
-            raise foreign.named(name)
+        tables.base.require_untouched(name)
 
 
 def forget_entities(

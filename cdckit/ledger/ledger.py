@@ -667,8 +667,8 @@ class Ledger:
             kind = self._stored_kind(transaction.base)
             if adopt:
                 transaction.accept(kind.changes)
-            elif (foreign := transaction.base.change_by_others(kind.changes)) is not None:
-                raise foreign.named(kind.changes)
+            else:
+                transaction.base.require_untouched(kind.changes)
             for name in (kind.history, kind.unborn, kind.words):
                 transaction.renew(name)
             Upkeep(transaction, kind, transaction.schema(kind.changes), anew=True).run()

@@ -15,7 +15,7 @@ from cdckit.ledger.receipts import ErasedPart
 from cdckit.merging.arrow_changes import GUID
 from cdckit.parts.arguments import quoted
 from cdckit.store import File, Transaction
-from cdckit.store.files import files_named, hold_few_rows, sum_digests, to_signed
+from cdckit.store.files import files_holding, sum_digests, to_signed
 
 PLACE = "place"
 _CHOSEN = "is chosen"
@@ -96,7 +96,8 @@ def rewrite_rows(
     # By names that no column of the rows has.
     named = chosen.select(*(F.col(one).alias(f"chosen {one}") for one in by)).withColumn(_CHOSEN, F.lit(True))
     is_chosen = reduce(and_, (column.eqNullSafe(F.col(f"chosen {one}")) for one, column in by.items()))
-    files = _holding(tables, name, named, is_chosen, tables.files(name) if among is None else among)
+    files = tables.files(name) if among is None else among
+    files = files_holding(tables.read(name, files=files), files, named, is_chosen)
     if not files:
         return []
     rows = tables.read(name, files=files)
@@ -121,18 +122,6 @@ def rewrite_rows(
     rows_before = sum(one.rows for one in files)
     came = tuple(one.path for one in added)
     return [ErasedPart(name, None, removed, came, rows_before, count, before, after)]
-
-
-def _holding(
-    tables: Transaction, name: str, chosen: DataFrame, is_chosen: Column, files: list[File]
-) -> list[File]:
-    """The files that have chosen rows, and perhaps others; all if they have few rows."""
-    if not files or hold_few_rows(files):
-        return files
-    placed = tables.read(name, files=files).withColumn("file", F.input_file_name())
-    touched = placed.join(chosen, is_chosen, "left_semi").select("file").distinct()
-    # As many rows as there are files, at most.
-    return files_named(files, [row["file"] for row in touched.collect()])
 
 
 def _summary(rows: DataFrame, marked: DataFrame) -> tuple[int, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,17 +20,17 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind, visible_history
+from cdckit.ledger.published import CatalogueTable, PublishedTable
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.history import VALID_FROM, VALID_TO
 from cdckit.parts.arguments import quoted
 from cdckit.parts.values import comparable
 from cdckit.parts.workers import WorkerPlan
-from cdckit.store import File, Snapshot, Store, StoreIsBusy
+from cdckit.store import File, Snapshot, Store
 from cdckit.store.columns import as_columns
+from cdckit.store.commits import ERASED
 from cdckit.store.files import to_signed
-from cdckit.store.log import retry_waits
-from cdckit.store.published import CatalogueTable, PublishedTable
-from cdckit.store.store import ERASED
+from cdckit.store.log import first_answer
 
 Form = Callable[[DataFrame], DataFrame]
 """From a history to the table that is wanted of it, such as `scd_type_2`; each entity by itself."""
@@ -55,32 +54,42 @@ def publish(
     options: dict[str, str] | None,
 ) -> int:
     """What `Ledger.publish` does; *kind_of* tells what the ledger of the store is about."""
-    number = _form_number(form)
-    for wait in retry_waits():
-        now = store.snapshot()
-        history = _History(now, kind_of(now), form)
-        columns = history.apply_form(now.read(history.kind.history, files=[])).schema
-        table = _open_table(now, history.kind, target, options)
-        if not anew:
-            table.require_untouched()
-        assert now.version is not None
-        erased = int(now.notes.get(ERASED, 0))
-        as_before = not anew and table.form == number and table.has_columns(columns)
-        if as_before and table.commit is not None and table.commit >= now.version:
-            table.forget_before(erased)
-            return table.commit
-        try:
-            # Where no commit since then has written to the history, it is as it was then.
-            is_same = table.commit is not None and now.named[history.kind.history].commit <= table.commit
-            then = (now if is_same else store.snapshot(table.commit)) if as_before else None
-        except InvalidArgument:
-            then = None  # `vacuum`, or an erasure, has deleted its files.
-        put = history.put_all if then is None else partial(history.put_changes, then)
-        if put(table, now.version, number):
-            table.forget_before(erased)
-            return now.version
-        time.sleep(wait)
-    raise StoreIsBusy(str(target), len(retry_waits()))
+    attempt = partial(_try_to_publish, store, kind_of, target, form, anew, options)
+    return first_answer(str(target), attempt)
+
+
+def _try_to_publish(
+    store: Store,
+    kind_of: Callable[[Snapshot], Kind],
+    target: str | Path,
+    form: Form,
+    anew: bool,
+    options: dict[str, str] | None,
+) -> int | None:
+    """As `publish`; None if another writer was faster."""
+    number, now = _form_number(form), store.snapshot()
+    history = _History(now, kind_of(now), form)
+    columns = history.apply_form(now.read(history.kind.history, files=[])).schema
+    table = _open_table(now, history.kind, target, options)
+    if not anew:
+        table.require_untouched()
+    assert now.version is not None
+    erased = int(now.notes.get(ERASED, 0))
+    as_before = not anew and table.form == number and table.has_columns(columns)
+    if as_before and table.commit is not None and table.commit >= now.version:
+        table.forget_before(erased)
+        return table.commit
+    try:
+        # Where no commit since then has written to the history, it is as it was then.
+        is_same = table.commit is not None and now.named[history.kind.history].commit <= table.commit
+        then = (now if is_same else store.snapshot(table.commit)) if as_before else None
+    except InvalidArgument:
+        then = None  # `vacuum`, or an erasure, has deleted its files.
+    put = history.put_all if then is None else partial(history.put_changes, then)
+    if not put(table, now.version, number):
+        return None
+    table.forget_before(erased)
+    return now.version
 
 
 def require_published(

@@ -36,9 +36,10 @@ from cdckit.model.records import RECORD_COLUMNS
 from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.workers import describe_step
 from cdckit.store import Snapshot, Store, Transaction
+from cdckit.store.commits import KIND
 from cdckit.store.erasure import forget_past
 from cdckit.store.files import sum_digests
-from cdckit.store.store import KIND, read_note, require_kind, write_note
+from cdckit.store.store import read_note, require_kind, write_note
 from cdckit.store.transaction import Scope
 
 MANY_FILES = 16

@@ -7,7 +7,6 @@ share it, and what is left of one that died, is said in `cdckit.store.transactio
 
 from __future__ import annotations
 
-from cdckit.store.commits import Snapshot
 from cdckit.store.errors import (
     BatchIdReused,
     ConflictingCommit,
@@ -20,6 +19,7 @@ from cdckit.store.errors import (
     StoreIsBusy,
 )
 from cdckit.store.files import File
+from cdckit.store.snapshot import Snapshot
 from cdckit.store.store import Store
 from cdckit.store.transaction import CommitResult, Transaction
 from cdckit.store.writing import WriteResult

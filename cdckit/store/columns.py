@@ -23,22 +23,9 @@ TRUE_NAME = "cdckit.name"
 """The key of a stored column's metadata under which its true name stands, where it is another."""
 
 _NOT_TAKEN = re.compile(r"[ ,;{}()\n\t=]")
-_PLAIN = (
-    T.BooleanType,
-    T.ByteType,
-    T.ShortType,
-    T.IntegerType,
-    T.LongType,
-    T.FloatType,
-    T.DoubleType,
-    T.DecimalType,
-    T.BinaryType,
-    T.DateType,
-    T.TimestampType,
-    T.TimestampNTZType,
-)
+_PLAIN = (T.BooleanType, T.NumericType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType)
 _TEXTS = (T.StringType, T.CharType, T.VarcharType)
-_PARTITIONING = (T.BooleanType, T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType, T.DateType)
+_PARTITIONING = (T.BooleanType, T.IntegralType, T.StringType, T.DateType)
 
 
 def storable_columns(columns: T.StructType, table: str) -> T.StructType:
@@ -146,16 +133,19 @@ def keeps_types(before: T.DataType, after: T.DataType) -> bool:
 
 def as_columns(rows: DataFrame, columns: T.StructType) -> DataFrame:
     """The rows with their columns in the types of *columns*; those that they lack stay away."""
-    found = {one.name: one for one in rows.schema}
-    return rows.select(
-        *(
-            _as_type(F.col(quoted(one.name)), found[one.name].dataType, one.dataType, one.name).alias(
-                one.name
-            )
-            for one in columns
-            if one.name in found
-        )
-    )
+    known = T.StructType([one for one in columns if one.name in rows.columns])
+    return rows.select(*_as_fields(lambda name: F.col(quoted(name)), rows.schema, known))
+
+
+def _as_fields(field: Callable[[str], Column], kind: T.StructType, common: T.StructType) -> list[Column]:
+    """Fields of one type in those of another one; those that it lacks are null."""
+    found = {one.name: one.dataType for one in kind}
+    return [
+        _as_type(field(one.name), found[one.name], one.dataType, one.name).alias(one.name)
+        if one.name in found
+        else F.lit(None).cast(one.dataType).alias(one.name)
+        for one in common
+    ]
 
 
 def _as_type(value: Column, kind: T.DataType, common: T.DataType, column: str) -> Column:
@@ -163,14 +153,7 @@ def _as_type(value: Column, kind: T.DataType, common: T.DataType, column: str) -
     if kind.simpleString() == common.simpleString():
         return value
     if isinstance(kind, T.StructType) and isinstance(common, T.StructType):
-        before = {one.name: one.dataType for one in kind}
-        parts = [
-            _as_type(value.getField(one.name), before[one.name], one.dataType, one.name).alias(one.name)
-            if one.name in before
-            else F.lit(None).cast(one.dataType).alias(one.name)
-            for one in common
-        ]
-        return F.when(value.isNotNull(), F.struct(*parts))
+        return F.when(value.isNotNull(), F.struct(*_as_fields(value.getField, kind, common)))
     if isinstance(kind, T.ArrayType) and isinstance(common, T.ArrayType):
         inner, element = kind.elementType, common.elementType
         return F.transform(value, lambda each: _as_type(each, inner, element, column))

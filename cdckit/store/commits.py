@@ -1,5 +1,5 @@
 """
-The table of commits, one row per commit of a store; and the tables of a store as one of them names them.
+The table of commits, one row per commit of a store.
 
 It is a Delta table like the others.  Commit *n* is its version *n*, or a later one where other programs have
 put its files together, and adds one small file; from time to time a commit puts the rows of the last ones
@@ -13,95 +13,78 @@ from __future__ import annotations
 
 import json
 import secrets
-import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import StreamBatch
+from cdckit.parts.arguments import StreamBatch, flat_columns
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.store.columns import true_names
-from cdckit.store.errors import BatchIdReused, DamagedTable, ForeignChange, NoSuchTable
+from cdckit.store.errors import BatchIdReused, DamagedTable
 from cdckit.store.files import (
     OUR_FILES,
     File,
     Table,
+    Target,
     Where,
-    name_metadata,
-    open_parquet,
-    parse_files,
     read_arrow,
     read_spark,
 )
 from cdckit.store.locations import COMMITS, Location
 from cdckit.store.log import (
-    APPLICATION,
-    CHECK,
     NO_HOOK,
-    STREAM,
-    STREAM_DIGEST,
     CommittedTable,
     DeltaLog,
     Plan,
-    State,
     batch_check,
-    carry_out,
+    batch_names,
     commit_mark,
     create,
     damaged_log,
     delta_schema,
     describe_change,
-    foreign_change,
+    entries_until,
+    is_foreign_change,
     keep_short,
-    keeps_rows,
-    load_state,
     properties,
     read_actions,
     report_damage,
-    require_known_features,
-    upkeep_of_others,
 )
+from cdckit.store.writing import write
+
+KIND = "cdckit.kind"
+"""The note that says what a store is for, such as "data hub (form 1)": the kind, and its tables' form."""
+
+CLAIM = "cdckit.claim"
+"""The note that says who wants to be alone, and which of its tries that is."""
+
+VACUUMED = "cdckit.vacuumed"
+"""The note that says before which commit files have been deleted."""
+
+VACUUMED_UNTIL = "cdckit.vacuumed_until"
+"""The note that says until which instant files that no commit named were deleted; and the vacuum's id."""
+
+ERASED = "cdckit.erased"
+"""The note that says before which commit nothing is left, because of an erasure."""
 
 FORMAT = 3
 _FOLD = 16
+_NAMED = "folder string, version long, commit long, files long, rows long, digest long"
 
 COMMITS_SCHEMA = (
-    T.StructType()
-    .add("version", T.LongType())
-    .add("timestamp", T.TimestampType())
-    .add("batch", T.StringType())
-    .add("digest", T.LongType())
-    .add(
-        "tables",
-        T.MapType(
-            T.StringType(),
-            T.StructType()
-            .add("folder", T.StringType())
-            .add("version", T.LongType())
-            .add("commit", T.LongType())
-            .add("files", T.LongType())
-            .add("rows", T.LongType())
-            .add("digest", T.LongType()),
-        ),
-    )
+    flat_columns("version long, timestamp timestamp, batch string, digest long")
+    .add("tables", T.MapType(T.StringType(), flat_columns(_NAMED)))
     .add("notes", T.MapType(T.StringType(), T.StringType()))
     .add("plans", T.MapType(T.StringType(), T.StringType()))
 )
 """One row per commit: its number, instant, batch and the batch's digest, tables, notes, and plans in JSON."""
-
-_ARROW = arrow_schema(COMMITS_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -131,10 +114,10 @@ class Commit:
 class Commits:
     """The table of commits as it stands when this is made."""
 
-    def __init__(self, location: Location, table: DeltaTable) -> None:
-        self._location, self._table = location, table
-        self.at: int = table.version()
-        self._files = parse_files(pa.table(table.get_add_actions(flatten=False)))
+    def __init__(self, location: Location, log: DeltaLog) -> None:
+        self._location, self._log = location, log
+        self.at: int = log.version
+        self._files = log.state.files
         found = sorted(
             (one.low.get("version", -1), one.high.get("version", -1)) for one in self._files.values()
         )
@@ -147,8 +130,8 @@ class Commits:
 
     def _require_kept_by_others(self, is_whole: bool) -> None:
         """Raise for entries of its log that are neither ours nor such as keep all rows."""
-        version, foreign = self.at, None
-        while actions := read_actions(self._location, COMMITS, version):
+        foreign = None
+        for version, actions in entries_until(self._location, COMMITS, self.at):
             if commit_mark(actions) is not None:
                 added = [one["add"]["stats"] for one in actions if "add" in one]
                 last = max(json.loads(stats)["maxValues"]["version"] for stats in added)
@@ -156,24 +139,20 @@ class Commits:
                 if is_whole and last == self.version and (foreign is None or restored):
                     return
                 break
-            if not keeps_rows(actions):
-                foreign = describe_change(COMMITS, version, actions)
-            version -= 1
+            if is_foreign_change(actions):
+                remedy = (
+                    "Nothing was written. This table says which files of the others count: put it back to "
+                    f"version {version - 1} by that program, as with RESTORE."
+                )
+                foreign = describe_change(COMMITS, version, actions, remedy)
         if foreign is not None:
-            remedy = (
-                "Nothing was written. This table says which files of the others count: put it back to "
-                f"version {foreign.version - 1} by that program, as with RESTORE."
-            )
-            raise ForeignChange(COMMITS, foreign.version, foreign.operation, foreign.author, remedy)
+            raise foreign
         raise damaged_log(COMMITS, COMMITS, self.at, ValueError("it does not name every commit"))
 
     def newest(self) -> Commits:
         """The table of commits as it stands now."""
-        with report_damage(COMMITS, COMMITS, None):
-            self._table.update_incremental()
-            if self._table.version() == self.at:
-                return self
-            return Commits(self._location, self._table)
+        self._log.newest()
+        return self if self._log.version == self.at else Commits(self._location, self._log)
 
     def plan(self, name: str, named: CommittedTable) -> Plan | None:
         """What the last commit that wrote to a table does to it; None if that is told no more."""
@@ -184,23 +163,15 @@ class Commits:
     def commit(self, version: int | None = None) -> Commit | None:
         """One commit, the newest for None; None if there is none of that number."""
         wanted = self.version if version is None else version
-        for one in self._files.values():
-            if one.low["version"] <= wanted <= one.high["version"]:
-                for row in self._rows(one, wanted):
-                    return row
-        return None
-
-    def all(self) -> list[Commit]:
-        """Every commit, the oldest first."""
-        found = [row for one in self._files.values() for row in self._rows(one)]
-        return sorted(found, key=lambda one: one.version)
+        files = [one for one in self._files.values() if one.can_hold({"version": [wanted]})]
+        return next(iter(self._rows(files, {"version": [wanted]})), None)
 
     def since(self, instant: datetime) -> list[Commit]:
         """The commits after an instant, and the one that held at it; the oldest first."""
         files = sorted(self._files.values(), key=lambda one: one.low["version"], reverse=True)
         found: list[Commit] = []
         for one in files:
-            found.extend(self._rows(one))
+            found.extend(self._rows([one]))
             if min(row.timestamp for row in found) <= instant:
                 break
         found.sort(key=lambda one: one.version)
@@ -215,17 +186,12 @@ class Commits:
             BatchIdReused: A later batch of its stream was committed: of older ones nothing is known.
             DamagedTable: The log does not say the same of it twice.
         """
-        known = self._table.transaction_version
-        last: str | int | None
-        if isinstance(batch, StreamBatch):
-            name = f"{STREAM}:{batch.stream}"
-            last, digest = known(name), known(f"{STREAM_DIGEST}:{batch.stream}")
-        else:
-            name = f"{APPLICATION}:{batch}"
-            digest = known(name)
-            last = None if digest is None else batch
+        known = self._log.delta.transaction_version
+        names = batch_names(batch)
+        digest: int | None = known(names.digest)
+        last = known(names.number) if names.number else batch
         check = None if last is None or digest is None else batch_check(last, digest)
-        if known(f"{CHECK}:{name}") != check:
+        if known(names.check) != check:
             error = ValueError(f"it says two things about the batch {batch!r}")
             raise damaged_log(COMMITS, COMMITS, self.at, error)
         if isinstance(batch, StreamBatch) and isinstance(last, int) and last != batch.number:
@@ -237,7 +203,7 @@ class Commits:
     @property
     def id(self) -> str:
         """What tells the store from all others."""
-        return str(self._table.metadata().id)
+        return str(self._log.delta.metadata().id)
 
     def files(self) -> set[str]:
         """The names of its files."""
@@ -251,13 +217,13 @@ class Commits:
         """
         assert commit.version == self.version + 1
         folded = list(self._files.values()) if anew else self._files_to_fold(commit.version)
-        known = (row for one in folded for row in self._rows(one))
+        known = self._rows(folded)
         rows = [replace(row, plans={}) if anew else _drop_plans(row, commit) for row in known] + [commit]
         mark = secrets.randbits(62)
         removes = [one.remove(data_change=False) for one in folded]
         batch = None if commit.batch is None else (commit.batch, commit.digest or 0)
         try:
-            self._table.create_write_transaction(
+            self._log.delta.create_write_transaction(
                 [_write(self._location, rows), *removes],
                 "append",
                 delta_schema(COMMITS_SCHEMA),
@@ -271,7 +237,7 @@ class Commits:
                     return False
                 raise
         with suppress(Exception):  # The commit has landed: whatever happens now is no fault of it.
-            keep_short(self.newest()._table)
+            keep_short(self.newest()._log.delta)
         return True
 
     def _files_to_fold(self, version: int) -> list[File]:
@@ -280,19 +246,21 @@ class Commits:
             size *= _FOLD
         return [one for one in self._files.values() if size > 1 and one.low["version"] > version - size]
 
-    def _rows(self, one: File, version: int | None = None) -> list[Commit]:
-        path = f"{COMMITS}/{one.path}"
+    def read(self, spark: SparkSession) -> DataFrame:
+        """Every commit, without its plans, which are nobody else's business."""
+        some = T.StructType([one for one in self._log.state.stored if one.name != "plans"])
+        table = replace(self._log.state, stored=some)
+        return read_spark(spark, self._location, table, list(self._files.values())).orderBy("version")
+
+    def _rows(self, files: Sequence[File], where: Where | None = None) -> list[Commit]:
         try:
-            with self._location.file_system().open_input_file(self._location.path(path)) as file:
-                table = open_parquet(file, one.path).read().select(_ARROW.names).cast(_ARROW)
-        except (OSError, pa.ArrowException) as error:
-            raise DamagedTable(
-                COMMITS,
-                path,
-                self._location.fault_of(path, error),
-                "Bring the file back from a copy of the store: without it nobody knows which files count.",
-            ) from error
-        return [_commit(row) for row in table.to_pylist() if version is None or row["version"] == version]
+            found = read_arrow(self._location, self._log.state, files, where)
+        except DamagedTable as error:
+            remedy = (
+                "Bring the file back from a copy of the store: without it nobody knows which files count."
+            )
+            raise DamagedTable(error.table, error.file, error.found, remedy) from error
+        return [_commit(row) for row in found.to_pylist()]
 
 
 def _drop_plans(row: Commit, newest: Commit) -> Commit:
@@ -310,22 +278,20 @@ def load(location: Location) -> Commits | None:
         DamagedTable: It cannot be read, or is not there while tables are, or was made by a later version.
     """
     if not location.has_log(COMMITS):
-        orphans = [one for one in location.listed() if location.has_log(one.base_name)]
+        orphans = [folder for folder in location.listed() if location.has_log(folder)]
         # Another writer may have begun the store between the two looks.
         if orphans and not location.has_log(COMMITS):
             raise DamagedTable(
                 COMMITS,
                 f"{COMMITS}/_delta_log",
-                f"there is none, but there are tables ({orphans[0].base_name}, ...)",
+                f"there is none, but there are tables ({orphans[0]}, ...)",
                 "Bring the folder back from a copy; or, if this was never a store, use another place.",
             )
         if not orphans:
             return None
-    try:
-        table = DeltaTable(location.delta(COMMITS), storage_options=location.options or None)
-        made_by = json.loads(table.metadata().description or "{}").get("format")
-    except (DeltaError, OSError, ValueError) as error:
-        raise damaged_log(COMMITS, COMMITS, None, error) from error
+    log = DeltaLog(location, COMMITS, COMMITS)
+    with report_damage(COMMITS, COMMITS, None):
+        made_by = json.loads(log.delta.metadata().description or "{}").get("format")
     if made_by != FORMAT:
         raise DamagedTable(
             COMMITS,
@@ -333,7 +299,7 @@ def load(location: Location) -> Commits | None:
             f"its format is {made_by}, and this version of cdckit reads {FORMAT}",
             "Open it with the version of cdckit that made it, or make it anew from its records.",
         )
-    return Commits(location, table)
+    return Commits(location, log)
 
 
 def load_or_begin(location: Location) -> Commits:
@@ -341,7 +307,6 @@ def load_or_begin(location: Location) -> Commits:
     found = load(location)
     if found is None:
         table = Table(COMMITS, COMMITS, COMMITS_SCHEMA)
-        location.make_folder(COMMITS)
         first = _write(location, [Commit(0, datetime.now(UTC))])
         create(location, table, [first], properties(secrets.randbits(62)), json.dumps({"format": FORMAT}))
         found = load(location)
@@ -355,8 +320,7 @@ def next_instant(after: datetime) -> datetime:
 
 
 def _write(location: Location, rows: list[Commit]) -> AddAction:
-    name = f"cdc-{uuid.uuid4().hex}.parquet"
-    listed: list[dict[str, Any]] = [
+    listed = [
         {
             **{name: getattr(one, name) for name in ("version", "timestamp", "batch", "digest")},
             "tables": [(name, asdict(named)) for name, named in one.tables.items()],
@@ -365,210 +329,11 @@ def _write(location: Location, rows: list[Commit]) -> AddAction:
         }
         for one in rows
     ]
-    with location.file_system().open_output_stream(location.path(f"{COMMITS}/{name}")) as sink:
-        with pq.ParquetWriter(sink, _ARROW, store_schema=False, write_page_checksum=True) as writer:
-            writer.write_table(pa.Table.from_pylist(listed, _ARROW))
-            writer.add_key_value_metadata(name_metadata(name))
-        size = sink.tell()
-    low, high = (
-        {"version": found} for found in (min(one.version for one in rows), max(one.version for one in rows))
-    )
-    return File(name, size, len(rows), low=low, high=high, nulls={"version": 0}).add()
+    found = pa.Table.from_pylist(listed, arrow_schema(COMMITS_SCHEMA))
+    [file] = write(found, Target(location, COMMITS, COMMITS_SCHEMA)).files
+    return file.add()
 
 
 def _commit(row: dict[str, Any]) -> Commit:
     tables = {name: CommittedTable(**each) for name, each in row["tables"]}
     return Commit(**{**row, "tables": tables, "plans": dict(row["plans"]), "notes": dict(row["notes"])})
-
-
-class Snapshot:
-    """
-    The tables at one commit; what others write later is not seen.
-
-    Its files are there until `Store.vacuum` deletes them, long after they were replaced.
-
-    Attributes:
-        location: Where the store lies.
-        version: The number of the commit; None for a store in which nothing was ever committed.
-        timestamp: When that commit was made.
-        notes: What was noted, by key.
-        named: Where each table is, and in which state, by name.
-        store: What tells the store from all others, wherever it lies; empty if nothing was ever committed.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> import pyarrow as pa
-    >>> from cdckit.store import Store
-    >>> with TemporaryDirectory() as folder:
-    ...     shop = Store(None, folder)
-    ...     before = shop.snapshot()
-    ...     with shop.begin() as transaction:
-    ...         _ = transaction.append("products", pa.table({"number": [1, 2]}))
-    ...         _ = transaction.commit()
-    ...     before.names(), shop.snapshot().names()
-    ([], ['products'])
-    """
-
-    def __init__(
-        self,
-        spark: SparkSession | None,
-        location: Location,
-        commits: Commits | None,
-        commit: Commit | None,
-        kept: dict[str, DeltaLog] | None = None,
-    ) -> None:
-        self._spark, self.location, self._commits = spark, location, commits
-        self._kept = {} if kept is None else kept
-        self.version = commit.version if commit else None
-        self.timestamp = commit.timestamp if commit else None
-        self.notes: Mapping[str, str] = MappingProxyType(dict(commit.notes) if commit else {})
-        self.named: Mapping[str, CommittedTable] = commit.tables if commit else {}
-        self.store = commits.id if commits else ""
-        self._states: dict[str, State] = {}
-
-    def note_of(self, key: str) -> str | None:
-        """What is noted under a key; None if nothing is."""
-        return self.notes.get(key)
-
-    def names(self) -> list[str]:
-        """The names of the tables, sorted."""
-        return sorted(self.named)
-
-    def has(self, name: str) -> bool:
-        """Whether there is a table of that name."""
-        return name in self.named
-
-    def schema(self, name: str) -> T.StructType:
-        """The columns of a table, under their true names."""
-        return true_names(self.table(name).stored)
-
-    def path(self, name: str) -> str:
-        """Where the Delta table lies, for other readers; its version is `delta_version`."""
-        return self.location.delta(self._named_table(name).folder)
-
-    def delta_version(self, name: str) -> int | None:
-        """The version of the Delta table that is in this state; None if there is none, not yet."""
-        return self.table(name).version
-
-    def files(self, name: str, where: Where | None = None) -> list[File]:
-        """The files of a table, or those that can hold rows for which *where* is true (see `read`)."""
-        return self.table(name).select(where, "files")
-
-    def read(self, name: str, where: Where | None = None, files: Iterable[File] | None = None) -> DataFrame:
-        """
-        The rows of a table; Spark reads just the files that can hold them.
-
-        Args:
-            name: The table.
-            where: Per column either a collection of the values sought, in which None means null, or a
-                tuple of the lowest and the highest, both included, None where there is no such bound.
-                Only rows for which it is true for every column are returned.
-            files: Some of `files(name)`, if not all are wanted.
-
-        Raises:
-            NoSuchTable: There is none of that name.
-            DamagedTable: A file is not there any more, or is cut short.  Where Spark reads it, one cut
-                short ends the job, with Spark's message, which names it; `Store.check` finds such files.
-
-        Cost: no job; the files are chosen by what the log says about them.  A thousand rows or fewer are read
-        at once, by this program, and are part of the plan: Spark's start would take longer.
-        """
-        table = self.table(name)
-        return read_spark(self.spark, self.location, table, table.select(where, "read", files), where)
-
-    def arrow(self, name: str, where: Where | None = None, files: Iterable[File] | None = None) -> pa.Table:
-        """The same rows in the memory of this program, read without Spark: for small tables."""
-        table = self.table(name)
-        return read_arrow(self.location, table, table.select(where, "arrow", files), where)
-
-    @property
-    def spark(self) -> SparkSession:
-        """The session that reads."""
-        if self._spark is None:
-            needed = "a session: without one only `arrow` reads"
-            raise InvalidArgument("Store", "spark", needed, None)
-        return self._spark
-
-    def table(self, name: str) -> Table:
-        """A table's state; loaded once."""
-        if name not in self._states:
-            named = self._named_table(name)
-            # A log is brought to newer versions: whoever takes it has it alone.
-            kept = self._kept.pop(named.folder, None)
-            found = load_state(self.location, name, named, lambda: self._plan(name), kept)
-            self._require_known(found.next_mark)
-            self._states[name] = found
-        return self._states[name].table
-
-    def _require_known(self, mark: int) -> None:
-        """Raise `DamagedTable` for a commit that is in a Delta table and not in the table of commits."""
-        if self._commits is None or mark <= self._commits.version:
-            return
-        # Another writer may have come since.
-        newest = load(self.location)
-        if newest is None or mark > newest.version:
-            error = ValueError(f"it lacks commit {mark}, of which a table has files")
-            raise damaged_log(COMMITS, COMMITS, self._commits.version, error)
-
-    def bring_up(self, name: str) -> ForeignChange | None:
-        """
-        Let a Delta table be where this commit, the newest one, has it; what others have changed in it.
-
-        Raises:
-            StoreIsBusy: Other writers were faster, again and again.
-        """
-        if self.table(name).version is None:
-            plan = self._plan(name)
-            assert plan is not None
-            if not carry_out(self.location, plan, self._named_table(name).commit):
-                return foreign_change(self.location, plan)
-            del self._states[name]
-        found = self.table(name)
-        assert found.version is not None
-        others = upkeep_of_others(self.location, found.folder, found.version)
-        if others.kept != found.version:
-            del self._states[name]
-        return others.foreign
-
-    def change_by_others(self, name: str) -> ForeignChange | None:
-        """What others have changed in a Delta table since this commit, the newest one."""
-        found = self.table(name)
-        if found.version is None:
-            plan = self._plan(name)
-            return None if plan is None else foreign_change(self.location, plan)
-        return upkeep_of_others(self.location, found.folder, found.version).foreign
-
-    def head(self, name: str) -> Table:
-        """The newest state of a Delta table, whoever made it; raises `ForeignChange` for strange features."""
-        found = DeltaLog(self.location, name, self._named_table(name).folder)
-        require_known_features(found)
-        return found.state
-
-    def with_theirs(self, name: str) -> Table:
-        """A table as another program has left it, with what is committed and not in its Delta table yet."""
-        found = self.head(name)
-        plan = self._plan(name) if self.table(name).version is None else None
-        return found if plan is None else replace(plan.onto(found), stored=found.stored)
-
-    def log_of(self, name: str, folder: str) -> DeltaLog | None:
-        """The log of a Delta table in a folder, if it was loaded."""
-        found = self._states[name].log if name in self._states else None
-        return found if found is not None and found.folder == folder else None
-
-    def keep_logs(self) -> None:
-        """Let the next one have the logs that were loaded, which this one does not bring up any more."""
-        self._kept |= {one.log.folder: one.log for one in self._states.values() if one.log is not None}
-
-    def at_commit(self, commit: Commit, commits: Commits) -> Snapshot:
-        """The tables of the same store at another commit, or at the same one, to be looked at again."""
-        found = Snapshot(self._spark, self.location, commits, commit, self._kept)
-        if commit.version == self.version:
-            found._states.update(self._states)
-        return found
-
-    def _plan(self, name: str) -> Plan | None:
-        return self._commits.plan(name, self._named_table(name)) if self._commits else None
-
-    def _named_table(self, name: str) -> CommittedTable:
-        if name not in self.named:
-            raise NoSuchTable(name, self.version, self.names())
-        return self.named[name]

@@ -17,31 +17,32 @@ files may be gone, and begins again; a reader of an older commit gets an error.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import uuid4
 
-import pyarrow.fs as pafs
-
-from cdckit.store.commits import Commit, Commits, Snapshot, load, next_instant
-from cdckit.store.errors import StoreIsBusy
+from cdckit.store.commits import (
+    ERASED,
+    VACUUMED,
+    VACUUMED_UNTIL,
+    Commit,
+    Commits,
+    load,
+    next_instant,
+)
 from cdckit.store.files import OUR_FILES
 from cdckit.store.locations import COMMITS, Location
 from cdckit.store.log import (
-    TRIES,
     CommittedTable,
     DeltaLog,
-    commit_mark,
-    entries_after,
+    first_answer,
     live_files,
-    retry_waits,
+    log_entry,
+    marked_version,
 )
-from cdckit.store.store import ERASED, VACUUMED
-from cdckit.store.transaction import VACUUMED_UNTIL
+from cdckit.store.snapshot import Snapshot
 
 _LOG = "_delta_log"
 _LAST = "_last_checkpoint"
@@ -71,27 +72,27 @@ def forget_past(location: Location) -> ForgetResult:
     commits = load(location)
     if commits is None:
         return ForgetResult(0, 0, 0)
-    for wait in retry_waits():
-        commits = commits.newest()
-        newest = commits.commit()
-        assert newest is not None
-        tables = _settled_tables(location, commits, newest)
-        old = {**_unneeded_files(location, tables), **_files_of_commits(location)}
-        first = newest.version + 1
-        notes = {VACUUMED: str(first), ERASED: str(first), VACUUMED_UNTIL: _until(old.values())}
-        commit = Commit(first, next_instant(newest.timestamp), tables, {**newest.notes, **notes})
-        if commits.add(commit, anew=True):
-            break
-        time.sleep(wait)
-    else:
-        raise StoreIsBusy(location.root, TRIES)
-    entries = sum(forget_versions(location, one.folder, one.version) for one in tables.values())
+    commit, old = first_answer(location.root, lambda: _try_to_begin_anew(location, commits.newest()))
+    entries = sum(forget_versions(location, one.folder, one.version) for one in commit.tables.values())
     # Of the table of commits itself, what counts now is what was not there before.
     kept = {f"{COMMITS}/{path}" for path in commits.newest().files()}
     deleted = [path for path in old if path not in kept]
     entries += sum(f"/{_LOG}/" in path for path in deleted)
-    delete_files(location, deleted)
-    return ForgetResult(first, sum(f"/{_LOG}/" not in path for path in deleted), entries)
+    for path in sorted(deleted):
+        location.delete(path)
+    return ForgetResult(commit.version, sum(f"/{_LOG}/" not in path for path in deleted), entries)
+
+
+def _try_to_begin_anew(location: Location, commits: Commits) -> tuple[Commit, dict[str, datetime]] | None:
+    """The first commit that will be read, and the files that go; None if another writer was faster."""
+    newest = commits.commit()
+    assert newest is not None
+    tables = _settled_tables(location, commits, newest)
+    old = {**_unneeded_files(location, tables), **_files_of_commits(location)}
+    first = newest.version + 1
+    notes = {VACUUMED: str(first), ERASED: str(first), VACUUMED_UNTIL: _until(old.values())}
+    commit = Commit(first, next_instant(newest.timestamp), tables, {**newest.notes, **notes})
+    return (commit, old) if commits.add(commit, anew=True) else None
 
 
 def forget_versions(location: Location, folder: str, version: int) -> int:
@@ -101,29 +102,16 @@ def forget_versions(location: Location, folder: str, version: int) -> int:
     That version and all later ones are read as before.
     """
     head = DeltaLog(location, folder, folder, version)
-    names = [path.rsplit("/", 1)[-1] for path in files_below(location, f"{folder}/{_LOG}")]
-    if f"{version:020}.checkpoint.parquet" not in names:
+    files = location.listed(f"{folder}/{_LOG}").items()
+    entries = {name: log_entry(name) for name, info in files if info.is_file and name != _LAST}
+    if (version, "checkpoint.parquet") not in entries.values():
         head.delta.create_checkpoint()
     # It stands for all that goes.
     assert DeltaLog(location, folder, folder, version).state.digest == head.state.digest
-    old = [one for one in names if one != _LAST and not (one[:20].isdigit() and int(one[:20]) >= version)]
-    delete_files(location, [f"{folder}/{_LOG}/{one}" for one in old])
+    old = sorted(name for name, entry in entries.items() if entry is None or entry[0] < version)
+    for name in old:
+        location.delete(f"{folder}/{_LOG}/{name}")
     return len(old)
-
-
-def files_below(location: Location, folder: str) -> dict[str, datetime]:
-    """All files below a folder of the location, at any depth, and when each was written."""
-    below = pafs.FileSelector(location.path(folder), allow_not_found=True, recursive=True)
-    start = len(location.path("")) + 1 if location.local else 0
-    found = location.file_system().get_file_info(below)
-    return {one.path[start:]: one.mtime for one in found if one.is_file}
-
-
-def delete_files(location: Location, paths: Iterable[str]) -> None:
-    """Delete files; one that is gone already is none."""
-    for path in sorted(paths):
-        with suppress(FileNotFoundError):
-            location.delete(path)
 
 
 def _settled_tables(location: Location, commits: Commits, newest: Commit) -> dict[str, CommittedTable]:
@@ -132,11 +120,9 @@ def _settled_tables(location: Location, commits: Commits, newest: Commit) -> dic
     found = {}
     for name, named in now.named.items():
         if (foreign := now.bring_up(name)) is not None:
-            raise foreign.named(name)
-        # Others may have come between the version at which it was to be and the one at which it is.
-        versions = entries_after(location, named.folder, named.version - 1)
-        marked = (version for version, actions in versions if commit_mark(actions) == named.commit)
-        found[name] = replace(named, version=next(marked, named.version))
+            raise foreign
+        version = marked_version(location, named)
+        found[name] = named if version is None else replace(named, version=version)
     return found
 
 
@@ -144,24 +130,23 @@ def _unneeded_files(location: Location, tables: dict[str, CommittedTable]) -> di
     """The files in folders of tables, or that a writer of ours has left anywhere, which no table needs."""
     live = {one.folder: live_files(location, one.folder, one.version) for one in tables.values()}
     found = {}
-    for folder in (info.base_name for info in location.listed() if not info.is_file):
-        if folder == COMMITS:
+    for folder, info in location.listed().items():
+        if info.is_file or folder == COMMITS:
             continue
-        for path, written in files_below(location, folder).items():
-            below = path.removeprefix(f"{folder}/")
+        for path, file in location.listed(folder, recursive=True).items():
             if folder in live:
-                is_kept = below.startswith(f"{_LOG}/") or below in live[folder]
+                is_kept = path.startswith(f"{_LOG}/") or path in live[folder]
             else:
-                is_kept = not (location.has_log(folder) or OUR_FILES.fullmatch(below))
+                is_kept = not (location.has_log(folder) or OUR_FILES.fullmatch(path))
             if not is_kept:
-                found[path] = written
+                found[f"{folder}/{path}"] = file.mtime
     return found
 
 
 def _files_of_commits(location: Location) -> dict[str, datetime]:
     """The files of the table of commits, which is written anew."""
-    found = files_below(location, COMMITS)
-    return {path: written for path, written in found.items() if f"/{_LOG}/" not in path}
+    found = location.listed(COMMITS, recursive=True).items()
+    return {f"{COMMITS}/{path}": info.mtime for path, info in found if not path.startswith(f"{_LOG}/")}
 
 
 def _until(written: Iterable[datetime]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from cdckit.errors import CdcError
 
-_KEEP_OR_REBUILD = (
+KEEP_OR_REBUILD = (
     "Nothing was written. To keep a change of a log, call `adopt()`. A table that is made of a log, as a "
     "history, cannot keep it: call `rebuild()`, which makes the table anew."
 )
@@ -42,15 +42,11 @@ class ForeignChange(CdcError, RuntimeError):
     """Another program has changed rows or columns of a Delta table; *remedy* says what to do."""
 
     def __init__(
-        self, table: str, version: int, operation: str, author: str, remedy: str = _KEEP_OR_REBUILD
+        self, table: str, version: int, operation: str, author: str, remedy: str = KEEP_OR_REBUILD
     ) -> None:
         self.table, self.version, self.operation, self.author = table, version, operation, author
         self.remedy = remedy
         super().__init__(table, version, operation, author, remedy)
-
-    def named(self, table: str) -> ForeignChange:
-        """The same, of the table by the name that users know."""
-        return ForeignChange(table, self.version, self.operation, self.author)
 
     def __str__(self) -> str:
         return (

@@ -16,7 +16,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property, partial, reduce
 from itertools import groupby
-from operator import and_, attrgetter, or_
+from operator import and_, attrgetter, itemgetter, or_
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
@@ -31,9 +31,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import flat_columns, quoted
+from cdckit.parts.arguments import free_name, quoted
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.workers import WorkerPlan, local_frame
+from cdckit.parts.workers import local_frame, worker_reports
 from cdckit.store.columns import Shape, plain_names, to_true, true_name, true_names
 from cdckit.store.errors import DamagedTable
 from cdckit.store.locations import Location
@@ -199,8 +199,8 @@ class Table:
 
     def is_like(self, other: Table) -> bool:
         """Whether the other one is the same table with the same columns and files."""
-        states = ((one.folder, one.stored, one.files.keys()) for one in (self, other))
-        return next(states) == next(states)
+        mine = self.folder, self.stored, self.files.keys()
+        return mine == (other.folder, other.stored, other.files.keys())
 
     def select(self, where: Where | None, function: str, files: Iterable[File] | None = None) -> list[File]:
         """The files, perhaps of some alone, that can hold rows for which *where*, by true names, is true."""
@@ -295,7 +295,7 @@ def _now() -> int:
 
 
 def _jsonable(value: object) -> str | float:
-    """A bound that JSON does not know, as Delta's statistics have it: instants with milliseconds, rounded."""
+    """A bound that JSON does not know, as Delta's statistics have it: instants with milliseconds, cut off."""
     if isinstance(value, datetime):
         text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
         return text if value.tzinfo is None else f"{text}Z"
@@ -469,36 +469,56 @@ def find_damage(spark: SparkSession | None, location: Location, table: Table) ->
     else:
         tasks = min(len(files), 1 + sum(one.size for one in files) // _BYTES_OF_A_TASK)
         spread = local_frame(spark, listed, "path string, count bigint").repartitionByRange(tasks, "path")
-        damages = WorkerPlan(spread, partial(_find_damages, target=target), _DAMAGE)
-        found = damages.rows().orderBy("path").first()
-    return found and DamagedTable(table.name, f"{table.folder}/{unquote(found[0])}", found[1], _REMEDY)
+        reports = worker_reports(spread, partial(_report_damages, target=target))
+        found = min(reports, key=itemgetter("path"), default=None)
+    if found is None:
+        return None
+    return DamagedTable(table.name, f"{table.folder}/{unquote(found['path'])}", found["found"], _REMEDY)
 
 
 _BYTES_OF_A_TASK = 1 << 26
-_DAMAGE = flat_columns("path string, found string")
 
 
-def _find_damages(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:
+def _report_damages(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[dict[str, str]]:
     for batch in batches:
-        found = list(_damages(zip(*(each.to_pylist() for each in batch.columns), strict=True), target))
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([each[place] for each in found], pa.string()) for place in (0, 1)], _DAMAGE.names
-        )
+        yield from _damages(zip(*(each.to_pylist() for each in batch.columns), strict=True), target)
 
 
-def _damages(listed: Iterable[tuple[str, int]], target: Target) -> Iterator[tuple[str, str]]:
+def _damages(listed: Iterable[tuple[str, int]], target: Target) -> Iterator[dict[str, str]]:
     """Of files, each with its number of rows, those that cannot be read whole, and what is wrong."""
     for path, rows in listed:
         try:
             count = sum(batch.num_rows for batch in read_batches(target, path))
         except DamagedTable as damaged:
-            yield path, damaged.found
+            yield {"path": path, "found": damaged.found}
         else:
             if count != rows:
-                yield path, f"it has {count} rows, not {rows}"
+                yield {"path": path, "found": f"it has {count} rows, not {rows}"}
 
 
-def files_named(files: Iterable[File], uris: Iterable[str]) -> list[File]:
+def files_holding(
+    rows: DataFrame, files: list[File], chosen: DataFrame, on: Column | list[str]
+) -> list[File]:
+    """
+    Those of some files that have rows which match a *chosen* one; all of them if they have few rows.
+
+    Args:
+        rows: The rows of these files, as they were read.
+        files: The files.
+        chosen: What is looked for.
+        on: What makes a row match one of these: columns of both, or a condition.
+
+    Cost: none for few rows, else one job.
+    """
+    if hold_few_rows(files):
+        return files
+    file = free_name("file", rows.columns)
+    touched = rows.withColumn(file, F.input_file_name()).join(chosen, on, "left_semi")
+    # As many rows as there are files, at most.
+    return _files_named(files, [row[0] for row in touched.select(file).distinct().collect()])
+
+
+def _files_named(files: Iterable[File], uris: Iterable[str]) -> list[File]:
     """The files that Spark's `input_file_name` names; those that others wrote may lie in folders."""
     names = {_base_name(uri) for uri in uris}
     return [one for one in files if _base_name(one.path) in names]

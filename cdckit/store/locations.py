@@ -12,11 +12,11 @@ import hashlib
 import os
 import re
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow.fs as pafs
 from deltalake.fs import DeltaStorageHandler
@@ -29,7 +29,6 @@ from cdckit.store.errors import NoFileSystem
 COMMITS, SCRATCH = "commits", "scratch"
 """Folders of a store that no table has."""
 
-_PLAIN = re.compile(r"[A-Za-z0-9_.-]")
 _MOST_BYTES = 120
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: one is a drive of Windows
 _TABLE = re.compile(r"\w+(\.\w+){1,2}")
@@ -80,24 +79,24 @@ class Location:
             return f"{self.root}/{path}" if path else self.root
         return path
 
-    def listed(self, folder: str = "") -> list[pafs.FileInfo]:
-        """What lies directly in a folder; nothing if it is not there."""
+    def listed(self, folder: str = "", *, recursive: bool = False) -> dict[str, pafs.FileInfo]:
+        """
+        What lies directly in a folder, by its name; nothing if it is not there.
+
+        With *recursive* all files below it, by their paths in it.
+        """
+        start = self.path(folder)
         try:
             # Without leave for it: PyArrow finds it missing, and asks a second time whether it really is.
             # One that somebody makes between the two is an error.
-            return list(self.file_system().get_file_info(pafs.FileSelector(self.path(folder))))
+            found = self.file_system().get_file_info(pafs.FileSelector(start, recursive=recursive))
         except FileNotFoundError:
-            return []
+            return {}
+        return {one.path.removeprefix(f"{start}/"): one for one in found if one.is_file or not recursive}
 
-    def size(self, path: str) -> int | None:
-        """How many bytes a file has; None if it is not there."""
-        found: int | None = self.file_system().get_file_info(self.path(path)).size
-        return found
-
-    def modified(self, path: str) -> datetime | None:
-        """When a file was written, by the clock of its storage; None if it is not there."""
-        found: datetime | None = self.file_system().get_file_info(self.path(path)).mtime
-        return found
+    def info(self, path: str) -> pafs.FileInfo:
+        """The size of a file in bytes, and when it was written by the clock of its storage; None for both."""
+        return self.file_system().get_file_info(self.path(path))
 
     def make_folder(self, folder: str) -> None:
         """Make a local folder; others have none."""
@@ -132,19 +131,18 @@ class Location:
         return f"the file cannot be read ({error})"
 
     def delete(self, path: str) -> None:
-        """Delete one file."""
-        self.file_system().delete_file(self.path(path))
+        """Delete one file; one that is gone already is none."""
+        with suppress(FileNotFoundError):
+            self.file_system().delete_file(self.path(path))
 
     def delete_all(self) -> None:
         """Delete everything that lies here, and the folder; nothing is done if it is not there."""
         if self.local:
             shutil.rmtree(self.root, ignore_errors=True)
             return
-        system = self.file_system()
         # Object stores have no folders: one is there as long as files are.
-        for one in system.get_file_info(pafs.FileSelector("", allow_not_found=True, recursive=True)):
-            if one.is_file:
-                system.delete_file(one.path)
+        for path in self.listed(recursive=True):
+            self.delete(path)
 
 
 def locate(location: str | Path, options: dict[str, str] | None, spark: SparkSession | None) -> Location:
@@ -223,16 +221,12 @@ def folder_name(table: str) -> str:
     The name of the folder of a table: its own where it can be, else with ~ and two digits for odd bytes.
 
     >>> folder_name("history.Flight"), folder_name("a/b ~"), folder_name("_x"), folder_name("commits")
-    ('history.Flight', 'a~2fb~20~7e', '~5fx', '~63ommits')
+    ('history.Flight', 'a~2Fb~20~7E', '~5fx', '~63ommits')
     """
-    text = "".join(one if _PLAIN.fullmatch(one) else _escaped(one) for one in table)
+    text = quote(table, safe="", errors="surrogatepass").replace("~", "%7E").replace("%", "~")
     # Spark looks past names that begin with a point or an underscore.
     if not text or text[0] in "_." or text.lower() in (COMMITS, SCRATCH):
-        text = _escaped(text[:1]) + text[1:]
+        text = f"~{text[:1].encode().hex()}{text[1:]}"
     if len(text) > _MOST_BYTES:
         text = f"{text[:_MOST_BYTES]}~{hashlib.sha256(table.encode()).hexdigest()[:12]}"
     return text
-
-
-def _escaped(text: str) -> str:
-    return "".join(f"~{byte:02x}" for byte in text.encode("utf-8", "surrogatepass")) or "~"

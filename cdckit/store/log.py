@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -21,7 +23,7 @@ from pyspark.sql import types as T
 
 from cdckit.parts.arguments import StreamBatch
 from cdckit.store.columns import keeps_types
-from cdckit.store.errors import DamagedTable, ForeignChange, StoreIsBusy
+from cdckit.store.errors import KEEP_OR_REBUILD, DamagedTable, ForeignChange, StoreIsBusy
 from cdckit.store.files import File, Table, parse_files, to_json, to_signed
 from cdckit.store.locations import Location
 
@@ -32,19 +34,13 @@ store's commit that it belongs to, its *mark*: who has it is ours.  It also make
 of two commits that begin from one version, where it would otherwise put two appends one after the other.
 """
 
-STREAM, STREAM_DIGEST = f"{APPLICATION}.stream", f"{APPLICATION}.digest"
-"""Before the name of a stream: the number of its last batch, and the digest of that."""
-
-CHECK = f"{APPLICATION}.check"
-"""Before what names a batch, or the last one of a stream: a digest of both, by which damage is told."""
-
 COLUMNS = f"{APPLICATION}.columns"
 """What a commit carries instead that only makes a table ready for the next one: new columns, a feature."""
 
 NO_HOOK = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """A checkpoint is written after a commit, which does not fail for its sake."""
 
-TRIES = 30
+_TRIES = 30
 _CHECKPOINT = 20
 _LOG = {
     # Old versions can be read for as long as their files are there; `Store.vacuum` says how long.
@@ -54,11 +50,17 @@ _LOG = {
     "delta.dataSkippingNumIndexedCols": "-1",
 }
 
+_ENTRY = re.compile(r"([0-9]{20})\.(json|crc|checkpoint\.(?:.*\.)?parquet)")
+
 _KNOWN = {"appendOnly", "invariants", "timestampNtz", "changeDataFeed", "domainMetadata"}
 """The features of Delta tables that we keep to: of files that come and go whole, a change feed is told."""
 
 _IDLE = {"variantType", "checkConstraints", "vacuumProtocolCheck"}
 """Those that are listed also where nothing is of them, or ask nothing of who writes rows."""
+
+
+Actions: TypeAlias = list[dict[str, Any]]
+"""What one commit to a Delta table did, each action by its kind: an entry of its log."""
 
 
 @dataclass(frozen=True)
@@ -170,12 +172,43 @@ class DeltaLog:
                 self.state = self._state(self.state.files)
         return self.state
 
+    def commit(
+        self,
+        actions: Sequence[AddAction | RemoveAction],
+        stored: T.StructType,
+        carried: CommitProperties,
+        *,
+        anew: bool = False,
+    ) -> bool:
+        """
+        Let these actions be the next version, of a table with these columns; False if somebody was faster.
+
+        Where the answer was lost they may be that version all the same: whoever looks again sees the mark.
+        With *anew* all files that are there go.
+        """
+        try:
+            self.delta.create_write_transaction(
+                list(actions),
+                "overwrite" if anew else "append",
+                delta_schema(stored),
+                partition_by=list(self.state.partition_by),
+                commit_properties=carried,
+                post_commithook_properties=NO_HOOK,
+            )
+        except CommitFailedError:
+            return False
+        self.newest()
+        keep_short(self.delta)
+        return True
+
     def is_at(self, named: CommittedTable) -> bool:
-        """Whether it is in the state that a commit names, and at the version that this one made."""
-        with report_damage(self.name, self.folder, None):
+        """Whether it is in the state that a commit names; not where it cannot be brought there."""
+        with suppress(DamagedTable):
             if self.version < named.version:
                 self.newest()
-        return self.version == named.version and self.mark == named.commit and _is_same(self.state, named)
+            at_version = self.version == named.version
+            return at_version and self.mark == named.commit and _is_same(self.state, named)
+        return False
 
     def _state(self, known: Mapping[str, File] = MappingProxyType({})) -> Table:
         stored = T.StructType.fromJson(json.loads(self.delta.schema().to_json()))
@@ -212,18 +245,7 @@ def load_state(
     Raises:
         DamagedTable: The log cannot be read, or says something else than what was committed.
     """
-    other = ValueError(f"it does not say what commit {named.commit} has written")
-    damaged = damaged_log(name, named.folder, named.version, other)
-    found: DeltaLog | None = kept
-    try:
-        if kept is None or not _is_still_at(kept, named):
-            found = DeltaLog(location, name, named.folder, named.version)
-    except DamagedTable as error:
-        found, damaged = None, error  # It lags, or is damaged: that is told below.
-    if found is None or found.mark != named.commit:
-        versions = entries_after(location, named.folder, named.version - 1)
-        version = next((each for each, actions in versions if commit_mark(actions) == named.commit), None)
-        found = None if version is None else DeltaLog(location, name, named.folder, version)
+    found, damaged = _log_at(location, name, named, kept)
     if found is None or not _is_same(found.state, named):
         planned = plan()
         # A Delta table that others have changed is not in that state, and will not be.
@@ -239,17 +261,28 @@ def load_state(
     return State(state, found, mark)
 
 
-def _is_still_at(kept: DeltaLog, named: CommittedTable) -> bool:
-    """Whether what was kept of a log is at a commit; not where it cannot be brought there."""
-    with suppress(DamagedTable):
-        return kept.is_at(named)
-    return False
+def _log_at(
+    location: Location, name: str, named: CommittedTable, kept: DeltaLog | None
+) -> tuple[DeltaLog | None, DamagedTable]:
+    """The log of a table at the version that a commit has made, None without one; and what is wrong then."""
+    other = ValueError(f"it does not say what commit {named.commit} has written")
+    damaged = damaged_log(name, named.folder, named.version, other)
+    if kept is not None and kept.is_at(named):
+        return kept, damaged
+    found: DeltaLog | None = None
+    try:
+        found = DeltaLog(location, name, named.folder, named.version)
+    except DamagedTable as error:
+        damaged = error  # It lags, or is damaged: what the plan says will tell.
+    if found is None or found.mark != named.commit:
+        version = marked_version(location, named)
+        found = None if version is None else DeltaLog(location, name, named.folder, version)
+    return found, damaged
 
 
 def _with_upkeep(location: Location, state: Table) -> tuple[Table, int]:
     """The state with what others did to its files without a change of rows; and what is marked behind it."""
-    assert state.version is not None
-    others = upkeep_of_others(location, state.folder, state.version)
+    others = upkeep_of_others(location, state)
     if others.kept == state.version:
         return state, others.mark
     return DeltaLog(location, state.name, state.folder, others.kept).state, others.mark
@@ -306,42 +339,35 @@ class ForeignCommits(NamedTuple):
     """Of the commit of ours; -1 if there is none."""
 
 
-def upkeep_of_others(location: Location, folder: str, version: int) -> ForeignCommits:
-    """What others did to a Delta table behind *version*."""
-    kept = version
-    for at, actions in entries_after(location, folder, version):
+def upkeep_of_others(location: Location, table: Table) -> ForeignCommits:
+    """What others did to a Delta table behind the version at which it is."""
+    assert table.version is not None
+    kept = table.version
+    for version, actions in entries_after(location, table.folder, kept):
         if (mark := commit_mark(actions)) is not None:
             return ForeignCommits(kept, mark=mark)
+        if is_foreign_change(actions):
+            return ForeignCommits(kept, describe_change(table.name, version, actions))
         if not _is_ours(actions):
-            if not keeps_rows(actions):
-                return ForeignCommits(kept, describe_change(folder, at, actions))
-            kept = at
+            kept = version
     return ForeignCommits(kept)
 
 
 def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
     """The first change of rows or columns that others have made to a Delta table since the base of a plan."""
-    folder, base = plan.after.folder, -1 if plan.base is None else plan.base
-    for at, actions in entries_after(location, folder, base):
-        if not (_is_ours(actions) or keeps_rows(actions)):
-            return describe_change(folder, at, actions)
+    base = -1 if plan.base is None else plan.base
+    for version, actions in entries_after(location, plan.after.folder, base):
+        if is_foreign_change(actions):
+            return describe_change(plan.after.name, version, actions)
     return None
 
 
-def change_since_ours(location: Location, folder: str, version: int) -> ForeignChange | None:
-    """The first change of rows or columns that others have made to a Delta table since our last commit."""
-    found = None
-    while actions := read_actions(location, folder, version):
-        if commit_mark(actions) is not None:
-            return found
-        if not (_is_ours(actions) or keeps_rows(actions)):
-            found = describe_change(folder, version, actions)
-        version -= 1
-    # Whoever shortened the log has left nothing that tells what came after ours.
-    return found or ForeignChange(folder, version, "a commit", "somebody")
+def is_foreign_change(actions: Actions) -> bool:
+    """Whether somebody else has changed rows or columns by a commit."""
+    return not (_is_ours(actions) or _keeps_rows(actions))
 
 
-def keeps_rows(actions: list[dict[str, Any]]) -> bool:
+def _keeps_rows(actions: Actions) -> bool:
     """Whether a commit only wrote files anew, or did nothing to a table."""
     known = {"add", "remove", "commitInfo", "txn", "cdc", "domainMetadata"}
     return all(
@@ -352,30 +378,45 @@ def keeps_rows(actions: list[dict[str, Any]]) -> bool:
     )
 
 
-def describe_change(folder: str, version: int, actions: list[dict[str, Any]]) -> ForeignChange:
+def describe_change(
+    table: str, version: int, actions: Actions, remedy: str = KEEP_OR_REBUILD
+) -> ForeignChange:
     """Who has made a version, and how."""
     commit_info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
     author = ", ".join(str(commit_info[key]) for key in ("userName", "engineInfo") if commit_info.get(key))
-    return ForeignChange(folder, version, str(commit_info.get("operation", "a commit")), author or "somebody")
+    operation = str(commit_info.get("operation", "a commit"))
+    return ForeignChange(table, version, operation, author or "somebody", remedy)
 
 
-def _is_ours(actions: list[dict[str, Any]]) -> bool:
+def _is_ours(actions: Actions) -> bool:
     return any(one["txn"]["appId"] in (APPLICATION, COLUMNS) for one in actions if "txn" in one)
 
 
-def commit_mark(actions: list[dict[str, Any]]) -> int | None:
+def commit_mark(actions: Actions) -> int | None:
     """The mark of a commit; None if it is not ours."""
     found = (one["txn"] for one in actions if "txn" in one)
     return next((one["version"] for one in found if one["appId"] == APPLICATION), None)
 
 
-def entries_after(
-    location: Location, folder: str, version: int
-) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+def marked_version(location: Location, named: CommittedTable) -> int | None:
+    """The version of a Delta table that a commit has made; None if there is none, not yet."""
+    # Others may have come between the version at which it was to be and the one at which it is.
+    entries = entries_after(location, named.folder, named.version - 1)
+    return next((version for version, actions in entries if commit_mark(actions) == named.commit), None)
+
+
+def entries_after(location: Location, folder: str, version: int) -> Iterator[tuple[int, Actions]]:
     """The versions behind one, and what each did."""
     while actions := read_actions(location, folder, version + 1):
         version += 1
         yield version, actions
+
+
+def entries_until(location: Location, folder: str, version: int) -> Iterator[tuple[int, Actions]]:
+    """The versions up to one, the last first, and what each did; as far back as the log goes."""
+    while actions := read_actions(location, folder, version):
+        yield version, actions
+        version -= 1
 
 
 def live_files(location: Location, folder: str, version: int) -> set[str]:
@@ -386,7 +427,7 @@ def live_files(location: Location, folder: str, version: int) -> set[str]:
     return {unquote(path) for path in found}
 
 
-def read_actions(location: Location, folder: str, version: int) -> list[dict[str, Any]]:
+def read_actions(location: Location, folder: str, version: int) -> Actions:
     """
     What one commit to a Delta table did; nothing if there is none of that number.
 
@@ -404,6 +445,12 @@ def read_actions(location: Location, folder: str, version: int) -> list[dict[str
     except ValueError as error:
         raise damaged_log(folder, folder, version, error) from error
     return found
+
+
+def log_entry(name: str) -> tuple[int, str] | None:
+    """Of which version a file of a log says what it did, or what there is at it, and as what; or None."""
+    found = _ENTRY.fullmatch(name)
+    return None if found is None else (int(found[1]), found[2])
 
 
 def require_known_features(found: DeltaLog) -> None:
@@ -434,26 +481,24 @@ def carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None
     Whoever finds a plan may carry it out, several at once too.  False if others have changed rows since its
     base: then their change stays, and the plan is read in its place until somebody decides.
     """
+    attempt = partial(_try_to_carry_out, location, plan, commit, head)
+    return first_answer(location.delta(plan.after.folder), attempt)
+
+
+def _try_to_carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None) -> bool | None:
+    """As `carry_out`; None if another writer was faster, or the table had to be made ready first."""
     after = plan.after
-    for wait in retry_waits():
-        if head is None and location.has_log(after.folder):
-            head = DeltaLog(location, after.name, after.folder)
-        if head is None:
-            adds = [one.add(data_change=path not in plan.same_rows) for path, one in after.files.items()]
-            if create(location, after, adds, properties(commit)):
-                return True
-            continue
-        now = head.newest()
-        if head.mark >= commit:
-            return True
-        if foreign_change(location, plan) is not None:
-            return False
-        if _make_ready(head, after) and _commit(head, _actions(location, plan, now), after, commit):
-            head.newest()
-            keep_short(head.delta)
-            return True
-        time.sleep(wait)
-    raise StoreIsBusy(location.delta(after.folder), TRIES)
+    if head is None and location.has_log(after.folder):
+        head = DeltaLog(location, after.name, after.folder)
+    if head is None:
+        adds = [one.add(data_change=path not in plan.same_rows) for path, one in after.files.items()]
+        return create(location, after, adds, properties(commit)) or None
+    now = head.newest()
+    if head.mark >= commit:
+        return True
+    if foreign_change(location, plan) is not None:
+        return False
+    return (_make_ready(head, after) and _commit(head, _actions(location, plan, now), after, commit)) or None
 
 
 def create(
@@ -540,26 +585,15 @@ def missing_columns(before: T.StructType, after: T.StructType) -> T.StructType |
 
 
 def _commit(head: DeltaLog, actions: list[AddAction | RemoveAction], after: Table, commit: int) -> bool:
-    """Whether these actions are the version after *head*, or may be: who looks again sees the mark."""
+    """Commit the actions that bring a table to the state *after*; False if another writer was faster."""
     # Columns of other types come with other files for all rows: one commit takes out all that there is.
     is_append = missing_columns(head.state.stored, after.stored) == T.StructType()
-    mode, columns = ("append", head.state.stored) if is_append else ("overwrite", after.stored)
-    if not is_append:
-        actions = [one for one in actions if isinstance(one, AddAction)]
-        if after.files.keys() - {one.path for one in actions}:
-            raise RuntimeError(f"Files of {after.name} would go with columns that stay: nothing was written.")
-    try:
-        head.delta.create_write_transaction(
-            actions,
-            mode,
-            delta_schema(columns),
-            partition_by=list(after.partition_by),
-            commit_properties=properties(commit),
-            post_commithook_properties=NO_HOOK,
-        )
-    except CommitFailedError:
-        return False
-    return True
+    if is_append:
+        return head.commit(actions, head.state.stored, properties(commit))
+    actions = [one for one in actions if isinstance(one, AddAction)]
+    if after.files.keys() - {one.path for one in actions}:
+        raise RuntimeError(f"Files of {after.name} would go with columns that stay: nothing was written.")
+    return head.commit(actions, after.stored, properties(commit), anew=True)
 
 
 def keep_short(table: DeltaTable) -> None:
@@ -581,15 +615,30 @@ def properties(
     found = {application: mark}
     if batch is not None:
         id_, digest = batch
-        if isinstance(id_, StreamBatch):
-            name, last = f"{STREAM}:{id_.stream}", id_.number
-            found |= {name: last, f"{STREAM_DIGEST}:{id_.stream}": digest}
-            found[f"{CHECK}:{name}"] = batch_check(last, digest)
-        else:
-            name = f"{APPLICATION}:{id_}"
-            found |= {name: digest, f"{CHECK}:{name}": batch_check(id_, digest)}
+        last, names = (id_.number if isinstance(id_, StreamBatch) else id_), batch_names(id_)
+        found |= {names.digest: digest, names.check: batch_check(last, digest)}
+        found |= {names.number: last} if names.number and isinstance(last, int) else {}
     transactions = [Transaction(name, version, int(time.time() * 1000)) for name, version in found.items()]
     return CommitProperties(max_commit_retries=0, app_transactions=transactions)
+
+
+class BatchNames(NamedTuple):
+    """Under which names a commit carries a batch."""
+
+    digest: str
+    check: str
+    """Of the digest and what tells the batch, by which damage is told."""
+    number: str | None = None
+    """Of a stream, whose last batch alone is known."""
+
+
+def batch_names(id_: str) -> BatchNames:
+    """Under which names a commit carries a batch of this id."""
+    if isinstance(id_, StreamBatch):
+        number = f"{APPLICATION}.stream:{id_.stream}"
+        return BatchNames(f"{APPLICATION}.digest:{id_.stream}", f"{APPLICATION}.check:{number}", number)
+    digest = f"{APPLICATION}:{id_}"
+    return BatchNames(digest, f"{APPLICATION}.check:{digest}")
 
 
 def batch_check(id_: str | int, digest: int) -> int:
@@ -598,9 +647,22 @@ def batch_check(id_: str | int, digest: int) -> int:
     return to_signed(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()))
 
 
-def retry_waits() -> list[float]:
-    """Seconds to wait after each of the tries, longer and longer, and of no two writers the same."""
-    return [random.uniform(0, min(1.0, 0.01 * 2**number)) for number in range(TRIES)]
+Answer = TypeVar("Answer")
+
+
+def first_answer(place: str, attempt: Callable[[], Answer | None]) -> Answer:
+    """
+    What *attempt* answers, which is done again after a wait as long as the answer is None.
+
+    Raises:
+        StoreIsBusy: It was None each time, since other writers at the *place* were faster.
+    """
+    for number in range(_TRIES):
+        if (answer := attempt()) is not None:
+            return answer
+        # Longer and longer, and of no two writers the same.
+        time.sleep(random.uniform(0, min(1.0, 0.01 * 2**number)))
+    raise StoreIsBusy(place, _TRIES)
 
 
 def delta_schema(stored: T.StructType) -> Schema:

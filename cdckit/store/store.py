@@ -4,49 +4,43 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import microseconds, quoted
 from cdckit.parts.workers import local_frame
-from cdckit.store.commits import COMMITS_SCHEMA, Commit, Commits, Snapshot, load
+from cdckit.store.commits import (
+    CLAIM,
+    COMMITS_SCHEMA,
+    ERASED,
+    KIND,
+    VACUUMED,
+    VACUUMED_UNTIL,
+    Commit,
+    Commits,
+    load,
+)
 from cdckit.store.errors import ConflictingCommit, DamagedTable, OtherKind, StoreIsBusy
-from cdckit.store.files import OUR_FILES, Where, files_named, find_damage, hold_few_rows
-from cdckit.store.locations import COMMITS, SCRATCH, Location, locate
-from cdckit.store.log import DeltaLog, live_files, read_actions
-from cdckit.store.transaction import VACUUMED_UNTIL, CommitResult, Transaction
+from cdckit.store.files import Where, files_holding, find_damage, hold_few_rows
+from cdckit.store.garbage import unneeded_paths
+from cdckit.store.locations import locate
+from cdckit.store.log import DeltaLog
+from cdckit.store.snapshot import Snapshot
+from cdckit.store.transaction import CommitResult, Transaction
 from cdckit.store.writing import SMALL, Rows
-
-KIND = "cdckit.kind"
-"""The note that says what a store is for, such as "data hub (form 1)": the kind, and its tables' form."""
 
 Tables: TypeAlias = Snapshot | Transaction
 """Tables as a commit names them, or as a transaction has left them so far."""
-
-VACUUMED = "cdckit.vacuumed"
-"""The note that says before which commit files have been deleted."""
-
-ERASED = "cdckit.erased"
-"""The note that says before which commit nothing is left, because of an erasure."""
-
-_ENTRY = re.compile(r"([0-9]{20})\.(json|crc|checkpoint\.(?:.*\.)?parquet)")
-"""Of a Delta table's log: what one version did, or what there is at it."""
-
-CLAIM = "cdckit.claim"
-"""The note that says who wants to be alone, and which of its tries that is."""
 
 _TRIES, _PATIENCE = 20, 600.0
 Answer = TypeVar("Answer")
@@ -91,7 +85,7 @@ class Store:
         self._location = locate(location, storage_options, spark)
         # What the last transaction knew of the Delta tables: their files are not read and looked at again.
         self._kept: dict[str, DeltaLog] = {}
-        self._commits()
+        load(self._location)
 
     def snapshot(
         self, version: int | None = None, timestamp: datetime | None = None, *, function: str = "snapshot"
@@ -107,37 +101,17 @@ class Store:
         Raises:
             InvalidArgument: There is no such commit, or `vacuum` may have deleted files that it names.
         """
-        commits = self._commits()
-        if commits is None:
-            if version is not None:
-                raise InvalidArgument(function, "version", "that of a commit; there is none yet", version)
-            return Snapshot(self._spark, self._location, None, None)
-        newest = found = commits.commit()
-        if timestamp is not None:
-            if version is not None:
-                raise InvalidArgument(function, "version", "None where `timestamp` is given", version)
-            microseconds(timestamp, "timestamp", function=function)
-            found = next((one for one in commits.since(timestamp) if one.timestamp <= timestamp), None)
-            if found is None:
-                return Snapshot(self._spark, self._location, None, None)
-        elif version is not None:
-            found = commits.commit(version)
-            if found is None:
-                raise InvalidArgument(function, "version", f"from 0 to {commits.version}", version)
-        assert newest is not None
-        assert found is not None
-        horizon = int(newest.notes.get(VACUUMED, 0))
-        if found.version < horizon:
-            is_erased = found.version < int(newest.notes.get(ERASED, 0))
-            needed = f"{horizon} or later, because of {'an erasure' if is_erased else 'vacuum'}"
-            if timestamp is not None:
-                raise InvalidArgument(function, "timestamp", f"that of commit {needed}", timestamp)
-            raise InvalidArgument(function, "version", needed, found.version)
-        return Snapshot(self._spark, self._location, commits, found)
+        if version is not None and timestamp is not None:
+            raise InvalidArgument(function, "version", "None where `timestamp` is given", version)
+        commits = load(self._location)
+        if commits is None and version is not None:
+            raise InvalidArgument(function, "version", "that of a commit; there is none yet", version)
+        found = None if commits is None else _find_commit(commits, version, timestamp, function)
+        return Snapshot(self._spark, self._location, None if found is None else commits, found)
 
     def begin(self) -> Transaction:
         """A transaction from the newest commit."""
-        return Transaction(self._spark, self._location, self._commits(), self._kept)
+        return Transaction(self._spark, self._location, load(self._location), self._kept)
 
     def atomically(self, work: Callable[[Transaction], Answer], *, alone: bool = False) -> Answer:
         """
@@ -209,7 +183,7 @@ class Store:
 
     def batch(self, batch: str) -> int | None:
         """The digest of a batch that was committed, 0 if none was told; None if there is no such batch."""
-        commits = self._commits()
+        commits = load(self._location)
         return None if commits is None else commits.digest(batch)
 
     def commits(self) -> DataFrame:
@@ -220,22 +194,13 @@ class Store:
         state, which commit wrote to it last, its files, its rows and a digest of both.  Batch and digest are
         null where a commit took up no batch.
         """
-        commits = self._commits()
+        commits = load(self._location)
         if self._spark is None:
             raise InvalidArgument("Store", "spark", "a session, which makes the table of commits", None)
-        rows = [
-            (
-                one.version,
-                one.timestamp,
-                one.batch,
-                one.digest,
-                {name: astuple(named) for name, named in one.tables.items()},
-                dict(one.notes),
-                dict(one.plans),
-            )
-            for one in (commits.all() if commits else [])
-        ]
-        return self._spark.createDataFrame(rows, COMMITS_SCHEMA).drop("plans")
+        if commits is None:
+            columns = [one for one in COMMITS_SCHEMA if one.name != "plans"]
+            return local_frame(self._spark, [], T.StructType(columns))
+        return commits.read(self._spark)
 
     def adopt(self, name: str) -> int:
         """
@@ -292,13 +257,13 @@ class Store:
             raise InvalidArgument("vacuum", "older_than", "not negative", older_than)
         # Before the commits are read: they name what is committed by then, what comes later is younger.
         horizon = datetime.now(UTC) - older_than
-        commits = self._commits()
+        commits = load(self._location)
         if commits is None:
             return []
         newest = Snapshot(self._spark, self._location, commits, commits.commit())
         for name in newest.names():
             newest.bring_up(name)
-        old = _unneeded_paths(self._location, commits, horizon)
+        old = unneeded_paths(self._location, commits, horizon)
         if not old:
             return []
         with Transaction(self._spark, self._location, commits) as transaction:
@@ -310,7 +275,7 @@ class Store:
             transaction.note(VACUUMED_UNTIL, f"{until} {uuid.uuid4().hex}")
             transaction.commit(reads=())
         # What others have committed until then stays.
-        old &= _unneeded_paths(self._location, commits.newest(), horizon)
+        old &= unneeded_paths(self._location, commits.newest(), horizon)
         for path in sorted(old):
             self._location.delete(path)
         return sorted(old)
@@ -330,11 +295,12 @@ class Store:
         """
         snapshot = self.snapshot()
         for table in map(snapshot.table, snapshot.names()):
-            sizes = {info.base_name: info.size for info in self._location.listed(table.folder)}
+            infos = self._location.listed(table.folder)
             for one in table.files.values():
-                path, size = f"{table.folder}/{unquote(one.path)}", sizes.get(one.path)
-                if size is None and "/" in one.path:  # a file of another program
-                    size = self._location.size(path)
+                below = unquote(one.path)
+                path = f"{table.folder}/{below}"
+                # What other programs write may lie in folders.
+                size = (infos.get(below) or self._location.info(path)).size
                 if size != one.size:
                     found = (
                         f"it has {size} bytes, not {one.size}"
@@ -346,81 +312,36 @@ class Store:
                     )
             if deep and (damage := find_damage(self._spark, self._location, table)) is not None:
                 raise damage
-            if (foreign := snapshot.change_by_others(table.name)) is not None:
-                raise foreign.named(table.name)
-
-    def _commits(self) -> Commits | None:
-        return load(self._location)
+            snapshot.require_untouched(table.name)
 
 
-# What nobody needs ----------------------------------------------------------------------------------------
+def _find_commit(
+    commits: Commits, version: int | None, timestamp: datetime | None, function: str
+) -> Commit | None:
+    """As `Store.snapshot` says; None for an instant before the first commit."""
+    if timestamp is None:
+        found = commits.commit(version)
+        if found is None:
+            raise InvalidArgument(function, "version", f"from 0 to {commits.version}", version)
+    else:
+        microseconds(timestamp, "timestamp", function=function)
+        found = next((one for one in commits.since(timestamp) if one.timestamp <= timestamp), None)
+    if found is not None and found.version < commits.version:
+        _require_kept(commits, found.version, timestamp, function)
+    return found
 
 
-def _unneeded_paths(location: Location, commits: Commits, horizon: datetime) -> set[str]:
-    """
-    What is older than *horizon*, and no commit since then needs that can be read.
-
-    That is: files that none of them names; and of each log the entries before a checkpoint from which all
-    that they name is read.
-    """
+def _require_kept(commits: Commits, version: int, timestamp: datetime | None, function: str) -> None:
+    """Raise `InvalidArgument` for a commit whose files may have been deleted."""
     newest = commits.commit()
     assert newest is not None
-    first = int(newest.notes.get(VACUUMED, 0))
-    kept = [one for one in commits.since(horizon) if one.version >= first]
-    named = _named_files(location, commits, kept)
-    folders = [info.base_name for info in location.listed() if location.has_log(info.base_name)]
-    files = {
-        f"{folder}/{info.base_name}"
-        for folder in [*folders, SCRATCH]
-        for info in location.listed(folder)
-        if OUR_FILES.fullmatch(info.base_name)
-        and info.base_name not in named.get(folder, ())
-        and info.mtime <= horizon
-    }
-    # The version before is the one from which the plan of a commit begins.
-    begins = {folder: version - 1 for folder, version in _first_versions(kept).items()}
-    needed = {COMMITS: commits.at, **begins}
-    return files.union(*(_entries_before(location, *each, horizon) for each in needed.items()))
-
-
-def _first_versions(commits: list[Commit]) -> dict[str, int]:
-    """Of each Delta table that these commits name the oldest version among them, by folder."""
-    found: dict[str, int] = {}
-    for one in (each for commit in commits for each in commit.tables.values()):
-        found[one.folder] = min(one.version, found.get(one.folder, one.version))
-    return found
-
-
-def _entries_before(location: Location, folder: str, version: int, horizon: datetime) -> set[str]:
-    """The entries of a log, older than *horizon*, without which *version* and all later ones are read too."""
-    log = f"{folder}/_delta_log"
-    entries = [(found, one) for one in location.listed(log) if (found := _ENTRY.fullmatch(one.base_name))]
-    begins = [int(found[1]) for found, _ in entries if found[2] == "checkpoint.parquet"]
-    begin = max((each for each in begins if each <= version), default=0)
-    old = {
-        f"{log}/{one.base_name}" for found, one in entries if int(found[1]) < begin and one.mtime <= horizon
-    }
-    if old:
-        DeltaLog(location, folder, folder, begin)  # It is whole: what it stands for can go.
-    return old
-
-
-def _named_files(location: Location, commits: Commits, kept: list[Commit]) -> dict[str, set[str]]:
-    """The files that these commits name, by folder."""
-    newest = Snapshot(None, location, commits, kept[-1])
-    now = {table.folder: set(table.files) for table in map(newest.table, newest.names())}
-    found = {COMMITS: commits.files(), **now}
-    for folder, version in _first_versions(kept).items():
-        try:
-            # One that lags has the files of the newest commit.
-            if read_actions(location, folder, version):
-                found[folder] = now.get(folder, set()) | live_files(location, folder, version)
-        except DamagedTable:
-            if folder in now:
-                raise
-            # It was made anew elsewhere: what there is stays as long as the commits that name it.
-            found[folder] = {info.base_name for info in location.listed(folder)}
-    return found
+    horizon = int(newest.notes.get(VACUUMED, 0))
+    if version < horizon:
+        is_erased = version < int(newest.notes.get(ERASED, 0))
+        needed = f"{horizon} or later, because of {'an erasure' if is_erased else 'vacuum'}"
+        if timestamp is not None:
+            raise InvalidArgument(function, "timestamp", f"that of commit {needed}", timestamp)
+        raise InvalidArgument(function, "version", needed, version)
 
 
 # For who keeps tables --------------------------------------------------------------------------------------
@@ -462,12 +383,8 @@ def replace_rows(tables: Transaction, name: str, keys: DataFrame, *rows: Rows) -
 
     Cost: files without such rows stay as they are; unless the table is small, a job finds them.
     """
-    found, files, on = tables.read(name), tables.files(name), keys.columns
-    if not hold_few_rows(files):
-        placed = found.select(*map(quoted, on), F.input_file_name().alias("file"))
-        touched = placed.join(keys, on, "left_semi")
-        # As many rows as there are files, at most.
-        files = files_named(files, [row["file"] for row in touched.select("file").distinct().collect()])
+    found, on = tables.read(name), keys.columns
+    files = files_holding(found, tables.files(name), keys, on)
     kept = []
     if files:
         rest = tables.read(name, files=files).join(keys, on, "left_anti").select(*map(quoted, found.columns))

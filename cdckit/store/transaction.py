@@ -25,12 +25,12 @@ A batch id is looked up in step 2, each time: two writers with one batch cannot 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from threading import RLock
 from types import TracebackType
 from typing import Any
@@ -53,11 +53,12 @@ from cdckit.store.columns import (
     true_names,
     unite_columns,
 )
-from cdckit.store.commits import Commit, Commits, Snapshot, load_or_begin, next_instant
-from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable, StoreIsBusy
+from cdckit.store.commits import VACUUMED_UNTIL, Commit, Commits, load_or_begin, next_instant
+from cdckit.store.errors import BatchIdReused, ConflictingCommit, DamagedTable, NoSuchTable
 from cdckit.store.files import OUR_FILES, File, Table, Target, Where, read_spark
 from cdckit.store.locations import SCRATCH, Location, folder_name
-from cdckit.store.log import CommittedTable, Plan, missing_columns
+from cdckit.store.log import CommittedTable, Plan, first_answer, missing_columns
+from cdckit.store.snapshot import Snapshot
 from cdckit.store.writing import SMALL, Rows, WriteResult, row_columns, rows_of_groups, small_files, write
 
 Scope = str | tuple[str, Mapping[str, Collection[Any]]]
@@ -65,9 +66,6 @@ Scope = str | tuple[str, Mapping[str, Collection[Any]]]
 What a transaction has read: a table, or the part of it where columns by which it is partitioned have
 certain values.
 """
-
-VACUUMED_UNTIL = "cdckit.vacuumed_until"
-"""The note that says until which instant files that no commit named were deleted; and the vacuum's id."""
 
 _FILE_ROWS = "cdckit.file_rows"
 """Before the name of a table: the note that says how many rows one of its files has at most."""
@@ -160,7 +158,7 @@ class Change:
         if self.after is None:
             return False
         ours = filter(OUR_FILES.fullmatch, self.after.files.keys() - self.known.keys())
-        times = (location.modified(f"{self.after.folder}/{path}") for path in ours)
+        times = (location.info(f"{self.after.folder}/{path}").mtime for path in ours)
         return any(time is None or time <= horizon for time in times)
 
 
@@ -170,6 +168,10 @@ class Transaction:
 
     It begins from the newest commit, its *base*, and sees that and what it has itself written.  Several
     threads may write to different tables at once.
+
+    Attributes:
+        base: The tables from which it began.
+        has_ended: Whether a commit was tried, well or not, or it was closed.
 
     >>> with store.begin() as tx:  # doctest: +SKIP
     ...     tx.append("log", changes)
@@ -189,7 +191,7 @@ class Transaction:
         self._read: set[str] = set()
         self._notes: dict[str, str | None] = {}
         self._scratch: list[str] = []
-        self._lock, self._ended, self._failed = RLock(), False, False
+        self._lock, self._failed, self.has_ended = RLock(), False, False
 
     def __enter__(self) -> Transaction:
         return self
@@ -243,17 +245,23 @@ class Transaction:
     # Writing ---------------------------------------------------------------------------------------------
 
     def append(
-        self, name: str, *rows: Rows, partition_by: Sequence[str] = (), compact_at: int | None = None
+        self,
+        name: str,
+        rows: Rows,
+        *more: Rows,
+        partition_by: Sequence[str] = (),
+        compact_at: int | None = None,
     ) -> WriteResult:
         """
         Write rows to a table, which is made if there is none.
 
         Args:
             name: The table.
-            rows: A DataFrame, what workers make, or an Arrow table of this program; of several, each is
-                written.  Columns that the table lacks come to it; the rows it has are null there.
+            rows: A DataFrame, what workers make, or an Arrow table of this program.  Columns that the
+                table lacks come to it; the rows it has are null there.
                 A number of another type becomes as wide as both need, anything else text
                 (`cdckit.parts.widening`): what is there is rewritten then.
+            more: More of them; each is written.
             partition_by: For a table that is made: the columns whose values tell its files apart.  A file
                 holds rows of one value each, so rows should come in partitions by them, or every
                 task writes a file for every value.
@@ -263,16 +271,14 @@ class Transaction:
 
         Raises:
             NotStorable: A column is of a type that no table has, or cannot become that of the table.
-            InvalidArgument: There are no rows, or *partition_by* names columns that the rows lack, or
-                cannot be that of the table.
+            InvalidArgument: *partition_by* names columns that the rows lack, or cannot be that of the table.
 
         Cost: one job per source of rows; for a table whose columns change types, one over all of it.
         """
-        self._require_rows(rows, "append")
         try:
-            for one in rows:
+            for one in (rows, *more):
                 self._with_columns(name, row_columns(one), tuple(partition_by))
-            done = self._write(name, rows)
+            done = self._write(name, (rows, *more))
             if compact_at is not None:
                 touched = {tuple(one.partition_texts().items()) for one in done.files}
                 self.compact(name, files=max(2, compact_at), only=touched)
@@ -281,18 +287,17 @@ class Transaction:
             self._failed = True
             raise
 
-    def replace(self, name: str, *rows: Rows, partition_by: Sequence[str] = ()) -> WriteResult:
+    def replace(self, name: str, rows: Rows, *more: Rows, partition_by: Sequence[str] = ()) -> WriteResult:
         """Write rows as the whole of a table, whatever its columns were before; as `append` for the rest."""
-        self._require_rows(rows, "replace")
         with self._lock:
             change, by, after = self._change(name), tuple(partition_by), None
             before = change.after
             if before is not None and (not by or by == _partition_names(before)):
-                stored = stored_names(storable_columns(row_columns(rows[0]), name))
+                stored = stored_names(storable_columns(row_columns(rows), name))
                 if set(before.partition_by) <= set(stored.fieldNames()):
                     after = replace(before, stored=stored, files={})
             self._changes[name] = replace(change, after=after, rewritten=True)
-        return self.append(name, *rows, partition_by=by)
+        return self.append(name, rows, *more, partition_by=by)
 
     def swap(self, name: str, remove: Iterable[File], *rows: Rows, same_rows: bool = False) -> WriteResult:
         """
@@ -496,33 +501,38 @@ class Transaction:
     def _with_columns(self, name: str, rows: T.StructType, by: tuple[str, ...]) -> None:
         """Let there be the table, with columns for such rows."""
         with self._lock:
-            change, columns = self._change(name), storable_columns(rows, name)
-            table = change.after
+            table, columns = self._change(name).after, storable_columns(rows, name)
             if table is None:
-                require_partitioning(columns, by, name)
-                stored = stored_names(columns)
-                dropped = change.before
-                if dropped is not None and not by and not dropped.partition_by:
-                    self._put(name, replace(dropped, stored=stored, files={}))
-                    return
-                names = {one.name: two.name for one, two in zip(columns, stored, strict=True)}
-                partition_by = tuple(names[one] for one in by)
-                self._put(name, Table(name, self._free_folder(name), stored, partition_by))
-                return
-            if by and by != _partition_names(table):
+                self._put(name, self._new_table(name, columns, by))
+            elif by and by != _partition_names(table):
                 found = ", ".join(_partition_names(table)) or "nothing"
                 raise InvalidArgument("append", "partition_by", f"that of the table, {found}", by)
-            before = true_names(table.stored)
-            after = unite_columns(before, columns, name)
-            if after == before:
-                return
-            widened = replace(table, stored=stored_names(after, table.stored))
-            if keeps_types(before, after) or not table.files:
-                self._put(name, widened)
-                return
-            old = read_spark(self.spark, self._location, table, list(table.files.values()))
-            self._changes[name] = replace(change, after=widened.with_files(()), rewritten=True)
-            self._write(name, [as_columns(old, after)])
+            else:
+                self._widen(name, table, columns)
+
+    def _new_table(self, name: str, columns: T.StructType, by: tuple[str, ...]) -> Table:
+        """A table without rows: the one that was dropped here, if it can have such columns."""
+        require_partitioning(columns, by, name)
+        stored = stored_names(columns)
+        dropped = self._change(name).before
+        if dropped is not None and not by and not dropped.partition_by:
+            return replace(dropped, stored=stored, files={})
+        names = {one.name: two.name for one, two in zip(columns, stored, strict=True)}
+        return Table(name, self._free_folder(name), stored, tuple(names[one] for one in by))
+
+    def _widen(self, name: str, table: Table, columns: T.StructType) -> None:
+        """Let a table have room for such columns; what is there is written anew where types change."""
+        before = true_names(table.stored)
+        after = unite_columns(before, columns, name)
+        if after == before:
+            return
+        widened = replace(table, stored=stored_names(after, table.stored))
+        if keeps_types(before, after) or not table.files:
+            self._put(name, widened)
+            return
+        old = read_spark(self.spark, self._location, table, list(table.files.values()))
+        self._changes[name] = replace(self._change(name), after=widened.with_files(()), rewritten=True)
+        self._write(name, [as_columns(old, after)])
 
     def _put(self, name: str, table: Table, same_rows: Iterable[str] = ()) -> None:
         change = self._change(name)
@@ -551,17 +561,7 @@ class Transaction:
             found = f"{folder_name(name)}.{number}"
         return found
 
-    @staticmethod
-    def _require_rows(rows: Sequence[Rows], function: str) -> None:
-        if not rows:
-            raise InvalidArgument(function, "rows", "at least one DataFrame, Made or Arrow table", rows)
-
     # Ending ----------------------------------------------------------------------------------------------
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether a commit was tried, well or not, or it was closed."""
-        return self._ended
 
     def commit(
         self, *, batch: str | None = None, digest: int | None = None, reads: Iterable[Scope] | None = None
@@ -591,8 +591,8 @@ class Transaction:
 
         Cost: 20 to 30 ms on a local disk for the commit, and as much for each table that is written.
         """
-        needed = "one that has not ended" if self._ended else "one whose writes have all succeeded"
-        if self._ended or self._failed:
+        needed = "one that has not ended" if self.has_ended else "one whose writes have all succeeded"
+        if self.has_ended or self._failed:
             raise InvalidArgument("commit", "the transaction", needed, "not that")
         scopes = [_scope(one) for one in (self._read if reads is None else reads)]
         # A table that is made anew goes over what others did, also where there is no row before and after.
@@ -608,7 +608,7 @@ class Transaction:
 
     def close(self) -> None:
         """End, without committing if that was not done: what was written is garbage, scratch is deleted."""
-        self._ended = True
+        self.has_ended = True
         with self._lock:
             while self._scratch:
                 # The transaction has ended, well or not, and `vacuum` deletes what is left here.
@@ -617,36 +617,37 @@ class Transaction:
 
     def _land(self, batch: str | None, digest: int, scopes: Sequence[_Part]) -> CommitResult:
         """The steps 2 to 4."""
-        commits = self._commits
-        for wait in log.retry_waits():
-            # It is there before any table is.
-            commits = load_or_begin(self._location) if commits is None else commits.newest()
-            if batch is not None and (before := commits.digest(batch)) is not None:
-                if before != digest:
-                    raise BatchIdReused(batch, before, digest)
-                return CommitResult(commits.version, repeated=True)
-            newest = commits.commit()
-            assert newest is not None
-            now = self.base.at_commit(newest, commits)
-            heads = self._heads(now)
-            self._require_no_conflict(now, scopes)
-            if not self._changes and not self._notes and batch is None:
-                return CommitResult(self.base.version or 0)
-            plans = {name: one.plan(heads.get(name)) for name, one in self._changes.items()}
-            next_one = self._next(newest, heads, plans)
-            if commits.add(replace(next_one, batch=batch, digest=None if batch is None else digest)):
-                self._carry_out(next_one.version, plans, now)
-                now.keep_logs()
-                return CommitResult(next_one.version)
-            time.sleep(wait)
-        raise StoreIsBusy(self._location.root, log.TRIES)
+        return first_answer(self._location.root, partial(self._try_to_land, batch, digest, scopes))
+
+    def _try_to_land(self, batch: str | None, digest: int, scopes: Sequence[_Part]) -> CommitResult | None:
+        """The same; None if another writer was faster."""
+        # It is there before any table is.
+        commits = load_or_begin(self._location) if self._commits is None else self._commits.newest()
+        self._commits = commits
+        if batch is not None and (before := commits.digest(batch)) is not None:
+            if before != digest:
+                raise BatchIdReused(batch, before, digest)
+            return CommitResult(commits.version, repeated=True)
+        newest = commits.commit()
+        assert newest is not None
+        now = self.base.at_commit(newest, commits)
+        heads = self._heads(now)
+        self._require_no_conflict(now, scopes)
+        if not self._changes and not self._notes and batch is None:
+            return CommitResult(self.base.version or 0)
+        plans = {name: one.plan(heads.get(name)) for name, one in self._changes.items()}
+        next_one = self._next(newest, heads, plans)
+        if not commits.add(replace(next_one, batch=batch, digest=None if batch is None else digest)):
+            return None
+        self._carry_out(next_one.version, plans, now)
+        now.keep_logs()
+        return CommitResult(next_one.version)
 
     def _heads(self, now: Snapshot) -> dict[str, Table]:
         """The Delta tables that are written, brought to where the newest commit has them."""
         for name in self._read & now.named.keys() - self._changes.keys():
             # What was read would be held against something that others have changed.
-            if (foreign := now.change_by_others(name)) is not None:
-                raise foreign.named(name)
+            now.require_untouched(name)
         heads = {}
         for name in self._changes.keys() & now.named.keys():
             change = self._changes[name]
@@ -654,7 +655,7 @@ class Transaction:
                 continue  # What cannot be read is made anew elsewhere.
             foreign = now.bring_up(name)
             if foreign is not None and not change.over_others:
-                raise foreign.named(name)
+                raise foreign
             heads[name] = now.table(name) if foreign is None else now.head(name)
         return heads
 
@@ -670,38 +671,27 @@ class Transaction:
         def conflict(because: str, *names: str) -> ConflictingCommit:
             return ConflictingCommit(names, self.base.version or 0, now.version or 0, because)
 
-        until = now.notes.get(VACUUMED_UNTIL)
-        if until is not None and until != self.base.notes.get(VACUUMED_UNTIL):
-            horizon = datetime.fromisoformat(until.split()[0])
-            old = [name for name, one in self._changes.items() if one.is_older_than(horizon, self._location)]
-            if old:
-                raise conflict("its files may have been deleted by `vacuum`, which keeps younger ones", *old)
+        if old := self._vacuumed_tables(now):
+            raise conflict("its files may have been deleted by `vacuum`, which keeps younger ones", *old)
         for name in sorted({*self._changes, *(name for name, _ in scopes)}):
             change, parts = self._changes.get(name), [part for each, part in scopes if each == name]
             is_unread = change is None or change.before is None
             if is_unread and self.base.named.get(name) == now.named.get(name):
                 continue  # Perhaps it could not be read.
             before, after = (each.table(name) if each.has(name) else None for each in (self.base, now))
-            if before is after or (before is not None and after is not None and before.is_like(after)):
-                continue
-            if None in parts or (change and (change.rewritten or change.before is None)):
-                raise conflict("it has changed a table that was read, made, replaced or dropped", name)
-            if before is None or after is None or before.folder != after.folder:
-                raise conflict("it has made or dropped a table that is used here", name)
-            if change and missing_columns(before.stored, after.stored) != T.StructType():
-                raise conflict("it has changed the columns of a table that is written here", name)
-            gone, come = before.files.keys() - after.files.keys(), after.files.keys() - before.files.keys()
-            if change and gone & change.gone:
-                raise conflict("it has replaced files that are replaced here", name)
-            touched = [*(before.files[path] for path in gone), *(after.files[path] for path in come)]
-            names = {true_name(one): one.name for one in after.stored}
-            for part in filter(None, parts):
-                where = {names.get(column, column): values for column, values in part.items()}
-                if any(_is_within(one, where) for one in touched):
-                    raise conflict("it has changed a part of a table that was read", name)
+            if (because := _find_conflict(change, parts, before, after)) is not None:
+                raise conflict(because, name)
         for key, value in self._notes.items():
             if now.notes.get(key) not in (value, self.base.notes.get(key)):
                 raise conflict(f"it has noted something else as {key!r}")
+
+    def _vacuumed_tables(self, now: Snapshot) -> list[str]:
+        """The tables of which files that were written here may have been deleted since the base."""
+        until = now.notes.get(VACUUMED_UNTIL)
+        if until is None or until == self.base.notes.get(VACUUMED_UNTIL):
+            return []
+        horizon = datetime.fromisoformat(until.split()[0])
+        return [name for name, one in self._changes.items() if one.is_older_than(horizon, self._location)]
 
     def _next(self, newest: Commit, heads: Mapping[str, Table], plans: Mapping[str, Plan | None]) -> Commit:
         number, tables = newest.version + 1, dict(newest.tables)
@@ -727,7 +717,8 @@ class Transaction:
             one.result()
 
 
-_Part = tuple[str, Mapping[str, Collection[Any]] | None]
+_Where = Mapping[str, Collection[Any]]
+_Part = tuple[str, _Where | None]
 
 
 def _scope(scope: Scope) -> _Part:
@@ -739,7 +730,37 @@ def _scope(scope: Scope) -> _Part:
     raise InvalidArgument("commit", "reads", "table names, or pairs of one and partition values", scope)
 
 
-def _is_within(one: File, where: Mapping[str, Collection[Any]]) -> bool:
+def _find_conflict(
+    change: Change | None, parts: Sequence[_Where | None], before: Table | None, after: Table | None
+) -> str | None:
+    """
+    What others have done to a table that a transaction changes, or of which it has read *parts*.
+
+    None if that does not concern it; *before* is the table at its base, *after* the one that there is now.
+    """
+    if before is after or (before is not None and after is not None and before.is_like(after)):
+        return None
+    if None in parts or (change and (change.rewritten or change.before is None)):
+        return "it has changed a table that was read, made, replaced or dropped"
+    if before is None or after is None or before.folder != after.folder:
+        return "it has made or dropped a table that is used here"
+    if change and missing_columns(before.stored, after.stored) != T.StructType():
+        return "it has changed the columns of a table that is written here"
+    if change and change.gone & (before.files.keys() - after.files.keys()):
+        return "it has replaced files that are replaced here"
+    names = {true_name(one): one.name for one in after.stored}
+    touched = [
+        *(one for path, one in before.files.items() if path not in after.files),
+        *(one for path, one in after.files.items() if path not in before.files),
+    ]
+    for part in filter(None, parts):
+        where = {names.get(column, column): values for column, values in part.items()}
+        if any(_is_within(one, where) for one in touched):
+            return "it has changed a part of a table that was read"
+    return None
+
+
+def _is_within(one: File, where: _Where) -> bool:
     return all(
         column not in one.partition or one.partition[column] in values for column, values in where.items()
     )

@@ -12,8 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from datetime import date, datetime, timedelta
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, Self, TypeAlias
@@ -27,7 +26,7 @@ from pyspark.sql import types as T
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import WorkerPlan, local_frame, worker_reports
 from cdckit.store.columns import to_stored, true_names
-from cdckit.store.files import File, Table, Target, name_metadata, read_batches
+from cdckit.store.files import File, Table, Target, name_metadata, read_batches, to_json
 from cdckit.store.locations import Location
 
 Rows: TypeAlias = DataFrame | WorkerPlan | Any
@@ -274,7 +273,8 @@ class _OpenFile:
         self._sink.close()
         bounds = _bounds(self._footers[0], self._schema)
         known = {"path": self._name, "size": size, "partition": json.loads(self._partition)}
-        return {**known, "numRecords": self.rows, **bounds}
+        report: dict[str, Any] = json.loads(to_json({**known, "numRecords": self.rows, **bounds}))
+        return report
 
     def discard(self) -> None:
         # On a full disk neither can be closed properly; the file is in the way of everybody all the same.
@@ -284,7 +284,7 @@ class _OpenFile:
 
 
 def _bounds(footer: Any, schema: pa.Schema) -> dict[str, dict[str, Any]]:
-    """What the file's footer tells about its columns, in JSON."""
+    """What the file's footer tells about its columns."""
     places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
     found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     for column in list(schema)[:_WITH_BOUNDS]:
@@ -324,32 +324,16 @@ def _extremes(chunks: list[Any]) -> tuple[Any, Any]:
 
 
 def _below(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return _instant(value - timedelta(microseconds=value.microsecond % 1000))
-    if isinstance(value, str):
-        return value[:_LETTERS]
-    return _plain(value)
+    return value[:_LETTERS] if isinstance(value, str) else value
 
 
 def _above(value: Any) -> Any:
     if isinstance(value, datetime):
-        rest = value.microsecond % 1000
-        return _instant(value + timedelta(microseconds=1000 - rest) if rest else value)
-    if isinstance(value, str):
-        return value if len(value) <= _LETTERS else value[:_LETTERS] + "\U0010ffff"
-    return _plain(value)
-
-
-def _instant(value: datetime) -> str:
-    if value.tzinfo is None:
-        return value.isoformat(timespec="milliseconds")
-    return value.astimezone(UTC).isoformat(timespec="milliseconds")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, date):
-        return value.isoformat()
-    return float(value) if isinstance(value, Decimal) else value
+        # A log has milliseconds, and what is below them is cut off.
+        return value + timedelta(microseconds=-value.microsecond % 1000)
+    if isinstance(value, str) and len(value) > _LETTERS:
+        return value[:_LETTERS] + "\U0010ffff"
+    return value
 
 
 # Small files together --------------------------------------------------------------------------------------

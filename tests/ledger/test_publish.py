@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 import cdckit.store.files
 from cdckit import Ledger, changes_from
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import publication
+from cdckit.ledger import publication, published
 from cdckit.outputs import periodic_snapshots, scd_type_1, scd_type_2
-from cdckit.store import ForeignChange, NoSuchTable, Store, published
+from cdckit.store import ForeignChange, NoSuchTable, Store
 from support.histories import plain, to_dataframe
 from support.ledger_programs import FIELDS, KEYS, batches
 from tools.tiers import seeds

@@ -19,7 +19,7 @@ from cdckit import rdss, samples
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.rdss import Exchange, Rules
-from cdckit.store import commits, transaction
+from cdckit.store import snapshot, transaction
 from support.rdss_messages import as_bytes, changed, message
 from tools.tiers import seeds
 
@@ -217,13 +217,13 @@ def test_of_the_known_messages_only_the_buckets_of_a_batch_are_read(
     there = {one.partition["bucket"] for one in exchange.store.snapshot().files("repository")}
     assert there == set(range(buckets))
     opened: list[tuple[str, str]] = []
-    read = commits.read_spark
+    read = snapshot.read_spark
 
     def watched(spark: Any, location: Any, table: Any, files: Any, where: Any = None) -> DataFrame:
         opened.extend((table.name, one.path) for one in files)
         return read(spark, location, table, files, where)
 
-    for module in (commits, transaction):
+    for module in (snapshot, transaction):
         monkeypatch.setattr(module, "read_spark", watched)
     before = exchange.store.snapshot()
     again, new = many[0], told("create", 99, "10:00", 2)

@@ -168,13 +168,13 @@ def test_a_commit_whose_answer_was_lost_is_found(
     store: Store, monkeypatch: pytest.MonkeyPatch, answer: Exception
 ) -> None:
     add(store, "log", 1)
-    real = commits.DeltaTable.create_write_transaction
+    real = DeltaTable.create_write_transaction
 
     def lost(*given: Any, **named: Any) -> None:
         real(*given, **named)
         raise answer
 
-    monkeypatch.setattr(commits.DeltaTable, "create_write_transaction", lost)
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", lost)
     add(store, "log", 2)
     monkeypatch.undo()
     assert held(store, "log") == [1, 2]

@@ -88,7 +88,6 @@ STEPS = [
     (commits.Commits, "add"),
     (erasure, "forget_versions"),
     (log.DeltaTable, "create_checkpoint"),
-    (erasure, "delete_files"),
     (erasure.Location, "delete"),
 ]
 

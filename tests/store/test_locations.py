@@ -115,7 +115,7 @@ def test_a_folder_that_somebody_makes_just_now_is_there_or_not(tmp_path: Path) -
     with_it.start()
     try:
         location = locate(place, None, None)
-        assert all(location.listed() == [] for _ in range(20_000))
+        assert all(location.listed() == {} for _ in range(20_000))
     finally:
         enough.set()
         with_it.join()

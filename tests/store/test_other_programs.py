@@ -8,9 +8,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, TableFeatures, write_deltalake
 from deltalake.schema import Field, PrimitiveType
+from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
 from cdckit.store import DamagedTable, ForeignChange, Store, log
@@ -330,3 +332,18 @@ def test_a_flipped_bit_is_never_served_as_truth(store: Store, place: Path) -> No
             found = expected
         assert found == expected, path.name
         path.write_bytes(content)
+
+
+def test_a_file_under_a_name_with_odd_letters_is_found(store: Store, table: str) -> None:
+    """A log has its path as a URI would, a%20b.parquet; in the folder it is as it is."""
+    path = Path(table) / "a b.parquet"
+    pq.write_table(numbers(9), path)
+    added = AddAction("a b.parquet", path.stat().st_size, {}, 0, True, '{"numRecords": 1}')
+    theirs = DeltaTable(table)
+    theirs.create_write_transaction([added], "append", theirs.schema())
+    store.adopt("log")
+    store.check(deep=True)
+    assert held(store, "log") == everything(table) == [1, 2, 3, 9]
+    path.unlink()
+    with pytest.raises(DamagedTable, match=r"log/a b\.parquet: the file is not there"):
+        store.check()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import File, NoSuchTable, Store, log
-from cdckit.store.files import files_named
+from cdckit.store.files import _files_named
 from cdckit.store.locations import Location
 from cdckit.store.log import DeltaLog
 from support.store_numbers import add, held, listing, numbers
@@ -126,7 +126,29 @@ def test_files_are_found_by_the_names_that_spark_gives() -> None:
     """Other programs put files of a partitioned table into folders."""
     ours, theirs = File("part-1.parquet", 1, 1), File("b=a%2520b/part-2.parquet", 1, 1)
     named = ["file:///store/log/b=a%2520b/part-2.parquet", "file:///store/log/part-3.parquet"]
-    assert files_named([ours, theirs], named) == [theirs]
+    assert _files_named([ours, theirs], named) == [theirs]
+
+
+@pytest.mark.parametrize("zone", [UTC, None])
+def test_bounds_in_the_log_leave_no_value_out(store: Store, zone: tzinfo | None) -> None:
+    """A log has milliseconds, and of a text its beginning: low bounds are cut off, high ones rounded up."""
+    low, high = (
+        datetime(1969, 12, 31, 23, 59, 59, 999_001, zone),
+        datetime(2024, 1, 1, 0, 0, 0, 999_001, zone),
+    )
+    rows = pa.table(
+        {
+            "at": pa.array([low, high], pa.timestamp("us", None if zone is None else "UTC")),
+            "name": ["a" * 40, "b" * 40],
+        }
+    )
+    with store.begin() as transaction:
+        transaction.append("t", rows)
+        transaction.commit()
+    [file] = store.snapshot().files("t")
+    assert file.low == {"at": low.replace(microsecond=999_000), "name": "a" * 32}
+    assert file.high == {"at": datetime(2024, 1, 1, 0, 0, 1, 0, zone), "name": "b" * 32 + "\U0010ffff"}
+    assert store.snapshot().arrow("t", {"at": {high}, "name": {"b" * 40}}).num_rows == 1
 
 
 def test_a_replaced_table_may_have_new_columns_between_the_others(store: Store) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import cdckit.store.store as store_module
 from cdckit.store import BatchIdReused, ConflictingCommit, Store, StoreIsBusy, Transaction
-from cdckit.store.store import CLAIM
+from cdckit.store.commits import CLAIM
 from support.store_numbers import add, held, numbers
 
 PARTED = pa.table({"part": ["a", "b"], "n": [1, 2]})

@@ -92,6 +92,24 @@ def test_what_no_commit_of_the_retention_names_goes(store: Store, place: Path) -
     assert held(store, "log") == [19, 20]
 
 
+def test_a_file_that_is_gone_already_is_none_to_delete(
+    store: Store, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else deletes the same files meanwhile."""
+    for number in range(3):
+        replaced(store, number)
+    real = Location.delete
+
+    def twice(self: Location, path: str) -> None:
+        real(self, path)
+        real(self, path)
+
+    monkeypatch.setattr(Location, "delete", twice)
+    assert [path.split("/")[0] for path in store.vacuum(timedelta(0))].count("log") == 2
+    assert len(list((place / "log").glob("cdc-*"))) == 1
+    store.check()
+
+
 def test_young_files_of_a_writer_on_its_way_stay(store: Store) -> None:
     add(store, "log", 1)
     running = store.begin()

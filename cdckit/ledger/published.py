@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,20 +21,20 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import quoted
 from cdckit.store.columns import plain_names, storable_columns, stored_names
-from cdckit.store.erasure import delete_files, files_below, forget_versions
+from cdckit.store.erasure import forget_versions
 from cdckit.store.errors import ForeignChange
 from cdckit.store.files import File, Table, Target, read_spark
 from cdckit.store.locations import COMMITS, Location, locate
 from cdckit.store.log import (
-    APPLICATION,
-    NO_HOOK,
     DeltaLog,
-    change_since_ours,
+    batch_names,
     commit_mark,
     create,
-    delta_schema,
-    keep_short,
+    describe_change,
+    entries_until,
+    is_foreign_change,
     live_files,
+    log_entry,
     properties,
     read_actions,
 )
@@ -81,20 +79,27 @@ class PublishedTable:
         if self._location.has_log(COMMITS) or whole.has_log(COMMITS):
             raise InvalidArgument("publish", "target", "a place outside of every store", str(target))
         if self._location.has_log(self._folder):
-            self._head = DeltaLog(self._location, self._folder, self._folder)
+            self._head = DeltaLog(self._location, self._location.delta(self._folder), self._folder)
             self.commit = self._head.mark
-            self.form = self._head.delta.transaction_version(f"{APPLICATION}:{source}")
+            self.form = self._head.delta.transaction_version(batch_names(source).digest)
             if self.form is None:
                 raise InvalidArgument("publish", "target", _NEEDED, str(target))
 
     def require_untouched(self) -> None:
         """Raise `ForeignChange` if others have changed rows since our last commit."""
-        if self._head is not None:
-            assert self._head.state.version is not None
-            found = change_since_ours(self._location, self._folder, self._head.state.version)
-            if found is not None:
-                where = self._location.delta(self._folder)
-                raise ForeignChange(where, found.version, found.operation, found.author, _ANEW)
+        if self._head is None:
+            return
+        found, oldest = None, self._head.version + 1
+        for oldest, actions in entries_until(self._location, self._folder, self._head.version):
+            if commit_mark(actions) is not None:
+                break
+            if is_foreign_change(actions):
+                found = describe_change(self._head.name, oldest, actions, _ANEW)
+        else:
+            # Whoever shortened the log has left nothing that tells what came after ours.
+            found = found or ForeignChange(self._head.name, oldest - 1, "a commit", "somebody", _ANEW)
+        if found is not None:
+            raise found
 
     def has_columns(self, columns: T.StructType) -> bool:
         """Whether the table has just such columns."""
@@ -120,41 +125,27 @@ class PublishedTable:
         carried = properties(commit, (self._source, form))
         if self._head is None:
             return create(self._location, table, added, carried)
-        actions: list[AddAction | RemoveAction] = [*added, *(one.remove() for one in gone or ())]
-        try:
-            self._head.delta.create_write_transaction(
-                actions,
-                "overwrite" if gone is None else "append",
-                delta_schema(table.stored),
-                commit_properties=carried,
-                post_commithook_properties=NO_HOOK,
-            )
-        except CommitFailedError:
-            return False
-        self._head.newest()
-        keep_short(self._head.delta)
-        return True
+        removed = [one.remove() for one in gone or ()]
+        return self._head.commit([*added, *removed], table.stored, carried, anew=gone is None)
 
     def forget_before(self, commit: int) -> None:
         """Delete what versions of the table need that show an earlier commit than *commit*, an erasure."""
         if self._head is None or not commit:
             return
-        names = (
-            path.rsplit("/", 1)[-1] for path in files_below(self._location, f"{self._folder}/_delta_log")
-        )
-        oldest = min((int(name[:20]) for name in names if name.endswith(".json")), default=0)
+        names = self._location.listed(f"{self._folder}/_delta_log")
+        entries = [entry for name in names if (entry := log_entry(name)) is not None]
+        oldest = min((version for version, kind in entries if kind == "json"), default=0)
         first = commit_mark(read_actions(self._location, self._folder, oldest))
         if first is not None and first >= commit:
             return
-        version = DeltaLog(self._location, self._folder, self._folder).version
-        while version > oldest and commit_mark(read_actions(self._location, self._folder, version)) is None:
-            version -= 1
+        newest = DeltaLog(self._location, self._folder, self._folder).version
+        behind = entries_until(self._location, self._folder, newest)
+        version = next((each for each, actions in behind if commit_mark(actions) is not None), oldest)
         live = live_files(self._location, self._folder, version)
         forget_versions(self._location, self._folder, version)
-        start = f"{self._folder}/"
-        found = (path.removeprefix(start) for path in files_below(self._location, self._folder))
-        old = [path for path in found if not (path.startswith("_delta_log/") or path in live)]
-        delete_files(self._location, [f"{start}{path}" for path in old])
+        for path in sorted(self._location.listed(self._folder, recursive=True)):
+            if not (path.startswith("_delta_log/") or path in live):
+                self._location.delete(f"{self._folder}/{path}")
 
 
 def _stored(columns: T.StructType, table: str) -> T.StructType:
@@ -257,9 +248,8 @@ class CatalogueTable:
                 self.commit, self.form = ours["commit"], ours["form"]
                 return
             if row["operation"] not in _UPKEEP:
-                author = ", ".join(each for each in (row["userName"], row["engineInfo"]) if each)
-                facts = self._name, row["version"], row["operation"], author or "somebody"
-                self._foreign = ForeignChange(*facts, _ANEW)
+                commit_info = [{"commitInfo": row.asDict()}]
+                self._foreign = describe_change(self._name, row["version"], commit_info, _ANEW)
         raise InvalidArgument("publish", "target", _NEEDED, self._name)
 
     def _mark_text(self, commit: int, form: int) -> str:
