@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.changes import ABSENT, DELETE, IS_EFFECTIVE, IS_PERIOD, UNTIL, UPSERT, keep_key
+from cdckit.model.changes import DELETE, IS_EFFECTIVE, IS_PERIOD, UNTIL, UPSERT
 from cdckit.model.history import is_never, open_end
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_SCHEMA
-from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, require_struct
+from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int
 from cdckit.parts.tables import AnyTable, stated_arguments
 from cdckit.parts.values import as_text, comparable
 from cdckit.parts.workers import describe_step
@@ -32,71 +32,7 @@ from cdckit.tables.times import (
     is_time,
     order_text,
 )
-
-IS_TRUNCATE = "is_truncate"
-
-
-def with_absences(changes: DataFrame, keys: Sequence[str], kinds: T.StructType) -> DataFrame:
-    """
-    The changes, and in place of the truncates among them what each of them ends.
-
-    Args:
-        changes: One row per row of the table, and whether it is a truncate.  At one place truncates stand
-            first, which their record number, 0, says.
-        keys: The key fields.
-        kinds: The types of the fields.
-
-    Returns:
-        An absence of each entity at the first truncate after a mention of it, unless that mention, the
-        last one before the truncate, is a delete.  Later truncates find nothing there.
-    """
-    statements = changes.where(~F.col(IS_TRUNCATE)).drop(IS_TRUNCATE)
-    ends = _with_previous(changes.where(F.col(IS_TRUNCATE)))
-    mentions = statements.select(
-        F.col("source").alias("by"),
-        "operation",
-        "data",
-        _place().alias("place"),
-        F.struct(_place(), "message_id").alias("in_order"),
-        *(
-            comparable(F.col("data").getField(key), kinds[key].dataType).alias(f"key {n}")
-            for n, key in enumerate(keys)
-        ),
-    )
-    first = (F.col("ends") > F.col("place")) & (
-        F.col("previous").isNull() | (F.col("previous") < F.col("place"))
-    )
-    met = mentions.join(F.broadcast(ends), F.col("by").eqNullSafe(F.col("source")) & first, how="inner")
-    entity = [F.col(f"`key {n}`") for n in range(len(keys))]
-    last = F.max_by(F.struct("operation", "data", "end"), "in_order").alias("last")
-    found = met.groupBy("by", "ends", *entity).agg(last).where(F.col("last.operation") != DELETE)
-    # What a truncate ends has no end itself.
-    return statements.unionByName(_absences(found, keys, statements), allowMissingColumns=True)
-
-
-def _place() -> Column:
-    return F.struct("effective_timestamp", "sequence", "arrival")
-
-
-def _with_previous(truncates: DataFrame) -> DataFrame:
-    """Each truncate with the one of its source before it."""
-    in_order = Window.partitionBy("source").orderBy("ends")
-    end = F.struct("effective_timestamp", "sequence", "arrival", "message_id", "source", "priority")
-    placed = truncates.select("source", _place().alias("ends"), end.alias("end"))
-    return placed.withColumn("previous", F.lag("ends").over(in_order))
-
-
-def _absences(found: DataFrame, keys: Sequence[str], changes: DataFrame) -> DataFrame:
-    data = require_struct(changes, "data", function="changes_from")
-    values, carried = keep_key(F.col("last.data"), keys, data)
-    end = ("effective_timestamp", "sequence", "arrival", "message_id", "source", "priority")
-    return found.select(
-        F.lit(ABSENT).alias("operation"),
-        *(F.col("last.end").getField(name).alias(name) for name in end),
-        values.alias("data"),
-        carried.alias("carried"),
-    )
-
+from cdckit.tables.truncates import IS_TRUNCATE, with_absences
 
 _LOG = logging.getLogger(__name__)
 _FUNCTION = "changes_from"
