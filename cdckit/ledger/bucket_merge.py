@@ -204,6 +204,9 @@ def merge_bucket(
     stored = opened.filter(pc.is_in(opened.column(GUID), value_set=entity_guids(on)))
     begun, continued = _continue(targets, stored, on)
     guids, latest, place = _latest_positions([again.rows, on])
+    # Changes that say no place go on behind the last one that did.
+    for there in (opened, unborn):
+        place = pc.coalesce(place, there.column(PLACE).take(pc.index_in(guids, there.column(GUID))))
     return MergeResult(
         guids,
         latest,
@@ -286,7 +289,7 @@ def _merge_again(task: Task, targets: Targets, new: pa.RecordBatch, rewritten: p
     rows, is_new = rows.take(pa.array(order)), order >= before
     drop = is_repeated(rows, is_new)
     if targets.periods:
-        require_open_rows_end(rows, is_new & ~drop)
+        require_open_rows_end(rows, is_new, drop)
     news = select_rows(rows, is_new & ~drop)
     rows = select_rows(rows, ~drop)
     if not task.anew:

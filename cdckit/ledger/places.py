@@ -97,7 +97,8 @@ def rewrite_rows(
     named = chosen.select(*(F.col(one).alias(f"chosen {one}") for one in by)).withColumn(_CHOSEN, F.lit(True))
     is_chosen = reduce(and_, (column.eqNullSafe(F.col(f"chosen {one}")) for one, column in by.items()))
     files = tables.files(name) if among is None else among
-    files = files_holding(tables.read(name, files=files), files, named, is_chosen)
+    if files:
+        files = files_holding(tables.read(name, files=files), files, named, is_chosen)
     if not files:
         return []
     rows = tables.read(name, files=files)

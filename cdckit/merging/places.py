@@ -46,6 +46,7 @@ from cdckit.parts.arrays import (
     first_of_entity,
     group_starts,
     ints,
+    number_texts,
     rank_values,
     whole_entities,
 )
@@ -143,13 +144,16 @@ def _placed_times(table: pa.RecordBatch, entity: Ints) -> Ints:
     rows = table.take(pa.array(at))
     entity, own, is_read = entity[at], instants[at], bools(rows.column(SNAPSHOT))
     source, log = rank_values(rows.column("source")), _logs(rows)
+    bounds = ~_are_copies(rows, entity)
     order = order_positions(rows, entity, source, log)
-    instants[at[order]] = _in_order(own[order], is_read[order], entity[order], source[order], log[order])
+    instants[at[order]] = _in_order(
+        own[order], is_read[order], bounds[order], entity[order], source[order], log[order]
+    )
     unnamed = is_read & (log == 0)
     if unnamed.any() and log.any():
         order = np.lexsort((arrivals(rows), rank_values(_places_in_log(rows)), source, entity))
         said = instants[at[order]]
-        bounded = _no_later(said, ~is_read[order], entity[order], source[order])
+        bounded = _no_later(said, (~is_read & bounds)[order], entity[order], source[order])
         instants[at[order]] = np.where(unnamed[order], bounded, said)
     return instants
 
@@ -160,28 +164,30 @@ def _bound_reads(table: pa.RecordBatch, entity: Ints, instants: Ints) -> Ints:
     unplaced = is_read & ~is_placed(table)
     if not unplaced.any():
         return instants
-    source, arrived = rank_values(table.column("source")), arrivals(table)
-    bounds = ~is_read & ~_are_copies(table, entity, source, arrived)
-    order = np.lexsort((arrived, source, entity))
+    source, bounds = rank_values(table.column("source")), ~is_read & ~_are_copies(table, entity)
+    order = np.lexsort((arrivals(table), source, entity))
     bounded = np.empty_like(instants)
     bounded[order] = _no_later(instants[order], bounds[order], entity[order], source[order])
     return np.where(unplaced, bounded, instants)
 
 
-def _are_copies(table: pa.RecordBatch, entity: Ints, source: Ints, arrived: Ints) -> Bools:
-    """Which changes had come before: a ledger keeps the first of what came twice."""
-    identity = (ints(table.column("record_number")), rank_values(table.column("message_id")), source, entity)
-    order = np.lexsort((arrived, *identity))
-    copies = np.empty(len(order), dtype=bool)
-    copies[order] = ~group_starts(*(part[order] for part in identity))
+def _are_copies(table: pa.RecordBatch, entity: Ints) -> Bools:
+    """Which changes had come before: they bound no other, since a ledger has the first alone."""
+    message = number_texts(table.column("message_id"))
+    copies = np.zeros(len(message), dtype=bool)
+    if message.max(initial=-1) + 1 < len(message):
+        source = number_texts(table.column("source"))
+        identity = (ints(table.column("record_number")), message, source, entity)
+        order = np.lexsort((arrivals(table), *identity))
+        copies[order] = ~group_starts(*(part[order] for part in identity))
     return copies
 
 
-def _in_order(own: Ints, is_read: Bools, *whose: Ints) -> Ints:
+def _in_order(own: Ints, is_read: Bools, bounds: Bools, *whose: Ints) -> Ints:
     """The times of changes that stand in the order of their places in one log after another."""
-    logged = np.where(is_read, own, _no_earlier(own, ~is_read, *whose))
-    bounded = np.where(is_read, _no_later(logged, np.ones_like(is_read), *whose), logged)
-    return _no_earlier(bounded, np.ones_like(is_read), *whose)
+    logged = np.where(is_read, own, _no_earlier(own, ~is_read & bounds, *whose))
+    bounded = np.where(is_read, _no_later(logged, bounds, *whose), logged)
+    return _no_earlier(bounded, bounds, *whose)
 
 
 def _no_earlier(times: Ints, bounds: Bools, *whose: Ints) -> Ints:

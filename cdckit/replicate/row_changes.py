@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.changes import DELETE, UPSERT
+from cdckit.model.changes import DELETE, LOG_END, UPSERT
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, require_records
 from cdckit.parts.arguments import require_batch, require_columns, require_keys, require_struct, require_types
 from cdckit.replicate import table_versions
@@ -44,7 +44,8 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         keys: The key columns: `keys(zone)`, or your own choice, such as for a table without a key.  They
             hold for all rows: a key column that a row's version of the table does not have is null.
             Rows that do not say their key are passed over (`find_without_key` gives them).
-        source: The name of the source; without it, the server and the task (`ny1/orders`).
+        source: The name of the source; without it, the server and the task (`ny1/orders`).  Of several tasks
+            that are one source each has a log of its own: of two of them the times count.
 
     Returns:
         One row per change (`cdckit.model.CHANGE_SCHEMA`).  `message_id` is the server, the task and
@@ -87,7 +88,7 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     return spread.select(
         F.when(is_leaving | (F.col("operation") == "DELETE"), DELETE).otherwise(UPSERT).alias("operation"),
         F.col("change_timestamp").alias("effective_timestamp"),
-        F.coalesce(_sequence(), F.lit("")).alias("sequence"),
+        _place(source).alias("sequence"),
         F.struct("timestamp", "topic", "partition", "offset", "record_number").alias("arrival"),
         _message_id().alias("message_id"),
         (F.lit(source) if source is not None else _source()).alias("source"),
@@ -275,9 +276,15 @@ def _sequence() -> Column:
     return F.when(~is_load_without_time(), F.nullif(F.col("change_sequence"), F.lit("")))
 
 
+def _place(source: str | None) -> Column:
+    """The sequence, behind the task that counts it where several tasks may be one source: a log for each."""
+    task = F.lit("") if source is None else F.concat(F.translate(_source(), LOG_END, "_"), F.lit(LOG_END))
+    return F.coalesce(F.concat(task, _sequence()), F.lit(""))
+
+
 def _is_read() -> Column:
     """Of a change whether a load read its row, which has no place; null where nothing says a place either."""
-    is_of_log = (F.col("operation") != "REFRESH") & _sequence().isNotNull()
+    is_of_log = (F.col("operation") != "REFRESH") & _sequence().rlike(r"^\d{35}$")
     return F.when(is_load_without_time(), True).when(is_of_log, False)
 
 

@@ -87,9 +87,10 @@ class Location:
         """
         start = self.path(folder)
         try:
-            # Without leave for it: PyArrow finds it missing, and asks a second time whether it really is.
-            # One that somebody makes between the two is an error.
-            found = self.file_system().get_file_info(pafs.FileSelector(start, recursive=recursive))
+            # Of one folder without leave for it: PyArrow finds it missing, and asks a second time whether it
+            # really is.  One that somebody makes between the two is an error.  Those below it may go.
+            chosen = pafs.FileSelector(start, recursive=recursive, allow_not_found=recursive)
+            found = self.file_system().get_file_info(chosen)
         except FileNotFoundError:
             return {}
         return {one.path.removeprefix(f"{start}/"): one for one in found if one.is_file or not recursive}

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import unquote
@@ -481,15 +480,20 @@ def carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None
     Whoever finds a plan may carry it out, several at once too.  False if others have changed rows since its
     base: then their change stays, and the plan is read in its place until somebody decides.
     """
-    attempt = partial(_try_to_carry_out, location, plan, commit, head)
-    return first_answer(location.delta(plan.after.folder), attempt)
+    after = plan.after
+
+    def attempt() -> bool | None:
+        nonlocal head
+        if head is None and location.has_log(after.folder):
+            head = DeltaLog(location, after.name, after.folder)
+        return _try_to_carry_out(location, plan, commit, head)
+
+    return first_answer(location.delta(after.folder), attempt)
 
 
 def _try_to_carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None) -> bool | None:
     """As `carry_out`; None if another writer was faster, or the table had to be made ready first."""
     after = plan.after
-    if head is None and location.has_log(after.folder):
-        head = DeltaLog(location, after.name, after.folder)
     if head is None:
         adds = [one.add(data_change=path not in plan.same_rows) for path, one in after.files.items()]
         return create(location, after, adds, properties(commit)) or None

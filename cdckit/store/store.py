@@ -192,7 +192,8 @@ class Store:
 
         Tables are by name where each lies (`folder`), from which version of its Delta table on it is in this
         state, which commit wrote to it last, its files, its rows and a digest of both.  Batch and digest are
-        null where a commit took up no batch.
+        null where a commit took up no batch.  Of many commits Spark reads the files when it is asked: after a
+        vacuum, ask anew.
         """
         commits = load(self._location)
         if self._spark is None:

@@ -9,7 +9,7 @@ from random import Random
 
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import Ledger, merge
+from cdckit import Ledger, current, merge
 from tools.tiers import seeds
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
@@ -105,3 +105,18 @@ def test_a_read_is_no_later_than_what_came_after_it(spark: SparkSession, tmp_pat
         some = [each for each, batch in zip(words, batches, strict=True) if batch == number]
         ledger.apply(to_changes(spark, some))
     assert versions(ledger.history()) == expected
+
+
+def test_a_place_counts_behind_changes_without_one(spark: SparkSession, tmp_path: Path) -> None:
+    """What stands ahead of the last place that is known is late, whatever came without a place since."""
+    first, other, ahead = Word("5", 1, 10, 1), Word("6", 1, 20, 2), Word("3", 1, 30, 3)
+    rows = [word.row() for word in (first, other, ahead)]
+    # The third from the end is `snapshot`: of a log, of none, of a log.
+    placed = [(*row[:-3], flag, *row[-2:]) for row, flag in zip(rows, (False, None, False), strict=True)]
+    batches = [spark.createDataFrame([row], COLUMNS) for row in placed]
+    ledger = Ledger(spark, tmp_path, entity="e", keys=["id"], buckets=1)
+    for batch in batches:
+        ledger.apply(batch)
+    whole = merge(spark.createDataFrame(placed, COLUMNS), entity="e", keys=["id"])
+    assert versions(ledger.history()) == versions(whole)
+    assert [row["v"] for row in current(ledger.history()).collect()] == ["5"]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import current, merge, replicate
+from cdckit import current, merge, replicate, union_changes
 from cdckit.replicate import Feed
-from support.replicate_messages import NO_TIME, Record, Version, record, sequence, to_dataframe
+from support.replicate_messages import NO_TIME, Record, Version, numbered, record, sequence, to_dataframe
 from tools.tiers import seeds
 
 ITEMS = Version({"id": "int", "name": ["null", "string"]})
@@ -138,3 +138,27 @@ def test_a_clock_that_is_set_back_changes_no_order(spark: SparkSession, tmp_path
     told = replicate.table_changes(to_dataframe(spark, task.records), task="shop_task", table="ITEMS")
     for history in (merge(told, entity="ITEMS", keys=["id"]), feed.table("ITEMS").history()):
         assert {row["id"]: row["name"] for row in current(history).collect()} == now
+
+
+def test_what_is_no_change_sequence_is_no_place(spark: SparkSession) -> None:
+    """Then times count, as they do between two tasks that are one source."""
+
+    def name(*said: tuple[str, str, str]) -> str:
+        values = [
+            replace(ITEMS, task=task).dt(
+                "UPDATE", {"id": 1, "name": at}, changeSequence=place, timestamp=f"2024-01-01T10:00:{at}"
+            )
+            for task, place, at in said
+        ]
+        both = [record(replace(ITEMS, task=task).md(), 0) for task in ("t1", "t2")]
+        sent = to_dataframe(spark, [*both, *numbered(values)])
+        tables = [
+            replicate.table_changes(sent, task=task, table="ITEMS", source="shop") for task in ("t1", "t2")
+        ]
+        (row,) = current(merge(union_changes(*tables), entity="ITEMS", keys=["id"])).collect()
+        return str(row["name"])
+
+    early, late = sequence("20240101100000", 1), sequence("20240101110000", 2)
+    assert name(("t1", "9", "10"), ("t1", "10", "20")) == "20"
+    assert name(("t1", late, "10"), ("t1", early, "20")) == "10"
+    assert name(("t1", late, "10"), ("t2", early, "20")) == "20"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -169,8 +170,14 @@ def test_what_others_wrote_together_afterwards_is_read(with_past: Store, place: 
 def test_a_version_stands_for_all_before_it(with_past: Store, place: Path) -> None:
     location = with_past.snapshot().location
     version = DeltaTable(str(place / "log")).version()
+    # What deltalake has staged for the next version, and what others may put there for it.
+    later = [f"{version + 1:020}{end}" for end in (".json#1", f".checkpoint.{UUID(int=1)}.json")]
+    for name in later:
+        (place / "log" / "_delta_log" / name).write_text("{}")
     assert forget_versions(location, "log", version) > 5
     assert forget_versions(location, "log", version) == 0
+    for name in later:
+        (place / "log" / "_delta_log" / name).unlink()
     assert DeltaTable(str(place / "log"), version=version).to_pyarrow_table().num_rows == 2
 
 

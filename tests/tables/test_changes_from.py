@@ -300,6 +300,10 @@ def test_a_row_that_comes_back_on_one_day_is_said_once_more(spark: SparkSession)
     assert ids == [row["message_id"] for row in changes_from(log, **how).orderBy("arrival.offset").collect()]
     of_spark = changes_from(spark.createDataFrame(log), **how).select("message_id").distinct().collect()
     assert {row["message_id"] for row in of_spark} == {*ids[:5]}
+    # A message that is named is one, however often it comes.
+    named = log.assign(m=["1", "1", "2", "3", "2", "1"])
+    found = merge(changes_from(named, message="m", **how), entity="e", keys=["id"])
+    assert [row["status"] for row in found.orderBy("id").collect()] == ["closed", "open"]
 
 
 def test_a_message_may_say_several_things_of_one_entity(spark: SparkSession) -> None:

@@ -82,8 +82,25 @@ def test_an_end_in_the_year_9999_is_open(spark: SparkSession, open_end: Any, kin
 
 NIGHTS = {
     "a row follows": (prices((1, 50, "2024-01-01", "2024-01-03"), (1, 60, "2024-01-03", None)), True),
+    "two rows follow": (
+        prices(
+            (1, 50, "2024-01-01", "2024-01-03"),
+            (1, 60, "2024-01-03", "2024-01-05"),
+            (1, 70, "2024-01-05", None),
+        ),
+        True,
+    ),
+    "what follows overlaps": (
+        prices((1, 50, "2024-01-01", "2024-01-10"), (1, 60, "2024-01-05", None)),
+        True,
+    ),
     "nothing follows": (prices((1, 50, "2024-01-01", "2024-01-03")), False),
+    "what follows ends": (
+        prices((1, 50, "2024-01-01", "2024-01-03"), (1, 60, "2024-01-03", "2024-01-05")),
+        False,
+    ),
     "one follows later": (prices((1, 50, "2024-01-01", "2024-01-03"), (1, 60, "2024-01-04", None)), False),
+    "it says something else now": (prices((1, 51, "2024-01-01", "2024-01-03")), False),
     "what follows has no price": (
         prices((1, 50, "2024-01-01", "2024-01-03"), (1, None, "2024-01-03", None)),
         False,
