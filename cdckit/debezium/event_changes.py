@@ -191,8 +191,11 @@ def _move_struct(keys: Sequence[str]) -> Column:
     record = F.concat_ws("/", "topic", "partition", "offset")
     event = F.unix_micros("event_timestamp").cast("string")
 
+    # Without the offset that a transaction of Oracle may need: its delete and its create are one move.
+    position = F.regexp_replace("position", r"^(\d+/\d+/0+)/\d+$", "$1")
+
     def move(id_: Column, old: Column, new: Column) -> Column:
-        return F.struct(F.coalesce("position", id_).alias("id"), old.alias("old_key"), new.alias("new_key"))
+        return F.struct(F.coalesce(position, id_).alias("id"), old.alias("old_key"), new.alias("new_key"))
 
     other, is_delete = F.col("other"), F.col("operation") == DELETE
     return (

@@ -279,14 +279,12 @@ def _apart() -> Column:
     What tells events at one position apart.
 
     Of MySQL a hash of both rows: events of a compressed transaction may share one.  Of what a snapshot read
-    the table: it has one for all its tables, and two of them may be of one entity.  Of Oracle, where the
-    position is two SCNs alone, the offset of the record, which a redelivered event does not share.
+    the table: it has one for all its tables, and two of them may be of one entity.
     """
     images = [F.map_entries(name) for name in ("before", "after")]
     content = F.when(F.col("connector").isin("mysql", "mariadb"), F.hex(F.xxhash64(*images)))
     table = F.when(F.col("operation") == READ, F.concat_ws(".", "db", "schema", "table"))
-    unnumbered = (F.col("connector") == "oracle") & F.col("position").rlike(r"^\d+/\d+/0+$")
-    return F.coalesce(content, table, F.when(unnumbered, F.col("offset").cast("string")))
+    return F.coalesce(content, table)
 
 
 def _texts(

@@ -80,11 +80,13 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
     - Oracle: the SCN of the commit (of a snapshot, its own), that of the change, its number in there.
       Changes of a transaction often have one SCN: where there is no number, as of XStream and before
       Debezium 3.2, the place of the change in the stream or in the redo log tells them apart.
-      OpenLogReplicator says none of these: the changes of a transaction have one position.
+      Of OpenLogReplicator, which says none of these, the offset of the record does.
     - MongoDB: the second of the operation and its number in it.  A snapshot, which knows no operation, says
       the number -1, or none, and the second of its own clock: so its rows have no position.  All changes of a
-      transaction have the same two: those of one document come one after the other in the topic, so the
-      record's offset tells them apart; and a redelivered one from the first, since it has another offset.
+      transaction have the same two, so the offset of the record tells them apart.
+
+    Where an offset does, the changes of one row come one after the other in the topic, and a redelivered one
+    is told apart from the first, too, since it has another offset.
     """
     postgres = _join_digits(*_lsns(source("sequence"), source("lsn")))
     binlog = _join_digits(F.regexp_extract(source("file"), r"(\d+)$", 1), source("pos"), source("row"))
@@ -98,7 +100,12 @@ def position(connector: Column, source: Callable[[str], Column]) -> Column:
     by_lsn = F.concat_ws("/", commit_lsn, change_lsn, _digits(source("event_serial_no")))
     scns = _join_digits(F.coalesce(source("commit_scn"), source("scn")), source("scn"), source("txSeq"))
     in_redo_log = F.concat_ws("/", source("rs_id"), _digits(source("ssn")))
-    unnumbered = F.coalesce(source("lcr_position"), F.when(source("rs_id").isNotNull(), in_redo_log))
+    is_read = F.coalesce(source("snapshot"), F.lit("false")) != "false"
+    unnumbered = F.coalesce(
+        source("lcr_position"),
+        F.when(source("rs_id").isNotNull(), in_redo_log),
+        F.when(~is_read, _digits(F.col("offset"))),
+    )
     oracle = F.concat_ws("/", scns, F.when(source("txSeq").isNull(), unnumbered))
     in_transaction = F.when(source("txnNumber").isNotNull(), _digits(F.col("offset")))
     said = [source(name).cast("string") for name in ("sequence", "lsn", "file", "commit_lsn", "scn")]

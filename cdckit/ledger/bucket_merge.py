@@ -15,6 +15,7 @@ What later changes do depends on the state alone.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit.ledger.columns import ALWAYS_LATE, EVERY, IDENTITY, LATEST, PLACE
-from cdckit.ledger.periods import require_open_rows_end
+from cdckit.ledger.periods import require_no_stale_rows
 from cdckit.ledger.tasks import (
     Targets,
     Task,
@@ -288,19 +289,21 @@ def _merge_again(task: Task, targets: Targets, new: pa.RecordBatch, rewritten: p
     order = change_order(rows)
     rows, is_new = rows.take(pa.array(order)), order >= before
     drop = is_repeated(rows, is_new)
+    merge = partial(_merge, targets)
     if targets.periods:
-        require_open_rows_end(rows, is_new, drop)
+        require_no_stale_rows(rows, is_new, drop, merge)
     news = select_rows(rows, is_new & ~drop)
     rows = select_rows(rows, ~drop)
     if not task.anew:
         touched = pa.concat_arrays([entity_guids(news), rewritten, pa.array([EVERY], guids.type)])
         rows = rows.filter(pc.is_in(rows.column(GUID), value_set=touched))
-    found = versions(
-        [flatten_changes(rows, targets.layout)] if rows.num_rows else [],
-        targets.layout,
-        targets.merged_schema,
-    )
-    return _SecondMerge(rows, news, join_batches(found, targets.merged_schema))
+    return _SecondMerge(rows, news, merge(rows))
+
+
+def _merge(targets: Targets, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The versions that changes make."""
+    flat = [flatten_changes(rows, targets.layout)] if rows.num_rows else []
+    return join_batches(versions(flat, targets.layout, targets.merged_schema), targets.merged_schema)
 
 
 def _continue(
@@ -308,12 +311,7 @@ def _continue(
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """The versions that begin with later changes, and the open ones that they follow, with their ends."""
     if not stored.num_rows:
-        found = versions(
-            [flatten_changes(on, targets.layout)] if on.num_rows else [],
-            targets.layout,
-            targets.merged_schema,
-        )
-        return join_batches(found, targets.merged_schema), stored
+        return _merge(targets, on), stored
     placed = order_entities([flatten_changes(on, targets.resume_layout)], targets.resume_layout)
     changes = join_flat_batches([resume_changes(stored, targets.resume_layout), *placed])
     changes = changes.take(pa.array(np.argsort(rank_values(changes.column(GUID)), kind="stable")))

@@ -285,8 +285,8 @@ class Ledger:
                 to the log, `rebuild` makes the other tables anew.
             ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
             PythonException: As `merge`: a change lacks what each needs, or moves stand too far apart
-                (`CircularMoves`).  Or a table of periods ends what the ledger has without an end, and nothing
-                follows (`OpenInLedger`): the message says how to take that back.
+                (`CircularMoves`).  Or a table of periods ends what the ledger has without an end, and that
+                would still be seen (`OpenInLedger`): the message says how to take it back.
 
         Cost: two jobs.  One reads *changes* once, shuffles them by bucket and writes a file for each.
             The other reads, of each bucket that is touched, 8 bytes for each change in the log, and the open

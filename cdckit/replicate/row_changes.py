@@ -50,14 +50,14 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     Returns:
         One row per change (`cdckit.model.CHANGE_SCHEMA`).  `message_id` is the server, the task and
         the change sequence, so that a redelivered message is the same message; topic, partition and
-        offset where there is no sequence.  `effective_timestamp` is the time of the change at the
+        offset where there is none of 35 digits.  `effective_timestamp` is the time of the change at the
         source, `carried` are the columns that were sent or taken from `before`, `priority` is 0 (see
-        `cdckit.with_priorities`).  `sequence` is the change sequence, in the order of which the changes of a
-        row count: their times follow, since a clock may be set back, and a long transaction say when it
-        began.  The row of a full load that says no time has none, so it comes before every change of the
-        same instant; and `snapshot` is true of it, so that it comes before what changed while it was loaded,
-        which Replicate sends when the load is over.  `explain` takes changes that may say so of one table
-        alone.
+        `cdckit.with_priorities`).  `sequence` is the change sequence, with *source* behind the task
+        that counts it; in its order the changes of a row count, and their times follow: a clock may be set
+        back, and a long transaction say when it began.  The row of a full load that says no time has none,
+        so it comes before every change of the same instant; and `snapshot` is true of it, so that it comes
+        before what changed while it was loaded, which Replicate sends when the load is over.  `explain`
+        takes changes that may say so of one table alone.
 
     Raises:
         MissingColumns: *rows* are not what `data` returns.
@@ -272,8 +272,9 @@ def _source() -> Column:
 
 
 def _sequence() -> Column:
-    """The change sequence; null where there is none, or one of a full load that has no time."""
-    return F.when(~is_load_without_time(), F.nullif(F.col("change_sequence"), F.lit("")))
+    """The change sequence; null where there is none of 35 digits, or one of a load that has no time."""
+    is_one = F.col("change_sequence").rlike(r"^\d{35}$")
+    return F.when(is_one & ~is_load_without_time(), F.col("change_sequence"))
 
 
 def _place(source: str | None) -> Column:
@@ -284,7 +285,7 @@ def _place(source: str | None) -> Column:
 
 def _is_read() -> Column:
     """Of a change whether a load read its row, which has no place; null where nothing says a place either."""
-    is_of_log = (F.col("operation") != "REFRESH") & _sequence().rlike(r"^\d{35}$")
+    is_of_log = (F.col("operation") != "REFRESH") & _sequence().isNotNull()
     return F.when(is_load_without_time(), True).when(is_of_log, False)
 
 

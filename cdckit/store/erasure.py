@@ -103,13 +103,15 @@ def forget_versions(location: Location, folder: str, version: int) -> int:
     """
     head = DeltaLog(location, folder, folder, version)
     files = location.listed(f"{folder}/{_LOG}").items()
-    # Deltalake and others put more there than entries: what is staged for the next version, for one.
     names = [name for name, info in files if info.is_file and name != _LAST]
     if (version, "checkpoint.parquet") not in map(log_entry, names):
         head.delta.create_checkpoint()
     # It stands for all that goes.
     assert DeltaLog(location, folder, folder, version).state.digest == head.state.digest
-    old = sorted(name for name in names if not (name[:20].isdigit() and int(name[:20]) >= version))
+    # Deltalake stages entries there, too, and others keep what is no entry: of later versions it is theirs.
+    kept = {name for name in names if name[:20].isdigit() and int(name[:20]) > version}
+    kept |= {name for name in names if (entry := log_entry(name)) is not None and entry[0] == version}
+    old = sorted({*names} - kept)
     for name in old:
         location.delete(f"{folder}/{_LOG}/{name}")
     return len(old)

@@ -115,9 +115,9 @@ def changes_from(
             column still name, is open: until something else is said.  A row that ends before it begins, or
             as it does, is a reject.  Columns that these two name are no fields, unless *column_list* has
             them.  The end is a part of the message: a row that has got one since the table was applied to a
-            ledger is another message, beside which the open one still stands.  Where what follows does not
-            go on from there without a gap and with the same fields, the ledger refuses the table
-            (`OpenInLedger`): `Ledger.revoke` its open rows before it is applied again.
+            ledger is another message, beside which the open one still stands.  Where that would be seen
+            beside what follows, the ledger refuses the table (`OpenInLedger`): `Ledger.revoke` its open rows
+            before it is applied again.
         message: What identifies the message: provenance will name it.  Null is as none.  Rows of one message
             that differ are several statements, equal ones are one.
         priority: How much it counts (see `with_priorities`).

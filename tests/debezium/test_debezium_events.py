@@ -271,11 +271,14 @@ def test_changes_of_a_transaction_that_say_no_number(spark: SparkSession) -> Non
         json.dumps({"op": "d", "before": {"id": 1, "v": "a"}, "source": source}).encode(),
         json.dumps({"op": "c", "after": {"id": 2, "v": "a"}, "source": source}).encode(),
     ]
-    sent = records(spark, values, [{"__debezium.newkey": '{"id":2}'}, {"__debezium.oldkey": '{"id":1}'}])
-    told = debezium.changes(debezium.decode(sent), "t", keys=["id"], columns={"id": "int32", "v": "string"})
-    gone, came = told.orderBy("arrival.offset").collect()
+    values.append(json.dumps({"op": "u", "after": {"id": 2, "v": "b"}, "source": source}).encode())
+    named = [{"__debezium.newkey": '{"id":2}'}, {"__debezium.oldkey": '{"id":1}'}, {}]
+    decoded = debezium.decode(records(spark, values, named))
+    told = debezium.changes(decoded, "t", keys=["id"], columns={"id": "int32", "v": "string"})
+    gone, came, then = told.orderBy("arrival.offset").collect()
     assert gone["moved"] == came["moved"]
     assert gone["message_id"] != came["message_id"]
+    assert gone["sequence"] < came["sequence"] < then["sequence"]
 
 
 def test_a_changed_key_keeps_its_row_where_other_columns_are_asked_for(spark: SparkSession) -> None:

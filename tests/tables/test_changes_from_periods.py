@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pandas as pd
 import pytest
 from deltalake import DeltaTable
 from pyspark.errors import PythonException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import Ledger, changes_from, current, merge, rejects, union_changes
 from cdckit.outputs import scd_type_2
@@ -115,7 +116,7 @@ NIGHTS = {
 
 @pytest.mark.parametrize("night", NIGHTS)
 def test_a_table_of_periods_that_is_read_again(spark: SparkSession, tmp_path: Path, night: str) -> None:
-    """An open row that has an end now is refused where nothing follows, and taken once it was revoked."""
+    """An open row that has an end now is refused where it would be seen, and taken once it was revoked."""
     ledger = Ledger(spark, tmp_path, entity="room", keys=["id"], buckets=1)
     ledger.apply(changes_from(prices((1, 50, "2024-01-01", None)), keys=["id"], **PERIOD))
     table, is_taken = NIGHTS[night]
@@ -124,12 +125,67 @@ def test_a_table_of_periods_that_is_read_again(spark: SparkSession, tmp_path: Pa
     )
     expected = versions(tonight)
     if not is_taken:
-        with pytest.raises(PythonException, match=r"OpenInLedger.*would hold for ever"):
+        with pytest.raises(PythonException, match=r"OpenInLedger.*would still be"):
             ledger.apply(tonight)
         ledger.revoke(ledger.changes().where("source = 'table' AND effective_until IS NULL"))
     for _ in range(2):
         ledger.apply(tonight)
         assert versions(ledger.changes()) == expected
+
+
+def test_a_row_that_ends_on_the_third_night(spark: SparkSession, tmp_path: Path) -> None:
+    """What was replaced on the second night, and is still in the ledger, replaces nothing."""
+    ledger = Ledger(spark, tmp_path, entity="room", keys=["id"], buckets=1)
+    first = (1, 50, "2024-01-01", "2024-01-03")
+    for table in (prices((*first[:3], None)), prices(first, (1, 60, "2024-01-03", None))):
+        ledger.apply(changes_from(table, keys=["id"], **PERIOD))
+    third = prices(first, (1, 60, "2024-01-03", "2024-01-05"))
+    with pytest.raises(PythonException, match="OpenInLedger"):
+        ledger.apply(changes_from(third, keys=["id"], **PERIOD))
+
+
+@seeds(1, 2, soak=20)
+def test_a_table_of_periods_night_after_night(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """What is taken is what the table says, and what is refused would not have been."""
+    chance, rows = Random(seed), dict[int, list[list[Any]]]({room: [] for room in range(12)})
+    ledger = Ledger(spark, tmp_path, entity="room", keys=["id"], buckets=1)
+    outcomes = list[bool]()
+    for night in range(1, 8):
+        today, yesterday = (f"2024-01-{2 * night + back:02}" for back in (0, -1))
+        for said in rows.values():
+            is_open = bool(said) and said[-1][2] is None
+            if is_open and chance.random() < 0.3 and said[-1][1] < yesterday:
+                said[-1][2] = yesterday
+                is_open = False
+            if not is_open and chance.random() < 0.5:
+                begin = said[-1][2] if said and chance.random() < 0.5 else today
+                said.append([chance.choice([50, 60, None]), begin, None])
+        table = prices(*((room, *each) for room, said in rows.items() for each in said))
+        tonight = changes_from(table.assign(price=table["price"].astype("Int64")), keys=["id"], **PERIOD)
+        # What would come of it, by the same words merged as a whole.
+        before = ledger.changes() if outcomes else None
+        both = tonight if before is None else union_changes(before, tonight)
+        expected = stretches(tonight)
+        is_right = stretches(both) == expected
+        outcomes.append(is_right)
+        if not is_right:
+            with pytest.raises(PythonException, match="OpenInLedger"):
+                ledger.apply(tonight)
+            ledger.revoke(ledger.changes().where("source = 'table' AND effective_until IS NULL"))
+        ledger.apply(tonight)
+        assert stretches(ledger.changes()) == expected
+    assert len({*outcomes}) == 2
+
+
+def stretches(changes: DataFrame) -> list[tuple[Any, ...]]:
+    """The versions of rooms that are there, those that say the same and follow each other as one."""
+    found = list[list[Any]]()
+    for room, price, begin, end, *_ in versions(changes):
+        if found and found[-1][:2] == [room, price] and found[-1][3] == begin:
+            found[-1][3] = end
+        else:
+            found.append([room, price, begin, end])
+    return [tuple(each) for each in found]
 
 
 def test_a_published_table_of_type_2_goes_in_again(spark: SparkSession, tmp_path: Path) -> None:
