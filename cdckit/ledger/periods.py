@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 
 from cdckit.errors import CdcError
 from cdckit.ledger.columns import EVERY
+from cdckit.ledger.tasks import join_batches
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import UNTIL, UPSERT
-from cdckit.model.history import DELETED, FIELD_PROVENANCE, VALID_FROM, VALID_TO
+from cdckit.model.history import DELETED, FIELD_PROVENANCE, SOURCE_MESSAGE, VALID_FROM, VALID_TO
 from cdckit.parts.arrays import Bools, Ints, bools, group_starts, number_texts, number_values
 
 
@@ -74,21 +75,18 @@ def require_no_stale_rows(
 
 def _entities_that_differ(one: pa.RecordBatch, other: pa.RecordBatch) -> pa.Array:
     """The entities of which two histories do not say the same, whoever says it."""
-    both = pa.Table.from_batches([one, other])
-    both = both.append_column("side", pa.array(np.repeat([0, 1], [one.num_rows, other.num_rows])))
-    rows = both.combine_chunks().to_batches()[0] if both.num_rows else one
-    rows = rows.filter(pa.array(~bools(rows.column(DELETED))))
-    values = [name for name in rows.schema.names if name not in (VALID_FROM, VALID_TO, FIELD_PROVENANCE)]
-    same = _numbers(*(rows.column(name) for name in values))
-    end = rows.column(VALID_TO)
+    rows, side = join_batches([one, other], one.schema), np.repeat([0, 1], [one.num_rows, other.num_rows])
+    lives = ~bools(rows.column(DELETED))
+    rows, side = rows.filter(pa.array(lives)), side[lives]
+    others = (VALID_FROM, VALID_TO, SOURCE_MESSAGE, FIELD_PROVENANCE)
+    values = [rows.column(name) for name in rows.schema.names if name not in others]
+    begin, end = rows.column(VALID_FROM), rows.column(VALID_TO)
     # Stretches of equal versions, each of which goes on where the one before it ends.
-    first = group_starts(same)
-    first[1:] |= ~np.asarray(pc.equal(rows.column(VALID_FROM)[1:], end[:-1]).fill_null(False))
+    first = group_starts(_numbers(pa.array(side), *values))
+    first[1:] |= ~bools(pc.equal(begin[1:], end[:-1]))
     last = np.append(first[1:], True)[: len(first)]
-    values.remove("side")
-    parts = [rows.column(name).filter(pa.array(first)) for name in (*values, VALID_FROM)]
-    stretch = _numbers(*parts, end.filter(pa.array(last)))
-    side = np.asarray(rows.column("side"))[first]
+    starts = [column.filter(pa.array(first)) for column in (*values, begin)]
+    stretch, side = _numbers(*starts, end.filter(pa.array(last))), side[first]
     alone = ~np.isin(stretch, np.intersect1d(stretch[side == 0], stretch[side == 1]))
     return rows.column(GUID).filter(pa.array(first)).filter(pa.array(alone))
 
