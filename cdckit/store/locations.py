@@ -96,7 +96,7 @@ class Location:
         return {one.path.removeprefix(f"{start}/"): one for one in found if one.is_file or not recursive}
 
     def info(self, path: str) -> pafs.FileInfo:
-        """The size of a file in bytes, and when it was written by the clock of its storage; None for both."""
+        """The size of a file in bytes, and when its storage wrote it; both null without such a file."""
         return self.file_system().get_file_info(self.path(path))
 
     def make_folder(self, folder: str) -> None:

@@ -447,7 +447,7 @@ def read_actions(location: Location, folder: str, version: int) -> Actions:
 
 
 def log_entry(name: str) -> tuple[int, str] | None:
-    """Of which version a file of a log says what it did, or what there is at it, and as what; or None."""
+    """The version and the kind, such as `json`, of a file of a log by its name; None for any other file."""
     found = _ENTRY.fullmatch(name)
     return None if found is None else (int(found[1]), found[2])
 
