@@ -38,7 +38,7 @@ export IPYTHONDIR := $(CURDIR)/$(VENV)/ipython
 export JUPYTER_CONFIG_PATH := $(CURDIR)/tools/jupyter
 export TZ := UTC
 
-.PHONY: help demo quick test soak compat lab bench bench-peers notebooks docs samples lint count pins clean
+.PHONY: help demo quick test all-tests soak compat lab bench bench-peers notebooks docs samples lint count pins clean
 
 help: ## Say what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,7 +50,11 @@ demo: $(READY) ## Read the departure board as it stood at an instant: make demo 
 quick: $(READY) lint ## Lint, types, the tests that need no JVM, and a smoke test of each door (under 3 minutes)
 	$(PYTEST) --tier quick tests
 
-test: $(READY) lint ## Lint, types, tests, examples in docstrings, and every notebook against its outputs
+test: $(READY) ## Lint, types, tests, examples in docstrings, and every notebook against its outputs
+	@$(MAKE) --no-print-directory --jobs=2 lint all-tests
+
+# Beside lint, since that uses one core alone, and one of two workers is idle in the end.
+all-tests: $(READY)
 	$(PYTEST)
 	$(PYTEST) --nbval -o testpaths=notebooks notebooks
 

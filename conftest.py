@@ -85,9 +85,12 @@ def _example_frames(doctest_namespace: dict[str, Any], request: pytest.FixtureRe
 
 @cache
 def example_frames(spark: SparkSession) -> dict[str, DataFrame]:
-    """Planned once for all examples: to plan a merge takes longer than most of them."""
-    changes = example_changes()
-    return {"changes": changes, "history": cdckit.merge(changes, entity="product", keys=["number"])}
+    """Computed once for all examples: a merge takes longer than most of them."""
+    changes = example_changes().localCheckpoint()
+    return {
+        "changes": changes,
+        "history": cdckit.merge(changes, entity="product", keys=["number"]).localCheckpoint(),
+    }
 
 
 @cache
@@ -95,7 +98,7 @@ def database_events(spark: SparkSession) -> DataFrame:
     """Of the cases of the Debezium door: a product's create, an update of its price alone, its delete."""
     cases = json.loads((Path(__file__).parent / "tests/cases/debezium/events.json").read_text())
     chosen = [json.dumps(cases["product"][name]).encode() for name in ("create", "update", "delete")]
-    return cdckit.debezium.decode(records_of(*chosen))
+    return cdckit.debezium.decode(records_of(*chosen)).localCheckpoint()
 
 
 @cache

@@ -19,7 +19,7 @@ from tools import classes
 # The collector that works with one thread costs least on a small heap, and young rows die cheapest where
 # there is room for them.  Spark's classes come from the archive that tools/classes.py makes, if there is one.
 # Of each plan, and of each of its stages, Spark writes a text for pages that nobody looks at, with all of
-# each large expression.
+# each large expression, and with each node a second time.
 # Each sort, and each table that a join hands round, takes a page of memory: by Spark's own choice 32 MiB of
 # zeros, which fill the heap.  With small ones a hub's tests take four fifths of the time.
 _OPTIONS = (
@@ -27,6 +27,7 @@ _OPTIONS = (
     "-Xms1g -Xmn400m",
     *classes.options(),
     "-Dspark.sql.debug.maxToStringFields=1",
+    "-Dspark.sql.ui.explainMode=simple",
     "-Dspark.buffer.pageSize=4m",
 )
 # To write and compile Java for each plan takes longer than a few rows do without.

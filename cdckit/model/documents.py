@@ -93,8 +93,9 @@ def files(spark: SparkSession, path: str | Path, pattern: str = "*.json") -> Dat
 
     Returns:
         One row per file, in the columns of `cdckit.model.RECORD_SCHEMA`: `value` is what the file
-        holds, `key` and topic its name, `timestamp` and offset when it was changed last: the same file
-        read again is the same message, and one that was changed is another.
+        holds, `partition` a checksum of that, `key` and topic its name, `timestamp` and offset when it was
+        changed last: the same file read again, wherever it lies by then, is the same message, and one that
+        was changed, or has that name in another folder, is another.
 
     Cost: a file is read whole.
 
@@ -115,7 +116,8 @@ def files(spark: SparkSession, path: str | Path, pattern: str = "*.json") -> Dat
         F.encode(name, "utf-8").alias("key"),
         F.col("content").alias("value"),
         F.concat(F.lit("files/"), name).alias("topic"),
-        F.lit(0).alias("partition"),
+        # Two folders may have files of one name and time: unpacked archives and object stores keep seconds.
+        F.crc32("content").bitwiseAND(0x7FFFFFFF).cast("int").alias("partition"),
         F.unix_micros("modificationTime").alias("offset"),
         F.col("modificationTime").alias("timestamp"),
         *_without_headers(),

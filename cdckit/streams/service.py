@@ -199,7 +199,8 @@ class Service(Shell):
     the responses that wait, and a ledger of subscriptions, in one store.
 
     The requests of an entity must come in their order, in whatever batches; then what the service answers is
-    at any time what one batch of all messages would have given.  Two things depend on what comes first all
+    at any time what one batch of all messages would have given.  A record that a batch before has brought, as
+    where a stream begins anew, is passed over.  Two things depend on what comes first all
     the same: what is told of an entity type on the way (not what it is in the end), and a request that
     contradicts itself after it was complete: it stays complete.
 

@@ -18,7 +18,7 @@ from cdckit.model.records import (
     rejects,
 )
 from cdckit.parts.workers import local_frame, run_together
-from cdckit.store import Transaction
+from cdckit.store import File, Transaction
 from cdckit.store.store import read_rows
 from cdckit.store.writing import Rows, WriteResult
 from cdckit.streams.catalogue import (
@@ -112,12 +112,35 @@ class Intake:
         """
         Write the records as they came, with the stream that they are of: by their topics without one; but of
         patches of entities that were erased, what `drop_erased_patches` leaves of them.
+
+        Cost: where offsets come again, as those of other partitions do, the files that have them are read.
         """
         named = F.when(F.col("topic").isin(*STREAMS), F.col("topic")) if stream is None else F.lit(stream)
         came = records.select(*RECORD_COLUMNS).withColumns({STREAM: named, TAKEN: self._taken})
         kept = drop_erased_patches(came.select(*RECORDS_SCHEMA.fieldNames()), self._tables)
         note_batch_count(self._tables, self.number)
-        return self._tables.append(RECORDS, kept, compact_at=MANY_FILES)
+        before = self._tables.files(RECORDS) if self._tables.has(RECORDS) else []
+        written = self._drop_repeats(self._tables.append(RECORDS, kept), before)
+        self._tables.compact(RECORDS, files=MANY_FILES)
+        return written
+
+    def _drop_repeats(self, written: WriteResult, before: list[File]) -> WriteResult:
+        """Take out records that an earlier batch has brought, as where a stream begins anew."""
+        came = [one for one in written.files if "offset" in one.low]
+        if not came:
+            return written
+        offsets = min(one.low["offset"] for one in came), max(one.high["offset"] for one in came)
+        near = [one for one in before if one.can_hold({"offset": offsets})]
+        if not near:
+            return written
+        new = self._tables.read(RECORDS, files=written.files)
+        known = self._tables.read(RECORDS, {"offset": offsets}, near).drop(TAKEN)
+        # What was of no stream, or was another record, comes for the first time.
+        what = ("topic", "partition", "offset", "timestamp", "key", "value", STREAM)
+        same = [new[name].eqNullSafe(known[name]) for name in what]
+        left = self._tables.swap(RECORDS, written.files, new.join(known, same, "left_anti"))
+        self._tables.discard(RECORDS, written.files)
+        return left
 
     def take(self, written: WriteResult, stream: str | None) -> None:
         """Bring the other tables up to records that were kept, as of this stream."""

@@ -95,9 +95,15 @@ def messages_of(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def found(spark: SparkSession) -> dict[str, list[Row]]:
-    """The changes of each target."""
+    """The changes of each target; nothing is computed before they are asked for."""
     messages, shop = messages_of(spark).localCheckpoint(), datahub.schema(SHOP)
-    return {entity: rows_of(datahub.changes(messages, shop, entity)) for entity in EXPECTED}
+    spark.sparkContext.setJobGroup("changes", "no job")
+    try:
+        planned = {entity: datahub.changes(messages, shop, entity) for entity in EXPECTED}
+        assert jobs_of(spark, "changes") == []
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
+    return {entity: rows_of(each) for entity, each in planned.items()}
 
 
 @pytest.mark.parametrize("entity", EXPECTED)
@@ -121,15 +127,6 @@ def test_changes_are_those_of_a_hub_after_one_run(
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=str)
-
-
-def test_nothing_is_computed_before_it_is_asked_for(spark: SparkSession) -> None:
-    spark.sparkContext.setJobGroup("changes", "no job")
-    try:
-        datahub.changes(messages_of(spark), datahub.schema(SHOP), "order")
-        assert jobs_of(spark, "changes") == []
-    finally:
-        spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
 
 
 def test_what_cannot_be_asked_is_refused(spark: SparkSession) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+import zlib
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -479,8 +480,21 @@ def test_the_files_of_a_folder_are_records_by_the_time_of_their_last_change(
     assert [row["offset"] - 1_700_000_000_000_000 for row in found] == [0, 1_000_000, 3_000_000]
     assert [row["timestamp"].timestamp() for row in found] == [1_700_000_000, 1_700_000_001, 1_700_000_003]
     assert [row["key"].decode() for row in found] == in_order
-    assert [(row["topic"], row["partition"]) for row in found] == [(f"files/{name}", 0) for name in in_order]
+    checksums = [zlib.crc32(name.encode()) % 2**31 for name in in_order]
+    assert [row["partition"] for row in found] == checksums
+    assert [row["topic"] for row in found] == [f"files/{name}" for name in in_order]
     assert files(spark, tmp_path).columns == RECORD_SCHEMA.names
+
+
+def test_files_of_one_name_and_time_in_two_folders_are_two_messages(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    for name, entity in (("a", "product"), ("b", "price"), ("archive", "product")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "of.json").write_text(json.dumps({"entity": entity}))
+        os.utime(tmp_path / name / "of.json", (1_700_000_000, 1_700_000_000))
+    a, b, archive = (decode(files(spark, tmp_path / name)).first() for name in ("a", "b", "archive"))
+    assert a.message_identifier == archive.message_identifier != b.message_identifier
 
 
 def test_the_names_of_files_are_chosen_by_a_pattern(spark: SparkSession, tmp_path: Path) -> None:

@@ -260,22 +260,11 @@ def test_two_writers_lose_nothing_and_double_nothing(spark: SparkSession, tmp_pa
     assert_folds_to(opened(spark, tmp_path).history(), all_of(parts), entity="e", keys=KEYS)
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "found"),
-    [
-        ("b int", 3, [(None, None), (2, None), (2, 3)]),
-        ("a int", 3, [None, 2, 3]),
-        ("a double", 3.5, [None, 2.0, 3.5]),
-        ("a string", "x", [None, "2", "x"]),
-    ],
-)
-def test_two_writers_bring_a_column_among_those_that_are_there(
-    spark: SparkSession, tmp_path: Path, column: str, value: object, found: list[object]
-) -> None:
+def test_two_writers_bring_columns_among_those_that_are_there(spark: SparkSession, tmp_path: Path) -> None:
     """The other lands while this one is asked; then both columns are there, or one that holds both values."""
 
-    def told(column: str, *row: object) -> DataFrame:
-        frame = spark.createDataFrame([row], f"h int, k string, {column}, z string, day int")
+    def told(columns: str, *row: object) -> DataFrame:
+        frame = spark.createDataFrame([row], f"h int, k string, {columns}, z string, day int")
         return changes_from(
             frame, keys=KEYS, sequence_by="make_date(2024, 1, day)", except_column_list=["day"]
         )
@@ -287,14 +276,24 @@ def test_two_writers_bring_a_column_among_those_that_are_there(
     def gate(after: Pending) -> None:
         asked.append(after.touched_history().count())
         if len(asked) == 1:
-            other.apply(told(column, 1, "x", value, "z3", 3))
+            theirs = "a int, wider double, text string, theirs int"
+            other.apply(told(theirs, 1, "x", 3, 3.5, "x", 3, "z3", 3))
 
-    ledger.apply(told("a int", 1, "x", 2, "z2", 2), gate=gate)
+    ours = "a int, wider int, text int, ours int"
+    ledger.apply(told(ours, 1, "x", 2, 2, 2, 2, "z2", 2), gate=gate)
     ledger.check(deep=True)
     rows = ledger.history().orderBy(VALID_FROM).collect()
     assert asked == [2, 3]
-    assert [(row["c"], row["z"]) for row in rows] == [("c", "z1"), ("c", "z2"), ("c", "z3")]
-    assert [(row["a"], row["b"]) if column == "b int" else row["a"] for row in rows] == found
+    found = {name: [row[name] for row in rows] for name in ("c", "z", "a", "wider", "text", "ours", "theirs")}
+    assert found == {
+        "c": ["c", "c", "c"],
+        "z": ["z1", "z2", "z3"],
+        "a": [None, 2, 3],
+        "wider": [None, 2.0, 3.5],
+        "text": [None, "2", "x"],
+        "ours": [None, 2, 2],
+        "theirs": [None, None, 3],
+    }
 
 
 def test_a_history_that_is_not_the_logs_is_found_and_made_anew(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from cdckit import Ledger, current, merge
 from tools.tiers import seeds
 
 START = datetime(2024, 3, 1, tzinfo=UTC)
+ENTITIES = 18
 COLUMNS = """operation string, effective_timestamp timestamp, sequence string,
     arrival struct<timestamp: timestamp, topic: string, `partition`: int, offset: long, record_number: int>,
     message_id string, source string, priority int, snapshot boolean, data struct<id: int, v: string>,
@@ -41,14 +42,14 @@ class Word:
 
 
 def drawn(chance: Random) -> list[Word]:
-    """Words about six entities from two sources, whose clocks are no order; one in five comes twice."""
+    """Words about the entities from two sources, whose clocks are no order; one in five comes twice."""
     words = []
-    for number in range(60):
+    for number in range(10 * ENTITIES):
         kind = chance.choice(["read", "read", "upsert", "upsert", "delete"])
         words.append(
             Word(
                 str(number),
-                chance.randrange(6),
+                chance.randrange(ENTITIES),
                 chance.randrange(100),
                 2 * number,
                 "upsert" if kind == "read" else kind,
@@ -56,7 +57,11 @@ def drawn(chance: Random) -> list[Word]:
                 chance.choice("sst"),
             )
         )
-    again = [replace(each, arrived=chance.randrange(60) * 2 + 1) for each in words if chance.random() < 0.2]
+    again = [
+        replace(each, arrived=chance.randrange(10 * ENTITIES) * 2 + 1)
+        for each in words
+        if chance.random() < 0.2
+    ]
     return words + [each for each in again if not each.is_read]
 
 
@@ -87,18 +92,18 @@ def versions(history: DataFrame) -> list[str]:
     return sorted(map(str, history.select(sorted(history.columns)).collect()))
 
 
-@seeds(1, 2, 3, soak=30)
+@seeds(1, soak=30)
 def test_a_read_is_no_later_than_what_came_after_it(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    """In one merge, of each entity alone, and in a ledger, whose batches come in any order."""
+    """In one merge, of a few entities alone, and in a ledger, whose batches come in any order."""
     chance = Random(seed)
     words = drawn(chance)
     plain = to_changes(spark, bounded(words)).drop("snapshot")
     expected = versions(merge(plain, entity="e", keys=["id"]))
     assert versions(merge(to_changes(spark, words).drop("snapshot"), entity="e", keys=["id"])) != expected
     assert versions(merge(to_changes(spark, words), entity="e", keys=["id"])) == expected
-    alone = [to_changes(spark, [each for each in words if each.entity == entity]) for entity in range(6)]
-    apart = [text for one in alone for text in versions(merge(one, entity="e", keys=["id"]))]
-    assert sorted(apart) == expected
+    few = to_changes(spark, [each for each in words if each.entity < 2])
+    whole = merge(to_changes(spark, words), entity="e", keys=["id"])
+    assert versions(merge(few, entity="e", keys=["id"])) == versions(whole.where("id < 2"))
     ledger = Ledger(spark, tmp_path, entity="e", keys=["id"], buckets=2)
     batches = [chance.randrange(5) for _ in words]
     for number in range(5):

@@ -24,7 +24,7 @@ def at(hour: int, minute: int = 0, microsecond: int = 0) -> datetime:
     return datetime(2024, 3, 10, hour, minute, 0, microsecond, tzinfo=UTC)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def history(spark: SparkSession) -> DataFrame:
     """A kettle with two names, and a mug that was deleted and came back."""
     return spark.createDataFrame(

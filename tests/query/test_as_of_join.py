@@ -37,7 +37,7 @@ def at(hour: int, minute: int = 0) -> datetime:
     return datetime(2024, 3, 10, hour, minute, tzinfo=UTC)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def products(spark: SparkSession) -> DataFrame:
     """A kettle with two names, and a mug that was deleted and came back."""
     return spark.createDataFrame(

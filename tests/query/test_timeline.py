@@ -22,7 +22,7 @@ def at(hour: int) -> datetime:
     return datetime(2024, 3, 10, hour, tzinfo=UTC)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def history(spark: SparkSession) -> DataFrame:
     """
     A kettle that got another name, a mug with a life of its own, and a thing of no shop.

@@ -53,12 +53,11 @@ def asked(
     spark: SparkSession, changes: Sequence[Row], at: float = 24, field: str = "a", **options: Any
 ) -> list[tuple[Any, ...]]:
     """(message, value, priority, verdict, overruled by), in order."""
-    table = why(
-        to_dataframe(spark, changes, FIELDS), KEY, field, keys=KEYS, valid_at=START + at * HOUR, **options
-    )
-    columns = ["message_id", "value", "priority", "verdict", "by_message"]
-    assert [row["step"] for row in table.collect()] == list(range(1, table.count() + 1))
-    return [tuple(row) for row in table.select(columns).collect()]
+    told = to_dataframe(spark, changes, FIELDS)
+    rows = why(told, KEY, field, keys=KEYS, valid_at=START + at * HOUR, **options).collect()
+    assert [row["step"] for row in rows] == list(range(1, len(rows) + 1))
+    columns = ("message_id", "value", "priority", "verdict", "by_message")
+    return [tuple(row[name] for name in columns) for row in rows]
 
 
 def test_the_last_word_wins_and_the_one_before_is_superseded(spark: SparkSession) -> None:

@@ -101,7 +101,7 @@ def require_rows(history: DataFrame, task: Task) -> None:
         assert found == task.rows[at], at
 
 
-@seeds(1, 2, soak=20)
+@seeds(1, soak=20)
 def test_after_a_load_the_rows_are_those_of_the_source(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
@@ -119,7 +119,7 @@ def test_after_a_load_the_rows_are_those_of_the_source(
     require_rows(feed.table("ITEMS").history(), task)
 
 
-@seeds(3, 4, soak=10)
+@seeds(3, soak=10)
 def test_a_clock_that_is_set_back_changes_no_order(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """Whatever times they say, the last change of the sequence is the one that stands."""
     chance, task, now = Random(seed), Task(), dict[int, str]()

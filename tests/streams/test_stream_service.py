@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from cdckit import streams
 from cdckit.errors import InvalidArgument
@@ -119,3 +120,35 @@ def test_a_request_waits_for_its_parts_is_given_up_and_heals(spark: SparkSession
         service.receive([], stream=streams.ENTITY_UPDATES)
     with pytest.raises(InvalidArgument, match="settings to be those by which the tables were made"):
         streams.Service(spark, tmp_path, remember=5).receive([created], stream=streams.ENTITY_PATCHES)
+
+
+def test_a_topic_that_is_read_again_from_its_beginning_changes_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # More patches of an entity than are remembered; and a record of no stream, which is given one later.
+    service = streams.Service(spark, tmp_path, buckets=1, remember=1)
+    patches = [request(1, {"op": "add", "path": "n", "value": 1})]
+    patches += [request(number, {"op": "inc", "path": "n", "value": 1}) for number in (2, 3, 4)]
+    used = {"db": "d", "clientid": "c", "user": "u", "device": "phone", "appVersion": "1", "begun": 1}
+    said = [*((each, "entity-patches") for each in patches[:3]), (used, "connections"), (patches[3], "other")]
+    log = to_records(
+        spark,
+        [
+            (None, json.dumps(each).encode(), topic, 0, place, AT + timedelta(seconds=place), 0, None)
+            for place, (each, topic) in enumerate(said)
+        ],
+    )
+    service.receive(log, "old 1")
+    once = told(service)
+    again = service.receive(log, "new 1")
+    assert (again.repeated, again.records, told(service)) == (False, 0, once)
+    [entity] = service.entities().collect()
+    [device] = service.devices().collect()
+    assert (json.loads(entity.document), device.connections) == ({"n": 3}, 1)
+
+    assert service.receive(log.where("topic = 'other'"), stream=streams.ENTITY_PATCHES).records == 1
+    # What comes at a place where something else was is no repeat.
+    other = F.encode(F.lit(json.dumps({**patches[1], "request": 9})), "utf-8")
+    assert service.receive(log.where("offset = 0").withColumn("value", other)).records == 1
+    [entity] = service.entities().collect()
+    assert json.loads(entity.document) == {"n": 5}
