@@ -32,10 +32,9 @@ from cdckit.model.records import (
 )
 from cdckit.parts.arguments import flat_columns, require_instant, text_literal
 from cdckit.parts.arrow_types import arrow_schema, make_batch
-from cdckit.parts.columns import built_once
 from cdckit.parts.instants import microseconds, parse_instant
 from cdckit.parts.json_text import members
-from cdckit.parts.values import guid
+from cdckit.parts.values import guids
 from cdckit.parts.workers import WorkerPlan
 
 
@@ -352,35 +351,29 @@ def decode(records: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     require_records(records, function="decode")
-    decoded = WorkerPlan(records.select(*RECORD_COLUMNS), _decode_batches, DECODED_SCHEMA).rows()
-    return decoded.withColumns(_decoded_columns())
-
-
-@built_once
-def _decoded_columns() -> dict[str, Column]:
-    """What is made of what the documents say."""
-    place = {name: F.col(name) for name in ("topic", "partition", "offset")}
-    sound = F.col(ERROR_CODE).isNull()
-    return {
-        "message_identifier": F.when(sound, F.coalesce("message_identifier", guid("message", place))),
-        "message_timestamp": F.col("timestamp"),
-        "effective_timestamp": F.when(sound, F.coalesce("effective_timestamp", "timestamp")),
-    }
+    return WorkerPlan(records.select(*RECORD_COLUMNS), _decode_batches, DECODED_SCHEMA).rows()
 
 
 def _decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(DECODED_SCHEMA)
     for batch in batches:
-        needed = (batch.column(name).is_valid() for name in ("timestamp", "topic", "partition", "offset"))
-        has_place = reduce(pc.and_, needed).to_pylist()
+        place = {name: batch.column(name) for name in ("topic", "partition", "offset")}
+        at = batch.column("timestamp")
+        has_place = reduce(pc.and_, (each.is_valid() for each in (at, *place.values()))).to_pylist()
         found = list(map(_message, batch.column("value").to_pylist(), has_place))
         columns = {name: batch.column(name) for name in RECORD_COLUMNS}
-        columns["value"] = pc.if_else(
-            pa.array([ERROR_CODE in each for each in found], pa.bool_()), columns["value"], None
-        )
         for each in _MESSAGE_FIELDS:
             kind = schema.field(each.name).type
             columns[each.name] = pa.array([one.get(each.name) for one in found], kind)
+        sound, told = columns[ERROR_CODE].is_null(), columns["message_identifier"]
+        columns["value"] = pc.if_else(sound, None, columns["value"])
+        nameless = pc.and_(sound, told.is_null())
+        made = guids("message", {name: each.filter(nameless) for name, each in place.items()})
+        columns["message_identifier"] = pc.replace_with_mask(told, nameless, made.cast(told.type))
+        columns["message_timestamp"] = at = at.cast(schema.field("timestamp").type)
+        columns["effective_timestamp"] = pc.if_else(
+            sound, pc.coalesce(columns["effective_timestamp"], at), columns["effective_timestamp"]
+        )
         yield make_batch(columns, schema)
 
 

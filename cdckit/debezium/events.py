@@ -242,10 +242,10 @@ def time_columns(candidates: list[tuple[str, Column]]) -> dict[str, Column]:
     """
     # Not `between`: Spark makes a projection of its own for what stands between.
     first, last = (F.lit(each).cast("timestamp") for each in (_FIRST, _LAST))
-    shown = [(name, F.when((at >= first) & (at <= last), at)) for name, at in candidates]
+    found = F.col("event_timestamp")
     return {
-        "event_timestamp": F.coalesce(*(at for _, at in shown)),
-        "time_taken_from": F.coalesce(*(F.when(at.isNotNull(), F.lit(name)) for name, at in shown)),
+        "event_timestamp": F.coalesce(*(F.when((at >= first) & (at <= last), at) for _, at in candidates)),
+        "time_taken_from": F.coalesce(*(F.when(at == found, F.lit(name)) for name, at in candidates)),
     }
 
 

@@ -230,12 +230,12 @@ def envelope_columns(producer: Producer) -> list[Column]:
     """The events of records whose envelopes are in `found`: null, or all null, where there is none."""
     event = F.col(FOUND)
     source, operation, text = event["source"], event["op"], producer.text
-    kind, is_document = _kind(text), source["connector"] == MONGODB
+    kind, is_document = F.col("kind"), source["connector"] == MONGODB
     is_row = kind == Kind.ROW
     document = document_fields(text, source["connector"], producer.row_key)
     columns = {
         "form": F.when(producer.is_read, producer.form),
-        "kind": kind,
+        "kind": _kind(text),
         "connector": source["connector"],
         "source": source["name"],
         "db": F.coalesce(source["db"], event["databaseName"]),
@@ -260,16 +260,16 @@ def envelope_columns(producer: Producer) -> list[Column]:
         "old_key": header("__debezium.oldkey"),
         "said": F.when(~is_row, text),
     }
-    key_or_before = columns["before"].isNotNull() | F.col("key").isNotNull()
-    has_row = F.when(operation == DELETE, key_or_before).otherwise(columns["after"].isNotNull())
+    key_or_before = F.col("before").isNotNull() | F.col("key").isNotNull()
+    has_row = F.when(operation == DELETE, key_or_before).otherwise(F.col("after").isNotNull())
     faults = error_columns(
         [
             *producer.refused,
             (EventFault.UNKNOWN_OPERATION, kind.isNull() & operation.isNotNull(), operation),
             (EventFault.NOT_AN_EVENT, kind.isNull(), text),
-            (EventFault.NO_TABLE, kind.isin(Kind.ROW, Kind.TRUNCATE) & columns["table"].isNull(), None),
+            (EventFault.NO_TABLE, kind.isin(Kind.ROW, Kind.TRUNCATE) & F.col("table").isNull(), None),
             (EventFault.NO_ROW, is_row & ~has_row, None),
-            (EventFault.NO_TIME, is_row & columns["event_timestamp"].isNull(), None),
+            (EventFault.NO_TIME, is_row & F.col("event_timestamp").isNull(), None),
         ]
     )
     return event_columns(columns, faults)

@@ -119,12 +119,7 @@ def _maxwell_columns() -> list[Column]:
     operation = F.lit(None).cast("string")
     for name, meaning in _TYPES.items():
         operation = F.when(event["type"] == name, meaning).otherwise(operation)
-    kind = (
-        F.when(F.col("value").isNull(), Kind.TOMBSTONE)
-        .when(operation.isNotNull(), Kind.ROW)
-        .when(event["type"].rlike(_OF_SCHEMAS), Kind.SCHEMA_CHANGE)
-        .when(event["type"].isin(*_OF_ROWS_NOT), Kind.HEARTBEAT)
-    )
+    kind = F.col("kind")
     is_row, is_delete = kind == Kind.ROW, operation == DELETE
     # Rows say seconds, DDL milliseconds.
     seconds = event["ts"].try_cast("decimal(20,0)")
@@ -136,7 +131,12 @@ def _maxwell_columns() -> list[Column]:
     place = F.coalesce(event["xoffset"], last, F.when(event["position"].isNotNull(), ""))
     found = {
         "form": F.when(event.isNotNull(), "json"),
-        "kind": kind,
+        "kind": (
+            F.when(F.col("value").isNull(), Kind.TOMBSTONE)
+            .when(operation.isNotNull(), Kind.ROW)
+            .when(event["type"].rlike(_OF_SCHEMAS), Kind.SCHEMA_CHANGE)
+            .when(event["type"].isin(*_OF_ROWS_NOT), Kind.HEARTBEAT)
+        ),
         "connector": F.when(kind.isNotNull() & (kind != Kind.TOMBSTONE), "mysql"),
         "db": event["database"],
         "table": event["table"],
@@ -162,7 +162,7 @@ def _maxwell_columns() -> list[Column]:
             (EventFault.NOT_AN_EVENT, kind.isNull(), text_of_value()),
             (EventFault.NO_TABLE, is_row & event["table"].isNull(), None),
             (EventFault.NO_ROW, is_row & event["data"].isNull(), None),
-            (EventFault.NO_TIME, is_row & found["event_timestamp"].isNull(), None),
+            (EventFault.NO_TIME, is_row & F.col("event_timestamp").isNull(), None),
         ]
     )
     return event_columns(found, faults)
@@ -239,18 +239,18 @@ def _wal2json_columns() -> list[Column]:
     operation = F.lit(None).cast("string")
     for letter, meaning in _ACTIONS.items():
         operation = F.when(action == letter, meaning).otherwise(operation)
-    kind = (
-        F.when(F.col("value").isNull(), Kind.TOMBSTONE)
-        .when(operation == TRUNCATE, Kind.TRUNCATE)
-        .when(operation == MESSAGE, Kind.MESSAGE)
-        .when(operation.isNotNull(), Kind.ROW)
-        .when(action.isin("B", "C"), Kind.TRANSACTION)
-    )
+    kind = F.col("kind")
     is_row = kind == Kind.ROW
     after, before = _texts(columns, "value"), _texts(identity, "value")
     found = {
         "form": F.when(event.isNotNull(), "json"),
-        "kind": kind,
+        "kind": (
+            F.when(F.col("value").isNull(), Kind.TOMBSTONE)
+            .when(operation == TRUNCATE, Kind.TRUNCATE)
+            .when(operation == MESSAGE, Kind.MESSAGE)
+            .when(operation.isNotNull(), Kind.ROW)
+            .when(action.isin("B", "C"), Kind.TRANSACTION)
+        ),
         "connector": F.when(kind.isNotNull() & (kind != Kind.TOMBSTONE), "postgresql"),
         "schema": event["schema"],
         "table": event["table"],
@@ -268,7 +268,7 @@ def _wal2json_columns() -> list[Column]:
         "types": F.when(is_row, _texts(F.coalesce(columns, identity), "type")),
         "said": F.when(~is_row, text_of_value()),
     }
-    has_row = F.when(operation == DELETE, before.isNotNull()).otherwise(after.isNotNull())
+    has_row = F.when(operation == DELETE, F.col("before").isNotNull()).otherwise(F.col("after").isNotNull())
     faults = error_columns(
         [
             (EventFault.NOT_JSON, event.isNull() & F.col("value").isNotNull(), text_of_value()),
@@ -276,7 +276,7 @@ def _wal2json_columns() -> list[Column]:
             (EventFault.NOT_AN_EVENT, kind.isNull(), text_of_value()),
             (EventFault.NO_TABLE, kind.isin(Kind.ROW, Kind.TRUNCATE) & event["table"].isNull(), None),
             (EventFault.NO_ROW, is_row & ~has_row, None),
-            (EventFault.NO_TIME, is_row & found["event_timestamp"].isNull(), None),
+            (EventFault.NO_TIME, is_row & F.col("event_timestamp").isNull(), None),
         ]
     )
     return event_columns(found, faults)

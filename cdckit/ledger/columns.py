@@ -31,7 +31,7 @@ from cdckit.model.history import STANDARD_COLUMNS, with_ends
 from cdckit.model.lists import is_list_change
 from cdckit.parts.arguments import quoted
 from cdckit.parts.columns import built_once
-from cdckit.parts.values import guid
+from cdckit.parts.values import guid_columns
 from cdckit.parts.widening import (
     TIMES_IN_LISTS,
     WHOLE_KEYS,
@@ -305,7 +305,7 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
             raise InvalidArgument("apply", "changes", needed, changes.columns)
         require_moves(changes, kind.keys, function="apply")
     optional = [name for name in ("field_priorities", UNTIL, SNAPSHOT, MOVED) if name in changes.columns]
-    found = changes if kind.by_guid else changes.withColumn(GUID, _guid_of_key(kind.entity, kind.keys))
+    found = changes if kind.by_guid else changes.withColumns(_guid_columns(kind.entity, kind.keys))
     digested = [name for name in (GUID, *CHANGE_SCHEMA.fieldNames(), *optional) if name in changes.columns]
     content = _content_digest(tuple(digested), data) if digest else F.lit(0).cast("long")
     return found.select(
@@ -322,8 +322,8 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
 
 
 @built_once
-def _guid_of_key(entity: str, keys: tuple[str, ...]) -> Column:
-    return guid(entity, {name: F.col("data").getField(name) for name in keys})
+def _guid_columns(entity: str, keys: tuple[str, ...]) -> dict[str, Column]:
+    return guid_columns(entity, {name: F.col("data").getField(name) for name in keys})
 
 
 def log_columns(rows: T.StructType) -> T.StructType:

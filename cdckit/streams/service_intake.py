@@ -18,7 +18,7 @@ from cdckit.model.records import (
     rejects,
 )
 from cdckit.parts.workers import local_frame, run_together
-from cdckit.store import File, Transaction
+from cdckit.store import Transaction
 from cdckit.store.store import read_rows
 from cdckit.store.writing import Rows, WriteResult
 from cdckit.streams.catalogue import (
@@ -119,22 +119,21 @@ class Intake:
         came = records.select(*RECORD_COLUMNS).withColumns({STREAM: named, TAKEN: self._taken})
         kept = drop_erased_patches(came.select(*RECORDS_SCHEMA.fieldNames()), self._tables)
         note_batch_count(self._tables, self.number)
-        before = self._tables.files(RECORDS) if self._tables.has(RECORDS) else []
-        written = self._drop_repeats(self._tables.append(RECORDS, kept), before)
+        written = self._drop_repeats(self._tables.append(RECORDS, kept))
         self._tables.compact(RECORDS, files=MANY_FILES)
         return written
 
-    def _drop_repeats(self, written: WriteResult, before: list[File]) -> WriteResult:
+    def _drop_repeats(self, written: WriteResult) -> WriteResult:
         """Take out records that an earlier batch has brought, as where a stream begins anew."""
-        came = [one for one in written.files if "offset" in one.low]
-        if not came:
+        bounds = [(one.low["offset"], one.high["offset"]) for one in written.files if "offset" in one.low]
+        if not bounds:
             return written
-        offsets = min(one.low["offset"] for one in came), max(one.high["offset"] for one in came)
-        near = [one for one in before if one.can_hold({"offset": offsets})]
-        if not near:
+        near = {"offset": (min(low for low, _ in bounds), max(high for _, high in bounds))}
+        before = [one for one in self._tables.files(RECORDS, near) if one not in written.files]
+        if not before:
             return written
         new = self._tables.read(RECORDS, files=written.files)
-        known = self._tables.read(RECORDS, {"offset": offsets}, near).drop(TAKEN)
+        known = self._tables.read(RECORDS, near, before)
         # What was of no stream, or was another record, comes for the first time.
         what = ("topic", "partition", "offset", "timestamp", "key", "value", STREAM)
         same = [new[name].eqNullSafe(known[name]) for name in what]
