@@ -38,7 +38,7 @@ export IPYTHONDIR := $(CURDIR)/$(VENV)/ipython
 export JUPYTER_CONFIG_PATH := $(CURDIR)/tools/jupyter
 export TZ := UTC
 
-.PHONY: help demo quick test all-tests soak compat lab bench bench-peers notebooks docs samples lint count pins clean
+.PHONY: help demo quick test all-tests soak compat lab bench bench-peers notebooks docs samples lint style types count pins clean
 
 help: ## Say what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,10 +50,10 @@ demo: $(READY) ## Read the departure board as it stood at an instant: make demo 
 quick: $(READY) lint ## Lint, types, the tests that need no JVM, and a smoke test of each door (under 3 minutes)
 	$(PYTEST) --tier quick tests
 
-test: $(READY) ## Lint, types, tests, examples in docstrings, and every notebook against its outputs
-	@$(MAKE) --no-print-directory --jobs=2 lint all-tests
+test: $(READY) style ## Lint, types, tests, examples in docstrings, and every notebook against its outputs
+	@$(MAKE) --no-print-directory --jobs=2 types all-tests
 
-# Beside lint, since that uses one core alone, and one of two workers is idle in the end.
+# Beside `types`, which uses one core alone.
 all-tests: $(READY)
 	$(PYTEST)
 	$(PYTEST) --nbval -o testpaths=notebooks notebooks
@@ -61,9 +61,13 @@ all-tests: $(READY)
 soak: $(READY) ## The long tests, and fresh random ones (up to an hour): make soak SEED=1234 repeats one
 	$(PYTEST) --tier soak $(if $(SEED),--soak-seed $(SEED)) tests
 
-lint: $(READY) ## Style and types only
+lint: style types ## Style and types only
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(READY)
 	$(BIN)/mypy
 
 count: $(READY) ## Modules, lines, names and what `import cdckit` costs; make count SINCE=main says what was not only moved

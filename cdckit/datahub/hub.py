@@ -101,8 +101,8 @@ class Hub(Shell):
         schema: The source systems (see `schema` and `read_schema`).
         readers: Readers of your own, by the names that mappings call them.
         filters: Filters of your own, likewise.
-        files: The folder to which readers of files are confined.  A message holds the name of its file alone,
-            which is read again by `rebuild`, `reprocess` and by another schema: it must stay as it is.
+        files: The folder to which readers of files are confined.  A message holds only the name of such a
+            file, and `rebuild`, `reprocess` and another schema read the file again: do not change it.
         retry: When messages that wait are tried again, and when they are given up.
 
     Raises:

@@ -365,15 +365,14 @@ def _decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         for each in _MESSAGE_FIELDS:
             kind = schema.field(each.name).type
             columns[each.name] = pa.array([one.get(each.name) for one in found], kind)
-        sound, told = columns[ERROR_CODE].is_null(), columns["message_identifier"]
-        columns["value"] = pc.if_else(sound, None, columns["value"])
-        nameless = pc.and_(sound, told.is_null())
-        made = guids("message", {name: each.filter(nameless) for name, each in place.items()})
-        columns["message_identifier"] = pc.replace_with_mask(told, nameless, made.cast(told.type))
-        columns["message_timestamp"] = at = at.cast(schema.field("timestamp").type)
-        columns["effective_timestamp"] = pc.if_else(
-            sound, pc.coalesce(columns["effective_timestamp"], at), columns["effective_timestamp"]
-        )
+        is_sound, names = columns[ERROR_CODE].is_null(), columns["message_identifier"]
+        is_nameless = pc.and_(is_sound, names.is_null())
+        made = guids("message", {name: each.filter(is_nameless) for name, each in place.items()})
+        columns["message_identifier"] = pc.replace_with_mask(names, is_nameless, made.cast(names.type))
+        columns["value"] = pc.if_else(is_sound, None, columns["value"])
+        stored, said = at.cast(schema.field("timestamp").type), columns["effective_timestamp"]
+        columns["message_timestamp"] = stored
+        columns["effective_timestamp"] = pc.if_else(is_sound, pc.coalesce(said, stored), None)
         yield make_batch(columns, schema)
 
 

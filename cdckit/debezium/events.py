@@ -242,6 +242,7 @@ def time_columns(candidates: list[tuple[str, Column]]) -> dict[str, Column]:
     """
     # Not `between`: Spark makes a projection of its own for what stands between.
     first, last = (F.lit(each).cast("timestamp") for each in (_FIRST, _LAST))
+    # An earlier one that is not shown is not equal to it.
     found = F.col("event_timestamp")
     return {
         "event_timestamp": F.coalesce(*(F.when((at >= first) & (at <= last), at) for _, at in candidates)),
@@ -266,7 +267,12 @@ def error_columns(found: list[tuple[EventFault, Column, Column | None]]) -> dict
 
 
 def event_columns(columns: dict[str, Column], faults: dict[str, Column]) -> list[Column]:
-    """The columns of `EVENT_SCHEMA`, over records with what was read of them; missing ones are null."""
+    """
+    The columns of `EVENT_SCHEMA`, over records with what was read of them; missing ones are null.
+
+    A column may name one of those before it, so that each is in the plan once; hence what was read of the
+    records has other names than these.
+    """
     events = [
         columns.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in EVENT_FIELDS
     ]

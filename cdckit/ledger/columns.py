@@ -30,8 +30,8 @@ from cdckit.model.changes import (
 from cdckit.model.history import STANDARD_COLUMNS, with_ends
 from cdckit.model.lists import is_list_change
 from cdckit.parts.arguments import quoted
-from cdckit.parts.columns import built_once
-from cdckit.parts.values import guid_columns
+from cdckit.parts.columns import built_once, with_guid
+from cdckit.parts.values import key_digest
 from cdckit.parts.widening import (
     TIMES_IN_LISTS,
     WHOLE_KEYS,
@@ -305,7 +305,7 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
             raise InvalidArgument("apply", "changes", needed, changes.columns)
         require_moves(changes, kind.keys, function="apply")
     optional = [name for name in ("field_priorities", UNTIL, SNAPSHOT, MOVED) if name in changes.columns]
-    found = changes if kind.by_guid else changes.withColumns(_guid_columns(kind.entity, kind.keys))
+    found = changes if kind.by_guid else with_guid(changes, _key_digest(kind.entity, kind.keys))
     digested = [name for name in (GUID, *CHANGE_SCHEMA.fieldNames(), *optional) if name in changes.columns]
     content = _content_digest(tuple(digested), data) if digest else F.lit(0).cast("long")
     return found.select(
@@ -322,8 +322,8 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
 
 
 @built_once
-def _guid_columns(entity: str, keys: tuple[str, ...]) -> dict[str, Column]:
-    return guid_columns(entity, {name: F.col("data").getField(name) for name in keys})
+def _key_digest(entity: str, keys: tuple[str, ...]) -> Column:
+    return key_digest(entity, {name: F.col("data").getField(name) for name in keys})
 
 
 def log_columns(rows: T.StructType) -> T.StructType:

@@ -56,7 +56,7 @@ class ReceiveResult:
 
     Args:
         version: The commit by which it is seen.
-        records: How many records came; of a relay, those that had not come before.
+        records: How many records came; of a relay or a service, those that had not come before.
         repeated: Whether nothing was done, because the batch had been received before.
 
     >>> received = ReceiveResult(version=7, records=0, repeated=True)

@@ -35,7 +35,8 @@ from cdckit.parts.arguments import (
     require_type,
 )
 from cdckit.parts.arrow_types import arrow_schema, arrow_type
-from cdckit.parts.values import KEY_DIGEST, can_be_guids, guid_columns, is_collated
+from cdckit.parts.columns import with_guid
+from cdckit.parts.values import can_be_guids, is_collated, key_digest
 from cdckit.parts.widening import WHOLE_KEYS
 from cdckit.parts.workers import WorkerPlan
 
@@ -242,8 +243,7 @@ def with_guids(made: DataFrame, layout: Layout, entity: str) -> DataFrame:
     if layout.by_guid or layout.has_guid or layout.entity is not None:
         return made
     keys = [layout.fields[index] for index in layout.keys]
-    columns = guid_columns(entity, {key: F.col(quoted(key)) for key in keys})
-    return made.withColumns(columns).drop(KEY_DIGEST)
+    return with_guid(made, key_digest(entity, {key: F.col(quoted(key)) for key in keys}))
 
 
 def history_schema(data: T.StructType, *more: T.StructField) -> T.StructType:

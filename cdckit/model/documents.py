@@ -95,7 +95,7 @@ def files(spark: SparkSession, path: str | Path, pattern: str = "*.json") -> Dat
         One row per file, in the columns of `cdckit.model.RECORD_SCHEMA`: `value` is what the file
         holds, `partition` a checksum of that, `key` and topic its name, `timestamp` and offset when it was
         changed last: the same file read again, wherever it lies by then, is the same message, and one that
-        was changed, or has that name in another folder, is another.
+        holds something else is another, also under the same name.
 
     Cost: a file is read whole.
 

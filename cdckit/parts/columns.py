@@ -1,4 +1,4 @@
-"""Columns of Spark that are built once and used again."""
+"""Columns of Spark that are built once and used again, or worked out once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from functools import lru_cache, wraps
 from typing import ParamSpec, TypeVar
 
 from pyspark import SparkContext
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
+
+from cdckit.parts.arguments import free_name
+from cdckit.parts.values import from_digest
 
 _Arguments = ParamSpec("_Arguments")
 _Columns = TypeVar("_Columns")
@@ -31,3 +36,13 @@ def built_once(build: Callable[_Arguments, _Columns]) -> Callable[_Arguments, _C
         return kept(SparkContext._gateway, is_remote(), *given, **named)  # type: ignore[arg-type]
 
     return built
+
+
+def with_guid(rows: DataFrame, digest: Column) -> DataFrame:
+    """
+    Rows with the column `guid`: what `guid` gives for keys of which this is the `key_digest`.
+
+    The digest, which is read at six places, is planned and computed once.
+    """
+    name = free_name("digest", rows.columns)
+    return rows.withColumn(name, digest).withColumn("guid", from_digest(F.col(name))).drop(name)

@@ -190,31 +190,19 @@ def guid(entity: str, key: Mapping[str, Column]) -> Column:
     >>> str(uuid.uuid5(NAMESPACE, '{"entity":"product","key":{"product_number":1234567}}'))
     'e5d2e9d5-3392-53e3-8df4-cbded0d4a616'
     """
-    return _from_digest(_digest(entity, key))
+    return from_digest(key_digest(entity, key))
 
 
-def guid_columns(entity: str, key: Mapping[str, Column]) -> dict[str, Column]:
-    """
-    What `guid` gives, as the column `guid`, and what that is made of, `KEY_DIGEST`: for `withColumns`.
-
-    With a column of its own the digest is planned and computed once, and not at each of the six places at
-    which it is read: of one key that makes 300 expressions of 1,700.
-    """
-    return {KEY_DIGEST: _digest(entity, key), "guid": _from_digest(F.col(KEY_DIGEST))}
-
-
-KEY_DIGEST = "digest of the key"
-
-
-def _digest(entity: str, key: Mapping[str, Column]) -> Column:
-    """The SHA-1 of the text that the guid is made of, in hexadecimal digits."""
+def key_digest(entity: str, key: Mapping[str, Column]) -> Column:
+    """The SHA-1 of the text that a guid is made of, in hexadecimal digits."""
     parts = (_json_part(name, column) for name, column in key.items())
     name = F.concat(F.lit(name_start(entity)), F.concat_ws(",", *parts), F.lit(NAME_END))
     # As bytes: to cut a text, Spark counts its characters from the beginning each time.
     return F.sha1(F.concat(F.lit(NAMESPACE.bytes), name.cast("binary"))).cast("binary")
 
 
-def _from_digest(digest: Column) -> Column:
+def from_digest(digest: Column) -> Column:
+    """The guid: the first 128 bits, but for version and variant, in the form that UUIDs have."""
     # The 13th hex digit is the version; the top two bits of the 17th are the variant, 10.
     variant = F.translate(F.substring(digest, 17, 1).cast("string"), "0123456789abcdef", "89ab89ab89ab89ab")
     return F.concat(

@@ -198,11 +198,11 @@ class Service(Shell):
     The streams of the page, kept up as requests come: what is known of entities, schemas and entity types,
     the responses that wait, and a ledger of subscriptions, in one store.
 
-    The requests of an entity must come in their order, in whatever batches; then what the service answers is
-    at any time what one batch of all messages would have given.  A record that a batch before has brought, as
-    where a stream begins anew, is passed over.  Two things depend on what comes first all the same: what is
-    told of an entity type on the way (not what it is in the end), and a request that contradicts itself after
-    it was complete: it stays complete.
+    The requests of an entity must come in their order, in whatever batches; then what the service answers
+    is at any time what one batch of all messages would have given.  A record that an earlier batch
+    brought is passed over, such as when a stream begins anew.  Two things depend on what comes first all
+    the same: what is told of an entity type on the way (not what it is in the end), and a request that
+    contradicts itself after it was complete: it stays complete.
 
     What waits are the partial responses whose requests are not complete, from the record time of the first of
     them on: `waiting` shows them as the records that they would be, without an offset, with the columns of

@@ -113,7 +113,7 @@ class Intake:
         Write the records as they came, with the stream that they are of: by their topics without one; but of
         patches of entities that were erased, what `drop_erased_patches` leaves of them.
 
-        Cost: where offsets come again, as those of other partitions do, the files that have them are read.
+        Cost: of earlier records those are read that have times and offsets such as these have.
         """
         named = F.when(F.col("topic").isin(*STREAMS), F.col("topic")) if stream is None else F.lit(stream)
         came = records.select(*RECORD_COLUMNS).withColumns({STREAM: named, TAKEN: self._taken})
@@ -125,21 +125,24 @@ class Intake:
 
     def _drop_repeats(self, written: WriteResult) -> WriteResult:
         """Take out records that an earlier batch has brought, as where a stream begins anew."""
-        bounds = [(one.low["offset"], one.high["offset"]) for one in written.files if "offset" in one.low]
-        if not bounds:
+        bounds = {
+            name: (min(one.low[name] for one in some), max(one.high[name] for one in some))
+            for name in ("timestamp", "offset")
+            if (some := [one for one in written.files if name in one.low])
+        }
+        earlier = [one for one in self._tables.files(RECORDS, bounds) if one not in written.files]
+        if not written.files or not earlier:
             return written
-        near = {"offset": (min(low for low, _ in bounds), max(high for _, high in bounds))}
-        before = [one for one in self._tables.files(RECORDS, near) if one not in written.files]
-        if not before:
+        came = self._tables.read(RECORDS, files=written.files)
+        known = self._tables.read(RECORDS, bounds, earlier)
+        # What was of no stream, or says something else, comes for the first time.
+        compared = ("topic", "partition", "offset", "timestamp", "key", "value", STREAM)
+        is_same = [came[name].eqNullSafe(known[name]) for name in compared]
+        if came.join(known, is_same, "left_semi").isEmpty():
             return written
-        new = self._tables.read(RECORDS, files=written.files)
-        known = self._tables.read(RECORDS, near, before)
-        # What was of no stream, or was another record, comes for the first time.
-        what = ("topic", "partition", "offset", "timestamp", "key", "value", STREAM)
-        same = [new[name].eqNullSafe(known[name]) for name in what]
-        left = self._tables.swap(RECORDS, written.files, new.join(known, same, "left_anti"))
+        kept = self._tables.swap(RECORDS, written.files, came.join(known, is_same, "left_anti"))
         self._tables.discard(RECORDS, written.files)
-        return left
+        return kept
 
     def take(self, written: WriteResult, stream: str | None) -> None:
         """Bring the other tables up to records that were kept, as of this stream."""

@@ -94,16 +94,25 @@ def messages_of(spark: SparkSession) -> DataFrame:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession) -> dict[str, list[Row]]:
-    """The changes of each target; nothing is computed before they are asked for."""
-    messages, shop = messages_of(spark).localCheckpoint(), datahub.schema(SHOP)
+def planned(spark: SparkSession) -> tuple[dict[str, DataFrame], list[int]]:
+    """The changes of each target, of which nothing was asked yet; and the jobs that this took."""
     spark.sparkContext.setJobGroup("changes", "no job")
     try:
-        planned = {entity: datahub.changes(messages, shop, entity) for entity in EXPECTED}
-        assert jobs_of(spark, "changes") == []
+        messages, shop = messages_of(spark), datahub.schema(SHOP)
+        changes = {entity: datahub.changes(messages, shop, entity) for entity in EXPECTED}
+        return changes, jobs_of(spark, "changes")
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
-    return {entity: rows_of(each) for entity, each in planned.items()}
+
+
+@pytest.fixture(scope="module")
+def found(planned: tuple[dict[str, DataFrame], list[int]]) -> dict[str, list[Row]]:
+    """The changes of each target."""
+    return {entity: rows_of(changes) for entity, changes in planned[0].items()}
+
+
+def test_nothing_is_computed_before_it_is_asked_for(planned: tuple[dict[str, DataFrame], list[int]]) -> None:
+    assert planned[1] == []
 
 
 @pytest.mark.parametrize("entity", EXPECTED)

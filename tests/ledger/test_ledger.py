@@ -260,40 +260,49 @@ def test_two_writers_lose_nothing_and_double_nothing(spark: SparkSession, tmp_pa
     assert_folds_to(opened(spark, tmp_path).history(), all_of(parts), entity="e", keys=KEYS)
 
 
-def test_two_writers_bring_columns_among_those_that_are_there(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ours", "theirs", "said", "found"),
+    [
+        (
+            "a int, b int",
+            "a int, c int",
+            (3, 3),
+            {"a": [None, 2, 3], "b": [None, 2, 2], "c": [None, None, 3]},
+        ),
+        ("a int, b int", "a double, b string", (3.5, "x"), {"a": [None, 2.0, 3.5], "b": [None, "2", "x"]}),
+    ],
+)
+def test_two_writers_bring_columns_among_those_that_are_there(
+    spark: SparkSession,
+    tmp_path: Path,
+    ours: str,
+    theirs: str,
+    said: tuple[object, ...],
+    found: dict[str, list[object]],
+) -> None:
     """The other lands while this one is asked; then both columns are there, or one that holds both values."""
 
     def told(columns: str, *row: object) -> DataFrame:
-        frame = spark.createDataFrame([row], f"h int, k string, {columns}, z string, day int")
+        frame = spark.createDataFrame([(1, "x", *row)], f"h int, k string, {columns}, z string, day int")
         return changes_from(
             frame, keys=KEYS, sequence_by="make_date(2024, 1, day)", except_column_list=["day"]
         )
 
     ledger, other = opened(spark, tmp_path), opened(spark, tmp_path)
-    ledger.apply(told("c string", 1, "x", "c", "z1", 1))
+    ledger.apply(told("first string", "c", "z1", 1))
     asked = []
 
     def gate(after: Pending) -> None:
         asked.append(after.touched_history().count())
         if len(asked) == 1:
-            theirs = "a int, wider double, text string, theirs int"
-            other.apply(told(theirs, 1, "x", 3, 3.5, "x", 3, "z3", 3))
+            other.apply(told(theirs, *said, "z3", 3))
 
-    ours = "a int, wider int, text int, ours int"
-    ledger.apply(told(ours, 1, "x", 2, 2, 2, 2, "z2", 2), gate=gate)
+    ledger.apply(told(ours, 2, 2, "z2", 2), gate=gate)
     ledger.check(deep=True)
     rows = ledger.history().orderBy(VALID_FROM).collect()
     assert asked == [2, 3]
-    found = {name: [row[name] for row in rows] for name in ("c", "z", "a", "wider", "text", "ours", "theirs")}
-    assert found == {
-        "c": ["c", "c", "c"],
-        "z": ["z1", "z2", "z3"],
-        "a": [None, 2, 3],
-        "wider": [None, 2.0, 3.5],
-        "text": [None, "2", "x"],
-        "ours": [None, 2, 2],
-        "theirs": [None, None, 3],
-    }
+    expected = {"first": ["c", "c", "c"], "z": ["z1", "z2", "z3"], **found}
+    assert {name: [row[name] for row in rows] for name in expected} == expected
 
 
 def test_a_history_that_is_not_the_logs_is_found_and_made_anew(spark: SparkSession, tmp_path: Path) -> None:
