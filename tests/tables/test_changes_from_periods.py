@@ -145,7 +145,8 @@ def test_a_table_of_periods_that_is_read_again(spark: SparkSession, tmp_path: Pa
     ledger.revoke(still_open.where(F.col("data.id").isin([rooms[night] + 1 for night in refused])))
     for _ in range(2):
         ledger.apply(tonight(refused))
-    assert versions(ledger.changes()) == versions(tonight(list(NIGHTS)))
+    # Values alone: that a room is there may be the word of a row of the first night, which has no end.
+    assert stretches(ledger.changes()) == stretches(tonight(list(NIGHTS)))
 
 
 def test_a_row_that_ends_on_the_third_night(spark: SparkSession, tmp_path: Path) -> None:
