@@ -220,7 +220,8 @@ class Commits:
         known = self._rows(folded)
         rows = [replace(row, plans={}) if anew else _drop_plans(row, commit) for row in known] + [commit]
         mark = secrets.randbits(62)
-        removes = [one.remove(data_change=False) for one in folded]
+        # As if long ago: a checkpoint names what was removed in the last week, here nearly every file.
+        removes = [one.remove(data_change=False, at=0) for one in folded]
         batch = None if commit.batch is None else (commit.batch, commit.digest or 0)
         try:
             self._log.delta.create_write_transaction(

@@ -100,10 +100,10 @@ class File:
         stats, texts = to_json(self._stats(), ensure_ascii=False), self.partition_texts()
         return AddAction(self.path, self.size, texts, _now(), data_change, stats)
 
-    def remove(self, *, data_change: bool = True) -> RemoveAction:
-        """The action with which a commit removes the file."""
+    def remove(self, *, data_change: bool = True, at: int | None = None) -> RemoveAction:
+        """The action with which a commit removes the file, at that millisecond since 1970; now without it."""
         values: Any = self.partition_texts()
-        return RemoveAction(self.path, data_change, _now(), self.size, values)
+        return RemoveAction(self.path, data_change, _now() if at is None else at, self.size, values)
 
     def to_dict(self) -> dict[str, Any]:
         """What a log says of the file: as `to_json` writes it, `from_json` reads it."""
