@@ -194,7 +194,7 @@ def guid(entity: str, key: Mapping[str, Column]) -> Column:
 
 
 def key_digest(entity: str, key: Mapping[str, Column]) -> Column:
-    """The SHA-1 of the text that a guid is made of, in hexadecimal digits."""
+    """The SHA-1 of the text that a guid is made of: 40 hexadecimal digits, as bytes."""
     parts = (_json_part(name, column) for name, column in key.items())
     name = F.concat(F.lit(name_start(entity)), F.concat_ws(",", *parts), F.lit(NAME_END))
     # As bytes: to cut a text, Spark counts its characters from the beginning each time.

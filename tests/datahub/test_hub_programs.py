@@ -144,7 +144,7 @@ def test_a_hub_that_looks_up_nothing_applies_what_is_new_and_what_is_due(
     expected = InterpretedHub(program.schema, readers=READERS, filters=FILTERS, first_delay=first_delay)
     actual = SparkHub(spark, program.schema, tmp_path)
     held_back = 0
-    for number, piece in enumerate(program.shuffled(random.Random(seed)).pieces(3), start=1):
+    for number, piece in enumerate(program.shuffled(random.Random(seed)).pieces(4), start=1):
         now = BEGIN + number * first_delay
         held_back += sum(due > now for due in expected.due.values())
         for hub in (expected, actual):
