@@ -8,6 +8,7 @@ READY  := $(VENV)/ready
 CLASSES := $(VENV)/classes.jsa
 DOCS   := $(VENV)/docs
 AT     ?= 2013-02-08 12:00
+TIER   ?= test
 
 # Where `make lab` listens, and what else JupyterLab is told; `IP=0.0.0.0` is for inside a container only.
 IP     ?= 127.0.0.1
@@ -38,7 +39,7 @@ export IPYTHONDIR := $(CURDIR)/$(VENV)/ipython
 export JUPYTER_CONFIG_PATH := $(CURDIR)/tools/jupyter
 export TZ := UTC
 
-.PHONY: help demo quick test all-tests soak compat lab bench bench-peers notebooks docs samples lint style types count pins clean
+.PHONY: help demo quick test full touched all-tests soak compat lab bench bench-peers notebooks docs samples lint style types count pins clean
 
 help: ## Say what can be done here
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,12 +51,18 @@ demo: $(READY) ## Read the departure board as it stood at an instant: make demo 
 quick: $(READY) lint ## Lint, types, the tests that need no JVM, and a smoke test of each door (under 3 minutes)
 	$(PYTEST) --tier quick tests
 
-test: $(READY) style ## Lint, types, tests, examples in docstrings, and every notebook against its outputs
+test: $(READY) style ## Lint, types, every rule once, examples in docstrings, and every notebook (15 minutes)
 	@$(MAKE) --no-print-directory --jobs=2 types all-tests
+
+full: ## The same with all tests but the random ones, and how long they took: after a change to many packages
+	@begun=$$(date +%s) ; $(MAKE) --no-print-directory test TIER=full && echo "full: $$(($$(date +%s) - begun)) s"
+
+touched: $(READY) lint ## What differs from main, tried whole with all that depends on it: before you send it
+	$(BIN)/python -m tools.touched $(SINCE)
 
 # Beside `types`, which uses one core alone.
 all-tests: $(READY)
-	$(PYTEST)
+	$(PYTEST) --tier $(TIER)
 	$(PYTEST) --nbval -o testpaths=notebooks notebooks
 
 soak: $(READY) ## The long tests, and fresh random ones (up to an hour): make soak SEED=1234 repeats one

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, FinalizerWorker
+from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, ClientServerConnection, FinalizerWorker
 from py4j.java_collections import ListConverter
 from py4j.java_gateway import JavaClass, JavaMember, JavaObject, JVMView
 from py4j.protocol import ENTRY_POINT_OBJECT_ID, GATEWAY_SERVER_OBJECT_ID
@@ -31,12 +31,26 @@ _PAUSE = 1
 """Seconds between two looks at what Python has no use for any more, as in Py4J."""
 
 
+count = 0
+"""How many calls this process has made."""
+
+
 def install() -> None:
-    """Let Py4J keep what names stand for, and hand over lists and what is not needed any more at once."""
+    """Let Py4J keep what names stand for, hand over lists and what is not needed at once, and count."""
     _keep_answers(JVMView, JavaClass)
     _keep_answers(JavaClass, JavaMember)
     ListConverter.convert = _at_once(ListConverter.convert)
     FinalizerWorker.run = _let_go_together
+    ClientServerConnection.send_command = _counted(ClientServerConnection.send_command)
+
+
+def _counted(send: Callable[..., Any]) -> Callable[..., Any]:
+    def send_command(self: Any, command: str) -> Any:
+        global count
+        count += 1
+        return send(self, command)
+
+    return send_command
 
 
 def _keep_answers(asked: type, kept: type) -> None:

@@ -1,10 +1,13 @@
 """
-The tests in three tiers, as a plugin of pytest: what runs in `make quick`, `make test` and `make soak`.
+The tests in four tiers, as a plugin of pytest: `make quick`, `make test`, `make full` and `make soak`.
 
     pytest --tier quick                     what needs no JVM, and one smoke test for each door
-    pytest                                  all but what is for `soak` alone
+    pytest                                  every rule once: all but what lies in a folder `heavy`
+    pytest --tier full                      that, too
     pytest --tier soak --soak-seed 1234     what is drawn at random, from that seed, and what takes long
 
+The folder of a test decides, not its author's taste: a test that starts more Spark jobs than the tier `test`
+allows (`tools/spark_jobs.py`) is an error outside of `tests/<package>/heavy/`.
 A test that asks for the `spark` fixture, itself or through another fixture, needs a JVM, and an
 example in a docstring may.  No other test may start one, not even in a subprocess: Java is hidden
 from it.  One that has a reason says so with the marker `jvm`.
@@ -22,10 +25,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pyspark import SparkContext
 
-TIERS = ("quick", "test", "soak")
+from tools import spark_jobs
+
+TIERS = ("quick", "test", "full", "soak")
+HEAVY = "heavy"
+"""The name of the folders whose tests run in `make full`."""
+
 MARKERS = (
     "soak: runs in `make soak` only, since it takes long or needs a broker, a connector or a kill",
-    "drawn: draws its input: few fixed seeds in `make test`, many fresh ones in `make soak`",
+    "drawn: draws its input: few fixed seeds in `make full`, many fresh ones in `make soak`",
     "smoke(what): runs in `make quick` although it needs a JVM: the smoke test of a door or of a function",
     "jvm: starts a JVM without the `spark` fixture, or needs Java",
     "slow: needs no JVM, and takes longer than `make quick` can wait",
@@ -70,9 +78,11 @@ def tiers(item: pytest.Item) -> set[str]:
     """The tiers in which a test runs."""
     if item.get_closest_marker("soak"):
         return {"soak"}
+    drawn = {"soak"} if item.get_closest_marker("drawn") else set()
+    if HEAVY in item.path.parts:
+        return {"full"} | drawn
     quick = item.get_closest_marker("smoke") or not (needs_jvm(item) or item.get_closest_marker("slow"))
-    drawn = item.get_closest_marker("drawn")
-    return {"test"} | ({"quick"} if quick else set()) | ({"soak"} if drawn else set())
+    return {"test", "full"} | ({"quick"} if quick else set()) | drawn
 
 
 def needs_jvm(item: pytest.Item) -> bool:
@@ -90,6 +100,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)  # before hypothesis looks for its seed
 def pytest_configure(config: pytest.Config) -> None:
     global _soak_seed
+    budget = spark_jobs.JobBudget(limited=config.option.tier == "test")
+    config.pluginmanager.register(budget, "spark_jobs")
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     # How long an example takes depends on what else the machine does: no clock judges it.

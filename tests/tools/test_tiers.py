@@ -1,9 +1,10 @@
-"""The three tiers: every test is in one, each door has its smoke test, and what needs no JVM starts none."""
+"""The tiers: every test is in one, doors have smoke tests, no JVM starts unasked, and jobs are few."""
 
 from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,39 @@ def test_in_a_subprocess():
     assert subprocess.run([sys.executable, "-c", "from cdckit import session; session()"]).returncode
 """
 
+SPENDS = """
+from types import SimpleNamespace
+import pytest
+from pyspark import SparkContext
+
+jobs = 0
+
+@pytest.fixture(autouse=True, scope="session")
+def context():
+    scheduler = SimpleNamespace(numTotalJobs=lambda: jobs)
+    java = SimpleNamespace(sc=lambda: SimpleNamespace(dagScheduler=lambda: scheduler))
+    SparkContext._active_spark_context = SimpleNamespace(_jsc=java)
+    yield
+    SparkContext._active_spark_context = None
+
+@pytest.fixture(scope="module")
+def shared():
+    start(1000)
+
+@pytest.fixture
+def prepared():
+    start(20)
+
+def start(count):
+    global jobs
+    jobs += count
+
+def test_as_many_as_allowed(): start(25)
+def test_one_more(): start(26)
+def test_what_is_shared_counts_for_no_test(shared): start(25)
+def test_what_it_alone_prepares_counts(prepared): start(6)
+"""
+
 
 RUNS = {
     "quick": ["--collect-only", "-q", "--tier", "quick"],
@@ -72,7 +106,11 @@ RUNS = {
     "soak again": ["--tier", "soak"],
     "soak by two": ["--tier", "soak", "-n", "2"],
     "no tier after soaks": ["--collect-only", "-q"],
+    "full": ["--collect-only", "-q", "--tier", "full"],
     "starts": [],
+    "spends": [],
+    "spends by two": ["-n", "2"],
+    "spends in full": ["--tier", "full"],
 }
 # One process for all runs, since its imports take seconds: each run reads the file anew.
 ONE_AFTER_THE_OTHER = """
@@ -80,7 +118,8 @@ import json, sys
 import pytest
 for name, options in json.load(sys.stdin):
     print("run:", name)
-    sys.modules.pop("test_written", None)
+    for module in ("test_written", "test_heavy"):
+        sys.modules.pop(module, None)
     pytest.main(options)
 """
 
@@ -91,7 +130,11 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     runs = []
     for name, options in RUNS.items():
         folder = tmp_path_factory.mktemp("run")
-        (folder / "test_written.py").write_text(STARTS if name == "starts" else WRITTEN)
+        written = {"starts": STARTS, "spends": SPENDS}.get(name.split()[0], WRITTEN)
+        (folder / "test_written.py").write_text(written)
+        if written is WRITTEN:
+            (folder / "heavy").mkdir()
+            (folder / "heavy" / "test_heavy.py").write_text("def test_heavy(): pass")
         (folder / "none.ini").write_text("[pytest]\naddopts = --strict-markers\n")
         plugin = ["-p", "tools.tiers", "-c", str(folder / "none.ini")]
         runs.append((name, [*plugin, *options, str(folder)]))
@@ -113,11 +156,25 @@ def test_quick_is_what_needs_no_jvm_and_then_what_is_smoke(printed: dict[str, li
 
 
 @pytest.mark.slow
-def test_test_is_all_but_what_is_for_a_soak_alone(printed: dict[str, list[str]]) -> None:
+def test_test_is_all_but_what_is_for_a_soak_alone_or_heavy(printed: dict[str, list[str]]) -> None:
     """It is what runs where no tier is named, whatever ran in the process before."""
     plain = ["plain", "by_fixture", "by_a_fixture_of_a_fixture", "by_marker", "slow", "smoke"]
     for run in ("no tier", "no tier after soaks"):
         assert chosen(printed[run]) == [*plain, "drawn[1]", "drawn[2]", "examples"]
+    assert sorted(chosen(printed["full"])) == sorted([*chosen(printed["no tier"]), "heavy"])
+
+
+@pytest.mark.slow
+def test_a_test_that_starts_too_many_jobs_is_an_error_that_names_its_tier(
+    printed: dict[str, list[str]],
+) -> None:
+    for run in ("spends", "spends by two"):
+        errors = [line for line in printed[run] if "Spark jobs, and a test of" in line]
+        names = [line.split("::test_")[1].split(" Spark")[0] for line in errors]
+        assert names == ["one_more started 26", "what_it_alone_prepares_counts started 26"]
+        assert all("tests/<package>/heavy/" in line for line in errors)
+        assert any("1102 Spark jobs" in line for line in printed[run])
+    assert any("4 passed" in line for line in printed["spends in full"])
 
 
 @pytest.mark.slow
@@ -149,7 +206,7 @@ def test_a_test_that_needs_no_jvm_cannot_start_one(printed: dict[str, list[str]]
 
 
 def test_every_test_is_in_a_tier(request: pytest.FixtureRequest) -> None:
-    """All that were collected with this one, in any tier: none is left out of all three."""
+    """All that were collected with this one, in any tier: none is left out of all."""
     found = request.config.stash[tiers.COLLECTED]
     assert found
     assert {name for name, its in found.items() if not its or not its <= set(tiers.TIERS)} == set()
@@ -166,6 +223,23 @@ def test_notebooks_come_first_by_their_cells_and_hubs_before_them() -> None:
 
 def test_what_is_said_of_notebooks_is_of_some_that_are_there() -> None:
     assert tiers.AS_MANY_CELLS.keys() <= {path.name[:2] for path in (ROOT / "notebooks").glob("*.ipynb")}
+
+
+HEAVY = sorted(path for path in (ROOT / "tests").glob("*/heavy/test_*.py"))
+
+
+@pytest.mark.parametrize("file", HEAVY, ids=lambda path: path.name)
+def test_a_heavy_file_names_the_tests_that_stand_for_it_on_every_change(file: Path) -> None:
+    """Its docstring ends with them: so no rule is tried in `make full` alone."""
+    docstring = ast.get_docstring(ast.parse(file.read_text())) or ""
+    names = re.findall(r"(tests/\w+/[\w/]*\.py)::(\w+)", docstring.partition("In `make test`")[2])
+    assert names, f"{file.name} does not say `In `make test`: tests/….py::test_…`"
+    for place, test in names:
+        assert "heavy" not in place
+        functions = {
+            node.name for node in ast.walk(ast.parse((ROOT / place).read_text())) if hasattr(node, "name")
+        }
+        assert test in functions, f"{place} has no {test}"
 
 
 def test_each_door_has_a_smoke_test() -> None:
