@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from datetime import timedelta
+from functools import reduce
+from operator import and_
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from pyspark.sql import functions as F
 
 from cdckit import datahub
 from cdckit.errors import InvalidArgument
+from cdckit.ledger import Receipt
 from cdckit.ledger.shell import ReceiveResult
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
 from cdckit.store import BatchIdReused, OtherKind, Store
@@ -30,6 +33,7 @@ def door(request: pytest.FixtureRequest) -> Door:
 class Settled(NamedTuple):
     """A shell that received no records, then those of its door, as documents, and applied them."""
 
+    name: str
     door: Door
     place: Path
     shell: Any
@@ -47,7 +51,7 @@ def settled(
     nothing = shell.receive(door.records(spark).limit(0), "nothing")
     received = shell.receive(list(door.values), received_at=AT, **door.documents)
     settle(shell)
-    return Settled(door, place, shell, nothing, received)
+    return Settled(request.param, door, place, shell, nothing, received)
 
 
 def rows(table: DataFrame) -> list[str]:
@@ -63,20 +67,13 @@ def files(place: Path) -> list[str]:
     return sorted(str(path) for path in place.rglob("*"))
 
 
-def test_a_batch_id_is_applied_once(spark: SparkSession, tmp_path: Path, door: Door) -> None:
-    """Also by another handle, in another order, and by a stream; another content under it is an error."""
-    shell, sent = door.open(spark, tmp_path), door.records(spark)
-    count = len(door.values)
-    assert shell.receive(sent, "monday") == ReceiveResult(1, count)
-    again = door.open(spark, tmp_path).receive(sent.orderBy(F.desc("offset")), "monday")
-    assert again == ReceiveResult(1, 0, repeated=True)
-    with pytest.raises(BatchIdReused, match="monday"):
-        shell.receive(sent.limit(1), "monday")
-    assert shell.store.snapshot().version == 1
-    take = shell.sink("landing")
-    more = records(spark, [b"!"])
-    assert (take(more, 0).records, take(more, 0).repeated) == (1, True)
-    assert shell.sink("elsewhere")(more, 0).repeated is False
+def test_a_batch_that_comes_again_is_told_by_its_id(spark: SparkSession, settled: Settled) -> None:
+    """In any order of its rows; another content under its id is an error."""
+    shell, nothing = settled.shell, settled.door.records(spark).limit(0)
+    again = shell.receive(nothing, "nothing")
+    assert (again.records, again.repeated) == (0, True)
+    with pytest.raises(BatchIdReused, match="nothing"):
+        shell.receive(records(spark, [b"!"]), "nothing")
 
 
 def test_documents_are_received_as_records_of_their_time(spark: SparkSession, settled: Settled) -> None:
@@ -92,37 +89,68 @@ def test_documents_are_received_as_records_of_their_time(spark: SparkSession, se
         shell.receive(door.records(spark), received_at=AT)
 
 
-def test_a_rebuild_changes_nothing_but_that_what_was_given_up_waits_again(
-    spark: SparkSession, tmp_path: Path, settled: Settled
-) -> None:
-    """What waits and is given up is a reject then; in a hub it stays one, until it is read again."""
-    shutil.copytree(settled.place, tmp_path, dirs_exist_ok=True)
-    shell = settled.door.open(spark, tmp_path)
-    place = files(tmp_path)
-    waiting, refused = shell.waiting(), shell.rejects()
-    assert waiting.columns[:8] == refused.columns[:8] == list(RECORD_COLUMNS)
-    assert waiting.columns[-2:] == ["waiting_since", "waiting_for"]
-    assert refused.columns[-2:] == [ERROR_CODE, ERROR_DESCRIPTION]
-    [waits] = waiting.collect()
-    assert waits["waiting_since"].replace(tzinfo=AT.tzinfo) == AT
-    assert waits["waiting_for"]
-    before = answers(shell)
-    assert {"rejects", "ledgers"} <= set(shell.contracts())
-    assert all(view.version == shell.store.snapshot().version for view in shell.ledgers().values())
-    assert files(tmp_path) == place, "questions write nothing"
-    shell.rebuild()
-    assert answers(shell) == before
+class Lived(NamedTuple):
+    """What a copy of a settled shell answered before and after each of its verbs."""
 
-    wait = timedelta(hours=2)
-    assert shell.expire(AT + wait, wait) == 0
-    assert shell.expire(LATE, wait) == 1
-    assert shell.expire(LATE, wait) == 0
-    assert shell.waiting().isEmpty()
-    assert shell.rejects().count() == len(before["rejects"]) + 1
-    assert {row["value"] for row in shell.rejects().collect()} >= {waits["value"]}
+    before: dict[str, list[str]]
+    wrote: bool
+    columns: tuple[list[str], list[str]]
+    contracts: set[str]
+    waits: list[Any]
+    rebuilt: dict[str, list[str]]
+    expired: list[int]
+    given_up: dict[str, list[str]]
+    refused: set[bytes | None]
+    rebuilt_again: dict[str, list[str]] | None
+
+
+@pytest.fixture(scope="module")
+def lived(settled: Settled, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lived:
+    """It is asked, made anew, gives up what waited for two hours, and is made anew once more."""
+    place = tmp_path_factory.mktemp(f"{settled.name}-lived")
+    shutil.copytree(settled.place, place, dirs_exist_ok=True)
+    shell, there = settled.door.open(spark, place), files(place)
+    waiting, refused = shell.waiting(), shell.rejects()
+    waits, before = waiting.collect(), answers(shell)
+    contracts, wrote = set(shell.contracts()), files(place) != there
+    shell.rebuild()
+    rebuilt, wait = answers(shell), timedelta(hours=2)
+    expired = [shell.expire(now, wait) for now in (AT + wait, LATE, LATE)]
+    given_up, values = answers(shell), {row["value"] for row in shell.rejects().collect()}
+    again = None
     if not isinstance(shell, datahub.Hub):
         shell.rebuild()
-        assert answers(shell) == before
+        again = answers(shell)
+    columns = waiting.columns, refused.columns
+    return Lived(before, wrote, columns, contracts, waits, rebuilt, expired, given_up, values, again)
+
+
+def test_questions_write_nothing_and_have_one_shape_in_every_door(lived: Lived) -> None:
+    waiting, refused = lived.columns
+    assert waiting[:8] == refused[:8] == list(RECORD_COLUMNS)
+    assert waiting[-2:] == ["waiting_since", "waiting_for"]
+    assert refused[-2:] == [ERROR_CODE, ERROR_DESCRIPTION]
+    assert {"rejects", "ledgers"} <= lived.contracts
+    assert not lived.wrote
+
+
+def test_a_rebuild_changes_nothing(lived: Lived) -> None:
+    assert lived.rebuilt == lived.before
+
+
+def test_what_waited_too_long_is_given_up_once_and_is_a_reject_then(lived: Lived) -> None:
+    [waits] = lived.waits
+    assert waits["waiting_since"].replace(tzinfo=AT.tzinfo) == AT
+    assert waits["waiting_for"]
+    assert lived.expired == [0, 1, 0]
+    assert lived.given_up["waiting"] == []
+    assert len(lived.given_up["rejects"]) == len(lived.before["rejects"]) + 1
+    assert waits["value"] in lived.refused
+
+
+def test_a_rebuild_lets_what_was_given_up_wait_again(lived: Lived) -> None:
+    """But in a hub, where it stays a reject until its message is read again."""
+    assert lived.rebuilt_again in (None, lived.before)
 
 
 def test_older_commits_are_there_and_ledgers_that_are_not_there_are_named(
@@ -153,3 +181,45 @@ def test_another_kind_of_store_is_refused(tmp_path: Path, spark: SparkSession, d
     for other in others:
         with pytest.raises(OtherKind, match=shell.kind.split(" (")[0]):
             other.open(spark, tmp_path / "own")
+
+
+# Who is forgotten -----------------------------------------------------------------------------------------
+
+ERASED: dict[str, tuple[str, dict[str, Any]]] = {
+    "replicate": ("db1/shop_task SHOP.ITEMS", {"id": 1}),
+    "datahub": ("product", {"number": 1}),
+    "databus": ("planes", {"tail": "N1"}),
+    "rdss": ("ResearchObject", {"objectUUID": "00000384-0000-4000-8000-000000000000"}),
+    "streams": ("entity", {"db": "d", "collection": "C", "zone": "z", "entity": "e"}),
+}
+"""By door the ledger and the key of the one entity of which its records speak."""
+
+
+class Forgotten(NamedTuple):
+    """A receipt, the changes of others before it, and all changes after it, and when all came again."""
+
+    receipt: Receipt
+    others: list[str]
+    changes: tuple[list[str], list[str]]
+
+
+@pytest.fixture(scope="module")
+def forgotten(settled: Settled, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Forgotten:
+    """A copy of a settled shell forgets its entity, and then receives all records once more."""
+    ledger, keys = ERASED[settled.name]
+    place = tmp_path_factory.mktemp(f"{settled.name}-forgotten")
+    shutil.copytree(settled.place, place, dirs_exist_ok=True)
+    shell = settled.door.open(spark, place)
+    of_it = [F.col("data")[name] == value for name, value in keys.items() if name in settled.door.keys]
+    others = rows(settled.door.changes(shell).where(~reduce(and_, of_it)))
+    receipt = shell.erase(ledger, keys=[keys], by="dana", reason="asked for by letter")
+    after = rows(settled.door.changes(shell))
+    shell.receive(settled.door.records(spark).withColumn("offset", F.col("offset") + 100))
+    settle(shell)
+    return Forgotten(receipt, others, (after, rows(settled.door.changes(shell))))
+
+
+def test_who_was_erased_is_gone_and_does_not_come_again(forgotten: Forgotten) -> None:
+    assert forgotten.receipt.is_proven
+    assert forgotten.receipt.entities == 1
+    assert forgotten.changes == (forgotten.others, forgotten.others)

@@ -73,7 +73,7 @@ class JobBudget:
         begun = _Count.now()
         yield
         jobs = _Count.now().since(begun).jobs
-        if self._limited and jobs > MOST_JOBS:
+        if self._limited and isinstance(request.node, pytest.Function) and jobs > MOST_JOBS:
             sentence = (
                 f"{request.node.nodeid} started {jobs} Spark jobs, and a test of `make test` may start "
                 f"{MOST_JOBS}: let it ask more at once, or put it into tests/<package>/heavy/ (`make full`)."

@@ -6,18 +6,15 @@ import json
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import datahub, merge
+from cdckit import datahub
 from cdckit.errors import InvalidArgument, MissingColumns
-from support.hub_interpreter import InterpretedHub
-from support.hub_programs import BEGIN, FILTERS, READERS, draw_program, records_of, rows_of, versions_by_guid
+from support.hub_programs import rows_of
 from support.jobs import jobs_of
-from tools.tiers import seeds
 
 Row = dict[str, Any]
 AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
@@ -124,12 +121,16 @@ def test_messages_give_the_changes_of_a_target(found: dict[str, list[Row]], enti
     assert in_order({name: row[name] for name in wanted[0]} for row in shown) == in_order(wanted)
 
 
-def test_changes_are_those_of_a_hub_after_one_run(
-    spark: SparkSession, tmp_path: Path, found: dict[str, list[Row]]
-) -> None:
-    hub = datahub.Hub(spark, datahub.schema(SHOP), tmp_path)
-    hub.receive(datahub.records(spark, MESSAGES, received_at=AT))
-    hub.run(now=AT)
+@pytest.fixture(scope="module")
+def hub(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> datahub.Hub:
+    """It received the messages, and ran once."""
+    ran = datahub.Hub(spark, datahub.schema(SHOP), tmp_path_factory.mktemp("hub"))
+    ran.receive(datahub.records(spark, MESSAGES, received_at=AT))
+    ran.run(now=AT)
+    return ran
+
+
+def test_changes_are_those_of_a_hub_after_one_run(hub: datahub.Hub, found: dict[str, list[Row]]) -> None:
     for entity, rows in found.items():
         assert in_order(rows_of(hub.changes(entity))) == in_order(rows)
 
@@ -158,40 +159,3 @@ def test_what_cannot_be_asked_is_refused(spark: SparkSession) -> None:
     for function, error, text in asked:
         with pytest.raises(error, match=text):
             function()
-
-
-# These two need most of the others: what holds a serial number holds it within an order's line.
-@pytest.mark.parametrize("targets", [("serial", "desk"), pytest.param(None, marks=pytest.mark.soak)])
-@seeds(101, soak=6)
-def test_changes_of_random_programs_make_the_histories_of_the_interpreter(
-    spark: SparkSession, seed: int, targets: tuple[str, ...] | None
-) -> None:
-    """Links by guid and by part of a key, weak keys, refreshes, lists of children, deletes that cascade."""
-    program = draw_program(seed)
-    world = InterpretedHub(program.schema, readers=READERS, filters=FILTERS)
-    world.receive(program.messages)
-    world.process(BEGIN)
-    messages = datahub.decode(records_of(spark, program.messages)).localCheckpoint()
-    schema = datahub.schema(*program.schema)
-    for target in targets or program.targets:
-        found = datahub.changes(
-            messages,
-            schema,
-            target,
-            readers=READERS,
-            filters=FILTERS,
-            cached=lambda rows: rows.localCheckpoint(),
-        )
-        merged = merge(found, entity=target, keys=schema.targets[target].keys)
-        actual = Merged(rows_of(merged))
-        assert versions_by_guid(actual, target) == versions_by_guid(world, target), target
-
-
-class Merged:
-    """The history of one target, as the comparison of worlds wants it."""
-
-    def __init__(self, rows: list[Row]) -> None:
-        self._rows = rows
-
-    def history(self, target: str) -> list[Row]:
-        return self._rows

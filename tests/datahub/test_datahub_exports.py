@@ -7,7 +7,6 @@ import random
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,29 +14,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.datahub import Hub, bulk_lines, records, schema
 from cdckit.errors import InvalidArgument, MissingColumns
+from support.hub_exports import AT, NUMBER, Row, row
 from support.hub_programs import rows_of
 
-Row = dict[str, Any]
 SINCE_YEAR_1 = 62_135_596_800_000_000
-AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
 COLUMNS = (
     "operation string, id string, version long, "
     "arrival struct<timestamp: timestamp, topic: string, partition: int, offset: long, record_number: int>, "
     "document struct<name: string, size: int, price: decimal(6,2), day: date, at: timestamp, `a.b`: double>"
 )
-
-
-def row(
-    operation: str,
-    identifier: str | None,
-    version: int,
-    name: str | None,
-    *,
-    offset: int = 0,
-    number: int = 1,
-) -> tuple[Any, ...]:
-    arrival = (AT, "t", 0, offset, number)
-    return operation, identifier, version, arrival, (name, None, None, None, None, None)
 
 
 # An interpreter of the format ----------------------------------------------------------------------------
@@ -183,9 +168,6 @@ def test_what_is_not_exported_and_an_index_without_a_name_are_refused(spark: Spa
         bulk_lines(frame, "")
 
 
-# Exports of a hub ----------------------------------------------------------------------------------------
-
-NUMBER: Row = {"reference": "number", "type": "integer", "key": True}
 LETTER: list[Row] = [NUMBER, {"reference": "title"}, {"reference": "paid", "type": "boolean"}]
 DOCUMENT: Row = {
     "reference": "*",
@@ -313,78 +295,6 @@ def test_what_is_exported_has_no_history_and_what_has_one_is_not_exported(hub: H
         InvalidArgument, match=r"export\(\) needs entity to be one of letter, line; .* 'nobody'"
     ):
         hub.export("nobody", lambda rows: None)
-
-
-# Positions -----------------------------------------------------------------------------------------------
-
-AUTHOR: Row = {"reference": "author", "fields": [{"reference": "name", "key": True}]}
-BOOK: Row = {
-    "reference": "book",
-    "export": True,
-    "exportIdentifier": "number",
-    "fields": [
-        NUMBER,
-        {"reference": "title"},
-        {"reference": "author", "type": "link", "linkEntity": "author", "linkKey": "name"},
-    ],
-}
-
-
-def library(book: Row = BOOK) -> Row:
-    return {"reference": "*", "mappings": {"author": [AUTHOR], "book": [book]}}
-
-
-def taken(hub: Hub, after: int | None = None) -> list[tuple[int, str, str | None]]:
-    rows = rows_of(hub.exports("book", after=after))
-    return sorted((row["position"], row["id"], row["document"]["title"]) for row in rows)
-
-
-def book(number: int, title: str, author: str, *, at: str = "2024-01-01") -> Row:
-    data = {"number": number, "title": title, "name": author}
-    return {"guid": f"book {number}", "entity": "book", "timestamp": at, "data": data}
-
-
-def author(name: str) -> Row:
-    return {"guid": name, "entity": "author", "data": {"name": name}}
-
-
-def test_exports_go_on_after_a_position(spark: SparkSession, tmp_path: Path) -> None:
-    """By the run since which a record is exported, and not by its arrival: what had to wait comes late."""
-    minute = timedelta(minutes=1)
-    hub = Hub(spark, schema(library()), tmp_path)
-    hub.receive([author("ann"), book(1, "one", "ann"), book(2, "two", "bob")], received_at=AT)
-    hub.run(now=AT)
-    assert taken(hub) == taken(hub, 0) == [(1, "1", "one")]
-    assert taken(hub, 1) == []
-
-    hub.receive([book(3, "three", "ann", at="2000-01-01")], received_at=AT + minute)
-    hub.run(now=AT + minute)
-    assert taken(hub, 1) == [(2, "3", "three")]
-
-    hub.receive([author("bob")], received_at=AT + 9 * minute)
-    hub.run(now=AT + 9 * minute)
-    assert taken(hub, 2) == [(3, "2", "two")]
-    assert taken(hub) == [(1, "1", "one"), (2, "3", "three"), (3, "2", "two")]
-
-    # A run with nothing to export, and one that makes everything anew, hand nothing out again.
-    hub.receive([author("cid")], received_at=AT + 10 * minute)
-    hub.run(now=AT + 10 * minute)
-    hub.rebuild(now=AT + 10 * minute)
-    assert taken(hub, 3) == []
-    assert len(taken(hub)) == 3
-    seen: list[DataFrame] = []
-    hub.export("book", seen.append, after=2)
-    assert [row["id"] for row in rows_of(seen[0])] == ["2"]
-
-    # By another schema the records whose documents change come again; by the first they do once more.
-    longer = {**BOOK, "fields": [NUMBER, {"reference": "title", "length": 3}, *BOOK["fields"][2:]]}
-    hub = Hub(spark, schema(library(longer)), tmp_path)
-    hub.run(now=AT + 11 * minute)
-    assert taken(hub, 3) == [(4, "3", "thr")]
-    hub = Hub(spark, schema(library()), tmp_path)
-    hub.run(now=AT + 12 * minute)
-    assert taken(hub, 4) == [(5, "3", "three")]
-    assert taken(hub) == [(1, "1", "one"), (3, "2", "two"), (5, "3", "three")]
 
 
 @pytest.mark.parametrize("after", ["1", 1.0, True])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,35 +19,10 @@ from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.merging.merge import plan_versions
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.parts.workers import WorkerPlan
-from cdckit.quality import check_all
 from support.hub_programs import receipts_of, rows_of
-from support.jobs import jobs_of
+from support.hub_shop import AT, ORDER, SHOP, Row, after, customers, order
 
-Row = dict[str, Any]
-AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
 RETRY = Backoff(first=timedelta(seconds=60), factor=3, give_up_after=timedelta(days=1))
-
-CUSTOMER: Row = {"reference": "customer", "fields": [{"reference": "c", "key": True}, {"reference": "name"}]}
-ORDER: Row = {
-    "reference": "order",
-    "fields": [
-        {"reference": "o", "type": "integer", "key": True},
-        {"reference": "customer", "type": "link", "linkEntity": "customer", "linkKey": "c"},
-    ],
-}
-SHOP: Row = {"reference": "*", "mappings": {"customer": [CUSTOMER], "order": [ORDER]}}
-
-
-def after(**time: float) -> datetime:
-    return AT + timedelta(**time)
-
-
-def customers(guid: str, *names: str) -> Row:
-    return {"guid": guid, "entity": "customer", "data": [{"c": name} for name in names]}
-
-
-def order(guid: str, number: int, customer: str) -> Row:
-    return {"guid": guid, "entity": "order", "data": {"o": number, "c": customer}}
 
 
 # Retry ---------------------------------------------------------------------------------------------------
@@ -141,41 +116,6 @@ def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pla
     return found
 
 
-def test_who_waits_for_somebody_who_waits_is_not_applied_before_him(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of a large hub, which looks at what is new and at what is due: what was there before counts too."""
-    monkeypatch.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
-    referrer = {"reference": "referrer", "type": "link", "linkEntity": "customer", "linkKey": "c"}
-    referring = CUSTOMER | {"fields": [*CUSTOMER["fields"], referrer | {"sourceLinkKey": "by"}]}
-    seen = {"reference": "seen", "export": True, "fields": [{"reference": "what"}, referrer]}
-    hub = Hub(
-        spark, schema({"reference": "*", "mappings": {"customer": [referring], "seen": [seen]}}), tmp_path
-    )
-
-    def run(minute: int, *said: tuple[str, str | None]) -> tuple[set[str], set[str], list[str]]:
-        """Who is applied, whose messages wait, and what was exported in which run."""
-        data = [{"guid": c, "entity": "customer", "data": {"c": c, "by": by}} for c, by in said]
-        visit = {"guid": f"visit {minute}", "entity": "seen", "data": {"what": f"at {minute}", "c": "known"}}
-        hub.receive(records(spark, [*data, visit], received_at=after(minutes=minute)))
-        hub.run(now=after(minutes=minute))
-        waits = hub.messages().where(F.col("status") == int(Status.REQUIRES_REPROCESSING))
-        exported = sorted(rows_of(hub.exports("seen")), key=lambda row: row["position"])
-        return (
-            {row["c"] for row in rows_of(hub.history("customer"))},
-            {row["message_identifier"] for row in rows_of(waits)},
-            [f"{row['position']}: {row['document']['what']}" for row in exported],
-        )
-
-    first, second = "1: at 0", "2: at 10"
-    assert run(0, ("known", None), ("c", "b")) == ({"known"}, {"c"}, [first])
-    # The one waits for somebody who waits; the other one's referrer was there before.
-    assert run(10, ("d", "c"), ("e", "known")) == ({"known", "e"}, {"c", "d"}, [first, second])
-    # He who was missing came: all are due.
-    found = run(60, ("b", "e"))
-    assert found == ({"known", "e", "b", "c", "d"}, set(), [first, second, "3: at 60"])
-
-
 def state(played: Played, step: str, message: str) -> tuple[int, int, timedelta | None]:
     row = played.messages[step][message]
     due = row["next_attempt_timestamp"]
@@ -253,91 +193,6 @@ def test_a_run_needs_an_instant_with_its_zone(played: Played) -> None:
         played.hub.rebuild(now=naive)
     with pytest.raises(InvalidArgument, match=r"reprocess\(\) needs now to be an aware datetime"):
         played.hub.reprocess("known", now=naive)
-
-
-# Cost ----------------------------------------------------------------------------------------------------
-
-
-def next_job(spark: SparkSession) -> int:
-    """The number of the next job: jobs are numbered one after the other."""
-    context = spark.sparkContext
-    context.setJobGroup("counting", "")
-    context.parallelize([1], 1).count()
-    context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
-    return jobs_of(spark, "counting")[-1]
-
-
-@pytest.fixture
-def planned_once(spark: SparkSession) -> Iterator[None]:
-    """
-    What a query does is decided before it runs.
-
-    Adaptive execution decides it again after each stage, so that the number of jobs of one query depends on
-    which of two stages ends first.
-    """
-    adaptive = "spark.sql.adaptive.enabled"
-    before = spark.conf.get(adaptive)
-    spark.conf.set(adaptive, "false")
-    yield
-    spark.conf.set(adaptive, before)
-
-
-@pytest.mark.usefixtures("planned_once")
-def test_the_number_of_jobs_does_not_depend_on_the_number_of_messages(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    jobs = {}
-    for count in (10, 1000):
-        hub = Hub(spark, schema(SHOP), tmp_path / str(count))
-        half = range(count // 2)
-        documents = [order(f"o{each}", each, f"c{each % 5}") for each in half]
-        documents += [customers(f"c{each}", f"c{each % 5}") for each in half]
-        hub.receive(records(spark, documents, received_at=AT))
-        before = next_job(spark)
-        hub.run(now=AT)
-        jobs[count] = next_job(spark) - before
-        assert hub.messages().count() == count
-    assert jobs[10] == jobs[1000]
-
-
-THING: Row = {
-    "reference": "thing",
-    "fields": [
-        {"reference": "id", "key": True},
-        {"reference": "next", "type": "link", "linkEntity": "thing", "linkKey": "id", "sourceLinkKey": "to"},
-    ],
-}
-
-
-@pytest.mark.usefixtures("planned_once")
-def test_the_number_of_jobs_does_not_depend_on_how_long_a_chain_waits(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Each record waits for the one that the next would make, and the last for nobody; a circle stands."""
-    jobs = {}
-    for length in (6, 60):
-        hub = Hub(spark, schema({"reference": "*", "mappings": {"thing": [THING]}}), tmp_path / str(length))
-        chain = [{"id": f"c{each}", "to": f"c{each + 1}"} for each in range(length)]
-        standing = [
-            {"id": "a", "to": "b"},
-            {"id": "b", "to": "a"},
-            {"id": "self", "to": "self"},
-            # It is made twice, and once by a record that waits.
-            {"id": "known", "to": "c0"},
-            {"id": "known"},
-            {"id": "follower", "to": "known"},
-        ]
-        data = {"chain": chain, **{f"s{number}": each for number, each in enumerate(standing)}}
-        messages = [{"guid": guid, "entity": "thing", "data": each} for guid, each in data.items()]
-        hub.receive(records(spark, messages, received_at=AT))
-        before = next_job(spark)
-        hub.run(now=AT)
-        jobs[length] = next_job(spark) - before
-        waiting = {(row["message_identifier"], row["record"]) for row in rows_of(hub.log())
-                   if row["outcome"] == "waiting"}  # fmt: skip
-        assert waiting == {("s3", "1"), *(("chain", str(each + 1)) for each in range(length))}
-        assert {row["id"] for row in rows_of(hub.history("thing"))} == {"a", "b", "self", "known", "follower"}
-    assert jobs[6] == jobs[60]
 
 
 # Nothing -------------------------------------------------------------------------------------------------
@@ -583,14 +438,3 @@ def test_what_cannot_be_received_is_told_of_receive(spark: SparkSession, empty: 
         empty.receive(records(spark, [], received_at=AT), received_at=AT)
     with pytest.raises(MissingColumns, match=r"receive\(\) needs the columns headers; the DataFrame has key"):
         empty.receive(records(spark, [], received_at=AT).drop("headers"))
-
-
-def test_the_tables_of_a_hub_keep_the_suites(played: Played, refreshed: Hub) -> None:
-    for hub, targets in ((played.hub, ["customer", "order"]), (refreshed, list(refreshed.schema.families))):
-        found = check_all(hub)
-        assert {name: repr(each) for name, each in found.items() if not each.ok} == {}
-        asked = {
-            f"ledgers.{entity}.{table}" for entity in targets for table in ("changes", "history", "ledger")
-        }
-        assert asked | {"messages", "rejects"} <= set(found)
-        assert found["messages"].rows

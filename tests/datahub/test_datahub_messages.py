@@ -12,29 +12,17 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from cdckit import rejects
-from cdckit.datahub import Hub, decode, files, records, schema
+from cdckit.datahub import decode, files, records
 from cdckit.datahub.messages import MESSAGE_SCHEMA, with_statuses
 from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.parts.json_text import members
 from cdckit.parts.values import NAMESPACE
-from support.hub_programs import receipts_of, rows_of
-
-Row = dict[str, Any]
-AT = datetime(2024, 1, 1, 9, 30, 15, 123_456, tzinfo=UTC)
-
-
-def table(spark: SparkSession, values: list[bytes | None]) -> DataFrame:
-    """One record per value, in partition 3 of the topic t."""
-    rows = [
-        (b"k", value, "t", 3, offset, AT + timedelta(seconds=offset), 0, None)
-        for offset, value in enumerate(values)
-    ]
-    return spark.createDataFrame(rows, RECORD_SCHEMA)
-
+from support.hub_folders import AT, Row, statuses, table
+from support.hub_programs import rows_of
 
 # One property after another ------------------------------------------------------------------------------
 
@@ -349,16 +337,6 @@ def message(guid: str, second: int, *, topic: str = "t", partition: int = 0, off
     return {"message_identifier": guid, "source_entity": "e", "data": f"[{second}]", **place}
 
 
-def statuses(spark: SparkSession, messages: list[Row], stored: list[str] | None = None) -> list[Row]:
-    """Status and data of each message, in the order in which they are given."""
-    schema = decode(table(spark, [])).schema
-    columns = [tuple(each.get(name) for name in schema.names) for each in messages]
-    known = None if stored is None else spark.createDataFrame([(each,) for each in stored], "identity string")
-    found = rows_of(with_statuses(spark.createDataFrame(columns, schema), known))
-    places = [(each["topic"], each["partition"], each["offset"]) for each in messages]
-    return sorted(found, key=lambda row: places.index((row["topic"], row["partition"], row["offset"])))
-
-
 def test_the_second_with_an_identifier_is_received_before_in_the_order_of_arrival(
     spark: SparkSession,
 ) -> None:
@@ -390,25 +368,6 @@ def test_invalid_messages_have_no_identifier_and_are_not_each_others_second(spar
     found = rows_of(with_statuses(decode(table(spark, [b"{", b"{", b'{"entity": "e", "guid": "a"}']))))
     assert sorted(row["status"] for row in found) == [0, 22, 22]
     assert [row["value"] for row in found if row["status"] == 22] == [b"{", b"{"]
-
-
-def test_what_is_no_message_is_received_once_from_its_place(spark: SparkSession, tmp_path: Path) -> None:
-    """A folder that is read again rejects nothing anew; other bytes from one place are another matter."""
-    (tmp_path / "in").mkdir()
-    for name, text in {"a.json": '{"entity": "e"}', "b.json": "{", "c.json": "{"}.items():
-        (tmp_path / "in" / name).write_text(text)
-    e = {"reference": "e", "fields": [{"reference": "k", "key": True}]}
-    hub = Hub(spark, schema({"reference": "*", "mappings": {"e": [e]}}), tmp_path / "hub")
-    received = [
-        sorted(row["status"] for row in receipts_of(hub, files(spark, tmp_path / "in"))) for _ in range(3)
-    ]
-    assert received == [[0, 22, 22], [5, 5, 5], [5, 5, 5]]
-    assert len(rows_of(hub.rejects())) == 2
-    statuses = [
-        [row["status"] for row in receipts_of(hub, records(spark, [text], received_at=AT))]
-        for text in ("{", "[", "{")
-    ]
-    assert statuses == [[22], [22], [5]]
 
 
 # Records -------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import cdckit.datahub.runs
 import cdckit.datahub.state
@@ -24,20 +26,10 @@ from cdckit.model.records import RECORD_SCHEMA
 from cdckit.store import BatchIdReused, ConflictingCommit, DamagedTable, NoFileSystem, OtherKind, Store
 from cdckit.store.commits import Commits
 from support.hub_programs import receipts_of, rows_of
+from support.hub_store import AT, HOUR, SHOP, Row, names, product
 
 # Spark's workers cannot import a module of the tests: what they are to run travels by value.
 register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
-
-Row = dict[str, Any]
-AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
-HOUR = timedelta(hours=1)
-
-PRODUCT: Row = {"reference": "product", "fields": [{"reference": "no", "key": True}, {"reference": "name"}]}
-SHOP = schema({"reference": "*", "mappings": {"product": [PRODUCT]}})
-
-
-def product(guid: str, name: str = "kettle") -> Row:
-    return {"entity": "product", "guid": guid, "data": {"no": guid, "name": name}}
 
 
 def statuses(hub: Hub) -> dict[str, int]:
@@ -46,10 +38,6 @@ def statuses(hub: Hub) -> dict[str, int]:
 
 def received(receipts: list[Row]) -> list[tuple[str, int]]:
     return sorted((row["message_identifier"], row["status"]) for row in receipts)
-
-
-def names(hub: Hub) -> list[tuple[str, str]]:
-    return sorted((row["no"], row["name"]) for row in rows_of(hub.history("product")))
 
 
 def files(folder: Path) -> dict[str, int]:
@@ -120,10 +108,8 @@ def values(hub: Hub, name: str) -> list[tuple[str, int]]:
 
 def everything(hub: Hub) -> tuple[Any, ...]:
     tables = [hub.history("plain"), hub.messages(), hub.log(), hub.rejects()]
-    return (
-        [sorted(map(repr, rows_of(each))) for each in tables],
-        hub.store.snapshot().version,
-    )
+    rows = [table.select(F.lit(place), F.to_json(F.struct("*"))) for place, table in enumerate(tables)]
+    return sorted(map(str, rows_of(reduce(DataFrame.union, rows)))), hub.store.snapshot().version
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -224,23 +210,6 @@ def test_opening_a_hub_and_asking_it_write_and_delete_nothing(spark: SparkSessio
     assert all(rows_of(each) for each in answers)
     assert rows_of(hub.query({"entity": "product", "where": {"no": "1"}}, now=AT))
     assert files(place) == before
-
-
-def test_every_question_sees_what_others_have_committed(spark: SparkSession, tmp_path: Path) -> None:
-    """And what was answered stays as it was answered, however much is written later."""
-    one, other = Hub(spark, SHOP, tmp_path), Hub(spark, SHOP, tmp_path)
-    one.receive([product("1")], received_at=AT)
-    one.run(now=AT)
-    taken = [other.history("product"), other.messages(), other.log(), other.changes("product")]
-    first = [sorted(map(repr, rows_of(each))) for each in taken]
-    assert [len(rows) for rows in first] == [1, 1, 1, 1]
-    for hour in (1, 2):
-        again = {**product(f"again {hour}", f"pot {hour}"), "data": {"no": "1", "name": f"pot {hour}"}}
-        one.receive([again], received_at=AT + hour * HOUR)
-        one.run(now=AT + hour * HOUR)
-    now = [other.history("product"), other.messages(), other.log(), other.changes("product")]
-    assert [each.count() for each in now] == [3, 3, 3, 3]
-    assert [sorted(map(repr, rows_of(each))) for each in taken] == first
 
 
 # Two hubs on one place -----------------------------------------------------------------------------------
@@ -452,31 +421,3 @@ def test_a_table_that_grows_has_a_bounded_number_of_files(spark: SparkSession, t
             tables.commit()
     assert len(store.snapshot().files("log")) == 3  # sixteen as one, and the two since
     assert sorted(row["n"] for row in rows_of(store.snapshot().read("log"))) == list(range(18))
-
-
-def test_a_message_has_few_versions_of_others_written_anew(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cdckit.datahub.state, "_FILE_ROWS", 100)
-    # A hub of so few would be merged as a whole.
-    monkeypatch.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
-    hub = Hub(spark, SHOP, tmp_path)
-    many = {"entity": "product", "guid": "many", "data": [product(f"{one}")["data"] for one in range(2_000)]}
-    hub.receive([many])
-    hub.run(now=AT)
-    before = {one.path: one for one in hub.store.snapshot().files("history.product")}
-    hub.receive([product("1999", "pot")])
-    hub.run(now=AT + HOUR)
-    after = {one.path: one for one in hub.store.snapshot().files("history.product")}
-    gone, came = before.keys() - after.keys(), after.keys() - before.keys()
-    assert len(gone) == 1
-    assert sorted(after[path].rows for path in came) == [2, sum(before[path].rows for path in gone) - 1]
-    assert max(one.rows for one in after.values()) == 100
-    assert ("1999", "pot") in names(hub)
-    assert sum(one.rows for one in after.values()) == 2_001
-    # The few new rows are put together, and no file gets more than it may have.
-    hub.receive([product("2000")])
-    hub.run(now=AT + 2 * HOUR)
-    hub.store.compact()
-    rows = sorted(one.rows for one in hub.store.snapshot().files("history.product"))
-    assert rows == [3, 99, *[100] * 19]

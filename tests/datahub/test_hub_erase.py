@@ -2,135 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from random import Random
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-import cdckit.datahub.hub as hub_module
-import cdckit.datahub.runs
-import cdckit.datahub.state
-from cdckit.datahub import DependentEntities, Hub, UnmaskableRecords, records, schema
+from cdckit.datahub import Hub, schema
 from cdckit.datahub.erased_records import mask_records
-from cdckit.errors import InvalidArgument
-from cdckit.ledger import UnfinishedErasure, UnknownEntities, shell
-from cdckit.ledger.places import SharedRecords
-from cdckit.store import erasure as store_erasure
-from support.dying import Died, dies_at
-from support.hub_programs import FILTERS, READERS, draw_program, records_of, rows_of
+from cdckit.ledger import Receipt
+from support.hub_programs import rows_of
 from support.remains import find_remains
-from tools.tiers import seeds
-
-Row = dict[str, Any]
-AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
-WHO = {"by": "dana", "reason": "asked for by letter"}
-ADA = 71_900_417
-
-LINE: Row = {
-    "reference": "line",
-    "fields": [
-        {"reference": "order", "type": "link", "linkEntity": "order", "linkKey": "o", "key": True},
-        {"reference": "place", "type": "integer", "key": True},
-        {"reference": "text"},
-    ],
-}
-LINES: Row = {
-    "reference": "lines",
-    "type": "children",
-    "childEntity": "line",
-    "parentIdentifier": "order",
-    "childSequence": "place",
-}
-CUSTOMER: Row = {
-    "reference": "customer",
-    "fields": [{"reference": "c", "type": "integer", "key": True}, {"reference": "name"}],
-}
-ORDER: Row = {
-    "reference": "order",
-    "fields": [
-        {"reference": "o", "type": "integer", "key": True},
-        {"reference": "customer", "type": "link", "linkEntity": "customer", "linkKey": "c"},
-        LINES,
-    ],
-}
-SHOP: Row = {"reference": "*", "mappings": {"customer": [CUSTOMER], "order": [ORDER], "line": [LINE]}}
-TABLE: Row = {
-    "reference": "csv",
-    "mappings": {"customer": [{**CUSTOMER, "messageReader": "csv"}]},
-}
-TRACES: dict[str, list[str | int | float]] = {"ada": ["ada lovelace", ADA, "adas gift", 55_019_283]}
-
-
-def message(guid: str, entity: str, *data: Row, **more: Any) -> Row:
-    return {"guid": guid, "entity": entity, "data": list(data), **more}
-
-
-def histories(hub: Hub) -> dict[str, list[str]]:
-    """What a hub says of everything, and of its messages."""
-    found = {name: view.history() for name, view in hub.ledgers().items()}
-    found |= {"changes of customers": hub.changes("customer"), "messages": hub.messages().drop("data")}
-    found |= {"waiting": hub.waiting().drop("value", "key", "headers")}
-    return {name: sorted(map(str, rows_of(rows))) for name, rows in found.items()}
-
-
-def without(found: dict[str, list[str]], *texts: str) -> dict[str, list[str]]:
-    return {
-        name: [row for row in rows if not any(each in row for each in texts)] for name, rows in found.items()
-    }
-
-
-def test_an_entity_goes_with_what_is_inside_its_records(spark: SparkSession, tmp_path: Path) -> None:
-    """And does not come back: received again, sent anew, made anew, tried again, by another schema."""
-    hub = Hub(spark, schema(SHOP), tmp_path)
-    ada = {"c": ADA, "name": "ada lovelace"}
-    sent = [
-        message("m1", "customer", {"c": 1, "name": "bob"}, ada, {"c": 3, "name": "cid"}),
-        message("m2", "order", {"o": 1, "c": 1}, {"o": 2, "c": 3}, refresh=True),
-        message("m3", "order", {"o": 9, "c": 404}),
-        message(
-            "m4", "order", {"o": 55_019_283, "c": ADA, "lines": [{"text": "adas gift"}, {"text": "more"}]}
-        ),
-        message("m5", "customer", {**ada, "name": 7, "c": ADA}, {"name": "keyless"}),
-    ]
-    hub.receive(records(spark, sent, received_at=AT))
-    hub.run(now=AT)
-    before = histories(hub)
-    assert len(rows_of(hub.history("line"))) == 2
-    receipt = hub.erase("order", keys=[{"o": 55_019_283}], **WHO)
-    assert {part.table: part.erased for part in receipt.parts} == {
-        "messages": 1,
-        "history.order": 1,
-        "history.line": 2,
-    }
-    assert receipt.is_proven
-    hub.erase("customer", keys=[{"c": ADA}], **WHO)
-    assert find_remains(tmp_path, TRACES) == {}
-    assert histories(hub) == without(before, str(ADA), "55019283", "more", "adas gift")
-    # What is sent again was received before; what is new of her is refused, and its neighbours are not.
-    again = [sent[0], message("m6", "customer", ada, {"c": 6, "name": "dot"})]
-    again += [message("m7", "order", {"o": 55_019_283, "c": 1, "lines": [{"text": "adas gift"}]})]
-    came = records(spark, again, received_at=AT + timedelta(hours=1))
-    hub.receive(came.withColumn("key", F.lit(str(ADA)).cast("binary")))
-    hub.run(now=AT + timedelta(seconds=9))
-    assert {row["c"] for row in rows_of(hub.history("customer"))} == {1, 3, 6}
-    assert sorted(row["o"] for row in rows_of(hub.history("order"))) == [1, 2]
-    refused = hub.ledgers()["customer"].refused().collect()
-    assert [(row["record_number"], row["error_code"]) for row in refused] == [(1, "ENTITY_ERASED")]
-    # By another schema all messages are read anew.
-    other = {**CUSTOMER, "priority": 5}
-    changed = Hub(spark, schema({**SHOP, "mappings": {**SHOP["mappings"], "customer": [other]}}), tmp_path)
-    changed.run(now=AT + timedelta(seconds=10))
-    assert {row["c"] for row in rows_of(changed.history("customer"))} == {1, 3, 6}
-    # Older commits have what came since, until the next erasure.
-    newest = hub.store.snapshot()
-    texts = [str(newest.read(name).toArrow().to_pylist()) for name in newest.names()]
-    assert not [each for each in TRACES["ada"] for text in texts if str(each) in text]
-    hub.store.check(deep=True)
 
 
 @pytest.mark.parametrize(
@@ -163,166 +45,53 @@ def test_what_does_not_stand_there_is_not_cut_out(data: str, path: str) -> None:
         mask_records(data, [(path, 0)])
 
 
-def test_what_links_of_others_make_too_is_refused(spark: SparkSession, tmp_path: Path, no_few: None) -> None:
-    """In a large hub, which looks at nothing but what a message touches, it would only be out of sight."""
-    makes = {**ORDER["fields"][1], "autocreate": True}
-    letter = {"reference": "letter", "fields": [{"reference": "l", "key": True}, makes]}
-    hub = Hub(spark, schema({**SHOP, "mappings": {**SHOP["mappings"], "letter": [letter]}}), tmp_path)
-    sent = [
-        message("m1", "letter", {"l": "first", "c": 77}),
-        message("m2", "customer", {"c": 77, "name": "x"}),
-    ]
-    hub.receive(records(spark, sent, received_at=AT))
-    hub.run(now=AT)
-    before = histories(hub)
-    with pytest.raises(DependentEntities, match="1 of 'customer'"):
-        hub.erase("customer", keys=[{"c": 77}], **WHO)
-    assert histories(hub) == before
+# One hub that forgets a customer --------------------------------------------------------------------------
+
+AT = datetime(2024, 1, 1, 9, tzinfo=UTC)
+ADA = 71_900_417
+CUSTOMER = {
+    "reference": "customer",
+    "fields": [{"reference": "c", "type": "integer", "key": True}, {"reference": "name"}],
+}
 
 
-@pytest.mark.soak
-def test_what_cannot_be_taken_apart_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    weak = {"reference": "w", "fields": [{"reference": "a", "key": "one"}, {"reference": "b", "key": "two"}]}
-    makes = {**ORDER["fields"][1], "autocreate": True}
-    letter = {"reference": "letter", "fields": [{"reference": "l", "key": True}, makes]}
-    mappings = {**SHOP["mappings"], "w": [weak], "letter": [letter]}
-    hub = Hub(spark, schema({**SHOP, "mappings": mappings}, TABLE), tmp_path)
-    sent = [
-        {"guid": "m1", "system": "csv", "entity": "customer", "data": f"c,name\n{ADA},ada lovelace\n5,eve\n"},
-        message("m2", "letter", {"l": "first", "c": 77}),
-        message(
-            "m3",
-            "customer",
-            {"c": 8, "name": "gone", "deleted_indicator": True},
-            timestamp="2014-01-01T00:00",
-        ),
-        message("m4", "customer", {"c": 8, "name": "there"}, timestamp="2013-01-01T00:00"),
-    ]
-    hub.receive(records(spark, sent, received_at=AT))
-    hub.run(now=AT)
-    before = histories(hub)
-    with pytest.raises(UnmaskableRecords, match="in 1 messages"):
-        hub.erase("customer", keys=[{"c": ADA}], **WHO)
-    with pytest.raises(DependentEntities, match="1 of 'customer'"):
-        hub.erase("customer", keys=[{"c": 77}], **WHO)
-    with pytest.raises(UnknownEntities):
-        hub.erase("customer", keys=[{"c": 78}], **WHO)
-    with pytest.raises(InvalidArgument, match="ledger to be one of customer, order, letter, line"):
-        hub.erase("w", keys=[{"a": "x"}], **WHO)
-    assert histories(hub) == before
-    assert hub.erase("customer", where="name = 'nobody'", **WHO).entities == 0
-    assert hub.erase("customer", keep=timedelta(days=365), at=AT, **WHO).entities == 1
-    assert {row["c"] for row in rows_of(hub.history("customer"))} == {ADA, 5, 77}
-    # A CSV that comes later keeps what was erased, which is told of, and nothing of it is taken.
-    late = {"guid": "m5", "system": "csv", "entity": "customer", "data": "c,name\n8,back\n9,new\n"}
-    hub.receive(records(spark, [late], received_at=AT))
-    hub.run(now=AT)
-    assert {row["c"] for row in rows_of(hub.history("customer"))} == {ADA, 5, 77, 9}
+class Erased(NamedTuple):
+    """A hub that forgot one of three customers: what was left of her, and whom it knew after each step."""
+
+    receipt: Receipt
+    remains: dict[str, Any]
+    customers: list[set[int]]
+    refused: list[tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def erased(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Erased:
+    place = tmp_path_factory.mktemp("erased")
+    hub = Hub(spark, schema({"reference": "*", "mappings": {"customer": [CUSTOMER]}}), place)
+    ada = {"c": ADA, "name": "ada lovelace"}
+    first = {"entity": "customer", "guid": "m1", "data": [{"c": 1, "name": "bob"}, ada, {"c": 3}]}
+
+    def receive(*messages: dict[str, Any]) -> set[int]:
+        hub.receive(list(messages), received_at=AT)
+        hub.run(now=AT)
+        return {row["c"] for row in rows_of(hub.history("customer"))}
+
+    customers = [receive(first)]
+    receipt = hub.erase("customer", keys=[{"c": ADA}], by="dana", reason="asked for by letter")
+    remains = find_remains(place, {"ada": ["ada lovelace", ADA]})
+    customers += [receive(first), receive({"entity": "customer", "guid": "m2", "data": [ada, {"c": 6}]})]
     refused = hub.ledgers()["customer"].refused().collect()
-    assert [(row["record_number"], row["error_code"]) for row in refused] == [(1, "ENTITY_KEPT")]
+    return Erased(receipt, remains, customers, [(row["record_number"], row["error_code"]) for row in refused])
 
 
-@pytest.fixture
-def no_few() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(cdckit.datahub.runs, "FEW_STATEMENTS", 0)
-        patched.setattr(cdckit.datahub.state, "_FILE_ROWS", 3)
-        yield
+def test_nothing_of_an_erased_entity_remains(erased: Erased) -> None:
+    assert erased.receipt.is_proven
+    parts = {part.table: part.erased for part in erased.receipt.parts}
+    assert parts == {"messages": 1, "history.customer": 1}
+    assert erased.remains == {}
 
 
-@pytest.mark.soak
-@seeds(1, soak=2)
-def test_entities_of_random_programs_are_forgotten_or_refused(
-    spark: SparkSession,
-    tmp_path: Path,
-    seed: int,
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-) -> None:
-    """A hub that refuses is what it was; in one that does not, nothing of them is left."""
-    draw, program = Random(seed), draw_program(seed, messages=40)
-    if seed % 2:
-        # As in a hub with many statements.
-        request.getfixturevalue("no_few")
-    hub = Hub(spark, schema(*program.schema), tmp_path, filters=FILTERS, readers=READERS)
-    hub.receive(records_of(spark, program.messages))
-    hub.run(now=AT + timedelta(days=1))
-    names = set(hub.ledgers())
-
-    def all_rows(skip: frozenset[str] = frozenset()) -> dict[str, list[str]]:
-        found = {name: rows_of(view.history()) for name, view in hub.ledgers().items()}
-        return {
-            name: sorted(str(row) for row in rows if row["guid"] not in skip) for name, rows in found.items()
-        }
-
-    done = 0
-    erasable = sorted(names & hub_module.erasable_kinds(hub.schema).keys())
-    for entity in draw.sample(erasable, len(erasable)):
-        if done == 2:
-            break
-        guids = sorted({row["guid"] for row in rows_of(hub.history(entity).select("guid"))})
-        for guid in draw.sample(guids, 1):
-            before = all_rows()
-            dies_at(monkeypatch, *draw.choice(STEPS), 0)
-            try:
-                hub.erase(entity, keys=[guid], **WHO)
-            except (Died, UnfinishedErasure):
-                pass
-            except REFUSED:
-                monkeypatch.undo()
-                assert all_rows() == before
-                continue
-            monkeypatch.undo()
-            try:
-                receipt = hub.erase(entity, keys=[guid], **WHO)
-            except REFUSED:
-                assert all_rows() == before
-                continue
-            assert receipt.is_proven
-            done += 1
-            assert find_remains(tmp_path, {"it": [guid]}) == {}
-            after = all_rows()
-            for name, rows in after.items():
-                assert set(rows) <= set(before[name])
-                assert guid not in str(rows)
-    assert done
-    after = all_rows()
-    hub.rebuild(now=AT + timedelta(days=1))
-    assert all_rows() == after
-    hub.store.check(deep=True)
-
-
-REFUSED = (DependentEntities, SharedRecords, UnmaskableRecords)
-STEPS: list[tuple[Any, str]] = [
-    (shell, "erase_within"),
-    (shell, "forget_past"),
-    (store_erasure, "forget_versions"),
-    (store_erasure.Location, "delete"),
-    (shell, "finish"),
-]
-
-
-def test_what_only_a_link_of_theirs_made_goes_too(spark: SparkSession, tmp_path: Path) -> None:
-    """Here the name of a region that one order alone names; the regions of others stay as they were."""
-    region = {"reference": "region", "fields": [{"reference": "r", "key": True}]}
-    link = {"type": "link", "linkEntity": "region", "linkKey": "r", "autocreate": True}
-    number = {"reference": "o", "type": "integer", "key": True}
-    seller = {"reference": "seller", "type": "link", "linkEntity": "person", "linkKey": "p"}
-    order = {"reference": "order", "fields": [number, {"reference": "region", **link}, seller]}
-    person = {"reference": "person", "fields": [{"reference": "p", "key": True}]}
-    mappings = {"order": [order], "region": [region], "person": [person]}
-    hub = Hub(spark, schema({"reference": "*", "mappings": mappings}), tmp_path)
-    sent = [
-        message("m1", "order", {"o": 55, "r": "adas home"}),
-        message("m2", "order", {"o": 1, "r": "north", "p": "bob"}),
-        message("m3", "person", {"p": "bob"}),
-    ]
-    hub.receive(records(spark, sent, received_at=AT))
-    hub.run(now=AT)
-    version = hub.store.snapshot().version
-    with pytest.raises(DependentEntities, match="1 of 'order' would not be what they were"):
-        hub.erase("person", keys=[{"p": "bob"}], **WHO)
-    assert hub.store.snapshot().version == version
-    assert hub.erase("order", keys=[{"o": 55}], **WHO).is_proven
-    assert find_remains(tmp_path, {"ada": ["adas home"]}) == {}
-    assert [row["r"] for row in hub.history("region").collect()] == ["north"]
+def test_who_was_erased_is_refused_when_it_comes_again(erased: Erased) -> None:
+    """By the message that spoke of her before, and by another; those beside her stay and come."""
+    assert erased.customers == [{1, ADA, 3}, {1, 3}, {1, 3, 6}]
+    assert erased.refused == [(1, "ENTITY_ERASED")]

@@ -14,42 +14,14 @@ from pyspark.errors import PythonException, SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import Lookup, as_known, as_of, as_of_join, changes_from, merge, why
+from cdckit import Lookup, as_known, as_of, as_of_join, merge, why
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.ledger import Ledger, Pending
-from cdckit.model.history import VALID_FROM
+from cdckit.ledger import Ledger
 from cdckit.model.sources import unite
 from cdckit.store import BatchIdReused, DamagedTable, ForeignChange, NoSuchTable, OtherKind, Store
-from support.histories import Row, assert_folds_to, change_schema, rows_to_dataframe, to_dataframe, to_rows
+from support.histories import Row, assert_folds_to, to_dataframe, to_rows
 from support.ledger_programs import FIELDS, KEYS, all_of, batches
-
-WIDE = {"h": "int", "k": "string", "a": "string"}
-"""Fields of which a later batch brings one more, and one of another type."""
-
-
-def opened(spark: SparkSession, place: Path, **options: object) -> Ledger:
-    return Ledger(spark, place, entity="e", keys=KEYS, **{"buckets": 3, **options})  # type: ignore[arg-type]
-
-
-def price(number: int, day: int, value: str | None, *, operation: str = "upsert", message: str = "") -> Row:
-    """A change of the entity (*number*, x), on a day of January 2024, that arrived on the same day."""
-    at = datetime(2024, 1, day, tzinfo=UTC)
-    arrival = {"timestamp": at, "topic": "t", "partition": 0, "offset": day, "record_number": number}
-    return {
-        "operation": operation,
-        "effective_timestamp": at,
-        "sequence": "",
-        "arrival": arrival,
-        "message_id": message or f"day {day}",
-        "source": "shop",
-        "priority": 0,
-        "data": {"h": number, "k": "x", "a": value},
-        "carried": {"h": True, "k": True, "a": value is not None},
-    }
-
-
-def prices(spark: SparkSession, *changes: Row) -> DataFrame:
-    return rows_to_dataframe(spark, changes, change_schema(WIDE, field_priorities=False))
+from support.ledgers import opened, price, prices
 
 
 def shown(history: DataFrame) -> list[tuple[int, str | None, int, int | None, bool]]:
@@ -148,20 +120,6 @@ def test_a_float_is_one_number_whatever_came_between(spark: SparkSession, tmp_pa
     ]
 
 
-def test_a_whole_number_that_meets_a_float_stays_a_number(spark: SparkSession, tmp_path: Path) -> None:
-    """As pandas has a column in which one night lacks a value; the other way round too, and a decimal."""
-    orders = ("bigint", "double", "decimal(10,2)"), ("double", "bigint"), ("decimal(10,2)", "double")
-    for number, kinds in enumerate(orders):
-        ledger = opened(spark, tmp_path / str(number), buckets=1)
-        for day, kind in enumerate(kinds, start=1):
-            batch = prices(spark, price(1, day, str(day)))
-            ledger.apply(batch.withColumn("data", F.col("data").withField("a", F.col("data.a").cast(kind))))
-        assert ledger.history().schema["a"].dataType.simpleString() == "double"
-        assert [row["a"] for row in ledger.history().orderBy(VALID_FROM).collect()] == [1.0, 2.0, 3.0][
-            : len(kinds)
-        ]
-
-
 def test_a_number_that_would_lose_digits_leaves_the_ledger_as_it_was(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -258,75 +216,6 @@ def test_two_writers_lose_nothing_and_double_nothing(spark: SparkSession, tmp_pa
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(applied, parts))
     assert_folds_to(opened(spark, tmp_path).history(), all_of(parts), entity="e", keys=KEYS)
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "said", "found"),
-    [
-        (
-            "a int, b int",
-            "a int, c int",
-            (3, 3),
-            {"a": [None, 2, 3], "b": [None, 2, 2], "c": [None, None, 3]},
-        ),
-        ("a int, b int", "a double, b string", (3.5, "x"), {"a": [None, 2.0, 3.5], "b": [None, "2", "x"]}),
-    ],
-)
-def test_two_writers_bring_columns_among_those_that_are_there(
-    spark: SparkSession,
-    tmp_path: Path,
-    ours: str,
-    theirs: str,
-    said: tuple[object, ...],
-    found: dict[str, list[object]],
-) -> None:
-    """The other lands while this one is asked; then both columns are there, or one that holds both values."""
-
-    def told(columns: str, *row: object) -> DataFrame:
-        frame = spark.createDataFrame([(1, "x", *row)], f"h int, k string, {columns}, z string, day int")
-        return changes_from(
-            frame, keys=KEYS, sequence_by="make_date(2024, 1, day)", except_column_list=["day"]
-        )
-
-    ledger, other = opened(spark, tmp_path), opened(spark, tmp_path)
-    ledger.apply(told("first string", "c", "z1", 1))
-    asked = []
-
-    def gate(after: Pending) -> None:
-        asked.append(after.touched_history().count())
-        if len(asked) == 1:
-            other.apply(told(theirs, *said, "z3", 3))
-
-    ledger.apply(told(ours, 2, 2, "z2", 2), gate=gate)
-    ledger.check(deep=True)
-    rows = ledger.history().orderBy(VALID_FROM).collect()
-    assert asked == [2, 3]
-    expected = {"first": ["c", "c", "c"], "z": ["z1", "z2", "z3"], **found}
-    assert {name: [row[name] for row in rows] for name in expected} == expected
-
-
-def test_a_history_that_is_not_the_logs_is_found_and_made_anew(spark: SparkSession, tmp_path: Path) -> None:
-    ledger = opened(spark, tmp_path)
-    ledger.check(deep=True)
-    for part in batches(23, 40, most=20):
-        ledger.apply(to_dataframe(spark, part, FIELDS))
-    ledger.check(deep=True)
-    before = {tuple(map(str, row)) for row in ledger.history().collect()}
-    with ledger.store.begin() as transaction:
-        rows = transaction.read("history")
-        one = rows.where("valid_to_timestamp is not null").first()
-        assert one is not None
-        is_one = F.col("guid").eqNullSafe(one["guid"]) & (F.col("valid_from_timestamp") == one[VALID_FROM])
-        transaction.replace(
-            "history", rows.withColumn("source_message", F.when(~is_one, F.col("source_message")))
-        )
-        transaction.commit()
-    ledger.store.check(deep=True)
-    with pytest.raises(DamagedTable, match=r"2 of its versions.*rebuild"):
-        ledger.check(deep=True)
-    ledger.rebuild()
-    ledger.check(deep=True)
-    assert {tuple(map(str, row)) for row in ledger.history().collect()} == before
 
 
 # Reading ---------------------------------------------------------------------------------------------------

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from test_suites import sentences, told, views
+from test_suites import told, views
 
-from benchmarks.merging import random_changes
-from cdckit import Ledger, Priority, bitemporal, changes_from, check, merge, with_priorities
+from cdckit import Ledger, bitemporal, check, merge
 from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra
-from cdckit.ledger import Pending
 from cdckit.parts.files import expectations
 from cdckit.quality import BrokenPromises, check_all, find_contradictions, gate
-from cdckit.quality.checks import VIEW, count, ephemeral_context
 from cdckit.quality.suites import (
     EMPTY,
     FIELDLESS,
@@ -27,15 +22,14 @@ from cdckit.quality.suites import (
     NAMELESS,
     SOME,
     UNSAID,
-    read_suite,
     suite_names,
 )
 from support.histories import to_dataframe
 from support.jobs import jobs_of
 from support.ledger_programs import FIELDS, KEYS, all_of, batches
+from support.sound_flights import sound_changes
 from tools.tiers import seeds
 
-AT = datetime(2024, 1, 1, tzinfo=UTC)
 NAMED = {
     "type": "expect_column_values_to_not_be_null",
     "kwargs": {"column": "name"},
@@ -45,19 +39,13 @@ SUITE = {"name": "mine", "expectations": [{**NAMED, "severity": "warning"}]}
 
 
 @pytest.fixture(scope="module")
-def products(spark: SparkSession) -> DataFrame:
-    return spark.createDataFrame([(1, "kettle"), (2, None), (3, None)], "number int, name string").coalesce(1)
+def sound(spark: SparkSession) -> DataFrame:
+    return sound_changes(spark)
 
 
 @pytest.fixture(scope="module")
-def sound(spark: SparkSession) -> DataFrame:
-    """Changes of three sources whose words count differently, field by field."""
-    ranks = {
-        "schedule": Priority(0, {"tailnum": 2, "gate": 1}),
-        "airport": Priority(1, {"gate": 3, "delay": -1}),
-        "operations": Priority(2, {"expected": 0}),
-    }
-    return with_priorities(random_changes(spark, 4_000, 100), ranks).coalesce(2).localCheckpoint()
+def products(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([(1, "kettle"), (2, None), (3, None)], "number int, name string").coalesce(1)
 
 
 def test_it_says_how_many_rows_break_a_sentence_and_shows_the_first(products: DataFrame) -> None:
@@ -199,27 +187,6 @@ def test_a_field_without_a_column_has_no_value(spark: SparkSession) -> None:
     assert [each.broken for each in found.results] == [0, 0, 0, 0, 2, 0, 0]
 
 
-def test_of_a_version_that_its_log_gives_otherwise_the_difference_is_shown(spark: SparkSession) -> None:
-    tables = views(spark, "ledger", [told("ledger")["good"]])
-    long = F.lit("x" * 100)
-    log = tables["cdckit_changes"].withColumn("data", F.col("data").withField("a", long))
-    log = log.withColumn("carried", F.col("carried").withField("a", F.lit(True))).drop("field_priorities")
-    history = merge(log, entity="guid", keys=["number"]).localCheckpoint()
-    first = F.col("source_message") == "m1"
-    name = F.when(first, "pot").otherwise(F.col("name"))
-    entry = F.col("field_provenance")["name"].withField("p", F.lit(7))
-    lies = history.withColumns(
-        {"name": name, "field_provenance": F.col("field_provenance").withField("name", entry)}
-    )
-    found = check(lies.where(first), "ledger", tables={"changes": log})
-    shown = {each.sentence.says: repr(each.examples) for each in found.broken}
-    differing = next(text for text in shown.values() if "name: pot" in text)
-    assert 'name: pot, field_provenance.name: {"m":"m1","p":7}' in differing
-    assert 'name: kettle, field_provenance.name: {"m":"m1","p":1}' in differing
-    # A version that the table lacks has no other side.
-    assert any("a: xxxx" in text and "NULL" in text for text in shown.values())
-
-
 def test_the_table_is_read_once_and_released_even_if_that_fails(
     spark: SparkSession, products: DataFrame
 ) -> None:
@@ -307,52 +274,6 @@ def test_a_gate_lets_pass_what_is_sound_and_commits_nothing_else(
     assert check(ledger.history(), "ledger", tables={"changes": ledger.changes()}).ok
 
 
-def test_a_ledger_refuses_what_its_gate_does_not_let_pass(
-    spark: SparkSession, sound: DataFrame, tmp_path: Path
-) -> None:
-    """The gate sees the history as it would be: what a batch does to it, no look at the batch can tell."""
-    ledger = Ledger(spark, tmp_path, entity="flight", keys=["number"], buckets=2)
-    ledger.apply(sound.where("data.number < 5"), "first")
-    version, before = ledger.at_commit().version, ledger.history().collect()
-    seen: list[tuple[int, int]] = []
-
-    def guard(after: Pending) -> None:
-        touched = after.touched_history()
-        seen.append((touched.select("number").distinct().count(), after.touched_changes().count()))
-        suites = {"changes": (after.touched_changes(), "changes"), "history": (touched, "history")}
-        assert [name for name, each in check_all(suites).items() if not each.ok] == []
-        few = {"type": "unexpected_rows_expectation", "notes": "No flight is on time in row 7.", "kwargs": {}}
-        few["kwargs"] = {"unexpected_rows_query": "SELECT * FROM {batch} WHERE number = 7"}
-        check(touched, {"name": "mine", "expectations": [few]}).require()
-
-    more = sound.where("data.number BETWEEN 4 AND 7")
-    with pytest.raises(BrokenPromises, match=r"No flight is on time in row 7.\n(?:.|\n)*number"):
-        ledger.apply(more, "second", gate=guard)
-    assert seen == [(3, more.where("data.number > 4").count())]  # of number 4 nothing was news
-    assert (ledger.at_commit().version, ledger.history().collect()) == (version, before)
-    assert ledger.apply(more.where("data.number < 7"), "second", gate=guard).news
-    stream = ledger.sink("airport", gate=guard)
-    with pytest.raises(BrokenPromises):
-        stream(more, 0)
-    assert check_all(ledger)["ledger"].ok
-
-
-def test_a_store_says_itself_which_suite_each_of_its_tables_keeps(
-    spark: SparkSession, sound: DataFrame, tmp_path: Path
-) -> None:
-    ledger = Ledger(spark, tmp_path, entity="flight", keys=["number"], buckets=1)
-    assert check_all(ledger) == {}
-    ledger.apply(sound.where("data.number < 5"))
-    other = ledger.changes().where("message_id < 'operations:000001'")
-    damaged = {"changes": (other, "changes"), "ledger": (ledger.history(), "ledger")}
-    found = check_all({"flights": ledger, "damaged": damaged})
-    names = ["flights.changes", "flights.history", "flights.ledger", "damaged.changes", "damaged.ledger"]
-    assert [*found] == names
-    assert [each.ok for each in found.values()] == [True, True, True, True, False]  # its own log, not ours
-    with pytest.raises(InvalidArgument, match=r"what has `contracts\(\)`"):
-        check_all({"flights": ledger.history()})  # type: ignore[dict-item]
-
-
 def test_a_batch_of_a_stream_is_compared_with_other_tables(
     spark: SparkSession, products: DataFrame, tmp_path: Path
 ) -> None:
@@ -392,62 +313,6 @@ def test_what_is_told_column_by_column_stands_in_the_suites() -> None:
     assert [text for text in SOME if text not in history] == []
 
 
-def test_fields_may_be_called_as_a_query_of_the_suite_calls_its_columns(spark: SparkSession) -> None:
-    """And be of types that Spark does not compare."""
-    words = ["has", "due", "fields", "m", "now", "was", "x (y", "a.b"]
-    data = ", ".join(f"'{word}' AS `{word}`" for word in words)
-    row = f"struct(1 AS number, {data}, map('a', 1, 'b', NULL) AS map, parse_json('[1]') AS variant) AS data"
-    made = changes_from(
-        spark.range(1).selectExpr(row).select("data.*", F.lit(AT).alias("at")),
-        keys=["number"],
-        sequence_by="at",
-    )
-    made = made.localCheckpoint()
-    history = merge(made, entity="e", keys=["number"]).localCheckpoint()
-    log = made.crossJoin(history.select("guid")).localCheckpoint()
-    assert check(history, "history").ok
-    assert check(history, "ledger", tables={"changes": log}).ok
-    for other in (F.create_map(F.lit("a"), F.lit(2)), F.lit(None).cast("map<string,int>")):
-        found = check(history.withColumn("map", other), "ledger", tables={"changes": log})
-        assert [each.broken for each in found.results] == [0, 0, 0, 0, 1, 0, 0]
-
-
-def test_a_log_that_does_not_say_its_keys_is_judged_by_what_the_history_does_with_them(
-    spark: SparkSession,
-) -> None:
-    """Where nothing is deleted, or said again with more weight, all fields might be keys, or none."""
-    rows = [
-        ({"k": 1, "v": "a"}, "upsert", 1, 0),
-        ({"k": 1, "v": "a"}, "upsert", 2, 5),  # of the key m1 stays the message, of the value it does not
-        ({"k": 1, "v": None}, "delete", 3, 9),
-    ]
-    changes = [change(data, operation, at, priority) for data, operation, at, priority in rows]
-    for some in (1, 2, 3):
-        log = to_dataframe(spark, changes[:some], {"k": "int", "v": "string"})
-        history = merge(log, entity="e", keys=["k"]).localCheckpoint()
-        with_guid = log.crossJoin(history.select("guid").distinct()).localCheckpoint()
-        assert check(history, "ledger", tables={"changes": with_guid}).ok
-        swapped = check(merge(with_guid, entity="e", keys=["v"]), "ledger", tables={"changes": with_guid})
-        assert swapped.ok, "as consistent, with another key"
-
-
-def change(data: dict[str, object], operation: str, at: int, priority: int) -> dict[str, object]:
-    instant = AT + timedelta(hours=at)
-    arrival = {"timestamp": instant, "topic": "t", "partition": 0, "offset": at, "record_number": 0}
-    return {
-        "operation": operation,
-        "effective_timestamp": instant,
-        "sequence": "",
-        "arrival": arrival,
-        "message_id": f"m{at}",
-        "source": "s",
-        "priority": priority,
-        "data": data,
-        "carried": dict.fromkeys(data, True),
-        "field_priorities": dict.fromkeys(data),
-    }
-
-
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that Great Expectations imports
 def test_data_docs_are_written_to_the_folder_that_is_named_and_nowhere_else(
     products: DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -465,41 +330,6 @@ def test_data_docs_are_written_to_the_folder_that_is_named_and_nowhere_else(
     assert (tmp_path / "docs" / "index.html").exists()
     assert list((tmp_path / "here").iterdir()) == []
     assert capsys.readouterr() == ("", "")
-
-
-# Great Expectations runs each sentence by itself: those here have a sentence of nearly every sort.
-SOON = ("history", "records", "changes")
-LATER = [pytest.param(name, marks=pytest.mark.soak) for name in suite_names() if name not in SOON]
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("name", [*SOON, *LATER])
-def test_great_expectations_says_the_same_of_the_same_rows(spark: SparkSession, name: str) -> None:
-    """It reads the files as they are: in plain Great Expectations they mean what they mean here."""
-    import great_expectations as gx
-
-    stated = told(name)
-    cases = [stated["good"], *stated["breaks"].values(), *stated.get("breaks_more", [])]
-    tables = views(spark, name, cases)
-    for view, table in tables.items():
-        if view.startswith(VIEW):
-            table.createOrReplaceTempView(view)
-    suite = read_suite(name, function="check")
-    context = ephemeral_context("a test")
-    asset = context.data_sources.add_spark("spark", persist=False).add_dataframe_asset("rows")
-    batch = asset.add_batch_definition_whole_dataframe("all").get_batch(
-        {"dataframe": tables["batch"].cache()}
-    )
-    given = gx.ExpectationSuite(**json.loads(json.dumps(suite.stated)))
-    results = batch.validate(given, result_format="BASIC").results
-    tables["batch"].unpersist()
-    said = {each.expectation_config.description: each for each in results}
-    _, numbers = count(sentences(suite), tables)
-    for sentence, number in zip(suite.sentences, numbers, strict=True):
-        result = said[sentence.says]
-        assert not result.exception_info.get("raised_exception"), result.exception_info
-        theirs = result.result.get("unexpected_count", result.result.get("observed_value"))
-        assert (sentence.says, theirs, result.success) == (sentence.says, number, False)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -91,8 +91,14 @@ DOORS: list[Callable[[SparkSession], Asked]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
-def test_samples_keep_their_suites(spark: SparkSession, door: Callable[[SparkSession], Asked]) -> None:
-    found = check_all(door(spark))
+@pytest.fixture(scope="module", params=DOORS, ids=lambda door: door.__name__)
+def asked(spark: SparkSession, request: pytest.FixtureRequest) -> Asked:
+    """The tables of a door's samples, made once."""
+    tables: Asked = request.param(spark)
+    return tables
+
+
+def test_samples_keep_their_suites(asked: Asked) -> None:
+    found = check_all(asked)
     assert {name: repr(each) for name, each in found.items() if not each.ok} == {}
     assert any(each.rows for each in found.values())

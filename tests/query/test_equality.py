@@ -5,14 +5,13 @@ from __future__ import annotations
 import itertools
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import Lookup, as_of_join, blame, changes_between, changes_from, merge
+from cdckit import Lookup, as_of_join, blame, changes_between, merge
 from cdckit.parts.values import as_text, guid
 from cdckit.quality import coalesce_versions
 from cdckit.query import diff, timeline, values_by_message
@@ -320,18 +319,3 @@ def test_questions_ask_so(sides: tuple[DataFrame, DataFrame]) -> None:
     key = {"guid": f"{kind}/{number}", FIELDS[kind]: {"b": 2, "a": 1}}
     assert timeline(history, key).count() == 2
     assert blame(history, key).where("field = 'deleted_indicator'").count() == 1
-
-
-def test_nan_is_found_wherever_the_rows_lie(spark: SparkSession, tmp_path: Path) -> None:
-    """What Parquet files and cached tables know of a column, its least and greatest value, leaves NaN out."""
-    log = spark.createDataFrame(
-        [(1, NAN, NAN, 1.0), (2, 1.0, 1.0, NAN), (3, 0.0, -0.0, 2.0)], "id int, a double, b float, c double"
-    )
-    history = merge(changes_from(log, keys=["id"]), entity="thing", keys=["id"])
-    history.write.parquet(str(tmp_path / "history"))
-    for table in (spark.read.parquet(str(tmp_path / "history")), history.cache()):
-        asked = [({"a": NAN}, [1]), ({"b": NAN}, [1]), ({"c": NAN}, [2]), ({"a": NAN, "b": NAN}, [1])]
-        asked += [({"a": -0.0}, [3]), ({"b": 0.0}, [3]), ({"a": 1.0}, [2])]
-        for key, ids in asked:
-            assert [row["id"] for row in timeline(table, key).collect()] == ids, key
-        assert blame(table, {"c": NAN}).where("field = 'id'").first()["value"] == "2"

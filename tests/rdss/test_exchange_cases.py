@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
@@ -50,37 +50,40 @@ def became(exchange: Exchange) -> dict[Place, str]:
     return {(row["partition"], row["offset"]): row["error_code"] or row["outcome"] for row in rows}
 
 
+class Seen(NamedTuple):
+    """What an exchange made of all cases of a group: of each message after each batch, and of the objects."""
+
+    group: str
+    after: list[dict[Place, str]]
+    versions: dict[str, list[dict[str, Any]]]
+
+
 @pytest.fixture(scope="module")
-def run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Of each group: what became of the messages after each batch, and the versions by object; made once."""
-    made: dict[str, Any] = {}
-
-    def of(group: str) -> Any:
-        if group not in made:
-            exchange = Exchange(
-                spark,
-                tmp_path_factory.mktemp(group),
-                types=["ResearchObject"],
-                keeps_deleted=group == "preservation",
-                buckets=3,
-            )
-            after = []
-            for batch in (1, 2):
-                rows = [
-                    (None, value_of(case, number, said), "t", case, number, NOON, 0, None)
-                    for case, each in enumerate(CASES[group])
-                    for number, said in enumerate(each["messages"])
-                    if said.get("batch", 1) == batch
-                ]
-                exchange.receive(spark.createDataFrame(rows, RECORD_SCHEMA).coalesce(1))
-                after.append(became(exchange))
-            versions = defaultdict(list)
-            for row in exchange.history().orderBy("valid_from_timestamp").collect():
-                versions[row["objectUUID"]].append(row.asDict())
-            made[group] = after, versions
-        return made[group]
-
-    return of
+def seen(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Seen:
+    group: str = request.param
+    exchange = Exchange(
+        spark,
+        tmp_path_factory.mktemp(group),
+        types=["ResearchObject"],
+        keeps_deleted=group == "preservation",
+        buckets=3,
+    )
+    after = []
+    for batch in (1, 2):
+        rows = [
+            (None, value_of(case, number, said), "t", case, number, NOON, 0, None)
+            for case, each in enumerate(CASES[group])
+            for number, said in enumerate(each["messages"])
+            if said.get("batch", 1) == batch
+        ]
+        exchange.receive(spark.createDataFrame(rows, RECORD_SCHEMA).coalesce(1))
+        after.append(became(exchange))
+    versions = defaultdict(list)
+    for row in exchange.history().orderBy("valid_from_timestamp").collect():
+        versions[row["objectUUID"]].append(row.asDict())
+    return Seen(group, after, versions)
 
 
 def as_written(row: dict[str, Any], field: str, group: str) -> list[Any]:
@@ -90,19 +93,21 @@ def as_written(row: dict[str, Any], field: str, group: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("group", "number"),
+    ("seen", "number"),
     [
         pytest.param(group, number, id=each["name"])
         for group in GROUPS
         for number, each in enumerate(CASES[group])
     ],
+    indirect=["seen"],
+    scope="module",  # or the fixture would be made for each of the cases
 )
-def test_what_becomes_of_messages_about_objects(run: Any, group: str, number: int) -> None:
-    case, (after, versions) = CASES[group][number], run(group)
-    for found, name in ((after[1], "became"), (after[0], "before")):
+def test_what_becomes_of_messages_about_objects(seen: Seen, number: int) -> None:
+    case = CASES[seen.group][number]
+    for found, name in ((seen.after[1], "became"), (seen.after[0], "before")):
         own = [outcome for (of, _), outcome in sorted(found.items()) if of == number]
         assert own == case.get(name, own)
     field = case.get("field", "objectTitle")
     for thing, expected in case["versions"].items():
-        rows = versions[uuid(number, int(thing))]
-        assert [as_written(row, field, group) for row in rows] == expected
+        rows = seen.versions[uuid(number, int(thing))]
+        assert [as_written(row, field, seen.group) for row in rows] == expected

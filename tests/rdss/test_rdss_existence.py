@@ -12,38 +12,7 @@ from pyspark.sql import functions as F
 from cdckit import rdss
 from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.rdss.decoding import DECODED_SCHEMA
-
-TYPES = {"C": "MetadataCreate", "U": "MetadataUpdate", "D": "MetadataDelete", "R": "MetadataRead"}
-
-
-def decoded(spark: SparkSession, *lines: str) -> DataFrame:
-    """Messages as `U a 10:05`: type, object, published; `A` for an answer, `!` for one in error."""
-    rows = []
-    for offset, line in enumerate(lines):
-        kind, name, at = line.split()
-        row = dict.fromkeys(DECODED_SCHEMA.fieldNames())
-        row |= {
-            "topic": "t",
-            "partition": 0,
-            "offset": offset,
-            "message_id": line,
-            "message_class": "Command",
-        }
-        row |= {"published_timestamp": datetime.fromisoformat(f"2024-03-01T{at}Z")}
-        if kind == "!":
-            row |= {"queue": "invalid", "error_code": "GENERR001", "error_description": "no"}
-        elif kind == "A":
-            row |= {"message_type": TYPES["R"], "message_class": "Document", "object_uuid": name}
-        else:
-            row |= {"message_type": TYPES[kind], "object_uuid": None if name == "-" else name}
-        rows.append(tuple(row.values()))
-    return spark.createDataFrame(rows, DECODED_SCHEMA)
-
-
-def codes(frame: DataFrame) -> dict[str, str]:
-    found = frame.where("error_code IS NOT NULL").collect()
-    return {row["message_id"]: row["error_code"].removeprefix("APPERRMET") for row in found}
-
+from support.existence import codes, decoded, uuid
 
 MESSAGES = (
     *("C a 09:00", "U a 09:30", "D a 10:00", "U a 10:30", "R a 10:31", "D a 10:32", "C a 11:00", "R a 11:30"),
@@ -132,10 +101,6 @@ def test_calls_that_cannot_mean_anything_are_refused(spark: SparkSession, histor
         rdss.find_unknown(few.drop("object_uuid"))
 
 
-def uuid(number: int) -> str:
-    return f"{number:08}-0000-4000-8000-000000000000"
-
-
 def test_an_update_may_be_a_new_object_that_is_a_version_of_one_that_exists(spark: SparkSession) -> None:
     # By the time: its number, and of which it is the next (or the previous) version.
     said = {
@@ -169,39 +134,3 @@ def test_an_update_may_be_a_new_object_that_is_a_version_of_one_that_exists(spar
         f"U {uuid(9)} 10:50": "APPERRMET001",
         f"R {uuid(8)} 11:00": "APPERRMET003",
     }
-
-
-def versions(*said: tuple[str, int, int | None]) -> list[tuple[str, str]]:
-    """Lines and bodies: at that time, an update of an object that is the next version of another, if any."""
-    found = []
-    for at, number, other in said:
-        relation = {"relationType": "isNewVersionOf", "identifier": {"identifierValue": uuid(other or 0)}}
-        body = json.dumps({"objectRelatedIdentifier": [relation]}) if other else "{}"
-        found.append((f"U {uuid(number)} {at}", body))
-    return found
-
-
-def test_an_update_that_is_refused_makes_no_object_exist(spark: SparkSession) -> None:
-    """A chain of versions that leads to no create, one that does, and one that begins anew after a delete."""
-    said = versions(
-        *(("10:00", 2, 1), ("10:10", 2, None), ("10:20", 3, 2), ("10:30", 4, 3)),
-        *(("10:40", 6, 5), ("10:50", 7, 6), ("10:51", 7, None), ("10:55", 8, 7), ("10:58", 8, 3)),
-        *(("11:30", 6, 5), ("11:40", 9, 6)),
-    )
-    texts = F.create_map(*(F.lit(each) for pair in said for each in pair))
-    lines = [f"C {uuid(5)} 09:00", f"D {uuid(5)} 11:00", f"D {uuid(6)} 11:10", *(line for line, _ in said)]
-    frame = decoded(spark, *lines, f"R {uuid(2)} 12:00", f"R {uuid(8)} 12:00", f"D {uuid(3)} 12:00")
-    frame = frame.withColumn("body", texts[F.col("message_id")])
-    expected = {
-        **{f"U {uuid(number)} {at}": "001" for at, number, _ in (("10:00", 2, 1), ("10:10", 2, None))},
-        **{f"U {uuid(number)} {at}": "001" for at, number in (("10:20", 3), ("10:30", 4))},
-        **{f"U {uuid(6)} 11:30": "001", f"U {uuid(9)} 11:40": "001"},
-        **{f"R {uuid(2)} 12:00": "003", f"D {uuid(3)} 12:00": "002"},
-    }
-    assert codes(rdss.with_unknown(frame)) == expected
-    # Twice, and in another order, they have the same verdicts.
-    assert codes(rdss.with_unknown(frame.union(frame).repartition(3))) == expected
-    # The create that was lacking makes the whole chain right.
-    late = frame.unionByName(decoded(spark, f"C {uuid(1)} 09:59").withColumn("topic", F.lit("late")))
-    healed = codes(rdss.with_unknown(late))
-    assert healed == {f"U {uuid(6)} 11:30": "001", f"U {uuid(9)} 11:40": "001"}

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import rdss
-from cdckit.errors import InvalidArgument, MissingColumns
+from cdckit.errors import MissingColumns
 
 
 def uuid(number: int) -> str:
@@ -116,12 +116,3 @@ def test_a_cycle_is_found_once(ancestry: DataFrame) -> None:
 def test_without_links_there_is_no_ancestry(spark: SparkSession) -> None:
     none = spark.createDataFrame([], "newer string, older string")
     assert rdss.version_ancestry(none).collect() == []
-
-
-def test_a_chain_that_is_too_long_is_no_shorter_one(spark: SparkSession) -> None:
-    links = spark.createDataFrame([(str(n + 1), str(n)) for n in range(4)], "newer string, older string")
-    assert rdss.version_ancestry(links, rounds=2).count() == 10
-    with pytest.raises(InvalidArgument, match="longer than 2 links"):
-        rdss.version_ancestry(links, rounds=1)
-    with pytest.raises(InvalidArgument, match="above zero"):
-        rdss.version_ancestry(links, rounds=0)

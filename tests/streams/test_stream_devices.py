@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -15,118 +15,14 @@ from cdckit import as_of, merge, streams
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.streams.entity_changes import CONVERT
+from support.devices import AT, REMOVE, add, answers_of_devices
 
-AT = datetime(2024, 1, 1, tzinfo=UTC)
-SUBSCRIPTIONS = "$zoneSubscription"
-
-
-def add(path: str, value: Any) -> dict[str, Any]:
-    return {"op": "add", "path": path, "value": value}
-
-
-REMOVE = {"op": "remove", "path": "/"}
-
-
-def subscribe(device: str, zone: str, **wants: bool) -> dict[str, Any]:
-    return add("/", {"device": device, "zone": zone, **wants})
-
-
-SENT: list[tuple[int, str, str, str, dict[str, Any]]] = [
-    # second, collection, zone, entity, operation
-    (0, "Contacts", "A", "c0", add("name", "before any subscription")),
-    (1, SUBSCRIPTIONS, "own", "s1", subscribe("device1", "A", creates=True, deletes=True)),
-    (1, SUBSCRIPTIONS, "own", "s2", subscribe("device2", "A", creates=True, deletes=True, updates=True)),
-    (2, "Contacts", "A", "c1", add("name", "Sally")),
-    (3, "Contacts", "A", "c1", add("name", "Sal")),
-    (4, "Contacts", "B", "c2", add("name", "elsewhere")),
-    (5, SUBSCRIPTIONS, "own", "s1", add("zone", "B")),  # device1 moves to zone B
-    (6, "Contacts", "B", "c2", REMOVE),
-    (7, "Contacts", "A", "c1", REMOVE),
-    (8, SUBSCRIPTIONS, "own", "s2", REMOVE),
-    (9, "Contacts", "A", "c3", add("name", "too late")),
-    (
-        10,
-        SUBSCRIPTIONS,
-        "own",
-        "s2",
-        add("/", {"device": "device2", "zone": "A", "collection": "Other", "creates": True}),
-    ),
-    (11, "Contacts", "A", "c4", add("name", "another collection")),
-    (12, "Other", "A", "o1", add("name", "this collection")),
-    (13, SUBSCRIPTIONS, "own", "s3", add("/", {"device": "device2", "zone": "A", "creates": True})),
-    (14, "Other", "A", "o2", add("name", "two subscriptions, one device")),
-]
+FIELDS = T.StructType([T.StructField("name", T.StringType())])
 
 
 @pytest.fixture(scope="module")
 def answers(spark: SparkSession) -> DataFrame:
-    rows = []
-    for place, (second, collection, zone, entity, op) in enumerate(SENT):
-        said = {"db": "d", "clientid": "c", "request": place, "user": "u", "begun": 0, "part": 1, "parts": 1}
-        message = {**said, "collection": collection, "zone": zone, "entity": entity, "ops": [op]}
-        rows.append(
-            (None, json.dumps(message).encode(), "t", 0, place, AT + timedelta(seconds=second), 0, None)
-        )
-    patches = streams.decode(spark.createDataFrame(rows, RECORD_SCHEMA), streams.ENTITY_PATCHES)
-    return streams.apply_patches(patches).cache()  # nobody asked for `after`
-
-
-def test_devices_are_told_what_they_had_subscribed_to_at_the_time(
-    spark: SparkSession, answers: DataFrame
-) -> None:
-    zones = streams.zone_changes(answers).localCheckpoint()
-    subjects = {(row.entity, row.offset): row.subject_zone for row in zones.collect()}
-    assert (subjects["s1", 1], subjects["s1", 6], subjects["s2", 9], subjects["c2", 5]) == (
-        "A",
-        "B",
-        "A",
-        "B",
-    )
-
-    stated = streams.subscription_changes(zones)
-    history = merge(stated, entity="subscription", keys=["db", "subscription"]).localCheckpoint()
-    told = streams.changes_by_device(zones, history).localCheckpoint()
-    found = sorted((row.ended // 1000 % 60, row.device, row.action, row.entity) for row in told.collect())
-    assert found == [
-        (2, "device1", "created", "c1"),
-        (2, "device2", "created", "c1"),
-        (3, "device2", "updated", "c1"),
-        (6, "device1", "deleted", "c2"),
-        (7, "device2", "deleted", "c1"),
-        (12, "device2", "created", "o1"),
-        (14, "device2", "created", "o2"),
-    ]
-    notifications = {row.notification for row in told.collect()}
-    assert len(notifications) == 7
-    assert {row.notification for row in streams.changes_by_device(zones, history).collect()} == notifications
-
-    said = [
-        {"db": "d", "clientid": "c", "user": user, "device": device, "appVersion": version, "begun": begun}
-        for user, device, version, begun in (
-            ("ann", "device1", "1", 5),
-            ("ben", "device1", "2", 9),
-            ("ann", "device3", "2", 7),
-        )
-    ]
-    rows = [(None, json.dumps(each).encode(), "t", 0, place, AT, 0, None) for place, each in enumerate(said)]
-    connections = streams.decode(spark.createDataFrame(rows, RECORD_SCHEMA), streams.CONNECTIONS)
-    used = streams.app_versions(connections).orderBy("app_version").collect()
-    assert [(row.app_version, row.users, row.devices, row.connections) for row in used] == [
-        ("1", 1, 1, 1),
-        ("2", 2, 2, 2),
-    ]
-    seen = told.where("device = 'device1' OR entity <> 'o2' AND action <> 'deleted'").select(
-        "device", "notification"
-    )
-    left = streams.device_notifications(told, streams.user_devices(connections), seen)
-    at = int(AT.timestamp()) * 1000
-    assert [tuple(row) for row in left.orderBy("device").collect()] == [
-        ("d", "ben", "device1", 0, at + 6000, at + 6000),  # all is acknowledged: it has to be told that
-        ("d", None, "device2", 2, at + 7000, at + 14000),
-    ]
-
-
-FIELDS = T.StructType([T.StructField("name", T.StringType())])
+    return answers_of_devices(spark)
 
 
 def test_changes_carry_what_patches_touch_and_merge_to_the_entities(spark: SparkSession) -> None:

@@ -5,35 +5,19 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import pandas as pd
 import pytest
 from deltalake import DeltaTable
 from pyspark.errors import PythonException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from cdckit import Ledger, changes_from, current, merge, rejects, union_changes
 from cdckit.outputs import scd_type_2
 from cdckit.tables import UnfitTable, table_rows
 from support.histories import plain, random_changes, to_dataframe
+from support.periods import PERIOD, prices, versions
 from tools.tiers import seeds
-
-PERIOD: Any = {"valid_from": "since", "valid_to": "until"}
-
-
-def prices(*rows: tuple[Any, ...]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=["id", "price", "since", "until"])
-
-
-def versions(changes: Any) -> list[tuple[Any, ...]]:
-    history = merge(changes, entity="room", keys=["id"]).orderBy("id", "valid_from_timestamp")
-    shown = history.selectExpr(
-        "id", "price", "date_format(valid_from_timestamp, 'd')", "date_format(valid_to_timestamp, 'd')"
-    )
-    return [tuple(row) for row in shown.collect()]
 
 
 @pytest.mark.usefixtures("spark")
@@ -87,68 +71,6 @@ def test_one_end_in_the_year_9999_for_the_whole_table_is_open() -> None:
     assert [row[0] for row in whole.select("effective_until").collect()] == [None]
 
 
-NIGHTS = {
-    "a row follows": (prices((1, 50, "2024-01-01", "2024-01-03"), (1, 60, "2024-01-03", None)), True),
-    "two rows follow": (
-        prices(
-            (1, 50, "2024-01-01", "2024-01-03"),
-            (1, 60, "2024-01-03", "2024-01-05"),
-            (1, 70, "2024-01-05", None),
-        ),
-        True,
-    ),
-    "what follows overlaps": (
-        prices((1, 50, "2024-01-01", "2024-01-10"), (1, 60, "2024-01-05", None)),
-        True,
-    ),
-    "nothing follows": (prices((1, 50, "2024-01-01", "2024-01-03")), False),
-    "what follows ends": (
-        prices((1, 50, "2024-01-01", "2024-01-03"), (1, 60, "2024-01-03", "2024-01-05")),
-        False,
-    ),
-    "one follows later": (prices((1, 50, "2024-01-01", "2024-01-03"), (1, 60, "2024-01-04", None)), False),
-    "it says something else now": (prices((1, 51, "2024-01-01", "2024-01-03")), False),
-    "what follows has no price": (
-        prices((1, 50, "2024-01-01", "2024-01-03"), (1, None, "2024-01-03", None)),
-        False,
-    ),
-    "another from then on": (
-        prices((1, 50, "2024-01-01", None), (1, 40, "2024-01-01", "2024-01-02")),
-        True,
-    ),
-    "of another room": (prices((1, 50, "2024-01-01", None), (2, 50, "2024-01-01", "2024-01-03")), True),
-}
-
-
-def test_a_table_of_periods_that_is_read_again(spark: SparkSession, tmp_path: Path) -> None:
-    """An open row that has an end now is refused where it would be seen, and taken once it was revoked."""
-    rooms = {night: 10 * number for number, night in enumerate(NIGHTS)}
-    refused, taken = (
-        [night for night, (_, is_taken) in NIGHTS.items() if is_taken is each] for each in (False, True)
-    )
-
-    def tonight(nights: list[str]) -> DataFrame:
-        table = pd.concat(
-            NIGHTS[night][0].assign(id=lambda rows, n=night: rows["id"] + rooms[n]) for night in nights
-        )
-        return changes_from(table.assign(price=table["price"].astype("Int64")), keys=["id"], **PERIOD)
-
-    ledger = Ledger(spark, tmp_path, entity="room", keys=["id"], buckets=1)
-    first = prices(*((room + 1, 50, "2024-01-01", None) for room in rooms.values()))
-    ledger.apply(changes_from(first, keys=["id"], **PERIOD))
-    for night in refused:
-        with pytest.raises(PythonException, match=r"OpenInLedger.*would still be"):
-            ledger.apply(tonight([night]))
-    for _ in range(2):
-        ledger.apply(tonight(taken))
-    still_open = ledger.changes().where("source = 'table' AND effective_until IS NULL")
-    ledger.revoke(still_open.where(F.col("data.id").isin([rooms[night] + 1 for night in refused])))
-    for _ in range(2):
-        ledger.apply(tonight(refused))
-    # Values alone: that a room is there may be the word of a row of the first night, which has no end.
-    assert stretches(ledger.changes()) == stretches(tonight(list(NIGHTS)))
-
-
 def test_a_row_that_ends_on_the_third_night(spark: SparkSession, tmp_path: Path) -> None:
     """What was replaced on the second night, and is still in the ledger, replaces nothing."""
     ledger = Ledger(spark, tmp_path, entity="room", keys=["id"], buckets=1)
@@ -158,50 +80,6 @@ def test_a_row_that_ends_on_the_third_night(spark: SparkSession, tmp_path: Path)
     third = prices(first, (1, 60, "2024-01-03", "2024-01-05"))
     with pytest.raises(PythonException, match="OpenInLedger"):
         ledger.apply(changes_from(third, keys=["id"], **PERIOD))
-
-
-@seeds(1, soak=20)
-def test_a_table_of_periods_night_after_night(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    """What is taken is what the table says, and what is refused would not have been."""
-    chance, rows = Random(seed), dict[int, list[list[Any]]]({room: [] for room in range(12)})
-    ledger = Ledger(spark, tmp_path, entity="room", keys=["id"], buckets=1)
-    outcomes = list[bool]()
-    for night in range(1, 8):
-        today, yesterday = (f"2024-01-{2 * night + back:02}" for back in (0, -1))
-        for said in rows.values():
-            is_open = bool(said) and said[-1][2] is None
-            if is_open and chance.random() < 0.3 and said[-1][1] < yesterday:
-                said[-1][2] = yesterday
-                is_open = False
-            if not is_open and chance.random() < 0.5:
-                begin = said[-1][2] if said and chance.random() < 0.5 else today
-                said.append([chance.choice([50, 60, None]), begin, None])
-        table = prices(*((room, *each) for room, said in rows.items() for each in said))
-        tonight = changes_from(table.assign(price=table["price"].astype("Int64")), keys=["id"], **PERIOD)
-        # What would come of it, by the same words merged as a whole.
-        before = ledger.changes() if outcomes else None
-        both = tonight if before is None else union_changes(before, tonight)
-        expected = stretches(tonight)
-        is_right = stretches(both) == expected
-        outcomes.append(is_right)
-        if not is_right:
-            with pytest.raises(PythonException, match="OpenInLedger"):
-                ledger.apply(tonight)
-            ledger.revoke(ledger.changes().where("source = 'table' AND effective_until IS NULL"))
-        ledger.apply(tonight)
-        assert stretches(ledger.changes()) == expected
-    assert len({*outcomes}) == 2
-
-
-def stretches(changes: DataFrame) -> list[tuple[Any, ...]]:
-    """The versions of rooms that are there, those that say the same and follow each other as one."""
-    found = list[list[Any]]()
-    for room, price, begin, end, *_ in versions(changes):
-        if found and found[-1][:2] == [room, price] and found[-1][3] == begin:
-            found[-1][3] = end
-        else:
-            found.append([room, price, begin, end])
-    return [tuple(each) for each in found]
 
 
 def test_a_published_table_of_type_2_goes_in_again(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,78 +3,23 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import pandas as pd
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import changes_from_snapshots, merge
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.model.changes import require_changes
 from cdckit.tables import UnfitTable
+from support.snapshots import DAY, LISTS, NEW, one_table, products, said
 from tools.tiers import seeds
 
 Row = dict[str, Any]
-DAY = [datetime(2024, 1, day, tzinfo=UTC) for day in range(1, 10)]
-
-
-def products(*rows: tuple[int, str | None]) -> pd.DataFrame:
-    return pd.DataFrame(list(rows), columns=["id", "name"]).astype({"id": "int64", "name": "string"})
-
-
-def said(changes: DataFrame) -> list[tuple[Any, ...]]:
-    """The key, the day of January 2024, the operation, the name."""
-    rows = changes.orderBy("data.id", "effective_timestamp").toArrow().to_pylist()
-    return [
-        (row["data"]["id"], row["effective_timestamp"].day, row["operation"], row["data"].get("name"))
-        for row in rows
-    ]
-
-
-LISTS = {
-    DAY[0]: products((1, "kettle"), (2, "mug"), (3, "jug")),
-    DAY[1]: products((1, "kettle"), (3, None)),
-    DAY[2]: products((3, None)),
-    DAY[3]: products((1, "kettle"), (2, "cup"), (3, "jug")),
-}
-NEW = [
-    *((1, 1, "upsert", "kettle"), (1, 3, "absent", None), (1, 4, "upsert", "kettle")),
-    *((2, 1, "upsert", "mug"), (2, 2, "absent", None), (2, 4, "upsert", "cup")),
-    *((3, 1, "upsert", "jug"), (3, 2, "upsert", None), (3, 4, "upsert", "jug")),
-]
-
-
-def one_table(lists: Mapping[datetime, pd.DataFrame]) -> pd.DataFrame:
-    return pd.concat([frame.assign(day=at) for at, frame in lists.items()])
-
-
-def test_what_is_listed_is_there_and_what_is_not_is_gone_once(spark: SparkSession) -> None:
-    """A row that says what the list before said is no new change; as a mapping, as pairs, as one table."""
-    changes = changes_from_snapshots(LISTS, keys=["id"], source="shop", priority=2)
-    require_changes(changes, function="test")
-    assert said(changes) == NEW
-    assert said(changes_from_snapshots(list(LISTS.items())[::-1], keys=["id"])) == NEW
-    mixed = {at: spark.createDataFrame(frame) if at < DAY[2] else frame for at, frame in LISTS.items()}
-    assert said(changes_from_snapshots(mixed, keys=["id"])) == NEW
-    table = one_table(LISTS)
-    for taken in ("day", F.col("day"), "date_format(day, 'yyyy-MM-dd')"):
-        assert (
-            said(changes_from_snapshots(table, keys=["id"], taken_at=taken, except_column_list=["day"]))
-            == NEW
-        )
-    row = changes.where("data.id = 2 and operation = 'absent'").toArrow().to_pylist()[0]
-    assert (row["source"], row["priority"], row["message_id"]) == (
-        "shop",
-        2,
-        "shop-list-2024-01-02T00:00:00Z",
-    )
-    assert row["carried"] == {"id": True, "name": False}
-    assert row["arrival"]["timestamp"] == DAY[1]
 
 
 def test_every_row_may_be_taken(spark: SparkSession) -> None:

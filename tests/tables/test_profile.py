@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,6 +11,7 @@ from pyspark.sql import SparkSession
 from cdckit import changes_from
 from cdckit.errors import InvalidArgument
 from cdckit.tables import ColumnProfile, Profile, profile
+from support.profiles import count_changes
 
 # Frames of pandas become Spark's: without a session nothing is read.
 pytestmark = pytest.mark.usefixtures("spark")
@@ -19,11 +19,6 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 def column(found: Profile, name: str) -> ColumnProfile:
     return next(each for each in found.columns if each.name == name)
-
-
-def count_changes(found: Profile, frame: Any) -> list[int]:
-    """How many changes each of the calls makes: they are pasted, and run."""
-    return [eval(call, {"changes_from": changes_from, "frame": frame}).count() for call in found.calls]
 
 
 def test_german_days_with_an_empty_text_and_a_row_without_a_time(spark: SparkSession) -> None:
@@ -155,22 +150,6 @@ def test_keys_of_two_columns_several_and_none() -> None:
     none = profile(pd.DataFrame({"price": [1.5, 2.5], "ok": [True, False]}))
     assert none.calls == ()
     assert "say the keys yourself" in repr(none)
-
-
-def test_what_pandas_has_made_a_float_of_is_a_key_and_a_time_after_all() -> None:
-    """One empty cell makes 7 of a CSV 7.0; without one a float is what it is."""
-    rows = {"sku_id": [*range(20), None], "city": ["x", "y", "z"] * 7, "price": [1.0] * 21}
-    found = profile(pd.DataFrame(rows))
-    assert found.calls == ("changes_from(frame, keys=['sku_id'])",)
-    assert count_changes(found, pd.DataFrame(rows)) == [20]
-    days = {"sku_id": range(21), "at": [*range(20240101, 20240121), None]}
-    timed = profile(pd.DataFrame(days))
-    assert timed.notes[0] == (
-        "at: whole numbers of which empty cells make floats; frame.convert_dtypes() mends it."
-    )
-    assert timed.calls[0].startswith("changes_from(frame.convert_dtypes(), keys=['sku_id'], effective=")
-    assert count_changes(timed, pd.DataFrame(days))[0] == 20
-    assert "Each row has its own key: if this is a full list, `Ledger.apply_list` takes it." in timed.notes
 
 
 def test_numbers_with_a_decimal_comma_are_named_with_what_reads_them(spark: SparkSession) -> None:

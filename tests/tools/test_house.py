@@ -58,7 +58,7 @@ def test_tests_mirror_the_tree_and_what_they_share_is_in_support() -> None:
     tests = Path(__file__).parents[1]
     folders = {each.name for each in tests.iterdir() if each.is_dir()} - {"__pycache__"}
     packages = {each.parent.name for each in ROOT.glob("*/__init__.py")}
-    assert folders - packages == {"cases", "proofs", "support", "tools"}
+    assert folders - packages == {"cases", "heavy", "proofs", "support", "tools"}
     assert [each.name for each in tests.glob("*.py") if not each.name.startswith(("test_", "conftest"))] == []
 
 

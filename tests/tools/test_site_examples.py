@@ -33,17 +33,27 @@ print(b)
 """
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if examples.EXAMPLE.search(page.read_text())], ids=lambda page: page.stem
+@pytest.fixture(
+    scope="module",
+    params=[page for page in PAGES if examples.EXAMPLE.search(page.read_text())],
+    ids=lambda page: page.stem,
 )
-def test_the_examples_print_what_stands_below_them(
-    spark: SparkSession, page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All of a page in one set of names; what prints nothing has nothing below it."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    ran = list(examples.run(page.read_text(), page.name))
-    assert [(each.line, each.printed) for each in ran] == [(each.line, each.shown) for each in ran]
-    assert any(each.printed for each in ran)
+def ran(
+    spark: SparkSession, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> list[examples.Example]:
+    """The examples of a page, all in one set of names; a page may ask as much of Spark as it explains."""
+    page: Path = request.param
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp(page.stem)))
+        return list(examples.run(page.read_text(), page.name))
+
+
+def test_the_examples_print_what_stands_below_them(ran: list[examples.Example]) -> None:
+    """What prints nothing has nothing below it."""
+    assert [(example.line, example.printed) for example in ran] == [
+        (example.line, example.shown) for example in ran
+    ]
+    assert any(example.printed for example in ran)
 
 
 def test_every_page_of_a_task_has_examples() -> None:

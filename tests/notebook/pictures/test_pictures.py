@@ -144,16 +144,28 @@ def test_an_entity_is_called_by_the_last_name_that_was_set(history: DataFrame) -
     assert label.get_text() == guid
 
 
-def test_an_end_that_stands_for_an_open_one_is_drawn_as_open(history: DataFrame, changes: DataFrame) -> None:
-    """Known by the metadata, or by its year where another program wrote the table anew."""
-    open_bars = bars(pictures.validity_bars(history, label="name"))
-    for year in (2999, 9999):
-        ended = scd_type_2(
-            history, valid_to_current=datetime(year, 12, 31, tzinfo=UTC), deletes=True, provenance=True
-        )
-        assert bars(pictures.validity_bars(ended, label="name")) == open_bars
-        figure = pictures.provenance_map(ended, changes, {"number": 1})
-        assert "no end yet" in key(figure)
+@pytest.fixture(scope="module")
+def open_bars(history: DataFrame) -> list[tuple[str, str, str, str]]:
+    return bars(pictures.validity_bars(history, label="name"))
+
+
+@pytest.mark.parametrize("year", [2999, 9999])
+def test_an_end_that_stands_for_an_open_one_is_drawn_as_open(
+    history: DataFrame, changes: DataFrame, open_bars: list[tuple[str, str, str, str]], year: int
+) -> None:
+    """Known by the metadata."""
+    ended = scd_type_2(
+        history, valid_to_current=datetime(year, 12, 31, tzinfo=UTC), deletes=True, provenance=True
+    )
+    assert bars(pictures.validity_bars(ended, label="name")) == open_bars
+    figure = pictures.provenance_map(ended, changes, {"number": 1})
+    assert "no end yet" in key(figure)
+
+
+def test_an_end_of_the_year_9999_is_open_where_another_program_wrote_the_table_anew(
+    history: DataFrame, open_bars: list[tuple[str, str, str, str]]
+) -> None:
+    ended = scd_type_2(history, valid_to_current=datetime(9999, 12, 31, tzinfo=UTC), deletes=True)
     anew = ended.withColumn("valid_to_timestamp", F.col("valid_to_timestamp") + F.expr("INTERVAL 0 SECOND"))
     assert bars(pictures.validity_bars(anew, label="name")) == open_bars
 
@@ -278,6 +290,13 @@ def test_a_picture_has_one_clock(history: DataFrame, changes: DataFrame) -> None
         figure = pictures.provenance_map(dated, changes, {"number": 1})
         assert {"05:00", "05:30", "06:00"} <= set(words(figure.axes[0]))
         assert "times in cells are of 2024-03-10" in figure.axes[0].get_title(loc="left")
+    finally:
+        options.reset()
+
+
+def test_both_axes_of_a_picture_have_its_clock(changes: DataFrame) -> None:
+    options.zone = "America/New_York"
+    try:
         late = pictures.arrivals(changes, keys=["number"]).axes[0].xaxis
         assert late.get_label_text() == "effective time (America/New_York)"
         table = bitemporal(changes, entity="product", keys=["number"])

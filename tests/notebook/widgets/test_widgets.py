@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -22,48 +22,22 @@ from cdckit.ledger import Ledger
 from cdckit.notebook import widgets
 from cdckit.notebook.widgets import panel as panel_of
 from cdckit.store import NoSuchTable
-from support.histories import Row, to_dataframe
 from support.jobs import jobs_of
+from support.panels import KEYS, all_of, at, shown, two_entities
 
 VIEW = "application/vnd.jupyter.widget-view+json"
-FIELDS = {"h": "int", "k": "string", "a": "int", "b": "string"}
-KEYS = ["h", "k"]
-
-
-def at(hour: int, minute: int = 0) -> datetime:
-    return datetime(2024, 3, 10, hour, minute, tzinfo=UTC)
-
-
-def change(hour: int, message: str, source: str, a: int | None, *, h: int = 1, priority: int = 0) -> Row:
-    """At an hour a source says of the entity (h, "x") that `a` is a number; None deletes it."""
-    place = {"timestamp": at(hour), "topic": "t", "partition": 0, "offset": 0, "record_number": 0}
-    return {
-        "operation": "delete" if a is None else "upsert",
-        "effective_timestamp": at(hour),
-        "sequence": "",
-        "arrival": place,
-        "message_id": message,
-        "source": source,
-        "priority": priority,
-        "field_priorities": {"h": None, "k": None, "a": None, "b": 7},
-        "data": {"h": h, "k": "x", "a": a, "b": "<b>" if a else None},
-        "carried": {"h": True, "k": True, "a": a is not None, "b": a is not None},
-    }
 
 
 @pytest.fixture(scope="module")
-def changes(spark: SparkSession) -> Iterator[DataFrame]:
-    """The shop says 10 and, at ten, 11; the till, at eleven, 12; a second entity is deleted by the shop."""
-    listed = [
-        change(9, "m1", "shop", 10, priority=1),
-        change(10, "m2", "shop", 11, priority=1),
-        change(11, "m3", "till", 12),
-        change(9, "m4", "till", 20, h=2),
-        change(12, "m5", "shop", None, h=2, priority=1),
-    ]
-    made = to_dataframe(spark, listed, FIELDS).coalesce(1).localCheckpoint()
-    yield made
-    made.unpersist()
+def changes(spark: SparkSession) -> DataFrame:
+    return two_entities(spark)
+
+
+@pytest.fixture
+def ledger(spark: SparkSession, changes: DataFrame, tmp_path: Path) -> Ledger:
+    made = Ledger(spark, tmp_path / "ledger", entity="thing", keys=KEYS, buckets=1)
+    made.apply(changes)
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -71,20 +45,6 @@ def history(changes: DataFrame) -> Iterator[DataFrame]:
     made = merge(changes, entity="thing", keys=KEYS).coalesce(1).localCheckpoint()
     yield made
     made.unpersist()
-
-
-def all_of(widget: Any, kind: str) -> list[Any]:
-    """The widgets of a kind in a widget, from the top."""
-    found = [widget] if type(widget).__name__ == kind else []
-    return found + [each for child in getattr(widget, "children", ()) for each in all_of(child, kind)]
-
-
-def shown(widget: Any) -> str:
-    """What can be read in a widget, each table row on a line, cells between bars."""
-    text = " ".join(each.value for each in all_of(widget, "HTML"))
-    text = re.sub(r"<sup.*?</sup>", "", text)
-    text = re.sub(r"</t[dh]>", "|", re.sub(r"</tr>|</p>", "\n", text))
-    return re.sub(r"<[^>]*>", "", text)
 
 
 # The slider ---------------------------------------------------------------------------------------------
@@ -346,6 +306,12 @@ def test_the_explorer_lists_the_entities_whose_key_contains_a_text(
     containing.value = "2 X"
     assert [label for label, _ in entity.options] == ["2 x"]
     assert "2 x: its versions" in shown(panel.widget)
+
+
+def test_the_explorer_says_that_no_key_contains_a_text(history: DataFrame, changes: DataFrame) -> None:
+    panel = widgets.entity_explorer(history, changes, keys=KEYS)
+    (containing,) = all_of(panel.widget, "Text")
+    entity = all_of(panel.widget, "Dropdown")[0]
     containing.value = "nobody"
     assert entity.options == ()
     assert "There is no such entity" in shown(panel.widget)
@@ -371,52 +337,6 @@ def test_an_empty_history_has_nobody_to_explore(history: DataFrame, changes: Dat
 def test_keys_that_are_not_there_are_refused_at_the_call(history: DataFrame, changes: DataFrame) -> None:
     with pytest.raises(InvalidArgument, match=r"entity_explorer\(\) needs keys to be one or more fields"):
         widgets.entity_explorer(history, changes, keys=["z"])
-
-
-# The form -----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def ledger(spark: SparkSession, changes: DataFrame, tmp_path: Path) -> Ledger:
-    made = Ledger(spark, tmp_path / "ledger", entity="thing", keys=KEYS, buckets=1)
-    made.apply(changes)
-    return made
-
-
-def test_a_correction_is_shown_before_it_is_applied(ledger: Ledger) -> None:
-    panel = widgets.correction_form(ledger)
-    entity, field = all_of(panel.widget, "Dropdown")
-    assert [label for label, _ in entity.options] == ["1 x", "2 x"]
-    assert list(field.options) == ["a", "b"]
-    assert "1 x: its versions" in shown(panel.widget)
-    show, apply = all_of(panel.widget, "Button")
-    value, start, end, by, reason = all_of(panel.widget, "Text")[1:]
-    written = ((value, "15"), (start, "2024-03-10 09:30"), (end, "2024-03-10T10:30Z"), (by, "ann"))
-    for text, words in (*written, (reason, "misread")):
-        text.value = words
-    assert apply.disabled
-    show.click()
-    told = shown(panel.widget).split("What it would change")[1]
-    assert [line.split("|")[:5] for line in told.splitlines() if "|a|" in line] == [
-        ["09:30", "10:00", "a", "10", "15"],
-        ["10:00", "10:30", "a", "11", "15"],
-    ]
-    assert ledger.history({"h": 1, "k": "x"}).count() == 2
-    assert not apply.disabled
-
-    value.value = "16"
-    assert apply.disabled
-    assert "What it would change" not in shown(panel.widget)
-    show.click()
-    apply.click()
-    versions = ledger.history({"h": 1, "k": "x"}).orderBy("valid_from_timestamp").collect()
-    assert [row["a"] for row in versions] == [10, 16, 11]
-    assert apply.disabled
-    told = shown(panel.widget)
-    assert "|16|" in told
-    (message,) = re.findall(r"Applied as “(ann, .*: misread)”", told)
-    ledger.revoke(message)
-    assert ledger.history({"h": 1, "k": "x"}).count() == 2
 
 
 def test_what_is_no_correction_is_told_and_cannot_be_applied(ledger: Ledger) -> None:
@@ -450,22 +370,6 @@ def test_a_ledger_in_which_nothing_is_has_no_form(spark: SparkSession, tmp_path:
     panel = widgets.correction_form(Ledger(spark, tmp_path / "ledger", entity="thing", keys=KEYS))
     with pytest.raises(NoSuchTable):
         repr(panel)
-
-
-def test_entities_that_are_named_by_their_guid_are_corrected(
-    spark: SparkSession, changes: DataFrame, tmp_path: Path
-) -> None:
-    ledger = Ledger(spark, tmp_path / "ledger", entity="thing", keys=KEYS, buckets=1)
-    ledger.apply(changes.withColumn("guid", F.concat(F.lit("g"), F.col("data.h").cast("string"))))
-    panel = widgets.correction_form(ledger)
-    written = ("15", "2024-03-10 10:30", "2024-03-10 10:40", "ann", "misread")
-    for text, words in zip(all_of(panel.widget, "Text")[1:], written, strict=True):
-        text.value = words
-    show, apply = all_of(panel.widget, "Button")
-    show.click()
-    apply.click()
-    versions = ledger.history("g1").orderBy("valid_from_timestamp").collect()
-    assert [row["a"] for row in versions] == [10, 11, 15, 11]
 
 
 # Where they do not run ----------------------------------------------------------------------------------

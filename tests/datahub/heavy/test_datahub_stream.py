@@ -1,4 +1,9 @@
-"""Hub messages as a stream: whatever batches they come in, the hub is what one batch of everything makes."""
+"""
+Hub messages as a stream: whatever batches they come in, the hub is what one batch of everything makes.
+
+In `make test`:
+tests/datahub/test_datahub_store.py::test_a_stream_is_received_once_though_it_forgets_how_far_it_was.
+"""
 
 from __future__ import annotations
 

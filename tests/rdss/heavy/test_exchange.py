@@ -1,4 +1,11 @@
-"""`Exchange`: messages in any order and any batches, as a stream too, give what one batch of all gives."""
+"""
+`Exchange`: messages in any order and any batches, as a stream too, give what one batch of all gives.
+
+In `make test`:
+tests/rdss/test_exchange_cases.py::test_what_becomes_of_messages_about_objects,
+tests/test_shells.py::test_a_rebuild_changes_nothing,
+tests/rdss/test_rdss_sequences.py::test_missing_parts_are_waited_for_and_then_given_up_with_what_was_there.
+"""
 
 from __future__ import annotations
 

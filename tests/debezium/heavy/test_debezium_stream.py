@@ -1,4 +1,10 @@
-"""Change events as a structured stream: a ledger that follows a topic, batch by batch."""
+"""
+Change events as a structured stream: a ledger that follows a topic, batch by batch.
+
+In `make test`:
+tests/ledger/test_ledger.py::test_a_new_field_and_a_wider_type_come_with_a_later_batch,
+tests/ledger/test_ledger.py::test_two_streams_may_count_alike.
+"""
 
 from __future__ import annotations
 

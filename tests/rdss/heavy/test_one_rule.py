@@ -1,4 +1,10 @@
-"""One rule for gateway and exchange: a naive reader, one message at a time, is what both are measured by."""
+"""
+One rule for gateway and exchange: a naive reader, one message at a time, is what both are measured by.
+
+In `make test`:
+tests/rdss/test_exchange_cases.py::test_what_becomes_of_messages_about_objects,
+tests/rdss/gateway/test_gateway.py::test_every_message_has_one_outcome_in_the_order_of_the_checks.
+"""
 
 from __future__ import annotations
 

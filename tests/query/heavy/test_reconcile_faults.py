@@ -1,4 +1,9 @@
-"""Faults in a captured feed: each is found, by the gap that it leaves or by the rows that it spoils."""
+"""
+Faults in a captured feed: each is found, by the gap that it leaves or by the rows that it spoils.
+
+In `make test`:
+tests/query/test_reconcile.py::test_every_fault_in_a_feed_is_found_and_none_where_there_is_none.
+"""
 
 from __future__ import annotations
 

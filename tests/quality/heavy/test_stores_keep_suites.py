@@ -1,4 +1,9 @@
-"""Every store says of its tables which suites they keep, and they do: a hub's are asked in its own tests."""
+"""
+Every store says of its tables which suites they keep, and they do.
+
+In `make test`:
+tests/quality/test_samples_keep_suites.py::test_samples_keep_their_suites.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cdckit import databus, rdss, replicate, samples, streams
+from cdckit import databus, datahub, rdss, replicate, samples, streams
 from cdckit.quality import check_all
 from cdckit.quality.suites import HasContracts
+from support.hub_shop import AT, SHOP, customers, order
 
 
 def feed(spark: SparkSession, place: Path) -> HasContracts:
@@ -42,11 +48,21 @@ def service(spark: SparkSession, place: Path) -> HasContracts:
     return found
 
 
+def hub(spark: SparkSession, place: Path) -> HasContracts:
+    """Two customers, an order of one of them, and one that waits for its customer."""
+    found = datahub.Hub(spark, datahub.schema(SHOP), place)
+    messages = [customers("known", "c0", "c00"), order("at once", 0, "c0"), order("waits", 1, "c1")]
+    found.receive(messages, received_at=AT)
+    found.run(now=AT)
+    return found
+
+
 TOLD = {
     feed: {"records", "schema_zone", "rejects", "ledgers"},
     relay: {"windows", "rejects", "ledgers"},
     exchange: {"messages", "queued", "rejects", "ledgers"},
     service: {"updates", "rejects", "ledgers"},
+    hub: {"messages", "rejects", "ledgers"},
 }
 
 

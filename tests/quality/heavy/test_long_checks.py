@@ -1,0 +1,140 @@
+"""
+Suites that Great Expectations runs too, and the keys of a log.
+
+In `make test`:
+tests/quality/test_check.py::test_other_sorts_of_expectations_are_run_by_great_expectations,
+tests/quality/test_check.py::test_whatever_a_ledger_is_told_keeps_the_suites,
+tests/quality/test_check.py::test_a_field_may_be_called_like_anything_in_a_suite.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from test_suites import sentences, told, views
+
+from cdckit import changes_from, check, merge
+from cdckit.quality.checks import VIEW, count, ephemeral_context
+from cdckit.quality.suites import (
+    read_suite,
+    suite_names,
+)
+from support.histories import to_dataframe
+
+AT = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def test_of_a_version_that_its_log_gives_otherwise_the_difference_is_shown(spark: SparkSession) -> None:
+    tables = views(spark, "ledger", [told("ledger")["good"]])
+    long = F.lit("x" * 100)
+    log = tables["cdckit_changes"].withColumn("data", F.col("data").withField("a", long))
+    log = log.withColumn("carried", F.col("carried").withField("a", F.lit(True))).drop("field_priorities")
+    history = merge(log, entity="guid", keys=["number"]).localCheckpoint()
+    first = F.col("source_message") == "m1"
+    name = F.when(first, "pot").otherwise(F.col("name"))
+    entry = F.col("field_provenance")["name"].withField("p", F.lit(7))
+    lies = history.withColumns(
+        {"name": name, "field_provenance": F.col("field_provenance").withField("name", entry)}
+    )
+    found = check(lies.where(first), "ledger", tables={"changes": log})
+    shown = {each.sentence.says: repr(each.examples) for each in found.broken}
+    differing = next(text for text in shown.values() if "name: pot" in text)
+    assert 'name: pot, field_provenance.name: {"m":"m1","p":7}' in differing
+    assert 'name: kettle, field_provenance.name: {"m":"m1","p":1}' in differing
+    # A version that the table lacks has no other side.
+    assert any("a: xxxx" in text and "NULL" in text for text in shown.values())
+
+
+def test_fields_may_be_called_as_a_query_of_the_suite_calls_its_columns(spark: SparkSession) -> None:
+    """And be of types that Spark does not compare."""
+    words = ["has", "due", "fields", "m", "now", "was", "x (y", "a.b"]
+    data = ", ".join(f"'{word}' AS `{word}`" for word in words)
+    row = f"struct(1 AS number, {data}, map('a', 1, 'b', NULL) AS map, parse_json('[1]') AS variant) AS data"
+    made = changes_from(
+        spark.range(1).selectExpr(row).select("data.*", F.lit(AT).alias("at")),
+        keys=["number"],
+        sequence_by="at",
+    )
+    made = made.localCheckpoint()
+    history = merge(made, entity="e", keys=["number"]).localCheckpoint()
+    log = made.crossJoin(history.select("guid")).localCheckpoint()
+    assert check(history, "history").ok
+    assert check(history, "ledger", tables={"changes": log}).ok
+    for other in (F.create_map(F.lit("a"), F.lit(2)), F.lit(None).cast("map<string,int>")):
+        found = check(history.withColumn("map", other), "ledger", tables={"changes": log})
+        assert [each.broken for each in found.results] == [0, 0, 0, 0, 1, 0, 0]
+
+
+def test_a_log_that_does_not_say_its_keys_is_judged_by_what_the_history_does_with_them(
+    spark: SparkSession,
+) -> None:
+    """Where nothing is deleted, or said again with more weight, all fields might be keys, or none."""
+    rows = [
+        ({"k": 1, "v": "a"}, "upsert", 1, 0),
+        ({"k": 1, "v": "a"}, "upsert", 2, 5),  # of the key m1 stays the message, of the value it does not
+        ({"k": 1, "v": None}, "delete", 3, 9),
+    ]
+    changes = [change(data, operation, at, priority) for data, operation, at, priority in rows]
+    for some in (1, 2, 3):
+        log = to_dataframe(spark, changes[:some], {"k": "int", "v": "string"})
+        history = merge(log, entity="e", keys=["k"]).localCheckpoint()
+        with_guid = log.crossJoin(history.select("guid").distinct()).localCheckpoint()
+        assert check(history, "ledger", tables={"changes": with_guid}).ok
+        swapped = check(merge(with_guid, entity="e", keys=["v"]), "ledger", tables={"changes": with_guid})
+        assert swapped.ok, "as consistent, with another key"
+
+
+def change(data: dict[str, object], operation: str, at: int, priority: int) -> dict[str, object]:
+    instant = AT + timedelta(hours=at)
+    arrival = {"timestamp": instant, "topic": "t", "partition": 0, "offset": at, "record_number": 0}
+    return {
+        "operation": operation,
+        "effective_timestamp": instant,
+        "sequence": "",
+        "arrival": arrival,
+        "message_id": f"m{at}",
+        "source": "s",
+        "priority": priority,
+        "data": data,
+        "carried": dict.fromkeys(data, True),
+        "field_priorities": dict.fromkeys(data),
+    }
+
+
+# Great Expectations runs each sentence by itself: those here have a sentence of nearly every sort.
+SOON = ("history", "records", "changes")
+LATER = [pytest.param(name, marks=pytest.mark.soak) for name in suite_names() if name not in SOON]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", [*SOON, *LATER])
+def test_great_expectations_says_the_same_of_the_same_rows(spark: SparkSession, name: str) -> None:
+    """It reads the files as they are: in plain Great Expectations they mean what they mean here."""
+    import great_expectations as gx
+
+    stated = told(name)
+    cases = [stated["good"], *stated["breaks"].values(), *stated.get("breaks_more", [])]
+    tables = views(spark, name, cases)
+    for view, table in tables.items():
+        if view.startswith(VIEW):
+            table.createOrReplaceTempView(view)
+    suite = read_suite(name, function="check")
+    context = ephemeral_context("a test")
+    asset = context.data_sources.add_spark("spark", persist=False).add_dataframe_asset("rows")
+    batch = asset.add_batch_definition_whole_dataframe("all").get_batch(
+        {"dataframe": tables["batch"].cache()}
+    )
+    given = gx.ExpectationSuite(**json.loads(json.dumps(suite.stated)))
+    results = batch.validate(given, result_format="BASIC").results
+    tables["batch"].unpersist()
+    said = {each.expectation_config.description: each for each in results}
+    _, numbers = count(sentences(suite), tables)
+    for sentence, number in zip(suite.sentences, numbers, strict=True):
+        result = said[sentence.says]
+        assert not result.exception_info.get("raised_exception"), result.exception_info
+        theirs = result.result.get("unexpected_count", result.result.get("observed_value"))
+        assert (sentence.says, theirs, result.success) == (sentence.says, number, False)

@@ -1,0 +1,77 @@
+"""What the tests of erase share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import changes_from, changes_from_snapshots
+from cdckit.ledger import (
+    Ledger,
+)
+from support.histories import Row
+from support.people import ENTITY, KEYS
+
+WHO = {"by": "dana", "reason": "asked for by letter"}
+
+
+def opened(spark: SparkSession, place: Path, **options: Any) -> Ledger:
+    return Ledger(spark, place, entity=ENTITY, keys=KEYS, **{"buckets": 3, **options})
+
+
+def keys_of(changes: Sequence[Row]) -> list[Row]:
+    keys = [{name: change["data"][name] for name in KEYS} for change in changes]
+    return [dict(each) for each in dict.fromkeys(tuple(sorted(key.items(), key=str)) for key in keys)]
+
+
+def told(spark: SparkSession, *rows: tuple[int, str, int | None]) -> DataFrame:
+    """What a shop says: the number, the name and from which day of January on; without a name a deletion."""
+    table = spark.createDataFrame(
+        [(number, name, day) for number, name, day in rows], "h int, v string, day int"
+    )
+    at = F.make_timestamp(F.lit(2024), F.lit(1), "day", F.lit(0), F.lit(0), F.lit(0))
+    return changes_from(
+        table.withColumn("at", at),
+        keys=["h"],
+        sequence_by="at",
+        except_column_list=["at", "day"],
+        apply_as_deletes="v = ''",
+    )
+
+
+def numbered(spark: SparkSession, place: Path) -> Ledger:
+    return Ledger(spark, place, entity="e", keys=["h"], buckets=2)
+
+
+def names_in(found: Ledger) -> list[str]:
+    return sorted({row["v"] for row in found.history().collect() if row["v"]})
+
+
+NIGHTS = {
+    datetime(2024, 1, 1, tzinfo=UTC): {1: ("ann1.", 1), 2: ("bob1.", 1)},
+    datetime(2024, 1, 2, tzinfo=UTC): {1: ("ann2.", 2), 2: ("bob2.", 2)},
+    datetime(2024, 1, 3, tzinfo=UTC): {1: ("ann3.", 2), 2: ("bob3.", 2), 3: ("cyd3.", 3)},
+    datetime(2024, 1, 4, tzinfo=UTC): {2: ("bob3.", 4), 3: ("cyd3.", 3)},
+}
+"""Full lists: name and number of some people."""
+
+
+def nights(spark: SparkSession, count: int) -> dict[datetime, DataFrame]:
+    return {
+        at: spark.createDataFrame([(h, *said) for h, said in some.items()], "h int, v string, w int")
+        for at, some in list(NIGHTS.items())[:count]
+    }
+
+
+def apply_all(found: Ledger, lists: dict[datetime, DataFrame], by_list: bool) -> None:
+    """As changes of all lists in one call, or list for list."""
+    if by_list:
+        for at, rows in lists.items():
+            found.apply_list(rows, taken_at=at)
+    else:
+        found.apply(changes_from_snapshots(lists, keys=["h"]))

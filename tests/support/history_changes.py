@@ -1,0 +1,15 @@
+"""What the tests of history_changes share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from cdckit import Ledger
+from support.ledger_programs import KEYS
+
+
+def opened(spark: SparkSession, place: Path, **options: Any) -> Ledger:
+    return Ledger(spark, place, entity="e", keys=KEYS, **{"buckets": 2, **options})

@@ -1,0 +1,13 @@
+"""What the tests of profile share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cdckit import changes_from
+from cdckit.tables import Profile
+
+
+def count_changes(found: Profile, frame: Any) -> list[int]:
+    """How many changes each of the calls makes: they are pasted, and run."""
+    return [eval(call, {"changes_from": changes_from, "frame": frame}).count() for call in found.calls]
