@@ -359,8 +359,8 @@ class Gateway:
         Take a message once more that was refused, from the bytes that the repository has of it.
 
         Those of a sequence, by the messageId of any part of it, are all taken.  What was refused when it was
-        handed over waits for `process` again; what was refused when it came is judged by the rules as
-        they are now, and is a duplicate if it is refused again.
+        handed over waits for `process` again, and goes to the queue of what it fails with then; what
+        was refused when it came is judged by the rules as they are now, and is a duplicate if refused again.
 
         Returns:
             The outcome of each so far.
