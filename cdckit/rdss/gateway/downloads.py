@@ -129,7 +129,7 @@ class Checksums:
     (None, None)
     >>> sums.values()["md5"]
     '900150983cd24fb0d6963f7d28e17f72'
-    >>> sums.require({"sha256": "00"})
+    >>> sums.require([("sha256", "00")])
     Traceback (most recent call last):
     ...
     cdckit.rdss.gateway.downloads.WrongChecksum: APPERRMET004: A checksum is not that of its file, ...
@@ -154,26 +154,26 @@ class Checksums:
         """By kind, the hexadecimal digits."""
         return {kind: each.hexdigest() for kind, each in self._sums.items()}
 
-    def require(self, needed: Mapping[str, str]) -> None:
+    def require(self, needed: Iterable[tuple[str, str]]) -> None:
         """Raise `WrongChecksum` unless each is as needed; upper and lower case are the same."""
         found = self.values()
-        for kind, value in needed.items():
+        for kind, value in needed:
             if found[kind] != value.lower():
                 raise WrongChecksum(kind, value, found[kind])
 
 
-def needed_checksums(checksums: Mapping[str, str] | Iterable[Mapping[str, str]]) -> dict[str, str]:
+def needed_checksums(checksums: Mapping[str, str] | Iterable[Mapping[str, str]]) -> list[tuple[str, str]]:
     """
-    Checksums by kind, given so or as a `fileChecksum` of a message has them.
+    Kinds and values, given by kind or as a `fileChecksum` of a message has them: all, also two of one kind.
 
     >>> needed_checksums([{"checksumUUID": "…", "checksumType": "md5", "checksumValue": "9001"}])
-    {'md5': '9001'}
+    [('md5', '9001')]
     """
     if isinstance(checksums, Mapping):
-        needed = dict(checksums)
+        needed = list(checksums.items())
     else:
-        needed = {each["checksumType"]: each["checksumValue"] for each in checksums}
-    if unknown := sorted(set(needed) - set(KINDS)):
+        needed = [(each["checksumType"], each["checksumValue"]) for each in checksums]
+    if unknown := sorted({kind for kind, _ in needed} - set(KINDS)):
         raise InvalidArgument("download", "checksums", f"of {' or '.join(KINDS)}", unknown)
     return needed
 
@@ -331,7 +331,8 @@ def download(
         url: An https address.
         target: The file; what came so far lies beside it in `<target>.part`.
         max_bytes: The most that the file may have, and so the most of the disk that is used.
-        checksums: By kind, `md5` or `sha256`; or the `fileChecksum` of a message.
+        checksums: By kind, `md5` or `sha256`; or the `fileChecksum` of a message.  The file must have all
+            of them, so it has none of two that differ.
         certificates: A context with other authorities than those that everybody trusts; it must verify.
         backoff: When to try again; counted anew after each MiB that came.
         timeout: Seconds without a byte, or with less than 1 KiB/s, after which a connection counts as broken.

@@ -149,6 +149,18 @@ def test_another_file_than_the_message_describes_is_not_kept(
         fetch(server.url("/g"), checksums={"crc32": "0"})
 
 
+@pytest.mark.parametrize("values", [("0" * 32, MD5), (MD5, "0" * 32)])
+def test_all_checksums_of_a_message_are_checked_also_two_of_one_type(
+    fetch: Callable[..., Any], server: FileServer, tmp_path: Path, values: tuple[str, str]
+) -> None:
+    server.answers["/two"] = [whole(CONTENT)]
+    listed = [{"checksumType": "md5", "checksumValue": value} for value in (*values, MD5.upper())]
+    with pytest.raises(WrongChecksum, match=f"The md5 is {MD5}; the message says 0{{32}}"):
+        fetch(server.url("/two"), checksums=listed)
+    assert left(tmp_path) == set()
+    assert fetch(server.url("/two"), checksums=[listed[2], listed[2]]).size == 10240
+
+
 @pytest.mark.parametrize("answer", [endless, whole(bytes(200_000))])
 def test_a_file_that_is_too_large_fills_no_disk(
     fetch: Callable[..., Any], server: FileServer, tmp_path: Path, answer: Callable[[Any], None]
