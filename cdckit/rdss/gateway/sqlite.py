@@ -100,6 +100,11 @@ _PART_OF = "sequence, position, total"
 _INCOMING = f"message_id, message_class, message_type, {_PART_OF}, correlation_id, value, terms, content"
 _OUTGOING = "message_id, message_class, message_type, sequence, position, value, destination"
 _REFUSED = "original, decorated, channel, error_code, error_description, message_id"
+_FIRST = (
+    "NOT EXISTS (SELECT 1 FROM messages AS parts WHERE messages.total > 1 AND parts.total > 1 "
+    "AND parts.sequence = messages.sequence AND parts.number < messages.number)"
+)
+"""The row of a message of which the first part came, in whatever position."""
 _NEWEST = "taken, status, decorated, channel, error_code, error_description, noted"
 """What the newest refusal of the same bytes says anew."""
 _OF_SEQUENCE = "sequence = ? AND total > 1"
@@ -202,11 +207,14 @@ class SqliteRepository:
         with self._transaction():
             return [self._take(each, refuse, judge) for each in messages]
 
-    def next_waiting(self) -> list[IncomingMessage]:
+    def next_waiting(self, after: Sequence[IncomingMessage] = ()) -> list[IncomingMessage]:
+        place = f"SELECT min(number) FROM messages WHERE {_ROW}"
+        places = [self._run(place, *_row(each)).fetchone()[0] or 0 for each in after]
         query = (
-            f"SELECT {_INCOMING} FROM messages WHERE outcome = 'waiting' AND whole ORDER BY number LIMIT 1"
+            f"SELECT {_INCOMING} FROM messages WHERE outcome = 'waiting' AND whole AND {_FIRST} "
+            "AND number > ? ORDER BY number LIMIT 1"
         )
-        return self._whole_message(query)
+        return self._whole_message(query, min(places, default=0))
 
     def count_attempt(self, parts: Sequence[IncomingMessage]) -> int:
         with self._transaction():

@@ -141,7 +141,9 @@ def test_a_sequence_waits_until_all_its_parts_are_there() -> None:
         take(repository, [part("two", 2, 3), part("alone"), part("one", 1, 3)])
         assert names(repository.next_waiting()) == ["alone"]
         take(repository, [part("three", 3, 3)])
-        assert names(repository.next_waiting()) == ["one", "two", "three"]
+        assert names(whole := repository.next_waiting()) == ["one", "two", "three"]
+        assert names(alone := repository.next_waiting(whole)) == ["alone"]
+        assert repository.next_waiting(alone) == []
         assert settle(repository, ["one", "two", "three"], Outcome.PROCESSED)
         assert names(repository.next_waiting()) == ["alone"]
 
