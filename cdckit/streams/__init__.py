@@ -49,7 +49,8 @@ from cdckit.streams.catalogue import (
     Stream,
     StreamFault,
 )
-from cdckit.streams.decoding import compact_records, decode, message_text, to_records
+from cdckit.streams.compaction import compact_records
+from cdckit.streams.decoding import decode, message_text, to_records
 from cdckit.streams.entity_changes import KEYS, changes, find_unfit, type_fields
 from cdckit.streams.requests import (
     apply_patches,

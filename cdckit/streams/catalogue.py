@@ -118,8 +118,8 @@ class Stream:
         key: The columns that its key is made of.
         partition_by: The columns that choose the partition.
         forever: Whether it is kept forever; the others may be dropped after a time.
-        latest: Whether of what is older the newest message of each key stays: where a message holds all
-            that there is to know under its key, and not a part or a difference.
+        latest: Whether of what is older those messages stay of which the newest state of each key is made:
+            where they say what is there after them, and not a part or a difference alone.
         text: The column that has the text of a message as it is to be written, where the fields alone do not
             say it; a table without this column is written by its fields.
         other_key: The columns of the key of a message that lacks one of *key*:
@@ -142,11 +142,17 @@ class Stream:
     text: str | None = None
     other_key: tuple[str, ...] = ()
 
+    @property
+    def key_alone(self) -> tuple[str, ...]:
+        """The columns that the key of a record says, and its message does not."""
+        columns = {field_column(field) for field in self.fields}
+        return tuple(column for column in self.key if column not in columns)
+
     def columns(self) -> T.StructType:
         """The columns of its messages, behind those of the records."""
-        return T.StructType(
-            [T.StructField(field_column(name), TYPES[field_kind(name)]) for name in self.fields]
-        )
+        keys = [T.StructField(name, T.StringType()) for name in self.key_alone]
+        fields = [T.StructField(field_column(name), TYPES[field_kind(name)]) for name in self.fields]
+        return T.StructType([*keys, *fields])
 
 
 def field_kind(field: str) -> Kind:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
 from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, require_records
-from cdckit.parts.arguments import require_columns, require_instant, require_int, require_name
+from cdckit.parts.arguments import require_columns, require_int, require_name
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import WorkerPlan
 from cdckit.streams.catalogue import (
@@ -53,6 +52,7 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
         A number beyond what decimals hold, or of more than 4,300 digits, may stand in `ops`, `patches` and
         `responses`: that patch gets status 3 then.
         The database is read from `db` or `dbid`: the page's tables say the one, its samples the other.
+        The `device` of `CHANGES_BY_DEVICE` is the key of the record, since the message does not have it.
 
     Raises:
         InvalidArgument: *stream* is no `Stream`.
@@ -87,13 +87,18 @@ def _decode_batches(batches: Iterable[pa.RecordBatch], *, stream: Stream) -> Ite
     for whole in batches:
         for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
             batch = whole.slice(start, _ROWS_AT_ONCE)
-            rows = [message(value, stream) for value in batch.column("value").to_pylist()]
+            texts = zip(batch.column("value").to_pylist(), batch.column("key").to_pylist(), strict=True)
+            rows = [message(value, stream, key) for value, key in texts]
             columns = [pa.array([row.get(each.name) for row in rows], each.type) for each in types]
             yield pa.RecordBatch.from_arrays([*batch.columns, *columns], names=names)
 
 
-def message(value: bytes | None, stream: Stream) -> dict[str, Any]:
-    """The columns of one message, those of an error among them; what is not there is left out."""
+def message(value: bytes | None, stream: Stream, key: bytes | None = None) -> dict[str, Any]:
+    """
+    The columns of one message, those of an error among them; what is not there is left out.
+
+    *key* is that of its record: in changes-by-device it alone says the device.
+    """
     found: dict[str, Any] = {}
     if value is None:
         return _with_fault(found, StreamFault.NO_VALUE)
@@ -115,7 +120,13 @@ def message(value: bytes | None, stream: Stream) -> dict[str, Any]:
         # That null is said means that there was nothing, as only what was asked for is said.
         if request_flag in found and field in stream.fields and document.get(field, "") is None:
             found[request_flag] = True
+    for column in stream.key_alone:
+        try:
+            found[column] = None if key is None else column_text(key.decode())
+        except UnicodeDecodeError:
+            _with_fault(found, StreamFault.WRONG_TYPE, f"{column}, the key of the record, is no UTF-8.")
     missing = [field for field in stream.fields if field in stream.required and document.get(field) is None]
+    missing += [f"{column}, the key of the record" for column in stream.key_alone if not found.get(column)]
     if missing:
         _with_fault(found, StreamFault.MISSING_FIELD, f"Missing: {', '.join(missing)}.")
     part, parts = found.get("part"), found.get("parts")
@@ -348,59 +359,3 @@ def _join_columns(columns: tuple[str, ...]) -> Column:
     texts = (F.replace(F.col(name).cast("string"), F.lit("~"), F.lit("~0")) for name in columns)
     parts = (F.coalesce(F.replace(text, F.lit(SEPARATOR), F.lit("~1")), F.lit("")) for text in texts)
     return F.col(columns[0]).cast("string") if len(columns) == 1 else F.concat_ws(SEPARATOR, *parts)
-
-
-def compact_records(
-    records: DataFrame, stream: Stream, *, now: datetime, keep: timedelta | None = None
-) -> DataFrame:
-    """
-    What is left of a stream after its time-based compaction.
-
-    What is younger than *keep* is left whole.  Of what is older, the newest record of each key stays if
-    the stream says all under its key with each message (`stream.latest`: updates of entities and schemas);
-    of the other streams, such as patches, which are differences, responses, whose parts share a key, or
-    notifications, of which a device may get some from each of several databases, it is dropped.
-
-    Args:
-        records: The records of the stream (`cdckit.model.RECORD_SCHEMA`).
-        stream: Which one it is.
-        now: The instant at which their age is measured, aware.
-        keep: How long records are left whole; None is forever, for the streams that the page would keep so.
-
-    Returns:
-        The records that are left.  A record without a timestamp has no age, and stays.
-
-    Raises:
-        InvalidArgument: *now* has no zone; *keep* is negative, or None for a stream that is not kept forever.
-        MissingColumns, WrongColumnType: *records* are not records.
-
-    Cost: a filter; for streams with `latest` one shuffle by key.
-
-    Source:
-        Debezium streams: "Durability" of each stream.
-
-    >>> from datetime import UTC
-    >>> from cdckit import streams
-    >>> now = datetime(2024, 1, 1, tzinfo=UTC)
-    >>> compact_records(records_of(b"1", b"2"), streams.ENTITY_BATCHES, now=now).count()
-    2
-    """
-    require_stream(stream, function="compact_records")
-    require_records(records, function="compact_records")
-    at = require_instant(now, "now", function="compact_records")
-    if keep is None:
-        if not stream.forever:
-            raise InvalidArgument(
-                "compact_records", "keep", f"a length of time: {stream.name} is not kept forever", keep
-            )
-        return records
-    if keep < timedelta(0):
-        raise InvalidArgument("compact_records", "keep", "a length of time that is not negative", keep)
-    young = F.coalesce(F.col("timestamp") >= at - F.lit(keep), F.lit(True))
-    if not stream.latest:
-        return records.where(young)
-    newest = Window.partitionBy("topic", "key").orderBy(
-        *(F.col(name).desc_nulls_last() for name in ("timestamp", "partition", "offset"))
-    )
-    ranked = records.withColumn("_place", F.row_number().over(newest))
-    return ranked.where(young | (F.col("_place") == 1)).drop("_place")

@@ -65,11 +65,11 @@ def statement(
     nothing: list[Any] = [None] * len(places)
     done, _ = operations(read_all(ops or "[]"))
     if after is None:
-        if _ends_without(done):
+        if ends_without(done):
             return DELETE, nothing, [False] * len(places), None, None
         return _unfit(StreamFault.NO_DOCUMENT, "", nothing)
     document = read(after)
-    written_at = [path for operation in done for path in _written_paths(operation)]
+    written_at = [path for operation in done for path in written_paths(operation)]
     touched = [any(_paths_overlap(path, at) for path in each for at in written_at) for each in places]
     values = []
     for paths, is_touched, converted, name in zip(places, touched, convert, names, strict=True):
@@ -88,7 +88,7 @@ def _unfit(fault: StreamFault, finding: str, nothing: list[Any]) -> Row:
     return UPSERT, nothing, [False] * len(nothing), fault.value, column_text(fault.describe(finding))
 
 
-def _ends_without(done: list[Operation]) -> bool:
+def ends_without(done: list[Operation]) -> bool:
     """Whether the entity is gone after these operations, given that nothing is said of it after them."""
     gone = False
     for operation in done:
@@ -119,7 +119,8 @@ def field_paths(name: str) -> list[Path]:
     return found
 
 
-def _written_paths(operation: Operation) -> tuple[Path, ...]:
+def written_paths(operation: Operation) -> tuple[Path, ...]:
+    """The places that an operation changes; the document itself has no steps."""
     if operation.name == REQUIRE:
         return ()
     return (operation.path, operation.source) if operation.name == MOVE else (operation.path,)

@@ -187,9 +187,7 @@ def changes_by_device(zone_changes: DataFrame, subscriptions: DataFrame) -> Data
     wanted = joined.where(_is_wanted() & F.col("subscribed.device").isNotNull())
     named = wanted.withColumn("device", F.col("subscribed.device"))
     message = named.withColumn("notification", notification_id())
-    return message.select("device", *CHANGES_BY_DEVICE.columns().fieldNames()).dropDuplicates(
-        ["notification"]
-    )
+    return message.select(*CHANGES_BY_DEVICE.columns().fieldNames()).dropDuplicates(["notification"])
 
 
 def notification_id() -> Column:

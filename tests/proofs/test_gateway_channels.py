@@ -124,6 +124,22 @@ def test_a_queue_of_another_connection_alone_is_refused_by_name(broker: Rabbit) 
     connection.close()
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "because"),
+    [
+        ("guest:guest", "guest:wrong", "access refused"),
+        ("%2F", "nowhere", "not allowed .*vhost nowhere not found"),
+        ("", "", "not implemented .*not supported by stream queues"),
+    ],
+)
+def test_what_waiting_does_not_mend_is_final(broker: Rabbit, right: str, wrong: str, because: str) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    connection.channel().queue_declare("log", durable=True, arguments={"x-queue-type": "stream"})
+    connection.close()
+    with pytest.raises(NoChannel, match=f"'log' cannot be used: {because}"):
+        RabbitChannel("log", broker.url.replace(right, wrong)).receive(1)
+
+
 def test_all_shards_of_a_stream_are_read_on_after_what_was_acknowledged(
     kinesis: KinesisServer, tmp_path: Path
 ) -> None:

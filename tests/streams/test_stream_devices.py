@@ -108,6 +108,24 @@ def test_updates_of_others_say_what_became_of_the_entity_and_fields_may_have_dot
     assert "a.b is there twice" in unfit[1].error_description
 
 
+def test_the_device_that_is_told_is_the_key_of_the_record(spark: SparkSession) -> None:
+    """Its message does not have it: "it is included as the key for the message"."""
+    told = {"db": "d", "collection": "C", "zone": "z", "entity": "e", "action": "created", "ended": 7}
+    text = json.dumps({**told, "notification": "n"}).encode()
+    keys = [b"device/1", None, b"\xff"]
+    rows = [(key, text, "t", 0, offset, AT, 0, None) for offset, key in enumerate(keys)]
+    decoded = streams.decode(spark.createDataFrame(rows, RECORD_SCHEMA), streams.CHANGES_BY_DEVICE)
+    found = decoded.orderBy("offset").select("device", "error_code", "error_description").collect()
+    assert [(row.device, row.error_code) for row in found] == [
+        ("device/1", None),
+        (None, "MISSING_FIELD"),
+        (None, "WRONG_TYPE"),
+    ]
+    assert found[1].error_description.endswith("Missing: device, the key of the record.")
+    [again] = streams.to_records(decoded.where("offset = 0"), streams.CHANGES_BY_DEVICE).collect()
+    assert (bytes(again.key), json.loads(again.value)) == (b"device/1", json.loads(text))
+
+
 def test_numbers_at_the_ends_of_their_types() -> None:
     for kind, lowest in ((T.IntegerType, -(2**31)), (T.LongType, -(2**63))):
         assert [CONVERT[kind](each) for each in (lowest, ~lowest)] == [lowest, ~lowest]

@@ -26,6 +26,7 @@ from cdckit.rdss.gateway.downloads import (
     RefusedFile,
     WrongChecksum,
     download,
+    is_public,
 )
 from cdckit.rdss.gateway.errors import (
     BACKOFF,
@@ -103,5 +104,6 @@ __all__ = [
     "UnfitMessage",
     "WrongChecksum",
     "download",
+    "is_public",
     "open_channels",
 ]

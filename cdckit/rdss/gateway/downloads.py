@@ -10,9 +10,10 @@ import shutil
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,7 @@ class Checksums:
     (None, None)
     >>> sums.values()["md5"]
     '900150983cd24fb0d6963f7d28e17f72'
-    >>> sums.require({"sha256": "00"})
+    >>> sums.require([("sha256", "00")])
     Traceback (most recent call last):
     ...
     cdckit.rdss.gateway.downloads.WrongChecksum: APPERRMET004: A checksum is not that of its file, ...
@@ -154,26 +155,26 @@ class Checksums:
         """By kind, the hexadecimal digits."""
         return {kind: each.hexdigest() for kind, each in self._sums.items()}
 
-    def require(self, needed: Mapping[str, str]) -> None:
+    def require(self, needed: Iterable[tuple[str, str]]) -> None:
         """Raise `WrongChecksum` unless each is as needed; upper and lower case are the same."""
         found = self.values()
-        for kind, value in needed.items():
+        for kind, value in needed:
             if found[kind] != value.lower():
                 raise WrongChecksum(kind, value, found[kind])
 
 
-def needed_checksums(checksums: Mapping[str, str] | Iterable[Mapping[str, str]]) -> dict[str, str]:
+def needed_checksums(checksums: Mapping[str, str] | Iterable[Mapping[str, str]]) -> list[tuple[str, str]]:
     """
-    Checksums by kind, given so or as a `fileChecksum` of a message has them.
+    Kinds and values, given by kind or as a `fileChecksum` of a message has them: all, also two of one kind.
 
     >>> needed_checksums([{"checksumUUID": "…", "checksumType": "md5", "checksumValue": "9001"}])
-    {'md5': '9001'}
+    [('md5', '9001')]
     """
     if isinstance(checksums, Mapping):
-        needed = dict(checksums)
+        needed = list(checksums.items())
     else:
-        needed = {each["checksumType"]: each["checksumValue"] for each in checksums}
-    if unknown := sorted(set(needed) - set(KINDS)):
+        needed = [(each["checksumType"], each["checksumValue"]) for each in checksums]
+    if unknown := sorted({kind for kind, _ in needed} - set(KINDS)):
         raise InvalidArgument("download", "checksums", f"of {' or '.join(KINDS)}", unknown)
     return needed
 
@@ -272,10 +273,15 @@ class RefusedFile(CdcError, ValueError):
 
 
 class DownloadFailed(CdcError, ConnectionError):
-    """A file could not be fetched whole; what came of it is kept, and gone on with the next time."""
+    """
+    A file could not be fetched whole; what came of it is kept, and gone on with the next time.
 
-    def __init__(self, url: str, because: str) -> None:
-        self.url, self.because = mask_url(url), because
+    *to_retry* says that it was tried once alone, since a gateway hands the message over again; *after* is how
+    many seconds the server asked to be left alone, if it did.
+    """
+
+    def __init__(self, url: str, because: str, *, to_retry: bool = False, after: float | None = None) -> None:
+        self.url, self.because, self.to_retry, self.after = mask_url(url), because, to_retry, after
         super().__init__(self.url, because)
 
     def __str__(self) -> str:
@@ -292,6 +298,19 @@ class _TransientFailure(Exception):
 
 class _FailureAfterProgress(Exception):
     """A try failed, after much of the file had come."""
+
+
+_TRIED_ONCE = ContextVar("_TRIED_ONCE", default=False)
+
+
+@contextmanager
+def downloads_tried_once() -> Iterator[None]:
+    """Within it a download tries once: who calls it tries again, and has one budget of time for that."""
+    before = _TRIED_ONCE.set(True)
+    try:
+        yield
+    finally:
+        _TRIED_ONCE.reset(before)
 
 
 @dataclass(frozen=True)
@@ -327,11 +346,15 @@ def download(
     A connection that breaks is resumed where it broke, also by the next call and the next process: by a
     Range, as long as its ETag or the time of its last change says that the file is the same, else anew.
 
+    The handler of a gateway calls it as anybody does.  There a failure that may pass is not tried again by
+    *backoff*: the gateway hands the message over again by its own, and other messages meanwhile.
+
     Args:
         url: An https address.
         target: The file; what came so far lies beside it in `<target>.part`.
         max_bytes: The most that the file may have, and so the most of the disk that is used.
-        checksums: By kind, `md5` or `sha256`; or the `fileChecksum` of a message.
+        checksums: By kind, `md5` or `sha256`; or the `fileChecksum` of a message.  The file must have all
+            of them, so it has none of two that differ.
         certificates: A context with other authorities than those that everybody trusts; it must verify.
         backoff: When to try again; counted anew after each MiB that came.
         timeout: Seconds without a byte, or with less than 1 KiB/s, after which a connection counts as broken.
@@ -343,7 +366,8 @@ def download(
         WrongChecksum: It is another file; it is not kept.
         RefusedFile: No https; an address, by itself or by redirection, that is not allowed; too many
             redirections; a certificate that is not of this host or not trusted; too large.
-        DownloadFailed: It is not there, or the connection broke again and again.
+        DownloadFailed: It is not there (404, 410), or the server refuses it, which is final; or the
+            connection broke again and again.
 
     Source:
         RDSS, "File Download Behaviour".
@@ -358,11 +382,12 @@ def download(
     with httpcore.ConnectionPool(
         ssl_context=_ssl_context(certificates), network_backend=CheckedBackend(allow, resolve)
     ) as pool:
-        fetching = _Fetch(pool, url, part, timeout)
+        fetching, once = _Fetch(pool, url, part, timeout), _TRIED_ONCE.get()
         try:
-            _retry_download(fetching.attempt, backoff, sleep)
+            _retry_download(fetching.attempt, replace(backoff, retries=0) if once else backoff, sleep)
         except _TransientFailure as error:
-            raise DownloadFailed(url, f"{error}, also in {backoff.retries} retries") from error
+            because = str(error) if once else f"{error}, also in {backoff.retries} retries"
+            raise DownloadFailed(url, because, to_retry=once, after=error.after) from error
     try:
         part.sums.require(needed)
     except BaseException:

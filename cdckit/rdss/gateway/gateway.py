@@ -16,6 +16,7 @@ from cdckit.rdss.decoding import decorate_bytes
 from cdckit.rdss.exchange_tables import Outcome
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway.channels import Channel, Delivery, Machine, Message, Producer
+from cdckit.rdss.gateway.downloads import DownloadFailed, downloads_tried_once
 from cdckit.rdss.gateway.errors import (
     BACKOFF,
     Backoff,
@@ -28,6 +29,7 @@ from cdckit.rdss.gateway.errors import (
     SendFailed,
     UnfitMessage,
 )
+from cdckit.rdss.gateway.handovers import Handover, WaitingLine
 from cdckit.rdss.gateway.queues import Channels
 from cdckit.rdss.gateway.repository import (
     AuditEntry,
@@ -253,7 +255,7 @@ class Gateway:
         channels: The queues.
         producer: In whose name responses are made.
         backoff: When to try again where a queue cannot be reached, or a handler raises one of *transient*.
-        transient: What a handler raises that may pass: errors of files and of networks.
+        transient: What a handler raises that may pass: errors of files and of networks, and downloads.
         interval: Seconds between two looks at the input while waiting for a response.
         machine: Named in the messageHistory of what is sent, if it is given.
         audit: Told of every message, such as `AuditLog(folder).write`.
@@ -345,22 +347,28 @@ class Gateway:
         same message later.  No message is handed over more often than *backoff* has tries, by whatever
         processes: one that ends them each time goes to the error queue, too.
 
+        A `download` that fails and may pass concerns its message alone: others are handed over meanwhile, but
+        none about the same object or one that it is related to.  The delays are those of *backoff*, and all
+        together no longer than these, whatever the server asks for.  A file that is not there is final.
+
         A message whose handler failed has not been processed: when it comes again, it is handled (see
         `replay`).  One that has expired since it was received is not handled.
         """
-        done = 0
-        while (limit is None or done < limit) and (parts := self.repository.next_waiting()):
-            self._process(parts, handler)
-            done += 1
-        return done
+        budget = sum(self._backoff.delays())
+        line = WaitingLine(self.repository.next_waiting, self._open_message, budget, self._clock, self._sleep)
+        begun = 0
+        while handover := line.next(begin=limit is None or begun < limit):
+            begun += handover.due is None
+            self._process(handover, handler, line)
+        return begun
 
     def replay(self, message_id: str) -> list[Outcome]:
         """
         Take a message once more that was refused, from the bytes that the repository has of it.
 
         Those of a sequence, by the messageId of any part of it, are all taken.  What was refused when it was
-        handed over waits for `process` again; what was refused when it came is judged by the rules as
-        they are now, and is a duplicate if it is refused again.
+        handed over waits for `process` again, and goes to the queue of what it fails with then; what
+        was refused when it came is judged by the rules as they are now, and is a duplicate if refused again.
 
         Returns:
             The outcome of each so far.
@@ -454,9 +462,9 @@ class Gateway:
             # They are noted: those that come again are recognised.
             logger.warning("%s", error)
 
-    def _process(self, parts: list[IncomingMessage], handler: Handler) -> None:
-        delays = self._backoff.delays()
-        while (message := self._open_message(parts)) is not None:
+    def _process(self, handover: Handover, handler: Handler, line: WaitingLine) -> None:
+        parts, message, delays = handover.parts, handover.message, self._backoff.delays()
+        while message is not None:
             attempt = self.repository.count_attempt(parts)
             if attempt > len(delays) + 1:
                 finding = f"It was handed over {attempt - 1} times, and no handler came to an end with it."
@@ -464,16 +472,24 @@ class Gateway:
                 break
             turn = MessageContext(message, self.producer, self._clock)
             try:
-                handler(turn)
+                with downloads_tried_once():
+                    handler(turn)
                 send = self._follow_ups(turn)
             except Rejection as rejection:
                 self._refuse(parts, rejection.code, rejection.finding)
             except Exception as error:
-                if isinstance(error, self._transient) and attempt <= len(delays):
+                if not isinstance(error, self._transient) or attempt > len(delays):
+                    self._note_failure(parts, error)
+                elif not isinstance(error, DownloadFailed):
                     logger.warning("the handler failed, and is called again: %r", error)
                     self._sleep(delays[attempt - 1])
+                    message = self._open_message(parts)
                     continue
-                self._note_failure(parts, error)
+                elif error.to_retry and handover.left > 0:
+                    logger.warning("the message %s is handed over again: %s", message.message_id, error)
+                    line.postpone(handover, delays[attempt - 1], error.after)
+                else:
+                    self._note_failure(parts, error)
             else:
                 self._settle(parts, turn, send)
             break
@@ -485,7 +501,7 @@ class Gateway:
         return [part for each, destination in messages for part in self._outgoing(each, destination)]
 
     def _settle(
-        self, parts: list[IncomingMessage], turn: MessageContext, send: list[OutgoingMessage]
+        self, parts: Sequence[IncomingMessage], turn: MessageContext, send: list[OutgoingMessage]
     ) -> None:
         try:
             self.repository.settle(parts, Outcome.PROCESSED, send=send, write=turn.statements)
@@ -495,12 +511,12 @@ class Gateway:
         for destination in {each.destination for each in send}:
             self._outbox.send_all(destination)
 
-    def _note_failure(self, parts: list[IncomingMessage], error: Exception) -> None:
+    def _note_failure(self, parts: Sequence[IncomingMessage], error: Exception) -> None:
         logger.debug("the handler failed", exc_info=error)
         description = f"{type(error).__name__}: {str(error)[:500]}" if str(error) else type(error).__name__
         self._refuse(parts, RdssFault.SYSTEM_FAILED, description)
 
-    def _open_message(self, parts: list[IncomingMessage]) -> Message | None:
+    def _open_message(self, parts: Sequence[IncomingMessage]) -> Message | None:
         """The message of all parts; None if it is refused, since it has expired."""
         opened = assemble_message(parts, self._clock(), self._rules)
         if isinstance(opened, Message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,8 +17,13 @@ from cdckit.rdss.gateway.channels import Channel, Delivery, MemoryChannel
 from cdckit.rdss.gateway.errors import ChannelUnreachable, NoChannel
 
 _MISSING = 404
-_FINAL_REPLIES = {403: "access refused", _MISSING: "not found", 405: "locked", 406: "precondition failed"}
-"""Replies after which trying again does not help."""
+_FINAL_REPLIES = {
+    **{403: "access refused", _MISSING: "not found", 405: "locked", 406: "precondition failed"},
+    **{530: "not allowed", 540: "not implemented"},
+}
+"""Replies after which trying again does not help: 530 names a virtual host, 540 is said of a stream queue."""
+_REPLY_WITHIN = re.compile(r"ConnectionClosedByBroker: \((\d+)\) ['\"](.*)['\"]", flags=re.DOTALL)
+"""A reply in the text of an error: of a connection that is refused pika has no other."""
 
 
 class RabbitChannel:
@@ -34,7 +40,8 @@ class RabbitChannel:
 
     A message is sent once the broker has confirmed it, which it does when the message is on its disk.
     Connects with the first call, and again after the connection was lost; what was delivered by the
-    connection before comes again.  It belongs to one thread.
+    connection before comes again.  It belongs to one thread.  A wrong password or virtual host, and a stream
+    queue, which has another protocol, are final: each call raises `NoChannel`.
 
     Raises:
         MissingExtra: `pika` is not installed.
@@ -89,24 +96,21 @@ class RabbitChannel:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[Any]:
-        from pika.exceptions import AMQPError, ChannelClosedByBroker, UnroutableError
+        from pika.exceptions import AMQPError, UnroutableError
 
         try:
             yield self._open()
-        except ChannelClosedByBroker as error:
-            self.close()
-            if error.reply_code in _FINAL_REPLIES:
-                raise NoChannel(
-                    self.name, f"{_FINAL_REPLIES[error.reply_code]} ({error.reply_text})"
-                ) from error
-            raise ChannelUnreachable(self.name, error.reply_text) from error
         except UnroutableError as error:
             # Somebody has removed the queue: the next call declares it again.
             self.close()
             raise ChannelUnreachable(self.name, "the queue is gone") from error
         except (AMQPError, OSError) as error:
             self.close()
-            raise ChannelUnreachable(self.name, repr(error)) from error
+            code, text = _broker_reply(error)
+            # That a user or a virtual host has as many connections as it may passes.
+            if code in _FINAL_REPLIES and "limit" not in text:
+                raise NoChannel(self.name, f"{_FINAL_REPLIES[code]} ({text})") from error
+            raise ChannelUnreachable(self.name, text) from error
 
     def _open(self) -> Any:
         import pika
@@ -133,6 +137,13 @@ class RabbitChannel:
             channel = self._connection.channel()
             channel.queue_declare(self.name, durable=True)
         return channel
+
+
+def _broker_reply(error: Exception) -> tuple[int, str]:
+    """The code and the text with which the broker closed a channel or a connection; 0 where it did not."""
+    if within := _REPLY_WITHIN.search(str(next(iter(error.args), ""))):
+        return int(within[1]), within[2]
+    return getattr(error, "reply_code", 0), getattr(error, "reply_text", repr(error))
 
 
 ENDED = "ENDED"

@@ -282,8 +282,12 @@ class Repository(KnownMessages, Protocol):
         is whole, and *judge* finds nothing wrong with it.
         """
 
-    def next_waiting(self) -> list[IncomingMessage]:
-        """All parts, by position, of the message that has waited longest and is whole; nothing if none is."""
+    def next_waiting(self, after: Sequence[IncomingMessage] = ()) -> list[IncomingMessage]:
+        """
+        All parts, by position, of the message that has waited longest and is whole; nothing if none is.
+
+        Given the parts of a message, of those that have waited less than it.
+        """
 
     def count_attempt(self, parts: Sequence[IncomingMessage]) -> int:
         """Note that a message is handed over; how often it was, this time included."""

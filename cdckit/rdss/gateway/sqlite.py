@@ -100,6 +100,13 @@ _PART_OF = "sequence, position, total"
 _INCOMING = f"message_id, message_class, message_type, {_PART_OF}, correlation_id, value, terms, content"
 _OUTGOING = "message_id, message_class, message_type, sequence, position, value, destination"
 _REFUSED = "original, decorated, channel, error_code, error_description, message_id"
+_FIRST = (
+    "NOT EXISTS (SELECT 1 FROM messages AS parts WHERE messages.total > 1 AND parts.total > 1 "
+    "AND parts.sequence = messages.sequence AND parts.number < messages.number)"
+)
+"""The row of a message of which the first part came, in whatever position."""
+_NEWEST = "taken, status, decorated, channel, error_code, error_description, noted"
+"""What the newest refusal of the same bytes says anew."""
 _OF_SEQUENCE = "sequence = ? AND total > 1"
 _CLAIMS = (
     "status <> 'RECEIVED' OR (whole AND position = 1 "
@@ -200,11 +207,14 @@ class SqliteRepository:
         with self._transaction():
             return [self._take(each, refuse, judge) for each in messages]
 
-    def next_waiting(self) -> list[IncomingMessage]:
+    def next_waiting(self, after: Sequence[IncomingMessage] = ()) -> list[IncomingMessage]:
+        place = f"SELECT min(number) FROM messages WHERE {_ROW}"
+        places = [self._run(place, *_row(each)).fetchone()[0] or 0 for each in after]
         query = (
-            f"SELECT {_INCOMING} FROM messages WHERE outcome = 'waiting' AND whole ORDER BY number LIMIT 1"
+            f"SELECT {_INCOMING} FROM messages WHERE outcome = 'waiting' AND whole AND {_FIRST} "
+            "AND number > ? ORDER BY number LIMIT 1"
         )
-        return self._whole_message(query)
+        return self._whole_message(query, min(places, default=0))
 
     def count_attempt(self, parts: Sequence[IncomingMessage]) -> int:
         with self._transaction():
@@ -411,16 +421,25 @@ class SqliteRepository:
             )
 
     def _note_refused(self, each: RefusedMessage, *, taken: bool) -> bool:
-        # What was handed over, and is refused again, goes to its queue again: somebody took it from there.
-        known = "NOTHING" if taken else "UPDATE SET status = 'TO_SEND', decorated = excluded.decorated"
+        digest, again = hashlib.sha256(each.original).digest(), "NOTHING"
+        if not taken:
+            # What was handed over, and is refused again, is routed again: somebody took it from its queue.
+            again = f"UPDATE SET ({_NEWEST}) = (excluded.{_NEWEST.replace(', ', ', excluded.')})"
+            self._only_count_refused(digest)
         noted = self._run(
             f"INSERT INTO refused (digest, taken, status, {_REFUSED}, noted) "
-            f"VALUES (?,?,'TO_SEND',?,?,?,?,?,?,?) ON CONFLICT (digest) DO {known}",
-            *(hashlib.sha256(each.original).digest(), taken, each.original, each.decorated),
+            f"VALUES (?,?,'TO_SEND',?,?,?,?,?,?,?) ON CONFLICT (digest) DO {again}",
+            *(digest, taken, each.original, each.decorated),
             *(each.channel, each.error_code, each.error_description, each.message_id),
             self._clock().timestamp(),
         )
         return noted.rowcount == 1
+
+    def _only_count_refused(self, digest: bytes) -> None:
+        """What was refused when it came stays counted so, whatever becomes of it later."""
+        query = "SELECT channel FROM refused WHERE digest = ? AND taken"
+        for (channel,) in self._run(query, digest).fetchall():
+            self._only_count(channel, 1)
 
     def _duplicate(self) -> Outcome:
         self._only_count(Outcome.DUPLICATE, 1)

@@ -16,8 +16,19 @@ import trustme
 from file_server import FileServer, dripping, endless, status, whole
 
 from cdckit.errors import InvalidArgument
-from cdckit.rdss.gateway import Backoff, DownloadFailed, RefusedFile, WrongChecksum, download, downloads
+from cdckit.rdss.gateway import (
+    BACKOFF,
+    Backoff,
+    DownloadFailed,
+    MessageContext,
+    RefusedFile,
+    SqliteRepository,
+    WrongChecksum,
+    download,
+    downloads,
+)
 from cdckit.rdss.gateway.downloads import Address, is_public, resolve_host
+from support.rdss_exchange import NOON, OTHERS, exchange, gateway, kept, put, uuid
 
 CONTENT = bytes(range(256)) * 40
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -147,6 +158,18 @@ def test_another_file_than_the_message_describes_is_not_kept(
     assert left(tmp_path) == set()
     with pytest.raises(InvalidArgument, match="of md5 or sha256"):
         fetch(server.url("/g"), checksums={"crc32": "0"})
+
+
+@pytest.mark.parametrize("values", [("0" * 32, MD5), (MD5, "0" * 32)])
+def test_all_checksums_of_a_message_are_checked_also_two_of_one_type(
+    fetch: Callable[..., Any], server: FileServer, tmp_path: Path, values: tuple[str, str]
+) -> None:
+    server.answers["/two"] = [whole(CONTENT)]
+    listed = [{"checksumType": "md5", "checksumValue": value} for value in (*values, MD5.upper())]
+    with pytest.raises(WrongChecksum, match=f"The md5 is {MD5}; the message says 0{{32}}"):
+        fetch(server.url("/two"), checksums=listed)
+    assert left(tmp_path) == set()
+    assert fetch(server.url("/two"), checksums=[listed[2], listed[2]]).size == 10240
 
 
 @pytest.mark.parametrize("answer", [endless, whole(bytes(200_000))])
@@ -284,3 +307,84 @@ def test_retries_are_counted_anew_after_each_mebibyte(fetch: Callable[..., Any],
     large = bytes(6 << 20)
     server.answers["/m"] = [*[whole(large, breaks_after=(1 << 20) + 1)] * 5, whole(large)]
     assert fetch(server.url("/m"), max_bytes=10 << 20).size == 6 << 20
+
+
+Handle = Callable[..., tuple[list[int], list[tuple[str, str]], list[float]]]
+
+
+@pytest.fixture
+def handle(fetch: Callable[..., Any]) -> Handle:
+    """
+    Messages of these numbers, of which a handler fetches the files *urls*; all of one object but the second.
+
+    Which were handed over, in this order; what the error queue has, and the seconds that were slept.
+    """
+
+    def call(urls: dict[int, str], count: int, **named: Any) -> Any:
+        channels, calls, slept = exchange(), list[int](), list[float]()
+
+        def handler(turn: MessageContext) -> None:
+            number = next(each for each in range(count + 1) if uuid(each) == turn.message.message_id)
+            calls.append(number)
+            if number in urls:
+                fetch(urls[number], backoff=BACKOFF, sleep=slept.append)
+
+        with SqliteRepository(":memory:") as repository:
+            receiver = gateway(repository, channels, backoff=BACKOFF, sleep=slept.append, **named)
+            for number in range(1, count + 1):
+                body = {"objectUUID": uuid(500 + (number == 2))}
+                put(channels, OTHERS.message("MetadataDelete", body, message_id=uuid(number), now=NOON))
+            receiver.receive()
+            assert receiver.process(handler) == count
+            assert repository.next_waiting() == []
+        failed = [each["messageHeader"] for each in kept(channels.error)]
+        return calls, [(each["errorCode"], each["errorDescription"]) for each in failed], slept
+
+    return call
+
+
+@pytest.mark.parametrize("number", [403, 404, 410])
+def test_a_handler_is_not_called_again_for_a_file_that_is_not_there(
+    handle: Handle, server: FileServer, number: int
+) -> None:
+    server.answers["/o"] = [status(number)]
+    calls, [(code, description)], slept = handle({1: server.url("/o")}, 1)
+    assert (calls, code, slept, len(server.asked)) == ([1], "GENERR006", [], 1)
+    assert f"the answer was {number}" in description
+
+
+def test_a_file_that_does_not_come_has_one_budget_and_lets_messages_about_others_by(
+    handle: Handle, server: FileServer
+) -> None:
+    """The third is about the object of the first, so it stays behind that; ten retries are those of one."""
+    server.answers["/p"] = [status(503)]
+    calls, [(code, description)], slept = handle({1: server.url("/p")}, 3)
+    assert calls == [1, 2, *[1] * 10, 3]
+    assert (code, len(server.asked)) == ("GENERR006", 11)
+    assert "the answer was 503" in description
+    assert slept == BACKOFF.delays()
+
+
+def test_a_file_that_comes_late_is_gone_on_with_by_the_next_handover(
+    handle: Handle, server: FileServer, tmp_path: Path
+) -> None:
+    server.answers["/q"] = [whole(CONTENT, breaks_after=4000), status(503), whole(CONTENT)]
+    assert handle({1: server.url("/q")}, 2) == ([1, 2, 1, 1], [], [0.2, 0.4])
+    assert [asked for _, asked in server.asked] == [None, "bytes=4000-", "bytes=4000-"]
+    assert (tmp_path / "file").read_bytes() == CONTENT
+
+
+def test_a_server_that_asks_a_handler_for_more_time_than_there_is_gets_what_there_is(
+    handle: Handle, server: FileServer
+) -> None:
+    server.answers["/r"] = [status(503, Retry_After="5"), status(503, Retry_After="86400")]
+    calls, failed, slept = handle({1: server.url("/r")}, 1)
+    assert (calls, len(failed)) == ([1] * 3, 1)
+    assert slept == pytest.approx([5, sum(BACKOFF.delays()) - 5])
+
+
+def test_what_stays_behind_a_postponed_message_goes_in_its_order(handle: Handle, server: FileServer) -> None:
+    server.answers["/s"] = [status(503), whole(CONTENT)]
+    assert handle({1: server.url("/s")}, 5)[0] == [1, 2, 1, 3, 4, 5]
+    server.answers["/s"] = [status(503), status(503), whole(CONTENT)]
+    assert handle({2: server.url("/s"), 4: server.url("/s")}, 5)[0] == [1, 2, 3, 4, 2, 4, 5]

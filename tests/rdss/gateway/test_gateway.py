@@ -409,6 +409,28 @@ def test_what_failed_has_not_been_processed_and_is_handled_when_it_comes_again(d
             receiver.replay(uuid(70))
 
 
+def test_each_failure_of_a_message_goes_to_the_queue_of_its_own_code() -> None:
+    """A mistake of the handler after an object that it does not know, and the other way round."""
+    channels, unknown, mistake = exchange(), Rejection(RdssFault.DELETE_OF_UNKNOWN), KeyError("shelf")
+    failures = {uuid(1): [unknown, mistake], uuid(2): [mistake, unknown]}
+
+    def fails(turn: MessageContext) -> None:
+        raise failures[turn.message.message_id].pop(0)
+
+    routed = list[dict[str, list[str]]]()
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        put(channels, message(1), message(2))
+        receiver.receive()
+        for _ in range(2):
+            receiver.process(fails)
+            queues = {queue.name: errors(queue) for queue in (channels.invalid, channels.error)}
+            routed.append({name: [code for code, _ in listed] for name, listed in queues.items()})
+            assert [receiver.replay(uuid(each)) for each in (1, 2)] == [[Outcome.WAITING]] * 2
+        assert repository.counts()[Outcome.INVALID] == repository.counts()[Outcome.ERROR] == 2
+    assert routed == [{"invalid": ["APPERRMET002"], "error": ["GENERR006"]}] * 2
+
+
 def test_a_replay_takes_what_failed_before_what_contradicted_it() -> None:
     text = json.dumps({"objectUUID": uuid(5)})
     parts = [part(1, 1, 2, text[:9]), part(1, 2, 2, text[9:])]

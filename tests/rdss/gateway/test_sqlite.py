@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -116,12 +117,33 @@ def test_what_is_refused_is_known_by_its_bytes_and_waits_for_its_channel() -> No
         assert take(repository, [part("a")]) == [Outcome.WAITING]
 
 
+def test_the_newest_refusal_of_a_message_names_its_queue_and_the_first_stays_counted() -> None:
+    """It was invalid when it came; by rules of today it is not, and its handler fails a month later."""
+    times = [datetime(2024, 2, 1, tzinfo=UTC)]
+    with SqliteRepository(":memory:", clock=lambda: times[0]) as repository:
+        take(repository, [refused(b"a")])
+        [(number, _)] = repository.unrouted_messages(9)
+        repository.mark_routed(number)
+        times[0] += timedelta(days=30)
+        take(repository, [part("a")])
+        failure = replace(refused(b"a", "error"), error_code="GENERR006", error_description="It failed.")
+        assert settle(repository, ["a"], Outcome.ERROR, refused=[failure])
+        assert repository.unrouted_messages(9) == [(number, failure)]
+        repository.mark_routed(number)
+        counts = repository.counts()
+        assert (counts[Outcome.INVALID], counts[Outcome.ERROR]) == (1, 1)
+        assert repository.forget(times[0]) == 0
+        assert repository.counts() == counts
+
+
 def test_a_sequence_waits_until_all_its_parts_are_there() -> None:
     with SqliteRepository(":memory:") as repository:
         take(repository, [part("two", 2, 3), part("alone"), part("one", 1, 3)])
         assert names(repository.next_waiting()) == ["alone"]
         take(repository, [part("three", 3, 3)])
-        assert names(repository.next_waiting()) == ["one", "two", "three"]
+        assert names(whole := repository.next_waiting()) == ["one", "two", "three"]
+        assert names(alone := repository.next_waiting(whole)) == ["alone"]
+        assert repository.next_waiting(alone) == []
         assert settle(repository, ["one", "two", "three"], Outcome.PROCESSED)
         assert names(repository.next_waiting()) == ["alone"]
 

@@ -1,0 +1,136 @@
+"""What a stream may lose after a time, so that what can be known of it stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument
+from cdckit.model.records import require_records
+from cdckit.parts.arguments import require_instant
+from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.workers import WorkerPlan
+from cdckit.streams.catalogue import Status, Stream, require_stream
+from cdckit.streams.decoding import message
+from cdckit.streams.entity_changes import ends_without, written_paths
+from cdckit.streams.json_values import read_all
+from cdckit.streams.patches import operations
+
+_STATED = T.StructType(
+    [T.StructField("_ended", T.LongType()), T.StructField("_says_all", T.BooleanType(), nullable=False)]
+)
+
+
+def compact_records(
+    records: DataFrame, stream: Stream, *, now: datetime, keep: timedelta | None = None
+) -> DataFrame:
+    """
+    What is left of a stream after its time-based compaction.
+
+    What is younger than *keep* is left whole.  Of what is older, only updates of entities and schemas stay
+    (`stream.latest`), and of each key those of which its newest state is made: the last that says all, which
+    makes the whole document or removes it, and those behind it, which say a part.  So `changes` of what is
+    left gives the same newest version of each entity.  A record without a key stays; one that cannot be read
+    stays as the last of its key.
+    Of the other streams, such as patches, which are differences, responses, whose parts share a key, or
+    notifications, of which a device may get some from each of several databases, nothing older stays.
+
+    Args:
+        records: The records of the stream (`cdckit.model.RECORD_SCHEMA`), a batch.
+        stream: Which one it is.
+        now: The instant at which their age is measured, aware.
+        keep: How long records are left whole; None is forever, for the streams that the page would keep so.
+
+    Returns:
+        The records that are left.  A record without a timestamp has no age, and stays.
+
+    Raises:
+        InvalidArgument: *now* has no zone; *keep* is negative, or None for a stream that is not kept forever.
+        MissingColumns, WrongColumnType: *records* are not records.
+
+    Cost: a filter; for streams with `latest` one pass through Python and one shuffle by key.
+
+    Source:
+        Debezium streams: "Durability" of each stream.
+
+    >>> from datetime import UTC
+    >>> from cdckit import streams
+    >>> now = datetime(2024, 1, 1, tzinfo=UTC)
+    >>> compact_records(records_of(b"1", b"2"), streams.ENTITY_BATCHES, now=now).count()
+    2
+    """
+    require_stream(stream, function="compact_records")
+    require_records(records, function="compact_records")
+    at = require_instant(now, "now", function="compact_records")
+    if keep is None:
+        if not stream.forever:
+            raise InvalidArgument(
+                "compact_records", "keep", f"a length of time: {stream.name} is not kept forever", keep
+            )
+        return records
+    if keep < timedelta(0):
+        raise InvalidArgument("compact_records", "keep", "a length of time that is not negative", keep)
+    young = F.coalesce(F.col("timestamp") >= at - F.lit(keep), F.lit(True))
+    if not stream.latest:
+        return records.where(young)
+    columns = T.StructType([*records.schema.fields, *_STATED.fields])
+    stated = WorkerPlan(records, partial(_with_statements, stream=stream), columns).rows()
+    stays = young | F.col("key").isNull() | _is_last() | _is_needed()
+    # A filter cannot hold a window.
+    return stated.withColumn("_stays", stays).where("_stays").select(*records.columns)
+
+
+def _behind() -> WindowSpec:
+    """The records of one key that the log has after a record."""
+    log = Window.partitionBy("topic", "partition", "key").orderBy("offset")
+    return log.rowsBetween(1, Window.unboundedFollowing)
+
+
+def _is_last() -> Column:
+    return F.count(F.lit(1)).over(_behind()) == 0
+
+
+def _is_needed() -> Column:
+    """Whether a message says something, and none behind it, as late or later, says all."""
+    at = F.struct("_ended", "timestamp")
+    covered = F.max(F.when(F.col("_says_all"), at)).over(_behind()) >= at
+    return F.col("_ended").isNotNull() & ~F.coalesce(covered, F.lit(False))
+
+
+def _with_statements(batches: Iterable[pa.RecordBatch], *, stream: Stream) -> Iterator[pa.RecordBatch]:
+    types = arrow_schema(_STATED)
+    for batch in batches:
+        rows = [statement_extent(value, stream) for value in batch.column("value").to_pylist()]
+        columns = [
+            pa.array(column, kind.type) for column, kind in zip(zip(*rows, strict=True), types, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(
+            [*batch.columns, *columns], names=[*batch.schema.names, *types.names]
+        )
+
+
+def statement_extent(value: bytes | None, stream: Stream) -> tuple[int | None, bool]:
+    """
+    When an update was done, and whether it says all that is there after it; no time if it says nothing.
+
+    >>> from cdckit.streams import SCHEMA_UPDATES
+    >>> text = (
+    ...     b'{"db": "s", "clientid": "c", "request": 1, "user": "ann", "begun": 7, "ended": 9, "parts": 1,'
+    ...     b'"status": 1, "ops": [{"op": "add", "path": "/", "value": {}}], "after": {}}'
+    ... )
+    >>> statement_extent(text, SCHEMA_UPDATES), statement_extent(b"?", SCHEMA_UPDATES)
+    ((9, True), (None, False))
+    """
+    columns = message(value, stream)
+    if "error_code" in columns or columns["status"] != Status.DONE:
+        return None, False
+    done, _ = operations(read_all(columns["ops"] or "[]"))
+    if columns["after"] is None:
+        return columns["ended"], ends_without(done)
+    return columns["ended"], any(not path for operation in done for path in written_paths(operation))
