@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.changes import sortable_number
-from cdckit.parts.values import as_text, decimal_text
+from cdckit.parts.values import as_text, as_utc_instant, decimal_text
 
 NEEDED_TIME = (
     "a timestamp, a date, or ISO 8601 text; seconds since 1970 are `F.timestamp_seconds('a_column')`"
@@ -46,7 +46,6 @@ _SINCE_1970 = {r"^\d{10}$": "seconds", r"^\d{13}$": "millis", r"^\d{16}$": "micr
 TEXTS = (T.StringType, T.VarcharType, T.CharType)
 TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
 
-_MICROSECONDS_A_DAY = 86_400_000_000
 _CLOCK = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?"
 _MINUTE = r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2})(?!:)"
 
@@ -63,12 +62,8 @@ def as_instant(value: Column, kind: T.DataType) -> Column | None:
     A date is the instant at which it begins, so is a day or a minute as text; digits after the sixth of a
     second are cut.  Null where a text is no ISO 8601; None for types that name no instant.
     """
-    if isinstance(kind, T.TimestampType):
-        return value
-    if isinstance(kind, T.TimestampNTZType):
-        return F.concat(value.cast("string"), F.lit("Z")).cast("timestamp")
-    if isinstance(kind, T.DateType):
-        return F.timestamp_micros(F.unix_date(value).cast("bigint") * F.lit(_MICROSECONDS_A_DAY))
+    if is_time(kind):
+        return as_utc_instant(value, kind)
     return _parse_text(F.trim(value.cast("string"))) if isinstance(kind, TEXTS) else None
 
 

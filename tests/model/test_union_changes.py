@@ -138,7 +138,7 @@ def test_a_nested_field_and_another_are_refused(spark: SparkSession) -> None:
     [
         ("10L", "'0010'", "bigint in one and string in another"),
         ("'2024-01-01'", "date'2024-01-01'", "string in one and date in another"),
-        ("timestamp'2024-01-01 10:00:00Z'", "date'2024-01-01'", "timestamp in one and date in another"),
+        ("timestamp'2024-01-01 10:00:00Z'", "'2024-01-01'", "timestamp in one and string in another"),
         ("true", "1", "boolean in one and int in another"),
     ],
 )
