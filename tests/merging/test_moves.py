@@ -209,6 +209,85 @@ def test_moves_of_two_tables_come_together_and_keys_may_get_other_names(spark: S
     assert [(row["id"], row["a"]) for row in history] == [("0-1", "large"), ("0-1", None), ("0-2", "large")]
 
 
+SIX = {1: "a", 2: "b", 3: "c", 4: "d", 5: "e", 6: "f"}
+# Rows by key, moves of one transaction in the order of the log, and the rows after it, by hand.
+SHIFTS: dict[str, tuple[dict[int, str], list[tuple[int, int]], dict[int, str]]] = {
+    "a shift of two": ({1: "a", 2: "b"}, [(1, 2), (2, 3)], {2: "a", 3: "b"}),
+    "a shift of six": (SIX, [(k, k + 1) for k in SIX], {2: "a", 3: "b", 4: "c", 5: "d", 6: "e", 7: "f"}),
+    "a shift by two": ({1: "a", 2: "b", 3: "c"}, [(1, 3), (2, 4), (3, 5)], {3: "a", 4: "b", 5: "c"}),
+    "a shift from the end": ({1: "a", 2: "b"}, [(2, 3), (1, 2)], {2: "a", 3: "b"}),
+    "a swap": ({1: "a", 2: "b"}, [(1, 2), (2, 1)], {1: "b", 2: "a"}),
+    "a swap by a third key": ({1: "a", 2: "b"}, [(1, 9), (2, 1), (9, 2)], {1: "b", 2: "a"}),
+    "a ring": ({1: "a", 2: "b", 3: "c"}, [(1, 2), (2, 3), (3, 1)], {1: "c", 2: "a", 3: "b"}),
+    "two shifts": ({1: "a", 2: "b"}, [(1, 2), (2, 3), (2, 3), (3, 4)], {3: "a", 4: "b"}),
+    "there and back": ({1: "a", 2: "b"}, [(1, 2), (2, 3), (3, 2), (2, 1)], {1: "a", 2: "b"}),
+    "onto a free key": ({1: "a"}, [(1, 2), (2, 3)], {3: "a"}),
+}
+
+
+def shift(world: int, rows: dict[int, str], moves: list[tuple[int, int]], *, sends: bool) -> list[Row]:
+    """The rows, and an hour later their moves; each sends its value, or nothing but the key."""
+    told = [said(key, key, 1, world=world, a=value) for key, value in rows.items()]
+    held = {key: [value] for key, value in rows.items()}
+    for number, (old, new) in enumerate(moves, 10):
+        value = held[old].pop(0)
+        held.setdefault(new, []).append(value)
+        told += moved(number, old, new, 2, world=world, **({"a": value} if sends else {}))
+    return [{**row, "message_id": f"{world}-{row['message_id']}"} for row in told]
+
+
+def test_a_row_that_leaves_a_key_does_not_take_the_newcomer_with_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As `UPDATE t SET id = id + 1` is told, where keys are checked at the end of a transaction."""
+    cases = [(case, sends) for case in SHIFTS.values() for sends in (True, False)]
+    worlds = [shift(world, case[0], case[1], sends=sends) for world, (case, sends) in enumerate(cases)]
+    expected = {
+        (world, key): value for world, (case, _) in enumerate(cases) for key, value in case[2].items()
+    }
+
+    def alive(history: DataFrame) -> dict[tuple[int, int], str]:
+        rows = history.where("valid_to_timestamp IS NULL AND NOT deleted_indicator").collect()
+        return {(row["w"], row["k"]): row["a"] for row in rows}
+
+    changes = frame(spark, [row for rows in worlds for row in rows])
+    history = merge(changes, **CALL)
+    assert alive(history) == expected
+    chance = random.Random(7)
+    batches: list[list[Row]] = [[], [], []]
+    for rows in worlds:
+        cuts = sorted(chance.sample(range(len(rows) + 1), 2))
+        parts = [rows[: cuts[0]], rows[cuts[0] : cuts[1]], rows[cuts[1] :]]
+        for batch, part in zip(batches, chance.sample(parts, 3), strict=True):
+            batch += part
+    ledger = Ledger(spark, tmp_path / "things", entity="thing", keys=KEYS, buckets=2)
+    for batch in batches:
+        ledger.apply(frame(spark, batch))
+    assert by_guid(to_rows(ledger.history())) == by_guid(to_rows(history))
+
+
+def test_what_was_believed_in_the_middle_of_a_shift(spark: SparkSession, tmp_path: Path) -> None:
+    """`bitemporal` and `as_known` agree at every arrival; `changes` of one key has all that it needs."""
+    rows = shift(0, *SHIFTS["a shift of two"][:2], sends=True)
+    changes = frame(spark, rows)
+    beliefs = bitemporal(changes, **CALL).localCheckpoint()
+    for minute in (10, 11):
+        at = START + timedelta(days=1, minutes=minute)
+        known = as_known(changes, at, **CALL)
+        assert shown(known, "k", "a") == shown(keep_known(beliefs, at), "k", "a")
+    ledger = Ledger(spark, tmp_path / "things", entity="thing", keys=KEYS, buckets=1)
+    ledger.apply(changes)
+    key = {"w": 0, "k": 2}
+    own = ledger.changes(key)
+    assert by_guid(to_rows(merge(own, **CALL))) == by_guid(to_rows(ledger.history(key)))
+    verdicts = why(own, key, "a", keys=KEYS).orderBy("step").collect()
+    assert [(row["message_id"], row["verdict"]) for row in verdicts] == [
+        ("0-m2", "SUPERSEDED"),
+        ("0-m11", "SUPERSEDED"),
+        ("0-m10", "WON"),
+    ]
+
+
 def random_world(world: int, chance: random.Random, ends: bool) -> list[Row]:
     """Changes of four keys from two sources, and moves: chains, swaps, back, onto what is there."""
     rows, hour = [], 0
