@@ -21,6 +21,7 @@ from cdckit.model.changes import (
     CHANGE_SCHEMA,
     MADE_OF,
     MOVED,
+    TABLE,
     UNTIL,
     UNTYPED,
     require_moves,
@@ -319,6 +320,19 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
         content.alias(CONTENT),
         F.when(is_list_change(), F.unix_micros("effective_timestamp")).alias(LISTED),
     )
+
+
+def with_call_numbers(rows: DataFrame, number: int) -> DataFrame:
+    """
+    The rows of `to_log_rows`, of which those of a table have the number of the call as their partition.
+
+    Row numbers say an order within one table.  Of two tables that speak of one instant, the one that was
+    applied later counts, as the later row of one table does.
+    """
+    is_row = (F.col("arrival.topic") == TABLE) & ~is_list_change()
+    numbered = F.col("arrival").withField("partition", F.lit(number))
+    arrival = F.when(is_row, numbered).otherwise(F.col("arrival"))
+    return rows.withColumn("arrival", arrival).withMetadata("arrival", rows.schema["arrival"].metadata)
 
 
 @built_once
