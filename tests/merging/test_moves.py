@@ -236,26 +236,29 @@ def shift(world: int, rows: dict[int, str], moves: list[tuple[int, int]], *, sen
     return [{**row, "message_id": f"{world}-{row['message_id']}"} for row in told]
 
 
-def test_a_row_that_leaves_a_key_does_not_take_the_newcomer_with_it(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+SHIFTED = [(case, sends) for case in SHIFTS.values() for sends in (True, False)]
+"""The worlds of the next two tests."""
+
+
+def test_a_row_that_leaves_a_key_does_not_take_the_newcomer_with_it(spark: SparkSession) -> None:
     """As `UPDATE t SET id = id + 1` is told, where keys are checked at the end of a transaction."""
-    cases = [(case, sends) for case in SHIFTS.values() for sends in (True, False)]
-    worlds = [shift(world, case[0], case[1], sends=sends) for world, (case, sends) in enumerate(cases)]
-    expected = {
-        (world, key): value for world, (case, _) in enumerate(cases) for key, value in case[2].items()
+    rows = [
+        row
+        for world, (case, sends) in enumerate(SHIFTED)
+        for row in shift(world, case[0], case[1], sends=sends)
+    ]
+    history = merge(frame(spark, rows), **CALL)
+    alive = history.where("valid_to_timestamp IS NULL AND NOT deleted_indicator").collect()
+    assert {(row["w"], row["k"]): row["a"] for row in alive} == {
+        (world, key): value for world, (case, _) in enumerate(SHIFTED) for key, value in case[2].items()
     }
 
-    def alive(history: DataFrame) -> dict[tuple[int, int], str]:
-        rows = history.where("valid_to_timestamp IS NULL AND NOT deleted_indicator").collect()
-        return {(row["w"], row["k"]): row["a"] for row in rows}
 
-    changes = frame(spark, [row for rows in worlds for row in rows])
-    history = merge(changes, **CALL)
-    assert alive(history) == expected
+def test_a_shift_that_comes_in_any_batches_is_one(spark: SparkSession, tmp_path: Path) -> None:
     chance = random.Random(7)
     batches: list[list[Row]] = [[], [], []]
-    for rows in worlds:
+    for world, (case, sends) in enumerate(SHIFTED):
+        rows = shift(world, case[0], case[1], sends=sends)
         cuts = sorted(chance.sample(range(len(rows) + 1), 2))
         parts = [rows[: cuts[0]], rows[cuts[0] : cuts[1]], rows[cuts[1] :]]
         for batch, part in zip(batches, chance.sample(parts, 3), strict=True):
@@ -263,20 +266,22 @@ def test_a_row_that_leaves_a_key_does_not_take_the_newcomer_with_it(
     ledger = Ledger(spark, tmp_path / "things", entity="thing", keys=KEYS, buckets=2)
     for batch in batches:
         ledger.apply(frame(spark, batch))
-    assert by_guid(to_rows(ledger.history())) == by_guid(to_rows(history))
+    whole = merge(frame(spark, [row for batch in batches for row in batch]), **CALL)
+    assert by_guid(to_rows(ledger.history())) == by_guid(to_rows(whole))
 
 
-def test_what_was_believed_in_the_middle_of_a_shift(spark: SparkSession, tmp_path: Path) -> None:
-    """`bitemporal` and `as_known` agree at every arrival; `changes` of one key has all that it needs."""
-    rows = shift(0, *SHIFTS["a shift of two"][:2], sends=True)
-    changes = frame(spark, rows)
+def test_what_was_believed_in_the_middle_of_a_shift(spark: SparkSession) -> None:
+    changes = frame(spark, shift(0, *SHIFTS["a shift of two"][:2], sends=True))
     beliefs = bitemporal(changes, **CALL).localCheckpoint()
     for minute in (10, 11):
         at = START + timedelta(days=1, minutes=minute)
         known = as_known(changes, at, **CALL)
         assert shown(known, "k", "a") == shown(keep_known(beliefs, at), "k", "a")
+
+
+def test_the_changes_of_one_key_say_what_shifted(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, tmp_path / "things", entity="thing", keys=KEYS, buckets=1)
-    ledger.apply(changes)
+    ledger.apply(frame(spark, shift(0, *SHIFTS["a shift of two"][:2], sends=True)))
     key = {"w": 0, "k": 2}
     own = ledger.changes(key)
     assert by_guid(to_rows(merge(own, **CALL))) == by_guid(to_rows(ledger.history(key)))
