@@ -11,7 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 
-__all__ = ["CdcError", "InvalidArgument", "MissingColumns", "MissingExtra", "UnfitList", "WrongColumnType"]
+__all__ = [
+    "CdcError",
+    "InvalidArgument",
+    "MissingColumns",
+    "MissingExtra",
+    "UnfitList",
+    "WrongCall",
+    "WrongColumnType",
+]
 
 
 class CdcError(Exception):
@@ -80,6 +88,25 @@ class InvalidArgument(CdcError, ValueError):
         sentence = f"{self.function}() needs {self.argument} to be {self.needed}; it is {self.found!r}."
         if self.remedy is not None:
             sentence = f"{sentence} {self.remedy}"
+        return sentence if self.example is None else f"{sentence} A call that would do: {self.example}"
+
+
+class WrongCall(CdcError, TypeError):
+    """
+    A call leaves out an argument, or has one that the function has not.
+
+    *called_as* is how the function is called; *example*, where there is one, the call that may be meant.
+    """
+
+    def __init__(
+        self, function: str, wrong: Iterable[str], called_as: str, example: str | None = None
+    ) -> None:
+        self.function, self.wrong, self.called_as, self.example = function, tuple(wrong), called_as, example
+        super().__init__(function, self.wrong, called_as, example)
+
+    def __str__(self) -> str:
+        wrong = "; ".join(self.wrong)
+        sentence = f"{self.function}() cannot be called: {wrong}. It is called as {self.called_as}."
         return sentence if self.example is None else f"{sentence} A call that would do: {self.example}"
 
 

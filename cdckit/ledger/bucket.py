@@ -21,6 +21,7 @@ from cdckit.ledger.tasks import (
     Task,
     drop_entities,
     entity_guids,
+    find_tie,
     flatten_changes,
     join_batches,
     read_rows,
@@ -60,6 +61,8 @@ class Outcome(NamedTuple):
     """Of the log: the files that came with rows of those that went."""
     moved: bool
     """Whether rows may take other words along than they did: an entity with moves was merged again."""
+    ties: list[str]
+    """The messages of two new changes of which nothing says which one counts; empty without such."""
 
 
 def keep_up_bucket(task: Task, targets: Targets, again: pa.Array | None = None) -> Outcome:
@@ -86,7 +89,10 @@ def keep_up_bucket(task: Task, targets: Targets, again: pa.Array | None = None) 
         raise
     # Of a truncate every bucket has a copy.
     copies = pc.sum(pc.equal(merged.news.column(GUID), EVERY)).as_py() or 0 if task.bucket else 0
-    return Outcome(merged.news.num_rows - copies, keep, added, files.removed, files.folded, merged.moved)
+    ties = find_tie(merged.news)
+    return Outcome(
+        merged.news.num_rows - copies, keep, added, files.removed, files.folded, merged.moved, ties
+    )
 
 
 def _with_other_words(task: Task, targets: Targets) -> pa.Array:

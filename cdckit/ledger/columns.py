@@ -21,6 +21,7 @@ from cdckit.model.changes import (
     CHANGE_SCHEMA,
     MADE_OF,
     MOVED,
+    TABLE,
     UNTIL,
     UNTYPED,
     require_moves,
@@ -37,7 +38,7 @@ from cdckit.parts.widening import (
     WHOLE_KEYS,
     common_spark_type,
     is_number_beside_time,
-    is_text_beside_time,
+    is_other_beside_time,
 )
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.columns import as_columns
@@ -321,6 +322,19 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
     )
 
 
+def with_call_numbers(rows: DataFrame, number: int) -> DataFrame:
+    """
+    The rows of `to_log_rows`, of which those of a table have the number of the call as their partition.
+
+    Row numbers say an order within one table.  Of two tables that speak of one instant, the one that was
+    applied later counts, as the later row of one table does.
+    """
+    is_row = (F.col("arrival.topic") == TABLE) & ~is_list_change()
+    numbered = F.col("arrival").withField("partition", F.lit(number))
+    arrival = F.when(is_row, numbered).otherwise(F.col("arrival"))
+    return rows.withColumn("arrival", arrival).withMetadata("arrival", rows.schema["arrival"].metadata)
+
+
 @built_once
 def _key_digest(entity: str, keys: tuple[str, ...]) -> Column:
     return key_digest(entity, {name: F.col("data").getField(name) for name in keys})
@@ -396,12 +410,18 @@ def stored_history_columns(data: T.StructType) -> T.StructType:
 def require_keys_keep_their_texts(
     before: T.StructType, after: T.StructType, kind: Kind, *, function: str = "apply"
 ) -> None:
-    """Raise `WrongColumnType` if a key is to become text: 1 and "1" are two keys, with two guids."""
+    """Raise `WrongColumnType` if a key is to have another text: 1 and "1" are two keys, with two guids."""
     for name in () if kind.by_guid else kind.keys:
         one, other = before[name].dataType, after[name].dataType
         common = common_spark_type(one, other)
-        if isinstance(common, T.StringType) and not isinstance(one, T.StringType):
-            needed = f"a number as before ({one.simpleString()})" if one != other else one.simpleString()
+        # A number has one text whatever its type, a day has not that of its midnight.
+        has_other_text = one != other and isinstance(
+            common, T.StringType | T.TimestampType | T.TimestampNTZType
+        )
+        if has_other_text and not isinstance(one, T.StringType):
+            kind_before = one.simpleString()
+            is_number = isinstance(one, T.NumericType)
+            needed = f"a number as before ({kind_before})" if is_number else f"{kind_before}, as before"
             remedy = WHOLE_KEYS if isinstance(other, T.FractionalType) else _SAY_TYPES
             raise WrongColumnType(function, f"data.{name}", needed, other.simpleString(), remedy)
         if isinstance(one, T.StringType) and not isinstance(other, T.StringType):
@@ -418,12 +438,12 @@ def require_times_stay(
     """
     Raise `WrongColumnType` for numbers where dates or instants were, or the other way round.
 
-    *of_lists*, whose values are compared with those of the list before, for texts too.
+    *of_lists*, whose values are compared with those of the list before, for whatever is no time.
     """
+    is_beside = is_other_beside_time if of_lists else is_number_beside_time
     for field in after:
         was = before[field.name].dataType if field.name in before.names else field.dataType
-        is_text = of_lists and is_text_beside_time(was, field.dataType)
-        if is_text or is_number_beside_time(was, field.dataType):
+        if is_beside(was, field.dataType):
             needed, found = f"{was.simpleString()}, as before", field.dataType.simpleString()
             remedy = TIMES_IN_LISTS if of_lists else _SAY_TYPES
             raise WrongColumnType(function, f"data.{field.name}", needed, found, remedy)

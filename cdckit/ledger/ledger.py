@@ -18,6 +18,7 @@ from cdckit.ledger.columns import (
     log_fields,
     require_times_stay,
     to_log_rows,
+    with_call_numbers,
 )
 from cdckit.ledger.erasure import (
     Keys,
@@ -252,7 +253,10 @@ class Ledger:
         Afterwards the history is what `merge` would make of all changes that were ever applied, in
         whatever batches and order they came, however often.  The same change again (source, message
         and record number, of one entity) is no news where it stands behind one that had arrived before it,
-        in the log or in the same batch.  Of a batch that fails nothing is seen, and
+        in the log or in the same batch.  Of two tables of one source (`changes_from`) that speak of one
+        instant, the one that is applied later counts: their `arrival.partition` says in which call they came.
+        Where nothing says which of two rows counts, as within a table of Spark's, a warning names them.  Of a
+        batch that fails nothing is seen, and
         its id stays unused.  Where another writer was faster, the work is done again on what it left.
 
         Args:
@@ -322,7 +326,7 @@ class Ledger:
             if taken is None or taken[0] != by:
                 if taken is not None:
                     transaction.discard(known.changes, taken[1].files)
-                taken = by, upkeep.take(rows)
+                taken = by, upkeep.take(with_call_numbers(rows, (transaction.base.version or 0) + 1))
             fresh, content, listed, _ = taken[1]
             upkeep.keep_refused(taken[1])
             with_lists = lists_in_changes(transaction, known, changes, listed)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from cdckit.ledger.columns import BUCKET, LATEST, OPEN, PLACE
 from cdckit.merging.arrow_changes import (
     GUID,
+    MOVED_HERE,
     OPERATIONS,
     SNAPSHOT,
     Layout,
@@ -24,7 +25,7 @@ from cdckit.merging.arrow_changes import (
     value_column,
 )
 from cdckit.merging.places import PLACES, order_positions
-from cdckit.model.changes import TRUNCATE, UNTIL
+from cdckit.model.changes import MOVED, TABLE, TRUNCATE, UNTIL, UPSERT
 from cdckit.parts.arrays import Bools, Ints, bools, group_starts, ints, rank_values
 from cdckit.parts.arrow_types import arrow_schema, make_batch
 from cdckit.store.columns import true_names
@@ -201,6 +202,9 @@ def flatten_changes(rows: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
         columns[UNTIL] = rows.column(UNTIL)
     if SNAPSHOT in rows.schema.names:
         columns |= {name: rows.column(name) for name in PLACES}
+    if MOVED in rows.schema.names:
+        is_upsert = pc.equal(rows.column("operation"), UPSERT)
+        columns[MOVED_HERE] = pc.and_(rows.column(MOVED).is_valid(), is_upsert)
     known = OPERATIONS if SNAPSHOT in columns else OPERATIONS[: OPERATIONS.index(TRUNCATE)]
     operation = pc.index_in(
         rows.column("operation"), value_set=pa.array(known, rows.column("operation").type)
@@ -227,6 +231,24 @@ def _struct_part(values: pa.StructArray, name: str) -> pa.Array:
     """A part of a struct; null where the struct is."""
     part = values.field(name)
     return pc.if_else(values.is_valid(), part, pa.scalar(None, part.type)) if values.null_count else part
+
+
+def find_tie(rows: pa.RecordBatch) -> list[str]:
+    """
+    The messages of two rows of tables that stand at one place in the order of changes; empty without such.
+
+    So do rows of Spark's of one entity, source, time and sequence.
+    """
+    rows = rows.filter(pc.equal(rows.column("arrival").field("topic"), TABLE))
+    rows = rows.take(pa.array(change_order(rows)))
+    places = ("sequence", "source", "effective_timestamp", GUID)
+    arrivals = (rows.column("arrival").field(part) for part in ("timestamp", "partition", "offset"))
+    columns = [*arrivals, *(rows.column(name) for name in places)]
+    messages = rows.column("message_id")
+    tied = ~group_starts(*(rank_values(column) for column in columns))
+    # A message may say several things of an entity.
+    at = np.flatnonzero(tied & group_starts(rank_values(messages)))
+    return messages[at[0] - 1 : at[0] + 1].to_pylist() if len(at) else []
 
 
 def change_order(rows: pa.RecordBatch) -> Ints:

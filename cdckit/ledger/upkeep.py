@@ -8,6 +8,7 @@ tables what the workers wrote.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -56,6 +57,8 @@ from cdckit.store.writing import OpenFiles, parse_report
 
 BYTES_PER_TASK = 8 << 20
 """How much a task should have to read and write, so that it is worth starting."""
+
+_LOG = logging.getLogger(__name__)
 
 _FEW = 8
 """Fewer tasks than these are not worth counting: as many then as the session has cores."""
@@ -194,6 +197,7 @@ class Upkeep:
         tasks = self._tasks(fresh, again, fold)
         outcomes = self._run_workers(tasks, fresh)
         news = sum(one.news for one in outcomes)
+        _warn_of_ties([one.ties for one in outcomes if one.ties])
         if not any(one.moved for one in outcomes):
             return news, [task.bucket for task in tasks]
         self._inherit_words()
@@ -388,6 +392,16 @@ def _group_by_bucket(files: Iterable[File]) -> dict[int, Paths]:
         file_range = FileRange(one.path, one.size, one.rows, *ends, messages)
         found.setdefault(int(one.partition[BUCKET]), []).append(file_range)
     return found
+
+
+def _warn_of_ties(ties: list[list[str]]) -> None:
+    """Log a warning where nothing says which of two rows counts."""
+    if ties:
+        sentence = (
+            "apply(): rows of one entity, source, time and sequence, where nothing says which one counts, "
+            "such as the messages %s: let sequence_by= of changes_from name what tells them apart"
+        )
+        _LOG.warning(sentence, " and ".join(ties[0]))
 
 
 def _has_types(rows: T.DataType, columns: T.DataType) -> bool:

@@ -28,7 +28,7 @@ from cdckit.ledger.tombstones import REFUSED_SCHEMA, TOMBSTONE_SCHEMA
 from cdckit.ledger.upkeep import read_scopes
 from cdckit.merging.arrow_changes import GUID
 from cdckit.merging.merge import merge
-from cdckit.merging.moves import complete_moves
+from cdckit.merging.moves import complete_moves, with_comings
 from cdckit.model.changes import MOVED
 from cdckit.model.history import VALID_FROM, VALID_TO
 from cdckit.outputs.sql import create_view
@@ -86,7 +86,7 @@ class View:
         Args:
             key: Of the one entity that is wanted: a mapping of its key fields, or its guid.  What its sources
                 truncated comes with it; and instead of `moved` what its row took along from another key, as
-                changes of the messages that said so.
+                changes of the messages that said so, and `moved_here`, whether a row came from another key.
 
         Raises:
             NoSuchTable: Nothing was ever applied.
@@ -102,7 +102,7 @@ class View:
         if key is None:
             return complete_moves(shown)
         words = visible_changes(self._snapshot.read(self.kind.words, where), self.kind)
-        return shown.drop(MOVED).unionByName(words)
+        return with_comings(shown).unionByName(words, allowMissingColumns=True)
 
     def history(self, key: Key | None = None) -> DataFrame:
         """

@@ -21,6 +21,9 @@ OPERATIONS = (UPSERT, DELETE, ABSENT, TRUNCATE)
 SNAPSHOT = "snapshot"
 """The column that says whether a snapshot read the entity, or its source's log says it: see `places`."""
 
+MOVED_HERE = "moved_here"
+"""The column that says whether an upsert brings a row that had another key before: see `shifts`."""
+
 GUID = "guid"
 KEYS = "cdckit.keys"
 """In the metadata of a column `guid` that is an identity itself: the key fields all the same."""

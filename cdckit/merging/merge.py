@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.merging.arrow_changes import ARRIVED, GUID, OPERATIONS, SNAPSHOT, Layout, flat_columns
+from cdckit.merging.arrow_changes import ARRIVED, GUID, MOVED_HERE, OPERATIONS, SNAPSHOT, Layout, flat_columns
 from cdckit.merging.moves import SHARES, brings_identity, with_moves
 from cdckit.merging.versions import versions
 from cdckit.model.changes import LACKING, MOVED, ORDER, TRUNCATE, UNTIL, require_changes
@@ -215,7 +215,7 @@ def sort_by_entity(
     flat = (changes.withColumns(dict(more)) if more else changes).selectExpr(
         *([GUID] if has_guid else []),
         *ORDER,
-        *(name for name in (SNAPSHOT, UNTIL) if name in changes.columns),
+        *(name for name in (SNAPSHOT, UNTIL, MOVED_HERE) if name in changes.columns),
         *flat_columns(names, priorities, says_places),
         *map(quoted, more),
     )

@@ -28,6 +28,7 @@ from cdckit.errors import CdcError, InvalidArgument
 from cdckit.merging.arrow_changes import (
     ARRIVED,
     GUID,
+    MOVED_HERE,
     NO_PRIORITY,
     OPERATIONS,
     SNAPSHOT,
@@ -384,7 +385,7 @@ def with_moves(
         return _refuse_incomplete(changes, keys, function)
     statements = changes if known is None else known
     words = find_inherited_words(statements, keys, function=function, at_once=at_once)
-    plain = _with_all_priorities(changes.drop(MOVED))
+    plain = _with_all_priorities(with_comings(changes))
     return plain.unionByName(words, allowMissingColumns=True)
 
 
@@ -401,7 +402,13 @@ def _refuse_incomplete(changes: DataFrame, keys: Sequence[str], function: str) -
     )
     refused = F.raise_error(F.concat(F.lit("The message "), "message_id", F.lit(text))).cast("int")
     priority = F.when(has_moved & ~has_all, refused).otherwise(F.col("priority"))
-    return changes.withColumn("priority", priority).drop(MOVED)
+    return with_comings(changes.withColumn("priority", priority))
+
+
+def with_comings(changes: DataFrame) -> DataFrame:
+    """The changes with `MOVED_HERE` instead of `moved`."""
+    comes = F.col(MOVED).isNotNull() & (F.col("operation") == UPSERT)
+    return changes.withColumn(MOVED_HERE, comes).drop(MOVED)
 
 
 def find_inherited_words(
@@ -436,6 +443,7 @@ def find_inherited_words(
     ).selectExpr(
         _NODE,
         MOVE,
+        f"{MOVE} IS NOT NULL AND operation = '{UPSERT}' AS {MOVED_HERE}",
         *([GUID] if has_guid else []),
         *order,
         *(name for name in (SNAPSHOT, UNTIL) if name in changes.columns),
@@ -464,7 +472,8 @@ def find_inherited_words(
         shared = shared.unionByName(truncates)
     together = shared.repartition("share").drop("share", _NODE)
     ordered = together.sortWithinPartitions(is_truncate.desc(), FAMILY, *layout.identity, *order)
-    flat = T.StructType([each for each in rows.drop(_NODE, MOVE).schema if not each.name.startswith("own_")])
+    kept = rows.drop(_NODE, MOVE, MOVED_HERE).schema
+    flat = T.StructType([column for column in kept if not column.name.startswith("own_")])
     by = partial(inherit_words, layout=layout, schema=arrow_schema(flat, large=True))
     return _as_changes(WorkerPlan(ordered, by, flat, large=True).rows(), complete)
 

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 
 from cdckit.merging.arrow_changes import (
     GUID,
+    MOVED_HERE,
     OPERATIONS,
     SNAPSHOT,
     WORD,
@@ -37,6 +38,7 @@ from cdckit.merging.arrow_changes import (
     require_whole,
     value_column,
 )
+from cdckit.merging.shifts import with_leavers_first
 from cdckit.model.changes import ABSENT, LOG_END, TRUNCATE, UNTIL, UPSERT
 from cdckit.parts.arrays import (
     NOWHERE,
@@ -74,7 +76,7 @@ def order_entities(
     truncates = None
     for table in whole_entities(batches, together or layout.identity):
         if SNAPSHOT not in table.schema.names:
-            yield table
+            yield _leavers_first(table, layout)
             continue
         require_whole(table)
         is_truncate = ints(table.column("operation")) == OPERATIONS.index(TRUNCATE)
@@ -83,7 +85,11 @@ def order_entities(
             truncates = _distinct_truncates(table.filter(pa.array(is_truncate)))
             table = table.filter(pa.array(~is_truncate))
         if table.num_rows:
-            yield _order_entity(table, truncates, layout)
+            yield _leavers_first(_order_entity(table, truncates, layout), layout)
+
+
+def _leavers_first(table: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
+    return with_leavers_first(table, layout) if MOVED_HERE in table.schema.names else table
 
 
 def _distinct_truncates(truncates: pa.RecordBatch) -> pa.RecordBatch:

@@ -45,6 +45,9 @@ AFTER_ALL = "~"
 LOG_END = "@"
 """Ends the name of a log in `sequence`, if a source has several (see `CHANGE_SCHEMA`)."""
 
+TABLE = "table"
+"""The topic in `arrival` of a row of a table; its partition is the call by which a `Ledger` took it."""
+
 ARRIVAL_TYPE = T.StructType(
     [
         T.StructField("timestamp", T.TimestampType()),
@@ -93,6 +96,8 @@ independently.  Beside them stand
   fields: of a delete and an upsert that are one move of a row from key to key, the same in both; null in all
   others.  What the upsert did not send is under the new key what stood under the old one right before the
   delete, with its message and its priority: a `Ledger` sees to it, and `merge` after `complete_moves`.
+  Where a row comes to a key that another one of its source leaves at the same instant, but only behind it
+  in the order, the one that had the key first leaves it before the other one comes (`merging.shifts`);
   `id` tells the moves of a source between two keys apart;
 - `guid` (may be missing), the identity of the entity where the key fields do not give it.  Such changes say
   nothing of moves.

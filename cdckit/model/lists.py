@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
-from cdckit.model.changes import ABSENT, UPSERT, keep_key
+from cdckit.model.changes import ABSENT, TABLE, UPSERT, keep_key
 from cdckit.parts.arguments import quoted_if_needed, require_struct
 from cdckit.parts.values import as_text, comparable, utc_clock
 
@@ -40,7 +40,7 @@ def list_arrival(taken_at: Column) -> Column:
     """Where a list stands among all arrivals: it is known when it is taken."""
     return F.struct(
         taken_at.alias("timestamp"),
-        F.lit("table").alias("topic"),
+        F.lit(TABLE).alias("topic"),
         F.lit(0).alias("partition"),
         F.lit(0).cast("bigint").alias("offset"),
         F.lit(1).alias("record_number"),

@@ -430,6 +430,10 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     +--------------+-------------------+
     <BLANKLINE>
     """
+    if isinstance(first, list | tuple):
+        given, called = f"a {type(first).__name__} of {len(first)}", "`union_changes(*tables)`"
+        remedy = f"Give the tables one by one: {called}."
+        raise InvalidArgument("union_changes", "first", "a table of changes", given, remedy=remedy)
     return unite([first, *more], as_text=False)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from inspect import signature
 from typing import Any, ClassVar, Protocol, TypeGuard
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from pandas.api.types import is_float_dtype
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -218,6 +220,27 @@ def as_arrow(frame: pd.DataFrame | ArrowStream, *, function: str) -> pa.Table:
     return pa.table(arrays)
 
 
+def digits_below_microseconds(
+    frame: pd.DataFrame | ArrowStream, *, function: str
+) -> dict[str, list[str | None]]:
+    """
+    By column of nanoseconds what `as_arrow` cuts, as digits without zeros at their end.
+
+    >>> digits_below_microseconds(pd.DataFrame({"at": [pd.Timestamp(1_000_000_120)]}), function="f")
+    {'at': ['12']}
+    """
+    names, column = _columns_of(frame, function=function)
+    digits = {}
+    for place, name in enumerate(names):
+        with suppress(pa.ArrowException, OverflowError, UnicodeError):  # those `as_arrow` tells
+            values = column(place)
+            if pa.types.is_timestamp(values.type) and values.type.unit == "ns":
+                below = [number and number % 1000 for number in values.cast(pa.int64()).to_pylist()]
+                if any(below):
+                    digits[name] = [None if n is None else f"{n:03}".rstrip("0") for n in below]
+    return digits
+
+
 def _columns_of(
     frame: pd.DataFrame | ArrowStream, *, function: str
 ) -> tuple[list[str], Callable[[int], pa.Array | pa.ChunkedArray]]:
@@ -254,6 +277,7 @@ def _as_spark_takes_it(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.Chun
     if isinstance(kind, pa.BaseExtensionType) or pa.types.is_time(kind):
         raise _NotOfSpark(str(kind))
     if pa.types.is_timestamp(kind):
-        # Spark keeps microseconds: what is below is cut.
-        return values.cast(INSTANT, safe=False)
+        # Spark keeps microseconds: what is below is cut, to the earlier one.
+        whole = pc.floor_temporal(values, unit="microsecond") if kind.unit == "ns" else values
+        return whole.cast(INSTANT)
     return values.cast(_CAST[kind]) if kind in _CAST else values

@@ -89,6 +89,18 @@ def utc_clock(instant: Column) -> Column:
 _SECONDS_A_DAY = 86_400
 
 
+def as_utc_instant(value: Column, kind: T.DataType) -> Column:
+    """A date or timestamp as an instant: a date begins at midnight, and what says no zone is of UTC."""
+    if isinstance(kind, T.TimestampNTZType):
+        return F.concat(value.cast("string"), F.lit("Z")).cast("timestamp")
+    if isinstance(kind, T.DateType):
+        return F.timestamp_micros(F.unix_date(value).cast("bigint") * F.lit(_MICROSECONDS_A_DAY))
+    return value
+
+
+_MICROSECONDS_A_DAY = 86_400_000_000
+
+
 def comparable(value: Column, kind: T.DataType) -> Column:
     """
     A value in a form whose `eqNullSafe`, partitions and groups in Spark go by the one equality.

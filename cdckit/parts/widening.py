@@ -1,11 +1,11 @@
 """
-The type of a column about which two tables disagree: numbers stay numbers where that loses nothing.
+The type of a column about which two tables disagree: numbers and times stay such where that loses nothing.
 
 This rule is used wherever two types of one column meet.  Where no type holds all numbers of both, two tables
 of changes have doubles, and refuse a number that would lose digits; two versions of a source's table have
-texts, since what a feed sent must not be refused.  What are not numbers alone becomes text, but where tables
-are united by who reads them: he can read them alike, so that is refused.  Decision: no specification says
-what a consumer should do here.
+texts, since what a feed sent must not be refused.  Dates and instants share a type, in which a date is its
+midnight in UTC.  All else becomes text, but where tables are united by who reads them: he can read them
+alike, so that is refused.  Decision: no specification says what a consumer should do here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.parts.values import as_text, decimal_digits, decimal_text
+from cdckit.parts.values import as_text, as_utc_instant, decimal_digits, decimal_text
 
 MAX_DIGITS = 38
 """The most digits of a decimal, in Spark and in Arrow's decimal128."""
@@ -75,14 +75,16 @@ def _as_decimal(number: Number) -> Number:
 
 
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
-_TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
+_TIMES: tuple[T.DataType, ...] = (T.DateType(), T.TimestampNTZType(), T.TimestampType())
+"""Each holds what stands before it."""
+
 _INTEGERS: dict[int, T.DataType] = {8: T.ByteType(), 16: T.ShortType(), 32: T.IntegerType(), 64: T.LongType()}
 _FLOATS: dict[int, T.DataType] = {32: T.FloatType(), 64: T.DoubleType()}
 
 
 def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = False) -> T.DataType | None:
     """
-    The type that holds what *left* and *right* hold: equal ones as they are, numbers by `wider`, else text.
+    The type that holds what *left* and *right* hold: numbers by `wider`, times the more exact one, else text.
 
     Of several types it is one, in whatever order they meet.
 
@@ -97,6 +99,8 @@ def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = 
     DecimalType(21,2)
     >>> common_spark_type(T.LongType(), T.DoubleType()), common_spark_type(T.DateType(), T.LongType())
     (StringType(), StringType())
+    >>> common_spark_type(T.TimestampType(), T.DateType())
+    TimestampType()
     >>> common_spark_type(T.LongType(), T.DoubleType(), as_double=True)
     DoubleType()
     """
@@ -106,6 +110,8 @@ def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = 
         return right
     if isinstance(left, _NESTED) or isinstance(right, _NESTED):
         return None
+    if left in _TIMES and right in _TIMES:
+        return max(left, right, key=_TIMES.index)
     one, other = _number(left), _number(right)
     if one is None or other is None:
         return T.StringType()
@@ -150,14 +156,15 @@ def is_number_beside_time(left: T.DataType, right: T.DataType) -> bool:
     return _is_beside_time(left, right, lambda kind: _number(kind) is not None)
 
 
-def is_text_beside_time(left: T.DataType, right: T.DataType) -> bool:
+def is_other_beside_time(left: T.DataType, right: T.DataType) -> bool:
     """
-    The same of texts: 2024-03-18 read once as a text, once as an instant, would be two values.
+    The same of whatever is no time: 2024-03-18 read once as a text, once as an instant, would be two values.
 
-    >>> is_text_beside_time(T.DateType(), T.LongType()), is_text_beside_time(T.DateType(), T.StringType())
-    (False, True)
+    >>> date, instant, text = T.DateType(), T.TimestampType(), T.StringType()
+    >>> is_other_beside_time(date, text), is_other_beside_time(date, instant)
+    (True, False)
     """
-    return _is_beside_time(left, right, lambda kind: isinstance(kind, T.StringType))
+    return _is_beside_time(left, right, lambda kind: kind not in _TIMES and not isinstance(kind, T.NullType))
 
 
 def _is_beside_time(left: T.DataType, right: T.DataType, is_other: Callable[[T.DataType], bool]) -> bool:
@@ -169,7 +176,7 @@ def _is_beside_time(left: T.DataType, right: T.DataType, is_other: Callable[[T.D
     if isinstance(left, T.MapType) and isinstance(right, T.MapType):
         return _is_beside_time(left.valueType, right.valueType, is_other)
     pairs = ((left, right), (right, left))
-    return any(is_other(one) and isinstance(other, _TIMES) for one, other in pairs)
+    return any(is_other(one) and other in _TIMES for one, other in pairs)
 
 
 def as_type(value: Column, kind: T.DataType, common: T.DataType, column: str) -> Column:
@@ -178,6 +185,9 @@ def as_type(value: Column, kind: T.DataType, common: T.DataType, column: str) ->
         return value
     if isinstance(common, T.StringType):
         return _as_text(value, kind)
+    if isinstance(common, T.TimestampType) and kind in _TIMES:
+        # Spark's cast would take a date for midnight in the zone of the session.
+        return as_utc_instant(value, kind)
     if isinstance(common, T.DoubleType) and isinstance(kind, T.LongType | T.DecimalType):
         return _as_exact_double(value, kind, column)
     return value.cast(common)
@@ -288,25 +298,41 @@ def common_type(left: pa.DataType, right: pa.DataType, *, as_double: bool = Fals
     """
     The type that a column has when two versions of its table disagree.
 
-    Numbers widen where that loses nothing (`cdckit.parts.widening`), null gives way; all else is text.
+    Numbers and times widen where that loses nothing (`cdckit.parts.widening`), null gives way; all else is
+    text.
 
     Args:
         as_double: Whether numbers that no exact type holds become doubles.
 
     >>> common_type(pa.int32(), pa.int64()), common_type(pa.int64(), pa.date32())
     (DataType(int64), DataType(string))
-    >>> common_type(pa.int64(), pa.decimal128(7, 2))
-    Decimal128Type(decimal128(21, 2))
+    >>> common_type(pa.int64(), pa.decimal128(7, 2)), common_type(pa.date32(), pa.timestamp("us", "UTC"))
+    (Decimal128Type(decimal128(21, 2)), TimestampType(timestamp[us, tz=UTC]))
     """
     if left == right or pa.types.is_null(right):
         return left
     if pa.types.is_null(left):
         return right
+    if _is_arrow_time(left) and _is_arrow_time(right):
+        return _common_arrow_time(left, right)
     one, other = _arrow_number(left), _arrow_number(right)
     found = wider(one, other) if one and other else None
     if one and other and as_double:
         found = found or DOUBLE
     return _arrow_type(found) if found else pa.string()
+
+
+def _is_arrow_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def _common_arrow_time(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """Of dates a date; else the instant in the finer unit, of UTC where one of the two has a zone."""
+    instants = [kind for kind in (left, right) if pa.types.is_timestamp(kind)]
+    if not instants:
+        return pa.date32()
+    unit = max((kind.unit for kind in instants), key=("s", "ms", "us", "ns").index)
+    return pa.timestamp(unit, tz="UTC" if any(kind.tz for kind in instants) else None)
 
 
 def _arrow_number(kind: pa.DataType) -> Number | None:

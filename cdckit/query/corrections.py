@@ -20,7 +20,7 @@ from cdckit.parts.arguments import (
     require_keys,
     require_struct,
 )
-from cdckit.parts.widening import common_spark_type
+from cdckit.parts.widening import as_type, common_spark_type
 from cdckit.query.as_of import between
 
 _FUNCTION = "correct"
@@ -144,7 +144,7 @@ def _right_values(
         common = common_spark_type(needed, given)
         if common is None or common.simpleString() != needed.simpleString():
             raise WrongColumnType(_FUNCTION, name, needed.simpleString(), given.simpleString())
-        found[name] = value.cast(needed)
+        found[name] = as_type(value, given, needed, name)
     return found
 
 

@@ -99,7 +99,9 @@ def _common_type(name: str, history: DataFrame, source: DataFrame, *, function: 
     """The type that holds the values of both; raises where only their texts could be compared."""
     one, other = history.schema[name].dataType, source.schema[name].dataType
     common = common_spark_type(one, other)
-    if common is None or is_made_text(common, one, other):
+    # What differs is stated in the history's type, and an instant is no date.
+    is_other_time = one != other and isinstance(common, T.TimestampType | T.TimestampNTZType)
+    if common is None or is_other_time or is_made_text(common, one, other):
         needed = f"a type that compares exactly with the history's {one.simpleString()}"
         remedy = f'Cast it: source.withColumn("{name}", F.col("{name}").cast("{one.simpleString()}")).'
         raise WrongColumnType(function, name, needed, other.simpleString(), remedy)

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -30,6 +31,7 @@ from cdckit.parts.arguments import (
 from cdckit.parts.tables import (
     AnyTable,
     as_arrow,
+    digits_below_microseconds,
     has_order,
     spark_table,
     void_as_text,
@@ -46,6 +48,7 @@ from cdckit.tables.times import (
     is_time,
     order_text,
     reading_expressions,
+    text_digits,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -82,12 +85,17 @@ class TableFault(Fault):
 
 
 class Table(NamedTuple):
-    """A table's rows, its own columns, the place of a row, where rows have an order, and its pandas."""
+    """
+    A table's rows, its own columns, the place of a row, where rows have an order, and its pandas.
+
+    `digits` are, by column of times, the digits below a microsecond of those that have such.
+    """
 
     frame: DataFrame
     columns: list[str]
     row: Column | None
     pandas: pd.DataFrame | None = None
+    digits: Mapping[str, Column] = MappingProxyType({})
 
     def typed(self) -> Table:
         """The table with a type for columns that have none, since nothing stands in them: text."""
@@ -112,9 +120,14 @@ def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -
         arrow = as_arrow(frame, function=function)
         columns = arrow.column_names
         row = free_name("row number", columns)
-        numbered = arrow.append_column(row, pa.array(range(1, len(arrow) + 1), pa.int64()))
+        arrow = arrow.append_column(row, pa.array(range(1, len(arrow) + 1), pa.int64()))
+        digits = {}
+        for name, texts in digits_below_microseconds(frame, function=function).items():
+            beside = free_name(f"digits of {name}", arrow.column_names)
+            arrow = arrow.append_column(beside, pa.array(texts, pa.string()))
+            digits[name] = F.col(quoted(beside))
         pandas = frame if isinstance(frame, pd.DataFrame) else None
-        return Table(session().createDataFrame(numbered), columns, F.col(quoted(row)), pandas)
+        return Table(session().createDataFrame(arrow), columns, F.col(quoted(row)), pandas, digits)
     found = spark_table(frame, function=function)
     return Table(found, list(found.columns), None)
 
@@ -177,12 +190,13 @@ class Call(tables.Call):
 
     def with_times(self, parts: list[TypedColumn]) -> list[TypedColumn]:
         """The parts of a sequence; a first one of texts as times, where the table at hand has such in it."""
-        if self.wrong or self.table.row is None or not parts or not isinstance(parts[0].kind, TEXTS):
+        if self.table.row is None or not parts or not isinstance(parts[0].kind, TEXTS):
             return parts
-        instant = as_instant(*parts[0])
+        instant = as_instant(parts[0].value, parts[0].kind)
         assert instant is not None
         found = self.frame.where(instant.isNotNull()).limit(1).count()
-        return [TypedColumn(instant, T.TimestampType()), *parts[1:]] if found else parts
+        time = TypedColumn(instant, T.TimestampType(), parts[0].digits)
+        return [time, *parts[1:]] if found else parts
 
     def condition(self, expression: str | Column | None, argument: str) -> Column:
         """A condition; where it is null it does not hold."""
@@ -197,17 +211,26 @@ class Call(tables.Call):
     def instant(self, expression: str | Column, argument: str) -> Column:
         """Instants of a column or an expression; null where a text is no ISO 8601."""
         found = self.expression(expression, argument)
-        instant = None if found is None else as_instant(*found)
+        instant = None if found is None else as_instant(found.value, found.kind)
         if found is not None and instant is None:
             self.refuse(f"{argument} is {found.kind.simpleString()}, and must be {NEEDED_TIME}")
         return F.lit(None).cast("timestamp") if instant is None else instant
+
+    def digits(self, expression: object) -> Column:
+        """What an instant of `instant` lacks of its time: its digits below a microsecond, perhaps none."""
+        digits = None
+        if isinstance(expression, str | Column):
+            with suppress(*_SPARK_ERRORS):
+                digits = self._typed(expression).digits
+        return F.lit("") if digits is None else F.coalesce(digits, F.lit(""))
 
     def unreadable(self, expression: object, argument: str) -> Unreadable:
         """What to say of rows whose time, *expression* by a column or an expression, cannot be read."""
         text = F.lit(None).cast("string")
         if isinstance(expression, str | Column):
             with suppress(*_SPARK_ERRORS):
-                text = as_text(*self._typed(expression))
+                found = self._typed(expression)
+                text = as_text(found.value, found.kind)
         words = expression if isinstance(expression, str) else argument
         if words in self.columns:
             return Unreadable(argument, quoted_if_needed(words), text, self.table.without(words))
@@ -237,8 +260,12 @@ class Call(tables.Call):
         """Who says so: a name, or a column whose values are names."""
         if not isinstance(source, Column):
             return F.lit(require_name(source, "source", function=self.function))
-        found = self.expression(source, "source")
-        return F.lit(None).cast("string") if found is None else as_text(*found)
+        return self.text(source, "source")
+
+    def text(self, expression: str | Column, argument: str) -> Column:
+        """The texts of a column or an expression."""
+        found = self.expression(expression, argument)
+        return F.lit(None).cast("string") if found is None else as_text(found.value, found.kind)
 
     def lacks_time(self, kind: T.DataType) -> None:
         """Note that nothing says when a row is true, its sequence being of *kind*."""
@@ -383,7 +410,11 @@ class Call(tables.Call):
 
     def _typed(self, expression: str | Column) -> TypedColumn:
         value = expression if isinstance(expression, Column) else self._parse(expression)
-        return TypedColumn(value, self.frame.select(value.alias("value")).schema["value"].dataType)
+        kind = self.frame.select(value.alias("value")).schema["value"].dataType
+        if isinstance(kind, TEXTS):
+            return TypedColumn(value, kind, text_digits(value))
+        names = [name for name in self.table.digits if str(expression) in (name, f"Column<'{name}'>")]
+        return TypedColumn(value, kind, self.table.digits[names[0]] if names else None)
 
     def _parse(self, text: str) -> Column:
         if text in self.columns:

@@ -20,8 +20,7 @@ from cdckit.parts.widening import (
     TIMES_IN_LISTS,
     as_type,
     common_spark_type,
-    is_number_beside_time,
-    is_text_beside_time,
+    is_other_beside_time,
 )
 from cdckit.tables.calls import Call, Table, as_table
 from cdckit.tables.times import Unreadable
@@ -112,7 +111,7 @@ def _common(name: str, known: T.DataType | None, found: T.DataType, function: st
     if known is None:
         return found
     common = common_spark_type(known, found, as_double=True)
-    is_time_once = is_number_beside_time(known, found) or is_text_beside_time(known, found)
+    is_time_once = is_other_beside_time(known, found)
     if common is None or is_time_once:
         needed, remedy = known.simpleString(), TIMES_IN_LISTS if is_time_once else None
         raise WrongColumnType(function, f"{name} of every list", needed, found.simpleString(), remedy)

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.changes import DELETE, IS_EFFECTIVE, IS_PERIOD, UNTIL, UPSERT
+from cdckit.model.changes import DELETE, IS_EFFECTIVE, IS_PERIOD, TABLE, UNTIL, UPSERT
 from cdckit.model.history import is_never, open_end
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_SCHEMA
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int
@@ -77,10 +77,11 @@ def changes_from(
             with none but nulls is a reject.  Of pandas, floats that are whole numbers, which an empty cell
             makes of them, are these numbers again, where they have lost no digits (below 2**53).
         sequence_by: What the rows of one entity are in order by: numbers, times, texts, or several of these
-            as a list or a struct.  ISO 8601 texts with a clock, and `Z`, a zone as `+02:00` or none, are in
-            the order of their instants, other texts by their bytes ("10" stands before "9", so cast numbers
-            that were read as text); a row with a day in a form that does not sort, such as 5.1.2024, is a
-            reject.  Null stands first.  Without it the rows of pandas are in the order in which they stand,
+            as a list or a struct.  ISO 8601 texts with a clock, and `Z`, a zone as `+02:00` or `+02` or none,
+            are in the order of their instants, with all digits of a second, as nanoseconds are; other texts
+            by their bytes ("10" stands before "9", so cast numbers that were read as text); a row with a day
+            in a form that does not sort, such as 5.1.2024, is a reject.  Null stands first.  Without it the
+            rows of pandas are in the order in which they stand,
             those of Spark in none (see Returns).
         source: Who says so: a name, or a Column.
         apply_as_deletes: The condition under which a row deletes its entity.  Null is no.
@@ -110,14 +111,14 @@ def changes_from(
             for a time that nobody said, and of several rows of one entity the last counts.
         valid_from: Of a table that brings both times, such as one of type 2: from when on a row is true, said
             as *effective* is, and instead of it.
-        valid_to: And until when, exclusive (`effective_until`).  Null, an empty text, an end in the year 9999
-            or later, or another that `scd_type_2` has put there (`valid_to_current`) and the metadata of the
-            column still name, is open: until something else is said.  A row that ends before it begins, or
-            as it does, is a reject.  Columns that these two name are no fields, unless *column_list* has
-            them.  The end is a part of the message: a row that has got one since the table was applied to a
-            ledger is another message, beside which the open one still stands.  Where that would be seen
-            beside what follows, the ledger refuses the table (`OpenInLedger`): `Ledger.revoke` its open rows
-            before it is applied again.
+        valid_to: And until when, exclusive (`effective_until`).  Null, an empty text, `infinity`, an end
+            in the year 9999 or later, or another that `scd_type_2` has put there (`valid_to_current`) and the
+            metadata of the column still name, is open: until something else is said.  A row that ends before
+            it begins, or as it does, is a reject.  Columns that these two name are no fields, unless
+            *column_list* has them.  The end is a part of the message: a row that has got one since the table
+            was applied to a ledger is another message, beside which the open one still stands.  Where that
+            would be seen beside what follows, the ledger refuses the table (`OpenInLedger`): `Ledger.revoke`
+            its open rows before it is applied again.
         message: What identifies the message: provenance will name it.  Null is as none.  Rows of one message
             that differ are several statements, equal ones are one.
         priority: How much it counts (see `with_priorities`).
@@ -133,9 +134,10 @@ def changes_from(
         a time, by its type or as ISO 8601 text; else its effective time, as if it had been known from the
         beginning.
 
-        Two tables that speak of an entity at one instant, with equal priority, are a tie: which of them
-        counts is decided by the form of their sequences and by row numbers, so by nothing that means
-        anything.  Say whose word counts: *priority*, or `with_priorities` (see `union_changes`).
+        Of two tables of one source that speak of an entity at one instant, the one that a `Ledger` took later
+        counts.  Else two tables are a tie, with equal priority: which of them counts is decided by the form
+        of their sequences and by row numbers, arbitrarily.  Say whose word counts: *priority*, or
+        `with_priorities` (see `union_changes`).
 
     Raises:
         UnfitTable: Columns that the call names are missing, or of types that cannot mean that; all of it at
@@ -383,8 +385,9 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
         until=None if end is None else _until(call, end),
         known=_arrival(parts),
         lacks_arrival=_lacks_arrival(parts) if begin is not None else F.lit(False),
-        sequence=order_text(parts),
-        message=None if message is None else call.expression(message, "message"),
+        # A time that alone says the order says it with all of its digits.
+        sequence=order_text(parts) if parts or sequence is not None else call.digits(begin),
+        message=None if message is None else call.text(message, "message"),
         source=call.source(given.source),
         deletes=call.condition(given.apply_as_deletes, "apply_as_deletes"),
         truncates=call.condition(given.apply_as_truncates, "apply_as_truncates"),
@@ -419,7 +422,7 @@ class _Rows(NamedTuple):
     known: Column | None
     lacks_arrival: Column
     sequence: Column | None
-    message: TypedColumn | None
+    message: Column | None
     source: Column
     deletes: Column
     truncates: Column
@@ -472,13 +475,13 @@ def _first_part(parts: Sequence[TypedColumn]) -> TypedColumn | None:
 def _sequence_time(parts: Sequence[TypedColumn]) -> Column | None:
     """When a row was sequenced, if the first part of that is a time by its type."""
     first = _first_part(parts)
-    return as_instant(*first) if first is not None and is_time(first.kind) else None
+    return as_instant(first.value, first.kind) if first is not None and is_time(first.kind) else None
 
 
 def _arrival(parts: Sequence[TypedColumn]) -> Column | None:
     """The same, of a text too: a CSV has no types, and who is not told of an arrival knows all too early."""
     first = _first_part(parts)
-    return None if first is None else as_instant(*first)
+    return None if first is None else as_instant(first.value, first.kind)
 
 
 def _is_first(begin: object, sequence: object) -> bool:
@@ -533,7 +536,7 @@ def _until(call: Call, expression: str | Column | datetime) -> _Until:
         if isinstance(expression, str) and expression in call.columns
         else None
     )
-    is_open = is_never(end)
+    is_open = is_never(end) | (F.lower(F.trim(time.value)) == "infinity")
     if stands_for_open is not None:
         is_open |= F.unix_micros(end) == F.lit(stands_for_open)
     # What cannot be read is neither open nor an end.
@@ -562,7 +565,7 @@ def _statements(
         (row if places_order else F.lit(0)).cast("string").alias("place"),
         as_text(every, kinds).alias("content"),
         F.lit(None).cast("string").alias("returns"),
-        (F.lit(None).cast("string") if rows.message is None else as_text(*rows.message)).alias("message"),
+        (F.lit(None).cast("string") if rows.message is None else rows.message).alias("message"),
         rows.source.alias("source"),
         rows.deletes.alias("deletes"),
         rows.truncates.alias(IS_TRUNCATE),
@@ -604,7 +607,7 @@ def _change_columns(priority: int, ends: list[Column], *, says_arrival: bool) ->
         "sequence",
         F.struct(
             F.col("known").alias("timestamp"),
-            F.lit("table").alias("topic"),
+            F.lit(TABLE).alias("topic"),
             F.lit(0).alias("partition"),
             F.col("row").alias("offset"),
             F.when(F.col(IS_TRUNCATE), 0).otherwise(number).cast("int").alias("record_number"),
@@ -624,7 +627,7 @@ def _record() -> dict[str, Column]:
     return {
         "key": F.lit(None),
         "value": F.encode(F.coalesce("corrupt", "content"), "UTF-8"),
-        "topic": F.lit("table"),
+        "topic": F.lit(TABLE),
         "partition": F.lit(0),
         "offset": F.col("row"),
         "timestamp": F.col("known"),

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.changes import sortable_number
-from cdckit.parts.values import as_text, decimal_text
+from cdckit.parts.values import as_text, as_utc_instant, decimal_text
 
 NEEDED_TIME = (
     "a timestamp, a date, or ISO 8601 text; seconds since 1970 are `F.timestamp_seconds('a_column')`"
@@ -46,9 +46,25 @@ _SINCE_1970 = {r"^\d{10}$": "seconds", r"^\d{13}$": "millis", r"^\d{16}$": "micr
 TEXTS = (T.StringType, T.VarcharType, T.CharType)
 TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
 
+_FULL = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$"
+_TO_FULL = {
+    # The basic form: 20240101T100000Z.
+    r"^(\d{4})(\d{2})(\d{2})T(\d{2})(\d{2})": "$1-$2-$3T$4:$5",
+    r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2})(\d{2})": "$1:$2",
+    # A minute is the second at which it begins, a day its midnight.
+    r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2})(?!:)": "$1:00",
+    r"^(\d{4}-\d{2}-\d{2})$": "$1T00:00:00",
+    r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}),(?=\d)": "$1.",
+    r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}\.\d{6})\d+": "$1",
+    # An offset without a colon, or of hours alone, as PostgreSQL and DuckDB write it.
+    r"(:\d{2}:\d{2}(?:\.\d+)?[+-]\d{2})(\d{2})?$": "$1:$2",
+    r"(:\d{2}:\d{2}(?:\.\d+)?[+-]\d{2}:)$": "$100",
+    r"(:\d{2}:\d{2}(?:\.\d+)?)$": "$1Z",
+    r"^(\d{4}-\d{2}-\d{2}[T ])24(?=:00:00(?:\.0+)?(?:Z|[+-]))": "$100",
+}
+"""How a text of ISO 8601 comes to the form `_FULL`, in UTC where it says no zone: one after the other."""
+_IS_HOUR_24 = r"^\d{4}-?\d{2}-?\d{2}[T ]24"
 _MICROSECONDS_A_DAY = 86_400_000_000
-_CLOCK = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?"
-_MINUTE = r"^(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2})(?!:)"
 
 
 def is_time(kind: T.DataType) -> bool:
@@ -61,26 +77,29 @@ def as_instant(value: Column, kind: T.DataType) -> Column | None:
     The instant that a value names, in UTC where it says no zone, whatever the zone of the session is.
 
     A date is the instant at which it begins, so is a day or a minute as text; digits after the sixth of a
-    second are cut.  Null where a text is no ISO 8601; None for types that name no instant.
+    second are cut (`text_digits`).  A text is ISO 8601 in its extended form, or in the basic one with a
+    clock; a space for the T, a comma in the second, an offset without a colon or minutes will do.  Null where
+    a text is no ISO 8601; None for types that name no instant.
     """
-    if isinstance(kind, T.TimestampType):
-        return value
-    if isinstance(kind, T.TimestampNTZType):
-        return F.concat(value.cast("string"), F.lit("Z")).cast("timestamp")
-    if isinstance(kind, T.DateType):
-        return F.timestamp_micros(F.unix_date(value).cast("bigint") * F.lit(_MICROSECONDS_A_DAY))
+    if is_time(kind):
+        return as_utc_instant(value, kind)
     return _parse_text(F.trim(value.cast("string"))) if isinstance(kind, TEXTS) else None
 
 
 def _parse_text(text: Column) -> Column:
     # Spark's cast takes more, and what says no zone for a time of the session's.
-    text = F.regexp_replace(text, _MINUTE, "$1:00")
-    full = (
-        F.when(text.rlike(_CLOCK + r"(Z|[+-]\d{2}:\d{2})$"), text)
-        .when(text.rlike(_CLOCK + "$"), F.concat(text, F.lit("Z")))
-        .when(text.rlike(r"^\d{4}-\d{2}-\d{2}$"), F.concat(text, F.lit("T00:00:00Z")))
-    )
-    return full.try_cast("timestamp")
+    full = text
+    for form, replacement in _TO_FULL.items():
+        full = F.regexp_replace(full, form, replacement)
+    full = F.when(text.rlike(_FULL), text).otherwise(F.regexp_extract(full, _FULL, 0))
+    # Hour 24 is read as hour 0 of its day, and is that of the next one.
+    more = F.when(text.rlike(_IS_HOUR_24), F.lit(_MICROSECONDS_A_DAY)).otherwise(F.lit(0))
+    return F.timestamp_micros(F.unix_micros(full.try_cast("timestamp")) + more)
+
+
+def text_digits(text: Column) -> Column:
+    """What `as_instant` cuts of an ISO 8601 text: digits below a microsecond, without zeros at the end."""
+    return F.regexp_extract(text.cast("string"), r"\d[.,]\d{6}(\d*[1-9])", 1)
 
 
 def reading_expressions(text: Column, text_column: str) -> Column:
@@ -193,10 +212,11 @@ _AFTER_EVERY_PART = "\uffff"
 
 
 class TypedColumn(NamedTuple):
-    """A column and the type that it has."""
+    """A column and the type that it has; of times also the digits that are below a microsecond, as text."""
 
     value: Column
     kind: T.DataType
+    digits: Column | None = None
 
 
 def order_text(parts: list[TypedColumn]) -> Column | None:
@@ -209,7 +229,7 @@ def order_text(parts: list[TypedColumn]) -> Column | None:
     if not parts:
         return F.lit("")
     if len(parts) == 1 and not isinstance(parts[0].kind, T.StructType):
-        alone = _text(*parts[0])
+        alone = _text(parts[0])
         return None if alone is None else F.coalesce(alone, F.lit(""))
     return _join_parts(parts)
 
@@ -222,9 +242,11 @@ def _join_parts(parts: list[TypedColumn]) -> Column | None:
 
 def _part(part: TypedColumn) -> Column | None:
     """One of several: it says itself where it ends.  A blank, for null, stands before all values."""
-    text = _text(*part)
+    text = _text(part)
     if text is None:
         return None
+    if is_time(part.kind) and part.digits is not None:
+        text = F.concat(text, F.lit(_END))
     if isinstance(part.kind, (*TEXTS, T.BinaryType)):  # of any length
         # A text that goes on after one like it is the later one, whatever the next part is.
         text = F.concat(
@@ -233,7 +255,8 @@ def _part(part: TypedColumn) -> Column | None:
     return F.coalesce(text, F.lit(" "))
 
 
-def _text(value: Column, kind: T.DataType) -> Column | None:
+def _text(part: TypedColumn) -> Column | None:
+    value, kind, digits = part
     if isinstance(kind, T.StructType):
         parts = [TypedColumn(value.getField(each.name), each.dataType) for each in kind]
         inside = _join_parts(parts)
@@ -245,7 +268,8 @@ def _text(value: Column, kind: T.DataType) -> Column | None:
     if is_time(kind):
         instant = as_instant(value, kind)
         assert instant is not None
-        return sortable_number(F.unix_micros(instant))
+        micros = sortable_number(F.unix_micros(instant))
+        return micros if digits is None else F.concat(micros, F.coalesce(digits, F.lit("")))
     if isinstance(kind, TEXTS):
         return _in_utc(value.cast("string"))
     if isinstance(kind, T.BooleanType):
@@ -257,9 +281,10 @@ def _in_utc(text: Column) -> Column:
     """An ISO 8601 text with a clock in UTC, with all digits of its second that are not zeros at its end."""
     instant = as_text(_parse_text(F.trim(text)), T.TimestampType())
     second = F.translate(F.substring_index(instant, ".", 1), " ", "T")
-    in_utc = F.concat(second, F.regexp_extract(text, r"\.\d*[1-9]", 0))
+    digits = F.regexp_extract(text, r"\d[.,](\d*[1-9])", 1)
+    in_utc = F.concat(second, F.when(digits != "", F.concat(F.lit("."), digits)).otherwise(""))
     # A day alone sorts among them as it is; what is in the year 10000 in UTC has a sign before it.
-    return F.coalesce(F.when(text.contains(":") & ~second.startswith("+"), in_utc), text)
+    return F.coalesce(F.when(text.rlike(r"\dT\d|:") & ~second.startswith("+"), in_utc), text)
 
 
 def _decimal(value: Column, kind: T.DecimalType) -> Column:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
@@ -435,3 +436,33 @@ def test_other_programs_write_to_its_tables(spark: SparkSession, tmp_path: Path)
     assert shown(ledger.history()) == [(1, "a", 1, 3, False), (1, "c", 3, None, False)]
     assert ledger.apply(days[1]).news == 1
     assert shown(ledger.history()) == whole
+
+
+def test_of_two_files_that_speak_of_one_second_the_later_one_counts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Row numbers order one table: as in one table of both, the row of the second file is the last."""
+    second = "2024-01-01 10:00:00"
+    insert = pd.DataFrame({"op": ["U", "I"], "id": [2, 1], "v": ["b", "a"], "at": [second, second]})
+    delete = pd.DataFrame({"op": ["D"], "id": [1], "v": ["a"], "at": [second]})
+    ledger = Ledger(spark, tmp_path, entity="e", keys=["id"], buckets=1)
+    for table in (insert, delete):
+        ledger.apply(
+            changes_from(table, keys=["id"], sequence_by="at", apply_as_deletes="op = 'D'", column_list=["v"])
+        )
+    for history in (ledger.history(), merge(ledger.changes(), entity="e", keys=["id"])):
+        assert sorted(map(tuple, history.select("id", "v", "deleted_indicator").collect())) == [
+            (1, None, True),
+            (2, "b", False),
+        ]
+
+
+def test_rows_that_nothing_orders_are_told(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a table of Spark's rows have no order: an insert and a delete of one second are a tie."""
+    rows = spark.sql("SELECT stack(3, 1, 'a', 1, 'b', 2, 'c') AS (id, v), timestamp'2024-01-01' AS at")
+    ledger = Ledger(spark, tmp_path, entity="e", keys=["id"], buckets=1)
+    ledger.apply(changes_from(rows, keys=["id"], sequence_by="at", source="shop"))
+    (warning,) = [one for one in caplog.messages if "nothing says which one counts" in one]
+    assert warning.count("shop-") == 2

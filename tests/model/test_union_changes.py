@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -138,7 +139,7 @@ def test_a_nested_field_and_another_are_refused(spark: SparkSession) -> None:
     [
         ("10L", "'0010'", "bigint in one and string in another"),
         ("'2024-01-01'", "date'2024-01-01'", "string in one and date in another"),
-        ("timestamp'2024-01-01 10:00:00Z'", "date'2024-01-01'", "timestamp in one and date in another"),
+        ("timestamp'2024-01-01 10:00:00Z'", "'2024-01-01'", "timestamp in one and string in another"),
         ("true", "1", "boolean in one and int in another"),
     ],
 )
@@ -155,6 +156,12 @@ def test_a_value_that_would_be_written_in_two_ways_is_refused(
     ):
         union_changes(*tables)
     assert unite(tables).schema["data"].dataType.simpleString() == "struct<id:string>"
+
+
+def test_tables_in_a_list_are_to_be_given_one_by_one(spark: SparkSession) -> None:
+    tables: Any = [changes(spark, source, "struct(1 as id)", "struct(true as id)") for source in ("a", "b")]
+    with pytest.raises(InvalidArgument, match="Give the tables one by one: `union_changes"):
+        union_changes(tables)
 
 
 def test_what_is_no_table_of_changes_is_refused(spark: SparkSession) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import Decimal
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.widening import as_type, common_type, number_texts, to_common_type
+from cdckit.parts.widening import as_type, common_spark_type, common_type, number_texts, to_common_type
 
 # A type, and numbers of it with their texts: a whole number has the same one whatever type it is of.
 TEXTS: list[tuple[T.DataType, list[tuple[Any, str | None]]]] = [
@@ -95,6 +95,42 @@ def test_columns_that_meet_in_any_order_become_one() -> None:
                 columns = {at: to_common_type(column, common) for at, column in columns.items()}
             found.add(str((common, [columns[at].to_pylist() for at in some])))
         assert len(found) == 1, found
+
+
+DATE, INSTANT = T.DateType(), T.TimestampType()
+
+
+def test_workers_find_the_type_that_spark_finds() -> None:
+    kinds = [
+        T.IntegerType(),
+        T.LongType(),
+        T.DoubleType(),
+        T.DecimalType(7, 2),
+        T.StringType(),
+        T.BooleanType(),
+    ]
+    for left, right in product([*kinds, DATE, INSTANT], repeat=2):
+        found = common_type(arrow_type(left), arrow_type(right))
+        assert found == arrow_type(common_spark_type(left, right) or T.StringType()), (left, right)
+
+
+def test_a_date_is_its_midnight_in_utc_whatever_the_zone_of_the_session(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT date'2024-05-01' AS day, timestamp_ntz'2024-05-01 09:30:00' AS clock")
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        instants = [
+            as_type(F.col("day"), DATE, INSTANT, "day"),
+            as_type(F.col("clock"), T.TimestampNTZType(), INSTANT, "clock"),
+        ]
+        assert rows.select(*(F.unix_micros(instant) for instant in instants)).collect() == [
+            (1714521600_000000, 1714555800_000000)
+        ]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    assert to_common_type(pa.array([date(2024, 5, 1)]), pa.timestamp("us", "UTC")).to_pylist() == [
+        datetime(2024, 5, 1, tzinfo=UTC)
+    ]
 
 
 def test_spark_writes_them_so(spark: SparkSession) -> None:

@@ -59,11 +59,15 @@ def fold_with_moves(
     by_guid: dict[str, list[Row]] = {}
     for change in changes:
         by_guid.setdefault(identity(change, entity, keys), []).append(change)
-    once = [(guid, each) for guid, some in by_guid.items() for each in without_redeliveries(some)]
+    once = [
+        (guid, order, each)
+        for guid, some in by_guid.items()
+        for order, each in leavers_first(without_redeliveries(some))
+    ]
     states: dict[str, Entity] = {guid: Entity() for guid in by_guid}
     counted: dict[str, list[Row]] = {guid: [] for guid in by_guid}
     found: dict[str, Entity] = {}
-    for guid, change in sorted(once, key=lambda each: place(each[1])):
+    for guid, _, change in sorted(once, key=lambda each: each[1]):
         words = [change]
         move = json.dumps([change["source"], change.get("moved")], default=str)
         if change.get("moved") and change["operation"] == "delete":
@@ -79,6 +83,32 @@ def fold_with_moves(
             states[guid] = apply(states[guid], word, keys, fields)
         counted[guid] += words
     return [row for guid in sorted(by_guid) for row in versions(guid, counted[guid], keys, fields)]
+
+
+def leavers_first(changes: Sequence[Row]) -> list[tuple[tuple[Any, ...], Row]]:
+    """
+    The changes of one entity, each with its place among those of all entities.
+
+    Of two rows that have a key at one instant, the one that had it first leaves first: right before the
+    other one comes.
+    """
+    ordered = sorted(changes, key=place)
+    placed = {id(change): (place(change), 0, change) for change in ordered}
+    for source in {change["source"] for change in ordered}:
+        rows, instant, last = list[Row](), None, dict[str, Any]()
+        for change in (each for each in ordered if each["source"] == source):
+            if change["effective_timestamp"] != instant:
+                instant = change["effective_timestamp"]
+                rows = [last] if last.get("operation") == "upsert" and holds(last, instant) else []
+            if change["operation"] == "upsert":
+                rows += [change] if change.get("moved") or not rows else []
+            elif len(rows) > 1:
+                placed[id(change)] = (place(rows[1]), -1, change)
+                rows = rows[1:]
+            else:
+                rows = []
+            last = change
+    return [((*at, before), change) for at, before, change in placed.values()]
 
 
 def words_of(change: Row, state: Entity, keys: Sequence[str], fields: Sequence[str]) -> list[Row]:
@@ -190,7 +220,7 @@ def content(row: Row | None) -> str:
 
 
 def holds(change: Row, instant: Any) -> bool:
-    until = change["effective_until"]
+    until = change.get("effective_until")
     return change["effective_timestamp"] <= instant and (until is None or instant < until)
 
 

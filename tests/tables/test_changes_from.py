@@ -584,6 +584,20 @@ def test_the_call_that_would_do_says_all_that_was_said(spark: SparkSession) -> N
     ]
 
 
+def test_nothing_is_said_beside_what_is_wrong_that_is_not_wrong(spark: SparkSession) -> None:
+    """A good ISO text is a time, whatever else the call says."""
+    rows = pd.DataFrame({"id": [1], "v": ["a"], "at": ["2024-01-01T10:00:00Z"]})
+    calls: list[tuple[dict[str, Any], str]] = [
+        ({"keys": "id"}, "keys is 'id', and must be a list of columns"),
+        ({"keys": ["number"]}, "keys names number, which is no column"),
+        ({"keys": ["id"], "column_list": ["w"]}, "column_list names w, which is no column"),
+    ]
+    for call, sentence in calls:
+        with pytest.raises(UnfitTable) as error:
+            changes_from(rows, sequence_by="at", **call)
+        assert error.value.wrong == (sentence,)
+
+
 def test_a_number_is_no_time(spark: SparkSession) -> None:
     """A log that is numbered must say when its rows are true, else all but the last would be lost."""
     frame = pd.DataFrame({"id": [1, 1], "version": [9, 10], "name": ["kettle", "teapot"]})
