@@ -15,7 +15,7 @@ from pyspark.errors import PythonException, SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import Lookup, as_known, as_of, as_of_join, merge, why
+from cdckit import Lookup, as_known, as_of, as_of_join, changes_from, merge, why
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.ledger import Ledger
 from cdckit.model.sources import unite
