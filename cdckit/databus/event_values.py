@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import Fault, Findings, FoundFault
+from cdckit.model.faults import Fault, Findings, FoundFault
 from cdckit.parts import avro
 from cdckit.parts.arrays import Bools
 

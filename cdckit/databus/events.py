@@ -21,14 +21,8 @@ from cdckit.databus.event_values import (
     parse_events,
     sources_by_id,
 )
-from cdckit.model.records import (
-    ERROR_FIELDS,
-    RECORD_COLUMNS,
-    RECORD_SCHEMA,
-    Findings,
-    error_columns,
-    require_records,
-)
+from cdckit.model.faults import Findings, error_columns
+from cdckit.model.records import ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, require_records
 from cdckit.parts.arrays import Bools
 from cdckit.parts.instants import INSTANT
 from cdckit.parts.workers import WorkerPlan

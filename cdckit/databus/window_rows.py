@@ -37,7 +37,8 @@ from cdckit.databus.window_rules import (
     WindowMachine,
     cut_spans,
 )
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, Findings
+from cdckit.model.faults import Findings
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.arrays import Bools, Ints
 from cdckit.parts.instants import INSTANT
 

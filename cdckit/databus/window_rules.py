@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cdckit.databus.event_values import DatabusFault
-from cdckit.model.records import Findings
+from cdckit.model.faults import Findings
 from cdckit.parts.arrays import Bools, Ints
 
 IS_DATA, IS_END, IS_ROLLBACK, IS_OTHER, IS_BAD = range(5)

@@ -21,13 +21,13 @@ from cdckit.datahub.erased_records import require_no_mark
 from cdckit.datahub.mappings import DEFAULT_SYSTEM
 from cdckit.datahub.source_systems import Schema
 from cdckit.errors import InvalidArgument
+from cdckit.model.faults import Fault
 from cdckit.model.records import (
     ERROR_CODE,
     ERROR_DESCRIPTION,
     ERROR_FIELDS,
     RECORD_COLUMNS,
     RECORD_SCHEMA,
-    Fault,
     require_records,
 )
 from cdckit.parts.arguments import flat_columns, require_instant, text_literal

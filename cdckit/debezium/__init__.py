@@ -17,12 +17,9 @@ The streams of the prototype of 2014 are a door of their own, `cdckit.streams`.
 
 from typing import TYPE_CHECKING
 
-from cdckit.debezium.column_types import columns
-from cdckit.debezium.event_changes import changes
-from cdckit.debezium.event_rows import table_rows
-from cdckit.debezium.events import EVENT_SCHEMA, EventFault, Kind, messages
-from cdckit.debezium.json_events import decode
-from cdckit.debezium.other_producers import decode_maxwell, decode_wal2json
+from cdckit.debezium.decoding import EVENT_SCHEMA, decode, decode_maxwell, decode_wal2json, messages
+from cdckit.debezium.events import EventFault, Kind
+from cdckit.debezium.table_changes import UntypedColumns, changes, columns, table_rows
 from cdckit.debezium.transactions import find_frontiers, find_missing_events
 
 if TYPE_CHECKING:
@@ -32,6 +29,7 @@ __all__ = [
     "EVENT_SCHEMA",
     "EventFault",
     "Kind",
+    "UntypedColumns",
     "changes",
     "columns",
     "decode",

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from pyspark.sql import DataFrame
 
-from cdckit.debezium.column_types import VARIABLE
-from cdckit.debezium.events import OF_ROWS, EventFault
-from cdckit.debezium.json_events import (
-    ENVELOPE,
-    FOUND,
-    ROW_KEY,
-    Producer,
-    envelope_columns,
-    json_keys,
+from cdckit.debezium.decoding import decoded_by
+from cdckit.debezium.envelopes import (
+    VARIABLE,
+    Envelope,
+    Record,
+    Source,
+    Transaction,
+    event_of,
+    read_key,
+    unread_event,
 )
+from cdckit.debezium.events import OF_ROWS, TEXTS, Event, EventFault, Image
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA, require_records
+from cdckit.model.records import require_records
 from cdckit.parts import avro
-from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.avro import SchemaRefused
 from cdckit.parts.avro.schema import MAX_TEXT
-from cdckit.parts.workers import WorkerPlan
 
 _NAMED = ("record", "error", "enum", "fixed")
 
@@ -229,9 +228,6 @@ def _type(kind: Any) -> str:
     return plain if plain in known_types else "bytes" if plain == "fixed" else "string"
 
 
-TEXTS = pa.map_(pa.string(), pa.string())
-
-
 def texts(values: pa.Array) -> pa.Array:
     """
     The text of the JSON value for each value, as Debezium's JSON has it: bytes in Base64.
@@ -356,111 +352,98 @@ def _no_text(count: int) -> pa.Array:
     return pa.nulls(count, pa.string())
 
 
-_ENVELOPE, _TEXT = T.StructType(ENVELOPE), T.StringType()
-_READ = [
-    T.StructField(FOUND, _ENVELOPE),
-    T.StructField("text", _TEXT),
-    T.StructField("schema_id", _TEXT),
-    T.StructField(ROW_KEY, T.MapType(_TEXT, _TEXT)),
-    T.StructField("fault", _TEXT),
-    T.StructField("finding", _TEXT),
-]
-"""What stands in the value of a record and in its key."""
-
-
-def read_batches(batches: Iterable[pa.RecordBatch], *, registry: Registry) -> Iterator[pa.RecordBatch]:
-    """The records with the columns of `_READ`, those of one schema after the other."""
-    for batch in batches:
-        keys, key_faults, key_findings = _keys(batch.column("key"), registry)
-        values = batch.column("value")
-        nothing = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))
-        none = Group(nothing, None, pa.nulls(len(nothing)), _no_text(len(nothing)), _no_text(len(nothing)))
-        for group in (none, *groups(values, registry)):
-            if not len(group.places):
+def read_avro(values: pa.Array, records: Sequence[Record], registry: Registry) -> list[Event]:
+    """The event of each record, whose value names the schema that it is written in."""
+    keys = _keys(pa.array([record.key for record in records], pa.binary()), registry)
+    events: list[Any] = [
+        unread_event(record, key.columns, EventFault.NOT_FRAMED, None)
+        for record, key in zip(records, keys, strict=True)
+    ]
+    for group in groups(values, registry):
+        envelopes = _envelopes(group.values)
+        types = None if group.schema_id is None else types_in(registry.schemas[group.schema_id])
+        said = zip(group.faults.to_pylist(), group.findings.to_pylist(), strict=True)
+        for at, (place, (fault, finding)) in enumerate(zip(group.places.tolist(), said, strict=True)):
+            record, key = records[place], keys[place]
+            # What is wrong with the value is said first.
+            if fault is not None or envelopes is None:
+                events[place] = unread_event(record, key.columns, EventFault[fault or _NO_EVENT], finding)
                 continue
-            places = pa.array(group.places)
-            found = _envelope(group.values, _ENVELOPE)
-            ids = pa.array([None if group.schema_id is None else str(group.schema_id)], pa.string())
-            columns = [
-                *batch.take(places).columns,
-                found,
-                _other_values(group.values, found),
-                ids.take(pa.array(np.zeros(len(places), np.int64))),
-                keys.take(places),
-                # What is wrong with the value is said first.
-                pc.coalesce(group.faults, key_faults.take(places)),
-                pc.if_else(group.faults.is_valid(), group.findings, key_findings.take(places)),
-            ]
-            yield pa.RecordBatch.from_arrays(columns, [*batch.schema.names, *(each.name for each in _READ)])
+            text = _other_text(envelopes[at], group.values[at])
+            event = event_of(envelopes[at], record, key.columns, types, "avro", text)
+            events[place] = event if key.fault is None else event.refuse(key.fault, key.finding)
+    return events
 
 
-def _keys(keys: pa.Array, registry: Registry) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """The columns of keys, and what is wrong with them; one that names no schema is JSON, or nothing."""
-    found = list(groups(keys, registry))
-    order = np.full(len(keys), -1, np.int64)
-    order[np.concatenate([np.zeros(0, np.int64), *(each.places for each in found)])] = np.arange(
-        sum(len(each.places) for each in found)
-    )
-    take = pa.array(order, mask=order < 0)
-    parts = [_key_columns(each, keys) for each in found]
-    empty = pa.nulls(0, TEXTS), _no_text(0), _no_text(0)
-    maps, codes, findings = (pa.concat_arrays(each) for each in zip(empty, *parts, strict=True))
-    return maps.take(take), codes.take(take), findings.take(take)
+_NO_EVENT = EventFault.NOT_AN_EVENT.name
 
 
-def _key_columns(group: Group, keys: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
-    if group.schema_id is None and group.faults[0].as_py() == EventFault.NOT_FRAMED:
-        none = _no_text(len(group.places))
-        return json_keys(keys.take(pa.array(group.places))), none, none
-    return as_maps(group.values), group.faults, _key_findings(group)
+class _Key(NamedTuple):
+    """The columns of a key, or what is wrong with it."""
+
+    columns: Image | None = None
+    fault: EventFault | None = None
+    finding: str | None = None
 
 
-def _key_findings(group: Group) -> pa.Array:
-    return pc.binary_join_element_wise("in the key:", pc.fill_null(group.findings, ""), " ")
+def _keys(keys: pa.Array, registry: Registry) -> list[_Key]:
+    """What the keys say; one that names no schema is JSON, or nothing."""
+    found = [_Key()] * len(keys)
+    for group in groups(keys, registry):
+        columns = as_maps(group.values).to_pylist(maps_as_pydicts="lossy")
+        said = zip(columns, group.faults.to_pylist(), group.findings.to_pylist(), strict=True)
+        for place, (row, fault, finding) in zip(group.places.tolist(), said, strict=True):
+            if fault == EventFault.NOT_FRAMED:
+                found[place] = _Key(read_key(keys[place].as_py()))
+            elif fault is not None:
+                found[place] = _Key(row, EventFault[fault], f"in the key: {finding or ''}")
+            else:
+                found[place] = _Key(row)
+    return found
 
 
-def _envelope(values: pa.Array, envelope: T.StructType) -> pa.Array:
-    """What an envelope says, in texts; null for a value that is no record."""
+def _envelopes(values: pa.Array) -> list[Envelope] | None:
+    """What each value says as an envelope, the columns of its rows as texts; None for what is no record."""
     if not pa.types.is_struct(values.type):
-        return pa.nulls(len(values), arrow_type(envelope))
-    columns = [_field(values, field) for field in envelope]
-    kinds = [pa.field(field.name, arrow_type(field.dataType)) for field in envelope]
-    return pa.StructArray.from_arrays(columns, fields=kinds, mask=values.is_null())
+        return None
+    columns: dict[str, list[Any]] = {}
+    for field in msgspec.structs.fields(Envelope):
+        at = values.type.get_field_index(field.encode_name)
+        if at >= 0:
+            part = pc.struct_field(values, at)
+            is_row = field.name in ("before", "after") and pa.types.is_struct(part.type)
+            columns[field.name] = (as_maps(part) if is_row else part).to_pylist(maps_as_pydicts="lossy")
+    blocks = {"source": Source, "transaction": Transaction}
+    for name in blocks.keys() & columns.keys():
+        columns[name] = [_block(blocks[name], said) for said in columns[name]]
+    return [
+        Envelope(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
+    ] or [Envelope() for _ in range(len(values))]
 
 
-def _field(values: pa.Array, field: T.StructField) -> pa.Array:
-    kind = arrow_type(field.dataType)
-    if values.type.get_field_index(field.name) < 0:
-        return pa.nulls(len(values), kind)
-    found = pc.struct_field(values, field.name)
-    if isinstance(field.dataType, T.StructType):
-        return _envelope(found, field.dataType)
-    if isinstance(field.dataType, T.LongType):
-        return pc.cast(found, kind) if pa.types.is_integer(found.type) else pa.nulls(len(values), kind)
-    return as_maps(found) if isinstance(field.dataType, T.MapType) else texts(found)
+def _block(kind: type[Any], said: Any) -> Any:
+    if not isinstance(said, Mapping):
+        return None
+    names = ((field.name, field.encode_name) for field in msgspec.structs.fields(kind))
+    return kind(**{name: said[called] for name, called in names if called in said})
 
 
-def _other_values(values: pa.Array, found: pa.Array) -> pa.Array:
-    """The value as JSON where it is not about a row, or where its row is text of its own."""
-    if not pa.types.is_struct(values.type):
-        return _no_text(len(values))
-    after = values.type.field("after").type if values.type.get_field_index("after") >= 0 else None
-    is_row = pc.is_in(pc.struct_field(found, "op"), pa.array(OF_ROWS))
-    is_told = pc.and_(pc.fill_null(is_row, False), not (after is not None and pa.types.is_string(after)))
-    rest = np.flatnonzero(pc.and_(values.is_valid(), pc.invert(is_told)).to_numpy(zero_copy_only=False))
-    texts = [as_json(each) for each in values.take(pa.array(rest)).to_pylist(maps_as_pydicts="lossy")]
-    order = np.full(len(values), -1, np.int64)
-    order[rest] = np.arange(len(rest))
-    return pa.array(texts, pa.string()).take(pa.array(order, mask=order < 0))
+def _other_text(envelope: Envelope, value: pa.Scalar) -> str | None:
+    """The value as JSON where it is not about a row."""
+    return None if envelope.op in OF_ROWS else as_json(value.as_py(maps_as_pydicts="lossy"))
+
+
+@lru_cache(maxsize=512)
+def types_in(schema: str) -> dict[str, str]:
+    """`column_types` of a schema, empty of one that cannot be used."""
+    try:
+        plain_schema(schema)
+    except SchemaRefused:
+        return {}
+    return column_types(schema)
 
 
 _BY_FORM = {"confluent": 4, "apicurio": 8}
-_REFUSED = (
-    EventFault.NOT_FRAMED,
-    EventFault.UNKNOWN_SCHEMA,
-    EventFault.SCHEMA_UNUSABLE,
-    EventFault.DATUM_UNREADABLE,
-)
 
 
 Schemas = Mapping[int, str | Sequence[str]]
@@ -516,21 +499,7 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
     require_records(records, function="decode_avro")
     if ids not in _BY_FORM:
         raise InvalidArgument("decode_avro", "ids", f"one of {', '.join(_BY_FORM)}", ids)
-    texts = _texts(schemas)
-    by = partial(read_batches, registry=Registry(texts, _BY_FORM[ids]))
-    columns = T.StructType([*RECORD_SCHEMA.fields, *_READ])
-    events = WorkerPlan(records.select(*RECORD_COLUMNS), by, columns).rows()
-    producer = Producer(
-        form="avro",
-        text=F.col("text"),
-        is_read=F.col(FOUND).isNotNull(),
-        types=_types(texts),
-        row_key=F.col(ROW_KEY),
-        refused=[
-            (fault, F.col("fault").eqNullSafe(F.lit(fault.value)), F.col("finding")) for fault in _REFUSED
-        ],
-    )
-    return events.select(*envelope_columns(producer))
+    return decoded_by(records, partial(read_avro, registry=Registry(_texts(schemas), _BY_FORM[ids])))
 
 
 def _texts(schemas: Schemas) -> dict[int, str]:
@@ -545,16 +514,3 @@ def _texts(schemas: Schemas) -> dict[int, str]:
 
 def _are_texts(schema: object) -> bool:
     return isinstance(schema, Sequence) and len(schema) > 0 and all(isinstance(text, str) for text in schema)
-
-
-def _types(schemas: Mapping[int, str]) -> Column:
-    """By the schema of a record, the types of its columns; Spark works the table out once, when it plans."""
-    known = {}
-    for schema_id, text in schemas.items():
-        try:
-            plain_schema(text)
-        except SchemaRefused:
-            continue
-        known[str(schema_id)] = column_types(text)
-    table = F.from_json(F.lit(json.dumps(known)), "map<string, map<string, string>>")
-    return F.try_element_at(table, F.col("schema_id"))

@@ -1,273 +1,181 @@
-"""How values are written in events, and what they are read as."""
+"""
+How values are written in events, and what they are read as: a table of types, and a function for each.
+
+A function takes a value as `cdckit.parts.json_objects` reads it, or its text, and gives one that Arrow makes
+its type of; of a value that the type cannot hold exactly it raises `Unreadable`.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import re
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Context, Decimal
+from typing import Any, NamedTuple
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+import pyarrow as pa
 
+from cdckit.debezium.envelopes import VARIABLE
+from cdckit.debezium.events import INSTANT
 from cdckit.errors import InvalidArgument
+from cdckit.parts.instants import microseconds
+from cdckit.parts.json_objects import json_value, plain_text
 
-_STRICT = {"allowSingleQuotes": "false"}
-
-# Possessive throughout: the JVM would keep a place on its stack for each turn of any other loop.
-_JSON_TEXT = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_NO_NUMBER = rf'[^"\dt-]*+(?:(?:{_JSON_TEXT}|-(?!\d)|-0(?![\d.eE]))[^"\dt-]*+)*+'
-_NUMBER = r"-?(?:0|[1-9]\d*+)(?:\.\d++)?(?:[eE][+-]?\d++)?(?=\s*+[,}\]])"
-_ANY_NUMBER = rf"\G({_NO_NUMBER})({_NUMBER}|true)"
-"""
-All up to the next number, or `true`, the one other word of JSON that may be Base64; never within a text.
-
-A zero below zero is left to the reader, which makes it plain.
-"""
-
-_MARK = "\ufdd0\ufdd1"
-"""Before a number that is written as a text: Unicode leaves these two to programs' own use."""
-_MARKED = rf'"?{_MARK}([-+.0-9eE]++|true)"?'
+Read = Callable[[Any], Any]
 
 
-def _same_text(text: Column) -> Column:
-    return text
-
-
-def read_marked(text: Column, kind: T.DataType, *, chosen: Callable[[Column], Column] = _same_text) -> Column:
-    """
-    What JSON text says, each number and `true` as a text with a mark, for `digits` or for `with_points`.
-
-    Spark's reader alone makes a double of a fraction before it makes a text of it, and does not say whether
-    a text was one or a number.
-
-    Args:
-        text: The text; null where it is none.
-        kind: The type that is read.
-        chosen: What of the text is read, as JSON text.
-    """
-    marked = F.regexp_replace(text, _ANY_NUMBER, f'$1"{_MARK}$2"')
-    return F.from_json(chosen(marked), kind.json(), _STRICT)
-
-
-def digits(value: Column) -> Column:
-    """A text that was read with marks, without them: numbers are as they were written."""
-    plain = F.regexp_replace(value, _MARKED, "$1")
-    return F.when(F.contains(value, F.lit(_MARK)), plain).otherwise(value)
-
-
-def with_points(value: Column) -> Column:
-    """As `digits`; but a whole number and `true` have a point behind them, which no Base64 has."""
-    return digits(F.regexp_replace(value, rf"^{_MARK}(\d++|true)(?!\.)", "$1."))
-
-
-def without_point(text: Column) -> Column:
-    """A text as it was sent, without the point that `with_points` gave it."""
-    return F.regexp_replace(text, r"\.(?!\d)", "")
-
-
-_NAMED = re.compile(
-    r"\s*([\w .]*\w)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*((?:with(?:out)? time zone)?(?:\[\])?)\s*"
-)
+class Unreadable(ValueError):
+    """A value that its type cannot hold."""
 
 
 class Encoding(NamedTuple):
-    """
-    What the values of a column become, and how: from the text of a JSON value, null for null.
+    """What the values of a column become, and how; of null nothing is asked."""
 
-    Where it is *coded*, a JSON text is Base64, and a JSON number is one.
-    """
-
-    type: T.DataType
-    read: Callable[[Column], Column]
-    coded: bool = False
+    type: pa.DataType
+    read: Read
 
 
-_Test = Callable[[Column], Column]
+UNTYPED = "untyped"
+"""The name of no type: of a column whose events do not say how it is written."""
 
 
-def plain_encoding(type_text: str, *, function: str) -> Encoding:
-    """
-    The encoding that the name of a type without parts stands for.
-
-    Names are those of Debezium and Kafka Connect (`io.debezium.time.MicroTimestamp`, `int32`,
-    `org.apache.kafka.connect.data.Decimal(10,2)`), of PostgreSQL (`timestamp without time zone`) and of
-    Spark (`decimal(10,2)`), whose types are read by its casts.
-
-    Raises:
-        InvalidArgument: It is none of them.
-
-    >>> plain_encoding("io.debezium.time.Date", function="f").type
-    DateType()
-    >>> plain_encoding("numeric(8,2)", function="f").type
-    DecimalType(8,2)
-    """
-    parts = _NAMED.fullmatch(type_text)
-    if parts is not None:
-        name, first, second, more = parts.groups()
-        base = f"{name} {more}".strip().lower()
-        digits = [int(number) for number in (first, second) if number is not None]
-        if base in _SIMPLE:
-            return _SIMPLE[base]
-        if base in _WITH_DIGITS:
-            return _WITH_DIGITS[base](digits)
-        if base.startswith(("io.debezium.", "org.apache.kafka.")) or base.endswith("[]"):
-            # A geometry, a range, a vector, …: left as it was sent.
-            return AS_SENT
-        if base.startswith("interval"):
-            # PostgreSQL writes `1 day 02:03:04` for every kind; Spark's types of that name do not read it.
-            return AS_SENT
-    return cast_encoding(spark_type(type_text, function=function))
+# Plain values ---------------------------------------------------------------------------------------------
 
 
-def spark_type(name: str, *, function: str) -> T.DataType:
-    """
-    The type that Spark knows by this name.
+def _text(value: Any) -> str:
+    text = plain_text(value)
+    assert text is not None
+    return text
 
-    Raises:
-        InvalidArgument: It knows none.
-    """
+
+_WHOLE = re.compile(r"\s*([+-]?\d{1,40})\s*", re.ASCII)
+
+
+def _whole(bits: int) -> Read:
+    """A whole number of so many bits; also one in a text."""
+    most = 1 << bits - 1
+
+    def read(value: Any) -> int:
+        if value.__class__ is not int:
+            match = _WHOLE.fullmatch(_text(value))
+            if match is None:
+                raise Unreadable
+            value = int(match[1])
+        if -most <= value < most:
+            return value  # type: ignore[no-any-return]
+        raise Unreadable
+
+    return read
+
+
+_long, _int = _whole(64), _whole(32)
+_FLOAT = re.compile(
+    r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf(?:inity)?|nan)\s*", re.ASCII | re.IGNORECASE
+)
+
+
+def _float(value: Any) -> float:
+    text = _text(value)
+    if _FLOAT.fullmatch(text) is None:
+        raise Unreadable
+    return float(text)
+
+
+_BOOLEANS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(
+    ("f", "false", "n", "no", "0"), False
+)
+
+
+def _boolean(value: Any) -> bool:
+    if value.__class__ is bool:
+        return value
     try:
-        return T.DataType.fromDDL(name)
-    except Exception:
-        needed = "the name of a type of Debezium, Kafka Connect, PostgreSQL or Spark"
-        raise InvalidArgument(function, "columns", needed, name) from None
+        return _BOOLEANS[_text(value).strip().lower()]
+    except KeyError:
+        raise Unreadable from None
 
 
-def cast_encoding(kind: T.DataType) -> Encoding:
-    """The encoding of a type without parts whose values Spark's casts read."""
-    if isinstance(kind, T.BinaryType):
-        return Encoding(kind, _decode_base64)
-    if isinstance(kind, T.DecimalType):
-        return Encoding(kind, lambda text: _exact_decimal(text, kind))
-    if isinstance(kind, T.StringType):
-        return Encoding(kind, lambda text: text.try_cast(kind))
-    if isinstance(kind, T.TimestampType | T.TimestampNTZType | T.DateType):
-        return _or_infinity(Encoding(kind, lambda text: _if_iso(text).try_cast(kind)), *_ISO)
-    return Encoding(kind, lambda text: text.try_cast(kind))
+# Decimals -------------------------------------------------------------------------------------------------
 
 
-def _if_iso(text: Column) -> Column:
-    """The text of a date, which names a month: of a plain number, such as days, Spark would make a year."""
-    return F.when(F.contains(F.substr(text, F.lit(2)), F.lit("-")), text)
+_NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?\s*", re.ASCII)
+_EXACT = Context(prec=200)
 
 
-def _exact_decimal(text: Column, kind: T.DecimalType) -> Column:
-    """The decimal that a text says; null if it has digits behind the last place, which a cast would round."""
-    value = text.try_cast(kind).cast("string")
-    is_longer = text.rlike(rf"\.\d{{{kind.scale}}}\d|[eE]")
-    is_same = _significant_digits(text) == _significant_digits(value)
-    # Asked before the cast: behind it, Spark would work out the value once more to ask whether it is null.
-    return F.when(~is_longer | is_same, text).try_cast(kind)
-
-
-def _significant_digits(number: Column) -> Column:
-    """The digits of a number from the first to the last that is no zero; rounded, it has others."""
-    return F.regexp_replace(number, r"^[-+0.]+|\.|[0.]*[eE].*$|[0.]+$", "")
-
-
-def _or_infinity(of: Encoding, later: _Test, earlier: _Test) -> Encoding:
-    """An encoding that reads PostgreSQL's infinities, too: as 9999-12-31 and 0001-01-02."""
-
-    def read(text: Column) -> Column:
-        # Not 0001-01-01: Python's datetime cannot be made of its first instant, so `collect` would fail.
-        last, first = (F.lit(f"{day}T00:00:00Z").cast(of.type) for day in ("9999-12-31", "0001-01-02"))
-        # Not as branches of one case: Spark would move into it the question whether it is null, and work out
-        # the value once more for the answer.
-        return F.coalesce(F.when(later(text), last), F.when(earlier(text), first), of.read(text))
-
-    return Encoding(of.type, read)
-
-
-def _equals_any(*texts: str) -> _Test:
-    return lambda text: text.isin(*texts)
-
-
-def _matches_any(*patterns: str) -> _Test:
-    return lambda text: text.rlike("^(?:" + "|".join(patterns) + ")")
-
-
-def _long(text: Column) -> Column:
-    return text.try_cast("long")
-
-
-def _micros(micros: Column) -> Column:
-    return F.timestamp_micros(micros)
-
-
-def _decode_base64(text: Column) -> Column:
-    return F.try_to_binary(text, F.lit("base64"))
-
-
-def _micros_of_nanos(nanos: Column) -> Column:
-    """Microseconds of nanoseconds, cut towards the past."""
-    # As decimals: the quotient of two longs is a double, which has fewer digits.
-    return F.floor(nanos.cast("decimal(20,0)") / 1000).cast("long")
-
-
-def _decode_hex(text: Column) -> Column:
-    """Bytes as PostgreSQL's plugins write them, with or without the sign in front."""
-    return F.try_to_binary(F.regexp_replace(text, r"^\\x", ""), F.lit("hex"))
-
-
-def decimal_of_bytes(raw: Column, precision: int, scale: int) -> Column:
+def exact_decimal(precision: int, scale: int) -> Read:
     """
-    A decimal of its unscaled value, as the bytes of a whole number with its sign, the highest first.
+    The decimal that a number, or a text, says, digit by digit.
 
-    Null if it has more digits than *precision*, or more than 16 bytes.
+    One that has digits behind the last place, zeros aside, or too many before the point, is not rounded.
+
+    >>> read = exact_decimal(5, 2)
+    >>> read("19.90"), read("1E+2"), read(7)
+    (Decimal('19.90'), Decimal('100.00'), Decimal('7.00'))
     """
-    # What is needed twice in any case, Spark works out once: so the digits are asked twice, the bytes never.
-    digits = F.hex(raw)
-    there = digits != ""
-    is_negative = F.substring(digits, 1, 1) >= "8"
-    fill = F.when(is_negative, F.lit("F")).otherwise(F.lit("0"))
-    padded = F.lpad(F.when(there & (F.length(digits) <= 32), digits), 32, fill)
-    high = F.conv(F.substring(padded, 1, 16), 16, -10).try_cast("decimal(20,0)")
-    low = F.conv(F.substring(padded, 17, 16), 16, 10).try_cast("decimal(20,0)")
-    # Of a number below zero one more of the higher half, and the lower one below zero: the product alone may
-    # have a digit more than the sum.
-    unit = F.lit(_TWO_TO_64).cast("decimal(20,0)")
-    borrowed = is_negative.cast("int").cast("decimal(1,0)")
-    product = F.try_multiply((high + borrowed).cast("decimal(20,0)"), unit)
-    long = F.try_add(product, (low - borrowed * unit).cast("decimal(21,0)"))
-    below_zero = F.conv(F.lpad(digits, 16, "F"), 16, -10)
-    short = F.when(is_negative, below_zero).otherwise(F.conv(digits, 16, 10))
-    # Two branches, neither of them a plain null: into such a one Spark moves the question whether it is null,
-    # and works out the value once more for the answer.
-    is_short = there & (F.length(digits) <= 16)
-    whole = F.when(is_short, short).otherwise(long.cast("string"))
-    # As text with an exponent: to divide would cost digits.
-    return F.concat(whole, F.lit(f"E-{scale}")).try_cast(f"decimal({precision},{scale})")
+    place, most, zero = Decimal(1).scaleb(-scale), precision - scale, Decimal(0).scaleb(-scale)
+
+    def read(value: Any) -> Decimal:
+        text = _text(value)
+        if _NUMBER.fullmatch(text) is None:
+            raise Unreadable
+        number = Decimal(text)
+        if not number:
+            return zero
+        if not -scale <= number.adjusted() < most:
+            raise Unreadable
+        exact = _EXACT.quantize(number, place)
+        if exact != number:
+            raise Unreadable
+        return exact
+
+    return read
 
 
-_TWO_TO_64 = "18446744073709551616"
+_MOST_BYTES = 16
+
+
+def _unscaled(text: str) -> int:
+    """The whole number of Connect's decimal: Base64 of its bytes, the highest first."""
+    raw = _bytes_of(text)
+    if not 0 < len(raw) <= _MOST_BYTES:
+        raise Unreadable
+    return int.from_bytes(raw, "big", signed=True)
+
+
+def _bytes_of(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Unreadable from None
 
 
 def _connect_decimal(digits: list[int]) -> Encoding:
-    """Of the scale alone, or of precision and scale; more digits than Spark has leave the text as it is."""
+    """
+    Of the scale alone, or of precision and scale; more digits than Spark has leave the text as it is.
+
+    A JSON text is Base64, or else a number in letters; a JSON number is one.
+    """
     *precision, scale = digits or [0]
     most = precision[0] if precision else 38
     if not scale <= most <= 38:
         return AS_SENT
-    kind = T.DecimalType(most, scale)
-    # First Base64, which most are: in a branch Spark works out again whatever stands there twice.
-    return Encoding(
-        kind,
-        lambda text: F.coalesce(
-            decimal_of_bytes(_decode_base64(_mark_unpadded(text)), most, scale),
-            _exact_decimal(F.when(text.rlike(_IS_NUMBER), text), kind),
-        ),
-        coded=True,
-    )
+    of_number, bound = exact_decimal(most, scale), 10**most
 
+    def read(value: Any) -> Decimal:
+        if value.__class__ is not str:
+            return of_number(value)  # type: ignore[no-any-return]
+        try:
+            unscaled = _unscaled(value)
+        except Unreadable:
+            return of_number(value)  # type: ignore[no-any-return]
+        if not -bound < unscaled < bound:
+            raise Unreadable
+        return Decimal(unscaled).scaleb(-scale, _EXACT)
 
-def _mark_unpadded(text: Column) -> Column:
-    """The text, made what no Base64 is if it is not filled up: Spark would read it, and so a number."""
-    return F.concat(text, F.repeat(F.lit("."), F.octet_length(text) % 4))
-
-
-# Base64 has neither a point nor a minus, and its letters are a multiple of four.
-_IS_NUMBER = r"[.\-]|^(?:\d{4})*\d{1,3}$"
+    return Encoding(pa.decimal128(most, scale), read)
 
 
 def _numeric(digits: list[int]) -> Encoding:
@@ -275,69 +183,152 @@ def _numeric(digits: list[int]) -> Encoding:
     if not digits:
         return AS_SENT
     precision, scale = digits[0], digits[1] if len(digits) > 1 else 0
-    return cast_encoding(T.DecimalType(precision, scale)) if scale <= precision <= 38 else AS_SENT
+    return _decimal([precision, scale]) if scale <= precision <= 38 else AS_SENT
 
 
-def _variable(text: Column) -> Column:
+def _decimal(digits: list[int]) -> Encoding:
+    precision, scale = (*digits, *(10, 0)[len(digits) :])
+    if not 0 <= scale <= precision <= 38 or not precision:
+        raise _NoType
+    return Encoding(pa.decimal128(precision, scale), exact_decimal(precision, scale))
+
+
+def _variable(value: Any) -> str:
     """The digits of a VariableScaleDecimal, `{"scale": 2, "value": "…"}`, as text: each has its own scale."""
-    parts = F.from_json(text, "scale int, value string")
-    whole = decimal_of_bytes(_decode_base64(parts["value"]), 38, 0).cast("string")
-    sign = F.when(F.startswith(whole, F.lit("-")), "-").otherwise("")
-    plain, scale = F.regexp_replace(whole, "^-", ""), parts["scale"]
-    enough = F.lpad(plain, F.greatest(F.length(plain), scale + 1), F.lit("0"))
-    point = F.length(enough) - scale
-    pointed = F.concat(
-        sign, F.substring(enough, F.lit(1), point), F.lit("."), F.substring(enough, point + 1, scale)
-    )
-    filled = F.when(whole == "0", whole).otherwise(F.concat(whole, F.repeat(F.lit("0"), -scale)))
-    # Whole numbers first, which are most: in a branch Spark works out again whatever stands there twice.
-    return (
-        F.when(scale == 0, whole).when(scale.between(-1000, -1), filled).when(scale.between(1, 1000), pointed)
-    )
+    parts = _parsed(value)
+    if not isinstance(parts, dict) or not isinstance(parts.get("value"), str):
+        raise Unreadable
+    unscaled, scale = _unscaled(parts["value"]), _int(parts.get("scale"))
+    if not -1000 <= scale <= 1000 or abs(unscaled) >= 10**38:
+        raise Unreadable
+    if scale <= 0:
+        return str(unscaled * 10**-scale)
+    digits = f"{abs(unscaled):0>{scale + 1}}"
+    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
 
+
+# Bytes ----------------------------------------------------------------------------------------------------
+
+
+def _base64(value: Any) -> bytes:
+    return _bytes_of(_text(value))
+
+
+def _hex(value: Any) -> bytes:
+    """Bytes as PostgreSQL's plugins write them, with or without the sign in front."""
+    try:
+        return bytes.fromhex(_text(value).removeprefix("\\x"))
+    except ValueError:
+        raise Unreadable from None
+
+
+# Times ----------------------------------------------------------------------------------------------------
 
 # What Debezium writes for PostgreSQL's infinities, the later one first: its driver's milliseconds of them, as
 # they are or as microseconds; nanoseconds, cut to what a long holds; days, for which an int is too small, so
 # that the later one is the smaller but in newer releases; or a text.
-_MICROS = _equals_any("9223372036825200000"), _equals_any("-9223372036832400000")
-_MILLIS = (
-    _equals_any("9223372036825200000", "9223372036825200"),
-    _equals_any("-9223372036832400000", "-9223372036832400"),
-)
-_NANOS = _equals_any("9223372036854775807"), _equals_any("-9223372036854775808")
-_DAYS = _equals_any("-2147472692", "2146033979"), _equals_any("-2147472691")
+_MICROS = (9223372036825200000,), (-9223372036832400000,)
+_MILLIS = (9223372036825200000, 9223372036825200), (-9223372036832400000, -9223372036832400)
+_NANOS = (9223372036854775807,), (-9223372036854775808,)
+_DAYS = (-2147472692, 2146033979), (-2147472691,)
 _ISO = (
-    _matches_any("infinity$", r"\+294247-01-10T04:00:25\.2", r"\+292278994-", "[-+]5877611-06-21"),
-    _matches_any("-infinity$", r"-290308-12-21T19:59:27\.6", "-292275055-", "-5877611-06-22"),
+    re.compile(r"infinity$|\+294247-01-10T04:00:25\.2|\+292278994-|[-+]5877611-06-21"),
+    re.compile(r"-infinity$|-290308-12-21T19:59:27\.6|-292275055-|-5877611-06-22"),
 )
+# Not 0001-01-01: Python's datetime cannot be made of its first instant, so `collect` would fail.
+_LATEST, _EARLIEST = 253_402_214_400_000_000, -62_135_510_400_000_000
+_MICROS_OF_DAY = 86_400_000_000
 
-UNTYPED = "untyped"
-"""The name of no type: of a column whose events do not say how it is written."""
 
-AS_SENT = Encoding(T.StringType(), lambda text: text)
-_LONG = Encoding(T.LongType(), _long)
-_DATE = _or_infinity(
-    Encoding(T.DateType(), lambda text: F.date_from_unix_date(text.try_cast("int"))),
-    *_DAYS,
-)
-_OF_MILLIS = _or_infinity(
-    Encoding(T.TimestampType(), lambda text: _micros(F.try_multiply(_long(text), F.lit(1000)))),
-    *_MILLIS,
-)
-_BASE64 = Encoding(T.BinaryType(), _decode_base64)
-_MILLIS_OF_DAY = Encoding(T.LongType(), lambda text: F.try_multiply(_long(text), F.lit(1000)))
-_INSTANT = cast_encoding(T.TimestampType())
-_INT, _SMALL = cast_encoding(T.IntegerType()), cast_encoding(T.ShortType())
+def _count(
+    bits: int, unit: Callable[[int], int], infinities: tuple[tuple[int, ...], tuple[int, ...]], day: int = 1
+) -> Read:
+    """A time as a whole number in some *unit*, from 1970 on."""
+    whole = _whole(bits)
+    later, earlier = map(frozenset, infinities)
 
-_SIMPLE: dict[str, Encoding] = {
-    UNTYPED: AS_SENT,
-    # Kafka Connect
-    "int8": cast_encoding(T.ByteType()),
+    def read(value: Any) -> int:
+        number: int = whole(value)
+        if number in later:
+            return _LATEST // day
+        if number in earlier:
+            return _EARLIEST // day
+        return _long(unit(number))  # type: ignore[no-any-return]
+
+    return read
+
+
+def _parse(text: str) -> datetime:
+    """A day, or a time of one, as ISO 8601 or PostgreSQL writes it; a plain number, such as days, is none."""
+    plain = text.strip()
+    if "-" not in plain[1:] and "T" not in plain:
+        raise Unreadable
+    try:
+        return datetime.fromisoformat(plain)
+    except ValueError:
+        pass
+    try:
+        day, rest = _SHORT_DAY.fullmatch(plain).groups()  # type: ignore[union-attr]
+        year, month, date = day.split("-")
+        later = timedelta(days=1 if _MIDNIGHT.match(rest) else 0)
+        at = datetime.fromisoformat(f"{year}-{month:0>2}-{date:0>2}{_MIDNIGHT.sub('T00:00', rest)}")
+        return at + later
+    except (AttributeError, ValueError, OverflowError):
+        raise Unreadable from None
+
+
+_SHORT_DAY = re.compile(r"(\d{4}-\d{1,2}-\d{1,2})(.*)", re.ASCII)
+_MIDNIGHT = re.compile("[T ]24:00(?=$|:00(?:[.,]0+)?)")
+
+
+def _instant(value: Any) -> int:
+    """An instant that a text says, in UTC where it says no zone."""
+    text = _text(value)
+    if _ISO[0].match(text):
+        return _LATEST
+    if _ISO[1].match(text):
+        return _EARLIEST
+    at = _parse(text)
+    return microseconds(at if at.tzinfo is not None else at.replace(tzinfo=UTC))
+
+
+def _local(value: Any) -> int:
+    """The clock that a text says, whatever its zone."""
+    text = _text(value)
+    is_end = _ISO[0].match(text) or _ISO[1].match(text)
+    return _instant(text) if is_end else microseconds(_parse(text).replace(tzinfo=UTC))
+
+
+def _day(value: Any) -> int:
+    """The day that a text says, whatever its zone."""
+    return _local(_text(value).removesuffix("Z")) // _MICROS_OF_DAY
+
+
+_DATE = Encoding(pa.date32(), _count(32, lambda days: days, _DAYS, _MICROS_OF_DAY))
+_OF_MILLIS = Encoding(INSTANT, _count(64, lambda millis: millis * 1000, _MILLIS))
+_OF_MICROS = Encoding(INSTANT, _count(64, lambda micros: micros, _MICROS))
+_OF_NANOS = Encoding(INSTANT, _count(64, lambda nanos: nanos // 1000, _NANOS))
+_INSTANT = Encoding(INSTANT, _instant)
+_LOCAL = Encoding(pa.timestamp("us"), _local)
+_NEVER: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+_MILLIS_OF_DAY = Encoding(pa.int64(), _count(64, lambda millis: millis * 1000, _NEVER))
+
+# The table ------------------------------------------------------------------------------------------------
+
+AS_SENT = Encoding(pa.string(), _text)
+_BASE64 = Encoding(pa.binary(), _base64)
+_LONG, _INT = Encoding(pa.int64(), _long), Encoding(pa.int32(), _int)
+_SMALL, _BYTE = Encoding(pa.int16(), _whole(16)), Encoding(pa.int8(), _whole(8))
+_FLOAT_32, _FLOAT_64 = Encoding(pa.float32(), _float), Encoding(pa.float64(), _float)
+_BOOLEAN = Encoding(pa.bool_(), _boolean)
+
+CONNECT: dict[str, Encoding] = {
+    "int8": _BYTE,
     "int16": _SMALL,
     "int32": _INT,
     "int64": _LONG,
-    "float32": cast_encoding(T.FloatType()),
-    "float64": cast_encoding(T.DoubleType()),
+    "float32": _FLOAT_32,
+    "float64": _FLOAT_64,
     "bytes": _BASE64,
     "array": AS_SENT,
     "map": AS_SENT,
@@ -345,60 +336,269 @@ _SIMPLE: dict[str, Encoding] = {
     "org.apache.kafka.connect.data.date": _DATE,
     "org.apache.kafka.connect.data.time": _MILLIS_OF_DAY,
     "org.apache.kafka.connect.data.timestamp": _OF_MILLIS,
-    # Debezium: dates are days, times of day become microseconds, as in the Avro of other doors.
+}
+DEBEZIUM: dict[str, Encoding] = {
+    # Dates are days, times of day become microseconds, as in the Avro of other doors.
     "io.debezium.time.date": _DATE,
     "io.debezium.time.timestamp": _OF_MILLIS,
-    "io.debezium.time.microtimestamp": _or_infinity(
-        Encoding(T.TimestampType(), lambda text: _micros(_long(text))), *_MICROS
-    ),
-    "io.debezium.time.nanotimestamp": _or_infinity(
-        Encoding(T.TimestampType(), lambda text: _micros(_micros_of_nanos(_long(text)))), *_NANOS
-    ),
+    "io.debezium.time.microtimestamp": _OF_MICROS,
+    "io.debezium.time.nanotimestamp": _OF_NANOS,
     "io.debezium.time.zonedtimestamp": _INSTANT,
     "io.debezium.time.isotimestamp": _INSTANT,
     # With an offset behind the day, which is always that of UTC.
-    "io.debezium.time.isodate": _or_infinity(
-        Encoding(T.DateType(), lambda text: F.rtrim(text, F.lit("Z")).try_cast("date")),
-        *_ISO,
-    ),
+    "io.debezium.time.isodate": Encoding(pa.date32(), _day),
     "io.debezium.time.time": _MILLIS_OF_DAY,
     "io.debezium.time.microtime": _LONG,
-    "io.debezium.time.nanotime": Encoding(T.LongType(), lambda text: _micros_of_nanos(_long(text))),
+    "io.debezium.time.nanotime": Encoding(pa.int64(), _count(64, lambda nanos: nanos // 1000, _NEVER)),
     "io.debezium.time.microduration": _LONG,
     "io.debezium.time.nanoduration": _LONG,
     "io.debezium.time.year": _INT,
-    "io.debezium.data.variablescaledecimal": Encoding(T.StringType(), _variable),
-    # PostgreSQL, as its plugins name them
+    VARIABLE.lower(): Encoding(pa.string(), _variable),
+}
+POSTGRESQL: dict[str, Encoding] = {
     "integer": _INT,
-    "real": cast_encoding(T.FloatType()),
-    "double precision": cast_encoding(T.DoubleType()),
-    "text": AS_SENT,
-    "citext": AS_SENT,
-    "character varying": AS_SENT,
-    "character": AS_SENT,
-    "bpchar": AS_SENT,
-    "name": AS_SENT,
-    "uuid": AS_SENT,
-    "json": AS_SENT,
-    "jsonb": AS_SENT,
-    "xml": AS_SENT,
-    "inet": AS_SENT,
-    "interval": AS_SENT,
-    "bytea": Encoding(T.BinaryType(), _decode_hex),
-    "time without time zone": AS_SENT,
-    "time with time zone": AS_SENT,
+    "real": _FLOAT_32,
+    "double precision": _FLOAT_64,
+    "bytea": Encoding(pa.binary(), _hex),
     "timestamp without time zone": _INSTANT,
     "timestamp with time zone": _INSTANT,
+    **dict.fromkeys(
+        ("text", "citext", "character varying", "character", "bpchar", "name", "uuid", "json", "jsonb", "xml",
+         "inet", "interval", "time without time zone", "time with time zone"),
+        AS_SENT,
+    ),
+}  # fmt: skip
+SPARK: dict[str, Encoding] = {
+    "boolean": _BOOLEAN,
+    "tinyint": _BYTE,
+    "byte": _BYTE,
+    "smallint": _SMALL,
+    "short": _SMALL,
+    "int": _INT,
+    "bigint": _LONG,
+    "long": _LONG,
+    "float": _FLOAT_32,
+    "double": _FLOAT_64,
+    "string": AS_SENT,
+    "varchar": AS_SENT,
+    "char": AS_SENT,
+    "binary": _BASE64,
+    "date": Encoding(pa.date32(), _day),
+    "timestamp": _INSTANT,
+    "timestamp_ltz": _INSTANT,
+    "timestamp_ntz": _LOCAL,
 }
-
-
-def _without_digits(found: Encoding) -> Callable[[list[int]], Encoding]:
-    return lambda digits: found
-
-
-_BITS = _without_digits(_BASE64)
+_SIMPLE = {
+    UNTYPED: AS_SENT,
+    **CONNECT,
+    **DEBEZIUM,
+    **POSTGRESQL,
+    **SPARK,
+}
 _WITH_DIGITS: dict[str, Callable[[list[int]], Encoding]] = {
     "org.apache.kafka.connect.data.decimal": _connect_decimal,
-    "io.debezium.data.bits": _BITS,
+    "io.debezium.data.bits": lambda digits: _BASE64,
     "numeric": _numeric,
+    "decimal": _decimal,
+    "dec": _decimal,
 }
+_NAMED = re.compile(
+    r"\s*([\w .]*\w)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?\s*((?:with(?:out)? time zone)?(?:\[\])?)\s*"
+)
+
+
+class _NoType(ValueError):
+    """There is no type of this name."""
+
+
+def encoding(name: str, *, function: str) -> Encoding:
+    """
+    The encoding that a type's name stands for, or the schema of Kafka Connect that an event has of a column.
+
+    Names are those of Debezium and Kafka Connect (`io.debezium.time.MicroTimestamp`, `int32`,
+    `org.apache.kafka.connect.data.Decimal(10,2)`), of PostgreSQL (`timestamp without time zone`) and of
+    Spark (`decimal(10,2)`), and `array<…>`, `map<…, …>` and `struct<name: …, …>` of such.
+
+    Raises:
+        InvalidArgument: It is none of them.
+
+    >>> encoding("array<org.apache.kafka.connect.data.Decimal(10,2)>", function="f").type.value_type
+    Decimal128Type(decimal128(10, 2))
+    """
+    try:
+        return _encoding(type_name(name))
+    except _NoType:
+        needed = "the name of a type of Debezium, Kafka Connect, PostgreSQL or Spark"
+        raise InvalidArgument(function, "columns", needed, name) from None
+
+
+def _encoding(name: str) -> Encoding:
+    match = _WITH_PARTS.fullmatch(name)
+    return _plain(name) if match is None else _nested(match[1].lower(), match[2])
+
+
+def _plain(name: str) -> Encoding:
+    match = _NAMED.fullmatch(name)
+    if match is None:
+        raise _NoType
+    word, first, second, more = match.groups()
+    base = f"{word} {more}".strip().lower()
+    if base in _SIMPLE:
+        return _SIMPLE[base]
+    if base in _WITH_DIGITS:
+        return _WITH_DIGITS[base]([int(digits) for digits in (first, second) if digits is not None])
+    # A geometry, a range, a vector, …, and intervals, which PostgreSQL writes as `1 day 02:03:04`.
+    if base.startswith(("io.debezium.", "org.apache.kafka.", "interval")) or base.endswith("[]"):
+        return AS_SENT
+    raise _NoType
+
+
+# What has parts -------------------------------------------------------------------------------------------
+
+_WITH_PARTS = re.compile(r"\s*(array|map|struct)\s*<(.*)>\s*", re.IGNORECASE | re.DOTALL)
+
+
+def _nested(kind: str, inside: str) -> Encoding:
+    parts = [part for part in _split(inside, ",") if part or kind != "struct"]
+    if kind == "struct":
+        return _struct([_named_part(part) for part in parts])
+    inner = [_encoding(part) for part in parts]
+    if len(inner) != {"array": 1, "map": 2}[kind]:
+        raise _NoType
+    return _array(*inner) if kind == "array" else _map(*inner)
+
+
+def _named_part(part: str) -> tuple[str, Encoding]:
+    """The name and the type of a part of a struct: between them stands a colon, or a space, as in Spark's."""
+    pieces = _split(part, ":")
+    if len(pieces) != 2:
+        pieces = [piece for piece in _split(part, " ") if piece]
+    if len(pieces) != 2 or not all(pieces):
+        raise _NoType
+    name = pieces[0]
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name, _encoding(pieces[1])
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """The pieces between separators that stand within no brackets and no backticks."""
+    pieces, depth, is_quoted = [""], 0, False
+    for letter in text:
+        is_quoted ^= letter == "`"
+        depth += 0 if is_quoted else (letter in "<(") - (letter in ">)")
+        if letter == separator and depth == 0 and not is_quoted:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return [piece.strip() for piece in pieces]
+
+
+def _parsed(value: Any) -> Any:
+    """A value with parts; of a text, such as Avro's have, what its JSON says."""
+    if value.__class__ is not str:
+        return value
+    try:
+        return json_value(value)
+    except (ValueError, RecursionError):
+        raise Unreadable from None
+
+
+def _array(items: Encoding) -> Encoding:
+    read = items.read
+
+    def of_list(value: Any) -> list[Any]:
+        parts = _parsed(value)
+        if not isinstance(parts, list):
+            raise Unreadable
+        return [None if part is None else read(part) for part in parts]
+
+    return Encoding(pa.list_(pa.field("element", items.type)), of_list)
+
+
+def _map(keys: Encoding, values: Encoding) -> Encoding:
+    if not pa.types.is_string(keys.type):
+        # Kafka Connect writes it as pairs, in JSON and in Avro each in its own way.
+        return AS_SENT
+    read = values.read
+
+    def of_object(value: Any) -> list[tuple[str, Any]]:
+        return [(name, None if part is None else read(part)) for name, part in _object(value).items()]
+
+    return Encoding(pa.map_(pa.string(), values.type), of_object)
+
+
+def _struct(fields: list[tuple[str, Encoding]]) -> Encoding:
+    if not fields or len({name.lower() for name, _ in fields}) < len(fields):
+        # Spark has no struct of nothing, and cannot tell apart names that differ in case alone.
+        return AS_SENT
+
+    def of_object(value: Any) -> dict[str, Any]:
+        parts = _object(value)
+        return {name: None if (part := parts.get(name)) is None else by.read(part) for name, by in fields}
+
+    return Encoding(pa.struct([(name, by.type) for name, by in fields]), of_object)
+
+
+def _object(value: Any) -> dict[str, Any]:
+    parts = _parsed(value)
+    if not isinstance(parts, dict):
+        raise Unreadable
+    return parts
+
+
+# Names ----------------------------------------------------------------------------------------------------
+
+
+def is_schema(type_text: str) -> bool:
+    """Whether a type is said by its schema, and not by a name."""
+    return type_text.startswith("{")
+
+
+def known_encoding(name: str) -> str:
+    """The name itself if it is that of an encoding; `string` for a type of the database's own, an enum."""
+    try:
+        _encoding(type_name(name))
+    except _NoType:
+        return "string"
+    return name
+
+
+def type_name(type_text: str) -> str:
+    """
+    The name of a type that is said by its schema; any other as it is.
+
+    >>> type_name('{"type": "array", "items": {"type": "bytes", "name": "io.debezium.data.Bits"}}')
+    'array<io.debezium.data.Bits>'
+    """
+    if not is_schema(type_text):
+        return type_text
+    try:
+        return _name_of(json.loads(type_text))
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return type_text
+
+
+_NAMES_OF_JSON = {"double": "float64", "float": "float32"}
+
+
+def _name_of(schema: Mapping[str, Any]) -> str:
+    name, kind = schema.get("name"), schema["type"]
+    if name == VARIABLE:
+        return VARIABLE
+    if kind == "array":
+        return f"array<{_name_of(schema['items'])}>"
+    if kind == "map":
+        return f"map<{_name_of(schema['keys'])}, {_name_of(schema['values'])}>"
+    if kind == "struct":
+        fields = (f"{_quoted(part['field'])}: {_name_of(part)}" for part in schema["fields"])
+        return f"struct<{', '.join(fields)}>"
+    if name is not None:
+        parameters = schema.get("parameters") or {}
+        digits = [parameters[part] for part in ("connect.decimal.precision", "scale") if part in parameters]
+        meaning = f"{name}({','.join(digits)})" if "scale" in parameters else str(name)
+        if known_encoding(meaning) == meaning:
+            return meaning
+    return _NAMES_OF_JSON.get(kind, str(kind))
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"\w+", name) else f"`{name.replace('`', '``')}`"

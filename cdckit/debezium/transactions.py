@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.debezium.events import OF_ROWS, TRUNCATE, Kind, require_events
-from cdckit.debezium.json_events import text_of_value
+from cdckit.debezium.decoding import require_events
+from cdckit.debezium.events import OF_ROWS, TRUNCATE, Kind
 from cdckit.model.frontiers import find_missing_positions
 from cdckit.parts.arguments import require_batch
 
@@ -158,7 +158,7 @@ def _numbered_events(decoded: DataFrame) -> DataFrame:
     """Each event of a row, or truncate, that tells its number in its table's part of a transaction."""
     of_rows = decoded.where(F.col("operation").isin(*OF_ROWS, TRUNCATE))
     path = "transaction.data_collection_order"
-    number = F.coalesce(*(F.get_json_object(text_of_value(), f"$.{at}{path}") for at in ("payload.", "")))
+    number = F.coalesce(*(F.get_json_object(_text_of_value(), f"$.{at}{path}") for at in ("payload.", "")))
     table = F.concat_ws(".", F.coalesce("schema", "db"), "table")
     return of_rows.select(
         *_TABLE[:2],
@@ -166,6 +166,10 @@ def _numbered_events(decoded: DataFrame) -> DataFrame:
         number.try_cast("bigint").alias("number"),
         *("position", "event_timestamp", "time_taken_from"),
     ).where(F.col("number").isNotNull())
+
+
+def _text_of_value() -> Column:
+    return F.try_validate_utf8(F.col("value").cast("string"))
 
 
 def _ends(decoded: DataFrame) -> DataFrame:

@@ -49,7 +49,7 @@ from cdckit.merging.arrow_changes import (
     priority_column,
     value_column,
 )
-from cdckit.merging.places import arrivals, is_placed, order_entities
+from cdckit.merging.places import arrivals, has_log, is_placed, order_entities
 from cdckit.merging.versions import versions
 from cdckit.model.changes import DELETE, MOVED, UNTIL, UPSERT
 from cdckit.model.history import DELETED, FIELD_PROVENANCE, VALID_FROM, VALID_TO
@@ -244,7 +244,10 @@ def _find_late(
         latest = there.column(LATEST).take(at)
         late |= _find_behind(instant, latest) | bools(pc.equal(latest, pa.scalar(ALWAYS_LATE, latest.type)))
         if SNAPSHOT in new.schema.names:
-            late |= is_placed(new) & _find_behind(new.column("sequence"), there.column(PLACE).take(at))
+            place = there.column(PLACE).take(at)
+            late |= is_placed(new) & _find_behind(new.column("sequence"), place)
+            # What a snapshot read, which knows no log, stands among places of logs by its arrival.
+            late |= is_placed(new) & bools(has_log(new.column("sequence"))) & bools(pc.invert(has_log(place)))
             late |= bools(new.column(SNAPSHOT)) & np.asarray(latest.is_valid())
     if UNTIL in new.schema.names:
         late |= np.asarray(new.column(UNTIL).is_valid())

@@ -9,9 +9,13 @@ place count in the order of their places, and their times follow:
 - one that the log says is true from its own time on, but not before any that stands ahead of it;
 - one that a snapshot read is true from its own time on, but no later than what stands behind it.
 
+What was delivered behind a read, in its partition, counts behind it, though its place may stand ahead: a
+transaction of PostgreSQL that began before a snapshot and was committed after it says a place from before.
+
 A source may have had several logs, such as those of the servers that were its master one after another: then
 a place begins with the name of its log and `LOG_END`.  Of two logs not the places count, but the times.  A
-read may not know the name; it is true no later than what stands behind it in any of them.
+read that does not know the name, or that has no place, stands where it arrived: it is true no later than what
+came after it, and no earlier than what its partition had delivered of a log before.
 
 A truncate is said once, of all entities of its source: each that the source spoke of since the truncate
 before has an absence at its place.
@@ -39,7 +43,8 @@ from cdckit.merging.arrow_changes import (
     value_column,
 )
 from cdckit.merging.shifts import with_leavers_first
-from cdckit.model.changes import ABSENT, LOG_END, TRUNCATE, UNTIL, UPSERT
+from cdckit.model.changes import ABSENT, AFTER_ALL, TRUNCATE, UNTIL, UPSERT
+from cdckit.model.logs import LOG_END
 from cdckit.parts.arrays import (
     NOWHERE,
     Bools,
@@ -48,8 +53,11 @@ from cdckit.parts.arrays import (
     first_of_entity,
     group_starts,
     ints,
+    last_where,
     number_texts,
+    positions,
     rank_values,
+    segments,
     whole_entities,
 )
 from cdckit.parts.arrow_types import make_batch
@@ -104,8 +112,11 @@ def _order_entity(table: pa.RecordBatch, truncates: pa.RecordBatch | None, layou
     count = len(entity)
     if truncates is not None:
         table, entity = _with_absences(table, entity, truncates, layout)
-    instants = _bound_reads(table, entity, _placed_times(table, entity))
-    if len(entity) > count or (instants != ints(table.column("effective_timestamp"))).any():
+    given = table
+    table = _behind_reads(table, entity)
+    table, instants = _bound_reads(table, entity, _placed_times(table, entity))
+    is_same_order = table is given and len(entity) == count
+    if not is_same_order or (instants != ints(table.column("effective_timestamp"))).any():
         at = table.schema.get_field_index("effective_timestamp")
         followed = pa.array(instants).cast(table.schema.field(at).type)
         table = table.set_column(at, table.schema.field(at), followed)
@@ -155,26 +166,92 @@ def _placed_times(table: pa.RecordBatch, entity: Ints) -> Ints:
     instants[at[order]] = _in_order(
         own[order], is_read[order], bounds[order], entity[order], source[order], log[order]
     )
-    unnamed = is_read & (log == 0)
-    if unnamed.any() and log.any():
-        order = np.lexsort((arrivals(rows), rank_values(_places_in_log(rows)), source, entity))
-        said = instants[at[order]]
-        bounded = _no_later(said, (~is_read & bounds)[order], entity[order], source[order])
-        instants[at[order]] = np.where(unnamed[order], bounded, said)
     return instants
 
 
-def _bound_reads(table: pa.RecordBatch, entity: Ints, instants: Ints) -> Ints:
-    """The times of changes, where those of reads without a place are no later than what came after them."""
-    is_read = bools(table.column(SNAPSHOT))
-    unplaced = is_read & ~is_placed(table)
-    if not unplaced.any():
-        return instants
-    source, bounds = rank_values(table.column("source")), ~is_read & ~_are_copies(table, entity)
-    order = np.lexsort((arrivals(table), source, entity))
-    bounded = np.empty_like(instants)
-    bounded[order] = _no_later(instants[order], bounds[order], entity[order], source[order])
-    return np.where(unplaced, bounded, instants)
+def _bound_reads(table: pa.RecordBatch, entity: Ints, instants: Ints) -> tuple[pa.RecordBatch, Ints]:
+    """
+    The changes and their times, where reads that no log has a place for stand where they arrived.
+
+    At the instant of what was delivered before it, such a read counts behind it.
+    """
+    is_read, placed = bools(table.column(SNAPSHOT)), is_placed(table)
+    if not is_read.any():
+        return table, instants
+    source, log = rank_values(table.column("source")), np.where(placed, _logs(table), 0)
+    loose = is_read & ~placed | is_read & (log == 0) & _have_any(log > 0, entity, source)
+    if not loose.any():
+        return table, instants
+    bounds = ~is_read & ~_are_copies(table, entity)
+    arrived, partition = arrivals(table), _partitions(table)
+    order = np.lexsort((arrived, partition, source, entity))
+    whose = entity[order], source[order], partition[order]
+    moved, ahead = instants.copy(), np.empty_like(instants)
+    logged = (bounds & placed)[order]
+    moved[order] = _no_earlier(instants[order], logged, *whose)
+    before = last_where(logged, segments(np.cumsum(group_starts(*whose))))
+    ahead[order] = np.where(before == NOWHERE, NOWHERE, order[before])
+    moved = np.where(loose, moved, instants)
+    order = np.lexsort((arrived, source, entity))
+    later = np.empty_like(instants)
+    later[order] = _no_later(moved[order], bounds[order], entity[order], source[order])
+    instants = np.where(loose, later, instants)
+    # At other instants than that of what was ahead of it, it stands before all.
+    is_behind = loose & (ahead != NOWHERE) & (instants == instants[ahead])
+    table = _counted_behind(table, np.flatnonzero(loose & placed & ~is_behind), None)
+    return _counted_behind(table, np.flatnonzero(is_behind), ahead[is_behind]), instants
+
+
+def _have_any(marked: Bools, *whose: Ints) -> Bools:
+    """For each row, whether any of those that are of the same is marked."""
+    number = np.unique(np.stack(whose), axis=1, return_inverse=True)[1].ravel()
+    found: Bools = np.isin(number, number[marked])
+    return found
+
+
+def _partitions(rows: pa.RecordBatch) -> Ints:
+    """The partition of each change, as a number."""
+    parts = [rank_values(rows.column("arrival").field(name)) for name in ("topic", "partition")]
+    numbers: Ints = np.unique(np.stack(parts), axis=1, return_inverse=True)[1].ravel().astype(np.int64)
+    return numbers
+
+
+def _behind_reads(table: pa.RecordBatch, entity: Ints) -> pa.RecordBatch:
+    """The changes, of which what was delivered behind a read has a place behind it."""
+    at = np.flatnonzero(is_placed(table))
+    is_read = bools(table.column(SNAPSHOT))[at]
+    if is_read.all() or not is_read.any():
+        return table
+    rows, entity = table.take(pa.array(at)), entity[at]
+    rank, copies = rank_values(rows.column("sequence")), _are_copies(rows, entity)
+    whose = entity, rank_values(rows.column("source")), _logs(rows), _partitions(rows)
+    order = np.lexsort((rank_values(rows.column("arrival").field("offset")), *whose))
+    base = np.cumsum(group_starts(*(part[order] for part in whose))) * (len(at) + 1)
+    reads = np.where(is_read & ~copies, rank + 1, 0)[order]
+    greatest = np.empty_like(rank)
+    greatest[order] = np.maximum.accumulate(base + reads) - base - 1
+    behind = ~is_read & (rank < greatest)
+    if not behind.any():
+        return table
+    by_rank = np.empty(len(at), np.int64)
+    by_rank[rank] = at
+    return _counted_behind(table, at[behind], by_rank[greatest[behind]])
+
+
+def _counted_behind(table: pa.RecordBatch, rows: Ints, others: Ints | None) -> pa.RecordBatch:
+    """The changes, of which *rows* have places right behind those of the *others*, or before all without."""
+    if not len(rows):
+        return table
+    sequence = pc.fill_null(table.column("sequence"), "")
+    places, is_moved = np.full(len(sequence), NOWHERE), np.zeros(len(sequence), dtype=bool)
+    is_moved[rows] = True
+    if others is not None:
+        places[rows] = others
+    mark, others_of = pa.scalar(AFTER_ALL, sequence.type), sequence.take(positions(places))
+    behind = pc.fill_null(pc.binary_join_element_wise(others_of, sequence, mark), "")
+    counted = pc.if_else(pa.array(is_moved), behind, sequence)
+    at = table.schema.get_field_index("sequence")
+    return table.set_column(at, table.schema.field(at), counted)
 
 
 def _are_copies(table: pa.RecordBatch, entity: Ints) -> Bools:
@@ -211,15 +288,15 @@ def _no_later(times: Ints, bounds: Bools, *whose: Ints) -> Ints:
     return bounded
 
 
+def has_log(places: pa.Array) -> pa.Array:
+    """Whether each place begins with the name of its log; null for null."""
+    return pc.match_substring(places, LOG_END)
+
+
 def _logs(rows: pa.RecordBatch) -> Ints:
     """The log of each place as a number: 0 where it has no name."""
     name = pc.replace_substring_regex(rows.column("sequence"), f"^([^{LOG_END}]*{LOG_END})?.*$", r"\1")
     return np.where(bools(pc.equal(name, "")), 0, rank_values(name) + 1)
-
-
-def _places_in_log(rows: pa.RecordBatch) -> pa.Array:
-    """The places without the names of their logs, and the numbers of their transactions."""
-    return pc.replace_substring_regex(rows.column("sequence"), f"^.*{LOG_END}", "")
 
 
 def _with_absences(

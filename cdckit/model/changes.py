@@ -42,9 +42,6 @@ MOVED = "moved"
 AFTER_ALL = "~"
 """The `sequence` of what somebody states by hand: behind whatever sequence a source has at its instant."""
 
-LOG_END = "@"
-"""Ends the name of a log in `sequence`, if a source has several (see `CHANGE_SCHEMA`)."""
-
 TABLE = "table"
 """The topic in `arrival` of a row of a table; its partition is the call by which a `Ledger` took it."""
 
@@ -86,12 +83,15 @@ independently.  Beside them stand
   source says it (false).  Where that is said, and `sequence` is not empty, `sequence` is the place in that
   log, and the changes of an entity from one source count in the order of these places, whatever their times
   say.  The times follow: what the log says is not true before what stands ahead of it; what a snapshot read
-  is true from its own time on, but no later than what stands behind it.  A place may begin with the name of
-  its log and `LOG_END`, for a source that had several: places of two logs are not compared, but times.  Next
-  may come a number of the transaction and `LOG_END`: within a log that several servers write, it counts
-  before the place, of which each server has its own.  What a snapshot read and gives no place (its `sequence`
-  is empty) is true from its own time on, but no later than what came after it of its entity and source, by
-  `arrival`.  Changes that say `snapshot` may also be truncates (`TRUNCATE`);
+  is true from its own time on, but no later than what stands behind it.  What the log says and its partition
+  delivered behind a read counts behind it, whatever its place.  A place may begin with the name of its log
+  and `LOG_END`, for a source that had several: places of two logs are not compared, but times.  Next may
+  come a number of the transaction and `LOG_END`: within a log that several servers write, it counts before
+  the place, of which each server has its own.  What a snapshot read and gives no place (its `sequence` is
+  empty), or none in a log with a name where there are such, stands where it arrived, by `arrival`: it is
+  true from its own time on, but no later than what came after it of its entity and source, and no earlier
+  than what says a place and was delivered before it by its partition.  Changes that say `snapshot` may also
+  be truncates (`TRUNCATE`);
 - `moved` (may be missing), a struct of `id`, a text, and of `old_key` and `new_key`, structs of the key
   fields: of a delete and an upsert that are one move of a row from key to key, the same in both; null in all
   others.  What the upsert did not send is under the new key what stood under the old one right before the

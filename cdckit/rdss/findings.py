@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
 
-from cdckit.model.records import Fault
+from cdckit.model.faults import Fault
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator

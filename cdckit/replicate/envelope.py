@@ -24,16 +24,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from cdckit.model.records import (
-    ERROR_FIELDS,
-    RECORD_COLUMNS,
-    RECORD_SCHEMA,
-    Fault,
-    Findings,
-    FoundFault,
-    error_columns,
-    require_records,
-)
+from cdckit.model.faults import Fault, Findings, FoundFault, error_columns
+from cdckit.model.records import ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, require_records
 from cdckit.parts import avro
 from cdckit.parts.arrays import Bools, Ints
 from cdckit.parts.json_text import refuse_constant

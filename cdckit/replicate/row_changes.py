@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.changes import DELETE, LOG_END, UPSERT
+from cdckit.model.changes import DELETE, UPSERT
+from cdckit.model.logs import LOG_END
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, require_records
 from cdckit.parts.arguments import require_batch, require_columns, require_keys, require_struct, require_types
 from cdckit.replicate import table_versions

@@ -12,16 +12,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.model.records import (
-    ERROR_CODE,
-    ERROR_DESCRIPTION,
-    ERROR_FIELDS,
-    RECORD_COLUMNS,
-    RECORD_SCHEMA,
-    Findings,
-    FoundFault,
-    error_columns,
-)
+from cdckit.model.faults import Findings, FoundFault, error_columns
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts import avro
 from cdckit.parts.arguments import flat_columns, require_batch, require_types
 from cdckit.parts.arrow_types import arrow_type

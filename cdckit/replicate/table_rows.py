@@ -16,15 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import (
-    ERROR_CODE,
-    ERROR_FIELDS,
-    RECORD_COLUMNS,
-    RECORD_SCHEMA,
-    Findings,
-    error_columns,
-    require_records,
-)
+from cdckit.model.faults import Findings, error_columns
+from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, require_records
 from cdckit.parts import avro
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrays import Bools

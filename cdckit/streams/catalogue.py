@@ -11,7 +11,7 @@ from typing import Literal
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import Fault
+from cdckit.model.faults import Fault
 
 
 class StreamFault(Fault):

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.model.records import Fault
+from cdckit.model.faults import Fault
 from cdckit.notebook.sessions import session
 from cdckit.parts import tables
 from cdckit.parts.arguments import (

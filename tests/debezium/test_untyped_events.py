@@ -56,6 +56,7 @@ def changes(events: DataFrame, **call: Any) -> DataFrame:
     return debezium.changes(events, "orders", keys=["id"], **call)
 
 
+@pytest.mark.filterwarnings("ignore::cdckit.debezium.UntypedColumns")
 def test_a_ledger_that_knows_types_takes_no_texts_as_they_were_sent(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -76,6 +77,7 @@ def test_a_ledger_that_knows_types_takes_no_texts_as_they_were_sent(
     assert [tuple(row) for row in history] == [("a", *VALUES), ("b", *VALUES)]
 
 
+@pytest.mark.filterwarnings("ignore::cdckit.debezium.UntypedColumns")
 def test_a_ledger_of_texts_as_they_were_sent_takes_no_values(spark: SparkSession, tmp_path: Path) -> None:
     """Not even texts of a type; it goes on in texts, and takes a text of which nobody knows."""
     ledger = Ledger(spark, tmp_path, entity="order", keys=["id"], buckets=1)
@@ -91,6 +93,17 @@ def test_a_ledger_of_texts_as_they_were_sent_takes_no_values(spark: SparkSession
     # Its own changes say so, too.
     with pytest.raises(WrongColumnType, match=r"union_changes.* the column data.id as text as it was"):
         union_changes(opened.changes(), changes(typed))
+
+
+def test_events_without_types_are_read_as_texts_with_a_warning(spark: SparkSession) -> None:
+    """Unless the types are said: also that there is none."""
+    untyped = decoded(spark, event(1, schema=False, id="a", day=19800))
+    with pytest.warns(
+        debezium.UntypedColumns, match=r'orders say no types, .* `columns={"id": "…", "day": "…"}`'
+    ):
+        changed = changes(untyped)
+    assert [tuple(row) for row in changed.select("data.*").collect()] == [("a", "19800")]
+    changes(untyped, columns=debezium.columns(untyped, "orders"))
 
 
 def test_events_of_one_batch_with_and_without_a_schema(spark: SparkSession) -> None:

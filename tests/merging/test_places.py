@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from random import Random
 
 import pyarrow as pa
 
 from cdckit.merging.arrow_changes import OPERATIONS, Layout, carried_column, value_column
 from cdckit.merging.places import order_entities
-from cdckit.model.changes import LOG_END
+from cdckit.model.logs import LOG_END
 from tools.tiers import seeds
 
 LAYOUT = Layout(("id",), (0,), frozenset(), by_guid=False, entity="thing")
@@ -42,9 +43,15 @@ class Word:
     def is_copy(self) -> bool:
         return self.message != self.arrived
 
-    @property
-    def order(self) -> tuple[int, int]:
-        return (self.place, self.arrived)
+    @cache  # noqa: B019
+    def order(self, same: tuple[Word, ...]) -> tuple[int, int, int, int]:
+        """Where it stands in its log: behind every read that was delivered before it."""
+        reads = [each.place for each in same if each.is_read and each.log == self.log]
+        arrived = [each.arrived for each in same if each.is_read and each.log == self.log]
+        before = [place for place, at in zip(reads, arrived, strict=True) if at < self.arrived]
+        if self.is_read or max(before, default=0) <= self.place:
+            return (self.place, 0, 0, self.arrived)
+        return (max(before), 1, self.place, self.arrived)
 
     @property
     def sequence(self) -> str:
@@ -72,26 +79,38 @@ def drawn(chance: Random, logs: str) -> list[Word]:
     ]
 
 
-def time_of(word: Word, words: list[Word]) -> int:
-    """When a change is true, of all that was said of its entity."""
-    same = [each for each in words if each.entity == word.entity and not each.is_copy]
+def same_entity(word: Word, words: list[Word]) -> tuple[Word, ...]:
+    return tuple(each for each in words if each.entity == word.entity and not each.is_copy)
 
-    def logged(one: Word) -> int:
-        """What is in the log is true from its own time on, but not before any that stands ahead of it."""
-        ahead = [each for each in same if each.log == one.log and each.order < one.order]
-        return max([one.time, *(each.time for each in ahead if not each.is_read)])
 
+@cache
+def logged(word: Word, same: tuple[Word, ...]) -> int:
+    """What is in the log is true from its own time on, but not before any that stands ahead of it."""
+    log = [each for each in same if each.log == word.log and not each.is_read]
+    return max([word.time, *(each.time for each in log if each.order(same) < word.order(same))])
+
+
+@cache
+def time_in_log(word: Word, same: tuple[Word, ...]) -> int:
+    """When a change is true, of all that stands in its log."""
     if not word.is_read:
-        return logged(word)
+        return logged(word, same)
     log = [each for each in same if each.log == word.log]
-    behind = [each for each in log if each.order > word.order]
-    own = min([word.time, *(each.time if each.is_read else logged(each) for each in behind)])
-    ahead = [logged(each) for each in log if each.order < word.order and not each.is_read]
-    followed = max([own, *ahead, *(time_of(each, words) for each in log if each.order < word.order)])
-    if word.log:
-        return followed
-    others = [each for each in same if each.log and not each.is_read and each.order > word.order]
-    return min([followed, *map(logged, others)])
+    behind = [each for each in log if each.order(same) > word.order(same)]
+    own = min([word.time, *(each.time if each.is_read else logged(each, same) for each in behind)])
+    ahead = [each for each in log if each.order(same) < word.order(same)]
+    return max([own, *(time_in_log(each, same) for each in ahead)])
+
+
+def time_of(word: Word, words: list[Word]) -> int:
+    """When a change is true; a read that knows none of the logs that have names stands where it arrived."""
+    same = same_entity(word, words)
+    at = time_in_log(word, same)
+    if not word.is_read or word.log or not any(each.log for each in same):
+        return at
+    said = [each for each in same if not each.is_read]
+    no_earlier = max([at, *(logged(each, same) for each in said if each.arrived < word.arrived)])
+    return min([no_earlier, *(logged(each, same) for each in said if each.arrived > word.arrived)])
 
 
 def times(words: list[Word]) -> dict[int, int]:

@@ -66,5 +66,5 @@ def test_the_second_batch_of_a_stream_builds_no_columns(spark: SparkSession, cal
         assert [row["data"]["id"] for row in changes.collect()] == [number]
         return len(calls)
 
-    first, second = count_calls(1), count_calls(2)
-    assert second < 300 < first
+    # The rules of the door are no columns, so the first has few, too.
+    assert max(count_calls(1), count_calls(2)) < 300

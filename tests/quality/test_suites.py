@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.model.records import Fault
+from cdckit.model.faults import Fault
 from cdckit.quality.checks import VIEW, sql
 from cdckit.quality.suites import (
     SqlSentence,

@@ -27,6 +27,20 @@ BELOW = {
 }
 """By package, what its modules may import of the others."""
 
+KERNELS = (
+    "debezium/encodings",
+    "debezium/envelopes",
+    "debezium/events",
+    "debezium/other_producers",
+    "debezium/positions",
+    "debezium/rows",
+    "model/faults",
+    "model/logs",
+    "parts/json_objects",
+    "parts/json_text",
+)
+"""The modules of rules: plain Python over Arrow, which Spark carries and nobody else."""
+
 PACKAGES = [
     "cdckit",
     *(each.name for each in pkgutil.walk_packages(cdckit.__path__, "cdckit.") if each.ispkg),
@@ -66,6 +80,14 @@ def test_nobody_imports_a_door_but_itself_and_the_face_of_the_package() -> None:
     found = {(str(path), name) for path, name in imports() if name.split(".")[0] in DOORS}
     doors = {(path, name) for path, name in found if path.split("/")[0] == name.split(".")[0]}
     assert found - doors == {("__init__.pyi", each) for each in DOORS}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_a_kernel_does_not_import_pyspark(kernel: str) -> None:
+    tree = ast.parse((ROOT / f"{kernel}.py").read_text())
+    named = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    named += [name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names]
+    assert [name for name in named if name.partition(".")[0] == "pyspark"] == []
 
 
 @pytest.mark.parametrize("package", BELOW)

@@ -1,0 +1,291 @@
+"""What every record of a captured database says, in the same columns whoever produced it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.debezium.envelopes import Record, read_records
+from cdckit.debezium.events import EVENT_TYPES, Event, EventFault, Kind, event_columns, text_of
+from cdckit.debezium.other_producers import read_maxwell, read_wal2json
+from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA, require_records
+from cdckit.parts.arguments import require_types
+from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.workers import map_columns, without_garbage_collection
+
+EVENT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(EVENT_TYPES.items()))])
+"""One row is one record, and what it says of the database; or why it says nothing.
+
+- `form`: `json`; `kind`: see `Kind`; `connector`: the kind of database, in Debezium's words;
+- `source`: the name of the source; `db`, `schema`, `table`: whose row it is;
+- `operation`: c, u, d, r, t or m, of any producer; `snapshot`: whether a snapshot read it, as the producer
+  says (`true`, `first`, `last`, `incremental`, …; `false` or null in the stream);
+- `event_timestamp`: when it was so at the source, and `time_taken_from`: `source`; `event`, when the
+  producer handled it; or `record`;
+- `position`: the place in the source's own order, text that sorts; null where the source has none, or says
+  one that says nothing, such as an LSN of 0;
+- `transaction_id`: which transaction; of PostgreSQL its number, without the LSN that Debezium puts behind it;
+- `row_key`, `before`, `after`: column by column the text of the JSON value, null for null.  What is not
+  in a map was not sent;
+- `types`: by column what the record says of its type, of an array, a map or a struct its schema as JSON;
+  empty or null if it says nothing;
+- `new_key`, `old_key`: where the row went to, or came from, when its key changed (JSON);
+- `said`: the value as text, where it is not about a row."""
+
+Reader = Callable[[pa.Array, Sequence[Record]], list[Event]]
+"""Makes events of the values of records, and of what else is read of them."""
+
+KEYS_OF_HEADERS = {"new_key": "__debezium.newkey", "old_key": "__debezium.oldkey"}
+READ_COLUMNS = ("value", "key", "offset", "timestamp")
+"""What is read of a record, beside its headers."""
+
+
+def require_events(decoded: DataFrame, *, function: str) -> None:
+    """
+    Raise unless *decoded* has the columns of `EVENT_SCHEMA` in their types.
+
+    Raises:
+        MissingColumns, WrongColumnType: It has not.
+    """
+    require_types(decoded, EVENT_SCHEMA, function=function)
+
+
+def header(name: str) -> Column:
+    """The text of the last header of this name; null without one."""
+    named = F.filter("headers", lambda header: header["key"] == F.lit(name))
+    return F.when(F.size(named) > 0, F.try_validate_utf8(F.element_at(named, -1)["value"].cast("string")))
+
+
+def with_headers(records: DataFrame) -> DataFrame:
+    """Records with the keys that their headers name."""
+    return records.withColumns({name: header(text) for name, text in KEYS_OF_HEADERS.items()})
+
+
+def batch_records(batch: pa.RecordBatch) -> list[Record]:
+    """What is read of the records of a batch."""
+    at = batch.column("timestamp").cast(pa.int64())
+    columns = [batch.column(name) for name in ("key", "value", "offset")]
+    named = [batch.column(name) for name in ("new_key", "old_key")]
+    return list(map(Record, *(column.to_pylist() for column in (*columns, at, *named))))
+
+
+def _event_batches(batches: Iterable[pa.RecordBatch], reader: Reader) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        with without_garbage_collection():
+            events = reader(batch.column("value"), batch_records(batch))
+            columns = _columns_of(events, batch.column("value"))
+        yield pa.RecordBatch.from_arrays(columns, list(EVENT_TYPES))
+
+
+def _columns_of(events: list[Event], values: pa.Array) -> list[pa.Array]:
+    try:
+        return event_columns(events)
+    except RecursionError:
+        # What can just be read is too deep to be written; that may not cost the others their values.
+        return event_columns([_or_refused(event, values[at]) for at, event in enumerate(events)])
+
+
+def _or_refused(event: Event, value: pa.Scalar) -> Event:
+    try:
+        event_columns([event])
+    except RecursionError:
+        return Event(at=event.at).refuse(EventFault.NOT_JSON, text_of(value.as_py()))
+    return event
+
+
+def decoded_by(records: DataFrame, reader: Reader) -> DataFrame:
+    """
+    Records with what they say beside them, and a note of how they are read, for who makes more of it at once.
+
+    Spark puts what a column is made of wherever a filter reads it.  It does not for what is exploded; and
+    filters that do not read it go on to the records, and to their files.
+    """
+    kind = spark_columns(pa.schema(EVENT_TYPES.items()))
+    with_keys = with_headers(records.select(*RECORD_COLUMNS))
+    read = map_columns(
+        [*READ_COLUMNS, *KEYS_OF_HEADERS], partial(_event_batches, reader=reader), kind, pure=True
+    )
+    once = with_keys.withColumn("read", F.explode(F.array(read)))
+    decoded = once.select(*RECORD_COLUMNS, *(F.col("read")[name].alias(name) for name in EVENT_TYPES))
+    vars(decoded)[_READ_BY] = (records, reader)
+    return decoded
+
+
+_READ_BY = "_cdckit_read_by"
+
+
+def read_by(decoded: DataFrame) -> tuple[DataFrame, Reader] | None:
+    """The records that *decoded* was made of, and how, if nothing else was done to it since."""
+    note: tuple[DataFrame, Reader] | None = vars(decoded).get(_READ_BY)
+    return note
+
+
+def decode(records: DataFrame) -> DataFrame:
+    """
+    What every record of Debezium's topics says: changes of rows, and all that lies beside them.
+
+    Args:
+        records: One row per transported message (`cdckit.model.RECORD_SCHEMA`): of one topic or of many,
+            of one table or of many.  Values and keys are JSON, with or without the schema beside the
+            payload; those in Avro are in error (`NOT_JSON`): see `decode_avro`.  A row that
+            `ExtractNewRecordState` took out of its envelope is no event (`UNWRAPPED`, with the call of
+            `changes_from` that reads it; `NOT_AN_EVENT` where no field of its own tells), nor is a
+            CloudEvent (`NOT_AN_EVENT`).  The cells of YugabyteDB's rows are read; those of Cassandra's, and
+            of others, are not (`OTHER_ENVELOPE`).
+
+    Returns:
+        One row per record, in no order, in the columns of `EVENT_SCHEMA`.  It never fails on data.
+
+    Raises:
+        MissingColumns, WrongColumnType: *records* are not records.
+
+    Cost: one pass through Python in Arrow batches; no shuffle.
+
+    Source:
+        Debezium, the reference pages of its connectors, "Data change events".
+
+    >>> from cdckit import debezium
+    >>> value = b'{"op": "t", "ts_ms": 1, "source": {"connector": "postgresql", "table": "products"}}'
+    >>> found = debezium.decode(records_of(value, b'{"op": "x"}', None))
+    >>> found.orderBy("offset").select("kind", "table", "operation", "error_code").show()
+    +---------+--------+---------+-----------------+
+    |     kind|   table|operation|       error_code|
+    +---------+--------+---------+-----------------+
+    | truncate|products|        t|             NULL|
+    |     NULL|    NULL|        x|UNKNOWN_OPERATION|
+    |tombstone|    NULL|     NULL|             NULL|
+    +---------+--------+---------+-----------------+
+    <BLANKLINE>
+    """
+    require_records(records, function="decode")
+    return decoded_by(records, read_records)
+
+
+def decode_maxwell(records: DataFrame) -> DataFrame:
+    """
+    What every record of Maxwell says, in the columns of `decode`.
+
+    A row that is updated is sent whole, and in `old` what its changed columns were, the key among them: a
+    column that only `old` has became null (Maxwell's option `output_nulls=false` leaves nulls out).  A value
+    has the type that JSON has, so nothing is said of the columns' types: give them to `changes`.  Decimals
+    are JSON numbers, which keep their digits.
+
+    Args:
+        records: One row per transported message (`cdckit.model.RECORD_SCHEMA`).
+
+    Returns:
+        One row per record, in the columns of `EVENT_SCHEMA`: `operation` in Debezium's letters, of a
+        bootstrap's row r; the start and the end of a bootstrap are of the kind `heartbeat`, DDL is of the
+        kind `schema_change`.  `event_timestamp` has whole seconds, so `position` decides within one: the
+        place in the binlog (of Maxwell's option `output_binlog_position`) and the row in its
+        transaction (`output_xoffset`; the last one says no number).  Another server counts its places
+        anew: after a failover, read its records as another `source`, or leave the option out.  It never
+        fails on data.
+
+    Raises:
+        MissingColumns, WrongColumnType: *records* are not records.
+
+    Cost: as `decode`.
+
+    Source:
+        Maxwell's Daemon, "Data Format" and "Bootstrapping".
+
+    >>> value = b'{"type": "delete", "table": "products", "ts": 1709294400, "data": {"id": 1}}'
+    >>> found = decode_maxwell(records_of(value, b'{"type": "table-drop", "ts": 1709294400000}'))
+    >>> found.orderBy("offset").select("kind", "operation", "table", "event_timestamp", "before").show()
+    +-------------+---------+--------+-------------------+---------+
+    |         kind|operation|   table|    event_timestamp|   before|
+    +-------------+---------+--------+-------------------+---------+
+    |          row|        d|products|2024-03-01 12:00:00|{id -> 1}|
+    |schema_change|     NULL|    NULL|2024-03-01 12:00:00|     NULL|
+    +-------------+---------+--------+-------------------+---------+
+    <BLANKLINE>
+    """
+    require_records(records, function="decode_maxwell")
+    return decoded_by(records, read_maxwell)
+
+
+def decode_wal2json(records: DataFrame) -> DataFrame:
+    """
+    What every record of wal2json says, in the columns of `decode`.
+
+    A record is one JSON object of format version 2.  A value that was not sent is one that did not change.
+    Say `include-timestamp`, `include-lsn` and `include-xids` to the plugin: without the first, times are
+    those of the records; without the second, their order is that of arrival.  A `numeric` is a JSON number,
+    which keeps its digits; for NaN and the infinities the plugin writes null, unless it knows the option
+    `numeric-data-types-as-string` and is told to.
+
+    Args:
+        records: One row per transported message (`cdckit.model.RECORD_SCHEMA`).
+
+    Returns:
+        One row per record, in the columns of `EVENT_SCHEMA`: `operation` in Debezium's letters; begin and
+        commit are of the kind `transaction`; `event_timestamp` is the time of the commit; `position` the
+        LSN, which sorts the changes of one row, while concurrent transactions interleave; `types` are
+        PostgreSQL's.  It never fails on data; an object of format 1 is in error.
+
+    Raises:
+        MissingColumns, WrongColumnType: *records* are not records.
+
+    Cost: as `decode`.
+
+    Source:
+        wal2json, "Parameters", and its examples of format version 2.
+
+    >>> value = b'{"action": "T", "timestamp": "2024-03-01 12:00:00+00", "lsn": "0/2A", "table": "products"}'
+    >>> found = decode_wal2json(records_of(value, b'{"change": []}')).orderBy("offset")
+    >>> found.select("operation", "table", "event_timestamp", "position", "error_code").show()
+    +---------+--------+-------------------+-----------------+------------+
+    |operation|   table|    event_timestamp|         position|  error_code|
+    +---------+--------+-------------------+-----------------+------------+
+    |        t|products|2024-03-01 12:00:00|00000000/0000002A|        NULL|
+    |     NULL|    NULL|               NULL|             NULL|NOT_AN_EVENT|
+    +---------+--------+-------------------+-----------------+------------+
+    <BLANKLINE>
+    """
+    require_records(records, function="decode_wal2json")
+    return decoded_by(records, read_wal2json)
+
+
+def messages(decoded: DataFrame) -> DataFrame:
+    """
+    The messages of logical decoding: what programs wrote with `pg_logical_emit_message`.
+
+    Args:
+        decoded: What `decode` or `decode_wal2json` returned.
+
+    Returns:
+        One row per message: `topic`, `partition`, `offset`, `source`, `event_timestamp`, `position`,
+        `transaction_id`, `prefix` and `content` (binary; wal2json ends it at a zero byte).
+
+    Raises:
+        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
+
+    Cost: a projection, no shuffle.
+
+    >>> value = b'{"action": "M", "prefix": "tower", "content": "closed", "transactional": false}'
+    >>> from cdckit import debezium
+    >>> found = debezium.messages(debezium.decode_wal2json(records_of(value)))
+    >>> [(row.prefix, bytes(row.content)) for row in found.collect()]
+    [('tower', b'closed')]
+    """
+    require_events(decoded, function="messages")
+    good = decoded.where((F.col("kind") == Kind.MESSAGE) & F.col(ERROR_CODE).isNull())
+    # Debezium has bytes, in Base64; wal2json text.
+    coded = _json_value("$.payload.message.content", "$.message.content")
+    return good.select(
+        *("topic", "partition", "offset", "source", "event_timestamp", "position", "transaction_id"),
+        _json_value("$.payload.message.prefix", "$.message.prefix", "$.prefix").alias("prefix"),
+        F.coalesce(
+            F.try_to_binary(coded, F.lit("base64")), F.encode(_json_value("$.content"), "UTF-8")
+        ).alias("content"),
+    )
+
+
+def _json_value(*paths: str) -> Column:
+    return F.coalesce(*(F.get_json_object("said", path) for path in paths))

@@ -1,0 +1,425 @@
+"""Debezium's events: what an envelope says, in JSON with and without a schema beside it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from cdckit.debezium.events import (
+    MESSAGE,
+    MONGODB,
+    OF_ROWS,
+    TRUNCATE,
+    Event,
+    EventFault,
+    Image,
+    Kind,
+    check_row,
+    set_time,
+    text_of,
+)
+from cdckit.debezium.positions import position
+from cdckit.parts.json_objects import ObjectReader, json_text, json_value, plain_text
+
+VARIABLE = "io.debezium.data.VariableScaleDecimal"
+"""A struct that is one value: a decimal that has its own scale."""
+
+_ID = "_id"
+
+
+_JSON_NAMES = {
+    "tx_id": "txId",
+    "tx_seq": "txSeq",
+    "txn_number": "txnNumber",
+    "database_name": "databaseName",
+    "schema_name": "schemaName",
+}
+
+
+class Source(msgspec.Struct, gc=False, rename=_JSON_NAMES):
+    """What is read of a source block."""
+
+    connector: Any = None
+    name: Any = None
+    snapshot: Any = None
+    db: Any = None
+    schema: Any = None
+    table: Any = None
+    collection: Any = None
+    tx_id: Any = None
+    gtid: Any = None
+    ts_ms: Any = None
+    ts_us: Any = None
+    ts_ns: Any = None
+    sequence: Any = None
+    lsn: Any = None
+    file: Any = None
+    pos: Any = None
+    row: Any = None
+    commit_lsn: Any = None
+    change_lsn: Any = None
+    event_serial_no: Any = None
+    commit_scn: Any = None
+    scn: Any = None
+    tx_seq: Any = None
+    lcr_position: Any = None
+    rs_id: Any = None
+    ssn: Any = None
+    ord: Any = None
+    txn_number: Any = None
+
+
+class Transaction(msgspec.Struct, gc=False):
+    """What is read of an event's transaction block."""
+
+    id: Any = None
+
+
+class Envelope(msgspec.Struct, gc=False, rename=_JSON_NAMES):
+    """What is read of an event's envelope, and of what is not about a row."""
+
+    op: Any = None
+    before: Any = None
+    after: Any = None
+    source: Source | None = None
+    transaction: Transaction | None = None
+    ts_ms: Any = None
+    ts_us: Any = None
+    ts_ns: Any = None
+    status: Any = None
+    id: Any = None
+    database_name: Any = None
+    schema_name: Any = None
+    ddl: Any = None
+
+
+class _Value(Envelope, gc=False, rename=_JSON_NAMES):
+    """An envelope, or one as the payload beside its schema."""
+
+    payload: Envelope | None = None
+    schema: msgspec.Raw = msgspec.Raw()
+
+
+class Record(NamedTuple):
+    """What is read of a record, beside its value and the columns of its key."""
+
+    key: bytes | None
+    value: bytes | None
+    offset: int | None
+    at: int | None
+    """The record's own time, in microseconds."""
+    new_key: str | None
+    old_key: str | None
+
+
+_NO_SOURCE, _NOTHING = Source(), b"null"
+_read_value, _read_key = ObjectReader(_Value), ObjectReader(dict)
+
+
+def read_records(values: pa.Array, records: Sequence[Record]) -> list[Event]:
+    """The event of each record."""
+    return [_event(value, record) for value, record in zip(_read_value.read(values), records, strict=True)]
+
+
+def _event(value: _Value | None, record: Record) -> Event:
+    if value is None:
+        return unread_event(record, read_key(record.key), EventFault.NOT_JSON, text_of(record.value))
+    envelope = value if value.payload is None else value.payload
+    schema = bytes(value.schema)
+    types = types_of(schema) if schema and schema != _NOTHING else None
+    return event_of(envelope, record, read_key(record.key), types, "json")
+
+
+def unread_event(record: Record, row_key: Image | None, fault: EventFault, shown: str | None) -> Event:
+    """The event of a record without a value, or with one that cannot be read."""
+    event = Event(row_key=row_key, new_key=record.new_key, old_key=record.old_key)
+    set_time(event, (("record", record.at),))
+    if record.value is not None:
+        return event.refuse(fault, shown)
+    event.kind = Kind.TOMBSTONE
+    return event
+
+
+def read_key(key: bytes | None) -> Image | None:
+    """The columns of a key in JSON, with or without a schema; None for any other key."""
+    if key is None:
+        return None
+    columns = _read_key.object(key)
+    if columns is not None and "schema" in columns and isinstance(columns.get("payload"), dict):
+        # Beside a schema alone: a column may have the name of the payload.
+        columns = columns["payload"]
+    return columns  # type: ignore[no-any-return]
+
+
+def event_of(
+    envelope: Envelope,
+    record: Record,
+    row_key: Image | None,
+    types: Mapping[str, str | None] | None,
+    form: str,
+    text: str | None = None,
+) -> Event:
+    """What an envelope says, in whatever *form* it was; *text* is the value as JSON, if its bytes are not."""
+    source, op = envelope.source or _NO_SOURCE, plain_text(envelope.op)
+    connector = plain_text(source.connector)
+    event = Event(
+        form=form,
+        connector=connector,
+        source=plain_text(source.name),
+        db=plain_text(envelope.database_name if source.db is None else source.db),
+        schema=plain_text(envelope.schema_name if source.schema is None else source.schema),
+        table=plain_text(source.collection if source.table is None else source.table) or None,
+        operation=op,
+        snapshot=plain_text(source.snapshot),
+        position=position(connector, source, record.offset),
+        transaction_id=_transaction_id(envelope, source),
+        row_key=row_key,
+        before=_image(envelope.before),
+        after=_image(envelope.after),
+        new_key=record.new_key,
+        old_key=record.old_key,
+    )
+    set_time(event, (("source", _micros(source)), ("event", _micros(envelope)), ("record", record.at)))
+    if op in OF_ROWS:
+        event.kind, event.types = Kind.ROW, types
+        if connector == MONGODB:
+            _set_document(event, envelope)
+        elif connector == _YUGABYTEDB:
+            _take_from_cells(event)
+        elif event.position is None and _has_other_cells(event):
+            return event.refuse(EventFault.OTHER_ENVELOPE, connector)
+        return check_row(event, has_key=record.key is not None)
+    said = text_of(record.value) if text is None else text
+    event.kind = _other_kind(envelope, op, said)
+    event.types = types if op == TRUNCATE else None
+    if connector == MONGODB:
+        event.row_key = _document_key(row_key)
+    if event.kind is not None:
+        event.said = said
+        return check_row(event)
+    return _refuse_row(event, said) if op is None else event.refuse(EventFault.UNKNOWN_OPERATION, op)
+
+
+def _image(row: Any) -> Image | None:
+    return row if isinstance(row, dict) else None
+
+
+def _other_kind(envelope: Envelope, op: str | None, said: str | None) -> str | None:
+    """What a record is about that is not about a row."""
+    if op == TRUNCATE:
+        return Kind.TRUNCATE
+    if op == MESSAGE:
+        return Kind.MESSAGE
+    if said is not None and _TOMBSTONE.fullmatch(said):
+        return Kind.TOMBSTONE
+    if op is not None:
+        return None
+    # Strictly: a row that was taken out of its envelope may have columns of these names.
+    if envelope.status in ("BEGIN", "END") and envelope.id is not None:
+        return Kind.TRANSACTION
+    if envelope.source is not None and (envelope.database_name, envelope.ddl) != (None, None):
+        return Kind.SCHEMA_CHANGE
+    if envelope.ts_ms is not None and _has_only_times(said):
+        return Kind.HEARTBEAT
+    return None
+
+
+_TOMBSTONE = re.compile(r'\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\}\s*')
+
+
+def _payload(said: str | None) -> Image:
+    """The object that a text is, or that stands in it beside a schema."""
+    value = json_value(said or "{}")
+    payload = value.get("payload")
+    return payload if isinstance(payload, dict) else value
+
+
+def _has_only_times(said: str | None) -> bool:
+    """Whether a value, or its payload, says nothing else, as a heartbeat."""
+    return not _payload(said).keys() - {"ts_ms", "ts_us", "ts_ns"}
+
+
+def _refuse_row(event: Event, said: str | None) -> Event:
+    """The event of a value that has no envelope: a row that was taken out of it, or something else."""
+    row = _payload(said)
+    if not any(name.startswith("__") and name[2:] in _MARKS for name in row):
+        return event.refuse(EventFault.NOT_AN_EVENT, said)
+    return event.refuse(
+        EventFault.UNWRAPPED, finding=f"A call that would do: {_row_call(row, event.row_key)}"
+    )
+
+
+_MARKS = ("deleted", "op", "table", "lsn", "source_ts_ms", "source_ts_us", "source_ts_ns", "ts_ms")
+
+
+def _row_call(row: Image, key: Image | None) -> str:
+    """The call of `changes_from` that reads rows such as this one."""
+    columns = ", ".join(
+        f"`{name}` {_SQL_TYPES.get(value.__class__, 'string')}" for name, value in row.items()
+    )
+    times = {"__source_ts_ms": "timestamp_millis(__source_ts_ms)", "__ts_ms": "timestamp_millis(__ts_ms)"}
+    at = next((sql for name, sql in times.items() if name in row), "timestamp")
+    marks = [name for name in row if name.startswith("__")]
+    call = {
+        "keys": sorted(key or {}) or ["…"],
+        "effective": at,
+        "sequence_by": "offset",
+        "apply_as_deletes": "__deleted = 'true'" if "__deleted" in row else "__op = 'd'",
+        "except_column_list": ["timestamp", "offset", *marks],
+    }
+    if not {"__deleted", "__op"} & row.keys():
+        del call["apply_as_deletes"]
+    return (
+        f"""rows = records.selectExpr("from_json(cast(value AS string), '{columns}') AS row", "timestamp", """
+        f""""offset").select("row.*", "timestamp", "offset"); """
+        f"changes_from(rows, {', '.join(f'{name}={value!r}' for name, value in call.items())})"
+    )
+
+
+_SQL_TYPES = {int: "bigint", bool: "boolean", msgspec.Raw: "decimal(38,9)"}
+
+
+def _transaction_id(envelope: Envelope, source: Source) -> str | None:
+    """
+    Which transaction, in the same words in its events and in its begin and end.
+
+    Behind PostgreSQL's number Debezium says the LSN of each event (https://github.com/debezium/debezium/pull/3945).
+    """
+    block = envelope.transaction
+    for said in (None if block is None else block.id, source.tx_id, source.gtid, envelope.id):
+        if said is not None:
+            return _WITH_LSN.sub(r"\1", plain_text(said) or "")
+    return None
+
+
+_WITH_LSN = re.compile(r"^(\d+):\d+$")
+
+
+def _micros(block: Any) -> int | None:
+    """An instant that is told in three precisions; 0 is none: old connectors said so of snapshots."""
+    for number, micros in ((block.ts_us, 1), (block.ts_ns, 0), (block.ts_ms, 1000)):
+        if number.__class__ is int:
+            at: int = number * micros if micros else number // 1000
+            if -_MOST <= at < _MOST:
+                return at or None
+    return None
+
+
+_MOST = 1 << 63
+
+
+def _set_document(event: Event, envelope: Envelope) -> None:
+    """
+    Give an event of MongoDB its document, whose fields are JSON text within the text, and its key.
+
+    Its `_id` is what the record's key says, where there is one: the two write it by different rules, such as
+    `{"$numberLong": "7"}` and `7`, and a delete has the key alone.
+    """
+    event.row_key = _document_key(event.row_key)
+    if event.after is None and isinstance(envelope.after, str):
+        try:
+            event.after = _image(json_value(envelope.after))
+        except (ValueError, RecursionError):
+            return
+        if event.after is not None and event.row_key is not None and _ID in event.after:
+            known = event.row_key[_ID]
+            event.after[_ID] = event.after[_ID] if known is None else known
+
+
+def _document_key(row_key: Image | None) -> Image | None:
+    """The key `{"id": "…"}` of a document, whose value is JSON text, under the name that documents have."""
+    text = None if row_key is None else plain_text(row_key.get("id"))
+    try:
+        return None if text is None else {_ID: json_value(text)}
+    except (ValueError, RecursionError):
+        return None
+
+
+_YUGABYTEDB = "yugabytedb"
+
+
+def _has_other_cells(event: Event) -> bool:
+    """Whether a row has a cell for each column, as Cassandra's, by rules that are not known here."""
+    row = event.after or event.before or {}
+    cells = [cell for cell in row.values() if cell is not None]
+    return bool(cells) and all(isinstance(cell, dict) and {"value", "set"} <= cell.keys() for cell in cells)
+
+
+def _take_from_cells(event: Event) -> None:
+    """
+    Give an event of YugabyteDB the values of its cells: `{"value": 7, "set": true}`.
+
+    A column without a cell, or with one that is not set, did not change and was not sent.
+    """
+    event.before, event.after = _cell_values(event.before), _cell_values(event.after)
+    event.types = event.types and {name: _cell_type(kind) for name, kind in event.types.items()}
+
+
+def _cell_values(row: Image | None) -> Image | None:
+    if row is None or not all(cell is None or _is_cell(cell) for cell in row.values()):
+        return row
+    return {name: cell["value"] for name, cell in row.items() if cell is not None and cell.get("set", True)}
+
+
+def _is_cell(cell: Any) -> bool:
+    return isinstance(cell, dict) and "value" in cell and cell.keys() <= {"value", "set"}
+
+
+def _cell_type(kind: str | None) -> str | None:
+    """The type of a cell's value, of a cell's schema."""
+    if kind is None or not kind.startswith('{"type":"struct"'):
+        return kind
+    fields = {field.get("field"): field for field in json.loads(kind)["fields"]}
+    return _column_type(fields["value"]) if "value" in fields else kind
+
+
+@lru_cache(maxsize=512)
+def types_of(schema: bytes) -> dict[str, str | None] | None:
+    """
+    What the schema beside a payload says of each column: the name of its meaning, or else its type.
+
+    The scale of a decimal stands behind the name, its precision before the scale if it is known; of an array,
+    a map or a struct it is the schema.  None where it says nothing, or names a column twice.
+
+    >>> types_of(b'{"fields": [{"field": "after", "fields": [{"field": "day", "type": "int32"}]}]}')
+    {'day': 'int32'}
+    """
+    images = _read_key.object(schema) or {}
+    rows = (image.get("fields") for image in _dicts(images.get("fields")) if image.get("field") in _ROWS)
+    row = next((row for row in rows if row is not None), None)
+    if not isinstance(row, list):
+        return None
+    named = [column for column in _dicts(row) if column.get("field") is not None]
+    types = {str(column["field"]): _column_type(column) for column in named}
+    return types if len(types) == len(named) else None
+
+
+_ROWS = ("after", "before")
+
+
+def _dicts(values: Any) -> list[dict[str, Any]]:
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+
+
+_PARTS = {"array": ["items"], "map": ["keys", "values"], "struct": ["fields"]}
+
+
+def _column_type(column: dict[str, Any]) -> str | None:
+    """The name of a type; of an array, a map or a struct its schema, but for a value that is one thing."""
+    kind, name = plain_text(column.get("type")), plain_text(column.get("name"))
+    parts = [(part, column.get(part)) for part in _PARTS.get(kind or "", ())]
+    if parts and name != VARIABLE and all(part is not None for _, part in parts):
+        return f'{{"type":"{kind}",' + ",".join(f'"{part}":{json_text(said)}' for part, said in parts) + "}"
+    parameters = column.get("parameters")
+    scale = parameters.get("scale") if isinstance(parameters, dict) else None
+    if name is None or scale is None:
+        return name or kind
+    precision = parameters.get("connect.decimal.precision")  # type: ignore[union-attr]
+    digits = [plain_text(number) for number in (precision, scale) if number is not None]
+    return f"{name}({','.join(map(str, digits))})"

@@ -1,0 +1,221 @@
+"""
+Where an event stands in the log of its source, as text that sorts: a small function for each connector.
+
+A place that says nothing is no place: rows of a snapshot, and all events of some producers, have the lowest
+that their connector knows (a file without a name, an LSN that is not above 0, an SCN of 0).  They have no
+position, and count by their times.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cdckit.model.logs import LOG_END
+
+_DIGITS = 20
+"""As many as an unsigned number of 64 bits has."""
+
+Source = Any
+"""The source block of an event: its fields as attributes, null where it does not say one."""
+
+
+def position(connector: str | None, source: Source, offset: int | None) -> str | None:
+    """
+    The position of an event; None for a connector whose order is not known, or that says nothing of it.
+
+    Args:
+        connector: The kind of database, in Debezium's words.
+        source: The event's source block.
+        offset: That of its record.  Where a connector does not number the changes of a transaction, it tells
+            them apart: those of one row come one after the other in the topic, and one that is redelivered
+            has another offset.
+    """
+    by = _BY_CONNECTOR.get(connector or "")
+    return None if by is None else by(source, offset)
+
+
+def _postgresql(source: Source, offset: int | None) -> str | None:
+    """
+    The LSN of the commit before the event's transaction, and its own.
+
+    Transactions come in the order of their commits, so the pair sorts; the LSN alone does not, since those of
+    concurrent transactions interleave.  `sequence` has both, but in Debezium 1.5 and 1.6 twice the commit's:
+    the event's own is `lsn` wherever it is there.  A snapshot and the first transaction after it know no
+    commit, also where a stream was there before them: theirs is their own LSN.
+    """
+    commit, lsn = _lsns(source.sequence)
+    own = next((number for number in (_whole(source.lsn), lsn) if number and number > 0), None)
+    return None if own is None else _join_digits(commit if commit and commit > 0 else own, own)
+
+
+def _lsns(sequence: Any) -> tuple[int | None, int | None]:
+    """The two numbers of a `sequence`, `["24023119","24023128"]`; either may be null."""
+    match = _SEQUENCE.fullmatch(sequence) if isinstance(sequence, str) else None
+    if match is not None:
+        return int(match[1]), int(match[2])
+    try:
+        commit, own = json.loads(sequence)
+    except (TypeError, ValueError):
+        return None, None
+    return _whole(commit), _whole(own)
+
+
+_SEQUENCE = re.compile(r'\["(\d{1,20})","(\d{1,20})"\]', re.ASCII)
+
+
+def _binlog(source: Source, log: str, number: str) -> str | None:
+    """
+    The number of the binlog file, the position in it, and the row in the event, behind a log and a number.
+
+    Files and positions start anew on another server.  So where there are GTIDs, the number of the transaction
+    comes first, which all servers know it by, and before it the name of the log.
+    """
+    match = _FILE_NUMBER.search(source.file) if isinstance(source.file, str) else None
+    at = _whole(source.pos) or 0
+    if not number and (match is None or at <= 0):
+        return None
+    place = _join_digits(match[0] if match else "", max(at, 0), _whole(source.row))
+    return f"{log}{LOG_END}{_digits(number)}{LOG_END}{place}" if number else place
+
+
+_FILE_NUMBER = re.compile(r"\d+$", re.ASCII)
+
+
+def _mysql(source: Source, offset: int | None) -> str | None:
+    """
+    By the GTID's server, or group, and tag, which name the log, and its number.
+
+    A group with several primaries counts in blocks, one for each, unless its
+    `group_replication_gtid_assignment_block_size` is 1: else its numbers say no order.
+    """
+    match = _GTID.fullmatch(source.gtid) if isinstance(source.gtid, str) else None
+    return _binlog(source, match[1], match[2]) if match else _binlog(source, "", "")
+
+
+_GTID = re.compile(r"([^@]+):(\d+)", re.ASCII)
+
+
+def _mariadb(source: Source, offset: int | None) -> str | None:
+    """By the GTID's domain, which is the log, and its number, which counts on across the domain's servers."""
+    match = _DOMAIN_GTID.fullmatch(source.gtid) if isinstance(source.gtid, str) else None
+    return _binlog(source, match[1], match[2]) if match else _binlog(source, "", "")
+
+
+_DOMAIN_GTID = re.compile(r"(\d+)-\d+-(\d+)", re.ASCII)
+
+
+def _by_lsn(source: Source, offset: int | None) -> str | None:
+    """SQL Server, Db2: the LSN of the commit, that of the change, and its number (an update has two)."""
+    commit, change = (
+        "" if lsn in (None, "NULL") else str(lsn) for lsn in (source.commit_lsn, source.change_lsn)
+    )
+    if not re.search("[1-9a-fA-F]", commit):
+        return None
+    return f"{commit}/{change}/{_digits(source.event_serial_no)}"
+
+
+def _oracle(source: Source, offset: int | None) -> str | None:
+    """
+    The SCN of the commit (of a snapshot, its own), that of the change, and its number in there.
+
+    Changes of a transaction often have one SCN: where there is no number, as of XStream and before Debezium
+    3.2, the place of the change in the stream or in the redo log tells them apart.  Of OpenLogReplicator,
+    which says none of these, the offset of the record does.
+    """
+    own = _text(source.scn)
+    commit = _text(source.commit_scn) or own
+    if not re.search("[1-9]", f"{commit}{own}"):
+        return None
+    scns = _join_digits(commit, own, _text(source.tx_seq))
+    if source.tx_seq is not None:
+        return scns
+    if source.lcr_position is not None:
+        return f"{scns}/{_text(source.lcr_position)}"
+    if source.rs_id is not None:
+        return f"{scns}/{_text(source.rs_id)}/{_digits(source.ssn)}"
+    return scns if is_read(source) else f"{scns}/{_digits(offset)}"
+
+
+def _mongodb(source: Source, offset: int | None) -> str | None:
+    """
+    The second of the operation and its number in it.
+
+    A snapshot, which knows no operation, says the number -1, or none, and the second of its own clock.  All
+    changes of a transaction have the same two, so the offset of the record tells them apart.
+    """
+    number = _whole(source.ord)
+    if number is None or number < 1:
+        return None
+    place = _join_digits(_whole(source.ts_ms), number)
+    return place if source.txn_number is None else f"{place}/{_digits(offset)}"
+
+
+_BY_CONNECTOR: Mapping[str, Callable[[Source, int | None], str | None]] = {
+    "postgresql": _postgresql,
+    "mysql": _mysql,
+    "mariadb": _mariadb,
+    "sqlserver": _by_lsn,
+    "db2": _by_lsn,
+    "oracle": _oracle,
+    "mongodb": _mongodb,
+}
+
+
+def is_read(source: Source) -> bool:
+    """Whether a snapshot read the row: it says `true`, `first`, `last`, `incremental`, …"""
+    return source.snapshot not in (None, False, "false")
+
+
+def lsn_position(lsn: Any) -> str | None:
+    """
+    An LSN as PostgreSQL writes it, as text that sorts; None for what is none, or lies before all.
+
+    >>> lsn_position("16/B374D848"), lsn_position("0/0")
+    ('00000016/B374D848', None)
+    """
+    match = _LSN.fullmatch(lsn) if isinstance(lsn, str) else None
+    if match is None or not lsn.strip("0/"):
+        return None
+    return f"{match[1].upper():0>8}/{match[2].upper():0>8}"
+
+
+_LSN = re.compile("([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
+
+
+def maxwell_position(place: Any, row: str) -> str | None:
+    """
+    A place in a binlog as Maxwell writes it, with the row in its transaction, as text that sorts.
+
+    >>> maxwell_position("master.000006:800911", "2")
+    '00000000000000000006/00000000000000800911/00000000000000000002'
+    """
+    match = _MAXWELL.search(place) if isinstance(place, str) else None
+    return None if match is None or not int(match[2]) else _join_digits(match[1], match[2], row)
+
+
+_MAXWELL = re.compile(r"(\d+):(\d+)$", re.ASCII)
+
+
+def _whole(number: Any) -> int | None:
+    """A whole number, also one that is written as a text."""
+    if isinstance(number, str):
+        return int(number) if _WHOLE.fullmatch(number) else None
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+
+_WHOLE = re.compile(r"-?\d{1,20}", re.ASCII)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _digits(number: Any) -> str:
+    return f"{_text(number):0>{_DIGITS}}"
+
+
+def _join_digits(*numbers: Any) -> str:
+    return "/".join(map(_digits, numbers))

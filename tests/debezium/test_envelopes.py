@@ -1,0 +1,72 @@
+"""What is refused, and what is read, of envelopes that are not the usual one; without a JVM."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+
+from cdckit.debezium.envelopes import Record, read_records
+from cdckit.debezium.events import Event
+
+
+def read(value: dict[str, Any], key: dict[str, Any] | None = None) -> Event:
+    text = json.dumps(value).encode()
+    record = Record(None if key is None else json.dumps(key).encode(), text, 7, 5, None, None)
+    (event,) = read_records(pa.array([text]), [record])
+    return event
+
+
+def of_connector(connector: str, op: str, after: Any, **said: Any) -> dict[str, Any]:
+    return {"op": op, "ts_ms": 1, "after": after, "source": {"connector": connector, "table": "t", **said}}
+
+
+def cell(value: Any, **more: Any) -> dict[str, Any]:
+    return {"value": value, "set": True} | more
+
+
+def test_cells_of_yugabytedb_are_read() -> None:
+    """A column without a cell did not change; one whose cell has null became null."""
+    created = read(of_connector("yugabytedb", "c", {"id": cell(1), "a": cell("x"), "b": cell(None)}))
+    updated = read(of_connector("yugabytedb", "u", {"id": cell(1), "a": None, "b": cell(3)}, lsn="4:2::0:0"))
+    assert created.after == {"id": 1, "a": "x", "b": None}
+    assert (updated.after, updated.position, updated.error_code) == ({"id": 1, "b": 3}, None, None)
+
+
+def test_types_of_cells_are_those_of_their_values() -> None:
+    parts = [{"type": "int32", "field": "value"}, {"type": "boolean", "field": "set"}]
+    image = {"field": "after", "fields": [{"type": "struct", "field": "id", "fields": parts}]}
+    said = of_connector("yugabytedb", "c", {"id": cell(1)})
+    event = read({"schema": {"fields": [image]}, "payload": said})
+    assert (event.types, event.after) == ({"id": "int32"}, {"id": 1})
+
+
+def test_cells_of_any_other_connector_are_refused_by_its_name() -> None:
+    event = read(of_connector("cassandra", "i", {"id": cell(1, deletion_ts=None)}))
+    assert event.error_code == "UNKNOWN_OPERATION"
+    event = read(of_connector("cassandra", "u", {"id": cell(1, deletion_ts=None), "a": None}))
+    assert event.error_code == "OTHER_ENVELOPE"
+    assert event.error_description is not None
+    assert event.error_description.endswith("It says: cassandra")
+
+
+def test_an_update_of_mongodb_without_a_document_names_the_option() -> None:
+    event = read(of_connector("mongodb", "u", None, ts_ms=1, ord=1, collection="t"), {"id": '"a"'})
+    assert event.error_code == "NO_ROW"
+    assert "`capture.mode`" in (event.error_description or "")
+
+
+def test_a_row_that_was_taken_out_of_its_envelope_is_told_how_it_is_read() -> None:
+    row = {"id": 7, "price": 1.5, "__deleted": "false", "__source_ts_ms": 1709294400000}
+    event = read(row, {"id": 7})
+    assert event.error_code == "UNWRAPPED"
+    assert (event.error_description or "").endswith(
+        "A call that would do: rows = records.selectExpr(\"from_json(cast(value AS string), '`id` bigint, "
+        '`price` decimal(38,9), `__deleted` string, `__source_ts_ms` bigint\') AS row", "timestamp", '
+        '"offset").select("row.*", "timestamp", "offset"); changes_from(rows, keys=[\'id\'], '
+        "effective='timestamp_millis(__source_ts_ms)', sequence_by='offset', "
+        "apply_as_deletes=\"__deleted = 'true'\", "
+        "except_column_list=['timestamp', 'offset', '__deleted', '__source_ts_ms'])"
+    )
+    assert read({"id": 7, "status": "NEW"}).error_code == "NOT_AN_EVENT"
