@@ -23,6 +23,9 @@ from typing import Any
 import numpy as np
 from jupyter_client.launcher import launch_kernel
 from jupyter_client.provisioning import local_provisioner
+from pyspark import SparkContext
+
+from tools import jvm_calls
 
 IMPORTED = [
     "ipykernel.kernelapp",
@@ -33,16 +36,17 @@ IMPORTED = [
 ]
 
 
-def install() -> None:
-    """Let the kernels that this process starts be forked, where that is known to work."""
+def install() -> bool:
+    """Let the kernels that this process starts be forked, where that is known to work; whether it is."""
     if sys.platform != "linux":
-        return
+        return False
     # matplotlib asks for it when it is imported, and a kernel says it only afterwards.
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     forkserver.set_forkserver_preload(IMPORTED)
     forkserver.ensure_running()
     jupyter: Any = local_provisioner
     jupyter.launch_kernel = forked
+    return True
 
 
 class Forked:
@@ -117,6 +121,8 @@ def _run(arguments: list[str], cwd: str, env: dict[str, str], module_path: Seque
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
     np.random.seed()
+    jvm_calls.install()
+    _share_context()
     sys.path[:] = module_path
     ours = __name__.partition(".")[0]
     for name in [name for name in sys.modules if name.partition(".")[0] == ours]:
@@ -127,6 +133,20 @@ def _run(arguments: list[str], cwd: str, env: dict[str, str], module_path: Seque
     from ipykernel.kernelapp import launch_new_instance
 
     launch_new_instance()
+
+
+def _share_context() -> None:
+    """Let a session that the kernel begins take up the context that its JVM has, if it has one."""
+    begin: Any = vars(SparkContext)["_initialize_context"]
+
+    def running_or_new(context: Any, conf: Any) -> Any:
+        contexts = getattr(getattr(context._jvm, "org.apache.spark.SparkContext$"), "MODULE$")
+        running = contexts.getActive()
+        if running.isDefined():
+            return context._jvm.JavaSparkContext.fromSparkContext(running.get())
+        return begin(context, conf)
+
+    setattr(SparkContext, "_initialize_context", running_or_new)  # noqa: B010
 
 
 def _let_the_server_end() -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from py4j.java_gateway import JavaClass
+from py4j.java_gateway import JavaClass, JavaMember
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
@@ -70,8 +70,9 @@ ENVIRONMENT = {
 _TALKATIVE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
-# PySpark asks the JVM what these stand for at every use: for each column, and for each `select`.  For a short
-# name Java then looks through all jars of Spark, in one package after another.
+# PySpark asks the JVM at every use what these stand for, and then what their methods do: for each column, and
+# for each `select`.  For a short name Java looks through all jars of Spark, in one package after another, and
+# for a method through the seven hundred of `functions`.
 _ASKED_AT_EVERY_USE = (
     "functions",
     "PythonUtils",
@@ -148,7 +149,7 @@ def session(
         time.tzset()
     builder = SparkSession.Builder().appName(app_name).master("local[*]")
     chosen = {"spark.ui.enabled": "true"} if ui else {}
-    chosen |= _forking(config or {})
+    chosen |= forked_workers(config or {})
     for name, value in {**settings(memory or _default_memory(), small), **chosen, **(config or {})}.items():
         builder = builder.config(name, value)
     for name in _TALKATIVE:
@@ -174,13 +175,23 @@ def _running_session() -> SparkSession | None:
     return found
 
 
+class _CachedClass(JavaClass):  # type: ignore[misc]  # py4j has no types
+    """A class of the JVM that looks up each of its methods once."""
+
+    def __getattr__(self, name: str) -> Any:
+        member = super().__getattr__(name)
+        if isinstance(member, JavaMember):
+            self.__dict__[name] = member
+        return member
+
+
 def _cache_java_names() -> None:
-    """Let PySpark's view of its JVM keep what names of classes stand for, which is always the same."""
+    """Let PySpark's view of its JVM keep what names of classes and methods stand for: always the same."""
     jvm: Any = SparkContext._jvm
     for name in _ASKED_AT_EVERY_USE if jvm is not None else ():
-        found = getattr(jvm, name)
-        if isinstance(found, JavaClass):
-            vars(jvm)[name] = found
+        java_class = getattr(jvm, name)
+        if isinstance(java_class, JavaClass):
+            vars(jvm)[name] = _CachedClass(java_class._fqn, java_class._gateway_client)
 
 
 def settings(memory: str, small: bool = False) -> dict[str, str]:
@@ -219,7 +230,7 @@ def settings(memory: str, small: bool = False) -> dict[str, str]:
     }
 
 
-def _forking(config: Mapping[str, str]) -> dict[str, str]:
+def forked_workers(config: Mapping[str, str]) -> dict[str, str]:
     """
     Where that is sure to work, workers forked from a process that knows cdckit (`parts.worker_daemon`).
 

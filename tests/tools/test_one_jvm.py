@@ -22,6 +22,7 @@ left = spark.range(100).cache()
 left.count()
 left.createOrReplaceTempView("left")
 left.createOrReplaceGlobalTempView("left")
+left.write.saveAsTable("kept")
 spark.udf.register("thrice", lambda number: 3 * number, "long")
 query = spark.readStream.format("rate").load().writeStream.format("memory").queryName("rates").start()
 batches = spark.readStream.format("rate").load().writeStream.foreachBatch(lambda *_: None).start()
@@ -33,7 +34,8 @@ print(conf.get("spark.sql.codegen.factoryMode"))
 print(conf.get("spark.sql.shuffle.partitions"), conf.get("spark.sql.session.timeZone"))
 print(spark.sparkContext.getLocalProperty("spark.scheduler.pool"))
 catalog = spark.catalog
-print([table.name for table in catalog.listTables("global_temp")], catalog.functionExists("thrice"))
+print([table.name for table in catalog.listTables("global_temp")])
+print(catalog.tableExists("kept"), catalog.functionExists("thrice"))
 print(len(spark.sparkContext._jsc.getPersistentRDDs()), len(spark.streams.active))
 threads = spark._jvm.java.lang.Thread.getAllStackTraces().keySet()
 print([str(each.getName()) for each in threads if "stream execution thread" in each.getName()])
@@ -43,7 +45,7 @@ spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load().wri
 ).trigger(availableNow=True).start().awaitTermination()
 print(batches)
 """
-FOUND = "NO_CODEGEN\n2 UTC\nNone\n[] False\n0 0\n[]\n[3]\n"
+FOUND = "NO_CODEGEN\n2 UTC\nNone\n[]\nFalse False\n0 0\n[]\n[3]\n"
 CONFTEST = """
 from tools.one_jvm import OneJvm
 def pytest_configure(config):
@@ -63,8 +65,8 @@ def write(path: Path, code: str, printed: str) -> None:
 @pytest.mark.jvm
 def test_what_a_notebook_leaves_does_not_touch_the_next(tmp_path: Path) -> None:
     """
-    Two streams, a cache, views, a function and settings: the next begins as in a JVM of its own.  The first
-    goes by generated code, since its number ends in 0, and the other does not.
+    Two streams, a cache, a table, views, a function and settings: the next begins as in a JVM of its own.
+    The first goes by generated code, since its number ends in 0, and the other does not.
 
     And so does one after a kernel that was killed in the middle of its work, which every kernel here is.
     """
