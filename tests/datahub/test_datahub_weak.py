@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from test_hub_programs import interpreted
 
 from cdckit import datahub
 from cdckit.datahub.message_statements import read_statements
@@ -17,6 +16,7 @@ from cdckit.datahub.statements import MESSAGE_COLUMNS, statement_schema
 from cdckit.datahub.weak_keys import LOOKS, WeakKeys
 from cdckit.datahub.weak_keys import walk_records as walked_rows
 from cdckit.parts.arrow_types import arrow_schema
+from support.hub_comparison import interpreted
 from support.hub_interpreter import Message, read_message
 from support.hub_programs import FILTERS, READERS, Program, draw_program, to_json
 from tools.tiers import seeds

@@ -6,10 +6,10 @@ import random
 from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import SparkSession
-from test_suites import sentences
 
 from cdckit.quality.checks import breaking_rows
 from cdckit.quality.suites import read_suite
+from support.suites import sentences
 from tools.tiers import seeds
 
 Row = tuple[int, int | None, int, int | None]

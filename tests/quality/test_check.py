@@ -9,7 +9,6 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from test_suites import told, views
 
 from cdckit import Ledger, bitemporal, check, merge
 from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra
@@ -28,6 +27,7 @@ from support.histories import to_dataframe
 from support.jobs import jobs_of
 from support.ledger_programs import FIELDS, KEYS, all_of, batches
 from support.sound_flights import sound_changes
+from support.suites import told, views
 from tools.tiers import seeds
 
 NAMED = {

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from test_suites import told, views
 
 from cdckit.errors import InvalidArgument
 from cdckit.quality import check_all
+from support.suites import told, views
 
 NAMED = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "name"}}
 SUITE = {"name": "mine", "expectations": [NAMED]}

@@ -1,4 +1,4 @@
-"""What the tests of changes_from share."""
+"""Tables of changes, and what `changes_from` makes or refuses of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of erase share."""
+"""Ledgers of people, nights of lists, and what is left where somebody was forgotten."""
 
 from __future__ import annotations
 

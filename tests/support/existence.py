@@ -1,4 +1,4 @@
-"""What the tests of rdss_existence share."""
+"""Messages about objects, and which codes they get."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of replicate_feed share."""
+"""Two tables of Replicate, and feeds of their messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of gate share."""
+"""A ledger of two rows, and changes of them."""
 
 from __future__ import annotations
 

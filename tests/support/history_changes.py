@@ -1,4 +1,4 @@
-"""What the tests of history_changes share."""
+"""A ledger whose history is compared between commits."""
 
 from __future__ import annotations
 

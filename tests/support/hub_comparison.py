@@ -1,4 +1,4 @@
-"""What the tests of hub_programs share."""
+"""A program that the interpreter has run: what the hub is compared with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of datahub_messages share."""
+"""Documents of a hub as records, and their statuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of ledger share."""
+"""Ledgers of prices, and what they say."""
 
 from __future__ import annotations
 

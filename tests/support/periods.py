@@ -1,4 +1,4 @@
-"""What the tests of changes_from_periods share."""
+"""Tables of prices that say until when, and the versions of a history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of profile share."""
+"""How many changes a call of `changes_from` makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of publish share."""
+"""A published table, and what it shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of databus_relay share."""
+"""Windows of two sources, and relays of them."""
 
 from __future__ import annotations
 

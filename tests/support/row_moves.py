@@ -1,4 +1,4 @@
-"""What the tests of moves share."""
+"""Things whose keys change: their changes, by message and hour."""
 
 from __future__ import annotations
 

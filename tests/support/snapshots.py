@@ -1,4 +1,4 @@
-"""What the tests of changes_from_snapshots share."""
+"""Lists of products, night by night."""
 
 from __future__ import annotations
 

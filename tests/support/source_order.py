@@ -1,4 +1,4 @@
-"""What the tests of source_order share."""
+"""Events of a database in the order of its log, and their changes."""
 
 from __future__ import annotations
 

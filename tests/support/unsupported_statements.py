@@ -1,4 +1,4 @@
-"""What the tests of unsupported_statements share."""
+"""Statements that stand on others, and the naive way to find which stand on nothing."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from test_suites import sentences, told, views
 
 from cdckit import changes_from, check, merge
 from cdckit.quality.checks import VIEW, count, ephemeral_context
@@ -24,6 +23,7 @@ from cdckit.quality.suites import (
     suite_names,
 )
 from support.histories import to_dataframe
+from support.suites import sentences, told, views
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
 
