@@ -227,6 +227,10 @@ def settings(memory: str, small: bool = False) -> dict[str, str]:
         # a fifth of the JVM's time for messages of 2 KB.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(4 << 20),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Python workers are forked from one process for each environment that they are given.  By these two
+        # those of rows from Python and those of a DataFrame's functions, of any session, are given the same.
+        "spark.sql.artifact.isolation.enabled": "false",
+        "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK": "1",
     }
 
 

@@ -33,7 +33,10 @@ for _ in range(2):
     asked.clear()
     spark.range(1).select(F.col("id") + 1, F.lit(2))
 print(len(asked) > 10, [command for command in asked if command.startswith("r\\n")])
-print(*spark.range(1).mapInArrow(batches, "exe string, known boolean").first())
+exe, known, parent = spark.range(1).mapInArrow(batches, "exe string, known boolean, parent long").first()
+print(exe, known)
+of_rows = spark.sparkContext.parallelize([0]).map(lambda _: os.getppid())
+print(sys.platform != "linux" or of_rows.first() == parent)
 spark.sparkContext.stop()
 print(session().range(3).count())
 # Windows has neither of the two.
@@ -42,12 +45,13 @@ del time.tzset, os.sysconf, os.environ["TZ"]
 print(session().conf.get("spark.sql.session.timeZone"), os.environ["TZ"], session().range(4).count())
 """
 PROBE = """
-import sys
+import os, sys
 import pyarrow as pa
 def batches(it):
     for batch in it:
         known = "cdckit.merging" in sys.modules
-        yield pa.RecordBatch.from_pydict({"exe": [sys.executable], "known": [known]})
+        answer = {"exe": [sys.executable], "known": [known], "parent": [os.getppid()]}
+        yield pa.RecordBatch.from_pydict(answer)
 """
 
 
@@ -66,8 +70,8 @@ def test_instants_are_shown_in_utc(spark: SparkSession) -> None:
 def test_a_session_of_ones_own(tmp_path: Path) -> None:
     """
     UTC, loopback, quiet; the caller's settings win; the workers run the driver's interpreter, and on Linux
-    they are forked from a process that knows this package.  Columns are made without asking Java again what
-    the classes and methods are by which PySpark makes them.
+    they are forked from one process, which knows this package.  Columns are made without asking Java again
+    what the classes and methods are by which PySpark makes them.
 
     Who stopped the context gets another one, and so does Windows.  One JVM for all: each takes seconds.
     """
@@ -80,14 +84,15 @@ def test_a_session_of_ones_own(tmp_path: Path) -> None:
         check=True,
     )
     lines = done.stdout.splitlines()
-    assert lines[:5] == [
+    assert lines[:6] == [
         "UTC UTC 3",
         "1g localhost false",
         "True",
         "True []",
         f"{sys.executable} {sys.platform == 'linux'}",
+        "True",
     ]
-    assert lines[5:] == ["3", "UTC UTC 4"]
+    assert lines[6:] == ["3", "UTC UTC 4"]
     assert done.stderr == ""
 
 
