@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from py4j.java_gateway import JavaClass
-from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from cdckit.errors import CdcError
 from cdckit.notebook import jupyter
@@ -176,6 +175,11 @@ def _running_session() -> SparkSession | None:
 
 def _cache_java_names() -> None:
     """Let PySpark's view of its JVM keep what names of classes stand for, which is always the same."""
+    if is_remote():
+        return  # a client of Spark Connect has no JVM, and may have no py4j
+    from py4j.java_gateway import JavaClass
+    from pyspark import SparkContext
+
     jvm: Any = SparkContext._jvm
     for name in _ASKED_AT_EVERY_USE if jvm is not None else ():
         found = getattr(jvm, name)
