@@ -126,3 +126,30 @@ def test_workers_start_where_no_extra_is_installed() -> None:
     first, second = done.stdout.splitlines()
     assert first == "merge decode True"
     assert second.startswith("Avro needs fastavro, which the extra `avro` brings")
+
+
+WITHOUT_JVM = """
+import sys
+from importlib import import_module
+from pkgutil import walk_packages
+
+# What `pyspark-client` lacks of PySpark; an entry of None cannot be imported.
+sys.modules.update({"py4j": None, "pyspark.core": None})
+import cdckit
+
+for module in walk_packages(cdckit.__path__, "cdckit."):
+    import_module(module.name)
+for name in cdckit.__all__:
+    getattr(cdckit, name)
+try:
+    from pyspark import SparkContext
+except ImportError:
+    print("all is imported")
+"""
+
+
+def test_a_client_of_spark_connect_without_a_jvm_imports_everything() -> None:
+    imported = subprocess.run(
+        [sys.executable, "-c", WITHOUT_JVM], capture_output=True, text=True, check=False
+    )
+    assert (imported.stdout, imported.stderr) == ("all is imported\n", "")

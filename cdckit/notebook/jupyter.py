@@ -15,9 +15,8 @@ from functools import partial
 from html import escape
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,6 +24,9 @@ from cdckit.errors import CdcError, MissingColumns, WrongColumnType
 from cdckit.notebook import Table, show
 from cdckit.notebook.display import options
 from cdckit.parts.workers import latest_step
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext  # which a client of Spark Connect lacks
 
 _PACKAGE = Path(__file__).parents[1]
 _GROUP, _CELL = "spark.jobGroup.id", "cell "

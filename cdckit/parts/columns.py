@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import ParamSpec, TypeVar
 
-from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.utils import is_remote
@@ -33,9 +32,18 @@ def built_once(build: Callable[_Arguments, _Columns]) -> Callable[_Arguments, _C
 
     @wraps(build)
     def built(*given: _Arguments.args, **named: _Arguments.kwargs) -> _Columns:
-        return kept(SparkContext._gateway, is_remote(), *given, **named)  # type: ignore[arg-type]
+        return kept(_jvm(), is_remote(), *given, **named)  # type: ignore[arg-type]
 
     return built
+
+
+def _jvm() -> object:
+    """The JVM that runs; None for a client of Spark Connect, whose PySpark may have no such thing."""
+    if is_remote():
+        return None
+    from pyspark import SparkContext
+
+    return SparkContext._gateway
 
 
 def with_guid(rows: DataFrame, digest: Column) -> DataFrame:

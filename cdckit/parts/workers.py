@@ -23,6 +23,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.util import inheritable_thread_target
 
+from cdckit.errors import CdcError
 from cdckit.parts.arguments import free_name, quoted
 from cdckit.parts.arrow_types import arrow_schema, make_batch, with_texts
 
@@ -53,6 +54,7 @@ class WorkerPlan:
 
     def rows(self) -> DataFrame:
         """What they make, as rows of a DataFrame."""
+        require_package_on_server(self.source.sparkSession)
         sent, marked = _without_null_lists(self.source)
         by = partial(_run_function, by=self.function, large=self.large, marked=marked)
         return sent.mapInArrow(by, self.columns)
@@ -62,6 +64,51 @@ class WorkerPlan:
         rows = self.source.toArrow().to_batches()
         results = self.function(_with_texts(rows, large=self.large))
         return pa.Table.from_batches(results, arrow_schema(self.columns, large=self.large))
+
+
+class NoPackageOnServer(CdcError, RuntimeError):
+    """The Python of a Spark Connect server's workers has no cdckit."""
+
+    def __init__(self, python: str) -> None:
+        self.python = python
+        super().__init__(python)
+
+    def __str__(self) -> str:
+        return (
+            "The workers of this Spark Connect server need cdckit, and their Python has none "
+            f"({self.python}): install it there, with the packages that it needs, or send it by "
+            'spark.addArtifacts("cdckit.zip", pyfile=True).'
+        )
+
+
+_CHECKED_SESSIONS: set[str] = set()
+
+
+def require_package_on_server(spark: Any) -> None:
+    """
+    Raise `NoPackageOnServer` unless the workers behind a session of Spark Connect can import cdckit.
+
+    Of another session nothing is asked.  Cost: a job of one row, once for each session.
+    """
+
+    # Within a function, so that it is sent as it is, and not by a name that the server may not know.
+    def find_package(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import sys
+        from importlib.util import find_spec
+
+        import pyarrow
+
+        for _ in batches:
+            missing = sys.executable if find_spec("cdckit") is None else None
+            yield pyarrow.record_batch({"missing": pyarrow.array([missing], pyarrow.string())})
+
+    session = getattr(spark, "session_id", None)  # only a session of Spark Connect has one
+    if session is None or session in _CHECKED_SESSIONS:
+        return
+    for row in spark.range(1).mapInArrow(find_package, "missing string").collect():
+        if row["missing"] is not None:
+            raise NoPackageOnServer(row["missing"])
+    _CHECKED_SESSIONS.add(session)
 
 
 _REPORT = T.StructType().add("report", T.StringType())

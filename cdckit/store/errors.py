@@ -102,6 +102,21 @@ class NoFileSystem(CdcError, ValueError):
         )
 
 
+class NoCredentials(CdcError, PermissionError):
+    """An object store asks who one is, and nobody has told deltalake."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        super().__init__(location)
+
+    def __str__(self) -> str:
+        return (
+            f"A store at {self.location} needs credentials, and deltalake has found none: give them as "
+            "*storage_options*, such as access_key_id and secret_access_key for s3://, or in the environment "
+            "of the driver and of every worker. Those of the Spark session are for Spark alone."
+        )
+
+
 class NoSuchTable(CdcError, LookupError):
     """A name that no table of the snapshot has."""
 

@@ -24,7 +24,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem
 from pyspark.sql import SparkSession
 
 from cdckit.errors import InvalidArgument
-from cdckit.store.errors import NoFileSystem
+from cdckit.store.errors import NoCredentials, NoFileSystem
 
 COMMITS, SCRATCH = "commits", "scratch"
 """Folders of a store that no table has."""
@@ -35,6 +35,8 @@ _TABLE = re.compile(r"\w+(\.\w+){1,2}")
 _MISREAD = re.compile(r"[\x00-\x1f\\]|%[0-9A-Fa-f]{2}")
 _WITH_SECRETS = re.compile(r"(//[^/@]*:)[^/]*(?=@)|\?.*")
 _PATTERN = re.compile(r"([\[\]{}*?\\])")
+_NO_CREDENTIALS = re.compile("credential|token request|metadata/identity|computeMetadata")
+"""In what deltalake says where nobody gave it credentials, and none are in the environment."""
 _FOR_DELTA = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "abfss", "wasbs": "abfss"}
 _FOR_SPARK = {"s3": "s3a", "s3n": "s3a", "az": "abfss"}
 
@@ -93,6 +95,10 @@ class Location:
             found = self.file_system().get_file_info(chosen)
         except FileNotFoundError:
             return {}
+        except OSError as error:
+            if _NO_CREDENTIALS.search(str(error)) is None:
+                raise
+            raise NoCredentials(self.root) from error
         return {one.path.removeprefix(f"{start}/"): one for one in found if one.is_file or not recursive}
 
     def info(self, path: str) -> pafs.FileInfo:
@@ -151,7 +157,7 @@ def locate(location: str | Path, options: dict[str, str] | None, spark: SparkSes
     The location that *location* names.
 
     Raises `NoFileSystem` for a scheme that somebody lacks, `InvalidArgument` for a path that deltalake
-    misreads, and for `catalog.schema.table`.
+    misreads, for an empty one, for the home of nobody, and for `catalog.schema.table`.  `~` is one's home.
 
     Nothing is read, made or written there.
 
@@ -160,13 +166,20 @@ def locate(location: str | Path, options: dict[str, str] | None, spark: SparkSes
     >>> locate("s3a://bucket/x/", {"region": "eu-west-1"}, None).root
     's3://bucket/x'
     """
-    text = str(location)
+    if not isinstance(location, str | Path) or not (text := str(location)).strip():
+        raise InvalidArgument("Store", "location", "a folder or a URI", location)
     named = None if isinstance(location, Path) else _SCHEME.match(text)
     if isinstance(location, str) and _TABLE.fullmatch(text):
         needed = "a folder or a URI, and no table of a catalogue: a folder of that name is ./" + text
         raise InvalidArgument("Store", "location", needed, text)
     if named is None:
-        return _local(Path(os.path.abspath(text)), options)
+        home = os.path.expanduser(text)
+        if home.startswith("~"):
+            needed = (
+                f"a folder, or one in the home of a user that there is: a folder of that name is ./{text}"
+            )
+            raise InvalidArgument("Store", "location", needed, text)
+        return _local(Path(os.path.abspath(home)), options)
     scheme = named[1].lower()
     if scheme == "file":
         return _local(Path(unquote(urlsplit(text).path)), options)

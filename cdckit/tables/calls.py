@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -54,8 +53,12 @@ from cdckit.tables.times import (
 _LOG = logging.getLogger(__name__)
 _NAME = re.compile(r"[^\W\d]\w*")
 _UTC = ("UTC", "Etc/UTC", "Z", "GMT", "+00:00")
-_SPARK_ERRORS = (AnalysisException, Py4JJavaError)
-"""What Spark raises for an expression: the second one where it meets a type of which it did not think."""
+_SPARK_ERRORS: tuple[type[Exception], ...] = (AnalysisException,)
+"""What Spark raises for an expression: one of the JVM where it meets a type of which it did not think."""
+with suppress(ImportError):  # a client of Spark Connect has no JVM
+    from py4j.protocol import Py4JJavaError
+
+    _SPARK_ERRORS = (AnalysisException, Py4JJavaError)
 
 UNFIT_KEYS = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T.VariantType)
 """What has no exact text, and so is no key."""

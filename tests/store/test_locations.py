@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from cdckit.errors import InvalidArgument
 from cdckit.store import NoFileSystem, Store
+from cdckit.store.errors import NoCredentials
 from cdckit.store.locations import Location, folder_name, locate
 from support.store_numbers import add, held
 
@@ -37,6 +38,40 @@ def test_a_table_of_a_catalogue_is_no_folder(tmp_path: Path, monkeypatch: pytest
             Store(None, name)
     assert list(tmp_path.iterdir()) == []
     assert locate("./main.sales.prices", None, None).root == f"{tmp_path}/main.sales.prices"
+
+
+@pytest.mark.parametrize("location", ["", "  ", None, 7])
+def test_an_empty_location_is_not_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, location: object
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgument, match="a folder or a URI"):
+        Store(None, location)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_tilde_is_the_home_of_somebody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert locate("~/prices", None, None).root == locate(Path("~/prices"), None, None).root
+    assert locate("~/prices", None, None).root == f"{tmp_path}/prices"
+    with pytest.raises(InvalidArgument, match=r"a folder of that name is \./~nobody-here/prices"):
+        locate("~nobody-here/prices", None, None)
+    assert locate("./~nobody-here", None, None).root == f"{tmp_path}/~nobody-here"
+
+
+def test_an_object_store_without_credentials_is_refused_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    kept = Store(None, "s3://bucket/x", {"region": "eu-west-1"})
+    with pytest.raises(NoCredentials, match=r"s3://bucket/x needs credentials.*storage_options") as refused:
+        kept.snapshot()
+    assert refused.value.location == "s3://bucket/x"
 
 
 def test_secrets_are_not_shown() -> None:
