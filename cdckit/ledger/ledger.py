@@ -261,8 +261,8 @@ class Ledger:
 
         Args:
             changes: One row per change, as for `merge`.  Fields that the ledger does not know come to it;
-                a number of another type gets one that holds both, as in `union_changes`, and anything else
-                becomes text.  Columns beside those of changes are not kept.  Those that
+                numbers, and times, of another type get one that holds both, as in `union_changes`, and
+                anything else becomes text.  Columns beside those of changes are not kept.  Those that
                 `changes_from_snapshots` made of several lists in one call are right, and so are those of a
                 later call that has all these lists and further ones; a list alone is for `apply_list`.
             batch: An id of the batch: of one id, one batch is applied.  Two streams count alike: for

@@ -387,7 +387,8 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
         first: One row per change.
         more: Further tables of changes.  Their `data` may have other fields.  A field in which two of them
             have numbers of different types gets one that holds both; where none does (64 bits beside floats),
-            it is double, and the query fails at a number that would lose digits.
+            it is double, and the query fails at a number that would lose digits.  A date beside timestamps is
+            its midnight in UTC.
 
     Returns:
         All rows of all tables, repeats included.  `data` has the fields of all, in the order in
@@ -398,10 +399,10 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
 
     Raises:
         MissingColumns, WrongColumnType: One of the tables is not a table of changes; or two have a field
-            in types that differ and are not numbers, such as a key that is 10 here and "0010" there; or one
-            has it as it was sent, untyped, and another of a type; or two disagree on the type of a column
-            that is none of a table of changes.
-        InvalidArgument: Two fields differ in case alone.
+            in types that differ and are neither numbers nor times, such as a key that is 10 here and "0010"
+            there; or one has it as it was sent, untyped, and another of a type; or two disagree on the type
+            of a column that is none of a table of changes.
+        InvalidArgument: Two fields differ in case alone; or the tables are given in a list.
 
     `merge` and `Ledger.apply` refuse the changes where one of the tables has none of their keys: it calls
     them otherwise.
@@ -431,8 +432,7 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     if isinstance(first, list | tuple):
-        given, called = f"a {type(first).__name__} of {len(first)}", "`union_changes(*tables)`"
-        remedy = f"Give the tables one by one: {called}."
+        given, remedy = f"a list of {len(first)}", "Give the tables one by one: `union_changes(*tables)`."
         raise InvalidArgument("union_changes", "first", "a table of changes", given, remedy=remedy)
     return unite([first, *more], as_text=False)
 
