@@ -261,9 +261,19 @@ def erase_from_ledger(tables: Transaction, kind: Kind, request: Request) -> Rece
 
     def forget(entities: DataFrame) -> ForgottenEntities:
         done = forget_entities(tables, kind, entities, request.fields or ())
-        return done._replace(reads=[*read_scopes(kind, list(done.buckets)), kind.receipts])
+        reads = [*read_scopes(kind, list(done.buckets)), kind.receipts]
+        return done._replace(reads=reads, not_erased=_kept_rejects(tables, kind))
 
     return erase_within(tables, kind, request, request.entities(tables, kind), forget)
+
+
+def _kept_rejects(tables: Transaction, kind: Kind) -> tuple[str, ...]:
+    """What is not erased of the rejects of a ledger."""
+    count = tables.read(kind.rejects).count() if tables.has(kind.rejects) else 0
+    if not count:
+        return ()
+    sentence = f"{count} rejects, of which nobody can tell of whom they speak: look at `rejects`."
+    return (f"{sentence}  `drop_rejects` and another erasure forget them.",)
 
 
 def _require_ready(tables: Transaction) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -50,13 +52,47 @@ REJECT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *ERROR_FIELDS])
 """One row is one record that cannot be used: the record as it came, and why."""
 
 
+REJECT = "reject"
+"""The column of changes that has the rejects among them: see `cdckit.model.CHANGE_SCHEMA`."""
+
+
+def reject_column(row: Mapping[str, Column]) -> Column:
+    """
+    What `REJECT` says of a row: the record and its error; null where `error_code` is.
+
+    Args:
+        row: The columns of `REJECT_SCHEMA` by name, `error_code` among them; null stands for one that lacks.
+    """
+    nothing = F.lit(None)
+    parts = (row.get(each.name, nothing).cast(each.dataType).alias(each.name) for each in REJECT_SCHEMA)
+    # A part that were never null would be null in Arrow all the same, where the whole is.
+    whole = F.struct(*parts).cast(REJECT_SCHEMA)
+    return F.when(row[ERROR_CODE].isNotNull(), whole).alias(REJECT)
+
+
+def with_reject(changes: DataFrame) -> DataFrame:
+    """Changes with the column `REJECT` where their rows say errors of their own, as `table_rows` does."""
+    if REJECT in changes.columns or not {*RECORD_COLUMNS, ERROR_CODE, ERROR_DESCRIPTION} <= set(
+        changes.columns
+    ):
+        return changes
+    return changes.withColumn(REJECT, reject_column({name: F.col(name) for name in REJECT_SCHEMA.names}))
+
+
+def usable_changes(changes: DataFrame) -> DataFrame:
+    """Those of changes that are no rejects."""
+    changes = with_reject(changes)
+    return drop_rejects(changes) if REJECT in changes.columns else changes
+
+
 def rejects(decoded: DataFrame) -> DataFrame:
     """
-    The rows of a door's table that could not be used, as records with a reason.
+    The rows of a door's table, or of changes, that could not be used, as records with a reason.
 
     Args:
         decoded: One row per record, as a door's functions return it: the record columns,
-            `error_code` (null where all is well) and `error_description`.
+            `error_code` (null where all is well) and `error_description`.  Or changes with their
+            rejects in the column `reject`.
 
     Returns:
         One row per reject, in the columns of `REJECT_SCHEMA`.  Without the two error columns it is
@@ -76,6 +112,8 @@ def rejects(decoded: DataFrame) -> DataFrame:
     ...
     cdckit.errors.MissingColumns: rejects() needs the columns key, partition, timestamp, ...
     """
+    if REJECT in decoded.columns:
+        return decoded.where(F.col(REJECT).isNotNull()).select(f"{REJECT}.*")
     columns = [*RECORD_COLUMNS, ERROR_CODE, ERROR_DESCRIPTION]
     require_columns(decoded, columns, function="rejects")
     return decoded.where(F.col(ERROR_CODE).isNotNull()).select(*columns)
@@ -83,7 +121,7 @@ def rejects(decoded: DataFrame) -> DataFrame:
 
 def drop_rejects(decoded: DataFrame) -> DataFrame:
     """
-    The rows of a door's table that could be used, without the error columns.
+    The rows of a door's table, or of changes, that could be used, without the columns of errors.
 
     Raises:
         MissingColumns: *decoded* has no `error_code` or no `error_description`.
@@ -102,5 +140,7 @@ def drop_rejects(decoded: DataFrame) -> DataFrame:
     +------+
     <BLANKLINE>
     """
+    if REJECT in decoded.columns:
+        return decoded.where(F.col(REJECT).isNull()).drop(REJECT)
     require_columns(decoded, [ERROR_CODE, ERROR_DESCRIPTION], function="drop_rejects")
     return decoded.where(F.col(ERROR_CODE).isNull()).drop(ERROR_CODE, ERROR_DESCRIPTION)
