@@ -50,15 +50,15 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     Returns:
         One row per change (`cdckit.model.CHANGE_SCHEMA`), and one per row in error or without its key
         (KEY_MISSING, without its bytes, see `find_without_key`), which is a `reject`.  `message_id` is the
-        server, the task and the change sequence, so that a redelivered message is the same message; topic, partition and
-        offset where there is none of 35 digits.  `effective_timestamp` is the time of the change at the
-        source, `carried` are the columns that were sent or taken from `before`, `priority` is 0 (see
-        `cdckit.with_priorities`).  `sequence` is the change sequence, with *source* behind the task
-        that counts it; in its order the changes of a row count, and their times follow: a clock may be set
-        back, and a long transaction say when it began.  The row of a full load that says no time has none,
-        so it comes before every change of the same instant; and `snapshot` is true of it, so that it comes
-        before what changed while it was loaded, which Replicate sends when the load is over.  `explain`
-        takes changes that may say so of one table alone.
+        server, the task and the change sequence, so that a redelivered message is the same message; topic,
+        partition and offset where there is none of 35 digits.  `effective_timestamp` is the time of the
+        change at the source, `carried` are the columns that were sent or taken from `before`, `priority` is 0
+        (see `cdckit.with_priorities`).  `sequence` is the change sequence, with *source* behind the task that
+        counts it; in its order the changes of a row count, and their times follow: a clock may be set back,
+        and a long transaction say when it began.  The row of a full load that says no time has none, so it
+        comes before every change of the same instant; and `snapshot` is true of it, so that it comes before
+        what changed while it was loaded, which Replicate sends when the load is over.  `explain` takes
+        changes that may say so of one table alone.
 
     Raises:
         MissingColumns: *rows* are not what `data` returns.
