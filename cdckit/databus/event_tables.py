@@ -21,7 +21,7 @@ from cdckit.databus.window_rows import EVENT_WINDOW, STREAM, WINDOW, Output, cut
 from cdckit.databus.window_rules import COMPLETE, STATES
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import DELETE, UPSERT, sortable_number
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_SCHEMA
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_SCHEMA, door_reject
 from cdckit.parts import avro
 from cdckit.parts.arguments import (
     quoted,
@@ -425,8 +425,8 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         `sequence` is the SCN, and the place in the window; `effective_timestamp` is `window_timestamp`;
         `message_id` is the topic, the physical partition, the SCN of the window's end and the place in it, so
         that a window that is sent again says the same messages; `carried` are the fields that the schema of
-        the event has; `priority` is 0.  Events that do not say their key are passed over
-        (`find_without_key` gives them).
+        the event has; `priority` is 0.  Events that do not say their key are rejects (`reject`,
+        KEY_MISSING) with their place, and without bytes (`find_without_key` gives all of them).
 
     Raises:
         MissingColumns: *rows* are not `rows` of what `consistent_events` returns.
@@ -447,10 +447,11 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     """
     require_columns(rows, _PLACED, function="changes")
     data = _with_key(rows, keys, function="changes")
-    statements = rows.withColumn("data", data).where(~_lacks_key(keys))
+    statements = rows.withColumn("data", data)
+    is_reject, reject = door_reject(rows.columns, _lacks_key(keys))
     is_delete = F.col("opcode") == DELETED
     return statements.select(
-        F.when(is_delete, DELETE).otherwise(UPSERT).alias("operation"),
+        F.when(~is_reject, F.when(is_delete, DELETE).otherwise(UPSERT)).alias("operation"),
         F.col("window_timestamp").alias("effective_timestamp"),
         F.concat_ws("/", sortable_number(F.col("scn")), F.lpad("window_position", 10, "0")).alias("sequence"),
         F.struct("timestamp", "topic", "partition", "offset", F.lit(1).alias("record_number")).alias(
@@ -461,12 +462,13 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         F.lit(0).alias("priority"),
         "data",
         F.col("sent").alias("carried"),
+        reject,
     )
 
 
 def find_without_key(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
     """
-    The rows that do not say which entity they are about, so that `changes` passes them over.
+    The rows that do not say which entity they are about, so that `changes` has them as rejects.
 
     Args:
         rows: What `rows` returned.

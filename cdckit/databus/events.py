@@ -111,7 +111,7 @@ def decode(records: DataFrame, sources: Iterable[Source], *, skip_sources: Itera
     +----+----+------+-------------+------------+
     <BLANKLINE>
     """
-    require_records(records, function="decode")
+    records = require_records(records, function="decode")
     known = sources_by_id(sources, function="decode")
     by = partial(_decode_batches, sources=known, skipped=frozenset(skip_sources))
     return WorkerPlan(records.select(*RECORD_COLUMNS), by, EVENT_SCHEMA).rows()

@@ -80,7 +80,7 @@ class Hub(Shell):
 
     What waits are the records whose links lead to what is not there: `waiting` shows each, by mapping, with
     `message_identifier`, `record` ("2", "2/order_lines/1"), `entity` (the target), `attempts`,
-    `next_attempt_timestamp` and `given_up_timestamp`, when it is given up by the *retry* of this hub, or by
+    `next_attempt_timestamp` and `given_up_timestamp`, when it is given up by the *backoff* of this hub, or by
     `expire`.  Given up, it is a reject (LINK_MISSING), until `reprocess` gives its message a new chance.
 
     Rejects are records that can be received again, by a hub whose schema can use them: this one has received
@@ -103,18 +103,18 @@ class Hub(Shell):
         filters: Filters of your own, likewise.
         files: The folder to which readers of files are confined.  A message holds only the name of such a
             file, and `rebuild`, `reprocess` and another schema read the file again: do not change it.
-        retry: When messages that wait are tried again, and when they are given up.
+        backoff: When messages that wait are tried again, and when they are given up.
 
     Raises:
         InvalidArgument: A mapping names a reader or a filter that is not given; or *schema* is none, or
-            *retry*.
+            *backoff*.
         OtherKind, NoFileSystem, DamagedTable: As for `Shell`.
 
     Cost: a run reads the new messages once, writes what they say of each target, looks at the guids and
     links of all statements, and merges the entities that are touched; in a hub with at most 10,000
     statements, this program merges all entities of the targets that the messages speak of.  The number
     of Spark jobs depends on the schema, not on messages, entities or keys.  What must wait is found in
-    one task, of more than a million statements after up to three rounds (see `waiting_statements`).
+    one task, of more than a million statements after up to three rounds.
 
     A message or schema that changes what earlier records mean, as a late one of an entity with weak keys
     can, lets everything be merged anew.

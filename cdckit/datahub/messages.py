@@ -350,7 +350,7 @@ def decode(records: DataFrame) -> DataFrame:
     +------------------+-------------+---------------+
     <BLANKLINE>
     """
-    require_records(records, function="decode")
+    records = require_records(records, function="decode")
     return WorkerPlan(records.select(*RECORD_COLUMNS), _decode_batches, DECODED_SCHEMA).rows()
 
 

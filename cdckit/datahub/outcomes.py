@@ -176,7 +176,7 @@ def bulk_lines(rows: DataFrame, index: str) -> DataFrame:
 
 class Exporter(Protocol):
     """
-    Takes the exported records of one target, as `export_rows` gives them, to where they belong.
+    Takes the exported records of one target, as `Hub.exports` gives them, to where they belong.
 
     >>> from cdckit.datahub import bulk_lines
     >>> def to_index(rows):

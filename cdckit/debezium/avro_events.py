@@ -496,7 +496,7 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
     +----+-------+---------+--------------+
     <BLANKLINE>
     """
-    require_records(records, function="decode_avro")
+    records = require_records(records, function="decode_avro")
     if ids not in _BY_FORM:
         raise InvalidArgument("decode_avro", "ids", f"one of {', '.join(_BY_FORM)}", ids)
     return decoded_by(records, partial(read_avro, registry=Registry(_texts(schemas), _BY_FORM[ids])))

@@ -162,7 +162,7 @@ def decode(records: DataFrame) -> DataFrame:
     +---------+--------+---------+-----------------+
     <BLANKLINE>
     """
-    require_records(records, function="decode")
+    records = require_records(records, function="decode")
     return decoded_by(records, read_records)
 
 
@@ -206,7 +206,7 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
     +-------------+---------+--------+-------------------+---------+
     <BLANKLINE>
     """
-    require_records(records, function="decode_maxwell")
+    records = require_records(records, function="decode_maxwell")
     return decoded_by(records, read_maxwell)
 
 
@@ -248,7 +248,7 @@ def decode_wal2json(records: DataFrame) -> DataFrame:
     +---------+--------+-------------------+-----------------+------------+
     <BLANKLINE>
     """
-    require_records(records, function="decode_wal2json")
+    records = require_records(records, function="decode_wal2json")
     return decoded_by(records, read_wal2json)
 
 

@@ -30,6 +30,7 @@ from cdckit.model.changes import (
 )
 from cdckit.model.history import STANDARD_COLUMNS, with_ends
 from cdckit.model.lists import is_list_change
+from cdckit.model.records import REJECT, REJECT_SCHEMA, with_reject
 from cdckit.parts.arguments import quoted
 from cdckit.parts.columns import built_once, with_guid
 from cdckit.parts.values import key_digest
@@ -109,6 +110,11 @@ class Kind:
         """The name of the table of changes that were refused, since they speak of what was erased."""
         return self._table("refused")
 
+    @property
+    def rejects(self) -> str:
+        """The name of the table of the rejects that stood among its changes."""
+        return self._table("rejects")
+
     def _table(self, name: str) -> str:
         return f"{self.name}.{name}" if self.name else name
 
@@ -125,7 +131,7 @@ class Kind:
 
     def forget(self, transaction: Transaction) -> None:
         """Let the store know nothing of the ledger, whose tables are dropped: it is begun anew."""
-        for name in (self.changes, self.history, self.unborn, self.words, self.lists):
+        for name in (self.changes, self.history, self.unborn, self.words, self.lists, self.rejects):
             transaction.drop(name)
         transaction.note(self._key, None)
 
@@ -276,6 +282,9 @@ UNBORN_SCHEMA = T.StructType(
 one of the truncates."""
 
 
+LEDGER_REJECT_SCHEMA = T.StructType([*REJECT_SCHEMA, T.StructField("source", T.StringType())])
+"""One row per record that came among changes and was none, why, and of which source; null where none says."""
+
 LISTS_SCHEMA = T.StructType(
     [
         T.StructField("source", T.StringType()),
@@ -291,6 +300,8 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
     """
     The changes as rows of the log, and beside them the instant `LISTED` and, with *digest*, `CONTENT`.
 
+    Rejects among them are rows, too, which `REJECT` tells.
+
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: They are no changes that `merge` would take, or
             are a stream.
@@ -305,13 +316,21 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
             needed = "without the column `moved` where their guids say which entity they are about: drop it"
             raise InvalidArgument("apply", "changes", needed, changes.columns)
         require_moves(changes, kind.keys, function="apply")
-    optional = [name for name in ("field_priorities", UNTIL, SNAPSHOT, MOVED) if name in changes.columns]
+    changes = with_reject(changes)
+    optional = [
+        name for name in ("field_priorities", UNTIL, SNAPSHOT, MOVED, REJECT) if name in changes.columns
+    ]
+    bucket = kind.bucket_column(F.col(GUID))
+    if REJECT in changes.columns:
+        # They have no entity, or one that only some of them say: one bucket would have them all.
+        anywhere = F.pmod(F.xxhash64(REJECT), F.lit(kind.buckets)).cast("int")
+        bucket = F.when(F.col(REJECT).isNull(), bucket).otherwise(anywhere)
     found = changes if kind.by_guid else with_guid(changes, _key_digest(kind.entity, kind.keys))
     digested = [name for name in (GUID, *CHANGE_SCHEMA.fieldNames(), *optional) if name in changes.columns]
     content = _content_digest(tuple(digested), data) if digest else F.lit(0).cast("long")
     return found.select(
         GUID,
-        kind.bucket_column(F.col(GUID)).alias(BUCKET),
+        bucket.alias(BUCKET),
         _identity_digest().alias(IDENTITY),
         *CHANGE_SCHEMA.fieldNames(),
         "data",
@@ -342,7 +361,7 @@ def _key_digest(entity: str, keys: tuple[str, ...]) -> Column:
 
 def log_columns(rows: T.StructType) -> T.StructType:
     """The columns of the log, of those of `to_log_rows`."""
-    return T.StructType([each for each in rows if each.name not in (CONTENT, LISTED)])
+    return T.StructType([each for each in rows if each.name not in (CONTENT, LISTED, REJECT)])
 
 
 def words_columns(log: T.StructType) -> T.StructType:

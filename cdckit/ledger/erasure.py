@@ -37,7 +37,7 @@ from cdckit.parts.tables import AnyTable, as_spark
 from cdckit.parts.values import guid
 from cdckit.parts.workers import compute_once, worker_reports
 from cdckit.store import OtherKind, Snapshot, Store, Transaction
-from cdckit.store.commits import KIND
+from cdckit.store.commits import ERASED, KIND
 from cdckit.store.erasure import ForgetResult
 from cdckit.store.files import Target, to_signed
 from cdckit.store.store import read_note, write_note
@@ -211,10 +211,13 @@ def run_erasure(
     """
     Erase what is asked for, and first what was asked for before where that was stopped.
 
-    *work* commits the tables without it (`erase_within`), and *finish* does what is left to do then.
+    *work* commits the tables without it (`erase_within`), and *finish* does what is left to do then.  Where
+    all was erased before, older commits may have what came of it since: they go once more.
     """
     stopped = finish()
     made = store.atomically(work, alone=True)
+    if made is None:
+        made = store.atomically(lambda tables: _begin_again(tables, kind(tables.base), request))
     finish()
     with store.begin() as tables:
         stored = kind(tables.base)
@@ -261,9 +264,19 @@ def erase_from_ledger(tables: Transaction, kind: Kind, request: Request) -> Rece
 
     def forget(entities: DataFrame) -> ForgottenEntities:
         done = forget_entities(tables, kind, entities, request.fields or ())
-        return done._replace(reads=[*read_scopes(kind, list(done.buckets)), kind.receipts])
+        reads = [*read_scopes(kind, list(done.buckets)), kind.receipts]
+        return done._replace(reads=reads, not_erased=_kept_rejects(tables, kind))
 
     return erase_within(tables, kind, request, request.entities(tables, kind), forget)
+
+
+def _kept_rejects(tables: Transaction, kind: Kind) -> tuple[str, ...]:
+    """What is not erased of the rejects of a ledger."""
+    count = tables.read(kind.rejects).count() if tables.has(kind.rejects) else 0
+    if not count:
+        return ()
+    sentence = f"{count} rejects, of which nobody can tell of whom they speak: look at `rejects`."
+    return (f"{sentence}  `drop_rejects` and another erasure forget them.",)
 
 
 def _require_ready(tables: Transaction) -> None:
@@ -327,6 +340,17 @@ def unfinished(tables: Snapshot) -> str | None:
     return None if found is None else str(found["receipt"])
 
 
+def _begin_again(tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
+    """Note that an erasure is to be finished once more, if anything was committed since the last one was."""
+    finished = int(tables.base.notes.get(ERASED, 0)) + 1
+    last = _last_receipt(tables, kind, request)
+    if not last.entities or (tables.base.version or 0) <= finished:
+        return None
+    write_note(tables, _NOTE, {"receipt": last.receipt, "tables": [kind.receipts]})
+    tables.commit(reads=())
+    return last
+
+
 def finish(
     transaction: Transaction, forgotten: ForgetResult, published: Iterable[str] = ()
 ) -> Receipt | None:
@@ -338,12 +362,13 @@ def finish(
     for table in noted["tables"]:
         rows = transaction.base.arrow(table).to_pylist()
         [row] = [row for row in rows if row["receipt"] == noted["receipt"]]
+        before = Receipt.from_json(row["text"])
         receipt = replace(
-            Receipt.from_json(row["text"]),
+            before,
             commit=forgotten.commit,
-            files=forgotten.files,
-            log_entries=forgotten.entries,
-            published=named,
+            files=before.files + forgotten.files,
+            log_entries=before.log_entries + forgotten.entries,
+            published=tuple(dict.fromkeys((*before.published, *named))),
         )
         row["text"] = receipt.to_json()
         transaction.replace(table, pa.Table.from_pylist(rows, arrow_schema(RECEIPT_SCHEMA)))

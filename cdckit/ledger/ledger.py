@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -48,6 +49,8 @@ from cdckit.store import CommitResult, Snapshot, Store, Transaction
 from cdckit.store.erasure import forget_past
 from cdckit.store.files import sum_digests
 
+_LOG = logging.getLogger(__name__)
+
 
 class Ledger:
     """
@@ -55,6 +58,7 @@ class Ledger:
 
     Its store has the tables `changes` (every change that was news), `history` (what `merge` makes of all of
     them, at any time), `unborn` (the entities with changes and no version); where full lists came, `lists`;
+    where rows could not be used, `rejects`;
     and where changes say of moves, `words` (what rows took along when their keys changed).  They are Delta
     tables, all but `lists` in buckets by a hash of the guid; open versions lie
     apart from closed ones.  Opening a ledger, and every question to it, writes and deletes nothing.
@@ -82,8 +86,8 @@ class Ledger:
     ...     print(ledger.apply(late, "tuesday"), ledger.apply(late, "tuesday").repeated)
     ...     versions = ledger.history().orderBy("number", "valid_from_timestamp")
     ...     versions.select("number", "name", "valid_from_timestamp", "valid_to_timestamp").show()
-    ApplyResult(version=1, news=3, repeated=False, deleted=0)
-    ApplyResult(version=2, news=1, repeated=False, deleted=0) True
+    ApplyResult(version=1, news=3, repeated=False, deleted=0, rejects=0)
+    ApplyResult(version=2, news=1, repeated=False, deleted=0, rejects=0) True
     +------+------+--------------------+-------------------+
     |number|  name|valid_from_timestamp| valid_to_timestamp|
     +------+------+--------------------+-------------------+
@@ -229,6 +233,10 @@ class Ledger:
         """`View.refused` of the newest commit."""
         return self.at_commit().refused()
 
+    def rejects(self) -> DataFrame:
+        """`View.rejects` of the newest commit."""
+        return self.at_commit().rejects()
+
     def receipts(self) -> list[Receipt]:
         """`View.receipts` of the newest commit."""
         return self.at_commit().receipts()
@@ -260,9 +268,10 @@ class Ledger:
         its id stays unused.  Where another writer was faster, the work is done again on what it left.
 
         Args:
-            changes: One row per change, as for `merge`.  Fields that the ledger does not know come to it;
-                numbers, and times, of another type get one that holds both, as in `union_changes`, and
-                anything else becomes text.  Columns beside those of changes are not kept.  Those that
+            changes: One row per change, as for `merge`.  Rejects among them are counted, told in a warning
+                and kept (`rejects`).  Fields that the ledger does not know come to it; numbers, and times, of
+                another type get one that holds both, as in `union_changes`, and anything else becomes text.
+                Columns beside those of changes are not kept.  Those that
                 `changes_from_snapshots` made of several lists in one call are right, and so are those of a
                 later call that has all these lists and further ones; a list alone is for `apply_list`.
             batch: An id of the batch: of one id, one batch is applied.  Two streams count alike: for
@@ -322,20 +331,28 @@ class Ledger:
             known = known.for_fields(transaction, rows.schema)
             require_times_stay(known.fields(transaction), log_fields(rows.schema))
             upkeep = Upkeep(transaction, known, rows.schema)
-            by = known, upkeep.targets.log, transaction.base.named.get(known.erased)
-            if taken is None or taken[0] != by:
+            asides = (transaction.base.named.get(name) for name in (known.erased, known.rejects))
+            by = known, upkeep.targets.log, *asides
+            # A table that an overtaken commit was to make is not there.
+            if taken is None or taken[0] != by or (taken[1].rejects and not transaction.has(known.rejects)):
                 if taken is not None:
                     transaction.discard(known.changes, taken[1].files)
                 taken = by, upkeep.take(with_call_numbers(rows, (transaction.base.version or 0) + 1))
-            fresh, content, listed, _ = taken[1]
-            upkeep.keep_refused(taken[1])
+            fresh, content, listed = taken[1][:3]
+            upkeep.keep_aside(taken[1])
             with_lists = lists_in_changes(transaction, known, changes, listed)
             news, buckets = upkeep.run(fresh)
             looked_at = [*run_gate(gate, transaction, known, buckets), *([known.lists] if with_lists else [])]
             done = transaction.commit(batch=key, digest=content, reads=looked_at)
-            return ApplyResult(done.version, 0 if done.repeated else news, done.repeated)
+            if done.repeated:
+                return ApplyResult(done.version, 0, repeated=True)
+            return ApplyResult(done.version, news, rejects=sum(one.rows for one in taken[1].rejects))
 
-        return self.store.atomically(work)
+        result = self.store.atomically(work)
+        if result.rejects:
+            sentence = "%s: rows that could not be used: %s; ledger.rejects() shows why, with the records"
+            _LOG.warning(sentence, kind, f"{result.rejects:,}")
+        return result
 
     def sink(self, name: str, *, gate: Gate | None = None) -> Callable[[DataFrame, int], ApplyResult]:
         """
@@ -417,8 +434,8 @@ class Ledger:
         ...     ledger.history().orderBy("id", "valid_from_timestamp").select(
         ...         "id", "name", "valid_from_timestamp", "deleted_indicator"
         ...     ).show()
-        ApplyResult(version=1, news=2, repeated=False, deleted=0)
-        ApplyResult(version=2, news=1, repeated=False, deleted=1)
+        ApplyResult(version=1, news=2, repeated=False, deleted=0, rejects=0)
+        ApplyResult(version=2, news=1, repeated=False, deleted=1, rejects=0)
         +---+------+--------------------+-----------------+
         | id|  name|valid_from_timestamp|deleted_indicator|
         +---+------+--------------------+-----------------+
@@ -536,6 +553,34 @@ class Ledger:
 
         return self.store.atomically(work)
 
+    @describe_jobs("ledger: drop rejects")
+    def drop_rejects(self, where: str | Column | None = None) -> int:
+        """
+        Forget rejects that were dealt with: mended and applied again, or of no interest.
+
+        Args:
+            where: Which, a condition on the columns of `rejects`; all without it.
+
+        Returns:
+            The commit; the newest one if the ledger has no rejects.
+
+        Raises:
+            ForeignChange, ConflictingCommit, StoreIsBusy: As for `apply`.
+
+        Cost: the table of rejects is written again.  Older commits have them until `vacuum`.
+        """
+
+        def work(transaction: Transaction) -> int:
+            name = self._stored_kind(transaction.base).rejects
+            if not transaction.has(name):
+                return transaction.base.version or 0
+            condition = F.expr(where) if isinstance(where, str) else F.lit(True) if where is None else where
+            kept = transaction.read(name).where(~F.coalesce(condition, F.lit(False)))
+            transaction.swap(name, transaction.files(name), kept.dropDuplicates())
+            return transaction.commit().version
+
+        return self.store.atomically(work)
+
     @describe_jobs("ledger: forget")
     def erase(
         self,
@@ -579,7 +624,8 @@ class Ledger:
         Returns:
             The receipt: what was erased from which files, hashes of all other rows in these before and
             after, and what is left for others to erase.  For *keys* that all were erased before, the receipt
-            of then; where *where* and *keep* name nobody, one of no entities.
+            of then, and what older commits have of them since goes; where *where* and *keep* name nobody, one
+            of no entities.
 
         Raises:
             UnknownEntities: The ledger has nothing of some of the keys, and never erased them.
@@ -754,7 +800,7 @@ class Ledger:
         with self.store.begin() as transaction:
             kind = self._stored_kind(transaction.base)
             upkeep = Upkeep(transaction, kind, transaction.schema(kind.changes))
-            for name in filter(transaction.has, (kind.changes, kind.unborn, kind.words)):
+            for name in filter(transaction.has, (kind.changes, kind.unborn, kind.words, kind.rejects)):
                 transaction.compact(name)
             # Its files stay cut by ranges of guids, which the store knows nothing of.
             upkeep.run(fold=2)

@@ -396,7 +396,7 @@ def _apply_restatement(
     rows = to_log_rows(found.changes, kind)
     upkeep = Upkeep(transaction, kind, rows.schema)
     taken = upkeep.take(rows)
-    upkeep.keep_refused(taken)
+    upkeep.keep_aside(taken)
     note_lists(transaction, kind, known)
     news, touched = upkeep.run(taken.files, again=again)
     done = transaction.commit(reads=[kind.lists, *run_gate(gate, transaction, kind, touched)])

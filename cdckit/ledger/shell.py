@@ -45,6 +45,12 @@ from cdckit.store.transaction import Scope
 MANY_FILES = 16
 """So many small files of a table that grows are written together: each batch adds some."""
 
+_SEVERAL_KEYS = (
+    "The ledger is there, but its entities have several keys, or a key that links only hold in part: by "
+    "another one an erased entity would come back.  Let its source delete them; or begin the door anew in "
+    "another location, of messages without them."
+)
+
 WAITING, GIVEN_UP = "waiting", "given_up_timestamp"
 """The table of what waits, and its column that says since when a row no longer does."""
 
@@ -371,7 +377,11 @@ class Shell(ABC):
     def _stored_kind(self, tables: Snapshot, ledger: str) -> Kind:
         known = self._erasable(tables)
         if ledger not in known:
-            raise InvalidArgument("erase", "ledger", f"one of {', '.join(known) or 'none yet'}", ledger)
+            needed = (
+                f"one of {', '.join(known)}" if known else "a ledger whose entities can be erased: none is"
+            )
+            remedy = _SEVERAL_KEYS if ledger in self._ledgers(tables) else None
+            raise InvalidArgument("erase", "ledger", needed, ledger, remedy=remedy)
         return known[ledger].stored_kind(tables)
 
     def _finish_erasure(self) -> Receipt | None:

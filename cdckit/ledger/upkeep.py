@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from cdckit.ledger.columns import (
     BUCKET,
     CONTENT,
     EVERY,
+    LEDGER_REJECT_SCHEMA,
     LISTED,
     OPEN,
     UNBORN_SCHEMA,
@@ -43,6 +45,7 @@ from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task, select_ro
 from cdckit.ledger.tombstones import REFUSED_SCHEMA, VERDICT, refused_rows, with_verdicts
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT, Layout
 from cdckit.model.changes import IS_PERIOD, MOVED, TRUNCATE, UNTIL, has_mark
+from cdckit.model.records import REJECT, usable_changes
 from cdckit.parts.arrays import bools, ints
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.flat_rows import flatten_structs, nest_structs
@@ -74,6 +77,7 @@ class ApplyResult:
         news: How many of the changes the log did not have.
         repeated: Whether nothing was done, because the batch had been applied before.
         deleted: Of lists, how many entities they lack that the lists before them named.
+        rejects: How many rows of the batch were no changes, since they could not be used (`Ledger.rejects`).
 
     >>> result = ApplyResult(version=7, news=0)
     >>> "repeated" if result.repeated else f"{result.news} changes were news, as of commit {result.version}"
@@ -84,6 +88,7 @@ class ApplyResult:
     news: int
     repeated: bool = False
     deleted: int = 0
+    rejects: int = 0
 
 
 class LoggedChanges(NamedTuple):
@@ -95,12 +100,14 @@ class LoggedChanges(NamedTuple):
         digest: Of the batch: the sum over its rows, whatever their order.
         lists: Of which lists there are changes: the instants of each source's.
         refused: Files of the table of changes that were refused.
+        rejects: Files of the table of rejects.
     """
 
     files: list[File]
     digest: int
     lists: dict[str | None, set[int]]
     refused: list[File]
+    rejects: list[File]
 
 
 class Upkeep:
@@ -155,29 +162,41 @@ class Upkeep:
     def take(self, rows: DataFrame) -> LoggedChanges:
         """Let workers write rows of `columns.logged`, a file for each bucket; one job, with a shuffle."""
         columns = true_names(self.targets.log.stored)
-        wanted = T.StructType([*columns, rows.schema[CONTENT], rows.schema[LISTED]])
+        has_rejects = REJECT in rows.columns
+        beside = [CONTENT, LISTED, *([REJECT] if has_rejects else [])]
+        wanted = T.StructType([*columns, *(rows.schema[name] for name in beside)])
         if not _has_types(rows.schema, wanted):
             rows = as_columns(rows, wanted)
         rows = with_verdicts(rows, self._tables, self._kind)
-        aside = None
-        if VERDICT in rows.columns:
-            aside = self._tables.target(self._kind.refused, REFUSED_SCHEMA)
-        log, buckets = self.targets.log, self._kind.buckets
-        write = partial(_write, columns=rows.schema, buckets=buckets, target=log, aside=aside)
+        kind, tables = self._kind, self._tables
+        aside = _Aside(
+            tables.target(kind.refused, REFUSED_SCHEMA) if VERDICT in rows.columns else None,
+            tables.target(kind.rejects, LEDGER_REJECT_SCHEMA) if has_rejects else None,
+        )
+        log = self.targets.log
+        write = partial(_write, columns=rows.schema, buckets=kind.buckets, target=log, aside=aside)
         # However many partitions they come in: a file for each of those and bucket would be thousands.
         found = worker_reports(flatten_structs(rows).repartition(BUCKET), write, large=True)
-        files = parse_report((each for one in found for each in one["files"]), self.targets.log)
-        refused = [each for one in found for each in one["refused"]]
+
+        def files(name: str, target: Target | None) -> list[File]:
+            return (
+                [] if target is None else parse_report((each for one in found for each in one[name]), target)
+            )
+
         lists: dict[str | None, set[int]] = {}
         for source, at in (each for one in found for each in one["lists"]):
             lists.setdefault(source, set()).add(at)
         content = to_signed(sum(one["content"] for one in found))
-        return LoggedChanges(files, content, lists, parse_report(refused, aside) if aside else [])
+        asides = files("refused", aside.refused), files("rejects", aside.rejects)
+        if has_rejects and not asides[1] and not tables.base.has(kind.rejects):
+            tables.drop(kind.rejects)
+        return LoggedChanges(files("files", log), content, lists, *asides)
 
-    def keep_refused(self, taken: LoggedChanges) -> None:
-        """Let the table of refused changes have what `take` has written to it."""
-        if taken.refused:
-            self._tables.adopt(self._kind.refused, taken.refused)
+    def keep_aside(self, taken: LoggedChanges) -> None:
+        """Let the tables of refused changes and of rejects have what `take` has written to them."""
+        for name, files in ((self._kind.refused, taken.refused), (self._kind.rejects, taken.rejects)):
+            if files:
+                self._tables.adopt(name, files)
 
     def run(
         self, fresh: Collection[File] = (), *, again: Collection[int] = (), fold: int = FOLD
@@ -290,14 +309,15 @@ def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> li
     """
     What `Ledger.apply` does, without a commit, for the shells of doors; what the commit must find as it was.
 
-    A ledger that is there keeps its number of buckets.  Raises as `Ledger.apply`.
+    A ledger that is there keeps its number of buckets; rejects are kept by the shell.  Raises as
+    `Ledger.apply`.
     """
     kind = kind.with_buckets_of(transaction)
-    rows = to_log_rows(changes, kind)
+    rows = to_log_rows(usable_changes(changes), kind)
     kind = kind.for_fields(transaction, rows.schema)
     work = Upkeep(transaction, kind, rows.schema)
     taken = work.take(rows)
-    work.keep_refused(taken)
+    work.keep_aside(taken)
     _, buckets = work.run(taken.files)
     return read_scopes(kind, buckets)
 
@@ -441,39 +461,48 @@ def _keep_up_buckets(
             yield keep_up_bucket(tasks[number], targets)._asdict()
 
 
+class _Aside(NamedTuple):
+    """Where rows go that are not logged; None where there are no such ones."""
+
+    refused: Target | None
+    rejects: Target | None
+
+
 def _write(
     batches: Iterable[pa.RecordBatch],
     columns: T.StructType,
     buckets: int,
     target: Target,
-    aside: Target | None,
+    aside: _Aside,
 ) -> Iterator[dict[str, Any]]:
-    content, lists, refused = 0, set[tuple[str | None, int]](), list[pa.RecordBatch]()
-    with OpenFiles(target) as files:
+    content, lists = 0, set[tuple[str | None, int]]()
+    with ExitStack() as stack:
+        files, refused, rejects = (
+            None if each is None else stack.enter_context(OpenFiles(each)) for each in (target, *aside)
+        )
+        assert files is not None
         for batch in (nest_structs(flat, columns) for flat in batches):
             content += int(ints(batch.column(CONTENT)).sum(dtype=np.int64))
             lists |= _named_lists(batch)
-            if aside is not None:
-                refused.append(refused_rows(batch))
+            if refused is not None:
+                refused.take(refused_rows(batch))
                 batch = batch.filter(batch.column(VERDICT).is_null())
+            if rejects is not None:
+                rejects.take(_reject_rows(batch))
+                batch = batch.filter(batch.column(REJECT).is_null())
             for rows in _copy_truncates(batch, buckets):
                 files.take(rows)
-        found = files.close()
-    yield {
-        "files": found,
-        "content": content,
-        "lists": list(lists),
-        "refused": _write_aside(refused, aside),
-    }
+        names = {"files": files, "refused": refused, "rejects": rejects}
+        written = {name: [] if each is None else each.close() for name, each in names.items()}
+    yield {**written, "content": content, "lists": list(lists)}
 
 
-def _write_aside(refused: list[pa.RecordBatch], target: Target | None) -> list[dict[str, Any]]:
-    if target is None:
-        return []
-    with OpenFiles(target) as files:
-        for batch in refused:
-            files.take(batch)
-        return files.close()
+def _reject_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rejects among changes, in the columns of `LEDGER_REJECT_SCHEMA`."""
+    some = batch.filter(batch.column(REJECT).is_valid())
+    reject = some.column(REJECT)
+    parts = {each.name: reject.field(each.name) for each in reject.type}
+    return pa.RecordBatch.from_pydict({**parts, "source": some.column("source")})
 
 
 def _copy_truncates(changes: pa.RecordBatch, buckets: int) -> Iterator[pa.RecordBatch]:

@@ -16,6 +16,7 @@ from cdckit.ledger.columns import (
     BUCKET,
     EVERY,
     IDENTITY,
+    LEDGER_REJECT_SCHEMA,
     LISTS_SCHEMA,
     OPEN,
     Kind,
@@ -181,6 +182,19 @@ class View:
         """
         return read_rows(self._snapshot, self.kind.refused, REFUSED_SCHEMA)
 
+    def rejects(self) -> DataFrame:
+        """
+        The rows that came among changes and could not be used: what `apply` counts as `rejects`.
+
+        Returns:
+            One row per record (`cdckit.model.REJECT_SCHEMA`) and `source`, null where nobody can tell.  One
+            that came several times stands here once.  Mended, it can be given to its door again; then
+            `Ledger.drop_rejects` forgets it.
+
+        Cost: reads the table of rejects, and a shuffle of it.
+        """
+        return read_rows(self._snapshot, self.kind.rejects, LEDGER_REJECT_SCHEMA).dropDuplicates()
+
     def receipts(self) -> list[Receipt]:
         """The receipts of all erasures, the first one first."""
         found = read_rows(self._snapshot, self.kind.receipts, RECEIPT_SCHEMA).orderBy("erased_at", "receipt")
@@ -191,12 +205,17 @@ class View:
         The tables, each with the suite of sentences that it keeps; none if nothing was ever applied.
 
         `cdckit.quality.check_all(ledger)` asks them.  The history has two: `history`, and `ledger`, which
-        holds it against the log.
+        holds it against the log.  Where rows could not be used there are also `rejects`, of which each one
+        breaks its suite until `Ledger.drop_rejects`.
         """
         if not self._snapshot.has(self.kind.history):
             return {}
         log, history = self.changes(), self.history()
-        return {"changes": (log, "changes"), "history": (history, "history"), "ledger": (history, "ledger")}
+        rejects = self._snapshot.has(self.kind.rejects)
+        return {
+            **{"changes": (log, "changes"), "history": (history, "history"), "ledger": (history, "ledger")},
+            **({"rejects": (self.rejects(), "ledger_rejects")} if rejects else {}),
+        }
 
     def create_view(self, name: str) -> None:
         """

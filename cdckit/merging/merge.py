@@ -26,6 +26,7 @@ from cdckit.model.history import (
     provenance_type,
     with_ends,
 )
+from cdckit.model.records import usable_changes
 from cdckit.parts.arguments import (
     quoted,
     require_batch,
@@ -84,7 +85,8 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     `cdckit.model.CHANGE_SCHEMA`.
 
     Args:
-        changes: One row per change (`cdckit.model.CHANGE_SCHEMA`).  The same `source`, `message_id`
+        changes: One row per change (`cdckit.model.CHANGE_SCHEMA`); rejects among them (`cdckit.rejects`
+            shows them) are passed over.  The same `source`, `message_id`
             and `arrival.record_number` twice for one entity is one change: the one that comes first
             counts, whatever the other says (see `find_contradictions`).  If the two differ
             and stand at one place in that order, nothing says which of them counts.
@@ -196,7 +198,7 @@ def sort_by_entity(
     data = check_fields(changes, keys, [*STANDARD_COLUMNS, *reserved], function)
     instead = "keep a Ledger up: changes.writeStream.foreachBatch(ledger.sink('a name'))"
     require_batch(changes, "changes", instead, function=function)
-    names = data.fieldNames()
+    changes, names = usable_changes(changes), data.fieldNames()
     by_guid, has_guid = brings_identity(changes, keys), GUID in changes.columns
     says_places = SNAPSHOT in changes.columns
     if MOVED in changes.columns:

@@ -45,6 +45,7 @@ from cdckit.merging.arrow_changes import (
 from cdckit.merging.places import order_entities
 from cdckit.merging.states import counting_changes, field, steps
 from cdckit.model.changes import MADE_OF, MOVED, TRUNCATE, UNTIL, UPSERT, require_moves
+from cdckit.model.records import usable_changes
 from cdckit.parts.arguments import quoted, require_columns, require_struct
 from cdckit.parts.arrays import NOWHERE, Bools, Ints, first_of_entity, ints
 from cdckit.parts.arrow_types import arrow_schema, make_batch
@@ -381,6 +382,7 @@ def with_moves(
     if brings_identity(changes, keys):
         needed = "without the column `moved` where their guids say which entity they are about: drop it"
         raise InvalidArgument(function, "changes", needed, changes.columns)
+    changes = usable_changes(changes)
     if not changes.schema[MOVED].metadata.get(_COMPLETE):
         return _refuse_incomplete(changes, keys, function)
     statements = changes if known is None else known

@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.history import DELETED, VALID_FROM
+from cdckit.model.records import REJECT, REJECT_SCHEMA
 from cdckit.parts.arguments import (
     quoted,
     require_columns,
@@ -100,7 +101,11 @@ independently.  Beside them stand
   in the order, the one that had the key first leaves it before the other one comes (`merging.shifts`);
   `id` tells the moves of a source between two keys apart;
 - `guid` (may be missing), the identity of the entity where the key fields do not give it.  Such changes say
-  nothing of moves.
+  nothing of moves;
+- `reject` (may be missing), a struct of `REJECT_SCHEMA`: the record of a row that is no change, since it
+  could not be used, and why; null in changes.  Such a row has no `operation`, and whatever else stands in it
+  is what could be read.  `merge` and all questions pass over it, a `Ledger` keeps it, `rejects` shows it and
+  `drop_rejects` leaves it out.
 
 `sequence` is text and sorts as text, in which "10" stands before "9": `with_sequence` makes it of numbers."""
 
@@ -172,8 +177,9 @@ def require_changes(changes: DataFrame, *, function: str) -> None:
     needed = T.StructType([T.StructField(name, T.BooleanType()) for name in data.fieldNames()])
     if carried.simpleString() != needed.simpleString():
         raise WrongColumnType(function, "carried", needed.simpleString(), carried.simpleString())
-    if UNTIL in changes.columns:
-        require_type(changes, UNTIL, T.TimestampType(), function=function)
+    for name, kind in ((UNTIL, T.TimestampType()), (REJECT, REJECT_SCHEMA)):
+        if name in changes.columns:
+            require_type(changes, name, kind, function=function)
 
 
 def require_moves(changes: DataFrame, keys: Sequence[str], *, function: str) -> None:

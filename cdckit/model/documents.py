@@ -152,7 +152,7 @@ def as_records(
     if received_at is not None:
         needed = "left out for a table: its rows have a timestamp"
         raise InvalidArgument("receive", "received_at", needed, received_at)
-    require_records(given, function="receive")
+    given = require_records(given, function="receive")
     instead = f"let writeStream.foreachBatch({shell}.sink('a name')) hand them over"
     require_batch(given, "records", instead, function="receive")
     return given

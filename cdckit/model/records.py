@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from collections.abc import Collection, Mapping
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.model.faults import Fault
 from cdckit.parts.arguments import require_columns, require_types
 
 RECORD_SCHEMA = T.StructType(
@@ -25,38 +28,131 @@ RECORD_SCHEMA = T.StructType(
         ),
     ]
 )
-"""One row is one transported message.  A topic read with Spark's Kafka source (with the option
-`includeHeaders`) and a Parquet file with these columns are the same thing to every function."""
+"""One row is one transported message.  A topic read with Spark's Kafka source and a Parquet file with these
+columns are the same thing to every function.  `timestampType` and `headers` may be missing: Kafka's source
+has headers with the option `includeHeaders` alone, and then the doors that read them know more."""
 
 RECORD_COLUMNS = tuple(RECORD_SCHEMA.fieldNames())
 
 
-def require_records(records: DataFrame, *, function: str) -> None:
+_USUAL = {"timestampType": 0, "headers": None}
+"""What stands in columns that a record need not have."""
+
+_WHOLE = {"partition": T.IntegerType(), "offset": T.LongType(), "timestampType": T.IntegerType()}
+
+_HOW_TO_READ = (
+    "A topic read by Spark's Kafka source has them; `cdckit.datahub.records` makes them of lines of a file "
+    "or of dictionaries."
+)
+
+
+def require_records(records: DataFrame, *, function: str) -> DataFrame:
     """
-    Raise unless *records* has the columns of `RECORD_SCHEMA` in their types; more columns are fine.
+    The same rows with all columns of `RECORD_SCHEMA` in their types; more columns are fine.
+
+    Headers and timestamp types that are not there are added; numbers may be of another whole type.
 
     Raises:
-        MissingColumns: A column is not there.
+        MissingColumns: Columns are not there.
         WrongColumnType: A column has another type.
     """
-    require_types(records, RECORD_SCHEMA, function=function)
+    needed = [name for name in RECORD_COLUMNS if name not in _USUAL]
+    require_columns(records, needed, function=function, remedy=_HOW_TO_READ)
+    added = {
+        name: F.lit(value).cast(RECORD_SCHEMA[name].dataType)
+        for name, value in _USUAL.items()
+        if name not in records.columns
+    }
+    kinds = {each.name: each.dataType for each in records.schema}
+    cast = {
+        name: F.col(name).cast(kind)
+        for name, kind in _WHOLE.items()
+        if kinds.get(name, kind) != kind and isinstance(kinds[name], T.IntegralType)
+    }
+    whole = records.withColumns({**added, **cast}) if added or cast else records
+    require_types(whole, RECORD_SCHEMA, function=function)
+    return whole
 
 
 ERROR_CODE = "error_code"
 ERROR_DESCRIPTION = "error_description"
 ERROR_FIELDS = [T.StructField(ERROR_CODE, T.StringType()), T.StructField(ERROR_DESCRIPTION, T.StringType())]
 
+
+class ChangeFault(Fault):
+    """
+    What can be wrong with a row of whichever door that is to be a change.
+
+    >>> ChangeFault.KEY_MISSING == "KEY_MISSING"
+    True
+    """
+
+    KEY_MISSING = "KEY_MISSING", "The row does not say its key, so it is about no entity."
+
+
 REJECT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *ERROR_FIELDS])
 """One row is one record that cannot be used: the record as it came, and why."""
 
 
+REJECT = "reject"
+"""The column of changes that has the rejects among them: see `cdckit.model.CHANGE_SCHEMA`."""
+
+
+def reject_column(row: Mapping[str, Column]) -> Column:
+    """
+    What `REJECT` says of a row: the record and its error; null where `error_code` is.
+
+    Args:
+        row: The columns of `REJECT_SCHEMA` by name, `error_code` among them; null stands for one that lacks.
+    """
+    nothing = F.lit(None)
+    parts = (row.get(each.name, nothing).cast(each.dataType).alias(each.name) for each in REJECT_SCHEMA)
+    # A part that were never null would be null in Arrow all the same, where the whole is.
+    whole = F.struct(*parts).cast(REJECT_SCHEMA)
+    return F.when(row[ERROR_CODE].isNotNull(), whole).alias(REJECT)
+
+
+def door_reject(columns: Collection[str], lacks_key: Column | None = None) -> tuple[Column, Column]:
+    """
+    Of a door's rows, which have the *columns*: whether one is no change, and what `REJECT` says of it.
+
+    One that has no error but *lacks_key* is a reject, too.
+    """
+    row = {name: F.col(name) for name in REJECT_SCHEMA.names if name in columns}
+    row.setdefault(ERROR_CODE, F.lit(None).cast("string"))
+    if lacks_key is not None:
+        keyless = row[ERROR_CODE].isNull() & lacks_key
+        fault = ChangeFault.KEY_MISSING
+        row[ERROR_DESCRIPTION] = F.when(keyless, fault.sentence).otherwise(
+            row.get(ERROR_DESCRIPTION, F.lit(None))
+        )
+        row[ERROR_CODE] = F.when(keyless, fault.value).otherwise(row[ERROR_CODE])
+    return row[ERROR_CODE].isNotNull(), reject_column(row)
+
+
+def with_reject(changes: DataFrame) -> DataFrame:
+    """Changes with the column `REJECT` where their rows say errors of their own, as `table_rows` does."""
+    if REJECT in changes.columns or not {*RECORD_COLUMNS, ERROR_CODE, ERROR_DESCRIPTION} <= set(
+        changes.columns
+    ):
+        return changes
+    return changes.withColumn(REJECT, reject_column({name: F.col(name) for name in REJECT_SCHEMA.names}))
+
+
+def usable_changes(changes: DataFrame) -> DataFrame:
+    """Those of changes that are no rejects."""
+    changes = with_reject(changes)
+    return drop_rejects(changes) if REJECT in changes.columns else changes
+
+
 def rejects(decoded: DataFrame) -> DataFrame:
     """
-    The rows of a door's table that could not be used, as records with a reason.
+    The rows of a door's table, or of changes, that could not be used, as records with a reason.
 
     Args:
         decoded: One row per record, as a door's functions return it: the record columns,
-            `error_code` (null where all is well) and `error_description`.
+            `error_code` (null where all is well) and `error_description`.  Or changes with their
+            rejects in the column `reject`.
 
     Returns:
         One row per reject, in the columns of `REJECT_SCHEMA`.  Without the two error columns it is
@@ -76,6 +172,8 @@ def rejects(decoded: DataFrame) -> DataFrame:
     ...
     cdckit.errors.MissingColumns: rejects() needs the columns key, partition, timestamp, ...
     """
+    if REJECT in decoded.columns:
+        return decoded.where(F.col(REJECT).isNotNull()).select(f"{REJECT}.*")
     columns = [*RECORD_COLUMNS, ERROR_CODE, ERROR_DESCRIPTION]
     require_columns(decoded, columns, function="rejects")
     return decoded.where(F.col(ERROR_CODE).isNotNull()).select(*columns)
@@ -83,7 +181,7 @@ def rejects(decoded: DataFrame) -> DataFrame:
 
 def drop_rejects(decoded: DataFrame) -> DataFrame:
     """
-    The rows of a door's table that could be used, without the error columns.
+    The rows of a door's table, or of changes, that could be used, without the columns of errors.
 
     Raises:
         MissingColumns: *decoded* has no `error_code` or no `error_description`.
@@ -102,5 +200,7 @@ def drop_rejects(decoded: DataFrame) -> DataFrame:
     +------+
     <BLANKLINE>
     """
+    if REJECT in decoded.columns:
+        return decoded.where(F.col(REJECT).isNull()).drop(REJECT)
     require_columns(decoded, [ERROR_CODE, ERROR_DESCRIPTION], function="drop_rejects")
     return decoded.where(F.col(ERROR_CODE).isNull()).drop(ERROR_CODE, ERROR_DESCRIPTION)

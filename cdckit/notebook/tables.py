@@ -24,7 +24,7 @@ from cdckit.model.history import (
     VALID_FROM,
     VALID_TO,
 )
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, REJECT
 from cdckit.parts.arguments import quoted, require_struct, require_type, require_types
 from cdckit.parts.instants import EPOCH, microseconds
 from cdckit.parts.values import as_text
@@ -244,7 +244,10 @@ def _change_columns(frame: DataFrame, provenance: bool, width: int) -> list[Tabl
         TableColumn("priority", "quiet", _cell(F.nullif(_column("priority").cast("string"), F.lit("0")))),
         TableColumn("message", "message", _cell(_column("message_id"))),
     ]
-    apart = {*CHANGE_SCHEMA.names, "data", "carried", "field_priorities"}
+    if REJECT in frame.columns:
+        code = _column(REJECT).getField(ERROR_CODE)
+        columns.append(TableColumn(REJECT, "quiet", _cell(_value(code, T.StringType(), width))))
+    apart = {*CHANGE_SCHEMA.names, "data", "carried", "field_priorities", REJECT}
     others = [field for field in frame.schema.fields if field.name not in apart]
     return columns + [
         TableColumn("guid", "guid", _cell(_column("guid")))

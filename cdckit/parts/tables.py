@@ -173,7 +173,9 @@ _NEEDED = "a DataFrame of Spark or of pandas, or what speaks Arrow's stream (pol
 def spark_table(frame: object, *, function: str) -> DataFrame:
     """A table that is Spark's already, as `as_spark` says."""
     if not isinstance(frame, DataFrame):
-        raise InvalidArgument(function, "its table", _NEEDED, frame)
+        is_lazy = type(frame).__name__ == "LazyFrame"
+        remedy = "It is a plan without rows: give what `frame.collect()` returns." if is_lazy else None
+        raise InvalidArgument(function, "its table", _NEEDED, frame, remedy=remedy)
     require_distinct(frame.columns, function=function)
     return frame
 

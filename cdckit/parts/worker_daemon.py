@@ -11,7 +11,9 @@ but those of the memory allocators of Arrow and delta-rs, which are begun again 
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from pyspark import daemon
@@ -25,11 +27,19 @@ for _name in cdckit.__all__:  # all that the workers of this package run, before
         getattr(cdckit, _name)
 
 
+def _print(*words: Any, **options: Any) -> None:
+    """Print what Spark's daemon has to say, unless a worker's reader, who had rows enough, has gone."""
+    if not isinstance(sys.exc_info()[1], BrokenPipeError | ConnectionResetError):
+        print(*words, **options)
+
+
 def begin() -> None:
     """Fork workers as Spark's daemon does, until Spark ends."""
     # NumPy seeds its generator when it is imported, which would be the same seed for all workers.
     os.register_at_fork(after_in_child=np.random.seed)
     begin_task()
+    # It prints a traceback where the rest of an answer cannot be flushed, above a result that is right.
+    daemon.print = _print  # type: ignore[attr-defined]
     daemon.manager()  # type: ignore[no-untyped-call]
 
 

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import CdcError, InvalidArgument
+from cdckit.model.records import REJECT, drop_rejects
 from cdckit.notebook import show
 from cdckit.notebook.display import Table, require_rows
 from cdckit.notebook.tables import Cell, Grid
@@ -222,7 +223,7 @@ def check(
     Whether a table keeps what a suite promises, sentence by sentence, with the rows that break it.
 
     Args:
-        frame: The table.
+        frame: The table; of changes without the rejects among them.
         suite: The name of a suite that comes with cdckit (`history`, `changes`, `rejects` …), or any suite
             in the JSON of Great Expectations, as a mapping: its `name` and its `expectations`.
         tables: Other tables that the suite reads, by their names: the suite `ledger`, of a history, reads
@@ -273,6 +274,8 @@ def check(
     (1 row; instants of 2024-01-01, UTC; … is an open end; after a value its message/the value's priority)
     """
     promised = read_suite(suite, function=_FUNCTION)
+    if isinstance(frame, DataFrame) and REJECT in frame.columns:
+        frame = drop_rejects(frame)
     require_columns(frame, promised.columns, function=_FUNCTION)
     require_batch(frame, "frame", "check each batch in writeStream.foreachBatch(…)", function=_FUNCTION)
     _require_free(frame)

@@ -25,6 +25,7 @@ from cdckit.model.history import (
     require_free,
     require_history,
 )
+from cdckit.model.records import usable_changes
 from cdckit.parts.arguments import (
     both_sides,
     quoted,
@@ -413,6 +414,7 @@ def find_contradictions(changes: DataFrame, *, keys: Sequence[str]) -> DataFrame
     <BLANKLINE>
     """
     data = check_fields(changes, keys, STANDARD_COLUMNS, _FIND_CONTRADICTIONS)
+    changes = usable_changes(changes)
     taken = [name for name in changes.columns if name.lower() in (_COUNTS, _DIFFERS)]
     if taken:
         needed = f"free of columns {_COUNTS} and {_DIFFERS}: rename these first"

@@ -45,7 +45,13 @@ _ENTRY_FIELDS = (T.StructField("message", T.StringType()), T.StructField("priori
 _MESSAGE = T.StructType([CHANGE_SCHEMA[name] for name in ("message_id", "source", "arrival")])
 
 
-def blame(history: DataFrame, key: Mapping[str, Any], *, valid_at: datetime | None = None) -> DataFrame:
+def blame(
+    history: DataFrame,
+    key: Mapping[str, Any],
+    *,
+    valid_at: datetime | None = None,
+    changes: DataFrame | None = None,
+) -> DataFrame:
     """
     Who is responsible for each value of one entity, and since when.
 
@@ -56,10 +62,13 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, valid_at: datetime | No
             *valid_at*: an entity whose key changed answers to the key that it had then, with its whole past.
             A part of the key speaks of every entity that has these values.
         valid_at: The instant to ask about, an aware datetime; None asks about the current version.
+        changes: The changes that the history was merged from, such as `ledger.changes()`: they say which
+            source sent a message, which a history does not.
 
     Returns:
         One row per field, those of one entity in the order of the fields in the history: `guid`;
-        `field`; `value`, as text; `message` and `priority` that the value comes from;
+        `field`; `value`, as text; `message`, `source` and `priority` that the value comes from (the source
+        null without *changes*, and where messages of several sources bear the id);
         `since_timestamp`, from when on this value has stood with this message and priority without
         a break.  The row itself comes first, as the field `deleted_indicator`: who says that the
         entity is there, or who deleted it.  A field that nobody ever set has a row too, with nulls:
@@ -69,24 +78,25 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, valid_at: datetime | No
 
     Raises:
         MissingColumns, WrongColumnType: *history* lacks a column that a history has, or a field of
-            `field_provenance`, or has it in another type.
+            `field_provenance`, or has it in another type; or *changes* are none.
         InvalidArgument: *key* is empty, names no field or has a value of another type than its field, or
             *valid_at* is a naive datetime.
 
     Cost: reads the history twice, a filter each; the guids that the first pass finds are sent to all
-    workers.  Then one shuffle and sort of the versions of the entities asked for.
+    workers.  Then one shuffle and sort of the versions of the entities asked for.  With *changes* all of
+    it twice, and one pass over these.
 
     Source:
         The data hub's `field_provenance`; the name is that of `git blame`.
 
-    >>> blame(history, {"number": 2}).drop("guid").show()
-    +-----------------+-----+-------+--------+-------------------+
-    |            field|value|message|priority|    since_timestamp|
-    +-----------------+-----+-------+--------+-------------------+
-    |deleted_indicator| true|     m3|       0|2024-01-01 11:00:00|
-    |           number|    2|     m1|       0|2024-01-01 09:00:00|
-    |             name| NULL|     m3|       0|2024-01-01 11:00:00|
-    +-----------------+-----+-------+--------+-------------------+
+    >>> blame(history, {"number": 2}, changes=changes).drop("guid").show()
+    +-----------------+-----+-------+------+--------+-------------------+
+    |            field|value|message|source|priority|    since_timestamp|
+    +-----------------+-----+-------+------+--------+-------------------+
+    |deleted_indicator| true|     m3|  shop|       0|2024-01-01 11:00:00|
+    |           number|    2|     m1|  shop|       0|2024-01-01 09:00:00|
+    |             name| NULL|     m3|  shop|       0|2024-01-01 11:00:00|
+    +-----------------+-----+-------+------+--------+-------------------+
     <BLANKLINE>
     """
     history, fields = _with_provenance(history, function="blame")
@@ -119,7 +129,16 @@ def blame(history: DataFrame, key: Mapping[str, Any], *, valid_at: datetime | No
         )
         for index, field in enumerate(fields)
     ]
-    return last.select(_GUID, F.inline(F.array(*rows)))
+    told = last.select(_GUID, F.inline(F.array(*rows)))
+    if changes is None:
+        sent = told.withColumn("source", F.lit(None).cast("string"))
+    else:
+        require_types(changes, _MESSAGE, function="blame")
+        some = changes.withColumnRenamed("message_id", "message")
+        some = some.join(F.broadcast(told.select("message").distinct()), "message", "left_semi")
+        sent = with_messages(told, some.withColumnRenamed("message", "message_id"), message="message")
+        sent = sent.withColumnRenamed(MESSAGE_SOURCE, "source")
+    return sent.select(_GUID, "field", "value", "message", "source", "priority", "since_timestamp")
 
 
 def values_by_message(history: DataFrame, messages: str | Iterable[str]) -> DataFrame:

@@ -18,6 +18,7 @@ from cdckit.merging.moves import brings_identity, with_moves
 from cdckit.merging.verdicts import PLACE, Question, verdicts
 from cdckit.model.changes import MOVED, TRUNCATE, require_changes
 from cdckit.model.history import DELETED
+from cdckit.model.records import usable_changes
 from cdckit.parts.arguments import microseconds, require_fields, require_keys, require_struct
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.instants import instant_literal
@@ -112,6 +113,7 @@ def why(
     <BLANKLINE>
     """
     require_changes(changes, function="why")
+    changes = usable_changes(changes)
     data = require_struct(changes, "data", function="why")
     names = data.fieldNames()
     (field,) = require_fields([field], [*names, DELETED], "field", function="why")

@@ -243,7 +243,7 @@ def decode(records: DataFrame, *, now: datetime | None = None, rules: Rules = RU
     +----------+-------+----------+
     <BLANKLINE>
     """
-    require_records(records, function="decode")
+    records = require_records(records, function="decode")
     if now is not None and (not isinstance(now, datetime) or now.utcoffset() is None):
         raise InvalidArgument("decode", "now", "an aware datetime (one with tzinfo)", now)
     return decode_with_columns(records, T.StructType(), now=now, rules=rules)

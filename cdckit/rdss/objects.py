@@ -25,7 +25,7 @@ from cdckit.model.history import (
     require_free,
     require_history,
 )
-from cdckit.model.records import ERROR_CODE
+from cdckit.model.records import ERROR_CODE, REJECT, REJECT_SCHEMA, door_reject
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_types
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.workers import WorkerPlan
@@ -165,7 +165,11 @@ def is_statement(*types: str, document: bool = False) -> Column:
     )
 
 
-_BESIDE = [T.StructField("return_address", T.StringType()), T.StructField("tenant_jisc_id", T.LongType())]
+_BESIDE = [
+    T.StructField("return_address", T.StringType()),
+    T.StructField("tenant_jisc_id", T.LongType()),
+    T.StructField(REJECT, REJECT_SCHEMA),
+]
 
 # A body may have a megabyte, and a column of texts two gigabytes.
 _ROWS_AT_ONCE = 1000
@@ -185,13 +189,14 @@ def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -
     is a delete here.
 
     Args:
-        decoded: What `decode` returned, its sequences assembled; rows in error, parts of sequences, reads,
-            responses and preservation events are passed over.
+        decoded: What `decode` returned, its sequences assembled; parts of sequences, reads, responses and
+            preservation events are passed over.
         object_type: The kind: `ResearchObject` (all objects, with the fields of every kind), `Dataset`,
             `Article` or `ThesisDissertation` (see `ObjectType`).
 
     Returns:
-        One row per change (`cdckit.model.CHANGE_SCHEMA`) of the key `objectUUID`.
+        One row per change (`cdckit.model.CHANGE_SCHEMA`) of the key `objectUUID`, and one per row in error,
+        which is a `reject` whatever the kind.
         `effective_timestamp` is the `publishedTimestamp`, the one instant that a message has;
         `sequence` is empty, since producers do not count; `message_id` is the `messageId`, so that a
         redelivered message is the same message; `source` is the `generator`.  In `data`, texts and lists of
@@ -224,21 +229,25 @@ def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -
     kind = require_object_type(object_type, function="changes")
     require_types(decoded, STATEMENT_SCHEMA, function="changes")
     arrival = F.struct("timestamp", "topic", "partition", "offset", F.lit(1).alias("record_number"))
-    statements = decoded.where(is_statement(CREATE, UPDATE, REMOVE)).select(
+    is_reject, reject = door_reject(decoded.columns)
+    statements = decoded.where(is_statement(CREATE, UPDATE, REMOVE) | is_reject).select(
         F.col("published_timestamp").alias("effective_timestamp"),
         F.lit("").alias("sequence"),
         arrival.alias("arrival"),
         "message_id",
         F.col("generator").alias("source"),
         F.lit(0).alias("priority"),
-        *(field.name for field in _BESIDE),
+        *(field.name for field in _BESIDE[:-1]),
+        reject,
         "object_uuid",
         # A delete says no more than which object it is.
-        F.when(F.col("message_type") != REMOVE, F.col("body")).alias("body"),
+        F.when((F.col("message_type") != REMOVE) & ~is_reject, F.col("body")).alias("body"),
     )
     read = WorkerPlan(statements, partial(_read, kind=kind), _read_schema(kind)).rows()
+    operation = F.when(F.col(REJECT).isNull(), F.col("operation")).alias("operation")
+    others = [name for name in CHANGE_SCHEMA.fieldNames() if name != "operation"]
     beside = [field.name for field in _BESIDE]
-    return read.select(*CHANGE_SCHEMA.fieldNames(), "data", _carried(kind), *beside)
+    return read.select(operation, *others, "data", _carried(kind), *beside)
 
 
 def _carried(kind: ObjectType) -> Column:

@@ -250,7 +250,7 @@ def decode(records: DataFrame, *, skip_metadata: bool = False, skip_data: bool =
     +----+--------------------+-------+-----------+
     <BLANKLINE>
     """
-    require_records(records, function="decode")
+    records = require_records(records, function="decode")
     skipped = frozenset([METADATA] * skip_metadata + [DATA] * skip_data)
     by = partial(_decode_batches, skipped=skipped)
     return WorkerPlan(records.select(*RECORD_COLUMNS), by, ENVELOPE_SCHEMA).rows()

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import DELETE, UPSERT
 from cdckit.model.logs import LOG_END
-from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, require_records
+from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, door_reject, require_records
 from cdckit.parts.arguments import require_batch, require_columns, require_keys, require_struct, require_types
 from cdckit.replicate import table_versions
 from cdckit.replicate.envelope import DATA, decode
@@ -41,24 +41,24 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     `before` says: those values did not change, and under the new key nobody else has said them.
 
     Args:
-        rows: What `data` returned; rows in error are passed over.
+        rows: What `data` returned.
         keys: The key columns: `keys(zone)`, or your own choice, such as for a table without a key.  They
             hold for all rows: a key column that a row's version of the table does not have is null.
-            Rows that do not say their key are passed over (`find_without_key` gives them).
         source: The name of the source; without it, the server and the task (`ny1/orders`).  Of several tasks
             that are one source each has a log of its own: of two of them the times count.
 
     Returns:
-        One row per change (`cdckit.model.CHANGE_SCHEMA`).  `message_id` is the server, the task and
-        the change sequence, so that a redelivered message is the same message; topic, partition and
-        offset where there is none of 35 digits.  `effective_timestamp` is the time of the change at the
-        source, `carried` are the columns that were sent or taken from `before`, `priority` is 0 (see
-        `cdckit.with_priorities`).  `sequence` is the change sequence, with *source* behind the task
-        that counts it; in its order the changes of a row count, and their times follow: a clock may be set
-        back, and a long transaction say when it began.  The row of a full load that says no time has none,
-        so it comes before every change of the same instant; and `snapshot` is true of it, so that it comes
-        before what changed while it was loaded, which Replicate sends when the load is over.  `explain`
-        takes changes that may say so of one table alone.
+        One row per change (`cdckit.model.CHANGE_SCHEMA`), and one per row in error or without its key
+        (KEY_MISSING, without its bytes, see `find_without_key`), which is a `reject`.  `message_id` is the
+        server, the task and the change sequence, so that a redelivered message is the same message; topic,
+        partition and offset where there is none of 35 digits.  `effective_timestamp` is the time of the
+        change at the source, `carried` are the columns that were sent or taken from `before`, `priority` is 0
+        (see `cdckit.with_priorities`).  `sequence` is the change sequence, with *source* behind the task that
+        counts it; in its order the changes of a row count, and their times follow: a clock may be set back,
+        and a long transaction say when it began.  The row of a full load that says no time has none, so it
+        comes before every change of the same instant; and `snapshot` is true of it, so that it comes before
+        what changed while it was loaded, which Replicate sends when the load is over.  `explain` takes
+        changes that may say so of one table alone.
 
     Raises:
         MissingColumns: *rows* are not what `data` returns.
@@ -80,14 +80,17 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
     """
     _require_rows(rows, keys, function="changes")
     names = require_struct(rows, "data", function="changes").fieldNames()
-    good = rows.where(F.col(ERROR_CODE).isNull() & ~_lacks_key(keys))
-    moved = _key_differs(keys)
+    is_reject, reject = door_reject(rows.columns, _lacks_key(keys))
+    moved = F.coalesce(~is_reject & _key_differs(keys), F.lit(False))
     parts = F.when(moved, F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
-    spread = good.withColumn("moved", moved).withColumn("record_number", F.explode(parts))
+    spread = rows.withColumn("moved", moved).withColumn("record_number", F.explode(parts))
     is_leaving = F.col("moved") & (F.col("record_number") == 1)
     is_arriving = F.col("moved") & (F.col("record_number") == 2)
     return spread.select(
-        F.when(is_leaving | (F.col("operation") == "DELETE"), DELETE).otherwise(UPSERT).alias("operation"),
+        F.when(is_reject, None)
+        .when(is_leaving | (F.col("operation") == "DELETE"), DELETE)
+        .otherwise(UPSERT)
+        .alias("operation"),
         F.col("change_timestamp").alias("effective_timestamp"),
         _place(source).alias("sequence"),
         F.struct("timestamp", "topic", "partition", "offset", "record_number").alias("arrival"),
@@ -104,6 +107,7 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         )
         .otherwise(F.col("sent"))
         .alias("carried"),
+        reject,
     )
 
 
@@ -120,9 +124,9 @@ def _fill_unsent(names: Sequence[str], struct: str, instead: Callable[[str], Col
 
 def find_without_key(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
     """
-    The rows that do not say which entity they are about, so that `changes` passes them over.
+    The rows that do not say which entity they are about, so that `changes` has them as rejects.
 
-    They are sound, and no rejects.  They can become changes under other *keys*, or once you know what
+    They are sound, and can become changes under other *keys*, or once you know what
     their key is.
 
     Args:
@@ -227,7 +231,7 @@ def table_changes(
     if isinstance(topics, str):
         raise InvalidArgument("table_changes", "topics", "a collection of names", topics)
     require_load_time(loaded_at, function="table_changes")
-    require_records(records, function="table_changes")
+    records = require_records(records, function="table_changes")
     require_batch(records, "records", INSTEAD, function="table_changes")
     zone = schema_zone(metadata(decode(records)))
     wanted = {"server": server, "task": task, "schema": schema, "table": table}
@@ -396,7 +400,7 @@ def tables_changes(
     """
     require_load_time(loaded_at, function="tables_changes")
     require_types(zone, ZONE_SCHEMA, function="tables_changes")
-    require_records(records, function="tables_changes")
+    records = require_records(records, function="tables_changes")
     require_types(records, _NAMES, function="tables_changes")
     found: dict[TableName, list[Row]] = {}
     for row in table_versions.collect_zone(zone):

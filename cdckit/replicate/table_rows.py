@@ -211,7 +211,7 @@ def data(
     +------+---------+-------+----------------------------+
     <BLANKLINE>
     """
-    require_records(records, function="data")
+    records = require_records(records, function="data")
     for name, given in (("json_topics", json_topics), ("topics", topics), ("as_double", as_double)):
         if isinstance(given, str):
             raise InvalidArgument("data", name, "a collection of names", given)

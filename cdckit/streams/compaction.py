@@ -66,7 +66,7 @@ def compact_records(
     2
     """
     require_stream(stream, function="compact_records")
-    require_records(records, function="compact_records")
+    records = require_records(records, function="compact_records")
     at = require_instant(now, "now", function="compact_records")
     if keep is None:
         if not stream.forever:

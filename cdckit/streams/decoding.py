@@ -74,7 +74,7 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
     <BLANKLINE>
     """
     require_stream(stream, function="decode")
-    require_records(records, function="decode")
+    records = require_records(records, function="decode")
     columns = T.StructType([*RECORD_SCHEMA.fields, *stream.columns().fields, *ERROR_FIELDS])
     by = partial(_decode_batches, stream=stream)
     return WorkerPlan(records.select(*RECORD_COLUMNS), by, columns).rows()

@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.changes import DELETE, UPSERT
-from cdckit.model.records import ERROR_CODE, ERROR_FIELDS
+from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, door_reject
 from cdckit.parts.arguments import require_types
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.instants import parse_instant
@@ -223,7 +223,7 @@ def changes(
         One row per change (`cdckit.model.CHANGE_SCHEMA`).  The key is `db`, `zone`, `entity` (`KEYS`);
         `effective_timestamp` is `ended`, `sequence` how many updates the entity had, `message_id` client,
         request and part, `source` the database.  A delete carries the key alone.  Updates that cannot be
-        changes are left out: see `find_unfit`.
+        changes are rejects (`reject`) with their place, and without bytes: see `find_unfit`.
 
     Raises:
         InvalidArgument: *nested* is neither; no fields; two with one name, or one with the name of a key.
@@ -252,14 +252,15 @@ def changes(
     <BLANKLINE>
     """
     stated = _read_updates(updates, collection, fields, nested)
-    good = stated.where(F.col(ERROR_CODE).isNull())
+    is_reject, reject = door_reject(stated.columns)
     data = (F.col(name) for name in KEYS)
     values = (F.col("data")[field.name].alias(field.name) for field in fields)
     touched = (F.col("carried")[field.name].alias(field.name) for field in fields)
-    return good.select(
-        *change_columns(F.col("operation")),
+    return stated.select(
+        *change_columns(F.when(~is_reject, F.col("operation"))),
         F.struct(*data, *values).alias("data"),
         F.struct(*(F.lit(True).alias(name) for name in KEYS), *touched).alias("carried"),
+        reject,
     )
 
 
@@ -267,7 +268,7 @@ def find_unfit(
     updates: DataFrame, collection: str, fields: T.StructType, *, nested: Nested = "dotted"
 ) -> DataFrame:
     """
-    The updates that `changes` leaves out, with the reason.
+    The updates that `changes` has as rejects, with the reason.
 
     Returns:
         One row per update, its own columns and `error_code` (NO_DOCUMENT: it does not say what the entity

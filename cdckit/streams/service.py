@@ -411,7 +411,7 @@ class Service(Shell):
 
         Args:
             stream: Any stream of the page.
-            after: The number of a batch, as `count_batches` gave it: only what was taken since is told, so
+            after: The number of a batch, as `newest_batch` gave it: only what was taken since is told, so
                 that each batch can be sent on.  Of changes-by-device that is what follows from updates that
                 were taken since; device-notifications are always as they are now.
 

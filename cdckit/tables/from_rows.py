@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import DELETE, IS_EFFECTIVE, IS_PERIOD, TABLE, UNTIL, UPSERT
 from cdckit.model.history import is_never, open_end
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_SCHEMA
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA, reject_column
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int
 from cdckit.parts.tables import AnyTable, stated_arguments
 from cdckit.parts.values import as_text, comparable
@@ -60,10 +60,11 @@ def changes_from(
     """
     Changes from any table in which a row says what one entity is like: an export, a CSV, a log of rows.
 
-    A row without a key or a time, or one that could not be read, is a reject: no change, and no error.  Of a
-    table that is not Spark's a warning is logged that says how many there are, and why, and how many rows
-    lack the time in *sequence_by*.  Of Spark's, which nobody reads before it is asked for, look at
-    `rejects(table_rows(frame, …))`, under the same arguments, before you believe the history.
+    A row without a key or a time, or one that could not be read, is a reject: no change, and no error.  It is
+    among the changes all the same: `rejects(changes)` shows it, `merge` passes over it, a `Ledger` counts and
+    keeps it.  Of a table that is not Spark's a warning is logged that says how many there are, and why, and
+    how many rows lack the time in *sequence_by*.  Spark's nobody reads before it is asked for: look at
+    `rejects(changes)` before you believe the history.
 
     The words are those of Spark's `create_auto_cdc_flow`.  A text is the name of a column or, where there is
     none of that name, an SQL expression over the columns.
@@ -124,15 +125,15 @@ def changes_from(
         priority: How much it counts (see `with_priorities`).
 
     Returns:
-        One row per row of the table that is no reject, and for each truncate one for each entity that it
-        ends (`cdckit.model.CHANGE_SCHEMA`).  Without *message*, `message_id` is the source and a digest of
-        the row, its place and its time, so that equal rows are one message and a table that is read again
-        says nothing new; the place of a row is a part of it only where that is its order: in pandas,
-        without *sequence_by*.  Of rows with one entity, time and sequence the later one counts in pandas,
-        also if it says once more what another one has replaced; in Spark one that is the same in every run,
-        but arbitrary.  `arrival.timestamp`, which `as_known` goes by, is when a row was sequenced if that is
-        a time, by its type or as ISO 8601 text; else its effective time, as if it had been known from the
-        beginning.
+        One row per row of the table, and for each truncate one for each entity that it ends
+        (`cdckit.model.CHANGE_SCHEMA`); `reject` is null but in rejects.  Without *message*, `message_id` is
+        the source and a digest of the row, its place and its time, so that equal rows are one message and a
+        table that is read again says nothing new; the place of a row is a part of it only where that is its
+        order: in pandas, without *sequence_by*.  Of rows with one entity, time and sequence the later one
+        counts in pandas, also if it says once more what another one has replaced; in Spark one that is the
+        same in every run, but arbitrary.  `arrival.timestamp`, which `as_known` goes by, is when a row was
+        sequenced if that is a time, by its type or as ISO 8601 text; else its effective time, as if it had
+        been known from the beginning.
 
         Of two tables of one source that speak of an entity at one instant, the one that a `Ledger` took later
         counts.  Else two tables are a tie, with equal priority: which of them counts is decided by the form
@@ -223,7 +224,7 @@ def table_rows(frame: AnyTable, **arguments: Any) -> DataFrame:
     """
     The rows of a table, each as a change or as a reject.
 
-    `changes_from` is made of these; ask for them yourself to see the rejects: `rejects(table_rows(…))`.
+    `changes_from` has no records but of its rejects; ask for these to see the others, too.
 
     Args:
         frame: The table.
@@ -248,8 +249,6 @@ def table_rows(frame: AnyTable, **arguments: Any) -> DataFrame:
     ...     [(1, "2024-01-01"), (2, "03/04/2024"), (None, "2024-01-01")], "id int, at string"
     ... )
     >>> how = {"keys": ["id"], "effective": "at", "source": "shop"}
-    >>> changes_from(log, **how).count()
-    1
     >>> refused = rejects(table_rows(log, **how)).orderBy("error_code")
     >>> refused.select(F.col("value").cast("string").alias("value"), "error_code").show(truncate=False)
     +--------------------------+---------------+
@@ -306,7 +305,7 @@ class _Read(NamedTuple):
             if rejected:
                 refused = self.rows().where(F.col(ERROR_CODE).isNotNull()).groupBy(ERROR_CODE)
                 found = refused.agg(F.count("*"), F.min(ERROR_DESCRIPTION)).orderBy(ERROR_CODE).collect()
-                sentence = "%s() leaves out %s; cdckit.rejects(cdckit.tables.table_rows(…)) shows them: %s"
+                sentence = "%s() cannot use %s; cdckit.rejects(…) of the changes shows them: %s"
                 why = "".join(f"\n{many:,} {code}: {description}" for code, many, description in found)
                 _LOG.warning(sentence, _FUNCTION, describe_rows(rejected), why)
         if unknown:
@@ -314,22 +313,25 @@ class _Read(NamedTuple):
             _LOG.warning(sentence, _FUNCTION, describe_rows(unknown))
 
     def changes(self) -> DataFrame:
-        """The rows with which nothing is wrong, as changes."""
-        sound = self.statements.where(self._code().isNull())
-        return _with_digest(sound).select(*self._change_columns())
+        """The rows as changes, rejects among them."""
+        reject = reject_column(self._record_columns())
+        return _with_digest(self.statements).select(*self._change_columns(), reject)
 
     def rows(self) -> DataFrame:
         """All rows as changes and as records, with what is wrong with them."""
+        record = (value.alias(name) for name, value in self._record_columns().items())
+        return _with_digest(self.statements).select(*self._change_columns(), *record)
+
+    def _record_columns(self) -> dict[str, Column]:
+        """The row as a record, and what is wrong with it."""
         sentences = (
             F.when(wrong, F.concat(F.lit(f"{fault.sentence} "), finding(), F.lit(".")))
             for fault, (wrong, finding) in self.faults.items()
         )
-        return _with_digest(self.statements).select(
-            *self._change_columns(),
-            *(value.cast(RECORD_SCHEMA[name].dataType).alias(name) for name, value in _record().items()),
-            self._code().alias(ERROR_CODE),
-            F.coalesce(*sentences).alias(ERROR_DESCRIPTION),
-        )
+        errors = {ERROR_CODE: self._code(), ERROR_DESCRIPTION: F.coalesce(*sentences)}
+        return {
+            name: value.cast(REJECT_SCHEMA[name].dataType) for name, value in {**_record(), **errors}.items()
+        }
 
     def _code(self) -> Column:
         codes = (F.when(wrong, F.lit(str(fault))) for fault, (wrong, _) in self.faults.items())
@@ -338,7 +340,8 @@ class _Read(NamedTuple):
     def _change_columns(self) -> list[str | Column]:
         end = F.col(UNTIL).alias(UNTIL, metadata={IS_PERIOD: True})
         ends = [end] if self.arguments.valid_to is not None else []
-        return _change_columns(self.arguments.priority, ends, says_arrival=self.says_arrival)
+        sound = self._code().isNull()
+        return _change_columns(sound, self.arguments.priority, ends, says_arrival=self.says_arrival)
 
 
 def describe_rows(many: int) -> str:
@@ -594,14 +597,16 @@ def _with_digest(statements: DataFrame) -> DataFrame:
     return statements.withColumn("digest", F.md5(F.concat_ws("\n", *said)))
 
 
-def _change_columns(priority: int, ends: list[Column], *, says_arrival: bool) -> list[str | Column]:
+def _change_columns(
+    sound: Column, priority: int, ends: list[Column], *, says_arrival: bool
+) -> list[str | Column]:
     """The columns of changes, and whether it is a truncate, over statements with their digests."""
     # A message may say several things of one entity: which of them it is, its content tells.
     number = F.when(F.col("message").isNull(), 1).otherwise(
         F.pmod(F.xxhash64("digest"), F.lit(_RECORD_NUMBERS)) + 1
     )
     return [
-        F.when(F.col("deletes"), DELETE).otherwise(UPSERT).alias("operation"),
+        F.when(sound, F.when(F.col("deletes"), DELETE).otherwise(UPSERT)).alias("operation"),
         "effective_timestamp",
         *ends,
         "sequence",
@@ -618,7 +623,7 @@ def _change_columns(priority: int, ends: list[Column], *, says_arrival: bool) ->
         F.lit(priority).alias("priority"),
         "data",
         "carried",
-        IS_TRUNCATE,
+        (F.col(IS_TRUNCATE) & sound).alias(IS_TRUNCATE),
     ]
 
 

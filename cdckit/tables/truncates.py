@@ -22,7 +22,7 @@ def with_absences(changes: DataFrame, keys: Sequence[str], kinds: T.StructType) 
 
     Args:
         changes: One row per row of the table, and whether it is a truncate.  At one place truncates stand
-            first, which their record number, 0, says.
+            first, which their record number, 0, says.  Rejects stay as they are.
         keys: The key fields.
         kinds: The types of the fields.
 
@@ -32,7 +32,7 @@ def with_absences(changes: DataFrame, keys: Sequence[str], kinds: T.StructType) 
     """
     statements = changes.where(~F.col(IS_TRUNCATE)).drop(IS_TRUNCATE)
     ends = _with_previous(changes.where(F.col(IS_TRUNCATE)))
-    mentions = statements.select(
+    mentions = statements.where(F.col("operation").isNotNull()).select(
         F.col("source").alias("by"),
         "operation",
         "data",

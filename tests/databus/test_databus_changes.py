@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from cdckit import databus, merge, rejects
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA, drop_rejects
 
 FIRST = {
     "type": "record",
@@ -95,6 +95,16 @@ def test_every_record_is_in_one_place(events: DataFrame) -> None:
     ]
     assert [row["window_state"] for row in found] == expected
     assert [row["value"] for row in rejects(told).collect()] == [b"?"]
+
+
+def test_an_event_that_does_not_say_its_key_is_a_reject(events: DataFrame) -> None:
+    rows = databus.rows(databus.consistent_events(events), A)
+    place = rows.where("opcode = 'UPSERT'").agg(F.min("offset")).collect()[0][0]
+    keyless = rows.withColumn("data", F.when(F.col("offset") != place, F.col("data")))
+    made = databus.changes(keyless, keys=["id"])
+    found = [(row["offset"], row["error_code"]) for row in rejects(made).collect()]
+    assert found == [(place, "KEY_MISSING")]
+    assert drop_rejects(made).count() == rows.count() - 1
 
 
 def test_histories_of_two_tables_agree_at_every_instant(events: DataFrame) -> None:

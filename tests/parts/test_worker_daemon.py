@@ -39,3 +39,34 @@ def test_workers_have_what_they_need_and_their_own_random_numbers() -> None:
     assert (known, threads) == ("True True", "set()")
     assert one.split()[0] == other.split()[0] == "200"
     assert len({*one.split()[1:], *other.split()[1:]}) == 4
+
+
+ENOUGH = """
+import os, socket, sys
+from pyspark import daemon
+from cdckit.parts import worker_daemon
+
+def answer(infile, outfile):
+    outfile.write(b"rows")
+    if closes:
+        os.close(outfile.fileno())
+
+def flush_answers():
+    global closes
+    for closes in (False, True):
+        reader, writer = socket.socketpair()
+        reader.close()
+        print(closes, daemon.worker(writer, True), file=sys.stderr, flush=True)
+
+daemon.worker_main, daemon.manager = answer, flush_answers
+worker_daemon.begin()
+"""
+
+
+def test_a_worker_whose_reader_has_rows_enough_says_nothing() -> None:
+    """Of the last rows of a table of which a part is shown; what else cannot be written is told."""
+    environment = {"OMP_NUM_THREADS": "1", "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", ENOUGH], env=environment, capture_output=True, text=True)
+    first, *others = done.stderr.splitlines()
+    assert first == "False 0"
+    assert "Bad file descriptor" in "\n".join(others)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from cdckit import merge, rdss
+from cdckit import merge, rdss, rejects
 from cdckit.errors import InvalidArgument, MissingColumns
-from cdckit.model.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA, drop_rejects
 from cdckit.rdss.objects import NESTED, ObjectType
 from cdckit.rdss.validators import schemas
 from support.rdss_messages import as_bytes, message
@@ -54,12 +54,20 @@ def decoded(spark: SparkSession) -> DataFrame:
 
 
 def collected(decoded: DataFrame, kind: str) -> list[Row]:
-    return sorted(rdss.changes(decoded, kind).collect(), key=lambda row: row["arrival"]["offset"])
+    made = drop_rejects(rdss.changes(decoded, kind))
+    return sorted(made.collect(), key=lambda row: row["arrival"]["offset"])
 
 
 @pytest.fixture(scope="module")
 def datasets(decoded: DataFrame) -> list[Row]:
     return collected(decoded, "Dataset")
+
+
+def test_messages_in_error_are_rejects_of_every_kind(decoded: DataFrame) -> None:
+    """Which of them one would have been about nobody can tell."""
+    for kind in ("Dataset", "Article"):
+        refused = rejects(rdss.changes(decoded, kind)).orderBy("offset").collect()
+        assert [(row["offset"], bytes(row["value"])) for row in refused] == [(n, VALUES[n]) for n in (7, 8)]
 
 
 def test_creates_and_updates_of_the_kind_are_upserts_and_all_else_is_a_delete(datasets: list[Row]) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from cdckit import current, merge, rejects, replicate, union_changes
 from cdckit.errors import InvalidArgument
+from cdckit.model import drop_rejects
 from support.replicate_messages import (
     NOON,
     Record,
@@ -105,7 +106,12 @@ def test_rows_of_a_version_without_any_key_column_are_neither_lost_nor_one_entit
         ("upsert", {"id": 3, "code": "c"}),
     ]
     rows = read(spark, numbered(values)).rows()
-    assert [row["data"]["id"] for row in replicate.changes(rows, keys=["code"]).collect()] == [3]
+    made = replicate.changes(rows, keys=["code"])
+    assert [row["data"]["id"] for row in drop_rejects(made).collect()] == [3]
+    refused = by_offset(rejects(made))
+    assert {offset: row["error_code"] for offset, row in refused.items()} == dict.fromkeys(
+        (1, 2), "KEY_MISSING"
+    )
     assert sorted(by_offset(replicate.find_without_key(rows, keys=["code"]))) == [1, 2]
 
 
@@ -118,8 +124,11 @@ def test_a_sound_row_that_does_not_say_its_key_waits_and_is_no_reject(spark: Spa
     assert sorted(by_offset(rejects(rows))) == [9]
     assert sorted(by_offset(replicate.find_without_key(rows, keys=["b", "a"]))) == [2, 3, 4]
     assert sorted(by_offset(replicate.find_without_key(rows, keys=["a"]))) == [2, 4]
-    told = replicate.changes(rows, keys=["b"]).select("arrival.offset").collect()
+    made = replicate.changes(rows, keys=["b"])
+    told = drop_rejects(made).select("arrival.offset").collect()
     assert sorted(each["offset"] for each in told) == [1, 2]
+    codes = {offset: row["error_code"] for offset, row in by_offset(rejects(made)).items()}
+    assert codes == {3: "KEY_MISSING", 4: "KEY_MISSING", 9: "NO_ROW"}
 
 
 # --- metadata over time -------------------------------------------------------------------------------------

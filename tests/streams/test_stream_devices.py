@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from cdckit import as_of, merge, streams
+from cdckit import as_of, merge, rejects, streams
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.model.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA, drop_rejects
 from cdckit.streams.entity_changes import CONVERT
 from support.devices import AT, REMOVE, add, answers_of_devices
 
@@ -48,7 +48,8 @@ def test_changes_carry_what_patches_touch_and_merge_to_the_entities(spark: Spark
     types = {"name": T.StringType(), "age": T.LongType(), "tags": T.StringType()}
     phones = {f"phone.{name}": T.StringType() for name in ("home", "cell", "work")}
     fields = T.StructType([T.StructField(name, kind) for name, kind in {**types, **phones}.items()])
-    told = streams.changes(answers, "C", fields).orderBy("effective_timestamp").collect()
+    made = streams.changes(answers, "C", fields).orderBy("effective_timestamp")
+    told = drop_rejects(made).collect()
     all_of = ["name", "age", "tags", "phone.home", "phone.cell", "phone.work"]
     touched = [[name for name in all_of if row.carried[name]] for row in told]
     assert touched == [all_of, ["age"], ["phone.home", "phone.work"], ["tags"], all_of[3:], []]
@@ -64,6 +65,7 @@ def test_changes_carry_what_patches_touch_and_merge_to_the_entities(spark: Spark
     assert [(row.offset, row.error_code, row.error_description.split(". ")[1]) for row in unfit] == [
         (5, "UNFIT_VALUE", "age is 'old'.")
     ]
+    assert [(row.offset, row.error_code) for row in rejects(made).collect()] == [(5, "UNFIT_VALUE")]
     whole = T.StructType([T.StructField("phone", T.StringType())])
     stated = streams.changes(answers, "C", whole, nested="whole")
     history = merge(stated, entity="contact", keys=list(streams.KEYS))
@@ -97,7 +99,7 @@ def test_updates_of_others_say_what_became_of_the_entity_and_fields_may_have_dot
         spark.createDataFrame(rows, RECORD_SCHEMA), streams.ENTITY_UPDATES
     ).localCheckpoint()
     fields = T.StructType([T.StructField(name, T.LongType()) for name in ("a.b", "x.a.b")])
-    told = streams.changes(updates, "C", fields).orderBy("arrival.offset").collect()
+    told = drop_rejects(streams.changes(updates, "C", fields)).orderBy("arrival.offset").collect()
     assert [(row.arrival.offset, row.operation, row.data["a.b"], row.data["x.a.b"]) for row in told] == [
         *((1, "delete", None, None), (2, "delete", None, None)),
         *((3, "upsert", 1, None), (4, "upsert", None, 2), (6, "upsert", None, None)),

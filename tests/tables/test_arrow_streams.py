@@ -42,6 +42,9 @@ def test_what_is_no_table_is_refused(spark: Any) -> None:
         InvalidArgument, match=r"what speaks Arrow's stream \(polars, DuckDB, pyarrow, ibis\)"
     ):
         changes_from(pa.chunked_array([[1, 2]]), keys=["id"])
+    lazy = pytest.importorskip("polars").LazyFrame({"id": [1, 2]})
+    with pytest.raises(InvalidArgument, match=r"give what `frame\.collect\(\)` returns"):
+        changes_from(lazy, keys=["id"])
     twice = pa.table([[1], [2]], names=["id", "ID"])
     with pytest.raises(InvalidArgument, match="of columns that differ in more than case"):
         changes_from(twice, keys=["id"])

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from cdckit import as_known, changes_from, merge, rejects, union_changes
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import require_changes
+from cdckit.model.records import drop_rejects
 from cdckit.tables import UnfitTable, table_rows
 from support.change_logs import DAY, KETTLE, Row, at, log, refused, versions, way
 from tools.tiers import seeds
@@ -256,7 +257,8 @@ def test_rows_of_a_csv_that_cannot_be_read_are_rejects(spark: SparkSession, tmp_
     assert told.schema["data"].dataType.names == ["id", "name", "price"]
     assert versions(told, "name", "price") == [(1, 1, False, "kettle", 20), (1, 4, False, "kettle", 25)]
     # A row is corrupt by what stands in any column, and not by what a question reads.
-    assert told.count() == told.select("data.id").count() == 2
+    assert drop_rejects(told).count() == drop_rejects(told).select("data.id").count() == 2
+    assert rejects(told).count() == 6
     assert refused(csv, **how) == [
         ("KEY_MISSING", '{"name":"jug","price":5,"at":"2024-01-03"}'),
         *(("ROW_UNREADABLE", lines[number]) for number in (2, 6, 7)),
@@ -278,7 +280,7 @@ def test_of_a_table_that_is_at_hand_it_is_told_that_rows_are_left_out(
     changes_from(frame.convert_dtypes(), **how)
     (told,) = caplog.messages
     first, key, time = told.splitlines()
-    assert first.startswith("changes_from() leaves out 2 rows; cdckit.rejects(cdckit.tables.table_rows(…))")
+    assert first.startswith("changes_from() cannot use 2 rows; cdckit.rejects(…) of the changes shows them")
     assert key.startswith("1 KEY_MISSING: All key columns of the row are null")
     assert time.startswith("1 TIME_UNREADABLE: The row says when it is true in a way that is not known.")
     assert "effective=\"try_to_timestamp(at, 'd.M.yyyy')\"" in time
@@ -335,7 +337,7 @@ def test_a_row_is_a_change_or_a_reject_and_never_both(spark: SparkSession) -> No
     assert sentences[4].endswith("at is null.")
     assert sentences[5].endswith("at is empty.")
     made = changes_from(frame, keys=["id", "part"], effective="at")
-    assert [row["arrival"]["offset"] for row in made.collect()] == [1]
+    assert [row["arrival"]["offset"] for row in drop_rejects(made).collect()] == [1]
     assert refused(frame.drop(columns="at"), keys=["id"], apply_as_truncates="part = 'b'") == [
         ("KEY_MISSING", "{}")
     ]
@@ -503,7 +505,7 @@ def test_a_column_of_several_forms_is_read_by_a_coalesce_of_them(spark: SparkSes
         "keys": ["id"],
         "effective": f"coalesce({', '.join(f'try_to_timestamp({form})' for form in forms)})",
     }
-    made = changes_from(frame, **how).orderBy("data.id").select("effective_timestamp").collect()
+    made = drop_rejects(changes_from(frame, **how)).orderBy("data.id").select("effective_timestamp").collect()
     assert [row[0] for row in made] == [
         datetime(2024, 3, 1),
         datetime(2024, 3, 31),

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import require_changes
+from cdckit.model.records import usable_changes
 from cdckit.notebook.display import as_zone
 from cdckit.notebook.pictures.axes import Labels, rows_axis, time_axis
 from cdckit.notebook.pictures.style import (
@@ -82,6 +83,7 @@ def arrivals(
     """
     function = "arrivals"
     require_changes(changes, function=function)
+    changes = usable_changes(changes)
     data = require_struct(changes, "data", function=function)
     names = require_fields(keys, data.fieldNames(), "keys", function=function)
     require_limit(limit, function)

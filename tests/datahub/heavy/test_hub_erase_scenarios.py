@@ -135,6 +135,13 @@ def test_an_entity_goes_with_what_is_inside_its_records(spark: SparkSession, tmp
     texts = [str(newest.read(name).toArrow().to_pylist()) for name in newest.names()]
     assert not [each for each in TRACES["ada"] for text in texts if str(each) in text]
     hub.store.check(deep=True)
+    assert find_remains(tmp_path, TRACES) != {}
+    [last] = [each for each in changed.ledgers()["customer"].receipts() if each.entities]
+    once_more = changed.erase("customer", keys=[{"c": ADA}], **WHO)
+    assert (once_more.receipt, once_more.files > last.files) == (last.receipt, True)
+    assert find_remains(tmp_path, TRACES) == {}
+    # With nothing new there is nothing to do.
+    assert changed.erase("customer", keys=[{"c": ADA}], **WHO) == once_more
 
 
 def test_what_links_of_others_make_too_is_refused(spark: SparkSession, tmp_path: Path, no_few: None) -> None:
@@ -181,8 +188,12 @@ def test_what_cannot_be_taken_apart_is_refused(spark: SparkSession, tmp_path: Pa
         hub.erase("customer", keys=[{"c": 77}], **WHO)
     with pytest.raises(UnknownEntities):
         hub.erase("customer", keys=[{"c": 78}], **WHO)
-    with pytest.raises(InvalidArgument, match="ledger to be one of customer, order, letter, line"):
+    several = r"ledger to be one of customer, order, letter, line; .* its entities have several keys"
+    with pytest.raises(InvalidArgument, match=several):
         hub.erase("w", keys=[{"a": "x"}], **WHO)
+    alone = Hub(spark, schema({"reference": "*", "mappings": {"w": [weak]}}), tmp_path / "alone")
+    with pytest.raises(InvalidArgument, match=r"can be erased: none is; .* its entities have several keys"):
+        alone.erase("w", keys=[{"a": "x"}], **WHO)
     assert histories(hub) == before
     assert hub.erase("customer", where="name = 'nobody'", **WHO).entities == 0
     assert hub.erase("customer", keep=timedelta(days=365), at=AT, **WHO).entities == 1
