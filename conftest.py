@@ -67,6 +67,8 @@ def _example_frames(doctest_namespace: dict[str, Any], request: pytest.FixtureRe
     if not isinstance(request.node, DoctestItem):
         return
     spark = cdckit.session()  # `F` does not work before
+    # One dictionary serves all examples: a name of another one's would hide that of a module.
+    doctest_namespace.clear()
     doctest_namespace.update(session=cdckit.session, F=F, records_of=records_of)
     written = "".join(example.source for example in request.node.dtest.examples)
     named = {name for name in ("changes", "history") if re.search(rf"\b{name}\b", written)}
