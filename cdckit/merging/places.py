@@ -14,8 +14,9 @@ transaction of PostgreSQL that began before a snapshot and was committed after i
 
 A source may have had several logs, such as those of the servers that were its master one after another: then
 a place begins with the name of its log and `LOG_END`.  Of two logs not the places count, but the times.  A
-read that does not know the name, or that has no place, stands where it arrived: it is true no later than what
-came after it, and no earlier than what its partition had delivered of a log before.
+read that does not know the name stands where it arrived: it is true no later than what came after it, and no
+earlier than what its partition had delivered of a log before.  Of one without a place the first alone is so:
+its time may be the caller's, who knows of the load better than its delivery does.
 
 A truncate is said once, of all entities of its source: each that the source spoke of since the truncate
 before has an absence at its place.
@@ -173,13 +174,15 @@ def _bound_reads(table: pa.RecordBatch, entity: Ints, instants: Ints) -> tuple[p
     """
     The changes and their times, where reads that no log has a place for stand where they arrived.
 
-    At the instant of what was delivered before it, such a read counts behind it.
+    Such a read is no later than what came after it.  One whose log has no name, while others have, is no
+    earlier than what its partition had delivered of a log before, and counts behind it at its instant.
     """
     is_read, placed = bools(table.column(SNAPSHOT)), is_placed(table)
     if not is_read.any():
         return table, instants
     source, log = rank_values(table.column("source")), np.where(placed, _logs(table), 0)
-    loose = is_read & ~placed | is_read & (log == 0) & _have_any(log > 0, entity, source)
+    unnamed = is_read & placed & (log == 0) & _have_any(log > 0, entity, source)
+    loose = is_read & ~placed | unnamed
     if not loose.any():
         return table, instants
     bounds = ~is_read & ~_are_copies(table, entity)
@@ -191,14 +194,14 @@ def _bound_reads(table: pa.RecordBatch, entity: Ints, instants: Ints) -> tuple[p
     moved[order] = _no_earlier(instants[order], logged, *whose)
     before = last_where(logged, segments(np.cumsum(group_starts(*whose))))
     ahead[order] = np.where(before == NOWHERE, NOWHERE, order[before])
-    moved = np.where(loose, moved, instants)
+    moved = np.where(unnamed, moved, instants)
     order = np.lexsort((arrived, source, entity))
     later = np.empty_like(instants)
     later[order] = _no_later(moved[order], bounds[order], entity[order], source[order])
     instants = np.where(loose, later, instants)
     # At other instants than that of what was ahead of it, it stands before all.
-    is_behind = loose & (ahead != NOWHERE) & (instants == instants[ahead])
-    table = _counted_behind(table, np.flatnonzero(loose & placed & ~is_behind), None)
+    is_behind = unnamed & (ahead != NOWHERE) & (instants == instants[ahead])
+    table = _counted_behind(table, np.flatnonzero(unnamed & ~is_behind), None)
     return _counted_behind(table, np.flatnonzero(is_behind), ahead[is_behind]), instants
 
 

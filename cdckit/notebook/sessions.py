@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
@@ -66,6 +67,19 @@ ENVIRONMENT = {
 
 # They print on stderr, as one line of JSON with every stack frame, what is raised as an exception anyway.
 _TALKATIVE = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+
+
+# PySpark asks the JVM at every use what these stand for, and then what their methods do: for each column, and
+# for each `select`.  For a short name Java looks through all jars of Spark, in one package after another, and
+# for a method through the seven hundred of `functions`.
+_ASKED_AT_EVERY_USE = (
+    "functions",
+    "PythonUtils",
+    "PythonSQLUtils",
+    "org.apache.spark.sql.functions",
+    "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.catalyst.trees.PySparkCurrentOrigin",
+)
 
 
 class NoJava(CdcError, RuntimeError):
@@ -161,11 +175,30 @@ def _running_session() -> SparkSession | None:
 
 
 def _cache_java_names() -> None:
-    """Let PySpark ask the JVM once what names stand for; a client of Spark Connect has none, nor py4j."""
-    if not is_remote():
-        from cdckit.notebook.java_names import cache_java_names
+    """
+    Let PySpark's view of its JVM keep what names of classes and methods stand for: always the same.
 
-        cache_java_names()
+    A client of Spark Connect has no JVM, and may have no Py4J.
+    """
+    if is_remote():
+        return
+    from py4j.java_gateway import JavaClass, JavaMember
+    from pyspark import SparkContext
+
+    class CachedClass(JavaClass):  # type: ignore[misc]  # py4j has no types
+        """A class of the JVM that looks up each of its methods once."""
+
+        def __getattr__(self, name: str) -> Any:
+            member = super().__getattr__(name)
+            if isinstance(member, JavaMember):
+                self.__dict__[name] = member
+            return member
+
+    jvm: Any = SparkContext._jvm
+    for name in _ASKED_AT_EVERY_USE if jvm is not None else ():
+        java_class = getattr(jvm, name)
+        if isinstance(java_class, JavaClass):
+            vars(jvm)[name] = CachedClass(java_class._fqn, java_class._gateway_client)
 
 
 def settings(memory: str, small: bool = False) -> dict[str, str]:

@@ -117,11 +117,15 @@ def test_by_condition_and_by_age(copy: Ledger, tmp_path: Path) -> None:
     gone["1"] = ["name001."]
     assert find_remains(tmp_path, gone) == {}
     assert "name002." in names_in(copy)
-    nobody = copy.erase(keep=timedelta(days=20), at=at, **WHO)
-    assert (nobody.entities, nobody.parts, str(nobody)[:17]) == (0, (), "Erased all of 0 e")
     # By their instants.
     assert [receipt.entities for receipt in copy.receipts()] == [1, 2]
     copy.check(deep=True)
+
+
+def test_whom_a_condition_and_an_age_do_not_meet_nobody_forgets(copy: Ledger) -> None:
+    nobody = copy.erase(keep=timedelta(days=3650), at=datetime(2024, 2, 1, tzinfo=UTC), **WHO)
+    assert (nobody.entities, nobody.parts, str(nobody)[:17]) == (0, (), "Erased all of 0 e")
+    assert copy.erase(where="v = 'nobody'", **WHO).entities == 0
 
 
 def test_only_files_that_hold_them_are_written(copy: Ledger) -> None:

@@ -154,6 +154,8 @@ ASKED: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("frame", [None, [], "history"])
 def test_a_table_is_a_dataframe(spark: SparkSession, function: str, frame: Any) -> None:
     needed = r" to be a DataFrame of Spark( or of pandas, .*)?; it is"
+    if function == "union_changes" and isinstance(frame, list):
+        needed = " to be a table of changes; it is 'a list of 0'. Give the tables one by one"
     with pytest.raises(InvalidArgument, match=rf"{function}\(\) needs .*{needed}"):
         ASKED[function](frame)
 

@@ -295,7 +295,7 @@ def test_columns_whose_type_changed_become_text_where_no_number_holds_both(spark
         (pa.int64(), pa.decimal128(38, 20), pa.string()),
         (pa.float64(), pa.decimal128(5, 2), pa.string()),
         (pa.float32(), pa.float32(), pa.float32()),
-        (pa.date32(), pa.timestamp("us", "UTC"), pa.string()),
+        (pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("us", "UTC")),
         (pa.null(), pa.int32(), pa.int32()),
         (pa.binary(), pa.string(), pa.string()),
         (pa.bool_(), pa.bool_(), pa.bool_()),
