@@ -172,6 +172,7 @@ def rejects(decoded: DataFrame) -> DataFrame:
     ...
     cdckit.errors.MissingColumns: rejects() needs the columns key, partition, timestamp, ...
     """
+    require_columns(decoded, (), function="rejects")
     if REJECT in decoded.columns:
         return decoded.where(F.col(REJECT).isNotNull()).select(f"{REJECT}.*")
     columns = [*RECORD_COLUMNS, ERROR_CODE, ERROR_DESCRIPTION]
@@ -200,6 +201,7 @@ def drop_rejects(decoded: DataFrame) -> DataFrame:
     +------+
     <BLANKLINE>
     """
+    require_columns(decoded, (), function="drop_rejects")
     if REJECT in decoded.columns:
         return decoded.where(F.col(REJECT).isNull()).drop(REJECT)
     require_columns(decoded, [ERROR_CODE, ERROR_DESCRIPTION], function="drop_rejects")
