@@ -1,6 +1,10 @@
 """
 The Debezium door: change events of databases.
 
+    feed = debezium.Feed(spark, location, tables={"orders": ["id"]})   all tables, kept up as records come
+
+By hand:
+
     decoded = debezium.decode(records)                     every record: a row, a truncate, a message, …
     decoded = debezium.decode_avro(records, schemas)       the same, in Avro with the schemas of a registry
     decoded = debezium.decode_wal2json(records)            the same of other producers, in the same columns
@@ -19,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from cdckit.debezium.decoding import EVENT_SCHEMA, decode, decode_maxwell, decode_wal2json, messages
 from cdckit.debezium.events import EventFault, Kind
+from cdckit.debezium.feed import Feed
 from cdckit.debezium.table_changes import UntypedColumns, changes, columns, table_rows
 from cdckit.debezium.transactions import find_frontiers, find_missing_events
 
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EVENT_SCHEMA",
     "EventFault",
+    "Feed",
     "Kind",
     "UntypedColumns",
     "changes",

@@ -54,6 +54,7 @@ class EventFault(Fault):
     NO_TABLE = "NO_TABLE", "The event does not say of which table it is."
     NO_ROW = "NO_ROW", "The event has no row: a delete needs before, or a key; any other change needs after."
     NO_TIME = "NO_TIME", "The event says no time that an instant can hold, and its record has none."
+    TABLE_WITHOUT_KEY = "TABLE_WITHOUT_KEY", "Nothing says which columns are the key of the table."
     KEY_MISSING = "KEY_MISSING", "A key column is null or was not sent."
     VALUE_INVALID = "VALUE_INVALID", "A value does not convert to the type of its column."
 

@@ -37,9 +37,10 @@ from cdckit.debezium.rows import (
     row_columns,
     row_types,
 )
+from cdckit.debezium.snapshots import ended_snapshots, find_absences
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTYPED as UNTYPED_FIELDS
-from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.arguments import (
     microseconds,
     require_batch,
@@ -47,6 +48,7 @@ from cdckit.parts.arguments import (
     require_instants,
     require_keys,
     require_name,
+    require_struct,
 )
 from cdckit.parts.arrow_types import arrow_type, spark_columns, spark_type
 from cdckit.parts.widening import common_spark_type, is_number_beside_time, to_common_type
@@ -132,6 +134,7 @@ def changes(
     source: str | None = None,
     placeholder: str = PLACEHOLDER,
     unreadable: str = "reject",
+    complete_snapshots: bool = False,
 ) -> DataFrame:
     """
     What the events say of the rows of one table.
@@ -179,6 +182,11 @@ def changes(
         unreadable: What a value that its column's type cannot hold, such as 19.999 in a `decimal(10,2)`,
             costs: `reject`, its row (`VALUE_INVALID`); or `null`, itself alone: it is null, and `faults`
             says it.  A row whose key cannot be read, or could not be before, is always rejected.
+        complete_snapshots: Whether a snapshot that ended is a full list of the tables that it read: rows that
+            the source had said before, and that it did not read, are deleted at its place in the log, as
+            after a time in which the connector saw no changes.  It compares all of *decoded*, so give it
+            everything of the table; a `Feed` does so in any batches.  Not of incremental snapshots, of those
+            without a place in the log (MongoDB), nor where some of what was read may be in error.
 
     Returns:
         One row per change (`cdckit.model.CHANGE_SCHEMA`).  `effective_timestamp` is the time of the event
@@ -239,9 +247,20 @@ def changes(
         at = microseconds(snapshot_at, "snapshot_at", function="changes")
     rows, events = _events(given, (*READ_COLUMNS, *ARRIVAL))
     by = partial(_change_batches, events=events, plan=plan, source=source, read_at=at)
-    return _with_untyped(
+    stated = _with_untyped(
         WorkerPlan(rows, by, spark_columns(pa.schema(change_types(plan).items()))).rows(), plan
     )
+    if not complete_snapshots:
+        return stated
+    require_batch(decoded, "decoded", "a Feed completes snapshots of streams", function="changes")
+    is_wrong = F.col(ERROR_CODE).isNotNull()
+    refused = table_rows(
+        decoded, table, keys=keys, columns=columns, placeholder=placeholder, unreadable=unreadable
+    )
+    unread = decoded.where(is_wrong & F.col("table").isNull())
+    names = require_struct(refused, "old", function="changes").fieldNames()
+    absences = find_absences(stated, names, ended_snapshots(decoded), refused.where(is_wrong), unread)
+    return stated.unionByName(absences)
 
 
 _READ_AT = "snapshot_at"

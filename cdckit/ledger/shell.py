@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -64,6 +64,7 @@ class ReceiveResult:
         version: The commit by which it is seen.
         records: How many records came; of a relay or a service, those that had not come before.
         repeated: Whether nothing was done, because the batch had been received before.
+        notes: What the door noticed of the batch, in sentences, such as a column that nobody had named.
 
     >>> received = ReceiveResult(version=7, records=0, repeated=True)
     >>> "received before" if received.repeated else f"{received.records} records in {received.version}"
@@ -73,6 +74,7 @@ class ReceiveResult:
     version: int
     records: int
     repeated: bool = False
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
 
 class WorkResult(NamedTuple):
@@ -82,10 +84,12 @@ class WorkResult(NamedTuple):
     Args:
         records: How many it took, or gave up.
         reads: What it went by, as for `Transaction.commit`; None for all that it read.
+        notes: As of a `ReceiveResult`.
     """
 
     records: int = 0
     reads: Sequence[Scope] | None = None
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -515,7 +519,8 @@ class Shell(ABC):
             if not came_before:
                 tables.note(KIND, self.kind)
             committed = tables.commit(batch=key, digest=digest, reads=done.reads)
-            count = 0 if committed.repeated else done.records
-            return ReceiveResult(committed.version, count, committed.repeated)
+            if committed.repeated:
+                return ReceiveResult(committed.version, 0, repeated=True)
+            return ReceiveResult(committed.version, done.records, notes=tuple(done.notes))
 
         return self.store.atomically(attempt)

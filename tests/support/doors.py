@@ -205,25 +205,25 @@ def _tables(spark: SparkSession) -> FreeDoor:
     return FreeDoor(3, told, ["id"], set(), sent, refused)
 
 
-def _debezium(spark: SparkSession) -> FreeDoor:
-    said = b'{"op": "c", "ts_ms": 1, "source": {"table": "items"}, "after": {"id": %s}}'
-    sent = records(spark, [said % b"1", said % b'"one"', BAD, b'{"ts_ms": 1}'])
-    call: dict[str, Any] = {"table": "items", "keys": ["id"], "columns": {"id": "int32"}}
-
-    def refused(some: DataFrame) -> DataFrame:
-        decoded = debezium.decode(some).localCheckpoint()
-        return rejects(decoded).unionByName(rejects(debezium.table_rows(decoded, **call)))
-
-    told = debezium.changes(debezium.decode(sent), **call)
-    return FreeDoor(4, told, ["id"], {3}, sent, refused)
+def _debezium() -> Door:
+    event = b'{"op": "c", "ts_ms": 1, "source": {"table": "%s"}, "after": {"item": %d}}'
+    return Door(
+        lambda spark, place: debezium.Feed(spark, place, tables={"items": ["item"]}, buckets=1),
+        [event % (b"items", 1), BAD, event % (b"others", 1), b'{"ts_ms": 1}'],
+        lambda feed: feed.table("items").changes(),
+        ["item"],
+        lambda feed, sent: feed.events().where("kind = 'heartbeat'"),
+        {2},
+    )
 
 
 SHELLS: dict[str, Callable[[], Door]] = {
+    "debezium": _debezium,
     "replicate": _replicate,
     "datahub": _datahub,
     "databus": _databus,
     "rdss": _rdss,
     "streams": _streams,
 }
-FREE: dict[str, Callable[[SparkSession], FreeDoor]] = {"tables": _tables, "debezium": _debezium}
+FREE: dict[str, Callable[[SparkSession], FreeDoor]] = {"tables": _tables}
 DOORS = frozenset({*SHELLS, *FREE})

@@ -1,0 +1,198 @@
+"""What a feed knows of each table of a captured database: its key, its columns, and how they are written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
+
+Types = Mapping[str, tuple[str, ...]]
+"""By column the names of its types, as `changes` takes them."""
+
+Naming = Callable[[Sequence[str]], tuple[str, ...]]
+"""Gives what `changes` calls the types that the events of a column say; `UNTYPED` for none."""
+
+
+class Mention(NamedTuple):
+    """
+    That events of a table name a column.
+
+    Args:
+        table: The full name of the table.
+        keys: The columns that the keys of the records name; None if there are no such keys.
+        column: The column; None of a truncate, which names none.
+        type: What the events say of its type; None if they say nothing.
+    """
+
+    table: str
+    keys: tuple[str, ...] | None
+    column: str | None
+    type: str | None
+
+
+class Reading(NamedTuple):
+    """
+    How the events of a table are read.
+
+    Args:
+        keys: The key columns; none while nobody has said any.
+        columns: By column its types.
+        given: The types that the user gave.
+    """
+
+    keys: tuple[str, ...]
+    columns: Types
+    given: Types
+
+    @property
+    def missing_keys(self) -> tuple[str, ...]:
+        """The key columns that no event has named yet."""
+        return tuple(key for key in self.keys if key not in self.columns)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether events of the table can become changes."""
+        return bool(self.keys) and not self.missing_keys
+
+
+@dataclass(frozen=True)
+class CapturedTable:
+    """
+    One table, as far as its events have told of it.
+
+    Args:
+        name: Its full name.
+        keys: The columns that the keys of its records name.
+        types: By column what its events say of its type, in the order in which it came; None where some
+            say nothing.
+        made_by: How the events were read of which its ledger was made; None while there is no ledger.
+    """
+
+    name: str
+    keys: tuple[str, ...]
+    types: Mapping[str, tuple[str | None, ...]]
+    made_by: Reading | None
+
+    @classmethod
+    def new(cls, name: str) -> CapturedTable:
+        """
+        A table of which nothing is known.
+
+        >>> CapturedTable.new("shop.orders").reading({}, {}, tuple).is_ready
+        False
+        """
+        return cls(name, (), {}, None)
+
+    def learn(self, mentions: Iterable[Mention]) -> CapturedTable:
+        """
+        The table with what more events say of it.
+
+        Its key is what the first records name: a ledger has one key.
+        """
+        types, keys = dict(self.types), self.keys
+        for mention in mentions:
+            keys = keys or mention.keys or ()
+            if mention.column is not None:
+                before = types.get(mention.column, ())
+                types[mention.column] = before if mention.type in before else (*before, mention.type)
+        return replace(self, keys=keys, types=types)
+
+    def reading(self, keys: Mapping[str, Sequence[str]], given: Mapping[str, Types], name: Naming) -> Reading:
+        """
+        How its events are read, by what they say and what the user said of tables.
+
+        Events that say nothing of a column's type are read by the type that others say.
+        """
+        given_types = find_named(self.name, given) or {}
+        typed = {
+            column: tuple(each for each in types if each is not None) for column, types in self.types.items()
+        }
+        columns = {column: given_types.get(column) or name(types) for column, types in typed.items()}
+        named = find_named(self.name, keys)
+        return Reading(
+            tuple(named) if named else tuple(key for key in self.keys if key in columns), columns, given_types
+        )
+
+    def continues(self, before: CapturedTable, reading: Reading) -> bool:
+        """Whether rows that were read as *before* read the same by *reading*, but for what came new."""
+        made_by = before.made_by
+        return made_by is not None and all(
+            reading.columns[column] == types
+            or (
+                column not in reading.keys
+                and None not in before.types[column]
+                and set(types) < set(reading.columns[column])
+            )
+            for column, types in made_by.columns.items()
+        )
+
+    def text(self) -> str:
+        """What a store keeps of it."""
+        made_by = None if self.made_by is None else self.made_by._asdict()
+        return json.dumps({"keys": self.keys, "types": self.types, "made_by": made_by})
+
+    @classmethod
+    def of_text(cls, name: str, text: str) -> CapturedTable:
+        """
+        A table, of what a store has kept of it.
+
+        >>> table = CapturedTable("shop.orders", ("id",), {"id": ("int64",)}, None)
+        >>> CapturedTable.of_text(table.name, table.text()) == table
+        True
+        """
+        kept = json.loads(text)
+        made_by = kept["made_by"]
+        if made_by is not None:
+            made_by = Reading(tuple(made_by["keys"]), _tuples(made_by["columns"]), _tuples(made_by["given"]))
+        return cls(name, tuple(kept["keys"]), _tuples(kept["types"]), made_by)
+
+
+def _tuples(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(each) for name, each in lists.items()}
+
+
+_Value = TypeVar("_Value")
+
+
+def find_named(table: str, by_name: Mapping[str, _Value]) -> _Value | None:
+    """
+    What is said under a table's name, with as much before it as the user wrote; of several the longest.
+
+    >>> find_named("shop.public.orders", {"orders": 1, "public.orders": 2, "ders": 3})
+    2
+    """
+    names = [name for name in by_name if is_name_of(name, table)]
+    return by_name[max(names, key=len)] if names else None
+
+
+def is_name_of(name: str, table: str) -> bool:
+    """Whether a full name is, or ends in, this name."""
+    return table == name or table.endswith(f".{name}")
+
+
+def describe_news(
+    before: CapturedTable, after: CapturedTable, reading: Reading, names: Iterable[str]
+) -> list[str]:
+    """
+    What nobody had named before, as sentences: the table, its columns, types beside others.
+
+    *names* are the tables that the user named; none for all.
+    """
+    sentences, named = [], list(names)
+    if not before.types and named and not any(is_name_of(name, after.name) for name in named):
+        sentences.append(f"{after.name} is a table that was not named")
+    for column, types in after.types.items():
+        read_as = " or ".join(reading.columns[column])
+        if column not in before.types and (before.types or (reading.given and column not in reading.given)):
+            sentences.append(f"{after.name} has another column, {column} ({read_as})")
+        elif column in reading.given or types == before.types.get(column):
+            continue
+        elif None in types and len(types) > 1:
+            sentences.append(
+                f"{after.name}.{column}: some events say its type and others none; it is read as {read_as}"
+            )
+        elif len(types) > 1:
+            said = ", ".join(str(each) for each in types)
+            sentences.append(f"{after.name}.{column} has several types ({said}); it is read as {read_as}")
+    return sentences

@@ -1,0 +1,292 @@
+"""A captured database that is kept up: records in; out a ledger for each of its tables."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.debezium.captured_tables import CapturedTable, is_name_of
+from cdckit.debezium.decoding import decode as decode_json
+from cdckit.debezium.events import EventFault
+from cdckit.debezium.intake import (
+    OF_TABLE,
+    PLACES,
+    RECEIVED_SCHEMA,
+    RECORDS,
+    REJECTED_SCHEMA,
+    REJECTS,
+    WAITING_SCHEMA,
+    WAITS_FOR,
+    FeedSettings,
+    Intake,
+    captured_tables,
+    content_of_record,
+    events_of_table,
+    without_values,
+)
+from cdckit.debezium.rows import PLACEHOLDER
+from cdckit.debezium.table_changes import Columns
+from cdckit.errors import InvalidArgument
+from cdckit.ledger import ErasedPart, View
+from cdckit.ledger.columns import Kind
+from cdckit.ledger.places import PLACE, record_place, rewrite_places
+from cdckit.ledger.shell import GIVEN_UP, WAITING, ReceiveResult, Shell, WorkResult, give_up_overdue
+from cdckit.merging.arrow_changes import GUID
+from cdckit.model.documents import Document
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
+from cdckit.parts.values import guid
+from cdckit.parts.workers import local_frame
+from cdckit.store import Snapshot, Transaction
+from cdckit.store.store import read_rows
+
+_LOG = logging.getLogger(__name__)
+
+TABLES_SCHEMA = T.StructType(
+    [
+        T.StructField("table", T.StringType()),
+        T.StructField("keys", T.ArrayType(T.StringType())),
+        T.StructField("columns", T.ArrayType(T.StringType())),
+        T.StructField("has_ledger", T.BooleanType()),
+    ]
+)
+"""One row is one table of which events came: its full name, its key columns (none while nobody has said
+them), its columns, and whether there is a ledger of it."""
+
+
+class Feed(Shell):
+    """
+    A captured database, kept up as its change events come: a ledger for each table, in one store.
+
+    Records may come in any batches, of all tables together, and again after a restart.  What the ledgers hold
+    is at any time what `changes` and `merge` would give for all records that were received: rows that got
+    another key, truncates, and the order of the log included.  Everything that came is kept, so everything
+    can be made anew.
+
+    **Nothing is lost.**  A record about a row is in a ledger, waits, or is a reject with its bytes and a
+    sentence; all others are in `events`.  A column that comes later becomes a field, of the type that the
+    events say, or else text as it was sent; the result's `notes` and a warning name it.  A column that is
+    gone stays in the history.  Events of a column that say no type are read by the type that others of it
+    say; where types have none in common, the column is text as it was sent.  If rows read otherwise by what
+    came, their table is made anew from its records.
+
+    Each table has a ledger, also one that *tables* does not name, by the key that the keys of its records
+    name.  The events of a table of which nobody says the key wait, and so do those in Avro whose schema
+    *decode* does not have: say it, and they are taken with the next batch.
+
+    Its verbs and most of its questions are those of every `Shell`.
+
+    Args:
+        spark, location, storage_options: As for `Shell`.
+        tables: By table its key columns, where the keys of the records do not say them, or others are wanted.
+            A name has as much before it as is needed: `orders`, `public.orders`, `shop.public.orders`.
+        columns: By table the types of its columns, as for `changes`; of columns that are not among them, what
+            the events say.
+        decode: Gives the events of records: `debezium.decode`, `decode_maxwell`, `decode_wal2json`, or, for
+            Avro, `functools.partial(debezium.decode_avro, schemas=…)`.
+        placeholder: As for `changes`.
+        buckets: For new ledgers, as for `cdckit.Ledger`.
+
+    Raises:
+        InvalidArgument: *tables* or *columns* are not of their form.
+        OtherKind, NoFileSystem, DamagedTable: As for `Shell`.
+
+    Cost:
+        `receive` decodes the records once and keeps them, with one small job to see of which tables they are,
+        and one for what waits; then, for each of these tables, two jobs for its rows in error and for its
+        changes, and one or two of its ledger.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from cdckit import debezium, samples
+    >>> records = session().read.parquet(samples("debezium/wal2json.parquet"))
+    >>> keys = {"flights": ["flight_date", "carrier", "flight", "origin"]}
+    >>> with TemporaryDirectory() as folder:
+    ...     feed = debezium.Feed(session(), folder, tables=keys, decode=debezium.decode_wal2json, buckets=1)
+    ...     received = feed.receive(records, "monday")
+    ...     print(received.records, received.notes)
+    ...     feed.tables().select("table", "keys").show(truncate=False)
+    ...     feed.table("flights").history().count()
+    """
+
+    kind = "captured database (form 1)"
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        location: str | Path,
+        *,
+        tables: Mapping[str, Sequence[str]] | None = None,
+        columns: Mapping[str, Columns] | None = None,
+        decode: Callable[[DataFrame], DataFrame] = decode_json,
+        placeholder: str = PLACEHOLDER,
+        buckets: int | None = None,
+        storage_options: dict[str, str] | None = None,
+    ) -> None:
+        self._settings = FeedSettings(decode, _keys(tables), _columns(columns), placeholder, buckets)
+        super().__init__(spark, location, storage_options)
+
+    # What the shell asks for -------------------------------------------------------------------------------
+
+    def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
+        intake = Intake(tables, self._settings)
+        count = intake.take(records)
+        return WorkResult(count, intake.reads, intake.notes)
+
+    def _receive(
+        self,
+        records: DataFrame | Iterable[Document],
+        batch: str | int | None,
+        received_at: datetime | None,
+        take: Callable[[Transaction, DataFrame], WorkResult],
+    ) -> ReceiveResult:
+        result = super()._receive(records, batch, received_at, take)
+        for note in result.notes:
+            _LOG.warning("receive(): %s", note)
+        return result
+
+    def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
+        if not tables.has(WAITING):
+            return 0
+        rows, count = give_up_overdue(_each_once(tables.read(WAITING)), F.col("timestamp"), now, wait)
+        if count:
+            tables.replace(WAITING, rows)
+        return count
+
+    def _rebuild(self, tables: Transaction) -> WorkResult:
+        intake = Intake(tables, self._settings)
+        intake.rebuild()
+        return WorkResult(reads=intake.reads)
+
+    def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
+        return {table.name: self._settings.kind(table) for table in _kept_tables(tables)}
+
+    def _waiting(self, tables: Snapshot) -> DataFrame:
+        waiting = _each_once(read_rows(tables, WAITING, WAITING_SCHEMA)).where(F.col(GIVEN_UP).isNull())
+        return waiting.select(
+            *RECORD_COLUMNS,
+            F.col(OF_TABLE).alias("table"),
+            F.col("timestamp").alias("waiting_since"),
+            WAITS_FOR,
+        )
+
+    def _rejects(self, tables: Snapshot) -> DataFrame:
+        rejected = read_rows(tables, REJECTS, REJECTED_SCHEMA).select(*REJECT_SCHEMA.names)
+        given_up = _each_once(read_rows(tables, WAITING, WAITING_SCHEMA)).where(F.col(GIVEN_UP).isNotNull())
+        fault = EventFault.TABLE_WITHOUT_KEY
+        keyless = F.format_string("%s It waited for %s.", F.lit(fault.sentence), WAITS_FOR)
+        is_unread = F.col(OF_TABLE).isNull()
+        faults = {
+            ERROR_CODE: F.when(is_unread, EventFault.UNKNOWN_SCHEMA.value).otherwise(fault.value),
+            ERROR_DESCRIPTION: F.when(is_unread, F.col(WAITS_FOR)).otherwise(keyless),
+        }
+        rows = rejected.unionByName(given_up.withColumns(faults).select(*REJECT_SCHEMA.names))
+        named = rows.withColumn("content", content_of_record())
+        return named.dropDuplicates([*PLACES, "content", ERROR_CODE]).drop("content")
+
+    def _places(self, tables: Transaction, kind: Kind, entities: DataFrame) -> DataFrame | None:
+        """The records of events that a ledger had already, and the tombstones behind deletes."""
+        table = captured_tables(tables.base)[kind.name]
+        stated = self._settings.changes(events_of_table(tables, self._settings, table.name), table)
+        key = {name: F.col("data").getField(name) for name in kind.keys}
+        named = stated.withColumn(GUID, guid(kind.entity, key))
+        of_them = named.join(entities.select(GUID), GUID, "left_semi")
+        places = of_them.select(record_place("arrival.").alias(PLACE)).distinct()
+        records = tables.read(RECORDS)
+        keys = records.withColumn(PLACE, record_place()).join(places, PLACE, "left_semi")
+        tombstones = records.where(F.col("value").isNull()).join(
+            keys.select("topic", "key").distinct(), ["topic", "key"], "left_semi"
+        )
+        return places.unionByName(tombstones.select(record_place().alias(PLACE))).distinct()
+
+    def _forget(self, tables: Transaction, places: DataFrame) -> list[ErasedPart]:
+        changes = {RECORDS: without_values, REJECTS: None, WAITING: None}
+        rewritten = (rewrite_places(tables, name, places, change) for name, change in changes.items())
+        return [part for parts in rewritten for part in parts]
+
+    def _contracts(self, tables: Snapshot) -> dict[str, object]:
+        return {"records": (read_rows(tables, RECORDS, RECEIVED_SCHEMA).select(*RECORD_COLUMNS), "records")}
+
+    # Its own ----------------------------------------------------------------------------------------------
+
+    def events(self) -> DataFrame:
+        """
+        All records that came, decoded: what is not about a row among them (see `EVENT_SCHEMA`).
+
+        `messages`, `find_missing_events` and `find_frontiers` go on from here.
+        """
+        return self._settings.events(read_rows(self._snapshot(), RECORDS, RECEIVED_SCHEMA)).drop(OF_TABLE)
+
+    def tables(self) -> DataFrame:
+        """One row per table of which events came (`TABLES_SCHEMA`)."""
+        rows = [
+            (table.name, list(_keys_of(table)), list(table.types), table.made_by is not None)
+            for table in captured_tables(self._snapshot()).values()
+        ]
+        return local_frame(self._spark, rows, TABLES_SCHEMA)
+
+    def table(self, name: str, *, version: int | None = None, timestamp: datetime | None = None) -> View:
+        """
+        The ledger of one table: its `history`, its `changes`, its `as_of`.
+
+        Args:
+            name: The name of the table, with as much before it as is needed.
+            version: The commit that is meant; the newest without it.
+            timestamp: An instant, instead: the last commit until then.
+
+        Raises:
+            InvalidArgument: There is no such table that has a ledger, or there are several; or there is no
+                such commit, or *timestamp* is naive.
+        """
+        snapshot = self._snapshot(version, timestamp, function="table")
+        kept = {table.name: table for table in _kept_tables(snapshot)}
+        chosen = [table for table in kept if is_name_of(name, table)]
+        if len(chosen) != 1:
+            which = f"{name}, which {', '.join(chosen[:9])} all end in" if chosen else name
+            needed = f"one of {', '.join(list(kept)[:20]) or 'no table yet'}"
+            raise InvalidArgument("table", "name", needed, which)
+        return View(snapshot, self._settings.kind(kept[chosen[0]]).stored_kind(snapshot))
+
+
+def _keys_of(table: CapturedTable) -> tuple[str, ...]:
+    return table.keys if table.made_by is None else table.made_by.keys
+
+
+def _kept_tables(snapshot: Snapshot) -> list[CapturedTable]:
+    return [table for table in captured_tables(snapshot).values() if table.made_by is not None]
+
+
+def _keys(tables: Mapping[str, Sequence[str]] | None) -> dict[str, tuple[str, ...]]:
+    needed = 'by table its key columns, such as {"orders": ["id"]}'
+    if not isinstance(tables or {}, Mapping):
+        raise InvalidArgument("Feed", "tables", needed, tables)
+    for name, keys in (tables or {}).items():
+        if isinstance(keys, str) or not keys or not all(isinstance(key, str) for key in keys):
+            raise InvalidArgument("Feed", "tables", needed, {name: keys})
+    return {name: tuple(keys) for name, keys in (tables or {}).items()}
+
+
+def _columns(columns: Mapping[str, Columns] | None) -> dict[str, dict[str, tuple[str, ...]]]:
+    needed = 'by table the types of its columns, such as {"orders": {"price": "decimal(10,2)"}}'
+    if not isinstance(columns or {}, Mapping):
+        raise InvalidArgument("Feed", "columns", needed, columns)
+    for name, types in (columns or {}).items():
+        if not isinstance(types, Mapping):
+            raise InvalidArgument("Feed", "columns", needed, {name: types})
+    return {
+        name: {
+            column: (kinds,) if isinstance(kinds, str) else tuple(kinds) for column, kinds in types.items()
+        }
+        for name, types in (columns or {}).items()
+    }
+
+
+def _each_once(waiting: DataFrame) -> DataFrame:
+    """What waits, each record once: if it came again after it was given up, it is given up."""
+    named = waiting.withColumn("content", content_of_record())
+    given_up = F.max(GIVEN_UP).over(Window.partitionBy(*PLACES, "content"))
+    return named.withColumn(GIVEN_UP, given_up).dropDuplicates([*PLACES, "content"]).drop("content")

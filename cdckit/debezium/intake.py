@@ -1,0 +1,460 @@
+"""One batch of a captured database's records on its way into the tables of a feed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import reduce
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.debezium.captured_tables import CapturedTable, Mention, Reading, Types, describe_news
+from cdckit.debezium.decoding import EVENT_SCHEMA
+from cdckit.debezium.encodings import UNTYPED, known_encoding, type_name
+from cdckit.debezium.events import EventFault
+from cdckit.debezium.snapshots import (
+    ENDED_SCHEMA,
+    ended_snapshots,
+    find_absences,
+    is_absence,
+    is_last_read,
+)
+from cdckit.debezium.table_changes import changes, table_rows
+from cdckit.errors import InvalidArgument
+from cdckit.ledger.columns import BUCKETS, Kind, visible_changes
+from cdckit.ledger.places import PLACE, record_place, rewrite_places
+from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING
+from cdckit.ledger.tombstones import erased_changes
+from cdckit.ledger.upkeep import apply_within, withdraw_within
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, REJECT_SCHEMA
+from cdckit.parts.workers import local_frame, run_together
+from cdckit.store import Snapshot, Transaction
+from cdckit.store.store import read_rows, read_some
+from cdckit.store.transaction import Scope
+from cdckit.store.writing import WriteResult
+
+_LOG = logging.getLogger(__name__)
+
+RECORDS, REJECTS, TABLES, SNAPSHOTS = "records", "rejects", "tables", "snapshots"
+
+OF_TABLE = "of_table"
+"""The column that says of which table a record is, by its full name; null where it is of none."""
+
+WAITS_FOR = "waiting_for"
+"""The column of a sentence.  What waits for the schema that it was written by is of no table yet."""
+
+RECEIVED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, T.StructField(OF_TABLE, T.StringType())])
+WAITING_SCHEMA = T.StructType(
+    [
+        *RECEIVED_SCHEMA.fields,
+        T.StructField(WAITS_FOR, T.StringType()),
+        T.StructField(GIVEN_UP, T.TimestampType()),
+    ]
+)
+REJECTED_SCHEMA = T.StructType([*REJECT_SCHEMA.fields, T.StructField(OF_TABLE, T.StringType())])
+
+
+@dataclass(frozen=True)
+class FeedSettings:
+    """
+    What a feed goes by.
+
+    Args:
+        decode: Gives the events of records, as `cdckit.debezium.decode` does.
+        keys: By the name of a table its key columns.
+        columns: By the name of a table the types of its columns, as for `changes`.
+        placeholder: What the connector writes for a value that is not available.
+        buckets: For new ledgers, as for `cdckit.Ledger`.
+    """
+
+    decode: Callable[[DataFrame], DataFrame]
+    keys: Mapping[str, Sequence[str]]
+    columns: Mapping[str, Types]
+    placeholder: str
+    buckets: int | None
+
+    def rows(self, events: DataFrame, table: CapturedTable) -> DataFrame:
+        """The rows of a table, in error where they cannot be changes."""
+        return table_rows(events, table.name, **self._arguments(table))
+
+    def changes(self, events: DataFrame, table: CapturedTable) -> DataFrame:
+        """What the events say of the rows of a table."""
+        return changes(events, table.name, **self._arguments(table)).drop("faults")
+
+    def _arguments(self, table: CapturedTable) -> dict[str, Any]:
+        assert table.made_by is not None
+        keys, columns, _ = table.made_by
+        return {"keys": keys, "columns": columns, "placeholder": self.placeholder}
+
+    def kind(self, table: CapturedTable) -> Kind:
+        """What the ledger of a table is about."""
+        assert table.made_by is not None
+        entity = table.name.rsplit(".", 1)[-1]
+        return Kind(entity, table.made_by.keys, self.buckets or BUCKETS, False, table.name)
+
+    def events(self, records: DataFrame) -> DataFrame:
+        """The events of records, and of which table each is."""
+        table = F.concat_ws(".", "db", "schema", "table")
+        of_table = F.when(F.col("table").isNotNull(), table).alias(OF_TABLE)
+        return self.decode(records.select(*RECORD_COLUMNS)).select(*EVENT_SCHEMA.fieldNames(), of_table)
+
+
+def captured_tables(base: Snapshot) -> dict[str, CapturedTable]:
+    """The tables of which events have come, by their full names."""
+    rows = base.arrow(TABLES).to_pylist() if base.has(TABLES) else []
+    return {row["name"]: CapturedTable.of_text(row["name"], row["text"]) for row in rows}
+
+
+def without_values(received: DataFrame) -> DataFrame:
+    """Received records that were erased: where each stood."""
+    return received.withColumns(
+        {name: F.lit(None).cast(RECORD_SCHEMA[name].dataType) for name in ("key", "value", "headers")}
+    )
+
+
+class Intake:
+    """
+    What a transaction does with records: `take` them, or `rebuild` all of those that came.
+
+    Attributes:
+        reads: What the transaction has gone by, for its commit.
+        notes: What its caller should know of the batch, in sentences.
+    """
+
+    def __init__(self, transaction: Transaction, settings: FeedSettings) -> None:
+        self._transaction, self._settings = transaction, settings
+        self._before = captured_tables(transaction.base)
+        self._tables = dict(self._before)
+        self._erased: list[DataFrame] = []
+        self._rejected: list[int] = []
+        self._has_healed = False
+        self.reads: list[Scope] = [TABLES, WAITING, SNAPSHOTS]
+        self.notes: list[str] = []
+
+    def take(self, records: DataFrame) -> int:
+        """Keep records, and bring all tables up to them; how many they are."""
+        events = self._transaction.scratch(self._settings.events(records))
+        written = self._transaction.append(RECORDS, events.select(*RECEIVED_SCHEMA.fieldNames()))
+        if written.files or read_some(self._transaction, WAITING) is not None:
+            self._bring_up(events)
+            if any(self._rejected):
+                self.notes.append(f"records that cannot be used, see rejects(): {sum(self._rejected)}")
+            self._forget(written)
+            for grown in (RECORDS, REJECTS):
+                if self._transaction.has(grown):
+                    self._transaction.compact(grown, files=MANY_FILES)
+        return written.rows
+
+    def rebuild(self) -> None:
+        """Make all ledgers anew, by the settings as they are now."""
+        for table in self._before.values():
+            if table.made_by is not None:
+                self._settings.kind(table).forget(self._transaction)
+        for name in (REJECTS, WAITING, SNAPSHOTS):
+            self._transaction.drop(name)
+        self._before = {}
+        self._tables = {name: replace(table, types={}, made_by=None) for name, table in self._tables.items()}
+        records = read_some(self._transaction, RECORDS)
+        self.reads += [RECORDS, REJECTS]
+        if records is not None:
+            self._bring_up(self._transaction.scratch(self._settings.events(records)))
+        self.notes = []
+
+    # -----------------------------------------------------------------------------------------------------
+
+    def _bring_up(self, events: DataFrame) -> None:
+        events = self._with_unread(events)
+        facts = _find_facts(events)
+        errors = events.where(F.col(ERROR_CODE).isNotNull())
+        if EventFault.UNKNOWN_SCHEMA in facts.errors:
+            self._let_wait(errors.where(_is_of_unknown_schema()), F.col(ERROR_DESCRIPTION), "their schema")
+        if facts.errors - {EventFault.UNKNOWN_SCHEMA}:
+            self._reject(errors.where(~_is_of_unknown_schema()))
+        names = self._learn(facts.mentions)
+        readings = {name: self._reading(table) for name, table in self._tables.items()}
+        self._require_settings(readings)
+        for name in names:
+            before = self._before.get(name, CapturedTable.new(name))
+            self.notes += describe_news(before, self._tables[name], readings[name], self._settings.keys)
+        ready = {name: reading for name, reading in readings.items() if reading.is_ready}
+        sound = events.where(F.col(ERROR_CODE).isNull())
+        for name in names - ready.keys():
+            waits_for = describe_wait(name, readings[name])
+            self._let_wait(sound.where(F.col(OF_TABLE) == name), F.lit(waits_for), waits_for)
+        healed, healed_names = self._take_waiting(ready)
+        self._tables |= {
+            name: replace(self._tables[name], made_by=reading) for name, reading in ready.items()
+        }
+        changed = {name for name in (names | healed_names) & ready.keys() if not self._continues(name)}
+        for name in sorted(changed):
+            self._make_anew(name)
+
+        def add(name: str) -> None:
+            parts = [some for some, of in ((sound, names), (healed, healed_names)) if some and name in of]
+            self._add(name, reduce(DataFrame.unionByName, parts).where(F.col(OF_TABLE) == name))
+
+        touched = (names | healed_names) & ready.keys()
+        run_together(self._transaction.spark, add, sorted(touched - changed))
+        self._note_tables()
+        self._take_lists(sound, facts, touched)
+
+    def _learn(self, mentions: Iterable[Mention]) -> set[str]:
+        """Let the tables know what events say of them; the names of these tables."""
+        names = set()
+        for name, some in groupby(mentions, lambda mention: mention.table):
+            self._tables[name] = self._tables.get(name, CapturedTable.new(name)).learn(some)
+            names.add(name)
+        return names
+
+    def _reading(self, table: CapturedTable) -> Reading:
+        return table.reading(self._settings.keys, self._settings.columns, self._name_types)
+
+    def _name_types(self, types: Sequence[str]) -> tuple[str, ...]:
+        """What `changes` calls the types of a column: `string` for some that have no type in common."""
+        if not types:
+            return (UNTYPED,)
+        encodings = tuple(dict.fromkeys(known_encoding(each) for each in types))
+        names = tuple(dict.fromkeys(map(type_name, encodings)))
+        if len(names) > 1:
+            # Those that have parts are told apart by their schemas.
+            names = encodings
+            nothing = local_frame(self._transaction.spark, [], EVENT_SCHEMA)
+            try:
+                table_rows(nothing, "table", keys=["key"], columns={"key": "string", "column": names})
+            except InvalidArgument:
+                return ("string",)
+        return names
+
+    def _require_settings(self, readings: Mapping[str, Reading]) -> None:
+        for name, table in self._before.items():
+            made_by, now = table.made_by, readings[name]
+            if made_by is not None and (made_by.keys, made_by.given) != (now.keys, now.given):
+                needed = (
+                    f"of {name} the keys {', '.join(made_by.keys)} and the columns {dict(made_by.given)}, "
+                    "by which its ledger was made; rebuild makes it anew by others"
+                )
+                raise InvalidArgument("receive", "tables and columns", needed, (now.keys, dict(now.given)))
+
+    def _continues(self, name: str) -> bool:
+        before, table = self._before.get(name), self._tables[name]
+        if before is None or before.made_by is None:
+            return True
+        assert table.made_by is not None
+        return table.continues(before, table.made_by)
+
+    def _note_tables(self) -> None:
+        if self._tables != self._before:
+            rows = sorted((table.name, table.text()) for table in self._tables.values())
+            columns = {"name": [row[0] for row in rows], "text": [row[1] for row in rows]}
+            schema = pa.schema([("name", pa.string()), ("text", pa.string())])
+            self._transaction.replace(TABLES, pa.table(columns, schema))
+
+    # What waits, and what is refused ---------------------------------------------------------------------
+
+    def _let_wait(self, events: DataFrame, waits_for: Column, summary: str) -> None:
+        rows = events.select(
+            *RECEIVED_SCHEMA.fieldNames(),
+            waits_for.alias(WAITS_FOR),
+            F.lit(None).cast("timestamp").alias(GIVEN_UP),
+        )
+        written = self._transaction.append(WAITING, rows, compact_at=MANY_FILES)
+        if written.rows:
+            self.notes.append(f"records that wait for {summary}: {written.rows}")
+
+    def _with_unread(self, events: DataFrame) -> DataFrame:
+        """The events, and those that could not be read before and can be read now."""
+        waiting = read_some(self._transaction, WAITING)
+        if waiting is None:
+            return events
+        unread = waiting.where(F.col(OF_TABLE).isNull())
+        again = self._transaction.scratch(self._settings.events(unread))
+        readable = again.where(~_is_of_unknown_schema())
+        if readable.isEmpty():
+            return events
+        places = readable.select(*PLACES, content_of_record().alias("content")).distinct()
+        left = waiting.withColumn("content", content_of_record()).join(
+            places, [*PLACES, "content"], "left_anti"
+        )
+        self._transaction.replace(WAITING, left.select(*WAITING_SCHEMA.fieldNames()))
+        self._has_healed = True
+        return events.unionByName(readable)
+
+    def _take_waiting(self, ready: Iterable[str]) -> tuple[DataFrame | None, set[str]]:
+        """The events of tables that waited and wait no longer, and of which tables they are."""
+        waiting = read_some(self._transaction, WAITING)
+        if waiting is None:
+            return None, set()
+        some = waiting.where(F.col(OF_TABLE).isin(list(ready)))
+        names = {row[0] for row in some.select(OF_TABLE).distinct().collect()}
+        if not names:
+            return None, names
+        self._has_healed = True
+        is_taken = F.coalesce(F.col(OF_TABLE).isin(sorted(names)), F.lit(False))
+        # The table's old files stay on disk, so what they hold can be read after it has others.
+        self._transaction.replace(WAITING, waiting.where(~is_taken))
+        return self._transaction.scratch(self._settings.events(waiting.where(is_taken))), names
+
+    def _reject(self, rows: DataFrame) -> None:
+        written = self._transaction.append(REJECTS, rows.select(*REJECTED_SCHEMA.fieldNames()))
+        self._rejected.append(written.rows)
+
+    # The ledger of a table -------------------------------------------------------------------------------
+
+    def _add(self, name: str, events: DataFrame) -> None:
+        """Take the events of a table: its changes into its ledger, rows in error to the rejects."""
+        table, transaction = self._tables[name], self._transaction
+        rows = self._settings.rows(events, table).where(F.col(ERROR_CODE).isNotNull())
+        self._reject(rows.withColumn(OF_TABLE, F.lit(name)))
+        kind, stated = self._settings.kind(table), self._settings.changes(events, table)
+        erased = erased_changes(stated, transaction, kind)
+        if erased is not None:
+            self._erased.append(erased.select(record_place("arrival.").alias(PLACE)))
+        self.reads += apply_within(transaction, kind, stated)
+
+    def _make_anew(self, name: str) -> None:
+        """Make the ledger of a table anew from all records, since they read otherwise by now."""
+        before = self._before[name]
+        self._settings.kind(before).forget(self._transaction)
+        rejects = read_some(self._transaction, REJECTS)
+        if rejects is not None:
+            self._transaction.replace(REJECTS, rejects.where(~F.col(OF_TABLE).eqNullSafe(name)))
+        self.reads += [RECORDS, REJECTS]
+        events = self._transaction.scratch(events_of_table(self._transaction, self._settings, name))
+        self._reject(events.where(F.col(ERROR_CODE).isNotNull()))
+        self._add(name, events.where(F.col(ERROR_CODE).isNull()))
+
+    # Snapshots as lists ----------------------------------------------------------------------------------
+
+    def _take_lists(self, sound: DataFrame, facts: _Facts, touched: set[str]) -> None:
+        """Let what a snapshot which ended did not read be gone, in each table of which that may be news."""
+        snapshots = read_rows(self._transaction, SNAPSHOTS, ENDED_SCHEMA)
+        ends = False
+        if facts.ends_snapshot:
+            both = self._transaction.scratch(snapshots.unionByName(ended_snapshots(sound)))
+            earliest = both.groupBy("source", "position").agg(
+                *(F.min(name).alias(name) for name in ("ended_timestamp", "taken_timestamp"))
+            )
+            ended = self._transaction.scratch(earliest)
+            ends = not ended.exceptAll(snapshots).isEmpty()
+            if ends:
+                self._transaction.replace(SNAPSHOTS, ended)
+                snapshots = ended
+        elif read_some(self._transaction, SNAPSHOTS) is None or facts.since is None:
+            return
+        if ends or facts.errors:
+            touched = {name for name, table in self._tables.items() if table.made_by is not None}
+        due = snapshots if ends else snapshots.where(F.col("ended_timestamp") >= F.lit(facts.since))
+        if touched and (ends or not due.isEmpty()):
+            for name in sorted(touched):
+                self._take_list(name, due)
+
+    def _take_list(self, name: str, snapshots: DataFrame) -> None:
+        table, transaction = self._tables[name], self._transaction
+        kind = self._settings.kind(table).with_buckets_of(transaction)
+        if not transaction.has(kind.changes):
+            return
+        log = visible_changes(transaction.read(kind.changes), kind)
+        rejected = read_rows(transaction, REJECTS, REJECTED_SCHEMA)
+        refused = self._settings.rows(self._settings.events(rejected.where(F.col(OF_TABLE) == name)), table)
+        unread = rejected.where(F.col(OF_TABLE).isNull())
+        absences = transaction.scratch(find_absences(log, kind.keys, snapshots, refused, unread))
+        key = [F.col("data").getField(key).alias(key) for key in kind.keys]
+        told = log.where(is_absence()).select(*key, "message_id", F.col("sequence").alias("position"))
+        told = transaction.scratch(
+            told.join(snapshots.select("position").distinct(), "position", "left_semi")
+        )
+        by = [*kind.keys, "message_id"]
+        stale = told.join(absences.select(*key, "message_id"), by, "left_anti").select(*by)
+        if not stale.isEmpty():
+            self.reads += withdraw_within(transaction, kind, stale)
+        if not absences.isEmpty():
+            self.reads += apply_within(transaction, kind, absences)
+
+    def _forget(self, written: WriteResult) -> None:
+        """Let the records that came of entities that were erased be their places alone."""
+        if self._erased:
+            places = reduce(DataFrame.unionByName, self._erased).distinct()
+            # A record that waited has come into the table with an earlier batch.
+            among = None if self._has_healed else list(written.files)
+            rewrite_places(self._transaction, RECORDS, places, without_values, among)
+
+
+PLACES = ("topic", "partition", "offset")
+
+
+def content_of_record() -> Column:
+    """Part of which record it is: a topic that was made anew counts its offsets from 0 again."""
+    return F.xxhash64("key", "value")
+
+
+def events_of_table(tables: Any, settings: FeedSettings, name: str) -> DataFrame:
+    """The events of a table among all records; those that had no schema did not say their table."""
+    records = read_rows(tables, RECORDS, RECEIVED_SCHEMA)
+    of_it = records.where(F.col(OF_TABLE).isNull() | (F.col(OF_TABLE) == name))
+    return settings.events(of_it).where(F.col(OF_TABLE) == name)
+
+
+def describe_wait(name: str, reading: Reading) -> str:
+    """What the events of a table wait for that cannot be read yet."""
+    if not reading.keys:
+        return f"the key columns of {name}, which tables= can name"
+    return f"an event of {name} that has its key, {', '.join(reading.missing_keys)}"
+
+
+def _is_of_unknown_schema() -> Column:
+    return F.col(ERROR_CODE).eqNullSafe(F.lit(EventFault.UNKNOWN_SCHEMA.value))
+
+
+class _Facts(NamedTuple):
+    """What a batch says of tables, in order of these, the codes of its errors, and what else is in it."""
+
+    mentions: list[Mention]
+    errors: set[str]
+    since: datetime | None
+    ends_snapshot: bool
+
+
+def _find_facts(events: DataFrame) -> _Facts:
+    """Collect what events say of tables: a row for each column and type of each."""
+    typed = F.when(F.size("types") > 0, F.map_entries("types"))
+    untyped = F.transform(
+        F.map_keys(F.coalesce("after", "before", "row_key")),
+        lambda key: F.struct(key.alias("key"), F.lit(None).cast("string").alias("value")),
+    )
+    is_sound = F.col(ERROR_CODE).isNull()
+    exploded = events.select(
+        F.when(is_sound, F.col(OF_TABLE)).alias(OF_TABLE),
+        ERROR_CODE,
+        F.when(is_sound, F.map_keys("row_key")).alias("keys"),
+        "timestamp",
+        is_last_read().alias("is_last"),
+        F.posexplode_outer(F.when(is_sound, F.coalesce(typed, untyped))).alias("place", "column"),
+    )
+    rows = (
+        exploded.groupBy(OF_TABLE, ERROR_CODE, "keys", "column.key", "column.value")
+        .agg(
+            F.min("place").alias("place"),
+            F.min("timestamp").alias("since"),
+            F.max("is_last").alias("is_last"),
+        )
+        .collect()
+    )
+    errors = {row[ERROR_CODE] for row in rows} - {None}
+
+    def order(row: Row) -> tuple[Any, ...]:
+        return row[OF_TABLE], row["place"] or 0, row["key"] or "", row["value"] or "", row["keys"] or []
+
+    of_tables = sorted((row for row in rows if row[OF_TABLE] is not None), key=order)
+    mentions = [
+        Mention(row[OF_TABLE], tuple(row["keys"]) if row["keys"] else None, row["key"], row["value"])
+        for row in of_tables
+    ]
+    times = [row["since"] for row in rows if row["since"] is not None]
+    return _Facts(mentions, errors, min(times, default=None), any(row["is_last"] for row in rows))

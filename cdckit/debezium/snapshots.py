@@ -1,0 +1,136 @@
+"""Snapshots that ended, as full lists of their tables: what one did not read is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cdckit.debezium.events import READ
+from cdckit.model.changes import DELETE, TRUNCATE, UPSERT
+from cdckit.model.records import ERROR_CODE
+from cdckit.parts.arguments import require_struct
+
+_KEY = "key of row"
+ENDED_SCHEMA = "source string, position string, ended_timestamp timestamp, taken_timestamp timestamp"
+"""One row is one snapshot that ended: its source, its place in the log, when its last record came, and the
+instant of which that record is."""
+
+
+def ended_snapshots(decoded: DataFrame) -> DataFrame:
+    """
+    The snapshots that ended, of all tables of a source (`ENDED_SCHEMA`): each read at one place in the log.
+
+    Incremental snapshots do not say that they ended, and of one without a place nobody can tell what it read.
+    """
+    return (
+        decoded.where(is_last_read())
+        .groupBy(F.coalesce("source", "topic").alias("source"), "position")
+        .agg(F.min("timestamp").alias("ended_timestamp"), F.min("event_timestamp").alias("taken_timestamp"))
+    )
+
+
+def is_last_read() -> Column:
+    """Whether an event is the last that a snapshot with a place in the log read."""
+    is_placed_read = (F.col("operation") == READ) & F.col("position").isNotNull()
+    return is_placed_read & (F.col("snapshot") == "last") & F.col(ERROR_CODE).isNull()
+
+
+def find_absences(
+    changes: DataFrame, keys: Sequence[str], ended: DataFrame, refused: DataFrame, unread: DataFrame
+) -> DataFrame:
+    """
+    The deletes of rows that a snapshot which ended did not read.
+
+    Of all rows that their source had said until the snapshot's end: where the log says something behind the
+    snapshot it counts all the same, since a delete stands at the place of the reads.
+
+    Args:
+        changes: All changes of one table.
+        keys: The key columns.
+        ended: The snapshots (`ENDED_SCHEMA`).
+        refused: The rows of the table in error, as `table_rows` gives them: what was read is there.
+        unread: The records of which nobody can tell what they are about, with `topic` and `timestamp`: a
+            snapshot that may have them among its reads is no list.
+
+    Returns:
+        One row per absence, in the columns of *changes*.
+    """
+    stated = changes.where((F.col("operation") != TRUNCATE) & ~is_absence()).select(
+        "source",
+        "sequence",
+        "arrival",
+        ((F.col("operation") == UPSERT) & F.col("snapshot")).alias("is_read"),
+        _key_of(keys).alias(_KEY),
+    )
+    reads = stated.where("is_read").select("source", F.col("sequence").alias("position"), "arrival", _KEY)
+    named = F.coalesce("source", "topic").alias("source")
+    there = refused.where(F.col("operation") == READ).select(named, "position", _key_of(keys).alias(_KEY))
+    was_read = reads.drop("arrival").unionByName(there).distinct()
+    lists = _full_lists(reads, ended, unread)
+    until_then = stated.join(F.broadcast(lists), "source").where("arrival.timestamp <= ended_timestamp")
+    rows = until_then.select(*lists.columns, _KEY).distinct()
+    absent = rows.join(was_read, ["source", "position", _KEY], "left_anti")
+    return _as_changes(absent, changes, keys)
+
+
+def is_absence() -> Column:
+    """Whether a change is one of those that `find_absences` gives."""
+    return F.startswith("message_id", F.concat("source", F.lit(_ABSENT)))
+
+
+_ABSENT = ":absent/"
+
+
+def _key_of(keys: Sequence[str]) -> Column:
+    return F.struct(*(F.col("data").getField(key).alias(key) for key in keys))
+
+
+def _full_lists(reads: DataFrame, ended: DataFrame, unread: DataFrame) -> DataFrame:
+    """Those of the snapshots that read rows of the table, and all that they read is known."""
+    topics = reads.groupBy("source", "position", "arrival.topic").agg(
+        F.min("arrival.timestamp").alias("begun_timestamp")
+    )
+    spans = topics.join(ended, ["source", "position"])
+    others = unread.select("topic", F.col("timestamp").alias("unread_timestamp"))
+    doubtful = spans.join(others, "topic").where(
+        "unread_timestamp BETWEEN begun_timestamp AND ended_timestamp"
+    )
+    whole = ended.join(doubtful, ["source", "position"], "left_anti")
+    return whole.join(topics, ["source", "position"], "left_semi")
+
+
+def _as_changes(absent: DataFrame, changes: DataFrame, keys: Sequence[str]) -> DataFrame:
+    fields = require_struct(changes, "data", function="changes")
+    data = {
+        each.name: (F.col(_KEY).getField(each.name) if each.name in keys else F.lit(None)).cast(each.dataType)
+        for each in fields
+    }
+    # A place of its own for each: what is said of one row is not said of another.
+    place = F.xxhash64("source", "position", _KEY)
+    arrival = {
+        "timestamp": F.col("ended_timestamp"),
+        "topic": F.lit("snapshot"),
+        "partition": F.lit(0),
+        "offset": place,
+        "record_number": F.lit(1),
+    }
+    columns = {
+        "operation": F.lit(DELETE),
+        "effective_timestamp": F.col("taken_timestamp"),
+        "sequence": F.col("position"),
+        "arrival": F.struct(*(value.alias(name) for name, value in arrival.items())),
+        "message_id": F.concat("source", F.lit(_ABSENT), "position"),
+        "source": F.col("source"),
+        "priority": F.lit(0),
+        "data": F.struct(*(value.alias(name) for name, value in data.items())),
+        "carried": F.struct(*(F.lit(name in keys).alias(name) for name in data)),
+        "snapshot": F.lit(True),
+    }
+    return absent.select(
+        *(
+            columns.get(each.name, F.lit(None)).cast(each.dataType).alias(each.name, metadata=each.metadata)
+            for each in changes.schema
+        )
+    )

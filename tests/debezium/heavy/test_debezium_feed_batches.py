@@ -1,0 +1,158 @@
+"""A captured database that is kept up batch by batch: what comes late or again; a person who is forgotten."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import fastavro
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import debezium
+from cdckit.errors import InvalidArgument
+from support.captured_events import BEGIN, CONNECT, event, records, rows
+
+KEY = b'{"id": 1}'
+
+
+def test_columns_that_come_later_are_fields(spark: SparkSession, tmp_path: Path) -> None:
+    """Of the type that events say, also of rows before; without one as text; what is gone stays."""
+    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    feed.receive(records(spark, [(KEY, event("c", "items", {"id": 1, "price": 5}))]))
+    assert rows(feed.table("items").history(), "id", "price") == [("1", "5")]
+    sent = [(KEY, event("c", "items", {"id": 2, "price": 6}, types=CONNECT))]
+    received = feed.receive(records(spark, sent, first=1))
+    assert [note.split(":")[0] for note in received.notes] == ["items.id", "items.price"]
+    assert rows(feed.table("items").history(), "id", "price") == [(1, 5), (2, 6)]
+    types = {"id": "int32", "at": "io.debezium.time.Date"}
+    sent = [
+        (KEY, event("u", "items", {"id": 1, "at": 0}, types=types)),
+        (KEY, event("u", "items", {"id": 2, "by": 7})),
+    ]
+    received = feed.receive(records(spark, sent, first=2))
+    assert received.notes == (
+        "items has another column, at (io.debezium.time.Date)",
+        "items has another column, by (untyped)",
+    )
+    history = feed.table("items").history().withColumn("day", F.col("at").cast("string"))
+    assert rows(history, "id", "price", "day", "by") == [
+        (1, 5, "1970-01-01", None),
+        (2, 6, None, "7"),
+    ]
+
+
+def test_types_without_one_in_common_are_text_as_it_was_sent(spark: SparkSession, tmp_path: Path) -> None:
+    """The feed goes on, and the rows of before read alike."""
+    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    for number, kind in enumerate(("int32", "io.debezium.time.Date")):
+        said = event("c", "items", {"id": number, "price": 5}, types={"id": "int32", "price": kind})
+        received = feed.receive(records(spark, [(KEY, said)], first=number))
+    assert received.notes == (
+        "items.price has several types (int32, io.debezium.time.Date); it is read as string",
+    )
+    assert rows(feed.table("items").history(), "id", "price") == [(0, "5"), (1, "5")]
+
+
+def test_a_table_waits_until_somebody_names_its_key(spark: SparkSession, tmp_path: Path) -> None:
+    """Given up it is a reject, and taken all the same once the key is there; another key needs `rebuild`."""
+    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    truncate = b'{"op": "t", "ts_ms": 2, "source": {"table": "audit", "name": "shop", "ts_ms": 2}}'
+    feed.receive(records(spark, [(None, event("c", "audit", {"id": 1, "price": 5})), (None, truncate)]))
+    assert rows(feed.waiting(), "offset", "waiting_for") == [
+        (0, "the key columns of audit, which tables= can name"),
+        (1, "the key columns of audit, which tables= can name"),
+    ]
+    assert feed.expire(BEGIN + timedelta(days=1)) == 2
+    codes = [(0, "TABLE_WITHOUT_KEY"), (1, "TABLE_WITHOUT_KEY")]
+    assert rows(feed.rejects(), "offset", "error_code") == codes
+    named = debezium.Feed(spark, tmp_path, tables={"audit": ["id"]}, buckets=1)
+    named.receive(records(spark, [(None, event("c", "audit", {"id": 2, "price": 6}))], first=2))
+    assert named.waiting().isEmpty()
+    assert named.rejects().isEmpty()
+    assert rows(named.table("audit").changes(), "arrival.offset") == [(0,), (1,), (2,)]
+    other = debezium.Feed(spark, tmp_path, tables={"audit": ["price"]}, buckets=1)
+    with pytest.raises(InvalidArgument, match="rebuild makes it anew by others"):
+        other.receive(records(spark, [(None, event("c", "audit", {"id": 3, "price": 7}))], first=3))
+    other.rebuild()
+    assert rows(other.table("audit").history(), "price") == [("5",), ("6",)]
+
+
+def test_a_snapshot_that_ended_is_a_full_list_in_any_batches(spark: SparkSession, tmp_path: Path) -> None:
+    """Row 2 was deleted while the connector was away.  A read that comes late says that a row was there."""
+    feed = debezium.Feed(spark, tmp_path, buckets=1)
+
+    def read(key: int, lsn: int, marker: str) -> tuple[bytes, bytes]:
+        return KEY, event("r", "items", {"id": key, "price": lsn}, lsn=lsn, snapshot=marker, types=CONNECT)
+
+    first = records(spark, [read(1, 10, "first"), read(2, 10, "true"), read(3, 10, "last")])
+    again = [read(3, 20, "first"), read(1, 20, "last")]
+    feed.receive(first.where("offset <> 2"))
+    feed.receive(records(spark, again[1:], first=4))
+    assert rows(feed.table("items").history(), "id") == [(1,)]
+    feed.receive(first.where("offset = 2"))
+    assert rows(feed.table("items").history(), "id") == [(1,)], "the list does not name 3"
+    feed.receive(records(spark, again[:1], first=3))
+    assert rows(feed.table("items").history(), "id") == [(1,), (3,)]
+    gone = feed.table("items").history().where("id = 2 and deleted_indicator").select("valid_from_timestamp")
+    assert [row[0].microsecond for row in gone.collect()] == [20_000]
+    before = rows(feed.table("items").history(), "id", "price", "valid_from_timestamp")
+    feed.rebuild()
+    assert rows(feed.table("items").history(), "id", "price", "valid_from_timestamp") == before
+
+
+def test_avro_waits_for_its_schema(spark: SparkSession, tmp_path: Path) -> None:
+    """A feed that has the schema takes what waited for it with the next batch, of whatever table that is."""
+    row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
+    source = {"type": "record", "name": "Source", "fields": [{"name": "table", "type": "string"}]}
+    parts = {"after": row, "source": source, "op": "string", "ts_ms": "long"}
+    fields = [{"name": name, "type": kind} for name, kind in parts.items()]
+    schema = {"type": "record", "name": "Envelope", "fields": fields}
+    stream = io.BytesIO()
+    said = {"after": {"id": 1}, "source": {"table": "items"}, "op": "c", "ts_ms": 1}
+    fastavro.schemaless_writer(stream, schema, said)
+    value = b"\0\0\0\0\7" + stream.getvalue()
+
+    def open_feed(schemas: dict[int, str]) -> debezium.Feed:
+        decode = partial(debezium.decode_avro, schemas=schemas)
+        return debezium.Feed(spark, tmp_path, tables={"items": ["id"]}, decode=decode, buckets=1)
+
+    feed = open_feed({8: json.dumps(row)})
+    feed.receive(records(spark, [(None, value)]))
+    [(offset, waits_for)] = rows(feed.waiting(), "offset", "waiting_for")
+    assert (offset, "schema" in waits_for) == (0, True)
+    feed = open_feed({7: json.dumps(schema)})
+    feed.receive(records(spark, [(None, b"\0")], first=1))
+    assert feed.waiting().isEmpty()
+    assert rows(feed.table("items").history(), "id") == [(1,)]
+    assert rows(feed.rejects(), "offset") == [(1,)]
+
+
+def test_a_person_is_forgotten_with_all_records(spark: SparkSession, tmp_path: Path) -> None:
+    """Also an event that was sent twice, of which the ledger has one, and the tombstone behind a delete."""
+    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    ada, bob = b'{"id": 4711}', b'{"id": 1}'
+    row = {"id": 4711, "price": 5}
+    sent = [
+        (ada, event("c", "items", row, lsn=10, types=CONNECT)),
+        (ada, event("c", "items", row, lsn=10, types=CONNECT)),
+        (bob, event("c", "items", {"id": 1, "price": 6}, lsn=11, types=CONNECT)),
+        (ada, event("d", "items", row, lsn=12, types=CONNECT)),
+        (ada, None),
+    ]
+    feed.receive(records(spark, sent))
+    feed.erase("items", keys=[{"id": 4711}], by="dana", reason="letter of 3 May")
+    assert rows(feed.table("items").history(), "id") == [(1,)]
+    kept = feed.contracts()["records"][0]  # type: ignore[index]
+    assert [row["offset"] for row in kept.where("key is not null").collect()] == [2]
+    assert not any(b"4711" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    feed.receive(records(spark, [(ada, event("u", "items", row, lsn=13, types=CONNECT))], first=5))
+    assert rows(feed.table("items").history(), "id") == [(1,)]
+    kept = feed.contracts()["records"][0]  # type: ignore[index]
+    assert [row["offset"] for row in kept.where("key is not null").collect()] == [2]
+    feed.rebuild()
+    assert rows(feed.table("items").history(), "id") == [(1,)]

@@ -1,0 +1,102 @@
+"""A captured database that is kept up: what becomes of each record of one batch."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdckit import debezium, merge
+from cdckit.errors import InvalidArgument
+from support.captured_events import CONNECT, event, records, rows
+
+
+def test_each_record_is_in_a_ledger_waits_or_is_a_reject(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a table that is named, one whose records have keys, and one of which nobody knows the key."""
+    feed = debezium.Feed(spark, tmp_path, tables={"orders": ["id"]}, buckets=1)
+    sent = [
+        (None, event("c", "orders", {"id": 1, "price": 5})),
+        (b'{"id": 1}', event("c", "items", {"id": 1, "price": 5}, types=CONNECT)),
+        (None, event("c", "audit", {"text": "a"})),
+        (b'{"id": 1}', event("u", "items", {"id": 1, "price": "five"}, types=CONNECT)),
+        (None, event("c", "orders", {"id": 1})[:40]),
+        (b'{"id": 1}', None),
+        (None, b'{"ts_ms": 1}'),
+    ]
+    with caplog.at_level(logging.WARNING):
+        received = feed.receive(records(spark, sent), "monday")
+    assert received.records == 7
+    assert sorted(received.notes) == [
+        "audit is a table that was not named",
+        "items is a table that was not named",
+        "records that cannot be used, see rejects(): 2",
+        "records that wait for the key columns of audit, which tables= can name: 1",
+    ]
+    logged = {record.getMessage() for record in caplog.records}
+    assert logged >= {f"receive(): {note}" for note in received.notes}
+    assert rows(feed.table("orders").history(), "id", "price") == [("1", "5")]
+    assert rows(feed.table("items").history(), "id", "price") == [(1, 5)]
+    assert rows(feed.rejects(), "offset", "error_code") == [(3, "VALUE_INVALID"), (4, "NOT_JSON")]
+    assert rows(feed.waiting(), "offset", "table") == [(2, "audit")]
+    tables = feed.tables().orderBy("table")
+    assert [tuple(row) for row in tables.collect()] == [
+        ("audit", [], ["text"], False),
+        ("items", ["id"], ["id", "price"], True),
+        ("orders", ["id"], ["id", "price"], True),
+    ]
+
+
+def test_what_cannot_be_a_feed_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    for wrong in ({"orders": "id"}, {"orders": []}, ["orders"]):
+        with pytest.raises(InvalidArgument, match="needs tables to be by table its key columns"):
+            debezium.Feed(spark, tmp_path, tables=wrong)  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="needs columns to be by table the types"):
+        debezium.Feed(spark, tmp_path, columns={"orders": "int"})  # type: ignore[dict-item]
+    with pytest.raises(InvalidArgument, match="one of no table yet"):
+        debezium.Feed(spark, tmp_path).table("orders")
+
+
+def test_a_snapshot_that_ended_is_a_full_list_by_choice(spark: SparkSession) -> None:
+    """
+    Rows 2 and 3 were deleted while the connector was away; 3 came back.  What was read of 4 is in error.
+
+    Row 5 came behind the snapshot.  The table that the snapshot did not read stays as it is.
+    """
+    types = {"id": "int32", "price": "int32"}
+    sent = [
+        event("r", "items", {"id": 1, "price": 1}, lsn=10, snapshot="first", types=types),
+        event("r", "items", {"id": 2, "price": 1}, lsn=10, snapshot="true", types=types),
+        event("r", "items", {"id": 3, "price": 1}, lsn=10, snapshot="true", types=types),
+        event("r", "items", {"id": 4, "price": 1}, lsn=10, snapshot="last", types=types),
+        event("r", "items", {"id": 4, "price": "one"}, lsn=20, snapshot="true", types=types),
+        event("r", "items", {"id": 1, "price": 1}, lsn=20, snapshot="last", types=types),
+        event("c", "items", {"id": 3, "price": 2}, lsn=30, types=types),
+        event("c", "items", {"id": 5, "price": 2}, lsn=31, types=types),
+        event("c", "others", {"id": 9, "price": 2}, lsn=5, types=types),
+    ]
+    decoded = debezium.decode(records(spark, [(None, value) for value in sent]))
+    call: dict[str, Any] = {"keys": ["id"], "columns": types, "complete_snapshots": True}
+    stated = debezium.changes(decoded, "items", **call).localCheckpoint()
+    assert rows(stated.where("operation = 'delete'"), "data.id") == [(2,), (3,)]
+    assert rows(merge(stated, entity="item", keys=["id"]), "id") == [(1,), (3,), (4,), (5,)]
+    others = debezium.changes(decoded, "others", **call)
+    assert rows(others, "operation", "data.id") == [("upsert", 9)]
+
+
+def test_a_snapshot_of_which_a_record_cannot_be_read_is_no_list(spark: SparkSession) -> None:
+    """The record may have said any of the rows that seem to be gone."""
+    types = {"id": "int32"}
+    sent = [
+        event("r", "items", {"id": 1}, lsn=10, snapshot="last", types=types),
+        event("r", "items", {"id": 2}, lsn=20, snapshot="first", types=types),
+        event("r", "items", {"id": 1}, lsn=20, snapshot="true", types=types)[:30],
+        event("r", "items", {"id": 3}, lsn=20, snapshot="last", types=types),
+    ]
+    decoded = debezium.decode(records(spark, [(None, value) for value in sent]))
+    stated = debezium.changes(decoded, "items", keys=["id"], columns=types, complete_snapshots=True)
+    assert rows(stated, "operation", "data.id") == [("upsert", 1), ("upsert", 2), ("upsert", 3)]
