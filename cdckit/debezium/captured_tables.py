@@ -106,7 +106,7 @@ class CapturedTable:
         """
         given_types = find_named(self.name, given) or {}
         typed = {
-            column: tuple(each for each in types if each is not None) for column, types in self.types.items()
+            column: tuple(kind for kind in types if kind is not None) for column, types in self.types.items()
         }
         columns = {column: given_types.get(column) or name(types) for column, types in typed.items()}
         named = find_named(self.name, keys)
@@ -149,7 +149,7 @@ class CapturedTable:
 
 
 def _tuples(lists: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    return {name: tuple(each) for name, each in lists.items()}
+    return {name: tuple(texts) for name, texts in lists.items()}
 
 
 _Value = TypeVar("_Value")
@@ -193,6 +193,8 @@ def describe_news(
                 f"{after.name}.{column}: some events say its type and others none; it is read as {read_as}"
             )
         elif len(types) > 1:
-            said = ", ".join(str(each) for each in types)
-            sentences.append(f"{after.name}.{column} has several types ({said}); it is read as {read_as}")
+            named_types = ", ".join(map(str, types))
+            sentences.append(
+                f"{after.name}.{column} has several types ({named_types}); it is read as {read_as}"
+            )
     return sentences

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -17,7 +16,7 @@ from pyspark.sql import types as T
 
 from cdckit.debezium.captured_tables import CapturedTable, Mention, Reading, Types, describe_news
 from cdckit.debezium.decoding import EVENT_SCHEMA
-from cdckit.debezium.encodings import UNTYPED, known_encoding, type_name
+from cdckit.debezium.encodings import UNTYPED
 from cdckit.debezium.events import EventFault
 from cdckit.debezium.snapshots import (
     ENDED_SCHEMA,
@@ -26,7 +25,7 @@ from cdckit.debezium.snapshots import (
     is_absence,
     is_last_read,
 )
-from cdckit.debezium.table_changes import changes, table_rows
+from cdckit.debezium.table_changes import changes, common_type, distinct_types, table_rows
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import BUCKETS, Kind, visible_changes
 from cdckit.ledger.places import PLACE, record_place, rewrite_places
@@ -34,13 +33,11 @@ from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.ledger.tombstones import erased_changes
 from cdckit.ledger.upkeep import apply_within, withdraw_within
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, REJECT_SCHEMA
-from cdckit.parts.workers import local_frame, run_together
+from cdckit.parts.workers import run_together
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows, read_some
 from cdckit.store.transaction import Scope
 from cdckit.store.writing import WriteResult
-
-_LOG = logging.getLogger(__name__)
 
 RECORDS, REJECTS, TABLES, SNAPSHOTS = "records", "rejects", "tables", "snapshots"
 
@@ -214,23 +211,7 @@ class Intake:
         return names
 
     def _reading(self, table: CapturedTable) -> Reading:
-        return table.reading(self._settings.keys, self._settings.columns, self._name_types)
-
-    def _name_types(self, types: Sequence[str]) -> tuple[str, ...]:
-        """What `changes` calls the types of a column: `string` for some that have no type in common."""
-        if not types:
-            return (UNTYPED,)
-        encodings = tuple(dict.fromkeys(known_encoding(each) for each in types))
-        names = tuple(dict.fromkeys(map(type_name, encodings)))
-        if len(names) > 1:
-            # Those that have parts are told apart by their schemas.
-            names = encodings
-            nothing = local_frame(self._transaction.spark, [], EVENT_SCHEMA)
-            try:
-                table_rows(nothing, "table", keys=["key"], columns={"key": "string", "column": names})
-            except InvalidArgument:
-                return ("string",)
-        return names
+        return table.reading(self._settings.keys, self._settings.columns, _name_types)
 
     def _require_settings(self, readings: Mapping[str, Reading]) -> None:
         for name, table in self._before.items():
@@ -366,12 +347,12 @@ class Intake:
         unread = rejected.where(F.col(OF_TABLE).isNull())
         absences = transaction.scratch(find_absences(log, kind.keys, snapshots, refused, unread))
         key = [F.col("data").getField(key).alias(key) for key in kind.keys]
-        told = log.where(is_absence()).select(*key, "message_id", F.col("sequence").alias("position"))
-        told = transaction.scratch(
-            told.join(snapshots.select("position").distinct(), "position", "left_semi")
+        stored = log.where(is_absence()).select(*key, "message_id", F.col("sequence").alias("position"))
+        stored = transaction.scratch(
+            stored.join(snapshots.select("position").distinct(), "position", "left_semi")
         )
         by = [*kind.keys, "message_id"]
-        stale = told.join(absences.select(*key, "message_id"), by, "left_anti").select(*by)
+        stale = stored.join(absences.select(*key, "message_id"), by, "left_anti").select(*by)
         if not stale.isEmpty():
             self.reads += withdraw_within(transaction, kind, stale)
         if not absences.isEmpty():
@@ -399,6 +380,16 @@ def events_of_table(tables: Any, settings: FeedSettings, name: str) -> DataFrame
     records = read_rows(tables, RECORDS, RECEIVED_SCHEMA)
     of_it = records.where(F.col(OF_TABLE).isNull() | (F.col(OF_TABLE) == name))
     return settings.events(of_it).where(F.col(OF_TABLE) == name)
+
+
+def _name_types(types: Sequence[str]) -> tuple[str, ...]:
+    """What `changes` calls the types of a column: `string` for some that have no type in common."""
+    names = distinct_types(types) or (UNTYPED,)
+    try:
+        common_type("column", names)
+    except InvalidArgument:
+        return ("string",)
+    return names
 
 
 def describe_wait(name: str, reading: Reading) -> str:

@@ -104,8 +104,10 @@ def _full_lists(reads: DataFrame, ended: DataFrame, unread: DataFrame) -> DataFr
 def _as_changes(absent: DataFrame, changes: DataFrame, keys: Sequence[str]) -> DataFrame:
     fields = require_struct(changes, "data", function="changes")
     data = {
-        each.name: (F.col(_KEY).getField(each.name) if each.name in keys else F.lit(None)).cast(each.dataType)
-        for each in fields
+        field.name: (F.col(_KEY).getField(field.name) if field.name in keys else F.lit(None)).cast(
+            field.dataType
+        )
+        for field in fields
     }
     # A place of its own for each: what is said of one row is not said of another.
     place = F.xxhash64("source", "position", _KEY)
@@ -130,7 +132,9 @@ def _as_changes(absent: DataFrame, changes: DataFrame, keys: Sequence[str]) -> D
     }
     return absent.select(
         *(
-            columns.get(each.name, F.lit(None)).cast(each.dataType).alias(each.name, metadata=each.metadata)
-            for each in changes.schema
+            columns.get(field.name, F.lit(None))
+            .cast(field.dataType)
+            .alias(field.name, metadata=field.metadata)
+            for field in changes.schema
         )
     )

@@ -381,7 +381,7 @@ def _table_plan(
         types = types or dict.fromkeys(keys, (UNTYPED,))
     named = require_keys(keys, list(types), function="changes")
     read = {
-        name: (kinds, arrow_type(_common_type(name, kinds)))
+        name: (kinds, arrow_type(common_type(name, kinds)))
         for name, kinds in _require_one_writing(types).items()
     }
     return TablePlan(table, read, tuple(named), placeholder, unreadable == "reject", to_common_type)
@@ -411,7 +411,8 @@ def _warn_of_texts(table: str, types: Mapping[str, Sequence[str]]) -> None:
         )
 
 
-def _common_type(name: str, kinds: Sequence[str]) -> T.DataType:
+def common_type(name: str, kinds: Sequence[str]) -> T.DataType:
+    """The type of all values of a column; raises `InvalidArgument` where its types have none in common."""
     types = [spark_type(encoding(kind, function="changes").type) for kind in kinds]
     has_parts = any(isinstance(kind, T.ArrayType | T.MapType | T.StructType) for kind in types)
     if has_parts and len(types) > 1 and not all(map(is_schema, kinds)):
@@ -487,8 +488,8 @@ class _Survey:
         _require_one(table, self.tables, decoded)
         types_by_name: dict[str, list[str]] = {}
         for _, name, kind in self.types:
-            types_by_name.setdefault(name, []).append(known_encoding(kind))
-        return {name: _distinct_types(types_of) for name, types_of in types_by_name.items()}
+            types_by_name.setdefault(name, []).append(kind)
+        return {name: distinct_types(types_of) for name, types_of in types_by_name.items()}
 
     def key(self) -> list[str]:
         """The key columns, as the keys of records name them; raises `InvalidArgument` if not all alike."""
@@ -534,10 +535,11 @@ def _report_types(batches: Iterable[pa.RecordBatch], events: _Events, table: str
     yield {"tables": sorted(tables), "types": sorted(types), "keys": sorted(keys)}
 
 
-def _distinct_types(type_texts: Sequence[str]) -> tuple[str, ...]:
+def distinct_types(type_texts: Sequence[str]) -> tuple[str, ...]:
     """Each type once: by its name, but of several that have parts by what events say, to tell them apart."""
-    names = tuple(dict.fromkeys(map(type_name, type_texts)))
-    return names if len(names) == 1 else tuple(dict.fromkeys(type_texts))
+    types = tuple(dict.fromkeys(map(known_encoding, type_texts)))
+    names = tuple(dict.fromkeys(map(type_name, types)))
+    return names if len(names) == 1 else types
 
 
 def _require_one(table: str, found: Sequence[str], decoded: DataFrame) -> None:
