@@ -186,6 +186,7 @@ def test_another_kind_of_store_is_refused(tmp_path: Path, spark: SparkSession, d
 # Who is forgotten -----------------------------------------------------------------------------------------
 
 ERASED: dict[str, tuple[str, dict[str, Any]]] = {
+    "debezium": ("items", {"item": "1"}),
     "replicate": ("db1/shop_task SHOP.ITEMS", {"id": 1}),
     "datahub": ("product", {"number": 1}),
     "databus": ("planes", {"tail": "N1"}),
