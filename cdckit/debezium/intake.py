@@ -32,7 +32,14 @@ from cdckit.ledger.places import PLACE, record_place, rewrite_places
 from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING
 from cdckit.ledger.tombstones import erased_changes
 from cdckit.ledger.upkeep import apply_within, withdraw_within
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, REJECT_SCHEMA
+from cdckit.model.records import (
+    ERROR_CODE,
+    ERROR_DESCRIPTION,
+    RECORD_COLUMNS,
+    RECORD_SCHEMA,
+    REJECT_SCHEMA,
+    usable_changes,
+)
 from cdckit.parts.workers import run_together
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows, read_some
@@ -82,8 +89,8 @@ class FeedSettings:
         return table_rows(events, table.name, **self._arguments(table))
 
     def changes(self, events: DataFrame, table: CapturedTable) -> DataFrame:
-        """What the events say of the rows of a table."""
-        return changes(events, table.name, **self._arguments(table)).drop("faults")
+        """What the events say of the rows of a table, but for those in error."""
+        return usable_changes(changes(events, table.name, **self._arguments(table))).drop("faults")
 
     def _arguments(self, table: CapturedTable) -> dict[str, Any]:
         assert table.made_by is not None

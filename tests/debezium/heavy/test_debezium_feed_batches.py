@@ -1,4 +1,12 @@
-"""A captured database that is kept up batch by batch: what comes late or again; a person who is forgotten."""
+"""
+A captured database that is kept up batch by batch: what comes late or again; a person who is forgotten.
+
+In `make test`:
+tests/debezium/test_captured_tables.py::test_rows_read_the_same_by_what_came,
+tests/debezium/test_debezium_feed.py::test_a_snapshot_that_ended_is_a_full_list_by_choice,
+tests/test_shells.py::test_what_waited_too_long_is_given_up_once_and_is_a_reject_then,
+tests/test_shells.py::test_who_was_erased_is_gone_and_does_not_come_again.
+"""
 
 from __future__ import annotations
 

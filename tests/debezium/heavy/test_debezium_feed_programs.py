@@ -1,4 +1,10 @@
-"""A random captured database through a `Feed`, in any batches, and by hand: a naive reader is the judge."""
+"""
+A random captured database through a `Feed`, in any batches: a naive reader is the judge.
+
+In `make test`:
+tests/debezium/test_debezium_feed.py::test_each_record_is_in_a_ledger_waits_or_is_a_reject,
+tests/test_doors.py::test_every_record_is_a_change_or_waits_or_is_a_reject_or_is_named.
+"""
 
 from __future__ import annotations
 
