@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
 from itertools import groupby
+from operator import and_
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -266,10 +267,11 @@ class Intake:
         readable = again.where(~_is_of_unknown_schema())
         if readable.isEmpty():
             return events
-        places = readable.select(*PLACES, content_of_record().alias("content")).distinct()
-        left = waiting.withColumn("content", content_of_record()).join(
-            places, [*PLACES, "content"], "left_anti"
-        )
+        by = {name: F.col(name) for name in PLACES} | {"content": content_of_record()}
+        places = readable.select(*(column.alias(f"read {name}") for name, column in by.items())).distinct()
+        # A record without a place is told by what it holds.
+        is_read = reduce(and_, (column.eqNullSafe(F.col(f"read {name}")) for name, column in by.items()))
+        left = waiting.join(places, is_read, "left_anti")
         self._transaction.replace(WAITING, left.select(*WAITING_SCHEMA.fieldNames()))
         self._has_healed = True
         return events.unionByName(readable)

@@ -114,7 +114,7 @@ def test_a_snapshot_that_ended_is_a_full_list_in_any_batches(spark: SparkSession
 
 
 def test_avro_waits_for_its_schema(spark: SparkSession, tmp_path: Path) -> None:
-    """A feed that has the schema takes what waited for it with the next batch, of whatever table that is."""
+    """A feed that has the schema takes what waited for it with the next batch, also what has no place."""
     row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
     source = {"type": "record", "name": "Source", "fields": [{"name": "table", "type": "string"}]}
     parts = {"after": row, "source": source, "op": "string", "ts_ms": "long"}
@@ -130,9 +130,10 @@ def test_avro_waits_for_its_schema(spark: SparkSession, tmp_path: Path) -> None:
         return debezium.Feed(spark, tmp_path, tables={"items": ["id"]}, decode=decode, buckets=1)
 
     feed = open_feed({8: json.dumps(row)})
-    feed.receive(records(spark, [(None, value)]))
-    [(offset, waits_for)] = rows(feed.waiting(), "offset", "waiting_for")
-    assert (offset, "schema" in waits_for) == (0, True)
+    placeless = records(spark, [(None, value)]).withColumn("partition", F.lit(None).cast("int"))
+    feed.receive(records(spark, [(None, value)]).unionByName(placeless))
+    waiting = rows(feed.waiting(), "offset", "waiting_for")
+    assert [(offset, "schema" in waits_for) for offset, waits_for in waiting] == [(0, True), (0, True)]
     feed = open_feed({7: json.dumps(schema)})
     feed.receive(records(spark, [(None, b"\0")], first=1))
     assert feed.waiting().isEmpty()
