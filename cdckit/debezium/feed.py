@@ -79,6 +79,11 @@ class Feed(Shell):
     name.  The events of a table of which nobody says the key wait, and so do those in Avro whose schema
     *decode* does not have: say it, and they are taken with the next batch.
 
+    **A snapshot that ended** is a full list of the tables that it read: a row that the source had said
+    before, and that it did not read, is deleted at its place in the log.  A table is left alone of which it
+    read no row, or of which a record cannot be read while it ran; and snapshots without a place in the log,
+    as of MongoDB, and incremental ones are no lists.
+
     Its verbs and most of its questions are those of every `Shell`.
 
     Args:
@@ -99,7 +104,9 @@ class Feed(Shell):
     Cost:
         `receive` decodes the records once and keeps them, with one small job to see of which tables they are,
         and one for what waits; then, for each of these tables, two jobs for its rows in error and for its
-        changes, and one or two of its ledger.
+        changes, and one or two of its ledger.  As long as records wait for their schema, each batch decodes
+        them once more.  Where a snapshot ended, or records come that are older than its end, the logs of
+        the tables are read once.
 
     >>> from tempfile import TemporaryDirectory
     >>> from cdckit import debezium, samples
@@ -107,10 +114,20 @@ class Feed(Shell):
     >>> keys = {"flights": ["flight_date", "carrier", "flight", "origin"]}
     >>> with TemporaryDirectory() as folder:
     ...     feed = debezium.Feed(session(), folder, tables=keys, decode=debezium.decode_wal2json, buckets=1)
-    ...     received = feed.receive(records, "monday")
-    ...     print(received.records, received.notes)
-    ...     feed.tables().select("table", "keys").show(truncate=False)
-    ...     feed.table("flights").history().count()
+    ...     for note in feed.receive(records, "monday").notes:
+    ...         print(note)
+    ...     feed.tables().select("table", "has_ledger").show()
+    ...     print(feed.table("flights").history().count(), "versions")
+    public.remarks is a table that was not named
+    records that wait for the key columns of public.remarks, which tables= can name: 256
+    +--------------+----------+
+    |         table|has_ledger|
+    +--------------+----------+
+    |public.flights|      true|
+    |public.remarks|     false|
+    +--------------+----------+
+    <BLANKLINE>
+    508 versions
     """
 
     kind = "captured database (form 1)"
