@@ -173,6 +173,29 @@ def read_rows(events: Sequence[Event], plan: TablePlan, operations: Sequence[str
 _OF_TABLES = (Kind.ROW, Kind.TRUNCATE)
 
 
+class RejectedRecord(NamedTuple):
+    """An event that cannot be used: the place of its record in the batch, why, and its source."""
+
+    place: int
+    error_code: str
+    error_description: str | None
+    source: str | None
+
+
+def find_rejects(events: Sequence[Event], found: Rows, table: str) -> list[RejectedRecord]:
+    """The events in error, of a table or of nobody knows which, and its rows that cannot be changes."""
+    unread = [
+        RejectedRecord(place, event.error_code, event.error_description, event.source)
+        for place, event in enumerate(events)
+        if event.error_code is not None and (event.table is None or is_of_table(event, table))
+    ]
+    rows = (row for row in found.rows if row.error_code is not None)
+    return unread + [
+        RejectedRecord(row.place, row.error_code or "", row.error_description, row.event.source)
+        for row in rows
+    ]
+
+
 class _Faults:
     """The values of a row that could not be read: by column what was sent."""
 

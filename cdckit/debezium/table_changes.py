@@ -30,9 +30,11 @@ from cdckit.debezium.other_producers import read_maxwell, read_wal2json
 from cdckit.debezium.rows import (
     ARRIVAL,
     PLACEHOLDER,
+    RejectedRecord,
     TablePlan,
     change_columns,
     change_types,
+    find_rejects,
     read_rows,
     row_columns,
     row_types,
@@ -40,7 +42,7 @@ from cdckit.debezium.rows import (
 from cdckit.debezium.snapshots import ended_snapshots, find_absences
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTYPED as UNTYPED_FIELDS
-from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA, REJECT, REJECT_SCHEMA
 from cdckit.parts.arguments import (
     microseconds,
     require_batch,
@@ -48,9 +50,8 @@ from cdckit.parts.arguments import (
     require_instants,
     require_keys,
     require_name,
-    require_struct,
 )
-from cdckit.parts.arrow_types import arrow_type, spark_columns, spark_type
+from cdckit.parts.arrow_types import arrow_schema, arrow_type, spark_columns, spark_type
 from cdckit.parts.widening import common_spark_type, is_number_beside_time, to_common_type
 from cdckit.parts.workers import WorkerPlan, without_garbage_collection, worker_reports
 
@@ -162,8 +163,8 @@ def changes(
     source: its positions mean nothing beside those before.  Say so by *source*.
 
     Args:
-        decoded: What `decode`, `decode_maxwell` or `decode_wal2json` returned.  Events in error are passed
-            over, and all that is not about a row or a truncate.
+        decoded: What `decode`, `decode_maxwell` or `decode_wal2json` returned.  Passed over is what is not
+            about a row or a truncate, or about another table.
         table: The name of the table, with as much before it as is needed: `orders`, `public.orders`,
             `shop.public.orders`.  Tables of several databases whose names end so are taken for one.
         keys: The key columns; without them, those that the keys of the records have, which are collected.
@@ -202,7 +203,8 @@ def changes(
         the row.  `moved` says the old key and the new one where the key of a row
         changed: so a value that did not change and was not sent with the new key is that of the old one.
         Beside them stands `faults`: the values that could not be read and are null therefore, each behind the
-        name of its column.
+        name of its column; and `reject`: an event of the table, or of nobody knows which, that cannot be used
+        is a row that says nothing but its record and why (see `cdckit.model.CHANGE_SCHEMA`).
 
         PostgreSQL's `infinity` and `-infinity` are 9999-12-31 and 0001-01-02, of a timestamp midnight in UTC,
         however the connector writes them.  A timestamp without a zone is taken for one in UTC.  Times of day
@@ -245,11 +247,10 @@ def changes(
         given = decoded.withColumn(_READ_AT, instants)
     elif snapshot_at is not None:
         at = microseconds(snapshot_at, "snapshot_at", function="changes")
-    rows, events = _events(given, (*READ_COLUMNS, *ARRIVAL))
+    rows, events = _events(given, RECORD_COLUMNS)
     by = partial(_change_batches, events=events, plan=plan, source=source, read_at=at)
-    stated = _with_untyped(
-        WorkerPlan(rows, by, spark_columns(pa.schema(change_types(plan).items()))).rows(), plan
-    )
+    kind = spark_columns(pa.schema(change_types(plan).items())).add(REJECT, REJECT_SCHEMA)
+    stated = _with_untyped(WorkerPlan(rows, by, kind).rows(), plan)
     if not complete_snapshots:
         return stated
     require_batch(decoded, "decoded", "a Feed completes snapshots of streams", function="changes")
@@ -258,8 +259,7 @@ def changes(
         decoded, table, keys=keys, columns=columns, placeholder=placeholder, unreadable=unreadable
     )
     unread = decoded.where(is_wrong & F.col("table").isNull())
-    names = require_struct(refused, "old", function="changes").fieldNames()
-    absences = find_absences(stated, names, ended_snapshots(decoded), refused.where(is_wrong), unread)
+    absences = find_absences(stated, plan.keys, ended_snapshots(decoded), refused.where(is_wrong), unread)
     return stated.unionByName(absences)
 
 
@@ -273,15 +273,56 @@ def _change_batches(
     source: str | None,
     read_at: int | None,
 ) -> Iterator[pa.RecordBatch]:
+    types = change_types(plan)
+    schema = pa.schema([*types.items(), (REJECT, _REJECT_TYPE)])
     for batch in batches:
         with without_garbage_collection():
-            found = read_rows(events.of(batch), plan, (*OF_ROWS, TRUNCATE))
+            told = events.of(batch)
+            found = read_rows(told, plan, (*OF_ROWS, TRUNCATE))
             since: Sequence[int | None] | None = None if read_at is None else [read_at] * batch.num_rows
             if _READ_AT in batch.schema.names:
                 since = batch.column(_READ_AT).cast(pa.int64()).to_pylist()
             arrivals = [batch.column(name) for name in ARRIVAL]
             columns = change_columns(found, plan, arrivals, source, since)
-        yield pa.RecordBatch.from_arrays(columns, list(change_types(plan)))
+            rejected = find_rejects(told, found, plan.table)
+        yield pa.RecordBatch.from_arrays([*columns, pa.nulls(len(columns[0]), _REJECT_TYPE)], schema=schema)
+        if rejected:
+            yield _reject_batch(batch, rejected, schema, source)
+
+
+_REJECT_TYPE = pa.struct(list(arrow_schema(REJECT_SCHEMA)))
+
+
+def _reject_batch(
+    batch: pa.RecordBatch, rejected: Sequence[RejectedRecord], schema: pa.Schema, source: str | None
+) -> pa.RecordBatch:
+    """The rejects among the changes of a batch: what a change says is null, but which record it was."""
+    places = pa.array([reject.place for reject in rejected], pa.int64())
+    record = {name: batch.column(name).take(places) for name in RECORD_COLUMNS}
+    codes = [
+        pa.array(texts, pa.string()) for texts in zip(*(reject[1:3] for reject in rejected), strict=True)
+    ]
+    count, arrival = len(rejected), [*(record[name] for name in ARRIVAL), pa.array([1] * len(rejected))]
+    topics = record["topic"].to_pylist()
+    named = [source or reject.source or topic for reject, topic in zip(rejected, topics, strict=True)]
+    texts = (record[name].cast(pa.string()).to_pylist() for name in ("topic", "partition", "offset"))
+    messages = [f"{who}:{'/'.join(place)}" for who, *place in zip(named, *texts, strict=True)]
+    said = {
+        "sequence": [""] * count,
+        "message_id": messages,
+        "source": named,
+        "priority": [0] * count,
+        "snapshot": [False] * count,
+    }
+    columns = {name: pa.array(values, schema.field(name).type) for name, values in said.items()}
+    kinds = schema.field("arrival").type
+    parts = [part.cast(kinds.field(at).type) for at, part in enumerate(arrival)]
+    columns["arrival"] = pa.StructArray.from_arrays(parts, fields=list(kinds))
+    whole = [part.cast(_REJECT_TYPE.field(at).type) for at, part in enumerate([*record.values(), *codes])]
+    columns[REJECT] = pa.StructArray.from_arrays(whole, fields=list(_REJECT_TYPE))
+    return pa.RecordBatch.from_arrays(
+        [columns.get(field.name, pa.nulls(count, field.type)) for field in schema], schema=schema
+    )
 
 
 def _with_untyped(rows: DataFrame, plan: TablePlan) -> DataFrame:

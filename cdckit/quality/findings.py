@@ -507,6 +507,6 @@ def record_outcomes(records: DataFrame, **outcomes: DataFrame) -> DataFrame:
 
 def _places(table: DataFrame) -> DataFrame:
     if "arrival" in table.columns:
-        return table.select(*(F.col(f"arrival.{name}").alias(name) for name in PLACE))
+        return usable_changes(table).select(*(F.col(f"arrival.{name}").alias(name) for name in PLACE))
     require_columns(table, PLACE, function=_RECORD_OUTCOMES)
     return table.select(*PLACE)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from cdckit import debezium, merge, rejects, union_changes
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import ORDER
-from cdckit.model.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA, drop_rejects
 
 CASES = json.loads((Path(__file__).parents[1] / "cases/debezium/events.json").read_text())
 DECODERS = {
@@ -122,7 +122,9 @@ def test_a_value_that_cannot_be_read_costs_its_row_or_itself(spark: SparkSession
         ("reject", [sound, gone], {1: "a: 1234.50", 2: "a: " + "9" * 197} | of_keys),
         ("null", [sound, alone, both, gone], of_keys),
     ]:
-        told = debezium.changes(decoded, "t", **call, unreadable=unreadable).orderBy("arrival.offset")
+        stated = debezium.changes(decoded, "t", **call, unreadable=unreadable)
+        assert {row["offset"] for row in rejects(stated).collect()} == refused.keys()
+        told = drop_rejects(stated).orderBy("arrival.offset")
         assert [
             tuple(row) for row in told.select("operation", "data.*", "carried.a", "faults").collect()
         ] == changes
@@ -151,7 +153,7 @@ def test_what_events_are_as_changes(spark: SparkSession, case: dict[str, Any]) -
     values = [json.dumps(value).encode() for value, _ in case["values"]]
     decoded = DECODERS[case["producer"]](records(spark, values, [headers for _, headers in case["values"]]))
     call = {"keys": case["keys"], "columns": case["columns"]}
-    told = debezium.changes(decoded, case["table"], **call)
+    told = drop_rejects(debezium.changes(decoded, case["table"], **call))
     found = told.orderBy("arrival.offset", "arrival.record_number").collect()
     shown = [
         [
