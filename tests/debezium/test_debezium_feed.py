@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdckit import debezium, merge
+from cdckit import debezium, drop_rejects, merge, rejects
 from cdckit.errors import InvalidArgument
 from support.captured_events import CONNECT, event, records, rows
 
@@ -99,4 +99,5 @@ def test_a_snapshot_of_which_a_record_cannot_be_read_is_no_list(spark: SparkSess
     ]
     decoded = debezium.decode(records(spark, [(None, value) for value in sent]))
     stated = debezium.changes(decoded, "items", keys=["id"], columns=types, complete_snapshots=True)
-    assert rows(stated, "operation", "data.id") == [("upsert", 1), ("upsert", 2), ("upsert", 3)]
+    assert rows(drop_rejects(stated), "operation", "data.id") == [("upsert", 1), ("upsert", 2), ("upsert", 3)]
+    assert rows(rejects(stated), "offset", "error_code") == [(2, "NOT_JSON")]
