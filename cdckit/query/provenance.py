@@ -134,10 +134,11 @@ def blame(
         sent = told.withColumn("source", F.lit(None).cast("string"))
     else:
         require_types(changes, _MESSAGE, function="blame")
-        some = changes.withColumnRenamed("message_id", "message")
-        some = some.join(F.broadcast(told.select("message").distinct()), "message", "left_semi")
-        sent = with_messages(told, some.withColumnRenamed("message", "message_id"), message="message")
-        sent = sent.withColumnRenamed(MESSAGE_SOURCE, "source")
+        messages = F.broadcast(told.select(F.col("message").alias("message_id")).distinct())
+        senders = _senders(changes.join(messages, "message_id", "left_semi"), "message")
+        # Sent to the rows, which keep their order so: by a shuffle they would not.
+        named = F.broadcast(senders.select("message", F.col(MESSAGE_SOURCE).alias("source")))
+        sent = told.join(named, "message", "left")
     return sent.select(_GUID, "field", "value", "message", "source", "priority", "since_timestamp")
 
 
@@ -297,15 +298,19 @@ def with_messages(frame: DataFrame, changes: DataFrame, *, message: str = SOURCE
     if taken:
         needed = f"a table without columns {MESSAGE_SOURCE} and {MESSAGE_ARRIVAL}: rename these first"
         raise InvalidArgument("with_messages", "frame", needed, taken)
+    joined = frame.join(_senders(changes, message), [message], "left")
+    # A join by name puts that column first.
+    return joined.select(*(quoted(name) for name in (*frame.columns, MESSAGE_SOURCE, MESSAGE_ARRIVAL)))
+
+
+def _senders(changes: DataFrame, message: str) -> DataFrame:
+    """By message id, in a column of that name, its source and when it first arrived."""
     # Two sources may use one id for two messages, and the id alone does not say which is meant.
     sources = F.collect_set(F.struct("source"))
-    known = changes.groupBy(F.col("message_id").alias(message)).agg(
+    return changes.groupBy(F.col("message_id").alias(message)).agg(
         F.when(F.size(sources) == 1, F.min("source")).alias(MESSAGE_SOURCE),
         F.when(F.size(sources) == 1, F.min("arrival.timestamp")).alias(MESSAGE_ARRIVAL),
     )
-    joined = frame.join(known, [message], "left")
-    # A join by name puts that column first.
-    return joined.select(*(quoted(name) for name in (*frame.columns, MESSAGE_SOURCE, MESSAGE_ARRIVAL)))
 
 
 Messages: TypeAlias = str | Iterable[str] | DataFrame

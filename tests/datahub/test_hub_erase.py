@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from cdckit.datahub import Hub, schema
 from cdckit.datahub.erased_records import mask_records
+from cdckit.errors import InvalidArgument
 from cdckit.ledger import Receipt
 from support.hub_programs import rows_of
 from support.remains import find_remains
@@ -95,3 +97,16 @@ def test_who_was_erased_is_refused_when_it_comes_again(erased: Erased) -> None:
     """By the message that spoke of her before, and by another; those beside her stay and come."""
     assert erased.customers == [{1, ADA, 3}, {1, 3}, {1, 3, 6}]
     assert erased.refused == [(1, "ENTITY_ERASED")]
+
+
+def test_a_target_with_several_keys_is_there_and_cannot_be_erased_from(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """`ledgers` names it, so the error must not say that there is none."""
+    weak = {"reference": "w", "fields": [{"reference": "a", "key": "one"}, {"reference": "b", "key": "two"}]}
+    hub = Hub(spark, schema({"reference": "*", "mappings": {"w": [weak]}}), tmp_path)
+    hub.receive([{"entity": "w", "data": [{"a": "x", "b": "y"}]}], received_at=AT)
+    hub.run(now=AT)
+    assert set(hub.ledgers()) == {"w"}
+    with pytest.raises(InvalidArgument, match=r"can be erased: none is; .* its entities have several keys"):
+        hub.erase("w", keys=[{"a": "x"}], by="dana", reason="asked for")

@@ -14,7 +14,15 @@ from cdckit import merge
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query.provenance import blame
 from support.fold import fold
-from support.histories import INSTANTS, Row, history_schema, random_changes, rows_to_dataframe, to_dataframe
+from support.histories import (
+    INSTANTS,
+    Row,
+    change_schema,
+    history_schema,
+    random_changes,
+    rows_to_dataframe,
+    to_dataframe,
+)
 from support.provenances import in_force, is_run, rows_of, text, told
 
 FIELDS = {"id": "string", "name": "string", "price": "int", "color": "string"}
@@ -260,6 +268,34 @@ def test_a_provenance_of_another_form_is_refused(history: DataFrame, provenance:
         blame(history.withColumn("field_provenance", F.expr(provenance)), {"id": "mug"})
 
 
+def test_the_changes_say_which_source_sent_a_message(spark: SparkSession) -> None:
+    """In the order of the fields, as without them; of an id that two sources use nobody can tell."""
+    first = {"h": 1, "k": "x", "a": 1}
+    rows = [
+        change(first, source="crm", message="m1", hour=9),
+        change({**first, "a": 2}, source="till", message="m2", hour=10),
+        change({**first, "h": 2}, source="crm", message="m2", hour=11),
+    ]
+    kinds = {"h": "int", "k": "string", "a": "int"}
+    changes = rows_to_dataframe(spark, rows, change_schema(kinds, field_priorities=False))
+    history = merge(changes, entity="thing", keys=["h", "k"])
+    found = blame(history, {"h": 1}, changes=changes).select("field", "message", "source").collect()
+    assert [tuple(row) for row in found] == [
+        ("deleted_indicator", "m1", "crm"),
+        ("h", "m1", "crm"),
+        ("k", "m1", "crm"),
+        ("a", "m2", None),
+    ]
+
+
+def change(data: Row, *, source: str, message: str, hour: int) -> Row:
+    at_hour = at(hour)
+    arrival = {"timestamp": at_hour, "topic": "t", "partition": 0, "offset": hour, "record_number": 1}
+    said = {"operation": "upsert", "effective_timestamp": at_hour, "sequence": "", "arrival": arrival}
+    carried = dict.fromkeys(data, True)
+    return {**said, "message_id": message, "source": source, "priority": 0, "data": data, "carried": carried}
+
+
 LAW_FIELDS = {"h": "int", "k": "string", "a": "int", "b": "double"}
 
 
@@ -272,7 +308,7 @@ def test_at_every_instant_it_is_what_the_fold_says(
     changes = random_changes(31, 250, LAW_FIELDS, guids=guids)
     versions = fold(changes, entity="thing", keys=["h", "k"], fields=list(LAW_FIELDS))
     expected = [
-        {**said, "since_timestamp": said["message"] and since(versions, row, name)}
+        {**said, "source": None, "since_timestamp": said["message"] and since(versions, row, name)}
         for row in in_force(versions, instant)
         if row["k"] == "x"
         for name, said in told(row, LAW_FIELDS).items()
