@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdckit import debezium, drop_rejects, merge, rejects
+from cdckit import debezium, merge, rejects
 from cdckit.errors import InvalidArgument
+from cdckit.model import drop_rejects
 from support.captured_events import CONNECT, event, records, rows
 
 
