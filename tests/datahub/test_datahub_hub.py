@@ -436,5 +436,5 @@ def test_what_cannot_be_received_is_told_of_receive(spark: SparkSession, empty: 
         empty.receive([], received_at=datetime(2024, 1, 1))
     with pytest.raises(InvalidArgument, match=r"receive\(\) needs received_at to be left out for a table"):
         empty.receive(records(spark, [], received_at=AT), received_at=AT)
-    with pytest.raises(MissingColumns, match=r"receive\(\) needs the columns headers; the DataFrame has key"):
-        empty.receive(records(spark, [], received_at=AT).drop("headers"))
+    with pytest.raises(MissingColumns, match=r"receive\(\) needs the columns value; the DataFrame has key"):
+        empty.receive(records(spark, [], received_at=AT).drop("value"))

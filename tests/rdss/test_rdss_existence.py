@@ -9,8 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import rdss
+from cdckit import rdss, rejects
 from cdckit.errors import InvalidArgument, MissingColumns
+from cdckit.model import drop_rejects
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from support.existence import codes, decoded, uuid
 
@@ -88,7 +89,9 @@ def test_changes_say_what_was_known(spark: SparkSession) -> None:
 def test_what_is_unknown_is_a_reject_and_no_change(spark: SparkSession) -> None:
     judged = rdss.with_unknown(decoded(spark, "U a 09:00")).withColumn("body", F.lit("{}"))
     assert judged.schema.simpleString() == DECODED_SCHEMA.simpleString()
-    assert rdss.changes(judged).count() == 0
+    stated = rdss.changes(judged)
+    assert drop_rejects(stated).count() == 0
+    assert rejects(stated).count() == 1
 
 
 def test_calls_that_cannot_mean_anything_are_refused(spark: SparkSession, history: DataFrame) -> None:

@@ -85,7 +85,7 @@ def carried(change: dict[str, Any]) -> list[str]:
 
 def test_the_columns_are_those_of_a_table_of_changes(rows: DataFrame) -> None:
     made = replicate.changes(rows, keys=["a", "b"]).schema
-    assert made.fieldNames() == [*CHANGE_SCHEMA.fieldNames(), "snapshot", "data", "carried"]
+    assert made.fieldNames() == [*CHANGE_SCHEMA.fieldNames(), "snapshot", "data", "carried", "reject"]
     for field in CHANGE_SCHEMA:
         assert made[field.name].dataType.simpleString() == field.dataType.simpleString()
     assert made["data"].dataType.simpleString() == "struct<a:int,b:string,price:int,note:string>"
@@ -111,6 +111,7 @@ def test_a_change_to_the_letter(told: dict[int, list[dict[str, Any]]]) -> None:
             "snapshot": False,
             "data": {"a": 1, "b": "x", "price": 5, "note": None},
             "carried": {"a": True, "b": True, "price": False, "note": True},
+            "reject": None,
         }
     ]
 
@@ -160,10 +161,13 @@ def test_what_was_sent_is_what_is_carried(told: dict[int, list[dict[str, Any]]])
     assert carried(from_json) == ["a", "b", "note"]
 
 
-def test_rows_in_error_are_passed_over(told: dict[int, list[dict[str, Any]]]) -> None:
+def test_rows_in_error_are_rejects(told: dict[int, list[dict[str, Any]]]) -> None:
+    """They are rejects among the changes; of a record without an operation there is no row."""
+    rejected = {at: row["reject"] for at, rows in told.items() for row in rows if row["reject"] is not None}
+    assert rejected.keys() == {offset("a mask without a key")}
     assert offset("an operation that is none") not in told
-    assert offset("a mask without a key") not in told
-    assert len(told) == len(MESSAGES) - 2 + 2
+    assert all(reject["error_code"] and reject["offset"] == at for at, reject in rejected.items())
+    assert len(told) == len(MESSAGES) - 1 + 2
 
 
 def test_a_message_that_is_delivered_twice_is_one_message(told: dict[int, list[dict[str, Any]]]) -> None:
