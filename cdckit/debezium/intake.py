@@ -353,15 +353,18 @@ class Intake:
         log = visible_changes(transaction.read(kind.changes), kind)
         rejected = read_rows(transaction, REJECTS, REJECTED_SCHEMA)
         refused = self._settings.rows(self._settings.events(rejected.where(F.col(OF_TABLE) == name)), table)
-        unread = rejected.where(F.col(OF_TABLE).isNull())
+        # What waits for its schema may be a read, too.
+        waiting = read_rows(transaction, WAITING, WAITING_SCHEMA)
+        of_no_table = (rows.where(F.col(OF_TABLE).isNull()) for rows in (rejected, waiting))
+        unread = reduce(DataFrame.unionByName, (rows.select(*RECORD_COLUMNS) for rows in of_no_table))
         absences = transaction.scratch(find_absences(log, kind.keys, snapshots, refused, unread))
         key = [F.col("data").getField(key).alias(key) for key in kind.keys]
-        stored = log.where(is_absence()).select(*key, "message_id", F.col("sequence").alias("position"))
-        stored = transaction.scratch(
-            stored.join(snapshots.select("position").distinct(), "position", "left_semi")
-        )
+        of_these = snapshots.select("source", F.col("position").alias("sequence"))
+        stored = log.where(is_absence()).join(of_these, ["source", "sequence"], "left_semi")
         by = [*kind.keys, "message_id"]
-        stale = stored.join(absences.select(*key, "message_id"), by, "left_anti").select(*by)
+        stale = transaction.scratch(
+            stored.select(*key, "message_id").join(absences.select(*key, "message_id"), by, "left_anti")
+        )
         if not stale.isEmpty():
             self.reads += withdraw_within(transaction, kind, stale)
         if not absences.isEmpty():

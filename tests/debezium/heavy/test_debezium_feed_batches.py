@@ -141,6 +141,38 @@ def test_avro_waits_for_its_schema(spark: SparkSession, tmp_path: Path) -> None:
     assert rows(feed.rejects(), "offset") == [(1,)]
 
 
+def test_a_snapshot_is_no_list_while_its_records_wait_for_their_schema(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """One of them may have read the row that seems to be gone; once all can be read, it is a list."""
+    row = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "int"}]}
+    kinds = {"connector": "string", "name": "string", "table": "string", "snapshot": "string"}
+    kinds |= {"lsn": "long", "ts_ms": "long"}
+    fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    parts = {"after": row, "source": {"type": "record", "name": "Source", "fields": fields}, "op": "string"}
+    envelope = [{"name": name, "type": kind} for name, kind in parts.items()]
+    schema = {"type": "record", "name": "Envelope", "fields": envelope}
+
+    def read(key: int, lsn: int, marker: str, schema_id: int = 7) -> tuple[None, bytes]:
+        source = {"connector": "postgresql", "name": "shop", "table": "items", "snapshot": marker}
+        said = {"after": {"id": key}, "source": {**source, "lsn": lsn, "ts_ms": lsn}, "op": "r"}
+        stream = io.BytesIO()
+        fastavro.schemaless_writer(stream, schema, said)
+        return None, b"\0" + schema_id.to_bytes(4, "big") + stream.getvalue()
+
+    def receive(*schema_ids: int, first: int, sent: list[tuple[None, bytes]]) -> list[tuple[int]]:
+        decode = partial(debezium.decode_avro, schemas=dict.fromkeys(schema_ids, json.dumps(schema)))
+        feed = debezium.Feed(spark, tmp_path, tables={"items": ["id"]}, decode=decode, buckets=1)
+        feed.receive(records(spark, sent, first=first))
+        return rows(feed.table("items").history(), "id")
+
+    once = [read(1, 10, "first"), read(2, 10, "true"), read(3, 10, "last")]
+    again = [read(1, 20, "first"), read(2, 20, "true", schema_id=8), read(1, 20, "last")]
+    assert receive(7, first=0, sent=once) == [(1,), (2,), (3,)]
+    assert receive(7, first=3, sent=again) == [(1,), (2,), (3,)]
+    assert receive(7, 8, first=6, sent=[]) == [(1,), (2,)]
+
+
 def test_a_person_is_forgotten_with_all_records(spark: SparkSession, tmp_path: Path) -> None:
     """Also an event that was sent twice, of which the ledger has one, and the tombstone behind a delete."""
     feed = debezium.Feed(spark, tmp_path, buckets=1)
