@@ -16,7 +16,7 @@ from tools import forked_kernels
 
 ROOT = Path(__file__).parents[2]
 OWNER = """
-import json, os, signal, sys
+import json, os, signal, sys, traceback
 from pathlib import Path
 from jupyter_client import KernelManager
 sys.path.insert(0, sys.argv[1])
@@ -43,6 +43,8 @@ if __name__ == "__main__":
     managers += [begun("inside"), begun("inside"), begun(None)]
     try:
         print(json.dumps([asked(each) for each in managers]), flush=True)
+    except Exception:
+        traceback.print_exc()  # before it is killed
     finally:
         os.kill(os.getpid(), signal.SIGKILL)
 """
