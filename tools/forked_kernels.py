@@ -11,16 +11,20 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from multiprocessing import current_process, forkserver, get_context
 from multiprocessing.process import BaseProcess
+from random import SystemRandom
 from typing import Any
 
 import numpy as np
+from jupyter_client.connect import LocalPortCache
 from jupyter_client.launcher import launch_kernel
 from jupyter_client.provisioning import local_provisioner
 from pyspark import SparkContext
@@ -42,11 +46,33 @@ def install() -> bool:
         return False
     # matplotlib asks for it when it is imported, and a kernel says it only afterwards.
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    keep_ports()
     forkserver.set_forkserver_preload(IMPORTED)
     forkserver.ensure_running()
     jupyter: Any = local_provisioner
     jupyter.launch_kernel = forked
     return True
+
+
+def keep_ports() -> None:
+    """
+    Let the kernels of this process have ports that the system gives to nobody who asks for any port.
+
+    Jupyter asks for such ones, lets them go, and tells the kernel: a JVM beside it that opens a connection in
+    between has one of them, and the kernel dies.
+    """
+    ports: Any = LocalPortCache
+    ports.find_available_port = _free_port
+
+
+def _free_port(ports: Any, ip: str) -> int:
+    while True:
+        port = SystemRandom().randrange(15_000, 32_768)  # On Linux any port is one from there on.
+        with suppress(OSError), socket.socket() as tried:
+            tried.bind((ip, port))
+            if port not in ports.currently_used_ports:
+                ports.currently_used_ports.add(port)
+                return port
 
 
 class Forked:

@@ -38,6 +38,7 @@ def asked(manager):
     return json.loads("".join(each for each in said if each))
 
 if __name__ == "__main__":
+    forked_kernels.keep_ports()
     managers = [begun("inside")]
     forked_kernels.install()
     managers += [begun("inside"), begun("inside"), begun(None)]
