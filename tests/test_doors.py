@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import merge
+from cdckit import Ledger, merge
 from cdckit.model.changes import require_changes
 from cdckit.model.records import RECORD_COLUMNS, usable_changes
-from support.doors import FREE, SHELLS, settle
+from support.doors import BY_HAND, FREE, SHELLS, settle
 
 
 class Run(NamedTuple):
@@ -94,3 +94,14 @@ def test_rejects_are_records_that_can_be_fed_again(run: Run) -> None:
 
 def as_set(refused: DataFrame) -> set[tuple[bytes, str]]:
     return {(bytes(row["value"]), row["error_code"]) for row in refused.collect()}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_what_cannot_be_used_is_counted_and_kept_by_a_ledger(
+    name: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    door = BY_HAND[name](spark)
+    ledger = Ledger(spark, tmp_path, entity="thing", keys=door.keys, buckets=1)
+    assert ledger.apply(door.changes).rejects == len(door.refused)
+    assert as_set(ledger.rejects()) == door.refused
+    assert ledger.history().count() >= 1

@@ -426,7 +426,10 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
         `message_id` is the topic, the physical partition, the SCN of the window's end and the place in it, so
         that a window that is sent again says the same messages; `carried` are the fields that the schema of
         the event has; `priority` is 0.  Events that do not say their key are rejects (`reject`,
-        KEY_MISSING) with their place, and without bytes (`find_without_key` gives all of them).
+        KEY_MISSING) with their place, and without bytes (`find_without_key` gives all of them).  No
+        event in error is among them: its window does not pass until it was sent again whole.
+        `cdckit.rejects` of what `decode` returned shows it, `windows` what waits for it; a `Relay` keeps
+        both.
 
     Raises:
         MissingColumns: *rows* are not `rows` of what `consistent_events` returns.

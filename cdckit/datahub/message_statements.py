@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from cdckit.datahub.mappings import Place
 from cdckit.datahub.messages import DECODED_SCHEMA, Status, with_refusals, with_statuses
+from cdckit.datahub.outcomes import find_rejects, message_log, record_log
 from cdckit.datahub.readers import Filter, Reader, ReaderSettings
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statement_changes import DerivedChanges
@@ -29,6 +30,7 @@ from cdckit.datahub.statements import (
 from cdckit.datahub.waiting import facts, find_unsupported, with_answers, with_open_needs
 from cdckit.errors import InvalidArgument
 from cdckit.merging.merge import merge
+from cdckit.model.records import add_rejects
 from cdckit.parts.arguments import require_batch, require_types
 from cdckit.parts.arrow_types import arrow_schema, slices
 from cdckit.parts.workers import WorkerPlan, worker_reports
@@ -170,7 +172,9 @@ def changes(
     Returns:
         One row per change (`cdckit.model.CHANGE_SCHEMA`) with its `guid`: the records that can be applied,
         entities that links make, and absences, which are what refreshes, lists of children and deletes
-        of parents did not name.  Records in error, and those whose links lead nowhere, give none.
+        of parents did not name.  And as rejects (`reject`) what cannot be used: messages in error, messages
+        that the schema has no place for, and records in error, each with its message.  Records whose links
+        lead nowhere wait, and are neither.
 
     Raises:
         InvalidArgument: *schema* is none, or names a reader or a filter that is not given; *entity* is no
@@ -214,7 +218,8 @@ def changes(
     require_types(messages, DECODED_SCHEMA, function="changes")
     instead = "hand its batches to a hub: writeStream.foreachBatch(hub.sink('a name'))"
     require_batch(messages, "messages", instead, function="changes")
-    return MessageStatements(messages, work, entity, cached or (lambda rows: rows)).changes(entity)
+    found = MessageStatements(messages, work, entity, cached or (lambda rows: rows))
+    return add_rejects(found.changes(entity), found.rejects(entity))
 
 
 class MessageStatements(DerivedChanges):
@@ -222,7 +227,8 @@ class MessageStatements(DerivedChanges):
 
     def __init__(self, messages: DataFrame, work: ReaderSettings, entity: str, keep: Cache) -> None:
         super().__init__(work.schema)
-        first = with_statuses(messages).where(F.col("status") == int(Status.NOT_PROCESSED))
+        self._received = keep(with_statuses(messages))
+        first = self._received.where(F.col("status") == int(Status.NOT_PROCESSED))
         read = keep(with_refusals(first, work.schema))
         self._keep, self.messages = keep, lambda: read
         self._leading = work.schema.deciding_targets(entity)
@@ -232,6 +238,15 @@ class MessageStatements(DerivedChanges):
         # Whether one was is not known before the messages are read.
         self.may_be_refreshed = lambda each: True
         self.known_history = cache(self._merge_target)
+
+    def rejects(self, entity: str) -> DataFrame:
+        """What is in error: messages, of whichever target, and records about the target."""
+        known = self.messages().selectExpr(
+            "message_identifier", "refused AS status", "refusal AS error_message"
+        )
+        log = record_log(self.processed_statements(entity), None, entity)
+        whole = log.unionByName(message_log(known), allowMissingColumns=True)
+        return find_rejects(self._received, whole, known)
 
     @property
     def entities(self) -> list[str]:

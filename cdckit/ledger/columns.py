@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -19,14 +20,17 @@ from cdckit.merging.moves import find_inherited_words
 from cdckit.model.changes import (
     AS_SENT,
     CHANGE_SCHEMA,
+    EMPTY,
     MADE_OF,
     MOVED,
     TABLE,
     UNTIL,
     UNTYPED,
+    empty_fields,
     require_moves,
     typed_fields,
     untyped_fields,
+    with_empty_as,
 )
 from cdckit.model.history import STANDARD_COLUMNS, with_ends
 from cdckit.model.lists import is_list_change
@@ -61,6 +65,7 @@ class Kind:
         by_guid: Whether the changes bring their guids; None as long as none have come.
         name: Its name in a store that holds several; its tables' names begin with it.
         untyped: Its fields that are texts as they were sent (`cdckit.model.changes.UNTYPED`).
+        empty: Its fields in which nothing stands so far: the first value says of what type they are.
     """
 
     entity: str
@@ -69,6 +74,7 @@ class Kind:
     by_guid: bool | None = None
     name: str = ""
     untyped: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
 
     @property
     def changes(self) -> str:
@@ -125,7 +131,8 @@ class Kind:
     def note(self, transaction: Transaction) -> None:
         """Let the store say what the ledger is."""
         properties = {"format": FORMAT, "entity": self.entity, "keys": self.keys, "buckets": self.buckets}
-        text = json.dumps({**properties, "by_guid": self.by_guid, "untyped": self.untyped})
+        fields = {"untyped": self.untyped, "empty": self.empty}
+        text = json.dumps({**properties, "by_guid": self.by_guid, **fields})
         if transaction.note_of(self._key) != text:
             transaction.note(self._key, text)
 
@@ -136,12 +143,12 @@ class Kind:
         transaction.note(self._key, None)
 
     def with_buckets_of(self, transaction: Transaction) -> Kind:
-        """The same, with what a transaction knows of its buckets and untyped fields, if it knows it."""
+        """The same, with what a transaction knows of its buckets and fields, if it knows it."""
         text = transaction.note_of(self._key)
         if text is None:
             return self
         known = json.loads(text)
-        return replace(self, buckets=known["buckets"], untyped=tuple(known.get("untyped", ())))
+        return _with_noted_fields(replace(self, buckets=known["buckets"]), known)
 
     def stored_kind(self, snapshot: Snapshot, buckets: int | None = None) -> Kind:
         """
@@ -167,8 +174,8 @@ class Kind:
             properties["buckets"],
             properties["by_guid"],
             self.name,
-            tuple(properties.get("untyped", ())),
         )
+        found_kind = _with_noted_fields(found_kind, properties)
         if (found_kind.entity, found_kind.keys) != (self.entity, self.keys):
             raise OtherKind(location, str(self), str(found_kind))
         if buckets is not None and buckets != found_kind.buckets:
@@ -186,6 +193,47 @@ class Kind:
         """The fields that the ledger knows, none before the first changes."""
         known = transaction.has(self.changes)
         return log_fields(transaction.schema(self.changes)) if known else T.StructType()
+
+    def filled_fields(self, transaction: Transaction) -> T.StructType:
+        """Those of its fields in which something stands."""
+        return T.StructType([one for one in self.fields(transaction) if one.name not in self.empty])
+
+    def fit(self, transaction: Transaction, rows: DataFrame) -> tuple[Kind, DataFrame]:
+        """
+        The rows of `to_log_rows`, of which fields in which nothing stands have the types that the log knows.
+
+        And the same kind, which knows of which fields of the log nothing is known yet.
+
+        Cost: none, or a job over the rows, or the log, where texts and another type meet: they may be empty.
+        """
+        before = self.fields(transaction)
+        others = {
+            one.name: (before[one.name].dataType, one.dataType)
+            for one in log_fields(rows.schema)
+            if one.name in before.names and before[one.name].dataType != one.dataType
+        }
+        empty = [name for name in empty_fields(rows.schema) if name in others]
+        texts = [name for name, (_, now) in others.items() if isinstance(now, T.StringType)]
+        empty += _find_empty(rows, [name for name in texts if name not in empty])
+        rows = with_empty_as(rows, {name: others[name][0] for name in empty})
+        of_texts = [name for name, (was, _) in others.items() if isinstance(was, T.StringType)]
+        unknown = [name for name in of_texts if name not in {*empty, *self.empty}]
+        found = _find_empty(transaction.read(self.changes), unknown) if unknown else []
+        return replace(self, empty=(*self.empty, *found)), rows
+
+    def settled(self, log: T.StructType) -> list[str]:
+        """The empty fields of which changes in these columns say the type: something stands in them."""
+        empty = log["data"].metadata.get(EMPTY)
+        # What was read of the log itself says nothing new.
+        return (
+            [] if empty is None else [n for n in self.empty if n not in empty and n in log_fields(log).names]
+        )
+
+    def with_empty_of(self, transaction: Transaction, log: T.StructType) -> Kind:
+        """The same, after changes in these columns."""
+        known, settled = self.fields(transaction).names, self.settled(log)
+        new = [name for name in empty_fields(log) if name not in known]
+        return replace(self, empty=(*(name for name in self.empty if name not in settled), *new))
 
     def for_fields(self, transaction: Transaction, rows: T.StructType, *, function: str = "apply") -> Kind:
         """
@@ -219,6 +267,19 @@ class Kind:
 
     def __str__(self) -> str:
         return f"the ledger of {self.entity!r} by {', '.join(self.keys)}"
+
+
+def _with_noted_fields(kind: Kind, note: Mapping[str, Any]) -> Kind:
+    return replace(kind, untyped=tuple(note.get("untyped", ())), empty=tuple(note.get("empty", ())))
+
+
+def _find_empty(rows: DataFrame, names: Sequence[str]) -> list[str]:
+    """Those of the fields in which nothing stands."""
+    if not names:
+        return []
+    filled = rows.agg(*(F.count(F.col("data").getField(name)).alias(name) for name in names)).first()
+    assert filled is not None
+    return [name for name in names if not filled[name]]
 
 
 def _ask_for_types(known: T.StructType) -> str:
@@ -338,7 +399,7 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
         *optional,
         content.alias(CONTENT),
         F.when(is_list_change(), F.unix_micros("effective_timestamp")).alias(LISTED),
-    )
+    ).withMetadata("data", {EMPTY: [], **changes.schema["data"].metadata})
 
 
 def with_call_numbers(rows: DataFrame, number: int) -> DataFrame:
@@ -430,7 +491,7 @@ def require_keys_keep_their_texts(
     before: T.StructType, after: T.StructType, kind: Kind, *, function: str = "apply"
 ) -> None:
     """Raise `WrongColumnType` if a key is to have another text: 1 and "1" are two keys, with two guids."""
-    for name in () if kind.by_guid else kind.keys:
+    for name in () if kind.by_guid else [key for key in kind.keys if key in before.names]:
         one, other = before[name].dataType, after[name].dataType
         common = common_spark_type(one, other)
         # A number has one text whatever its type, a day has not that of its midnight.
@@ -476,8 +537,10 @@ def visible_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:
         "carried": _carried_flags(log).alias("carried"),
         GUID: F.col(GUID).alias(GUID, metadata=keys),
     }
-    if kind.untyped:
-        filled["data"] = F.col("data").alias("data", metadata={UNTYPED: list(kind.untyped)})
+    marks = {UNTYPED: list(kind.untyped), EMPTY: list(kind.empty)}
+    if any(marks.values()):
+        some = {mark: names for mark, names in marks.items() if names}
+        filled["data"] = F.col("data").alias("data", metadata=some)
     # Of a truncate every bucket has one.
     own = log.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == copy))
     # Not by `withColumns`: an alias's metadata would be lost through Spark Connect.

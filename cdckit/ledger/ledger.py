@@ -37,9 +37,9 @@ from cdckit.ledger.tombstones import REFUSE
 from cdckit.ledger.upkeep import ApplyResult, LoggedChanges, Upkeep, revoke_within
 from cdckit.ledger.views import Gate, Key, View, require_gate, run_gate
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.changes import require_changes
+from cdckit.model.changes import ranked_sources, require_changes
 from cdckit.model.documents import make_sink
-from cdckit.model.sources import Priority
+from cdckit.model.sources import Priority, UnknownSource, find_unused_priorities
 from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.arguments import StreamBatch, microseconds, require_batch_id, require_name
 from cdckit.parts.tables import AnyTable
@@ -269,11 +269,13 @@ class Ledger:
 
         Args:
             changes: One row per change, as for `merge`.  Rejects among them are counted, told in a warning
-                and kept (`rejects`).  Fields that the ledger does not know come to it; numbers, and times, of
-                another type get one that holds both, as in `union_changes`, and anything else becomes text.
-                Columns beside those of changes are not kept.  Those that
-                `changes_from_snapshots` made of several lists in one call are right, and so are those of a
-                later call that has all these lists and further ones; a list alone is for `apply_list`.
+                and kept (`rejects`).  Of the first changes of all, a warning names sources that
+                `with_priorities` was given and that none of them has.  Fields that the ledger does not know
+                come to it; numbers, and times, of another type get one that holds both, as in
+                `union_changes`, and anything else becomes text.  Columns beside those of changes are not
+                kept.  Those that `changes_from_snapshots` made of several lists in one call are right, and
+                so are those of a later call that has all these lists and further ones; a list alone is for
+                `apply_list`.
             batch: An id of the batch: of one id, one batch is applied.  Two streams count alike: for
                 them, see `sink`.
             gate: What looks at the ledger as it will be (`Pending`), before the commit.  Whatever it raises
@@ -328,16 +330,16 @@ class Ledger:
                 content = sum_digests(rows, F.col(CONTENT)) if taken is None else taken[1].digest
                 done = transaction.commit(batch=key, digest=content, reads=())
                 return ApplyResult(done.version, 0, repeated=True)
-            known = known.for_fields(transaction, rows.schema)
-            require_times_stay(known.fields(transaction), log_fields(rows.schema))
-            upkeep = Upkeep(transaction, known, rows.schema)
+            known, fit = known.for_fields(transaction, rows.schema).fit(transaction, rows)
+            require_times_stay(known.filled_fields(transaction), log_fields(fit.schema))
+            upkeep = Upkeep(transaction, known, fit.schema)
             asides = (transaction.base.named.get(name) for name in (known.erased, known.rejects))
             by = known, upkeep.targets.log, *asides
             # A table that an overtaken commit was to make is not there.
             if taken is None or taken[0] != by or (taken[1].rejects and not transaction.has(known.rejects)):
                 if taken is not None:
                     transaction.discard(known.changes, taken[1].files)
-                taken = by, upkeep.take(with_call_numbers(rows, (transaction.base.version or 0) + 1))
+                taken = by, upkeep.take(with_call_numbers(fit, (transaction.base.version or 0) + 1))
             fresh, content, listed = taken[1][:3]
             upkeep.keep_aside(taken[1])
             with_lists = lists_in_changes(transaction, known, changes, listed)
@@ -352,7 +354,16 @@ class Ledger:
         if result.rejects:
             sentence = "%s: rows that could not be used: %s; ledger.rejects() shows why, with the records"
             _LOG.warning(sentence, kind, f"{result.rejects:,}")
+        if result.version == 0:
+            self._warn_of_unknown_sources(ranked_sources(changes.schema))
         return result
+
+    def _warn_of_unknown_sources(self, ranked: Sequence[str]) -> None:
+        """Name those that priorities are given for, and that nothing comes from: they may be misspelt."""
+        unused = find_unused_priorities(self.changes(), dict.fromkeys(ranked, Priority())) if ranked else None
+        if unused and (rows := unused.collect()):
+            unknown = UnknownSource((row.source for row in rows), rows[0].sources, None)
+            _LOG.warning("%s: %s", self.at_commit().kind, unknown)
 
     def sink(self, name: str, *, gate: Gate | None = None) -> Callable[[DataFrame, int], ApplyResult]:
         """

@@ -36,7 +36,7 @@ from cdckit.ledger.tombstones import Erasures, drop_erased
 from cdckit.ledger.upkeep import ApplyResult, Upkeep, remove_changes
 from cdckit.ledger.views import Gate, run_gate
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.changes import ABSENT, CHANGE_SCHEMA, UPSERT
+from cdckit.model.changes import ABSENT, CHANGE_SCHEMA, EMPTY, UPSERT, empty_fields, with_empty_as
 from cdckit.model.lists import (
     NAMED_LISTS,
     compare_lists,
@@ -57,7 +57,7 @@ from cdckit.parts.arguments import (
     require_type,
 )
 from cdckit.parts.instants import INSTANT, instant_literal
-from cdckit.parts.tables import AnyTable, as_spark, with_whole_keys
+from cdckit.parts.tables import AnyTable, as_arrow, as_spark, empty_columns, has_order, with_whole_keys
 from cdckit.parts.values import as_text, guid
 from cdckit.parts.widening import common_spark_type, is_made_text
 from cdckit.parts.workers import local_frame
@@ -124,7 +124,10 @@ def read_lists(
         require_int(priority, "priority", function=FUNCTION)
         priority = Priority(int(priority))
     apart = [taken_at] if isinstance(taken_at, str) else []
-    rows = as_spark(spark, with_whole_keys(table, kind.keys), function=FUNCTION)
+    table = with_whole_keys(table, kind.keys)
+    if has_order(table):
+        table = as_arrow(table, function=FUNCTION)
+    rows = as_spark(spark, table, function=FUNCTION)
     remedy = f"A list names its entities by the columns {', '.join(kind.keys)}."
     if apart:
         remedy += " A text as taken_at is a column; an instant is a datetime with tzinfo."
@@ -145,7 +148,8 @@ def read_lists(
         F.struct(*data).alias("data"),
         F.struct(*carried).alias("carried"),
     )
-    return GivenLists(listed, source, priority, instants)
+    empty = [name for name in rows.columns if name in empty_columns(table)]
+    return GivenLists(listed.withMetadata("data", {EMPTY: empty}), source, priority, instants)
 
 
 def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> GivenLists:
@@ -156,22 +160,16 @@ def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> Giv
         WrongColumnType: A key is of another type than in the ledger, or of none where that has none either.
     """
     found = require_struct(given.rows, "data", function=FUNCTION)
-    before = kind.fields(transaction)
+    before = kind.filled_fields(transaction)
     kinds = {each.name: each.dataType for each in before}
-    void = [each.name for each in found if isinstance(each.dataType, T.NullType)]
-    for name in void:
-        if name in kind.keys and name not in kinds:
+    for one in found:
+        if isinstance(one.dataType, T.NullType) and one.name in kind.keys and one.name not in kinds:
             remedy = "Nothing stands in it, and the ledger does not know it yet: say of what type it is."
-            raise WrongColumnType(FUNCTION, name, "a type that a key has", "void", remedy)
-    typed = F.struct(
-        *(
-            F.col("data").getField(name).cast(kinds.get(name, T.StringType())).alias(name)
-            if name in void
-            else F.col("data").getField(name).alias(name)
-            for name in found.names
-        )
-    )
-    rows = given.rows.withColumn("data", typed) if void else given.rows
+            raise WrongColumnType(FUNCTION, one.name, "a type that a key has", "void", remedy)
+    empty = empty_fields(given.rows.schema)
+    void = [one.name for one in found if isinstance(one.dataType, T.NullType)]
+    typed = {name: kinds.get(name, T.StringType()) for name in empty if name in kinds or name in void}
+    rows = with_empty_as(given.rows, typed)
     if kinds:
         after = require_struct(rows, "data", function=FUNCTION)
         require_keys_keep_their_texts(before, after, kind, function=FUNCTION)
@@ -269,12 +267,13 @@ def restate_lists(
         if neighbours:
             rows = unite([list_rows_at(transaction, kind, source, neighbours), rows])
         rows = _with_priority(rows, given)
+    empty = empty_fields(rows.schema)
     following = [(at, next_) for next_, at in before.items() if at is not None]
     changes = compare_lists(_with_next_list(rows, following), kind.keys, F.lit(""), function=FUNCTION).where(
         F.unix_micros("effective_timestamp").isin(stated)
     )
     try:
-        kept = transaction.scratch(changes)
+        kept = transaction.scratch(changes).withMetadata("data", {EMPTY: empty})
     except SparkRuntimeException as error:
         if given is not None and len(new) == 1 and error.getCondition() == "USER_RAISED_EXCEPTION":
             raise _unusable_list(source, new[0], error) from error

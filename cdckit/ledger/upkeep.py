@@ -44,7 +44,7 @@ from cdckit.ledger.columns import (
 from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task, select_rows, with_columns
 from cdckit.ledger.tombstones import REFUSED_SCHEMA, VERDICT, refused_rows, with_verdicts
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT, Layout
-from cdckit.model.changes import IS_PERIOD, MOVED, TRUNCATE, UNTIL, has_mark
+from cdckit.model.changes import IS_PERIOD, MOVED, TRUNCATE, UNTIL, has_mark, with_empty_as
 from cdckit.model.records import REJECT, usable_changes
 from cdckit.parts.arrays import bools, ints
 from cdckit.parts.arrow_types import arrow_schema
@@ -128,7 +128,9 @@ class Upkeep:
     def __init__(
         self, transaction: Transaction, kind: Kind, log: T.StructType, *, anew: bool = False
     ) -> None:
-        self._tables, self._kind, log = transaction, kind, log_columns(log)
+        self._tables, log = transaction, log_columns(log)
+        self.anew = _settle_types(transaction, kind, log) or anew
+        self._kind = kind = kind.with_empty_of(transaction, log)
         before = transaction.schema(kind.changes) if transaction.has(kind.changes) else None
         if before is not None:
             require_keys_keep_their_texts(log_fields(before), log_fields(log), kind)
@@ -138,7 +140,7 @@ class Upkeep:
             more = with_all_priorities(true_names(to_log.stored))
             to_log = transaction.target(kind.changes, more, [BUCKET])
         columns = true_names(to_log.stored)
-        self.anew = anew or (before is not None and not keeps_types(before, columns))
+        self.anew |= before is not None and not keeps_types(before, columns)
         history = stored_history_columns(log_fields(columns))
         if self.anew:
             for name, of, by in (
@@ -314,7 +316,7 @@ def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> li
     """
     kind = kind.with_buckets_of(transaction)
     rows = to_log_rows(usable_changes(changes), kind)
-    kind = kind.for_fields(transaction, rows.schema)
+    kind, rows = kind.for_fields(transaction, rows.schema).fit(transaction, rows)
     work = Upkeep(transaction, kind, rows.schema)
     taken = work.take(rows)
     work.keep_aside(taken)
@@ -379,6 +381,17 @@ def revoke_within(transaction: Transaction, kind: Kind, messages: Messages, sour
         upkeep = Upkeep(transaction, kind, log.schema, anew=MOVED in log.columns)
         _, buckets = upkeep.run(again=buckets)
     return buckets
+
+
+def _settle_types(transaction: Transaction, kind: Kind, log: T.StructType) -> bool:
+    """Let fields of the log have the types of the first values that come; whether any has another then."""
+    known = kind.fields(transaction)
+    kinds = {name: log_fields(log)[name].dataType for name in kind.settled(log)}
+    others = {name: now for name, now in kinds.items() if now != known[name].dataType}
+    if others:
+        rows = with_empty_as(transaction.read(kind.changes), others)
+        transaction.replace(kind.changes, rows, partition_by=[BUCKET])
+    return bool(others)
 
 
 def _layout(kind: Kind, log: T.StructType) -> Layout:

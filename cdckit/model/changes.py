@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -126,6 +126,12 @@ UNTYPED = "cdckit.untyped"
 
 A door whose messages say how values are written has it, perhaps empty; without it nothing is known."""
 
+RANKED = "cdckit.ranked"
+"""In the metadata of a column `priority`: the sources that `with_priorities` was given one for."""
+
+EMPTY = "cdckit.empty"
+"""In the metadata of a column `data`: the fields in which nothing stands, whose types say nothing."""
+
 AS_SENT = "text as it was sent, whose type nobody said"
 
 ORDER = ("effective_timestamp", "sequence", "arrival", "message_id", "source")
@@ -135,6 +141,26 @@ ORDER = ("effective_timestamp", "sequence", "arrival", "message_id", "source")
 def has_mark(columns: T.StructType, name: str, mark: str) -> bool:
     """Whether the metadata of a column has a mark; without the column it has none."""
     return name in columns.fieldNames() and mark in columns[name].metadata
+
+
+def ranked_sources(columns: T.StructType) -> list[str]:
+    """The sources that `RANKED` names in changes of these columns."""
+    return list(columns["priority"].metadata.get(RANKED, ()))
+
+
+def empty_fields(columns: T.StructType) -> list[str]:
+    """The fields of changes in these columns that `EMPTY` names."""
+    return list(columns["data"].metadata.get(EMPTY, ()))
+
+
+def with_empty_as(changes: DataFrame, kinds: Mapping[str, T.DataType]) -> DataFrame:
+    """Changes whose fields by these names, in which nothing stands, are of these types."""
+    if not kinds:
+        return changes
+    typed = F.col("data")
+    for name, kind in kinds.items():
+        typed = typed.withField(quoted(name), F.lit(None).cast(kind))
+    return changes.withColumn("data", typed).withMetadata("data", changes.schema["data"].metadata)
 
 
 def untyped_fields(columns: T.StructType) -> list[str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 class Fault(StrEnum):
@@ -55,3 +57,21 @@ def error_columns(findings: Findings, rows: int) -> tuple[pa.Array, pa.Array]:
     for row, (fault, finding) in findings.items():
         codes[row], descriptions[row] = fault.value, fault.describe(finding)
     return pa.array(codes, pa.string()), pa.array(descriptions, pa.string())
+
+
+BYTES = ("key", "value", "headers")
+"""The columns of a record that say what it says; the others say where and when."""
+
+
+def keep_bytes(columns: Mapping[str, pa.Array], wrong: pa.Array) -> dict[str, pa.Array]:
+    """
+    The columns of records; their bytes only where something is *wrong*: rejects have them.
+
+    >>> columns = {"value": pa.array([b"?", b"!"]), "offset": pa.array([1, 2])}
+    >>> {name: column.to_pylist() for name, column in keep_bytes(columns, pa.array([True, False])).items()}
+    {'value': [b'?', None], 'offset': [1, 2]}
+    """
+    some = pc.any(wrong).as_py()
+    nothing = {name: pa.nulls(len(column), column.type) for name, column in columns.items() if name in BYTES}
+    kept = {name: pc.if_else(wrong, columns[name], none) if some else none for name, none in nothing.items()}
+    return {**columns, **kept}

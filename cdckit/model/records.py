@@ -139,6 +139,14 @@ def with_reject(changes: DataFrame) -> DataFrame:
     return changes.withColumn(REJECT, reject_column({name: F.col(name) for name in REJECT_SCHEMA.names}))
 
 
+def add_rejects(changes: DataFrame, rejected: DataFrame) -> DataFrame:
+    """Changes and, as rows of which `REJECT` alone is known, rejects (`REJECT_SCHEMA`)."""
+    one = {name: F.col(name) for name in REJECT_SCHEMA.names}
+    arrival = F.struct("timestamp", "topic", "partition", "offset", F.lit(1).alias("record_number"))
+    rows = rejected.select(arrival.alias("arrival"), reject_column(one))
+    return changes.unionByName(rows, allowMissingColumns=True)
+
+
 def usable_changes(changes: DataFrame) -> DataFrame:
     """Those of changes that are no rejects."""
     changes = with_reject(changes)

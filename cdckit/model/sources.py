@@ -19,20 +19,25 @@ from cdckit.errors import CdcError, InvalidArgument, WrongColumnType
 from cdckit.model.changes import (
     AS_SENT,
     CHANGE_SCHEMA,
+    EMPTY,
     IS_EFFECTIVE,
     IS_PERIOD,
     LACKING,
     MADE_OF,
     MOVED,
+    RANKED,
     UNTIL,
     UNTYPED,
+    empty_fields,
     field_names,
     field_priority,
     has_mark,
+    ranked_sources,
     require_changes,
     require_distinct_fields,
     typed_fields,
     untyped_fields,
+    with_empty_as,
 )
 from cdckit.parts.arguments import (
     nearest_name,
@@ -261,8 +266,8 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
     Args:
         changes: One row per change.
         priorities: By `source`.  A source that is not named keeps what its changes say already.  A name
-            that no change has, such as a misspelt one, has no effect: only the data can tell, and
-            `require_sources` asks it.
+            that no change has, such as a misspelt one, has no effect: only the data can tell.
+            `require_sources` asks it, and the first `Ledger.apply` warns.
 
     Returns:
         The same rows; the two columns replaced (`field_priorities` added where it was missing).
@@ -301,7 +306,9 @@ def with_priorities(changes: DataFrame, priorities: Mapping[str, Priority]) -> D
         for name in fields
     ]
     named = F.struct(*(column.alias(name) for name, column in zip(fields, single, strict=True)))
-    return changes.withColumns({"priority": entity, "field_priorities": named})
+    ranked = dict.fromkeys([*ranked_sources(changes.schema), *priorities])
+    replaced = changes.withColumns({"priority": entity, "field_priorities": named})
+    return replaced.withMetadata("priority", {RANKED: list(ranked)})
 
 
 def _call_with_fields(priorities: Mapping[str, Priority], fields: Sequence[str]) -> str | None:
@@ -445,7 +452,7 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
     """
     for changes in given:
         require_changes(changes, function="union_changes")
-    tables = _with_equal_guids(given)
+    tables, empty = _with_settled_types(_with_equal_guids(given))
     untyped = _untyped_fields(tables)
     fields: dict[str, T.DataType] = {}
     for changes in tables:
@@ -457,7 +464,7 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
                 raise WrongColumnType("union_changes", f"data.{found.name}", _ONE_TYPE, both, _CAST)
             fields[found.name] = common
     require_distinct_fields(fields, function="union_changes")
-    metadata = untyped | _lacking_fields(tables, fields)
+    metadata = untyped | _lacking_fields(tables, fields) | ({EMPTY: empty} if empty else {})
     some = {column for changes in tables for column in changes.columns}
     _require_same_types(tables)
     united, *others = (
@@ -469,7 +476,8 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
     for name, mark in (("arrival", IS_EFFECTIVE), (UNTIL, IS_PERIOD)):
         if any(has_mark(changes.schema, name, mark) for changes in tables):
             united = united.withMetadata(name, {mark: True})
-    return united
+    ranked = dict.fromkeys(source for changes in tables for source in ranked_sources(changes.schema))
+    return united.withMetadata("priority", {RANKED: list(ranked)}) if ranked else united
 
 
 _ONE_TYPE = "one type in all tables"
@@ -495,6 +503,22 @@ def _with_equal_guids(tables: Sequence[DataFrame]) -> list[DataFrame]:
     for changes in guids:
         require_columns(changes, ["guid"] if by_guid else [], function="union_changes")
     return guids
+
+
+def _with_settled_types(tables: Sequence[DataFrame]) -> tuple[list[DataFrame], list[str]]:
+    """The tables, in which what is empty has the type of what is not; and what is empty in all of them."""
+    kinds: dict[str, T.DataType] = {}
+    for changes in tables:
+        empty = empty_fields(changes.schema)
+        for one in require_struct(changes, "data", function="union_changes"):
+            if one.name not in empty:
+                kinds.setdefault(one.name, one.dataType)
+    without = [empty_fields(changes.schema) for changes in tables]
+    settled = [
+        with_empty_as(changes, {name: kinds[name] for name in names if name in kinds})
+        for changes, names in zip(tables, without, strict=True)
+    ]
+    return settled, list(dict.fromkeys(name for names in without for name in names if name not in kinds))
 
 
 def _untyped_fields(tables: Iterable[DataFrame]) -> dict[str, list[str]]:

@@ -196,9 +196,22 @@ def require_distinct(columns: Collection[str], *, function: str) -> None:
         )  # fmt: skip
 
 
+def empty_columns(table: pa.Table | DataFrame) -> frozenset[str]:
+    """
+    The columns in which nothing stands, so that their types say nothing; of Spark's only those without one.
+
+    >>> sorted(empty_columns(pa.table({"id": [1], "name": [None], "price": pa.array([None], pa.float64())})))
+    ['name', 'price']
+    """
+    if isinstance(table, DataFrame):
+        return frozenset(one.name for one in table.schema if isinstance(one.dataType, T.NullType))
+    columns = zip(table.column_names, table.columns, strict=True)
+    return frozenset(name for name, values in columns if values.null_count == len(values))
+
+
 def void_as_text(frame: DataFrame) -> DataFrame:
     """The table with text in place of the type void, which nothing can be kept in."""
-    void = [each.name for each in frame.schema if isinstance(each.dataType, T.NullType)]
+    void = empty_columns(frame)
     return frame.withColumns({name: F.col(quoted(name)).cast("string") for name in void}) if void else frame
 
 

@@ -48,17 +48,17 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
             that are one source each has a log of its own: of two of them the times count.
 
     Returns:
-        One row per change (`cdckit.model.CHANGE_SCHEMA`), and one per row in error or without its key
-        (KEY_MISSING, without its bytes, see `find_without_key`), which is a `reject`.  `message_id` is the
-        server, the task and the change sequence, so that a redelivered message is the same message; topic,
-        partition and offset where there is none of 35 digits.  `effective_timestamp` is the time of the
-        change at the source, `carried` are the columns that were sent or taken from `before`, `priority` is 0
-        (see `cdckit.with_priorities`).  `sequence` is the change sequence, with *source* behind the task that
-        counts it; in its order the changes of a row count, and their times follow: a clock may be set back,
-        and a long transaction say when it began.  The row of a full load that says no time has none, so it
-        comes before every change of the same instant; and `snapshot` is true of it, so that it comes before
-        what changed while it was loaded, which Replicate sends when the load is over.  `explain` takes
-        changes that may say so of one table alone.
+        One row per change (`cdckit.model.CHANGE_SCHEMA`), and as rejects (`reject`) the rows in error and
+        those without their key (KEY_MISSING; with their bytes where it is the key of their version).
+        `message_id` is the server, the task and the change sequence, so that a redelivered message is the
+        same message; topic, partition and offset where there is none of 35 digits.  `effective_timestamp` is
+        the time of the change at the source, `carried` are the columns that were sent or taken from `before`,
+        `priority` is 0 (see `cdckit.with_priorities`).  `sequence` is the change sequence, with *source*
+        behind the task that counts it; in its order the changes of a row count, and their times follow: a
+        clock may be set back, and a long transaction say when it began.  The row of a full load that says no
+        time has none, so it comes before every change of the same instant; and `snapshot` is true of it, so
+        that it comes before what changed while it was loaded, which Replicate sends when the load is over.
+        `explain` takes changes that may say so of one table alone.
 
     Raises:
         MissingColumns: *rows* are not what `data` returns.
@@ -188,8 +188,8 @@ def table_changes(
     """
     The changes of one table, straight from the records: the door in one step.
 
-    What it passes over, rejects and messages that wait for their metadata or have no key, is found with
-    the steps themselves: `decode`, `metadata`, `schema_zone`, `data`, `waiting`, `find_without_key`.
+    What it passes over, metadata that cannot be used and messages that wait for theirs, is found with the
+    steps themselves: `decode`, `metadata`, `schema_zone`, `waiting`.
 
     Args:
         records: The metadata topic and the data topics, together; other tables' messages may be
@@ -203,7 +203,8 @@ def table_changes(
         source: As for `changes`.
 
     Returns:
-        What `changes` returns, under the keys of the metadata.
+        What `changes` returns, under the keys of the metadata; and as rejects the records that hold no
+        envelope, since nobody knows whose they are.
 
     Raises:
         InvalidArgument: The metadata knows no such table, or several, or it has no key; or one of its
@@ -242,7 +243,9 @@ def table_changes(
     known = table_versions.make_table(rows, function="table_changes")
     if not known.keys:
         raise InvalidArgument("table_changes", "table", "a table with a key (or use the single steps)", table)
-    typed_rows = rows_of_table(records, known, topics=topics, loaded_at=loaded_at, function="table_changes")
+    typed_rows = rows_of_table(
+        records, known, topics=topics, loaded_at=loaded_at, unreadable=True, function="table_changes"
+    )
     return changes(typed_rows, keys=known.keys, source=source)
 
 

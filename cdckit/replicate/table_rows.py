@@ -16,11 +16,19 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.faults import Findings, error_columns
-from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, require_records
+from cdckit.model.faults import Findings, error_columns, keep_bytes
+from cdckit.model.records import (
+    ERROR_CODE,
+    ERROR_DESCRIPTION,
+    ERROR_FIELDS,
+    RECORD_COLUMNS,
+    RECORD_SCHEMA,
+    require_records,
+)
 from cdckit.parts import avro
 from cdckit.parts.arguments import require_instant
 from cdckit.parts.arrays import Bools
+from cdckit.parts.arrow_types import arrow_schema, make_batch
 from cdckit.parts.avro.schema import empty_bytes
 from cdckit.parts.instants import parse_instants
 from cdckit.parts.widening import to_common_type
@@ -170,7 +178,8 @@ def data(
         JSON form, by its topic.  Every other record has its row elsewhere (`decode`, `metadata`,
         `waiting`, another table).
 
-        - the columns of the record; `key`, `value` and `headers` only where there is an error;
+        - the columns of the record; `key`, `value` and `headers` only where there is an error, or where
+          a column of the version's key was not sent;
         - `schema_id`, `server`, `task`, `schema`, `table`, `table_version`;
         - `key_columns`: the key of that version; `absent_columns`: the columns of `data` that it does
           not have, which are null and not sent;
@@ -229,16 +238,22 @@ def rows_of_table(
     json_topics: Collection[str] = (),
     topics: Collection[str] | None = None,
     loaded_at: datetime | Column | None = None,
+    unreadable: bool = False,
     function: str,
 ) -> DataFrame:
-    """What `data` returns, of a table whose zone has been read; *function* is who asks, for errors."""
+    """
+    What `data` returns, of a table whose zone has been read; *function* is who asks, for errors.
+
+    With *unreadable* also the records that hold no envelope, so that nobody knows of which table they are.
+    """
     if topics is None and table.shared:
         shared, others = next(iter(table.shared.items()))
         needed = f"those of {table.name}: its schema id {shared} is also that of {', '.join(others[:10])}"
         raise InvalidArgument(function, "topics", needed, topics)
     chosen = records if topics is None else records.where(F.col("topic").isin(list(topics)))
     mine = chosen.where(_may_be_of(table)).select(*RECORD_COLUMNS)
-    plan = WorkerPlan(mine, partial(_rows_of_batches, table=table), _worker_schema(table))
+    read = partial(_rows_of_batches, table=table, unreadable=unreadable)
+    plan = WorkerPlan(mine, read, _worker_schema(table))
     rows = with_table_columns(plan.rows(), table, loaded_at)
     if json_topics:
         in_json = json_rows(records, table, json_topics)
@@ -309,8 +324,11 @@ def _worker_schema(table: Table) -> T.StructType:
     )
 
 
-def _rows_of_batches(batches: Iterator[pa.RecordBatch], *, table: Table) -> Iterator[pa.RecordBatch]:
-    names = _worker_schema(table).fieldNames()
+def _rows_of_batches(
+    batches: Iterator[pa.RecordBatch], *, table: Table, unreadable: bool
+) -> Iterator[pa.RecordBatch]:
+    columns_read = arrow_schema(_worker_schema(table))
+    names = columns_read.names
     for batch in batches:
         opened = open_envelopes(batch.column("value"))
         usable = np.ones(batch.num_rows, dtype=bool)
@@ -325,6 +343,17 @@ def _rows_of_batches(batches: Iterator[pa.RecordBatch], *, table: Table) -> Iter
                     table, place, batch.filter(which), opened.message.filter(which)
                 ):
                     yield pa.RecordBatch.from_arrays(columns, names=names)
+        if unreadable and opened.findings:
+            yield _unreadable_rows(batch, opened.findings, columns_read)
+
+
+def _unreadable_rows(batch: pa.RecordBatch, findings: Findings, schema: pa.Schema) -> pa.RecordBatch:
+    """The records that hold no envelope, as rows of which nothing is known but what is wrong with them."""
+    codes, descriptions = error_columns(findings, batch.num_rows)
+    whole = {**dict(zip(batch.schema.names, batch.columns, strict=True)), ERROR_CODE: codes}
+    whole[ERROR_DESCRIPTION] = descriptions
+    nothing = {one.name: pa.nulls(batch.num_rows, one.type) for one in schema if one.name not in whole}
+    return make_batch({**nothing, **whole}, schema).filter(codes.is_valid())
 
 
 def _rows_of_version(
@@ -403,8 +432,9 @@ class _Rows:
         self._find(no_row, ReplicateFault.NO_ROW)
         self._find(sent.stray | changed.stray, ReplicateFault.MASK_INVALID)
         codes, descriptions = error_columns(self.findings, self.count)
+        record = {name: batch.column(name) for name in RECORD_COLUMNS}
         return [
-            *record_columns(batch, codes),
+            *keep_bytes(record, pc.or_(codes.is_valid(), self._lacks_key(is_sent))).values(),
             pa.array(np.full(self.count, self.place, dtype=np.int32)),
             self.headers["operation"],
             self.headers["changeSequence"],
@@ -483,6 +513,10 @@ class _Rows:
         }
         return self._flag_struct(changed, mask=pc.invert(masked))
 
+    def _lacks_key(self, is_sent: dict[str, Bools]) -> pa.Array:
+        keys = [is_sent[key] for key in self.version.keys if key in is_sent]
+        return pa.array(~np.all(keys, axis=0) if keys else np.zeros(self.count, dtype=bool))
+
     def _flag_struct(self, flags: dict[str, Bools], mask: pa.Array | None = None) -> pa.Array:
         return pa.StructArray.from_arrays(
             [pa.array(flag) for flag in flags.values()], names=list(flags), mask=mask
@@ -492,22 +526,6 @@ class _Rows:
         for row in np.flatnonzero(found).tolist():
             finding = shown if isinstance(shown, str) else f"It says: {shown[row].as_py()!s:.200}"
             self.findings.setdefault(row, (fault, finding))
-
-
-def record_columns(batch: pa.RecordBatch, codes: pa.Array) -> list[pa.Array]:
-    """The record's columns; its bytes only where there is an error."""
-    wrong = codes.is_valid()
-    kept = []
-    for name in RECORD_COLUMNS:
-        column = batch.column(name)
-        if name in ("key", "value", "headers"):
-            column = (
-                pc.if_else(wrong, column, pa.nulls(len(column), column.type))
-                if pc.any(wrong).as_py()
-                else pa.nulls(len(column), column.type)
-            )
-        kept.append(column)
-    return kept
 
 
 def _flags(array: pa.Array) -> Bools:

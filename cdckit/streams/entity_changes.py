@@ -15,7 +15,8 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.changes import DELETE, UPSERT
-from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, door_reject
+from cdckit.model.faults import BYTES, keep_bytes
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_SCHEMA, door_reject
 from cdckit.parts.arguments import require_types
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.instants import parse_instant
@@ -188,6 +189,7 @@ KEYS = ("db", "zone", "entity")
 
 _FUNCTION = "changes"
 _ROWS_AT_ONCE = 1000
+_ERRORS = (ERROR_CODE, ERROR_DESCRIPTION)
 _NEEDED = T.StructType(
     [
         *ARRIVAL_FIELDS,
@@ -210,8 +212,8 @@ def changes(
     are not sent again.  What is added or removed as a whole touches all that is inside.
 
     Args:
-        updates: What `apply_patches` returned with `documents=True`, or `decode` of `ENTITY_UPDATES`; all but
-            applied updates are passed over.
+        updates: What `apply_patches` returned with `documents=True`, or `decode` of `ENTITY_UPDATES`; all
+            but applied updates are passed over, and those that `decode` could not read are rejects.
         collection: Whose entities.
         fields: Which fields, and their types: string (a value that is no text is JSON text), boolean, int,
             bigint, double or timestamp.  `type_fields` makes them of a learned type.
@@ -223,7 +225,7 @@ def changes(
         One row per change (`cdckit.model.CHANGE_SCHEMA`).  The key is `db`, `zone`, `entity` (`KEYS`);
         `effective_timestamp` is `ended`, `sequence` how many updates the entity had, `message_id` client,
         request and part, `source` the database.  A delete carries the key alone.  Updates that cannot be
-        changes are rejects (`reject`) with their place, and without bytes: see `find_unfit`.
+        changes are rejects (`reject`), with their bytes where *updates* have them: see `find_unfit`.
 
     Raises:
         InvalidArgument: *nested* is neither; no fields; two with one name, or one with the name of a key.
@@ -336,14 +338,27 @@ def _read_updates(updates: DataFrame, collection: str, fields: T.StructType, nes
     require_types(updates, _NEEDED, function=_FUNCTION)
     _require_nested(nested, _FUNCTION)
     _require_readable(fields)
-    usable = updates.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in updates.columns else updates
+    whole = updates.withColumns(
+        {
+            each.name: F.lit(None).cast(each.dataType)
+            for each in (*(RECORD_SCHEMA[name] for name in BYTES), *ERROR_FIELDS)
+            if each.name not in updates.columns
+        }
+    )
+    wrong = F.col(ERROR_CODE).isNotNull()
     revision = next((name for name in ("revision_after", "revision") if name in updates.columns), None)
     number = F.lit(None) if revision is None else F.col(revision)
-    applied = usable.where((F.col("status") == Status.DONE) & (F.col("collection") == collection))
+    is_applied = F.col("status") == Status.DONE
     if "action" in updates.columns:
-        applied = applied.where(F.col("action").isNotNull())
+        is_applied &= F.col("action").isNotNull()
+    is_ours = F.coalesce(F.col("collection") == collection, wrong)
+    applied = whole.where((wrong | is_applied) & is_ours)
     given = applied.withColumn("revision", number.cast("bigint"))
-    kept = [*_NEEDED.fields, T.StructField("revision", T.LongType())]
+    kept = [
+        *_NEEDED.fields,
+        *(RECORD_SCHEMA[name] for name in BYTES),
+        T.StructField("revision", T.LongType()),
+    ]
     carried = T.StructType([T.StructField(field.name, T.BooleanType()) for field in fields])
     columns = [
         T.StructField("operation", T.StringType()),
@@ -356,7 +371,7 @@ def _read_updates(updates: DataFrame, collection: str, fields: T.StructType, nes
     ]
     by = partial(_read, fields=fields, places=places)
     return WorkerPlan(
-        given.select(*(field.name for field in kept)), by, T.StructType([*kept, *columns])
+        given.select(*(field.name for field in (*kept, *ERROR_FIELDS))), by, T.StructType([*kept, *columns])
     ).rows()
 
 
@@ -384,21 +399,27 @@ def _read(
     names = fields.fieldNames()
     types = [arrow_type(field.dataType) for field in fields]
     convert = [CONVERT[type(field.dataType)] for field in fields]
+    none = UPSERT, [None] * len(names), [False] * len(names)
     for whole in batches:
         for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
             batch = whole.slice(start, _ROWS_AT_ONCE)
-            texts = zip(batch.column("ops").to_pylist(), batch.column("after").to_pylist(), strict=True)
-            rows = [statement(ops, after, places, convert, names) for ops, after in texts]
-            kinds, values, touched, codes, errors = zip(*rows, strict=True) if rows else ((),) * 5
-            columns = [
-                pa.array(kinds, pa.string()),
-                _struct(values, names, types),
-                _struct(touched, names, [pa.bool_()] * len(names)),
-                pa.array(codes, pa.string()),
-                pa.array(errors, pa.string()),
+            read_before = (batch.column(name).to_pylist() for name in ("ops", "after", *_ERRORS))
+            rows = [
+                statement(ops, after, places, convert, names) if code is None else (*none, code, description)
+                for ops, after, code, description in zip(*read_before, strict=True)
             ]
-            made = ["operation", "data", "carried", *(field.name for field in ERROR_FIELDS)]
-            yield pa.RecordBatch.from_arrays([*batch.columns, *columns], names=[*batch.schema.names, *made])
+            kinds, values, touched, codes, errors = zip(*rows, strict=True) if rows else ((),) * 5
+            columns = {
+                "operation": pa.array(kinds, pa.string()),
+                "data": _struct(values, names, types),
+                "carried": _struct(touched, names, [pa.bool_()] * len(names)),
+                ERROR_CODE: pa.array(codes, pa.string()),
+                ERROR_DESCRIPTION: pa.array(errors, pa.string()),
+            }
+            record = {name: batch.column(name) for name in batch.schema.names if name not in _ERRORS}
+            yield pa.RecordBatch.from_pydict(
+                {**keep_bytes(record, columns[ERROR_CODE].is_valid()), **columns}
+            )
 
 
 def _struct(rows: Sequence[Sequence[Any]], names: list[str], types: list[pa.DataType]) -> pa.StructArray:

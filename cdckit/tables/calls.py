@@ -31,6 +31,7 @@ from cdckit.parts.tables import (
     AnyTable,
     as_arrow,
     digits_below_microseconds,
+    empty_columns,
     has_order,
     spark_table,
     void_as_text,
@@ -91,7 +92,8 @@ class Table(NamedTuple):
     """
     A table's rows, its own columns, the place of a row, where rows have an order, and its pandas.
 
-    `digits` are, by column of times, the digits below a microsecond of those that have such.
+    `digits` are, by column of times, the digits below a microsecond of those that have such; `empty` the
+    columns in which nothing stands.
     """
 
     frame: DataFrame
@@ -99,6 +101,7 @@ class Table(NamedTuple):
     row: Column | None
     pandas: pd.DataFrame | None = None
     digits: Mapping[str, Column] = MappingProxyType({})
+    empty: frozenset[str] = frozenset()
 
     def typed(self) -> Table:
         """The table with a type for columns that have none, since nothing stands in them: text."""
@@ -121,7 +124,7 @@ def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -
         frame = with_whole_keys(frame, [name for name in keys if isinstance(name, str)])
     if has_order(frame):
         arrow = as_arrow(frame, function=function)
-        columns = arrow.column_names
+        columns, empty = arrow.column_names, empty_columns(arrow)
         row = free_name("row number", columns)
         arrow = arrow.append_column(row, pa.array(range(1, len(arrow) + 1), pa.int64()))
         digits = {}
@@ -130,9 +133,9 @@ def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -
             arrow = arrow.append_column(beside, pa.array(texts, pa.string()))
             digits[name] = F.col(quoted(beside))
         pandas = frame if isinstance(frame, pd.DataFrame) else None
-        return Table(session().createDataFrame(arrow), columns, F.col(quoted(row)), pandas, digits)
+        return Table(session().createDataFrame(arrow), columns, F.col(quoted(row)), pandas, digits, empty)
     found = spark_table(frame, function=function)
-    return Table(found, list(found.columns), None)
+    return Table(found, list(found.columns), None, empty=empty_columns(found))
 
 
 class Call(tables.Call):

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.model.changes import EMPTY
 from cdckit.model.lists import NAMED_LISTS, compare_lists
 from cdckit.parts.arguments import free_name, microseconds, quoted, require_batch, require_flag, require_int
 from cdckit.parts.tables import AnyTable, require_distinct, stated_arguments
@@ -75,10 +76,15 @@ def _sort_lists(snapshots: Any, keys: Collection[object], *, function: str) -> l
 
 
 def _union(lists: Sequence[tuple[datetime, Table]], *, function: str) -> UnitedLists:
-    kinds: dict[str, T.DataType] = {}
-    for _, table in lists:
-        for name in table.columns:
-            kinds[name] = _common(name, kinds.get(name), table.frame.schema[name].dataType, function)
+    columns = [(table, name) for _, table in lists for name in table.columns]
+    kinds: dict[str, T.DataType] = dict.fromkeys((name for _, name in columns), T.NullType())
+    for table, name in columns:
+        if name not in table.empty:
+            kinds[name] = _common(name, kinds[name], table.frame.schema[name].dataType, function)
+    empty = frozenset(name for name, kind in kinds.items() if isinstance(kind, T.NullType))
+    for table, name in columns:
+        if name in empty and isinstance(kinds[name], T.NullType):
+            kinds[name] = table.frame.schema[name].dataType
     kinds = {name: T.StringType() if isinstance(kind, T.NullType) else kind for name, kind in kinds.items()}
     require_distinct(list(kinds), function=function)
     taken, after = free_name("taken", kinds), free_name("next taken", kinds)
@@ -94,22 +100,22 @@ def _union(lists: Sequence[tuple[datetime, Table]], *, function: str) -> UnitedL
     lacking = {name: [at for at, table in lists if name not in table.columns] for name in kinds}
     one = reduce(DataFrame.unionByName, frames)
     at, next_at = F.col(quoted(taken)), F.col(quoted(after))
-    return UnitedLists(Table(one, list(kinds), None), at, next_at, lacking, instants)
+    return UnitedLists(Table(one, list(kinds), None, empty=empty), at, next_at, lacking, instants)
 
 
 def _columns(table: Table, kinds: Mapping[str, T.DataType]) -> list[Column]:
     has = {name: table.frame.schema[name].dataType for name in table.columns}
     return [
         (
-            as_type(F.col(quoted(name)), has[name], kind, name) if name in has else F.lit(None).cast(kind)
+            as_type(F.col(quoted(name)), has[name], kind, name)
+            if name in has and name not in table.empty
+            else F.lit(None).cast(kind)
         ).alias(name)
         for name, kind in kinds.items()
     ]
 
 
-def _common(name: str, known: T.DataType | None, found: T.DataType, function: str) -> T.DataType:
-    if known is None:
-        return found
+def _common(name: str, known: T.DataType, found: T.DataType, function: str) -> T.DataType:
     common = common_spark_type(known, found, as_double=True)
     is_time_once = is_other_beside_time(known, found)
     if common is None or is_time_once:
@@ -245,7 +251,8 @@ def changes_from_snapshots(
     if lists.instants and isinstance(source, str):
         instants = [microseconds(at, "taken_at", function=_FUNCTION) for at in lists.instants]
         changes = changes.withMetadata("message_id", {NAMED_LISTS: {source: instants}})
-    return changes.drop("begins")
+    empty = [name for name in fields if name in lists.table.empty]
+    return (changes.withMetadata("data", {EMPTY: empty}) if empty else changes).drop("begins")
 
 
 def _list_time(call: Call, expression: str | Column | None) -> Column:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.changes import DELETE, IS_EFFECTIVE, IS_PERIOD, TABLE, UNTIL, UPSERT
+from cdckit.model.changes import DELETE, EMPTY, IS_EFFECTIVE, IS_PERIOD, TABLE, UNTIL, UPSERT
 from cdckit.model.history import is_never, open_end
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA, reject_column
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int
@@ -295,6 +295,8 @@ class _Read(NamedTuple):
     is_local: bool
     says_arrival: bool
     """Whether the call says when a row came."""
+    empty: list[str]
+    """The fields in which nothing stands."""
 
     def warn(self) -> None:
         """Log a warning where rows are rejects, and where nobody can tell when they came."""
@@ -315,12 +317,15 @@ class _Read(NamedTuple):
     def changes(self) -> DataFrame:
         """The rows as changes, rejects among them."""
         reject = reject_column(self._record_columns())
-        return _with_digest(self.statements).select(*self._change_columns(), reject)
+        return self._marked(_with_digest(self.statements).select(*self._change_columns(), reject))
+
+    def _marked(self, changes: DataFrame) -> DataFrame:
+        return changes.withMetadata("data", {EMPTY: self.empty}) if self.empty else changes
 
     def rows(self) -> DataFrame:
         """All rows as changes and as records, with what is wrong with them."""
         record = (value.alias(name) for name, value in self._record_columns().items())
-        return _with_digest(self.statements).select(*self._change_columns(), *record)
+        return self._marked(_with_digest(self.statements).select(*self._change_columns(), *record))
 
     def _record_columns(self) -> dict[str, Column]:
         """The row as a record, and what is wrong with it."""
@@ -406,7 +411,10 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     is_local = table.row is not None
     # When a row is true is not when it came.
     says_arrival = rows.known is not None and not _is_first(begin, given.sequence_by)
-    return _Read(statements, _faults(rows, key_names), given, table.frame, key_names, is_local, says_arrival)
+    empty = [name for name in fields if name in table.empty]
+    return _Read(
+        statements, _faults(rows, key_names), given, table.frame, key_names, is_local, says_arrival, empty
+    )
 
 
 CORRUPT = "_corrupt_record"

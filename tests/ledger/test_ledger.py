@@ -15,7 +15,18 @@ from pyspark.errors import PythonException, SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import Lookup, as_known, as_of, as_of_join, changes_from, merge, why
+from cdckit import (
+    Lookup,
+    Priority,
+    as_known,
+    as_of,
+    as_of_join,
+    changes_from,
+    merge,
+    union_changes,
+    why,
+    with_priorities,
+)
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.ledger import Ledger
 from cdckit.model.sources import unite
@@ -466,3 +477,19 @@ def test_rows_that_nothing_orders_are_told(
     ledger.apply(changes_from(rows, keys=["id"], sequence_by="at", source="shop"))
     (warning,) = [one for one in caplog.messages if "nothing says which one counts" in one]
     assert warning.count("shop-") == 2
+
+
+def test_a_source_that_nobody_speaks_for_is_told_at_the_first_batch(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two calls, and a union with changes that have no priorities: all that were named are asked for."""
+    shop = changes_from(pd.DataFrame({"id": [1], "name": ["mug"]}), keys="id", source="shop", table="t")
+    named = {"mill": Priority(1), "mlil": Priority(2)}
+    mill = with_priorities(shop.withColumn("source", F.lit("mill")), named)
+    ranked = with_priorities(union_changes(shop, mill), {"shpo": Priority(3)})
+    ledger = Ledger(spark, tmp_path, entity="product", keys=["id"], buckets=1)
+    for _ in range(2):
+        ledger.apply(ranked)
+    (told,) = [one for one in caplog.messages if "would do nothing" in one]
+    assert told.endswith("would do nothing for 'mlil', 'shpo': the changes come from 'mill', 'shop'.")
+    assert ledger.changes().schema["priority"].metadata == {}

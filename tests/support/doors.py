@@ -217,6 +217,89 @@ def _debezium() -> Door:
     )
 
 
+class ByHand(NamedTuple):
+    """The changes that a door's functions make of records, and of the rejects among them bytes and code."""
+
+    changes: DataFrame
+    keys: list[str]
+    refused: set[tuple[bytes, str]]
+
+
+def _replicate_by_hand(spark: SparkSession) -> ByHand:
+    items = Version({"id": "int", "name": "string"})
+    whole = items.dt("INSERT", {"id": 1, "name": "mug"})
+    keyless = items.dt("UPDATE", {"id": 1, "name": "jug"}, columnMask=b"\x02")
+    sent = records(
+        spark, [items.md(), whole, BAD, keyless, whole[:-3], items.dt("DROP", {"id": 1, "name": ""})]
+    )
+    return ByHand(
+        replicate.table_changes(sent, task="shop_task", table="ITEMS"),
+        ["id"],
+        {
+            (BAD, "WRONG_MAGIC"),
+            (keyless, "KEY_MISSING"),
+            (whole[:-3], "ENVELOPE_UNREADABLE"),
+            (items.dt("DROP", {"id": 1, "name": ""}), "UNKNOWN_OPERATION"),
+        },
+    )
+
+
+def _datahub_by_hand(spark: SparkSession) -> ByHand:
+    number = {"reference": "number", "type": "integer", "key": True}
+    product = {"reference": "product", "fields": [number]}
+    shop = datahub.schema({"reference": "*", "mappings": {"product": [product]}})
+    good = b'{"entity": "product", "guid": "m0", "data": [{"number": 1}]}'
+    half = b'{"entity": "product", "guid": "m1", "data": [{"number": 2}, {"number": "two"}]}'
+    elsewhere = b'{"entity": "parcel", "guid": "m2", "data": []}'
+    sent = records(spark, [good, half, elsewhere, BAD])
+    return ByHand(
+        datahub.changes(datahub.decode(sent), shop, "product"),
+        ["number"],
+        {(half, "VALUE_INVALID"), (elsewhere, "ENTITY_NOT_FOUND"), (BAD, "MESSAGE_INVALID")},
+    )
+
+
+def _debezium_by_hand(spark: SparkSession) -> ByHand:
+    event = b'{"op": "c", "ts_ms": 1, "source": {"table": "%s"}, "after": %s}'
+    sent = records(spark, [event % (b"items", b'{"item": 1}'), BAD, event % (b"items", b"{}")])
+    return ByHand(
+        debezium.changes(debezium.decode(sent), "items", keys=["item"]),
+        ["item"],
+        {(BAD, "NOT_JSON"), (event % (b"items", b"{}"), "KEY_MISSING")},
+    )
+
+
+def _rdss_by_hand(spark: SparkSession) -> ByHand:
+    sent = records(spark, [as_bytes(MESSAGES["create"]), BAD])
+    return ByHand(rdss.changes(rdss.decode(sent)), ["objectUUID"], {(BAD, "GENERR001")})
+
+
+def _streams_by_hand(spark: SparkSession) -> ByHand:
+    update = (
+        b'{"db": "d", "clientid": "c", "request": 1, "user": "u", "begun": 7, "ended": 8, "part": 1, '
+        b'"parts": 1, "status": 1, "collection": "C", "zone": "z", "entity": "e", "after": %s, '
+        b'"ops": [{"op": "add", "path": "a", "value": 1}]}'
+    )
+    unfit = update % b'{"a": "one"}'
+    sent = records(spark, [update % b'{"a": 1}', unfit, BAD])
+    fields = T.StructType([T.StructField("a", T.LongType())])
+    return ByHand(
+        streams.changes(streams.decode(sent, streams.ENTITY_UPDATES), "C", fields),
+        ["db", "zone", "entity"],
+        {(unfit, "UNFIT_VALUE"), (BAD, "NOT_JSON")},
+    )
+
+
+BY_HAND: dict[str, Callable[[SparkSession], ByHand]] = {
+    "replicate": _replicate_by_hand,
+    "datahub": _datahub_by_hand,
+    "debezium": _debezium_by_hand,
+    "rdss": _rdss_by_hand,
+    "streams": _streams_by_hand,
+}
+"""But Databus, where an event in error keeps its window from passing, and tables, whose rows are no records.
+"""
+
 SHELLS: dict[str, Callable[[], Door]] = {
     "debezium": _debezium,
     "replicate": _replicate,
