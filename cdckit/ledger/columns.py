@@ -66,6 +66,7 @@ class Kind:
         name: Its name in a store that holds several; its tables' names begin with it.
         untyped: Its fields that are texts as they were sent (`cdckit.model.changes.UNTYPED`).
         empty: Its fields in which nothing stands so far: the first value says of what type they are.
+        texts: Its fields that are known to have texts, since values of another type came.
     """
 
     entity: str
@@ -75,6 +76,7 @@ class Kind:
     name: str = ""
     untyped: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     @property
     def changes(self) -> str:
@@ -131,7 +133,7 @@ class Kind:
     def note(self, transaction: Transaction) -> None:
         """Let the store say what the ledger is."""
         properties = {"format": FORMAT, "entity": self.entity, "keys": self.keys, "buckets": self.buckets}
-        fields = {"untyped": self.untyped, "empty": self.empty}
+        fields = {"untyped": self.untyped, "empty": self.empty, "texts": self.texts}
         text = json.dumps({**properties, "by_guid": self.by_guid, **fields})
         if transaction.note_of(self._key) != text:
             transaction.note(self._key, text)
@@ -204,7 +206,8 @@ class Kind:
 
         And the same kind, which knows of which fields of the log nothing is known yet.
 
-        Cost: none, or a job over the rows, or the log, where texts and another type meet: they may be empty.
+        Cost: none; where texts come to a field of another type, a job over the rows, and where another type
+        comes to texts for the first time, one over the log: these may be empty.
         """
         before = self.fields(transaction)
         others = {
@@ -213,13 +216,14 @@ class Kind:
             if one.name in before.names and before[one.name].dataType != one.dataType
         }
         empty = [name for name in empty_fields(rows.schema) if name in others]
-        texts = [name for name, (_, now) in others.items() if isinstance(now, T.StringType)]
-        empty += _find_empty(rows, [name for name in texts if name not in empty])
+        as_texts = [name for name, (_, now) in others.items() if isinstance(now, T.StringType)]
+        empty += _find_empty(rows, [name for name in as_texts if name not in empty])
         rows = with_empty_as(rows, {name: others[name][0] for name in empty})
         of_texts = [name for name, (was, _) in others.items() if isinstance(was, T.StringType)]
-        unknown = [name for name in of_texts if name not in {*empty, *self.empty}]
+        unknown = [name for name in of_texts if name not in {*empty, *self.empty, *self.texts}]
         found = _find_empty(transaction.read(self.changes), unknown) if unknown else []
-        return replace(self, empty=(*self.empty, *found)), rows
+        texts = (*self.texts, *(name for name in unknown if name not in found))
+        return replace(self, empty=(*self.empty, *found), texts=texts), rows
 
     def settled(self, log: T.StructType) -> list[str]:
         """The empty fields of which changes in these columns say the type: something stands in them."""
@@ -270,7 +274,8 @@ class Kind:
 
 
 def _with_noted_fields(kind: Kind, note: Mapping[str, Any]) -> Kind:
-    return replace(kind, untyped=tuple(note.get("untyped", ())), empty=tuple(note.get("empty", ())))
+    untyped, empty, texts = (tuple(note.get(name, ())) for name in ("untyped", "empty", "texts"))
+    return replace(kind, untyped=untyped, empty=empty, texts=texts)
 
 
 def _find_empty(rows: DataFrame, names: Sequence[str]) -> list[str]:

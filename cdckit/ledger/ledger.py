@@ -317,19 +317,20 @@ class Ledger:
         require_changes(changes, function="apply")
         require_gate(gate, function="apply")
         by_guid = GUID in changes.columns
-        kind = self.at_commit().kind.for_changes(by_guid)
+        kind, is_first = self.at_commit().kind.for_changes(by_guid), False
         key = self._batch_id(batch)
         rows = to_log_rows(changes, kind, digest=key is not None)
         taken: tuple[object, LoggedChanges] | None = None
 
         def work(transaction: Transaction) -> ApplyResult:
-            nonlocal taken
+            nonlocal taken, is_first
             # Another writer may have been the first.
             known = kind.stored_kind(transaction.base, self._buckets).for_changes(by_guid)
             if key is not None and self.store.batch(key) is not None:
                 content = sum_digests(rows, F.col(CONTENT)) if taken is None else taken[1].digest
                 done = transaction.commit(batch=key, digest=content, reads=())
                 return ApplyResult(done.version, 0, repeated=True)
+            is_first = not transaction.has(known.changes)
             known, fit = known.for_fields(transaction, rows.schema).fit(transaction, rows)
             require_times_stay(known.filled_fields(transaction), log_fields(fit.schema))
             upkeep = Upkeep(transaction, known, fit.schema)
@@ -354,7 +355,7 @@ class Ledger:
         if result.rejects:
             sentence = "%s: rows that could not be used: %s; ledger.rejects() shows why, with the records"
             _LOG.warning(sentence, kind, f"{result.rejects:,}")
-        if result.version == 0:
+        if is_first:
             self._warn_of_unknown_sources(ranked_sources(changes.schema))
         return result
 

@@ -325,7 +325,7 @@ def _worker_schema(table: Table) -> T.StructType:
 
 
 def _rows_of_batches(
-    batches: Iterator[pa.RecordBatch], *, table: Table, unreadable: bool
+    batches: Iterator[pa.RecordBatch], *, table: Table, unreadable: bool = False
 ) -> Iterator[pa.RecordBatch]:
     columns_read = arrow_schema(_worker_schema(table))
     names = columns_read.names

@@ -338,13 +338,9 @@ def _read_updates(updates: DataFrame, collection: str, fields: T.StructType, nes
     require_types(updates, _NEEDED, function=_FUNCTION)
     _require_nested(nested, _FUNCTION)
     _require_readable(fields)
-    whole = updates.withColumns(
-        {
-            each.name: F.lit(None).cast(each.dataType)
-            for each in (*(RECORD_SCHEMA[name] for name in BYTES), *ERROR_FIELDS)
-            if each.name not in updates.columns
-        }
-    )
+    others = [*(RECORD_SCHEMA[name] for name in BYTES), *ERROR_FIELDS]
+    lacking = [each for each in others if each.name not in updates.columns]
+    whole = updates.select("*", *(F.lit(None).cast(each.dataType).alias(each.name) for each in lacking))
     wrong = F.col(ERROR_CODE).isNotNull()
     revision = next((name for name in ("revision_after", "revision") if name in updates.columns), None)
     number = F.lit(None) if revision is None else F.col(revision)

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import datahub
 from cdckit.errors import InvalidArgument, MissingColumns
+from cdckit.model import drop_rejects
 from support.hub_programs import rows_of
 from support.jobs import jobs_of
 
@@ -105,7 +106,7 @@ def planned(spark: SparkSession) -> tuple[dict[str, DataFrame], list[int]]:
 @pytest.fixture(scope="module")
 def found(planned: tuple[dict[str, DataFrame], list[int]]) -> dict[str, list[Row]]:
     """The changes of each target."""
-    return {entity: rows_of(changes) for entity, changes in planned[0].items()}
+    return {entity: rows_of(drop_rejects(changes)) for entity, changes in planned[0].items()}
 
 
 def test_nothing_is_computed_before_it_is_asked_for(planned: tuple[dict[str, DataFrame], list[int]]) -> None:

@@ -21,7 +21,7 @@ from cdckit import databus, datahub, debezium, rdss, rejects, replicate, streams
 from cdckit.ledger.shell import Shell
 from cdckit.model.records import RECORD_SCHEMA
 from support.rdss_messages import MESSAGES, as_bytes, changed, message
-from support.replicate_messages import Version
+from support.replicate_messages import Version, envelope
 
 AT = datetime(2024, 3, 1, 12, tzinfo=UTC)
 BAD = b"?"
@@ -229,9 +229,8 @@ def _replicate_by_hand(spark: SparkSession) -> ByHand:
     items = Version({"id": "int", "name": "string"})
     whole = items.dt("INSERT", {"id": 1, "name": "mug"})
     keyless = items.dt("UPDATE", {"id": 1, "name": "jug"}, columnMask=b"\x02")
-    sent = records(
-        spark, [items.md(), whole, BAD, keyless, whole[:-3], items.dt("DROP", {"id": 1, "name": ""})]
-    )
+    empty = envelope("DT", b"", schema_id=items.schema_id)
+    sent = records(spark, [items.md(), whole, BAD, keyless, whole[:-3], empty])
     return ByHand(
         replicate.table_changes(sent, task="shop_task", table="ITEMS"),
         ["id"],
@@ -239,7 +238,7 @@ def _replicate_by_hand(spark: SparkSession) -> ByHand:
             (BAD, "WRONG_MAGIC"),
             (keyless, "KEY_MISSING"),
             (whole[:-3], "ENVELOPE_UNREADABLE"),
-            (items.dt("DROP", {"id": 1, "name": ""}), "UNKNOWN_OPERATION"),
+            (empty, "MESSAGE_UNREADABLE"),
         },
     )
 
@@ -263,7 +262,7 @@ def _debezium_by_hand(spark: SparkSession) -> ByHand:
     event = b'{"op": "c", "ts_ms": 1, "source": {"table": "%s"}, "after": %s}'
     sent = records(spark, [event % (b"items", b'{"item": 1}'), BAD, event % (b"items", b"{}")])
     return ByHand(
-        debezium.changes(debezium.decode(sent), "items", keys=["item"]),
+        debezium.changes(debezium.decode(sent), "items", keys=["item"], columns={"item": "int64"}),
         ["item"],
         {(BAD, "NOT_JSON"), (event % (b"items", b"{}"), "KEY_MISSING")},
     )
@@ -271,7 +270,7 @@ def _debezium_by_hand(spark: SparkSession) -> ByHand:
 
 def _rdss_by_hand(spark: SparkSession) -> ByHand:
     sent = records(spark, [as_bytes(MESSAGES["create"]), BAD])
-    return ByHand(rdss.changes(rdss.decode(sent)), ["objectUUID"], {(BAD, "GENERR001")})
+    return ByHand(rdss.changes(rdss.decode(sent)), ["objectUUID"], {(BAD, "GENERR007")})
 
 
 def _streams_by_hand(spark: SparkSession) -> ByHand:

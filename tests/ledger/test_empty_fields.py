@@ -1,0 +1,122 @@
+"""A column in which nothing stands has no type of its own: its field has that of values, early or late."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from cdckit import Ledger, as_of, changes_from, merge, union_changes
+from cdckit.parts.tables import AnyTable
+from cdckit.tables import changes_from_snapshots
+
+KINDS: dict[str, tuple[Any, str]] = {
+    "number": (5, "bigint"),
+    "part": (2.5, "double"),
+    "price": (Decimal("1.50"), "decimal(3,2)"),
+    "is": (True, "boolean"),
+    "day": (date(2024, 1, 5), "date"),
+    "at": (datetime(2024, 1, 5, 12, tzinfo=UTC), "timestamp"),
+    "text": ("a", "string"),
+    "bytes": (b"a", "binary"),
+    "struct": ({"a": 1}, "struct<a:bigint>"),
+    "list": ([1], "array<bigint>"),
+}
+FIELDS = list(KINDS)
+FULL = pa.table({"id": [1], **{name: [value] for name, (value, _) in KINDS.items()}})
+Maker = Callable[[SparkSession, Sequence[str]], AnyTable]
+
+
+def _columns(spark: SparkSession, names: Sequence[str], kind: str) -> DataFrame:
+    return spark.range(1, 2).select("id", *(F.lit(None).cast(kind).alias(name) for name in names))
+
+
+EMPTY: dict[str, Maker] = {
+    "pandas, None": lambda _, names: pd.DataFrame([{"id": 1, **dict.fromkeys(names)}]),
+    "pandas, NaN as of an empty column of a CSV file": lambda _, names: pd.DataFrame(
+        [{"id": 1, **dict.fromkeys(names, np.nan)}]
+    ),
+    "Arrow": lambda _, names: pa.table({"id": [1], **{name: pa.nulls(1) for name in names}}),
+    "polars": lambda _, names: pl.DataFrame({"id": [1], **{name: [None] for name in names}}),
+    "Spark, void": lambda spark, names: _columns(spark, names, "void"),
+    "Spark, texts as of an empty column of a CSV file": lambda spark, names: _columns(spark, names, "string"),
+}
+BY_TYPE = [name for name in EMPTY if "texts" not in name]
+"""What says before any row is read that nothing stands in it; of texts a ledger asks the rows."""
+FIRST, SECOND = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)
+
+
+def made(frame: AnyTable, at: datetime) -> DataFrame:
+    return changes_from(frame, keys=["id"], effective=at)
+
+
+def told(history: DataFrame, at: datetime = SECOND) -> dict[str, tuple[Any, str]]:
+    """Of each field the value that is true at an instant, and the type."""
+    (row,) = as_of(history, at).select(*FIELDS).collect()
+    values = {**row.asDict(recursive=True), "at": row["at"].astimezone(UTC), "bytes": bytes(row["bytes"])}
+    return {name: (values[name], history.schema[name].dataType.simpleString()) for name in FIELDS}
+
+
+@pytest.mark.parametrize("full_first", [True, False], ids=["values first", "nothing first"])
+@pytest.mark.parametrize("door", EMPTY)
+def test_a_ledger_has_the_type_of_the_values(
+    door: str, full_first: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    frames = [EMPTY[door](spark, FIELDS), FULL]
+    ledger = Ledger(spark, tmp_path, entity="thing", keys=["id"], buckets=1)
+    for frame, at in zip(frames[:: -1 if full_first else 1], (FIRST, SECOND), strict=True):
+        ledger.apply(made(frame, at))
+    assert told(ledger.history()) == KINDS
+    before = as_of(ledger.history(), FIRST).select(*FIELDS).first()
+    assert before is not None
+    assert any(value is not None for value in before) is full_first
+
+
+@pytest.mark.parametrize("door", BY_TYPE)
+def test_so_have_tables_that_are_united_and_lists(door: str, spark: SparkSession) -> None:
+    nothing = EMPTY[door](spark, FIELDS)
+    for frames in ([nothing, FULL], [FULL, nothing]):
+        changes = [made(frame, at) for frame, at in zip(frames, (FIRST, SECOND), strict=True)]
+        assert told(merge(union_changes(*changes), entity="thing", keys=["id"])) == KINDS
+    lists = changes_from_snapshots({FIRST: nothing, SECOND: FULL}, keys=["id"])
+    assert told(merge(lists, entity="thing", keys=["id"])) == KINDS
+
+
+@pytest.mark.parametrize("full", [1, 2])
+def test_so_has_a_ledger_of_lists(full: int, spark: SparkSession, tmp_path: Path) -> None:
+    """The field that nobody ever fills stays one, as text."""
+    nothing = FULL.slice(0, 0).to_pandas().reindex([0]).assign(id=[1], never=[None])
+    ledger = Ledger(spark, tmp_path, entity="thing", keys=["id"], buckets=1)
+    for night, at in enumerate((FIRST, SECOND), 1):
+        rows = FULL.append_column("never", pa.nulls(1)) if night == full else nothing
+        ledger.apply_list(rows, taken_at=at)
+    history = ledger.history()
+    assert told(history, (FIRST, SECOND)[full - 1]) == KINDS
+    assert history.schema["never"].dataType.simpleString() == "string"
+
+
+def test_what_was_never_filled_waits_through_all_that_makes_a_ledger_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    ledger = Ledger(spark, tmp_path / "ledger", entity="thing", keys=["id"], buckets=1)
+    ledger.apply(made(EMPTY["Arrow"](spark, FIELDS), FIRST))
+    ledger.publish(tmp_path / "published")
+    ledger.compact()
+    ledger.rebuild()
+    ledger.apply(made(FULL, SECOND))
+    ledger.publish(tmp_path / "published")
+    assert told(ledger.history()) == KINDS
+    columns = pa.schema(DeltaTable(tmp_path / "published").schema().to_arrow())
+    assert columns.field("day").type == pa.date32()
+    ledger.check()
