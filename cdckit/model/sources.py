@@ -395,7 +395,7 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
         more: Further tables of changes.  Their `data` may have other fields.  A field in which two of them
             have numbers of different types gets one that holds both; where none does (64 bits beside floats),
             it is double, and the query fails at a number that would lose digits.  A date beside timestamps is
-            its midnight in UTC.
+            its midnight in UTC.  A column that was empty in its table has the type of the others.
 
     Returns:
         All rows of all tables, repeats included.  `data` has the fields of all, in the order in

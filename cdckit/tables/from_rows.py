@@ -98,7 +98,8 @@ def changes_from(
             other; "null", it is null as a value, which clears the field; "unsent", it says nothing.  The
             last two hold whatever *ignore_null_updates* says of null, so that a table can tell the two apart.
         column_list: The columns that become fields, beside the keys.  Without it all, as in Spark: also
-            those that say the order or the operation.
+            those that say the order or the operation.  One in which nothing stands says no type: it is text,
+            or what a ledger or `union_changes` knows of it.
         except_column_list: Those that do not become fields.
         effective: When it is true: a timestamp, a date (from its beginning) or an ISO 8601 text, all
             of UTC where they say no zone; or one instant for the whole table, an aware datetime.  A row with
