@@ -15,7 +15,11 @@ from cdckit import session
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one local session of the test run: UTC, no UI, few partitions."""
-    running = session(app_name="cdckit-tests", memory="2g", config={"spark.sql.shuffle.partitions": "4"})
+    running = session(
+        app_name="cdckit-tests",
+        memory="2g",
+        config={"spark.master": "local[1]", "spark.sql.shuffle.partitions": "4"},
+    )
     # Else Spark walks the stack for each RDD, to say of its jobs at which line of Spark they were begun.
     for form in ("callSite.short", "callSite.long"):
         running.sparkContext.setLocalProperty(form, "a test")

@@ -100,7 +100,7 @@ class SharedJvm:
         os.environ["SPARK_SUBMIT_OPTS"] = f"{given} {OPTIONS}"
         options = settings(MEMORY, small=True)
         if self._one_context:
-            options |= {"spark.master": "local[*]", "spark.app.name": "cdckit", **forked_workers({})}
+            options |= {"spark.master": "local[1]", "spark.app.name": "cdckit", **forked_workers({})}
         conf = SparkConf(loadDefaults=False).setAll(list(options.items()))
         # Notebooks name files from the folder in which they are.
         self._gateway = launch_gateway(conf, {"cwd": folder})  # type: ignore[no-untyped-call]
