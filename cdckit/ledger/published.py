@@ -27,6 +27,7 @@ from cdckit.store.files import File, Table, Target, read_spark
 from cdckit.store.locations import COMMITS, Location, locate
 from cdckit.store.log import (
     DeltaLog,
+    add_features,
     batch_names,
     commit_mark,
     create,
@@ -137,8 +138,10 @@ class PublishedTable:
         """
         Write rows in the place of some of its files, or of all and in columns of their own for None.
 
-        False if another writer was faster: then look at the table again.
+        False if another writer was faster, or the table had to be made ready: then look at it again.
         """
+        if self._head is not None and add_features(self._head, self.stored(rows.schema)):
+            return False
         table = Table(self._folder, self._folder, self.stored(rows.schema))
         added = [one.add() for one in write(rows, Target.from_table(self._location, table)).files]
         carried = properties(commit, (self._source, form))

@@ -628,28 +628,41 @@ def _actions(location: Location, plan: Plan, now: Table) -> list[AddAction | Rem
 
 def _make_ready(head: DeltaLog, after: Table) -> bool:
     """Let a table have the columns that are to come to it, in a commit of its own; False to look again."""
-    table_properties: dict[str, Any] = {
-        "commit_properties": properties(0, application=COLUMNS),
-        "post_commithook_properties": NO_HOOK,
-    }
-    before = head.state
-    try:
-        if "timestamp_ntz" in after.stored.json() and "timestampNtz" not in (
-            head.delta.protocol().reader_features or []
-        ):
-            # The one type that not every reader of Delta knows.
-            feature = TableFeatures.TimestampWithoutTimezone
-            head.delta.alter.add_feature(feature, allow_protocol_versions_increase=True, **table_properties)
-            return False
-        more = missing_columns(before.stored, after.stored)
-        if more:
-            head.delta.alter.add_columns(delta_schema(more).fields, **table_properties)
-            return False
-    except DeltaError:
-        if head.newest().version == before.version:
-            raise
+    if add_features(head, after.stored):
         return False
+    more = missing_columns(head.state.stored, after.stored)
+    if more:
+        fields = delta_schema(more).fields
+        _alter(head, lambda how: head.delta.alter.add_columns(fields, **how))
+    return not more
+
+
+def add_features(head: DeltaLog, stored: T.StructType) -> bool:
+    """Let a table have what such columns need, in a commit of its own; whether that was to be done."""
+    # The one type that not every reader of Delta knows.
+    feature, features = TableFeatures.TimestampWithoutTimezone, head.delta.protocol().reader_features or []
+    if "timestamp_ntz" not in stored.json() or "timestampNtz" in features:
+        return False
+    _alter(
+        head,
+        lambda how: head.delta.alter.add_feature(feature, allow_protocol_versions_increase=True, **how),
+    )
     return True
+
+
+def _alter(head: DeltaLog, change: Callable[[dict[str, Any]], None]) -> None:
+    """Make a change that makes a table ready, unless another writer was faster."""
+    before = head.version
+    try:
+        change(
+            {
+                "commit_properties": properties(0, application=COLUMNS),
+                "post_commithook_properties": NO_HOOK,
+            }
+        )
+    except DeltaError:
+        if head.newest().version == before:
+            raise
 
 
 def missing_columns(before: T.StructType, after: T.StructType) -> T.StructType | None:

@@ -194,6 +194,19 @@ def test_another_form_and_new_columns_make_it_anew(spark: SparkSession, tmp_path
     assert values(target) == [(1, 10, False), (1, 11, True), (2, 20, True), (3, 2**40, True)]
 
 
+def test_a_column_of_a_type_that_not_every_reader_knows_comes_later(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
+    for h, value, name in ((1, "1", "n"), (2, "timestamp_ntz'2024-01-01 12:00:00'", "clock")):
+        table = spark.sql(f"SELECT {h} AS h, 'x' AS k, date'2024-01-01' AS at, {value} AS {name}")
+        changes = changes_from(table, keys=["h", "k"], sequence_by="at", except_column_list=["at"])
+        ledger.apply(changes)
+        ledger.publish(target)
+    read = DeltaTable(str(target)).to_pyarrow_table().column("clock").to_pylist()
+    assert sorted(map(str, read)) == ["2024-01-01 12:00:00", "None"]
+
+
 @pytest.mark.parametrize("is_ours", [True, False])
 def test_another_writer_comes_between(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_ours: bool
