@@ -507,7 +507,8 @@ def require_keys_keep_their_texts(
             kind_before = one.simpleString()
             is_number = isinstance(one, T.NumericType)
             needed = f"a number as before ({kind_before})" if is_number else f"{kind_before}, as before"
-            remedy = WHOLE_KEYS if isinstance(other, T.FractionalType) else _SAY_TYPES
+            is_float = isinstance(other, T.FloatType | T.DoubleType)
+            remedy = WHOLE_KEYS if is_number and is_float else _SAY_TYPES
             raise WrongColumnType(function, f"data.{name}", needed, other.simpleString(), remedy)
         if isinstance(one, T.StringType) and not isinstance(other, T.StringType):
             found = other.simpleString()

@@ -297,8 +297,10 @@ class Ledger:
                 of the source that the ledger has, or not of the same ones.
             BatchIdReused: The batch id was applied with other content.
             NotStorable: A field is of a type that no table has.
+            NotWritable: The location is read-only.
             ForeignChange: Another program has changed rows of one of the tables: `adopt` keeps what it did
-                to the log, `rebuild` makes the other tables anew.
+                to the log, `rebuild` makes the other tables anew.  Or it has given one what cdckit does not
+                keep to, such as a CHECK constraint: the error says what, and what takes that away.
             ConflictingCommit, StoreIsBusy: Other writers were faster, again and again.
             PythonException: As `merge`: a change lacks what each needs, or moves stand too far apart
                 (`CircularMoves`).  Or a table of periods ends what the ledger has without an end, and that
@@ -700,7 +702,7 @@ class Ledger:
 
         Raises:
             NoSuchTable: Nothing was ever applied.
-            ForeignChange: Another program has changed the log: see `adopt`.
+            ForeignChange: Another program has changed the log: see `adopt`; or as for `apply`.
             ConflictingCommit, StoreIsBusy: Other writers were faster.
 
         Cost: one job without a shuffle, in which a task reads, sorts and merges the log of a bucket, and
@@ -753,7 +755,13 @@ class Ledger:
         The first call writes all of it, each later one the entities of which versions have changed since.  So
         call it after each batch, or when it is wanted: the table is what *form* makes of the history, once,
         whatever was killed or called twice.  What others have done there to its files alone (OPTIMIZE,
-        VACUUM) stays.
+        VACUUM) stays, as do their comments and properties.
+
+        Columns keep their names.  Where Delta does not take one, each of the characters ` ,;{}()=`, tab and
+        line's end is written as in SQL/XML: `net price` is `net_x0020_price`, whatever other columns there
+        are; an empty name is `_`, and of names that differ in case alone, which are one to Delta, the later
+        ones get a number (`price_2`).  The true name is the comment of such a column, and a warning lists
+        them.
 
         Args:
             target: A folder or a URI, outside of every store; new, or published by this ledger.  A text
@@ -771,7 +779,10 @@ class Ledger:
             The commit of the ledger that the table shows.
 
         Raises:
-            ForeignChange: Another program has changed rows of the table: nothing is written.
+            ForeignChange: Another program has changed rows of the table: nothing is written.  Or it has given
+                the table what cdckit does not keep to, such as a CHECK constraint or `delta.appendOnly`; then
+                also with *anew*: the error says what takes that away.
+            NotWritable: The target is read-only.
             InvalidArgument: The target holds something else, or lies within a store; a name is given and
                 the session has no Delta connector; or *form* makes no table with a column `guid`.
             NoSuchTable: Nothing was ever applied.
@@ -828,7 +839,8 @@ class Ledger:
 
         Raises:
             DamagedTable: A file is not there, or cannot be read; or the history is another one.
-            ForeignChange: Another program has changed rows of a table.
+            ForeignChange: Another program has changed rows of a table, or given it what `apply` does not keep
+                to.
             UnfinishedErasure: `erase` was stopped: older commits may still hold what is to go.
 
         Cost: a listing; with *deep* also every file, a merge of the log, and a shuffle of all versions.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import re
 from bisect import bisect_left
@@ -27,10 +28,12 @@ from cdckit.parts.arguments import quoted
 from cdckit.parts.values import comparable
 from cdckit.parts.workers import WorkerPlan
 from cdckit.store import File, Snapshot, Store
-from cdckit.store.columns import as_columns
+from cdckit.store.columns import as_columns, renamed_columns
 from cdckit.store.commits import ERASED
 from cdckit.store.files import to_signed
 from cdckit.store.log import first_answer
+
+_LOG = logging.getLogger(__name__)
 
 Form = Callable[[DataFrame], DataFrame]
 """From a history to the table that is wanted of it, such as `scd_type_2`; each entity by itself."""
@@ -79,6 +82,7 @@ def _try_to_publish(
     if as_before and table.commit is not None and table.commit >= now.version:
         table.forget_before(erased)
         return table.commit
+    table.require_writable()
     try:
         # Where no commit since then has written to the history, it is as it was then.
         is_same = table.commit is not None and now.named[history.kind.history].commit <= table.commit
@@ -88,6 +92,9 @@ def _try_to_publish(
     put = history.put_all if then is None else partial(history.put_changes, then)
     if not put(table, now.version, number):
         return None
+    if then is None and (renamed := list(renamed_columns(table.stored(columns)))):
+        names = ", ".join(f"{true!r} is {stored}" for true, stored in renamed)
+        _LOG.warning("%s has columns under other names, since Delta does not take theirs: %s", target, names)
     table.forget_before(erased)
     return now.version
 

@@ -20,29 +20,39 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import quoted
-from cdckit.store.columns import plain_names, storable_columns, stored_names
+from cdckit.store.columns import storable_columns, stored_names
 from cdckit.store.erasure import forget_versions
 from cdckit.store.errors import ForeignChange
 from cdckit.store.files import File, Table, Target, read_spark
 from cdckit.store.locations import COMMITS, Location, locate
 from cdckit.store.log import (
     DeltaLog,
+    add_features,
     batch_names,
     commit_mark,
     create,
     describe_change,
+    describe_demands,
     entries_until,
     is_foreign_change,
     live_files,
     log_entry,
     properties,
+    property_demands,
     read_actions,
+    require_writable,
 )
 from cdckit.store.writing import write
 
 _NEEDED = "an empty place, or a table that this ledger has published"
 _ANEW = "Nothing was written. Publish with `anew=True` to replace what is there, or publish to another place."
-_UPKEEP = {"OPTIMIZE", "VACUUM START", "VACUUM END"}
+_ELSEWHERE = ", or publish to another place"
+_UPKEEP = {
+    *("OPTIMIZE", "VACUUM START", "VACUUM END", "COMPUTE STATS", "UPGRADE PROTOCOL"),
+    *("SET TBLPROPERTIES", "UNSET TBLPROPERTIES", "ADD CONSTRAINT", "DROP CONSTRAINT"),
+}
+"""What Delta calls commits that change neither rows nor columns."""
+
 _GONE = "cdckit_gone"
 _MOST = 1000
 """So many commits of others are looked at, back to the last one of ours."""
@@ -93,7 +103,7 @@ class PublishedTable:
         for oldest, actions in entries_until(self._location, self._folder, self._head.version):
             if commit_mark(actions) is not None:
                 break
-            if is_foreign_change(actions):
+            if is_foreign_change(self._location, self._folder, oldest, actions):
                 found = describe_change(self._head.name, oldest, actions, _ANEW)
         else:
             # Whoever shortened the log has left nothing that tells what came after ours.
@@ -101,9 +111,19 @@ class PublishedTable:
         if found is not None:
             raise found
 
+    def require_writable(self) -> None:
+        """Raise `ForeignChange` if others have given the table what we do not keep to."""
+        if self._head is not None:
+            require_writable(self._head, by_bounds=False, instead=_ELSEWHERE)
+
+    def stored(self, columns: T.StructType) -> T.StructType:
+        """The columns as the table has them, under their names there."""
+        known = None if self._head is None else self._head.state.stored
+        return stored_names(storable_columns(columns, self._folder), known)
+
     def has_columns(self, columns: T.StructType) -> bool:
         """Whether the table has just such columns."""
-        return self._head is not None and self._head.state.stored == _stored(columns, self._folder)
+        return self._head is not None and self._head.state.stored == self.stored(columns)
 
     def files(self) -> list[File]:
         """Its files."""
@@ -118,9 +138,11 @@ class PublishedTable:
         """
         Write rows in the place of some of its files, or of all and in columns of their own for None.
 
-        False if another writer was faster: then look at the table again.
+        False if another writer was faster, or the table had to be made ready: then look at it again.
         """
-        table = Table(self._folder, self._folder, _stored(rows.schema, self._folder))
+        if self._head is not None and add_features(self._head, self.stored(rows.schema)):
+            return False
+        table = Table(self._folder, self._folder, self.stored(rows.schema))
         added = [one.add() for one in write(rows, Target.from_table(self._location, table)).files]
         carried = properties(commit, (self._source, form))
         if self._head is None:
@@ -146,10 +168,6 @@ class PublishedTable:
         for path in sorted(self._location.listed(self._folder, recursive=True)):
             if not (path.startswith("_delta_log/") or path in live):
                 self._location.delete(f"{self._folder}/{path}")
-
-
-def _stored(columns: T.StructType, table: str) -> T.StructType:
-    return stored_names(storable_columns(columns, table))
 
 
 class CatalogueTable:
@@ -179,9 +197,27 @@ class CatalogueTable:
         if self._foreign is not None:
             raise self._foreign
 
+    def require_writable(self) -> None:
+        """Raise `ForeignChange` for what the table would lose when it is written whole, or refuses."""
+        if not self._exists:
+            return
+        [detail] = self._spark.sql(f"DESCRIBE DETAIL {self._name}").collect()
+        demands = list(property_demands(detail["properties"]))
+        if demands:
+            remedy = describe_demands(demands, _ELSEWHERE)
+            raise ForeignChange(self._name, self._version, "a property", "somebody", remedy)
+
+    def stored(self, columns: T.StructType) -> T.StructType:
+        """The columns as the table has them, under their names there."""
+        known = self._spark.table(self._name).schema if self._exists else None
+        return stored_names(storable_columns(columns, self._name), known)
+
     def has_columns(self, columns: T.StructType) -> bool:
         """Whether the table has just such columns."""
-        return self._exists and self._plain(columns) == self._plain(self._spark.table(self._name).schema)
+        # What must not be null there is Delta's to see to.
+        return self._exists and (
+            self.stored(columns).simpleString() == self._spark.table(self._name).schema.simpleString()
+        )
 
     def replace(self, rows: DataFrame, commit: int, form: int) -> bool:
         """Write the whole table; False if another writer was faster: then look at it again."""
@@ -242,6 +278,7 @@ class CatalogueTable:
             # Spark's own error is a hundred lines of Java.
             what = (str(error).splitlines() or [""])[0]
             raise InvalidArgument("publish", "target", _NEEDED, self._name, remedy=what) from None
+        self._version = max(row["version"] for row in commits)
         for row in sorted(commits, key=lambda row: -row["version"]):
             ours = _read_mark(row["userMetadata"]).get(self._source)
             if ours is not None:
@@ -255,13 +292,15 @@ class CatalogueTable:
     def _mark_text(self, commit: int, form: int) -> str:
         return json.dumps({"cdckit": {self._source: {"commit": commit, "form": form}}})
 
-    def _plain(self, columns: T.StructType) -> T.StructType:
-        return plain_names(stored_names(storable_columns(columns, self._name)))
-
     def _rename_columns(self, rows: DataFrame) -> DataFrame:
         """The rows under names that Delta takes."""
-        pairs = zip(rows.columns, self._plain(rows.schema), strict=True)
-        return rows.select(*(F.col(quoted(true)).cast(one.dataType).alias(one.name) for true, one in pairs))
+        pairs = zip(rows.columns, self.stored(rows.schema), strict=True)
+        return rows.select(
+            *(
+                F.col(quoted(true)).cast(one.dataType).alias(one.name, metadata=one.metadata)
+                for true, one in pairs
+            )
+        )
 
 
 def _read_mark(text: str | None) -> dict[str, Any]:

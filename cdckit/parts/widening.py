@@ -203,7 +203,7 @@ def _as_exact_double(value: Column, kind: T.LongType | T.DecimalType, column: st
     double = value.cast("double")
     refused = F.raise_error(
         F.concat(
-            F.lit(f"{column} has whole or decimal numbers and floats, so it is to be double, and "),
+            F.lit(f"{column} has numbers of several types that have only double in common, and "),
             value.cast("string"),
             F.lit(f" has more digits than that holds: cast {column} to one type, such as "),
             F.lit(f"{exact.simpleString()}, in every table."),

@@ -16,6 +16,7 @@ from cdckit.store.errors import (
     NoFileSystem,
     NoSuchTable,
     NotStorable,
+    NotWritable,
     OtherKind,
     StoreIsBusy,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "NoFileSystem",
     "NoSuchTable",
     "NotStorable",
+    "NotWritable",
     "OtherKind",
     "Snapshot",
     "Store",

@@ -7,7 +7,7 @@ A table's columns have *true* names, which users know, and *stored* ones, which 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -171,24 +171,38 @@ def stored_names(columns: T.StructType, known: T.StructType | None = None) -> T.
     """
     The columns under names that Delta and Parquet take; the true ones stand in the fields' metadata.
 
-    A name is another one where it is empty, has a character of ` ,;{}()=`, a tab or a line's end, or is
-    that of an earlier column but for case, at any depth.  A column that is *known* keeps its stored name.
+    A name that they take stays, whatever the order.  In another one each character of ` ,;{}()=`, a tab and
+    a line's end is written as SQL/XML writes it (ISO 9075-14), so that no other column is likely to have that
+    name; an empty one is `_`.  Of names that differ in case alone the first stays; a name that is taken gets
+    a number.  A column that is *known* keeps its stored name, and what others have said of it.
 
-    >>> columns = T.StructType().add("a b", "long").add("x", "long").add("X", "long")
+    >>> columns = T.StructType().add("a b", "long").add("a_b", "long").add("X", "long").add("x", "long")
     >>> [one.name for one in stored_names(columns)]
-    ['a_b', 'x', 'X_2']
+    ['a_x0020_b', 'a_b', 'X', 'x_2']
     """
-    before = {true_name(one): one for one in known or []}
-    taken = {one.name.lower() for one in known or []}
+    before = {true_name(one): one for one in known or [] if true_name(one) in columns.names}
+    names = {true: one.name for true, one in before.items()}
+    # Those that can stay come first.
+    for true in sorted(columns.names, key=lambda true: _taken_form(true) != true):
+        if true not in names:
+            names[true] = _free_name(_taken_form(true), names.values(), columns.names)
     fields = []
     for column in columns:
-        found = before.get(column.name)
-        name = found.name if found else _free_name(_NOT_TAKEN.sub("_", column.name) or "_", taken)
-        taken.add(name.lower())
+        found, name = before.get(column.name), names[column.name]
         kind = _within(column.dataType, found.dataType if found else None, stored_names)
-        metadata = {} if name == column.name else {TRUE_NAME: column.name}
+        metadata = found.metadata if found else _name_metadata(column.name, name)
         fields.append(T.StructField(name, kind, column.nullable, metadata))
     return T.StructType(fields)
+
+
+def _taken_form(name: str) -> str:
+    """A name in letters that Delta and Parquet take."""
+    return _NOT_TAKEN.sub(lambda found: f"_x{ord(found[0]):04X}_", name) or "_"
+
+
+def _name_metadata(true: str, stored: str) -> dict[str, str]:
+    """What a column says of its true name, where that is another; the comment is for readers of SQL."""
+    return {} if stored == true else {TRUE_NAME: true, "comment": true}
 
 
 def true_names(stored: T.StructType) -> T.StructType:
@@ -212,12 +226,30 @@ def true_name(stored: T.StructField) -> str:
     return str((stored.metadata or {}).get(TRUE_NAME, stored.name))
 
 
-def _free_name(name: str, taken: Collection[str]) -> str:
-    found, number = name, 1
-    while found.lower() in taken:
+def renamed_columns(stored: T.DataType, within: str = "") -> Iterator[tuple[str, str]]:
+    """The columns whose stored name is another one, at any depth: where, and its name there."""
+    if isinstance(stored, T.StructType):
+        for column in stored:
+            path = f"{within}{true_name(column)}"
+            if true_name(column) != column.name:
+                yield path, column.name
+            yield from renamed_columns(column.dataType, f"{path}.")
+    elif isinstance(stored, T.ArrayType):
+        yield from renamed_columns(stored.elementType, within)
+    elif isinstance(stored, T.MapType):
+        yield from renamed_columns(stored.keyType, within)
+        yield from renamed_columns(stored.valueType, within)
+
+
+def _free_name(name: str, taken: Iterable[str], true: Iterable[str]) -> str:
+    """The name, or the first with a number that is not taken in any case and is no column's true name."""
+    is_taken = {each.lower() for each in taken}
+    is_meant = {each.lower() for each in true}
+    free, number = name, 1
+    while free.lower() in is_taken or (number > 1 and free.lower() in is_meant):
         number += 1
-        found = f"{name}_{number}"
-    return found
+        free = f"{name}_{number}"
+    return free
 
 
 _OfStruct = Callable[[T.StructType, T.StructType | None], T.StructType]

@@ -55,7 +55,7 @@ from cdckit.store.log import (
     keep_short,
     properties,
     read_actions,
-    report_damage,
+    require_writable,
 )
 from cdckit.store.writing import write
 
@@ -74,12 +74,18 @@ VACUUMED_UNTIL = "cdckit.vacuumed_until"
 ERASED = "cdckit.erased"
 """The note that says before which commit nothing is left, because of an erasure."""
 
-FORMAT = 3
+FORMAT = "4"
+_FORMAT = "cdckit.format"
+"""Where the column `version` says in which form a store is: comments and properties are others' to write."""
+
 _FOLD = 16
 _NAMED = "folder string, version long, commit long, files long, rows long, digest long"
 
 COMMITS_SCHEMA = (
-    flat_columns("version long, timestamp timestamp, batch string, digest long")
+    T.StructType([T.StructField("version", T.LongType(), metadata={_FORMAT: FORMAT})])
+    .add("timestamp", T.TimestampType())
+    .add("batch", T.StringType())
+    .add("digest", T.LongType())
     .add("tables", T.MapType(T.StringType(), flat_columns(_NAMED)))
     .add("notes", T.MapType(T.StringType(), T.StringType()))
     .add("plans", T.MapType(T.StringType(), T.StringType()))
@@ -139,7 +145,7 @@ class Commits:
                 if is_whole and last == self.version and (foreign is None or restored):
                     return
                 break
-            if is_foreign_change(actions):
+            if is_foreign_change(self._location, COMMITS, version, actions):
                 remedy = (
                     "Nothing was written. This table says which files of the others count: put it back to "
                     f"version {version - 1} by that program, as with RESTORE."
@@ -216,6 +222,7 @@ class Commits:
         With *anew* all earlier ones are written again, without their plans: each was carried out.
         """
         assert commit.version == self.version + 1
+        require_writable(self._log, removes_rows=False)
         folded = list(self._files.values()) if anew else self._files_to_fold(commit.version)
         known = self._rows(folded)
         rows = [replace(row, plans={}) if anew else _drop_plans(row, commit) for row in known] + [commit]
@@ -227,7 +234,7 @@ class Commits:
             self._log.delta.create_write_transaction(
                 [_write(self._location, rows), *removes],
                 "append",
-                delta_schema(COMMITS_SCHEMA),
+                delta_schema(self._log.state.stored),
                 commit_properties=properties(mark, batch),
                 post_commithook_properties=NO_HOOK,
             )
@@ -291,8 +298,7 @@ def load(location: Location) -> Commits | None:
         if not orphans:
             return None
     log = DeltaLog(location, COMMITS, COMMITS)
-    with report_damage(COMMITS, COMMITS, None):
-        made_by = json.loads(log.delta.metadata().description or "{}").get("format")
+    made_by = next((one.metadata.get(_FORMAT) for one in log.state.stored if one.name == "version"), None)
     if made_by != FORMAT:
         raise DamagedTable(
             COMMITS,
@@ -309,7 +315,7 @@ def load_or_begin(location: Location) -> Commits:
     if found is None:
         table = Table(COMMITS, COMMITS, COMMITS_SCHEMA)
         first = _write(location, [Commit(0, datetime.now(UTC))])
-        create(location, table, [first], properties(secrets.randbits(62)), json.dumps({"format": FORMAT}))
+        create(location, table, [first], properties(secrets.randbits(62)))
         found = load(location)
     assert found is not None
     return found

@@ -117,6 +117,20 @@ class NoCredentials(CdcError, PermissionError):
         )
 
 
+class NotWritable(CdcError, PermissionError):
+    """A folder in which this program, or its user, may not write."""
+
+    def __init__(self, folder: str, reason: str) -> None:
+        self.folder, self.reason = folder, reason
+        super().__init__(folder, reason)
+
+    def __str__(self) -> str:
+        return (
+            f"Nothing can be written in {self.folder}: {self.reason}. Nothing was committed, and all is "
+            "read as before: let this program and Spark's workers write there, or choose another location."
+        )
+
+
 class NoSuchTable(CdcError, LookupError):
     """A name that no table of the snapshot has."""
 

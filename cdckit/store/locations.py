@@ -8,6 +8,7 @@ settings from the session.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -24,7 +25,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem
 from pyspark.sql import SparkSession
 
 from cdckit.errors import InvalidArgument
-from cdckit.store.errors import NoCredentials, NoFileSystem
+from cdckit.store.errors import NoCredentials, NoFileSystem, NotWritable
 
 COMMITS, SCRATCH = "commits", "scratch"
 """Folders of a store that no table has."""
@@ -106,9 +107,18 @@ class Location:
         return self.file_system().get_file_info(self.path(path))
 
     def make_folder(self, folder: str) -> None:
-        """Make a local folder; others have none."""
-        if self.local:
-            os.makedirs(f"{self.root}/{folder}", exist_ok=True)
+        """Make a local folder in which files are to be written; others have none."""
+        if not self.local:
+            return
+        path = f"{self.root}/{folder}"
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            raise NotWritable(path, str(error.strerror)) from error
+        if not os.access(path, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise NotWritable(path, "the folder is read-only for this user")
 
     def has_log(self, folder: str) -> bool:
         """Whether a Delta table's log lies in a folder."""

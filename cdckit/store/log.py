@@ -41,13 +41,18 @@ NO_HOOK = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs
 
 _TRIES = 30
 _CHECKPOINT = 20
+_BOUNDS = {"delta.dataSkippingNumIndexedCols": "-1", "delta.dataSkippingStatsColumns": ""}
+"""With these all that a log says of files is read; by default nothing beyond 32 columns and their parts."""
+
 _LOG = {
     # Old versions can be read for as long as their files are there; `Store.vacuum` says how long.
     "delta.enableExpiredLogCleanup": "false",
     "delta.checkpointInterval": str(_CHECKPOINT),
-    # All that a log says of files is read; by default nothing beyond 32 columns and parts of columns is.
-    "delta.dataSkippingNumIndexedCols": "-1",
+    "delta.dataSkippingNumIndexedCols": _BOUNDS["delta.dataSkippingNumIndexedCols"],
 }
+
+_CONSTRAINT, _APPEND_ONLY = "delta.constraints.", "delta.appendOnly"
+_NOT_NULL = ('"nullable":false', '"delta.invariants"')
 
 _ENTRY = re.compile(r"([0-9]{20})\.(json|crc|checkpoint\.(?:.*\.)?parquet)")
 
@@ -101,6 +106,11 @@ class Plan:
     remove: Mapping[str, File]
     same_rows: frozenset[str] = frozenset()
 
+    @property
+    def removes_rows(self) -> bool:
+        """Whether rows go by it."""
+        return not self.remove.keys() <= self.same_rows
+
     def onto(self, base: Table | None) -> Table:
         """The state that it makes of the one from which it begins."""
         before = {} if base is None else base.files
@@ -144,7 +154,7 @@ class DeltaLog:
     """
 
     def __init__(self, location: Location, name: str, folder: str, version: int | None = None) -> None:
-        self.name, self.folder = name, folder
+        self.location, self.name, self.folder = location, name, folder
         with report_damage(name, folder, version):
             self.delta = DeltaTable(
                 location.delta(folder), version=version, storage_options=location.options or None
@@ -185,6 +195,7 @@ class DeltaLog:
         Where the answer was lost they may be that version all the same: whoever looks again sees the mark.
         With *anew* all files that are there go.
         """
+        before = self.version
         try:
             self.delta.create_write_transaction(
                 list(actions),
@@ -195,6 +206,8 @@ class DeltaLog:
                 post_commithook_properties=NO_HOOK,
             )
         except CommitFailedError:
+            if self.newest().version == before:
+                raise
             return False
         self.newest()
         keep_short(self.delta)
@@ -254,10 +267,10 @@ def load_state(
         if after is None:
             raise damaged
         return State(after)
-    state, mark = _with_upkeep(location, found.state)
-    if state is not found.state and state.rows != named.rows:
+    kept_up, mark = _with_upkeep(location, found)
+    if kept_up is not found and kept_up.state.rows != named.rows:
         raise damaged
-    return State(state, found, mark)
+    return State(kept_up.state, kept_up, mark)
 
 
 def _log_at(
@@ -279,22 +292,22 @@ def _log_at(
     return found, damaged
 
 
-def _with_upkeep(location: Location, state: Table) -> tuple[Table, int]:
-    """The state with what others did to its files without a change of rows; and what is marked behind it."""
-    others = upkeep_of_others(location, state)
-    if others.kept == state.version:
-        return state, others.mark
-    return DeltaLog(location, state.name, state.folder, others.kept).state, others.mark
+def _with_upkeep(location: Location, base: DeltaLog) -> tuple[DeltaLog, int]:
+    """The log with what others did to the table without a change of rows; and what is marked behind it."""
+    others = upkeep_of_others(location, base.state)
+    if others.kept == base.version:
+        return base, others.mark
+    return DeltaLog(location, base.name, base.folder, others.kept), others.mark
 
 
 def _planned_state(location: Location, name: str, named: CommittedTable, plan: Plan) -> Table | None:
     """The state that a plan leads to, which nobody has carried out; None if it is not that of the commit."""
     if plan.base is None:
         return plan.onto(None)
-    base = DeltaLog(location, name, named.folder, plan.base).state
-    state, _ = _with_upkeep(location, base)
-    found = plan.onto(state if plan.remove.keys() <= state.files.keys() else base)
-    is_right = _is_same(found, named) if state is base else found.rows == named.rows
+    base = DeltaLog(location, name, named.folder, plan.base)
+    kept_up, _ = _with_upkeep(location, base)
+    found = plan.onto((kept_up if plan.remove.keys() <= kept_up.state.files.keys() else base).state)
+    is_right = _is_same(found, named) if kept_up is base else found.rows == named.rows
     return found if is_right else None
 
 
@@ -345,7 +358,7 @@ def upkeep_of_others(location: Location, table: Table) -> ForeignCommits:
     for version, actions in entries_after(location, table.folder, kept):
         if (mark := commit_mark(actions)) is not None:
             return ForeignCommits(kept, mark=mark)
-        if is_foreign_change(actions):
+        if is_foreign_change(location, table.folder, version, actions):
             return ForeignCommits(kept, describe_change(table.name, version, actions))
         if not _is_ours(actions):
             kept = version
@@ -356,19 +369,34 @@ def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
     """The first change of rows or columns that others have made to a Delta table since the base of a plan."""
     base = -1 if plan.base is None else plan.base
     for version, actions in entries_after(location, plan.after.folder, base):
-        if is_foreign_change(actions):
+        if is_foreign_change(location, plan.after.folder, version, actions):
             return describe_change(plan.after.name, version, actions)
     return None
 
 
-def is_foreign_change(actions: Actions) -> bool:
-    """Whether somebody else has changed rows or columns by a commit."""
-    return not (_is_ours(actions) or _keeps_rows(actions))
+def is_foreign_change(location: Location, folder: str, version: int, actions: Actions) -> bool:
+    """Whether somebody else has changed rows or columns of a table by the commit that made a version."""
+    return not (
+        _is_ours(actions) or (_keeps_rows(actions) and _keeps_columns(location, folder, version, actions))
+    )
+
+
+def _keeps_columns(location: Location, folder: str, version: int, actions: Actions) -> bool:
+    """Whether a commit said something of a table, such as a comment or a property, and not of its columns."""
+    texts = [one["metaData"]["schemaString"] for one in actions if "metaData" in one]
+    if not texts or version == 0:
+        return not texts
+    try:
+        before = DeltaLog(location, folder, folder, version - 1).state.stored
+    except DamagedTable:
+        return False  # Nothing tells any more what the columns were.
+    after = T.StructType.fromJson(json.loads(texts[-1]))
+    return keeps_types(before, after) and keeps_types(after, before)
 
 
 def _keeps_rows(actions: Actions) -> bool:
-    """Whether a commit only wrote files anew, or did nothing to a table."""
-    known = {"add", "remove", "commitInfo", "txn", "cdc", "domainMetadata"}
+    """Whether a commit only wrote files anew, or did nothing to the rows of a table."""
+    known = {"add", "remove", "commitInfo", "txn", "cdc", "domainMetadata", "metaData", "protocol"}
     return all(
         set(action) <= known
         and not any(one.get("dataChange", True) for kind, one in action.items() if kind in ("add", "remove"))
@@ -452,22 +480,71 @@ def log_entry(name: str) -> tuple[int, str] | None:
     return None if found is None else (int(found[1]), found[2])
 
 
-def require_known_features(found: DeltaLog) -> None:
-    """Raise `ForeignChange` for a Delta table that needs more of its writers than we do."""
-    protocol, configuration = found.delta.protocol(), found.delta.metadata().configuration
-    needed = {*(protocol.reader_features or []), *(protocol.writer_features or [])} - _KNOWN - _IDLE
+Demand = tuple[str, str]
+"""What a Delta table asks of its writers beyond what we do, and how ALTER TABLE takes it away."""
+
+
+def require_writable(
+    found: DeltaLog, *, removes_rows: bool = True, by_bounds: bool = True, instead: str = ""
+) -> None:
+    """
+    Raise `ForeignChange` for a Delta table that asks more of its writers than we do, and name what it asks.
+
+    Args:
+        found: The table.
+        removes_rows: Whether rows are to go, which some tables do not allow.
+        by_bounds: Whether all that its log says of files is needed.
+        instead: What else than to take that away can be done.
+    """
+    properties = property_demands(found.delta.metadata().configuration, removes_rows, by_bounds)
+    demands = [*_feature_demands(found), *properties, *_column_demands(found.state.stored)]
+    if not demands:
+        return
+    entries = entries_until(found.location, found.folder, found.version)
+    theirs = (one for one in entries if not _is_ours(one[1]) and _says_something_of_table(one[1]))
+    version, actions = next(theirs, (found.version, []))
+    raise describe_change(found.name, version, actions, describe_demands(demands, instead))
+
+
+def describe_demands(demands: Sequence[Demand], instead: str = "") -> str:
+    """What a table asks, and the way on, as the remedy of a `ForeignChange`."""
+    what = ", ".join(what for what, _ in demands)
+    ways = "; ".join(f"ALTER TABLE ... {way}" for _, way in demands)
+    return f"Nothing was written. cdckit keeps up no tables with {what}: take that away ({ways}){instead}."
+
+
+def _says_something_of_table(actions: Actions) -> bool:
+    return any("metaData" in action or "protocol" in action for action in actions)
+
+
+def _feature_demands(found: DeltaLog) -> Iterator[Demand]:
+    protocol = found.delta.protocol()
+    needed = {*(protocol.reader_features or []), *(protocol.writer_features or [])}
+    for feature in sorted(needed - _KNOWN - _IDLE):
+        yield f"the feature {feature}", f"DROP FEATURE {feature}"
     # Tables of old name no features, but a version that has them all.
     if 4 < protocol.min_writer_version < 7:
-        needed.add(f"writers of version {protocol.min_writer_version}")
-    if any(key.startswith("delta.constraints.") for key in configuration):
-        needed.add("constraints")
-    if needed:
-        remedy = (
-            f"Nothing was written. cdckit cannot read and write tables with {', '.join(sorted(needed))}: let "
-            "that program take it away, for example by ALTER TABLE ... DROP FEATURE."
-        )
-        what = "a change of what the table needs"
-        raise ForeignChange(found.name, found.version, what, "somebody", remedy)
+        yield f"writers of version {protocol.min_writer_version}", "DROP FEATURE"
+
+
+def property_demands(
+    configuration: Mapping[str, str], removes_rows: bool = True, by_bounds: bool = False
+) -> Iterator[Demand]:
+    """What the properties of a table ask; see `require_writable`."""
+    for key, value in sorted(configuration.items()):
+        name = key.removeprefix(_CONSTRAINT)
+        if name != key:
+            yield f"the CHECK constraint {name} ({value})", f"DROP CONSTRAINT {name}"
+        elif removes_rows and key == _APPEND_ONLY and value.lower() == "true":
+            yield f"{key} = {value}", f"SET TBLPROPERTIES ('{key}' = 'false')"
+        elif by_bounds and value != _BOUNDS.get(key, value):
+            yield f"{key} = {value}", f"SET TBLPROPERTIES ('{key}' = '{_BOUNDS[key]}')"
+
+
+def _column_demands(stored: T.StructType) -> Iterator[Demand]:
+    for column in stored:
+        if any(sign in column.json() for sign in _NOT_NULL):
+            yield f"NOT NULL of the column {column.name}", f"ALTER COLUMN {column.name} DROP NOT NULL"
 
 
 # Committing ------------------------------------------------------------------------------------------------
@@ -502,6 +579,7 @@ def _try_to_carry_out(location: Location, plan: Plan, commit: int, head: DeltaLo
         return True
     if foreign_change(location, plan) is not None:
         return False
+    require_writable(head, removes_rows=plan.removes_rows)
     return (_make_ready(head, after) and _commit(head, _actions(location, plan, now), after, commit)) or None
 
 
@@ -510,7 +588,6 @@ def create(
     table: Table,
     adds: Sequence[AddAction],
     carried: CommitProperties,
-    description: str | None = None,
 ) -> bool:
     """Make a Delta table; False if another writer was faster."""
     location.make_folder(table.folder)
@@ -522,7 +599,6 @@ def create(
             mode="error",
             partition_by=list(table.partition_by),
             name=table.name,
-            description=description,
             configuration=_LOG,
             storage_options=location.options or None,
             commit_properties=carried,
@@ -552,26 +628,41 @@ def _actions(location: Location, plan: Plan, now: Table) -> list[AddAction | Rem
 
 def _make_ready(head: DeltaLog, after: Table) -> bool:
     """Let a table have the columns that are to come to it, in a commit of its own; False to look again."""
-    table_properties: dict[str, Any] = {
-        "commit_properties": properties(0, application=COLUMNS),
-        "post_commithook_properties": NO_HOOK,
-    }
-    before = head.state.stored
-    try:
-        if "timestamp_ntz" in after.stored.json() and "timestampNtz" not in (
-            head.delta.protocol().reader_features or []
-        ):
-            # The one type that not every reader of Delta knows.
-            feature = TableFeatures.TimestampWithoutTimezone
-            head.delta.alter.add_feature(feature, allow_protocol_versions_increase=True, **table_properties)
-            return False
-        more = missing_columns(before, after.stored)
-        if more:
-            head.delta.alter.add_columns(delta_schema(more).fields, **table_properties)
-            return False
-    except DeltaError:
+    if add_features(head, after.stored):
         return False
+    more = missing_columns(head.state.stored, after.stored)
+    if more:
+        fields = delta_schema(more).fields
+        _alter(head, lambda how: head.delta.alter.add_columns(fields, **how))
+    return not more
+
+
+def add_features(head: DeltaLog, stored: T.StructType) -> bool:
+    """Let a table have what such columns need, in a commit of its own; whether that was to be done."""
+    # The one type that not every reader of Delta knows.
+    feature, features = TableFeatures.TimestampWithoutTimezone, head.delta.protocol().reader_features or []
+    if "timestamp_ntz" not in stored.json() or "timestampNtz" in features:
+        return False
+    _alter(
+        head,
+        lambda how: head.delta.alter.add_feature(feature, allow_protocol_versions_increase=True, **how),
+    )
     return True
+
+
+def _alter(head: DeltaLog, change: Callable[[dict[str, Any]], None]) -> None:
+    """Make a change that makes a table ready, unless another writer was faster."""
+    before = head.version
+    try:
+        change(
+            {
+                "commit_properties": properties(0, application=COLUMNS),
+                "post_commithook_properties": NO_HOOK,
+            }
+        )
+    except DeltaError:
+        if head.newest().version == before:
+            raise
 
 
 def missing_columns(before: T.StructType, after: T.StructType) -> T.StructType | None:

@@ -25,7 +25,7 @@ from cdckit.store.log import (
     damaged_log,
     foreign_change,
     load_state,
-    require_known_features,
+    require_writable,
     upkeep_of_others,
 )
 
@@ -188,15 +188,17 @@ class Snapshot:
         if foreign is not None:
             raise foreign
 
-    def head(self, name: str) -> Table:
-        """The newest state of a Delta table, whoever made it; raises `ForeignChange` for strange features."""
-        found = DeltaLog(self.location, name, self._named_table(name).folder)
-        require_known_features(found)
-        return found.state
+    def require_writable(self, name: str) -> None:
+        """Raise `ForeignChange` for a Delta table that asks more of its writers than we do."""
+        require_writable(self.head(name))
+
+    def head(self, name: str) -> DeltaLog:
+        """The newest state of a Delta table, whoever made it."""
+        return DeltaLog(self.location, name, self._named_table(name).folder)
 
     def with_theirs(self, name: str) -> Table:
         """A table as another program has left it, with what is committed and not in its Delta table yet."""
-        found = self.head(name)
+        found = self.head(name).state
         plan = self._plan(name) if self.table(name).version is None else None
         return found if plan is None else replace(plan.onto(found), stored=found.stored)
 

@@ -290,7 +290,8 @@ class Store:
 
         Raises:
             DamagedTable: A file is not there, or is not of its size; with *deep*, or cannot be read whole.
-            ForeignChange: Another program has changed rows of a table.
+            ForeignChange: Another program has changed rows of a table, or given it what no writer of ours
+                keeps to, such as a CHECK constraint; or `delta.appendOnly`, by which no row may go.
 
         Cost: one listing per table, and no file is opened; with *deep* all are read, each by one worker.
         """
@@ -314,6 +315,7 @@ class Store:
             if deep and (damage := find_damage(self._spark, self._location, table)) is not None:
                 raise damage
             snapshot.require_untouched(table.name)
+            snapshot.require_writable(table.name)
 
 
 def _find_commit(

@@ -293,7 +293,7 @@ class Transaction:
             change, by, after = self._change(name), tuple(partition_by), None
             before = change.after
             if before is not None and (not by or by == _partition_names(before)):
-                stored = stored_names(storable_columns(row_columns(rows), name))
+                stored = stored_names(storable_columns(row_columns(rows), name), before.stored)
                 if set(before.partition_by) <= set(stored.fieldNames()):
                     after = replace(before, stored=stored, files={})
             self._changes[name] = replace(change, after=after, rewritten=True)
@@ -411,6 +411,7 @@ class Transaction:
     def accept(self, name: str) -> None:
         """Let a table be as another program has left its Delta table."""
         before = self._table(name)
+        self.base.require_writable(name)
         if self.base.bring_up(name) is not None:
             theirs = self.base.with_theirs(name)
             with self._lock:
@@ -513,8 +514,8 @@ class Transaction:
     def _new_table(self, name: str, columns: T.StructType, by: tuple[str, ...]) -> Table:
         """A table without rows: the one that was dropped here, if it can have such columns."""
         require_partitioning(columns, by, name)
-        stored = stored_names(columns)
         dropped = self._change(name).before
+        stored = stored_names(columns, None if dropped is None else dropped.stored)
         if dropped is not None and not by and not dropped.partition_by:
             return replace(dropped, stored=stored, files={})
         names = {one.name: two.name for one, two in zip(columns, stored, strict=True)}
@@ -585,6 +586,8 @@ class Transaction:
         Raises:
             ConflictingCommit: Others have changed what the transaction goes by: begin again.
             BatchIdReused: The batch id was committed with another digest.
+            ForeignChange: Another program has changed rows of a table, or asks of its writers what we do not
+                keep to.
             StoreIsBusy: Others were faster, 30 times.
 
         After it, or an error of it, the transaction has ended.
@@ -635,15 +638,19 @@ class Transaction:
         self._require_no_conflict(now, scopes)
         if not self._changes and not self._notes and batch is None:
             return CommitResult(self.base.version or 0)
-        plans = {name: one.plan(heads.get(name)) for name, one in self._changes.items()}
-        next_one = self._next(newest, heads, plans)
+        tables = {name: head.state for name, head in heads.items()}
+        plans = {name: one.plan(tables.get(name)) for name, one in self._changes.items()}
+        for name, head in heads.items():
+            if (plan := plans[name]) is not None and plan.base is not None:
+                log.require_writable(head, removes_rows=plan.removes_rows)
+        next_one = self._next(newest, tables, plans)
         if not commits.add(replace(next_one, batch=batch, digest=None if batch is None else digest)):
             return None
         self._carry_out(next_one.version, plans, now)
         now.keep_logs()
         return CommitResult(next_one.version)
 
-    def _heads(self, now: Snapshot) -> dict[str, Table]:
+    def _heads(self, now: Snapshot) -> dict[str, log.DeltaLog]:
         """The Delta tables that are written, brought to where the newest commit has them."""
         for name in self._read & now.named.keys() - self._changes.keys():
             # What was read would be held against something that others have changed.
@@ -656,7 +663,8 @@ class Transaction:
             foreign = now.bring_up(name)
             if foreign is not None and not change.over_others:
                 raise foreign
-            heads[name] = now.table(name) if foreign is None else now.head(name)
+            head = now.log_of(name, now.table(name).folder) if foreign is None else None
+            heads[name] = now.head(name) if head is None else head
         return heads
 
     def _require_no_conflict(self, now: Snapshot, scopes: Sequence[_Part]) -> None:

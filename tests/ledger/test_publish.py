@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial, wraps
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.table import TableAlterer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from cdckit import changes_from
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import publication, published
-from cdckit.outputs import scd_type_2
+from cdckit.outputs import scd_type_1, scd_type_2
 from cdckit.store import ForeignChange, NoSuchTable, Store
 from support.publications import opened, shown, told, values
 
@@ -62,6 +65,95 @@ def test_what_others_change_in_it_stays_until_it_is_made_anew(spark: SparkSessio
     ledger.publish(target, anew=True)
     assert values(target) == [(1, 10, True), (2, 20, False), (2, 21, True)]
     ledger.publish(target)
+
+
+def test_each_column_is_published_under_its_own_name(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also one that comes later, and is called as an earlier one might be; other names are told."""
+    ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
+
+    def told_of(key: int, **fields: str) -> DataFrame:
+        table = spark.sql(
+            f"SELECT {key} AS h, 'x' AS k, timestamp'2024-01-01' AS at, "
+            + ", ".join(f"{value} AS `{name.replace('`', '``')}`" for name, value in fields.items())
+        )
+        return changes_from(table, keys=["h", "k"], sequence_by="at", except_column_list=["at"])
+
+    odd = {"net price": "10", "s": "named_struct('a b', 1, 'a_b', 2)", "a.b": "3", "`": "4", "é, ö": "5"}
+    ledger.apply(told_of(1, **odd))
+    ledger.publish(target)
+    first = DeltaTable(str(target)).to_pyarrow_table().to_pylist()[0]
+    assert {name: first.get(name) for name in ("net_x0020_price", "net_price", "a.b", "`", "s")} == {
+        "net_x0020_price": 10, "net_price": None, "a.b": 3, "`": 4, "s": {"a_x0020_b": 1, "a_b": 2},
+    }  # fmt: skip
+    assert "'net price' is net_x0020_price, 's.a b' is a_x0020_b, 'é, ö' is é_x002C__x0020_ö" in caplog.text
+    ledger.apply(told_of(2, **{"net_price": "12", "net price": "13"}))
+    ledger.publish(target)
+    fields = {field.name: field.metadata.get("comment") for field in DeltaTable(str(target)).schema().fields}
+    assert (fields["net_x0020_price"], fields["net_price"]) == ("net price", None)
+    rows = DeltaTable(str(target)).to_pyarrow_table().to_pylist()
+    assert sorted((row["h"], row["net_x0020_price"], row["net_price"]) for row in rows) == [
+        (1, 10, None), (2, 13, 12),
+    ]  # fmt: skip
+
+
+DEMANDS: dict[str, tuple[Callable[[TableAlterer], None], Callable[[TableAlterer], None]]] = {
+    r"the CHECK constraint small \(v < 500\)": (
+        lambda table: table.add_constraint({"small": "v < 500"}),
+        lambda table: table.drop_constraint("small"),
+    ),
+    r"delta\.appendOnly = true": (
+        lambda table: table.set_table_properties({"delta.appendOnly": "true"}),
+        lambda table: table.set_table_properties({"delta.appendOnly": "false"}),
+    ),
+}
+"""What others may ask of a table: how they do, and how they take it away."""
+
+
+@pytest.mark.parametrize("demand", DEMANDS)
+def test_what_others_ask_of_its_writers_is_refused_by_name(
+    spark: SparkSession, tmp_path: Path, demand: str
+) -> None:
+    """And with `anew` too, which is the way out of a change of rows alone."""
+    ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
+    ledger.apply(told(spark, (1, 10, 1)))
+    ledger.publish(target)
+    ask, take_away = DEMANDS[demand]
+    ask(DeltaTable(str(target)).alter)
+    # There is nothing to write.
+    ledger.publish(target)
+    ledger.apply(told(spark, (1, 11, 2)))
+    for anew in (False, True):
+        with pytest.raises(ForeignChange, match=f"no tables with {demand}: .*ALTER TABLE.*to another place"):
+            ledger.publish(target, anew=anew)
+    assert values(target) == [(1, 10, True)]
+    take_away(DeltaTable(str(target)).alter)
+    ledger.publish(target)
+    assert values(target) == [(1, 10, False), (1, 11, True)]
+
+
+def test_comments_and_properties_of_others_stay(spark: SparkSession, tmp_path: Path) -> None:
+    """They change no row: later batches leave them, and so does another form, which writes all anew."""
+    ledger, target = opened(spark, tmp_path / "ledger"), tmp_path / "target"
+    ledger.apply(told(spark, (1, 10, 1)))
+    ledger.publish(target)
+    theirs = DeltaTable(str(target)).alter
+    theirs.set_table_description("Prices of the shop.")
+    theirs.set_column_metadata("v", {"comment": "in cents"})
+    theirs.set_table_properties(
+        {"delta.logRetentionDuration": "interval 90 days", "delta.dataSkippingNumIndexedCols": "3"}
+    )
+    ledger.apply(told(spark, (1, 11, 2)))
+    ledger.publish(target)
+    assert values(target) == [(1, 10, False), (1, 11, True)]
+    ledger.publish(target, scd_type_1)
+    table = DeltaTable(str(target))
+    [column] = [field for field in table.schema().fields if field.name == "v"]
+    properties = table.metadata().configuration
+    assert (table.metadata().description, column.metadata) == ("Prices of the shop.", {"comment": "in cents"})
+    assert properties["delta.logRetentionDuration"] == "interval 90 days"
+    assert table.to_pyarrow_table().select(["h", "v"]).to_pylist() == [{"h": 1, "v": 11}]
 
 
 def test_two_make_it_at_once(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

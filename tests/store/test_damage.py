@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -100,7 +99,7 @@ def cut_the_log_of_commits(place: Path) -> None:
 
 def be_of_the_future(place: Path) -> None:
     path = place / "commits" / "_delta_log" / f"{0:020}.json"
-    path.write_text(path.read_text().replace(json.dumps('{"format": 3}'), json.dumps('{"format": 4}')))
+    path.write_text(path.read_text().replace('cdckit.format\\":\\"4', 'cdckit.format\\":\\"5'))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +119,7 @@ def be_of_the_future(place: Path) -> None:
         (lose_the_commits, "commits", "commits/_delta_log", r"there are tables \(log, ...\)"),
         (lose_a_file_of_commits, "commits", "commits/cdc-", "the file is not there"),
         (cut_the_log_of_commits, "commits", "commits/_delta_log", "log cannot be read"),
-        (be_of_the_future, "commits", "commits/_delta_log", "its format is 4"),
+        (be_of_the_future, "commits", "commits/_delta_log", "its format is 5"),
     ],
 )
 def test_damage_is_an_error(

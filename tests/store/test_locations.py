@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import traceback
 from pathlib import Path
 from threading import Event, Thread
@@ -10,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdckit.errors import InvalidArgument
-from cdckit.store import NoFileSystem, Store
+from cdckit.store import NoFileSystem, NotWritable, Store
 from cdckit.store.errors import NoCredentials
 from cdckit.store.locations import Location, folder_name, locate
 from support.store_numbers import add, held
@@ -29,6 +31,26 @@ def test_odd_local_folders(tmp_path: Path, name: str) -> None:
 def test_folders_that_deltalake_would_take_for_others(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidArgument, match="as deltalake misreads those"):
         Store(None, tmp_path / name)
+
+
+def test_a_place_that_is_read_only_is_read_and_says_so_when_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(None, tmp_path / "store")
+    add(store, "log", 1)
+    # Who is root may write in every folder, but on a disk that is read-only.
+    real, is_closed = os.access, lambda path: str(path).startswith(str(tmp_path))
+    monkeypatch.setattr(os, "access", lambda path, *how, **on: not is_closed(path) and real(path, *how, **on))
+    with pytest.raises(NotWritable, match=r"store/log: the folder is read-only for this user.*location"):
+        add(store, "log", 2)
+    assert held(Store(None, tmp_path / "store"), "log") == [1]
+
+    def refuse(path: str, **_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", path)
+
+    monkeypatch.setattr(os, "makedirs", refuse)
+    with pytest.raises(NotWritable, match=r"Nothing can be written in .*: Read-only file system\."):
+        add(Store(None, tmp_path / "new"), "log", 2)
 
 
 def test_a_table_of_a_catalogue_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -11,11 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, TableFeatures, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from deltalake.schema import Field, PrimitiveType
 from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
-from cdckit.store import DamagedTable, ForeignChange, Store, log
+from cdckit.store import DamagedTable, ForeignChange, Store, Transaction, log
+from cdckit.store.log import DeltaLog
 from support.store_numbers import add, held, listing, numbers
 
 
@@ -101,6 +104,58 @@ def test_a_table_that_is_replaced_is_made_anew_only_where_that_is_meant(
     assert held(store, "log") == everything(table) == [5]
 
 
+def comment_on_the_table(folder: str) -> None:
+    DeltaTable(folder).alter.set_table_description("Numbers of the shop.")
+
+
+def comment_on_a_column(folder: str) -> None:
+    DeltaTable(folder).alter.set_column_metadata("n", {"comment": "which one"})
+
+
+def set_a_property(folder: str) -> None:
+    DeltaTable(folder).alter.set_table_properties({"delta.logRetentionDuration": "interval 7 days"})
+
+
+@pytest.mark.parametrize("change", [comment_on_the_table, comment_on_a_column, set_a_property])
+def test_what_others_say_of_a_table_is_no_change_of_rows_and_stays(
+    store: Store, table: str, change: Callable[[str], None]
+) -> None:
+    change(table)
+    said = spoken(table)
+    store.check(deep=True)
+    assert add(store, "log", 4) == 4
+    with store.begin() as transaction:
+        transaction.append("log", numbers(5).append_column("more", pa.array(["x"])))
+        transaction.commit()
+    change(table)
+    with store.begin() as transaction:
+        transaction.replace("log", pa.table({"n": ["text"]}))
+        transaction.commit()
+    store.check(deep=True)
+    assert spoken(table) == said
+    assert everything(table) == ["text"]  # type: ignore[comparison-overlap]
+    assert held(store.snapshot(version=5), "log") == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("change", [comment_on_the_table, set_a_property])
+def test_what_others_say_of_the_table_of_commits_stays(
+    store: Store, place: Path, table: str, change: Callable[[str], None]
+) -> None:
+    commits = str(place / "commits")
+    change(commits)
+    DeltaTable(commits).alter.set_column_metadata("version", {"comment": "counted from 0"})
+    said = spoken(commits)
+    for number in range(4, 20):
+        assert add(Store(None, place), "log", number) == number
+    store.check()
+    assert (held(store, "log"), spoken(commits)) == (list(range(1, 20)), said)
+
+
+def spoken(folder: str) -> tuple[object, ...]:
+    metadata, [first, *_] = DeltaTable(folder).metadata(), DeltaTable(folder).schema().fields
+    return metadata.description, metadata.configuration.get("delta.logRetentionDuration"), first.metadata
+
+
 def add_deletion_vectors(folder: str) -> None:
     DeltaTable(folder).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
 
@@ -109,22 +164,113 @@ def add_a_constraint(folder: str) -> None:
     DeltaTable(folder).alter.add_constraint({"small": "n < 5"})
 
 
-@pytest.mark.parametrize(
-    ("change", "feature"), [(add_deletion_vectors, "deletionVectors"), (add_a_constraint, "constraints")]
-)
-def test_a_table_that_needs_more_than_we_keep_to_is_not_adopted(
-    store: Store, table: str, change: Callable[[str], None], feature: str
+def limit_bounds(folder: str) -> None:
+    DeltaTable(folder).alter.set_table_properties({"delta.dataSkippingNumIndexedCols": "0"})
+
+
+def let_it_only_grow(folder: str) -> None:
+    DeltaTable(folder).alter.set_table_properties({"delta.appendOnly": "true"})
+
+
+def forbid_nulls(folder: str) -> None:
+    """As Spark's ALTER COLUMN n SET NOT NULL; deltalake has no such thing."""
+    version = DeltaTable(folder).version() + 1
+    entries = Path(folder) / "_delta_log"
+    first = map(json.loads, (entries / f"{0:020}.json").read_text().splitlines())
+    [metadata] = [action["metaData"] for action in first if "metaData" in action]
+    metadata["schemaString"] = metadata["schemaString"].replace('"nullable":true', '"nullable":false')
+    actions = [{"commitInfo": {"operation": "CHANGE COLUMN"}}, {"metaData": metadata}]
+    (entries / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
+
+
+DEMANDS = [
+    (add_deletion_vectors, "the feature deletionVectors: .*DROP FEATURE deletionVectors"),
+    (add_a_constraint, r"the CHECK constraint small \(n < 5\): .*DROP CONSTRAINT small"),
+    (limit_bounds, r"delta\.dataSkippingNumIndexedCols = 0: .*SET TBLPROPERTIES .*'-1'"),
+    (forbid_nulls, "NOT NULL of the column n: .*DROP NOT NULL"),
+    (let_it_only_grow, r"delta\.appendOnly = true: .*SET TBLPROPERTIES \('delta.appendOnly' = 'false'\)"),
+]
+"""What others can ask of who writes to a table, and how it is refused."""
+
+
+@pytest.mark.parametrize(("change", "demand"), DEMANDS)
+def test_a_table_that_asks_more_than_we_keep_to_is_refused_by_name(
+    store: Store, table: str, change: Callable[[str], None], demand: str
 ) -> None:
     """Rows that a deletion vector takes away are in the file still: they must not come back."""
     change(table)
     before = listing(Path(table))
-    with pytest.raises(ForeignChange, match=f"tables with .*{feature}"):
-        store.adopt("log")
-    with store.begin() as transaction:
+
+    def renew(transaction: Transaction) -> None:
         transaction.renew("log")
-        with pytest.raises(ForeignChange, match=f"tables with .*{feature}"):
-            transaction.commit()
-    assert listing(Path(table)) == before
+
+    def replace(transaction: Transaction) -> None:
+        transaction.replace("log", numbers(5))
+
+    def swap(transaction: Transaction) -> None:
+        transaction.swap("log", transaction.files("log")[:1], numbers(5))
+
+    refused = f"cdckit keeps up no tables with {demand}"
+    for call in (store.check, lambda: store.adopt("log")):
+        with pytest.raises(ForeignChange, match=refused):
+            call()
+    for work in (renew, replace, swap):
+        with store.begin() as transaction:
+            work(transaction)
+            with pytest.raises(ForeignChange, match=refused):
+                transaction.commit()
+    if change is not let_it_only_grow:
+        with pytest.raises(ForeignChange, match=refused):
+            add(store, "log", 4)
+    assert {name: before[name] for name in before} == {
+        name: stat for name, stat in listing(Path(table)).items() if name in before
+    }
+    assert held(store, "log") == [1, 2, 3]
+
+
+def test_a_table_that_only_grows_takes_what_comes(store: Store, table: str) -> None:
+    """And its small files are put together: that takes no row away."""
+    let_it_only_grow(table)
+    add(store, "log", 4)
+    with store.begin() as transaction:
+        transaction.swap("log", transaction.files("log"), numbers(1, 2, 3, 4), same_rows=True)
+        transaction.commit()
+    assert held(store, "log") == everything(table) == [1, 2, 3, 4]
+    assert len(store.snapshot().files("log")) == 1
+    DeltaTable(table).alter.set_table_properties({"delta.appendOnly": "false"})
+    with store.begin() as transaction:
+        transaction.replace("log", numbers(5))
+        transaction.commit()
+    store.check()
+    assert held(store, "log") == everything(table) == [5]
+
+
+def test_a_dead_writers_table_that_asks_more_meanwhile_is_refused_by_name(
+    store: Store, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody was faster, and nobody is said to have been; the commit is read all the same."""
+    monkeypatch.setattr(log, "carry_out", lambda *_: True)
+    with store.begin() as transaction:
+        transaction.replace("log", numbers(5))
+        transaction.commit()
+    monkeypatch.undo()
+    let_it_only_grow(table)
+    for call in (store.check, store.vacuum, lambda: add(store, "log", 6)):
+        with pytest.raises(ForeignChange, match=r"delta\.appendOnly = true"):
+            call()
+    assert held(store, "log") == [5]
+    DeltaTable(table).alter.set_table_properties({"delta.appendOnly": "false"})
+    add(store, "log", 6)
+    assert held(store, "log") == everything(table) == [5, 6]
+
+
+def test_another_writer_was_faster_only_where_one_was(store: Store, table: str) -> None:
+    """What Delta refuses for another reason is said, and not tried thirty times."""
+    let_it_only_grow(table)
+    head = DeltaLog(store.snapshot().location, "log", "log")
+    removed = [one.remove() for one in head.state.files.values()]
+    with pytest.raises(CommitFailedError, match="append"):
+        head.commit(removed, head.state.stored, log.properties(9))
 
 
 def test_a_change_feed_is_adopted(store: Store, table: str) -> None:
