@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from cdckit import databus
 from cdckit.databus.event_stream import RelayStream
 from cdckit.databus.relay_tables import EVENTS
-from cdckit.databus.window_rows import STREAM
+from cdckit.databus.window_batches import STREAM
 from cdckit.store import Store
 
 PER_WINDOW, AT_ONCE = 10, 100_000

@@ -16,12 +16,11 @@ from pyspark.sql import functions as F
 from cdckit.databus.checkpoints import CATCHUP, INIT, ONLINE, SNAPSHOT, WHOLE_WINDOW, Checkpoint
 from cdckit.databus.consumers import EventBatch, Events
 from cdckit.databus.event_tables import plan_windows
-from cdckit.databus.event_values import Source, sources_by_id
-from cdckit.databus.events import DATA, DELETE, UPSERT
+from cdckit.databus.event_values import DATA, DELETE, UPSERT, Source, sources_by_id
 from cdckit.databus.relay_tables import EVENTS, STREAMS, Place
 from cdckit.databus.subscriptions import Subscription, sort_batches
-from cdckit.databus.window_rows import STREAM
-from cdckit.databus.window_rules import COMPLETE, DAMAGED, ROLLED_BACK, STATES
+from cdckit.databus.window_batches import STREAM
+from cdckit.databus.window_machine import COMPLETE, DAMAGED, ROLLED_BACK
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import ERROR_CODE
 from cdckit.store import File, Snapshot, Store
@@ -31,7 +30,7 @@ COLUMNS = (
     *STREAM, "window", "window_state", "window_start_scn", "window_end_scn", "window_timestamp", "kind",
     "source_id", "scn", "opcode", "long_key", "string_key", "event_timestamp", "schema_id", "payload",
 )  # fmt: skip
-_WHOLE, _FAILED = STATES[COMPLETE], (STATES[ROLLED_BACK], STATES[DAMAGED])
+_WHOLE, _FAILED = COMPLETE, (ROLLED_BACK, DAMAGED)
 _ROWS_AT_ONCE = 1 << 15
 
 

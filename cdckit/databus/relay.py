@@ -11,8 +11,7 @@ from pyspark.sql import functions as F
 
 from cdckit.databus.event_stream import BootstrapStream, RelayStream
 from cdckit.databus.event_tables import find_without_key, row_fields, rows, windows
-from cdckit.databus.event_values import DatabusFault, Source, sources_by_id
-from cdckit.databus.events import DATA
+from cdckit.databus.event_values import DATA, DatabusFault, Source, sources_by_id
 from cdckit.databus.relay_erasure import event_places, forget_events, is_erased
 from cdckit.databus.relay_intake import Intake
 from cdckit.databus.relay_tables import (
@@ -28,7 +27,7 @@ from cdckit.databus.relay_tables import (
     to_event_rows,
 )
 from cdckit.databus.subscriptions import Subscription
-from cdckit.databus.window_rows import STREAM
+from cdckit.databus.window_batches import STREAM
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import ErasedPart
 from cdckit.ledger.columns import BUCKETS, Kind
@@ -114,7 +113,7 @@ class Relay(Shell):
     <BLANKLINE>
     """
 
-    kind = "Databus relay (form 3)"
+    kind = "Databus relay (form 4)"
     _reads_waiting = True
 
     def __init__(

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.databus.event_values import Source, sources_by_id
-from cdckit.databus.window_rows import STREAM, BatchBuffer
+from cdckit.databus.window_batches import STREAM, BatchBuffer
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_columns
 from cdckit.parts.arrays import Bools, Ints

@@ -16,7 +16,7 @@ import pytest
 
 from cdckit import databus
 from cdckit.databus.event_stream import EVENTS, RelayStream
-from cdckit.databus.window_rows import STREAM
+from cdckit.databus.window_batches import STREAM
 from cdckit.store import Store
 from tools.tiers import seeds
 
@@ -146,7 +146,7 @@ def test_a_window_of_many_batches_comes_source_by_source(
 ) -> None:
     """Held in files, and given back once."""
     monkeypatch.setattr("cdckit.databus.event_stream._ROWS_AT_ONCE", 7)
-    monkeypatch.setattr("cdckit.databus.window_rows.MAX_BYTES", 100)
+    monkeypatch.setattr("cdckit.databus.window_batches.MAX_BYTES", 100)
     monkeypatch.setattr(sys.modules[__name__], "PER_WINDOW", 50)
     store = keep_windows(tmp_path, 1, 2)
     only = databus.Subscription([B, A], {"a": databus.RangeFilter(10, ((0, 4),))})
