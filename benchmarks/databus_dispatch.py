@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from cdckit import databus
 from cdckit.databus.event_stream import RelayStream
 from cdckit.databus.relay_tables import EVENTS
-from cdckit.databus.window_rows import STREAM
+from cdckit.databus.window_batches import STREAM
 from cdckit.store import Store
 
 PER_WINDOW, AT_ONCE = 10, 100_000
@@ -86,7 +86,7 @@ def _rows(number: Any) -> pa.Table:
 
 def main(place: Path, events: int) -> None:
     """Dispatch all windows, and print what that took."""
-    stream = RelayStream(Store(None, place), databus.Subscription([PLANES]), {})
+    stream = RelayStream(Store(None, place), [PLANES], {})
     began, cpu = time.perf_counter(), time.process_time()
     outcome = databus.dispatch(stream, Nothing())
     told = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}

@@ -10,8 +10,7 @@ The Databus door: events of LinkedIn's Databus, cut into consistency windows.
     rows = databus.rows(whole, planes)                     those of one source, typed
     changes = databus.changes(rows, keys=["tail"])
 
-    asked = databus.Subscription([planes, flights])        sources in the order of a consumer, with filters
-    stream = databus.EventStream(events, asked)            windows on the driver, one after the other
+    stream = databus.EventStream(events, [planes, flights])    windows on the driver, sources in this order
     for window in stream.windows(): ...                    each as an Arrow table, or
     databus.dispatch(stream, consumer, checkpoints=...)    listeners written against the callback API
 
@@ -28,8 +27,8 @@ from cdckit.parts.arguments import require_package
 
 require_package("fastavro", extra="avro", part="cdckit.databus")
 
-from cdckit.databus.checkpoints import Checkpoint, CheckpointFile, StoredCheckpoints
-from cdckit.databus.consumers import Consumer, Event, Events, Recorder, Result
+from cdckit.databus.checkpoints import CheckpointFile, StoredCheckpoints
+from cdckit.databus.consumers import Consumer, Event, Events, Result
 from cdckit.databus.dispatcher import Backoff, Outcome, dispatch
 from cdckit.databus.event_stream import EventStream, Window
 from cdckit.databus.event_tables import (
@@ -44,34 +43,21 @@ from cdckit.databus.event_tables import (
 from cdckit.databus.event_values import DatabusFault, Source, schema_id
 from cdckit.databus.events import decode
 from cdckit.databus.relay import Relay
-from cdckit.databus.subscriptions import (
-    ModFilter,
-    RangeFilter,
-    Subscription,
-    keep_subscribed,
-    parse_filters,
-    parse_ids,
-    sort_for_consumer,
-)
+from cdckit.databus.subscriptions import keep_subscribed, sort_for_consumer
 
 __all__ = [
     "Backoff",
-    "Checkpoint",
     "CheckpointFile",
     "Consumer",
     "DatabusFault",
     "Event",
     "EventStream",
     "Events",
-    "ModFilter",
     "Outcome",
-    "RangeFilter",
-    "Recorder",
     "Relay",
     "Result",
     "Source",
     "StoredCheckpoints",
-    "Subscription",
     "Window",
     "changes",
     "consistent_events",
@@ -80,8 +66,6 @@ __all__ = [
     "find_frontiers",
     "find_without_key",
     "keep_subscribed",
-    "parse_filters",
-    "parse_ids",
     "rows",
     "schema_id",
     "sort_for_consumer",

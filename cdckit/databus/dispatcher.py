@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
-from cdckit.databus.checkpoints import SNAPSHOT, Checkpoint, Checkpoints
-from cdckit.databus.consumers import STOP, Answer, Consumer, ConsumerGroups, Result
+from cdckit.databus.checkpoints import NOTHING, Checkpoints
+from cdckit.databus.consumer_groups import STOP, Answer, ConsumerGroups
+from cdckit.databus.consumers import Consumer, Result
 from cdckit.databus.event_stream import Window
 from cdckit.databus.event_values import Source
 from cdckit.errors import InvalidArgument
@@ -53,7 +54,7 @@ class Outcome(NamedTuple):
     Attributes:
         state: `finished`: the windows are at their end; `stopped`: a consumer answered False, or did not let
             the consumption start; `closed`: the retries are exhausted, or an error was fatal.
-        checkpoint: The last one.
+        checkpoint: The SCN in which the last window ended that was checkpointed; -1 if none was.
         windows: How many windows were delivered whole, repeated ones counted again.
         error: Why it was closed.
 
@@ -61,13 +62,13 @@ class Outcome(NamedTuple):
     >>> class Counting(databus.Consumer):
     ...     def on_data_event(self, event):
     ...         return True
-    >>> outcome = databus.dispatch(databus.EventStream(events, databus.Subscription([flights])), Counting())
-    >>> outcome.state, outcome.windows, outcome.checkpoint.consumed_scn, outcome.error
+    >>> outcome = databus.dispatch(databus.EventStream(events, [flights]), Counting())
+    >>> outcome.state, outcome.windows, outcome.checkpoint, outcome.error
     ('finished', 2, 6, None)
     """
 
     state: str
-    checkpoint: Checkpoint
+    checkpoint: int
     windows: int
     error: Exception | None
 
@@ -79,14 +80,6 @@ class Windows(Protocol):
         """The windows that end above an SCN, in their order."""
 
 
-@runtime_checkable
-class Bootstrap(Protocol):
-    """A stream that goes on from more than an SCN: `BootstrapStream`, or anything like it."""
-
-    def windows_from(self, checkpoint: Checkpoint) -> Iterable[Window]:
-        """The windows for a consumer that is where a checkpoint says, in their order."""
-
-
 class _Stop(Exception):
     pass
 
@@ -94,9 +87,7 @@ class _Stop(Exception):
 class _Failed(Exception):
     def __init__(self, answer: Answer) -> None:
         self.result = answer.result
-        self.error = (
-            answer.error if isinstance(answer.error, Exception) else RuntimeError("A callback failed.")
-        )
+        self.error = answer.error or RuntimeError("A callback failed.")
         super().__init__(answer)
 
 
@@ -106,8 +97,6 @@ def dispatch(
     *,
     checkpoints: Checkpoints | None = None,
     backoff: Backoff | None = None,
-    time_budget: float | None = None,
-    checkpoint_after: int | None = None,
     checkpoint_every: float = 0.0,
     wait: Callable[[float], None] = time.sleep,
 ) -> Outcome:
@@ -116,7 +105,7 @@ def dispatch(
 
     Each window is start, then each source with its events, then end; all consumers have answered before the
     next step begins, and the events of a source are given out side by side to the members of a group.
-    Windows in which a subscription leaves nothing call nobody.
+    Windows without an event of these sources call nobody.
 
     Args:
         stream: Where the windows are from.
@@ -127,11 +116,6 @@ def dispatch(
         backoff: What happens after an error.  By default the window comes again until it is done, however
             often that is, after 0.1 seconds and then more, up to a minute; the cause of each rollback is
             logged as a warning.  `Backoff(retries=…)` sets an end.
-        time_budget: How many seconds a callback may take; a longer one is an error.  No program can end it,
-            so it may still run while `on_rollback` is called; but nothing more is delivered to it from there.
-        checkpoint_after: After so many events within a window a checkpoint is offered, and again after as
-            many.  It says how far the window is; to go on from it is to begin that window again, or, of a
-            snapshot, that source.
         checkpoint_every: How many seconds after a checkpoint the next one is stored, at the end of a window;
             by default each window has one.  After a kill, the windows since the last one come again.
         wait: What waits before a retry.
@@ -143,8 +127,7 @@ def dispatch(
         `on_stop_consumption` answer or raise changes nothing, and is logged.
 
     Raises:
-        InvalidArgument: There is no consumer, or *time_budget* or *checkpoint_after* is not above 0, or the
-            checkpoint is in the middle of a snapshot, which *stream* does not take.
+        InvalidArgument: There is no consumer.
         BaseException: What the stream itself raises; and what a consumer raises that is no `Exception`, such
             as the `SystemExit` of `sys.exit()`, once all others have answered.
 
@@ -158,7 +141,7 @@ def dispatch(
     ...     def on_data_event(self, event):
     ...         print(event.source.name, event.opcode, event.value())
     ...         return True
-    >>> dispatch(databus.EventStream(events, databus.Subscription([planes, flights])), Printer()).state
+    >>> dispatch(databus.EventStream(events, [planes, flights]), Printer()).state
     planes UPSERT {'tail': 'N12', 'seats': 55}
     flights UPSERT {'number': 200, 'seats': 10}
     window 5
@@ -166,14 +149,8 @@ def dispatch(
     window 6
     'finished'
     """
-    groups = _groups(consumers)
-    for name, given in (("time_budget", time_budget), ("checkpoint_after", checkpoint_after)):
-        if given is not None and given <= 0:
-            raise InvalidArgument("dispatch", name, "above 0", given)
-    with closing(ConsumerGroups(groups, time_budget)) as crew:
-        run = _Dispatch(stream, crew, checkpoints, backoff or Backoff(), wait)
-        run.checkpoint_after, run.checkpoint_every = checkpoint_after, checkpoint_every
-        return run.run()
+    with closing(ConsumerGroups(_groups(consumers))) as groups:
+        return _Dispatch(stream, groups, checkpoints, backoff or Backoff(), checkpoint_every, wait).run()
 
 
 def _groups(consumers: Consumer | Sequence[Consumer | Sequence[Consumer]]) -> list[Sequence[Consumer]]:
@@ -186,34 +163,30 @@ def _groups(consumers: Consumer | Sequence[Consumer | Sequence[Consumer]]) -> li
 
 
 class _Dispatch:
-    checkpoint_after: int | None = None
-    checkpoint_every = 0.0
-
     def __init__(
         self,
         stream: Windows,
-        crew: ConsumerGroups,
+        groups: ConsumerGroups,
         checkpoints: Checkpoints | None,
-        retries: Backoff,
+        backoff: Backoff,
+        checkpoint_every: float,
         wait: Callable[[float], None],
     ) -> None:
-        self.stream, self.crew, self.checkpoints, self.retries = stream, crew, checkpoints, retries
-        self.wait = wait
-        self.last = checkpoints.load() if checkpoints is not None else Checkpoint()
-        if self.last.consumption_mode == SNAPSHOT and not isinstance(stream, Bootstrap):
-            needed = "one that takes a snapshot, as Relay.bootstrap: the checkpoint is in the middle of one"
-            raise InvalidArgument("dispatch", "stream", needed, stream)
-        self.pending: tuple[int, Checkpoint] | None = None
+        self.stream, self.groups, self.checkpoints, self.backoff = stream, groups, checkpoints, backoff
+        self.checkpoint_every, self.wait = checkpoint_every, wait
+        self.checkpoint = checkpoints.load() if checkpoints is not None else NOTHING
+        self.unstored: int | None = None
+        """The end of the last window that was delivered whole, until a checkpoint of it is offered."""
         self.stored_at = -math.inf
         self.done = self.attempts = 0
         self.started: int | None = None
 
     def run(self) -> Outcome:
-        if not self.crew.call_all(lambda each: each.on_start_consumption()).is_success:
+        if not self.groups.call_all(lambda consumer: consumer.on_start_consumption()).is_success:
             return self._end(STOPPED)
         while True:
             try:
-                for window in self._windows():
+                for window in self.stream.windows(self.checkpoint):
                     self._deliver(window)
                 return self._end(FINISHED)
             except _Stop:
@@ -222,103 +195,78 @@ class _Dispatch:
                 if not self._roll_back(failure):
                     return self._close(failure.error)
 
-    def _windows(self) -> Iterable[Window]:
-        if isinstance(self.stream, Bootstrap):
-            return self.stream.windows_from(self.last)
-        return self.stream.windows(self.last.consumed_scn)
-
     def _deliver(self, window: Window) -> None:
-        self.started = window.start_scn
-        self._require_success(
-            self.crew.call_all(lambda each: each.on_start_data_event_sequence(window.start_scn))
-        )
-        for count in self._sources(window):
-            if window.end_scn is not None:
-                self._checkpoint(window.start_scn, window.checkpoint(self._delivered_scn(), count))
-        if window.end_scn is None:
-            self._log_failure(
-                "on_rollback", self.crew.call_all(lambda each: each.on_rollback(window.start_scn))
-            )
+        start, end = window.start_scn, window.end_scn
+        self.started = start
+        self._call(lambda consumer: consumer.on_start_data_event_sequence(start))
+        self._deliver_sources(window)
+        if end is None:
+            self._try_call("on_rollback", lambda consumer: consumer.on_rollback(start))
             return
-        end = window.end_scn
-        self._require_success(self.crew.call_all(lambda each: each.on_end_data_event_sequence(end)))
-        self.pending = end, window.checkpoint(self._delivered_scn())
+        self._call(lambda consumer: consumer.on_end_data_event_sequence(end))
+        self.unstored = end
         if not self.checkpoint_every or time.monotonic() - self.stored_at >= self.checkpoint_every:
-            self._checkpoint_pending()
+            self._offer_checkpoint()
         self.done, self.attempts, self.started = self.done + 1, 0, None
 
-    def _sources(self, window: Window) -> Iterator[int]:
-        """Give out the events; how many there were so far, each time that a checkpoint is due."""
+    def _deliver_sources(self, window: Window) -> None:
         current = None
-        count = since = 0
         for source, events in window.runs():
             if current is not source:
                 if current is not None:
-                    self._require_success(self.crew.call_all(_end_source(current)))
-                self._require_success(self.crew.call_all(_start_source(source)))
+                    self._call(_end_source(current))
+                self._call(_start_source(source))
                 current = source
-            size = self.checkpoint_after
-            if size is None:
-                self._require_success(self.crew.deliver(events))
-                continue
-            while events:
-                some, events = events[: size - since], events[size - since :]
-                self._require_success(self.crew.deliver(some))
-                count, since = count + len(some), since + len(some)
-                if since >= size:
-                    yield count
-                    since = 0
+            self._require_success(self.groups.deliver(events))
         # A window that is rolled back is cut off within its last source.
         if current is not None and window.end_scn is not None:
-            self._require_success(self.crew.call_all(_end_source(current)))
+            self._call(_end_source(current))
 
-    def _delivered_scn(self) -> int:
-        """The SCN up to which all windows were delivered whole."""
-        return (self.last if self.pending is None else self.pending[1]).consumed_scn
-
-    def _checkpoint_pending(self) -> None:
-        """Store the checkpoint of the last window that was delivered whole, if that is to be done."""
-        pending, self.pending = self.pending, None
-        if pending is not None:
-            self._checkpoint(*pending)
-            self.stored_at = time.monotonic()
-
-    def _checkpoint(self, scn: int, checkpoint: Checkpoint) -> None:
-        if checkpoint.window_scn <= 0:
+    def _offer_checkpoint(self) -> None:
+        """Store the end of the last window that was delivered whole, if the consumers let it."""
+        scn, self.unstored = self.unstored, None
+        if scn is None:
             return
-        answer = self.crew.call_all(lambda each: each.on_checkpoint(scn))
+        self.stored_at = time.monotonic()
+        # A relay begins with windows of SCN 0.
+        if scn <= 0:
+            return
+        answer = self.groups.call_all(lambda consumer: consumer.on_checkpoint(scn))
         if not answer.is_success or answer.result == Result.SKIP_CHECKPOINT:
             _LOG.info("No checkpoint at SCN %s: a consumer answered %s.", scn, answer)
             return
         if self.checkpoints is not None:
-            self.checkpoints.store(checkpoint)
-        self.last = checkpoint
+            self.checkpoints.store(scn)
+        self.checkpoint = scn
 
     def _roll_back(self, failure: _Failed) -> bool:
         """Whether it goes on from the last checkpoint."""
-        self._checkpoint_pending()
-        most = self.retries.retries
+        self._offer_checkpoint()
+        most = self.backoff.retries
         if failure.result >= Result.ERROR_FATAL or (most is not None and self.attempts >= most):
             return False
         self.attempts += 1
-        start = self.started if self.started is not None else self.last.consumed_scn
-        delay = self.retries.delay_before(self.attempts)
+        start = self.started if self.started is not None else self.checkpoint
+        delay = self.backoff.delay_before(self.attempts)
         _LOG.warning(
             "An error in the window that starts at SCN %s: it comes again in %.1f s, retry %s of %s.",
             start, delay, self.attempts, "any number" if most is None else most, exc_info=failure.error,
         )  # fmt: skip
-        self._log_failure("on_rollback", self.crew.call_all(lambda each: each.on_rollback(start)))
+        self._try_call("on_rollback", lambda consumer: consumer.on_rollback(start))
         self.wait(delay)
         return True
 
     def _close(self, why: Exception) -> Outcome:
-        self._log_failure("on_error", self.crew.call_all(lambda each: each.on_error(why)))
+        self._try_call("on_error", lambda consumer: consumer.on_error(why))
         return self._end(CLOSED, why)
 
     def _end(self, state: str, why: Exception | None = None) -> Outcome:
-        self._checkpoint_pending()
-        self._log_failure("on_stop_consumption", self.crew.call_all(lambda each: each.on_stop_consumption()))
-        return Outcome(state, self.last, self.done, why)
+        self._offer_checkpoint()
+        self._try_call("on_stop_consumption", lambda consumer: consumer.on_stop_consumption())
+        return Outcome(state, self.checkpoint, self.done, why)
+
+    def _call(self, callback: Callable[[Consumer], object]) -> None:
+        self._require_success(self.groups.call_all(callback))
 
     def _require_success(self, answer: Answer) -> None:
         if answer.result == STOP:
@@ -326,14 +274,15 @@ class _Dispatch:
         if not answer.is_success:
             raise _Failed(answer)
 
-    def _log_failure(self, name: str, answer: Answer) -> None:
+    def _try_call(self, name: str, callback: Callable[[Consumer], object]) -> None:
+        answer = self.groups.call_all(callback)
         if not answer.is_success:
             _LOG.warning("%s failed, which changes nothing: %s.", name, answer.error)
 
 
 def _start_source(source: Source) -> Callable[[Consumer], object]:
-    return lambda each: each.on_start_source(source)
+    return lambda consumer: consumer.on_start_source(source)
 
 
 def _end_source(source: Source) -> Callable[[Consumer], object]:
-    return lambda each: each.on_end_source(source)
+    return lambda consumer: consumer.on_end_source(source)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,17 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from cdckit.databus.checkpoints import CATCHUP, INIT, ONLINE, SNAPSHOT, WHOLE_WINDOW, Checkpoint
 from cdckit.databus.consumers import EventBatch, Events
 from cdckit.databus.event_tables import plan_windows
-from cdckit.databus.event_values import Source, sources_by_id
-from cdckit.databus.events import DATA, DELETE, UPSERT
-from cdckit.databus.relay_tables import EVENTS, STREAMS, Place
-from cdckit.databus.subscriptions import Subscription, sort_batches
-from cdckit.databus.window_rows import STREAM
-from cdckit.databus.window_rules import COMPLETE, DAMAGED, ROLLED_BACK, STATES
+from cdckit.databus.event_values import DATA, DELETE, UPSERT, Source
+from cdckit.databus.relay_tables import EVENTS, Place
+from cdckit.databus.subscriptions import require_sources, sort_batches
+from cdckit.databus.window_batches import STREAM
+from cdckit.databus.window_machine import COMPLETE, DAMAGED, ROLLED_BACK
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import ERROR_CODE
 from cdckit.store import File, Snapshot, Store
@@ -31,7 +28,7 @@ COLUMNS = (
     *STREAM, "window", "window_state", "window_start_scn", "window_end_scn", "window_timestamp", "kind",
     "source_id", "scn", "opcode", "long_key", "string_key", "event_timestamp", "schema_id", "payload",
 )  # fmt: skip
-_WHOLE, _FAILED = STATES[COMPLETE], (STATES[ROLLED_BACK], STATES[DAMAGED])
+_WHOLE, _FAILED = COMPLETE, (ROLLED_BACK, DAMAGED)
 _ROWS_AT_ONCE = 1 << 15
 
 
@@ -51,13 +48,9 @@ class _Batch:
         self.run_of_window = [*np.searchsorted(runs, starts).tolist(), len(runs)]
         self.source = [sources[number] for number in numbers[runs].tolist()]
         first = batch.take(pa.array(starts))
-        window_columns = (
-            first.column(f"window_{name}").to_pylist() for name in ("start_scn", "end_scn", "state")
-        )
-        micros = first.column("window_timestamp").cast(pa.int64()).to_pylist()
+        columns = (first.column(f"window_{name}").to_pylist() for name in ("start_scn", "end_scn", "state"))
         self.window_bounds = [
-            (start, None if state in _FAILED else end, -1 if at is None else at * 1000)
-            for start, end, state, at in zip(*window_columns, micros, strict=True)
+            (start, None if state in _FAILED else end) for start, end, state in zip(*columns, strict=True)
         ]
 
 
@@ -83,9 +76,6 @@ class _Piece(NamedTuple):
         return self.source_batch.rows.batch.slice(start, self.source_batch.starts[self.place + 1] - start)
 
 
-_ONLINE = Checkpoint(ONLINE)
-
-
 @dataclass
 class Window:
     """
@@ -94,37 +84,16 @@ class Window:
     Attributes:
         start_scn: The lowest SCN of it, among all its events, subscribed to or not.
         end_scn: The SCN of its end; None where it has none and is rolled back.
-        ts_nsecs: The time of its end in nanoseconds since 1970; -1 where it has none.
-        begun: The mode of the consumption, and how far a bootstrap is, while the window is open.
-        done: The same when it is done.
 
     >>> from cdckit import databus
-    >>> first = next(databus.EventStream(events, databus.Subscription([flights, planes])).windows())
+    >>> first = next(databus.EventStream(events, [flights, planes]).windows())
     >>> first.end_scn, [(source.name, len(given)) for source, given in first.runs()]
     (5, [('flights', 1), ('planes', 1)])
     """
 
     start_scn: int
     end_scn: int | None
-    ts_nsecs: int
     _pieces: Iterator[_Piece] = field(repr=False)
-    begun: Checkpoint = _ONLINE
-    done: Checkpoint = _ONLINE
-
-    def checkpoint(self, passed: int, taken: int = WHOLE_WINDOW) -> Checkpoint:
-        """
-        Where a consumer is that has taken so many events of the window, by default all.
-
-        Args:
-            passed: The SCN up to which it consumed all windows before this one.
-            taken: How many events it has taken of a window that has an end.  To go on from there is to begin
-                this window again.
-        """
-        assert self.end_scn is not None
-        if taken == WHOLE_WINDOW:
-            end = self.end_scn
-            return replace(self.done, window_scn=end, prev_scn=end, ts_nsecs=self.ts_nsecs)
-        return replace(self.begun, window_scn=self.end_scn, prev_scn=passed, window_offset=taken)
 
     def runs(self) -> Iterator[tuple[Source, Events]]:
         """The events, to be taken once: as many at a time as are of one source and of one batch."""
@@ -147,11 +116,11 @@ class Window:
 
 class EventStream:
     """
-    The windows of one stream for one subscription, as often as they are asked for.
+    The windows of one stream for one consumer, as often as they are asked for.
 
     Args:
         events: What `decode` returned, of one physical partition.
-        subscription: What the consumer asks for.
+        sources: What the consumer asks for, in the order in which each window is to show them.
         buffered: Whether a window is held back until its end is known, so that no consumer ever sees a
             rollback.  Otherwise windows that were rolled back or damaged come too, and end in a rollback.
         folder: Where the windows are put down while they are read: a folder, or a URI, that this program and
@@ -162,13 +131,12 @@ class EventStream:
 
     Raises:
         MissingColumns, WrongColumnType: *events* are not what `decode` returns.
-        InvalidArgument: *events* are a stream.
+        InvalidArgument: *events* are a stream; there is no source, or one twice.
 
     Each time it is asked, the events are decoded and cut anew, and the windows written to files, which are
     read batch by batch and deleted.  What a `Relay` keeps need not be cut again: see `Relay.stream`.
 
-    >>> from cdckit import databus
-    >>> stream = EventStream(events, databus.Subscription([flights, planes]))
+    >>> stream = EventStream(events, [flights, planes])
     >>> for window in stream.windows():
     ...     print(window.start_scn, window.end_scn, window.table().column("source_id").to_pylist())
     5 5 [4, 3]
@@ -178,13 +146,13 @@ class EventStream:
     def __init__(
         self,
         events: DataFrame,
-        subscription: Subscription,
+        sources: Sequence[Source],
         *,
         buffered: bool = True,
         folder: str | Path | None = None,
         storage_options: Mapping[str, str] | None = None,
     ) -> None:
-        self._subscription, self._buffered = subscription, buffered
+        self._sources, self._buffered = require_sources(sources, function="EventStream"), buffered
         self._place = Place(folder, storage_options)
         self._made = plan_windows(events, "consistent" if buffered else "events", function="EventStream")
 
@@ -199,12 +167,12 @@ class EventStream:
         """
         spark = self._made.source.sparkSession
         with self._place.with_events(spark, self._made, function="EventStream") as found:
-            yield from stored_windows(found, self._subscription, after, failed=not self._buffered)
+            yield from stored_windows(found, self._sources, after, failed=not self._buffered)
 
 
 def stored_windows(
     snapshot: Snapshot,
-    subscription: Subscription,
+    sources: Mapping[int, Source],
     after: int,
     where: Mapping[str, Any] | None = None,
     *,
@@ -215,7 +183,7 @@ def stored_windows(
 
     Args:
         snapshot: The store at a commit.
-        subscription: What is asked for.
+        sources: What is asked for, in its order, by id.
         after: The SCN above which windows end that are wanted.
         where: Values of columns of `STREAM`, where there are several streams.
         failed: Whether windows that were rolled back or damaged come too.
@@ -223,8 +191,7 @@ def stored_windows(
     files = _stream_files(snapshot, where or {}) if snapshot.has(EVENTS) else []
     states = (_WHOLE, *_FAILED) if failed else (_WHOLE,)
     batches = _read(snapshot, files, after, states)
-    sources = sources_by_id(subscription.sources, function="windows")
-    return split_windows(sort_batches(batches, subscription), sources)
+    return split_windows(sort_batches(batches, list(sources)), sources)
 
 
 def _stream_files(snapshot: Snapshot, where: Mapping[str, Any]) -> list[File]:
@@ -300,19 +267,20 @@ def _pieces(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) ->
 
 class RelayStream:
     """
-    The windows of one stream that a relay keeps, for one subscription: what `dispatch` and loops take.
+    The windows of one stream that a relay keeps, for one consumer: what `dispatch` and loops take.
 
     They are read from the relay's files, batch by batch, without Spark; each time it is asked, those of the
     newest commit.
 
     Args:
         store: The store of the relay.
-        subscription: What the consumer asks for.
+        sources: What the consumer asks for, in its order.
         where: Values of `STREAM`, where the relay keeps several streams.
     """
 
-    def __init__(self, store: Store, subscription: Subscription, where: Mapping[str, Any]) -> None:
-        self._store, self._subscription, self._where = store, subscription, where
+    def __init__(self, store: Store, sources: Sequence[Source], where: Mapping[str, Any]) -> None:
+        self._store, self._where = store, where
+        self._sources = require_sources(sources, function="stream")
 
     def windows(self, after: int = -1) -> Iterator[Window]:
         """
@@ -321,108 +289,4 @@ class RelayStream:
         Raises:
             InvalidArgument: There are several streams: their SCNs cannot be compared.
         """
-        return stored_windows(self._store.snapshot(), self._subscription, after, self._where)
-
-
-class BootstrapStream(RelayStream):
-    """
-    The same for a consumer that begins with nothing: a snapshot, then what came meanwhile, then the rest.
-
-    A snapshot is one window for each source: the last event of each key, of those that are not deleted.
-    Checkpoints say how far that is (`consumption_mode`), so that a consumer which is killed goes on with the
-    source, or the window, that it was at, from its beginning.  Where nothing has passed so far there is no
-    snapshot, only the windows that follow.
-
-    Args:
-        store: As for `RelayStream`.
-        subscription: As for `RelayStream`.
-        where: As for `RelayStream`.
-        place: Where a snapshot is put down while it is read.
-
-    Source:
-        Databus: bootstrap, and the modes of its checkpoint.
-    """
-
-    def __init__(
-        self, store: Store, subscription: Subscription, where: Mapping[str, Any], place: Place
-    ) -> None:
-        super().__init__(store, subscription, where)
-        self._place = place
-
-    def windows_from(self, checkpoint: Checkpoint) -> Iterator[Window]:
-        """The windows for a consumer that is where a checkpoint says; each must be taken before the next."""
-        mode, start = checkpoint.consumption_mode, checkpoint.bootstrap_start_scn
-        if mode == INIT or (mode == SNAPSHOT and start < 0):
-            mode, start = SNAPSHOT, self._last_scn()
-            checkpoint = Checkpoint(SNAPSHOT, **_bootstrap_start(start, 0))
-        after = start if mode == SNAPSHOT else checkpoint.consumed_scn
-        if mode == SNAPSHOT and start >= 0:
-            yield from self._snapshots(start, checkpoint.bootstrap_snapshot_source_index)
-            checkpoint = self._catchup_windows(start, self._last_scn())
-        for window in self.windows(after):
-            assert window.end_scn is not None
-            if window.end_scn <= checkpoint.bootstrap_target_scn:
-                window.begun = window.done = self._catchup_windows(start, checkpoint.bootstrap_target_scn)
-            yield window
-
-    def _snapshots(self, start: int, first: int) -> Iterator[Window]:
-        """A window for each source from the *first* on: what is there at the SCN *start*."""
-        stands = [Checkpoint(SNAPSHOT, **_bootstrap_start(start, place)) for place in range(self._count)]
-        stands.append(self._catchup_windows(start, start))
-        for place, source in enumerate(self._subscription.sources[first:], first):
-            for window in self._snapshot(source, start):
-                window.begun, window.done, window.ts_nsecs = stands[place], stands[place + 1], -1
-                yield window
-
-    @property
-    def _count(self) -> int:
-        return len(self._subscription.sources)
-
-    def _catchup_windows(self, start: int, target: int) -> Checkpoint:
-        return Checkpoint(CATCHUP, bootstrap_target_scn=target, **_bootstrap_start(start, self._count))
-
-    def _snapshot(self, source: Source, start: int) -> Iterator[Window]:
-        now = self._store.snapshot()
-        stream = {name: [value] for name, value in self._where.items() if value is not None}
-        passed = {"kind": [DATA], "window_state": ["complete"], "window_end_scn": (None, start)}
-        if not now.has(EVENTS):
-            return
-        events = now.read(
-            EVENTS, {**stream, **passed, "source_id": [source.id], "opcode": [UPSERT, DELETE]}
-        ).select(*COLUMNS, "window_position")
-        latest = F.max_by(F.struct(*COLUMNS), F.struct("window", "window_position"))
-        rows = events.groupBy("long_key", "string_key").agg(latest.alias("last")).select("last.*")
-        alive = rows.where(F.col("opcode") == UPSERT).withColumns(
-            {
-                "window": F.lit(1).cast("long"),
-                "window_start_scn": F.lit(start).cast("long"),
-                "window_end_scn": F.lit(start).cast("long"),
-            }
-        )
-        filters = {name: one for name, one in self._subscription.filters.items() if name == source.name}
-        with self._place.with_events(now.spark, alive, function="bootstrap") as found:
-            yield from stored_windows(found, Subscription([source], filters), -1)
-
-    def _last_scn(self) -> int:
-        """The SCN at which the last window ended that passed."""
-        snapshot = self._store.snapshot()
-        rows = snapshot.arrow(STREAMS).to_pylist() if snapshot.has(STREAMS) else []
-        wanted = {name: value for name, value in self._where.items() if value is not None}
-        found = [
-            row["passed_scn"]
-            for row in rows
-            if row["physical_partition"] is not None
-            and all(row[name] == value for name, value in wanted.items())
-        ]
-        if len(found) > 1:
-            raise InvalidArgument("bootstrap", "physical_partition", "that of one stream", len(found))
-        return int(found[0]) if found else -1
-
-
-def _bootstrap_start(start: int, sources: int) -> dict[str, int]:
-    """Of a checkpoint: where a bootstrap started, and of how many sources the snapshot is done."""
-    return {
-        "bootstrap_since_scn": 0,
-        "bootstrap_start_scn": start,
-        "bootstrap_snapshot_source_index": sources,
-    }
+        return stored_windows(self._store.snapshot(), self._sources, after, self._where)

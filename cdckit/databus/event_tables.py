@@ -13,12 +13,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.databus.event_values import Source
-from cdckit.databus.events import DATA, EVENT_FIELDS
-from cdckit.databus.events import DELETE as DELETED
-from cdckit.databus.events import UPSERT as UPSERTED
-from cdckit.databus.window_rows import EVENT_WINDOW, STREAM, WINDOW, Output, cut_batches, with_columns
-from cdckit.databus.window_rules import COMPLETE, STATES
+from cdckit.databus.event_values import DATA, Source
+from cdckit.databus.event_values import DELETE as DELETED
+from cdckit.databus.event_values import UPSERT as UPSERTED
+from cdckit.databus.events import EVENT_FIELDS
+from cdckit.databus.window_batches import EVENT_WINDOW, STREAM, WINDOW, Output, cut_batches, with_columns
+from cdckit.databus.window_machine import COMPLETE
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import DELETE, UPSERT, sortable_number
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_SCHEMA, door_reject
@@ -154,7 +154,7 @@ def consistent_events(events: DataFrame) -> DataFrame:
     """
     _require_events(events, function="consistent_events")
     windowed = _with_window_struct(events.drop(*_BYTES))
-    passes = (F.col(f"{_WINDOW}.window_state") == STATES[COMPLETE]) & (F.col("kind") == DATA)
+    passes = (F.col(f"{_WINDOW}.window_state") == COMPLETE) & (F.col("kind") == DATA)
     left_out = (*EVENT_WINDOW.names, *_BYTES, ERROR_CODE, ERROR_DESCRIPTION)
     names = [name for name in events.columns if name not in left_out]
     return windowed.where(passes).select(*(F.col(quoted(name)) for name in names), *_window_columns())

@@ -23,6 +23,12 @@ from cdckit.model.faults import Fault, Findings, FoundFault
 from cdckit.parts import avro
 from cdckit.parts.arrays import Bools
 
+UPSERT, DELETE = "UPSERT", "DELETE"
+DATA, END, ROLLBACK, CHECKPOINT, ERROR, SYSTEM = "data", "end", "rollback", "checkpoint", "error", "system"
+KINDS = (DATA, END, ROLLBACK, CHECKPOINT, ERROR, SYSTEM)
+"""What an event is.  `data` is a change; `end` the end of a period, which ends a window; `rollback` says
+that the source went back to an SCN; the rest come and go anywhere and change nothing."""
+
 
 class DatabusFault(Fault):
     """

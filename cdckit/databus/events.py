@@ -13,6 +13,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from cdckit.databus.event_values import (
+    CHECKPOINT,
+    DATA,
+    DELETE,
+    END,
+    ERROR,
+    ROLLBACK,
+    SYSTEM,
+    UPSERT,
     DatabusFault,
     ParsedEvents,
     Source,
@@ -26,12 +34,6 @@ from cdckit.model.records import ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA, re
 from cdckit.parts.arrays import Bools
 from cdckit.parts.instants import INSTANT
 from cdckit.parts.workers import WorkerPlan
-
-UPSERT, DELETE = "UPSERT", "DELETE"
-DATA, END, ROLLBACK, CHECKPOINT, ERROR, SYSTEM = "data", "end", "rollback", "checkpoint", "error", "system"
-KINDS = (DATA, END, ROLLBACK, CHECKPOINT, ERROR, SYSTEM)
-"""What an event is.  `data` is a change; `end` the end of a period, which ends a window; `rollback` says
-that the source went back to an SCN; the rest come and go anywhere and change nothing."""
 
 EVENT_FIELDS = [
     T.StructField("kind", T.StringType()),

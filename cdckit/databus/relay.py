@@ -9,10 +9,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.databus.event_stream import BootstrapStream, RelayStream
+from cdckit.databus.event_stream import RelayStream
 from cdckit.databus.event_tables import find_without_key, row_fields, rows, windows
-from cdckit.databus.event_values import DatabusFault, Source, sources_by_id
-from cdckit.databus.events import DATA
+from cdckit.databus.event_values import DATA, DatabusFault, Source, sources_by_id
 from cdckit.databus.relay_erasure import event_places, forget_events, is_erased
 from cdckit.databus.relay_intake import Intake
 from cdckit.databus.relay_tables import (
@@ -21,14 +20,12 @@ from cdckit.databus.relay_tables import (
     STREAMS,
     STREAMS_SCHEMA,
     WAITING_SCHEMA,
-    Place,
     Settings,
     read_events,
     read_waiting,
     to_event_rows,
 )
-from cdckit.databus.subscriptions import Subscription
-from cdckit.databus.window_rows import STREAM
+from cdckit.databus.window_batches import STREAM
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import ErasedPart
 from cdckit.ledger.columns import BUCKETS, Kind
@@ -114,7 +111,7 @@ class Relay(Shell):
     <BLANKLINE>
     """
 
-    kind = "Databus relay (form 3)"
+    kind = "Databus relay (form 4)"
     _reads_waiting = True
 
     def __init__(
@@ -253,7 +250,7 @@ class Relay(Shell):
 
     def stream(
         self,
-        subscription: Subscription,
+        sources: Sequence[Source],
         *,
         topic: str | None = None,
         partition: int | None = None,
@@ -263,40 +260,14 @@ class Relay(Shell):
         The windows that have passed, for a loop or for `dispatch`: read from files, batch by batch.
 
         Args:
-            subscription: What the consumer asks for.
+            sources: What the consumer asks for, in the order in which each window is to show them.
             topic: That of the stream, where the relay keeps several.
             partition: Likewise.
             physical_partition: Likewise.
         """
         return RelayStream(
-            self.store, subscription, dict(zip(STREAM, (topic, partition, physical_partition), strict=True))
+            self.store, sources, dict(zip(STREAM, (topic, partition, physical_partition), strict=True))
         )
-
-    def bootstrap(
-        self,
-        subscription: Subscription,
-        *,
-        topic: str | None = None,
-        partition: int | None = None,
-        physical_partition: int | None = None,
-        folder: str | Path | None = None,
-        storage_options: Mapping[str, str] | None = None,
-    ) -> BootstrapStream:
-        """
-        The same for a consumer that begins with nothing: first a snapshot (see `BootstrapStream`).
-
-        Args:
-            subscription: As for `stream`.
-            topic: As for `stream`.
-            partition: As for `stream`.
-            physical_partition: As for `stream`.
-            folder: Where a snapshot is put down while it is read, as for `EventStream`.
-            storage_options: As for `EventStream`.
-
-        Cost: for the snapshot of each source, a job over all its events that passed.
-        """
-        where = dict(zip(STREAM, (topic, partition, physical_partition), strict=True))
-        return BootstrapStream(self.store, subscription, where, Place(folder, storage_options))
 
     def without_key(self, source: str) -> DataFrame:
         """

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.databus.event_tables import changes, rows
-from cdckit.databus.event_values import DatabusFault, Source
-from cdckit.databus.events import DATA, EVENT_FIELDS
+from cdckit.databus.event_values import DATA, DatabusFault, Source
+from cdckit.databus.events import EVENT_FIELDS
 from cdckit.databus.relay_tables import EVENTS, STORED_SCHEMA, WAITING_SCHEMA, Settings
-from cdckit.databus.window_rows import STREAM, Key, split_streams, with_columns
+from cdckit.databus.window_batches import STREAM, Key, split_streams, with_columns
 from cdckit.ledger import ErasedPart
 from cdckit.ledger.columns import Kind, log_fields
 from cdckit.ledger.erased_files import digest_rows

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from cdckit.databus.event_tables import changes, rows
-from cdckit.databus.event_values import DatabusFault
-from cdckit.databus.events import DATA, decode
+from cdckit.databus.event_values import DATA, DatabusFault
+from cdckit.databus.events import decode
 from cdckit.databus.relay_erasure import drop_erased_events, erased_again, is_erased
 from cdckit.databus.relay_tables import (
     EVENTS,
@@ -27,13 +27,13 @@ from cdckit.databus.relay_tables import (
     Last,
     Settings,
     mark_rows,
-    open_span_text,
-    parse_open_span,
+    open_window_text,
+    parse_open_window,
     read_events,
     read_marks,
     to_stored_rows,
 )
-from cdckit.databus.window_rows import (
+from cdckit.databus.window_batches import (
     COVERED,
     EVENT_WINDOW,
     STREAM,
@@ -44,7 +44,7 @@ from cdckit.databus.window_rows import (
     with_columns,
     with_no_window,
 )
-from cdckit.databus.window_rules import COMPLETE, OPEN, STATES, StreamPosition
+from cdckit.databus.window_machine import COMPLETE, OPEN, Spans, StreamPosition
 from cdckit.ledger.shell import WAITING
 from cdckit.ledger.upkeep import apply_within
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
@@ -98,7 +98,7 @@ def write_events(batches: Iterable[pa.RecordBatch], *, task: Task) -> Iterator[d
             work.drop_repeats(batches),
             output="kept",
             marks=task.marks,
-            covered=lambda key: partial(work.covered_scns, key) if key in task.marks else None,
+            covered_before=work.covered_scns,
             held_batches=work.open_events,
             tell=work.note_mark,
         )
@@ -126,18 +126,17 @@ class _Work:
         """Where a stream stands."""
         self.marks[key] = mark
 
-    def covered_scns(self, key: Key, least: int) -> tuple[Ints, Ints]:
+    def covered_scns(self, key: Key, least: int) -> Spans:
         """What windows covered that passed in earlier batches, from an SCN on."""
-        found: list[list[Ints]] = [[], []]
+        lows: list[int] = []
+        highs: list[int] = []
         for one in self.task.files.get(key, []):
             if one.covered is None or one.covered[1] < least:
                 continue
             for spans in read_batches(self.task.events, one.path, COVERED.names):
                 passed = spans.filter(pc.greater_equal(spans.column("covered_to"), least))
-                for parts, name in zip(found, COVERED.names, strict=True):
-                    parts.append(np.asarray(passed.column(name), dtype=np.int64))
-        nothing = np.zeros(0, dtype=np.int64)
-        lows, highs = (np.concatenate([nothing, *parts]) for parts in found)
+                lows += passed.column("covered_from").to_pylist()
+                highs += passed.column("covered_to").to_pylist()
         return lows, highs
 
     def open_events(self, key: Key) -> Iterator[pa.RecordBatch]:
@@ -253,13 +252,13 @@ class _Work:
     def write(self, rows: pa.RecordBatch) -> None:
         """Write rows that were cut, all of one stream."""
         key = _key(rows, 0)
-        if rows.column("window_state")[0].as_py() == STATES[OPEN]:
+        if rows.column("window_state")[0].as_py() == OPEN:
             self._fold(WAITING, self.task.open_files.get(key, []), key)
             self.waiting.take(rows)
             return
         self._fold(EVENTS, self.task.files.get(key, []), key)
         counts = pc.and_(
-            pc.fill_null(pc.equal(rows.column("window_state"), STATES[COMPLETE]), False),
+            pc.fill_null(pc.equal(rows.column("window_state"), COMPLETE), False),
             pc.fill_null(pc.equal(rows.column("kind"), DATA), False),
         )
         self.sources.update(rows.column("source_id").filter(counts).unique().to_pylist())
@@ -288,7 +287,9 @@ class _Work:
             EVENTS: self.events.close(),
             WAITING: self.waiting.close(),
             "gone": self.gone,
-            "marks": [(key, at, open_span_text(last), lost) for key, (at, last, lost) in self.marks.items()],
+            "marks": [
+                (key, at, open_window_text(last), lost) for key, (at, last, lost) in self.marks.items()
+            ],
             "last": [(key, offset) for key, offset in self.last.items()],
             "sources": sorted(self.sources),
             "rows": self.rows,
@@ -448,7 +449,7 @@ def next_marks(task: Task, reports: list[dict[str, Any]]) -> tuple[dict[Key, Mar
     now: dict[Key, Mark] = {}
     for each in reports:
         for key, standing, window, lost in each["marks"]:
-            now[tuple(key)] = Mark(StreamPosition(*standing), parse_open_span(window), lost)
+            now[tuple(key)] = Mark(StreamPosition(*standing), parse_open_window(window), lost)
     found = {**task.marks, **now}
     for key, mark in task.marks.items():
         place = (*key[:2], None)

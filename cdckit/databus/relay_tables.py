@@ -18,8 +18,8 @@ from pyspark.sql import types as T
 
 from cdckit.databus.event_values import Source
 from cdckit.databus.events import EVENT_FIELDS
-from cdckit.databus.window_rows import COVERED, EVENT_WINDOW, IS_LATE, STREAM, Key, Mark
-from cdckit.databus.window_rules import OpenSpan, StreamPosition
+from cdckit.databus.window_batches import COVERED, EVENT_WINDOW, IS_LATE, STREAM, Key, Mark
+from cdckit.databus.window_machine import OpenWindow, StreamPosition
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING
@@ -205,7 +205,7 @@ def read_marks(tables: Transaction) -> tuple[dict[Key, Mark], Last]:
         standing = StreamPosition(
             row["passed_scn"], row["needed_scn"], row["after_rollback"], row["passed_micros"]
         )
-        marks[key] = Mark(standing, parse_open_span(row["open"]), row["lost"])
+        marks[key] = Mark(standing, parse_open_window(row["open"]), row["lost"])
         if key[2] is None:
             last[key[:2]] = row["last_offset"]
     return marks, last
@@ -217,21 +217,22 @@ def mark_rows(marks: Mapping[Key, Mark], last: Mapping[tuple[str, int], int]) ->
     for key in sorted({*marks, *((*place, None) for place in last)}, key=repr):
         mark = marks.get(key, Mark())
         offset = None if key[2] is not None else last[key[:2]]
-        start = mark.open.low if mark.open.events else None
-        values = (mark.open.number - 1, *mark.position, mark.lost, offset, start, open_span_text(mark.open))
+        window = mark.open
+        standing = (window.number - 1, *mark.position, mark.lost, offset)
+        values = (*standing, window.start_scn, open_window_text(window))
         listed.append((*key, *values))
     columns = zip(*listed, strict=True) if listed else [[]] * len(STREAMS_SCHEMA)
     arrays = [pa.array(list(each), field.type) for each, field in zip(columns, STREAMS_SCHEMA, strict=True)]
     return pa.Table.from_arrays(arrays, schema=STREAMS_SCHEMA)
 
 
-def open_span_text(window: OpenSpan) -> str:
+def open_window_text(window: OpenWindow) -> str:
     """What is known of an open window, as JSON."""
     return json.dumps(asdict(window))
 
 
-def parse_open_span(text: str) -> OpenSpan:
+def parse_open_window(text: str) -> OpenWindow:
     """The same back: the numbers of sources are keys, which in JSON are texts."""
     document = json.loads(text)
     of_source = {int(number): scn for number, scn in document.pop("of_source").items()}
-    return OpenSpan(**document, of_source=of_source)
+    return OpenWindow(**document, of_source=of_source)

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import fastavro
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -163,50 +162,3 @@ def test_a_stream_is_refused_where_the_end_of_a_window_must_be_known(spark: Spar
     assert events.isStreaming
     with pytest.raises(InvalidArgument, match="foreachBatch"):
         databus.windows(events)
-
-
-def test_filters_keep_in_spark_what_they_take_by_themselves(spark: SparkSession) -> None:
-    least = -(2**63)
-    keys: list[int | str] = [
-        0,
-        1,
-        -1,
-        99,
-        100,
-        350,
-        least,
-        "7",
-        "-13",
-        "ab",
-        "naïve 🎲",
-        "",
-        "1.5",
-        str(2**63),
-        "5\n",
-        "+0007",
-        "-" + "0" * 5000 + "13",
-        "9" * 5000,
-        2**62 + 5,
-        2**63 - 1,
-    ]
-    rows = [(each, None) if isinstance(each, int) else (None, each) for each in keys]
-    frame = spark.createDataFrame(rows, "long_key long, string_key string").coalesce(1)
-    filters: list[databus.RangeFilter | databus.ModFilter]
-    filters = [
-        databus.RangeFilter(100, ((0, 0), (3, 5))),
-        databus.ModFilter(7, ((1, 2), (6, 6))),
-        databus.RangeFilter(2**62, ((1, 1),)),
-        databus.RangeFilter(2**62, ((2, 2), (2**70, 2**71))),
-        databus.RangeFilter(2**70, ((0, 0),)),
-        databus.ModFilter(2**63 - 1, ((5, 7), (13, 13))),
-    ]
-    found = frame.select(*(each.column().alias(f"_{place}") for place, each in enumerate(filters))).collect()
-    for place, each in enumerate(filters):
-        taken = [each.accepts(key) for key in keys]
-        assert [row[place] for row in found] == taken
-        numbers, texts = zip(*rows, strict=True)
-        assert each.mask(pa.array(numbers, pa.int64()), pa.array(texts, pa.string())).tolist() == taken
-    assert [key for key in keys if filters[2].accepts(key)] == [2**62 + 5, 2**63 - 1]
-    assert not [key for key in keys if filters[3].accepts(key)]
-    with pytest.raises(InvalidArgument, match="at most 9223372036854775807"):
-        databus.ModFilter(2**63, ((0, 0),))

@@ -16,13 +16,13 @@ import pytest
 
 from cdckit import databus
 from cdckit.databus.event_stream import EVENTS, RelayStream
-from cdckit.databus.window_rows import STREAM
+from cdckit.databus.window_batches import STREAM
 from cdckit.store import Store
 from tools.tiers import seeds
 
 SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'
 A, B = databus.Source(97, "a", [SCHEMA]), databus.Source(98, "b", [SCHEMA])
-BOTH = databus.Subscription([B, A])
+BOTH = [B, A]
 WINDOWS, PER_WINDOW = 60, 5
 
 
@@ -130,11 +130,11 @@ def test_a_consumer_sees_its_order_and_goes_on_behind_the_checkpoint(tmp_path: P
     kept = databus.StoredCheckpoints(store, "noting")
     stream = RelayStream(store, BOTH, {})
     first = Noting(tmp_path / "first", 10**6)
-    assert databus.dispatch(stream, first, checkpoints=kept).checkpoint.window_scn == 3
+    assert databus.dispatch(stream, first, checkpoints=kept).checkpoint == 3
     keep_windows(place, 4, 5)
     second = Noting(tmp_path / "second", 10**6)
     outcome = databus.dispatch(stream, second, checkpoints=kept, checkpoint_every=60.0)
-    assert (outcome.windows, kept.load().window_scn) == (2, 5)
+    assert (outcome.windows, kept.load()) == (2, 5)
     order = [line.split()[:2] for line in (tmp_path / "second").read_text().splitlines()]
     assert order == [
         *([["4", "b"]] * 2), *([["4", "a"]] * 3), *([["5", "b"]] * 3), *([["5", "a"]] * 2),
@@ -146,14 +146,13 @@ def test_a_window_of_many_batches_comes_source_by_source(
 ) -> None:
     """Held in files, and given back once."""
     monkeypatch.setattr("cdckit.databus.event_stream._ROWS_AT_ONCE", 7)
-    monkeypatch.setattr("cdckit.databus.window_rows.MAX_BYTES", 100)
+    monkeypatch.setattr("cdckit.databus.window_batches.MAX_BYTES", 100)
     monkeypatch.setattr(sys.modules[__name__], "PER_WINDOW", 50)
     store = keep_windows(tmp_path, 1, 2)
-    only = databus.Subscription([B, A], {"a": databus.RangeFilter(10, ((0, 4),))})
-    told = [
-        (w.end_scn, w.table().column("source_id").to_pylist()) for w in RelayStream(store, only, {}).windows()
-    ]
-    assert told == [(1, [98] * 25 + [97] * 25), (2, [98] * 25)]
+    for sources, expected in ((BOTH, [98] * 25 + [97] * 25), ([B], [98] * 25)):
+        windows = RelayStream(store, sources, {}).windows()
+        found = [(window.end_scn, window.table().column("source_id").to_pylist()) for window in windows]
+        assert found == [(1, expected), (2, expected)]
 
 
 class Columns(databus.Consumer):

@@ -84,7 +84,7 @@ def test_windows_of_a_relay_are_frames_for_a_loop_and_streams_are_told_apart(
 ) -> None:
     sent = sent_of("a1:1=-9 <1 a1:1=-10 b1:1=10 .1 a2:1=-15 !2:1=1 .2 a2:1=-15")
     relay = relay_of(spark, tmp_path, sent)
-    asked = databus.Subscription([SOURCES["a"]])
+    asked = [SOURCES["a"]]
     [typed] = [
         databus.rows(each.frame(spark), SOURCES["a"]).collect() for each in relay.stream(asked).windows()
     ]

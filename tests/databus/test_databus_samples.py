@@ -13,7 +13,7 @@ import pytest
 
 from cdckit import databus, samples
 from cdckit.databus.events import EVENT_FIELDS, event_columns
-from cdckit.databus.window_rows import cut_batches
+from cdckit.databus.window_batches import cut_batches
 from tools.samples import databus as databus_samples
 
 SAMPLE = Path(samples("databus"))

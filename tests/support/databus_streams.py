@@ -9,11 +9,10 @@ from functools import partial
 from random import Random
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from cdckit import databus
-from cdckit.databus.window_rows import COVERED, IS_LATE, STREAM, Mark, cut_batches
+from cdckit.databus.window_batches import COVERED, IS_LATE, STREAM, Mark, cut_batches
 
 COLUMNS = pa.schema(
     [
@@ -220,7 +219,7 @@ def cut_in_batches(events: list[dict[str, Any]], sizes: Iterable[int]) -> list[d
             batches_of(events[start : start + size], []),
             output="kept",
             marks=marks,
-            covered=partial(_covered, settled),
+            covered_before=partial(_covered, settled),
             held_batches=lambda key: waiting.pop(key, ()),
             tell=told.__setitem__,
         )
@@ -237,7 +236,7 @@ def cut_in_batches(events: list[dict[str, Any]], sizes: Iterable[int]) -> list[d
         marks |= told
     opened = [
         # Where the window starts is known at its end alone.
-        {**row, "window_start_scn": marks[key].open.low if marks[key].open.events else None}
+        {**row, "window_start_scn": marks[key].open.start_scn}
         for key, batches in waiting.items()
         for batch in batches
         for row in batch.to_pylist()
@@ -247,14 +246,10 @@ def cut_in_batches(events: list[dict[str, Any]], sizes: Iterable[int]) -> list[d
     return [{name: value for name, value in row.items() if name not in kept_apart} for row in found]
 
 
-def _covered(settled: list[dict[str, Any]], key: Any) -> Any:
-    own = [row for row in settled if (row["topic"], row["partition"], row["physical_partition"]) == key]
-
-    def tell(least: int) -> Any:
-        some = [row for row in own if row["covered_to"] is not None and row["covered_to"] >= least]
-        return tuple(np.array([row[name] for row in some], dtype=np.int64) for name in COVERED.names)
-
-    return tell
+def _covered(settled: list[dict[str, Any]], key: Any, least: int) -> Any:
+    own = [row for row in settled if tuple(row[name] for name in STREAM) == key]
+    some = [row for row in own if row["covered_to"] is not None and row["covered_to"] >= least]
+    return tuple([row[name] for row in some] for name in COVERED.names)
 
 
 def record_of(word: str, at: int, sources: dict[str, databus.Source], physical: int = 1) -> bytes:

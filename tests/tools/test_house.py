@@ -28,6 +28,9 @@ BELOW = {
 """By package, what its modules may import of the others."""
 
 KERNELS = (
+    "databus/event_values",
+    "databus/window_batches",
+    "databus/window_machine",
     "debezium/encodings",
     "debezium/envelopes",
     "debezium/events",

@@ -1,5 +1,5 @@
 """
-A relay whose windows come in any batches, and whose consumers begin with a snapshot.
+A relay whose windows come in any batches.
 
 In `make test`:
 tests/databus/test_databus_relay.py::test_a_stream_gives_what_its_batches_give,
@@ -12,9 +12,7 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from typing import Any
 
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import databus, merge
@@ -96,52 +94,3 @@ def test_a_window_that_is_open_waits_is_given_up_and_passes_when_it_ends(
     assert {name: view.as_of(NOON).collect()[0]["amount"] for name, view in before.items()} == {
         "a": -10, "b": 10,
     }  # fmt: skip
-
-
-class Board(databus.Consumer):
-    """Keeps what is there by key, and the windows that it was told; killed after some events."""
-
-    def __init__(self, left: int = 10**6) -> None:
-        self.rows: dict[tuple[str, Any], int | None] = {}
-        self.told: list[int] = []
-        self.left = left
-
-    def on_data_event(self, event: databus.Event) -> bool:
-        self.left -= 1
-        if self.left < 0:
-            raise KeyboardInterrupt
-        value = event.value()
-        self.rows[event.source.name, event.key] = value["amount"] if value else None
-        return True
-
-    def on_end_data_event_sequence(self, end_scn: int) -> None:
-        self.told.append(end_scn)
-
-
-def test_a_consumer_begins_with_a_snapshot_catches_up_and_goes_on(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """Killed in the middle of the snapshot, and again while it catches up."""
-    first = "a1:1=-10 b1:1=10 .1 a2:1=-15 b2:1=15 a2:2=7 .2 a3:2 .3"
-    relay = relay_of(spark, tmp_path / "relay", sent_of(first))
-    asked = databus.Subscription([SOURCES["b"], SOURCES["a"]])
-    kept = databus.StoredCheckpoints(relay.store, "board")
-    killed = Board(left=1)
-    with pytest.raises(KeyboardInterrupt):
-        databus.dispatch(relay.bootstrap(asked), killed, checkpoints=kept)
-    assert killed.rows == {("b", 1): 15}
-    checkpoint = kept.load()
-    assert (checkpoint.consumption_mode, checkpoint.bootstrap_start_scn) == ("BOOTSTRAP_SNAPSHOT", 3)
-    assert checkpoint.bootstrap_snapshot_source_index == 1
-    relay.receive(frame(spark, sent_of("b4:1=16 .4 a5:1=-16 .5", 9)))
-    board = Board(left=2)
-    board.rows = killed.rows
-    with pytest.raises(KeyboardInterrupt):
-        databus.dispatch(relay.bootstrap(asked), board, checkpoints=kept)
-    assert (kept.load().consumption_mode, kept.load().window_scn) == ("BOOTSTRAP_CATCHUP", 4)
-    relay.receive(frame(spark, sent_of("a6:3=1 .6", 13)))
-    board.left = 10
-    outcome = databus.dispatch(relay.bootstrap(asked), board, checkpoints=kept)
-    assert (outcome.checkpoint.consumption_mode, outcome.checkpoint.window_scn) == ("ONLINE_CONSUMPTION", 6)
-    assert board.rows == {("b", 1): 16, ("a", 1): -16, ("a", 3): 1}
-    assert board.told == [3, 4, 5, 6]

@@ -97,7 +97,7 @@ def test_a_key_goes_from_windows_that_passed_failed_or_are_open(spark: SparkSess
     assert [
         row["amount"] for row in relay.ledgers()["b"].history().orderBy("valid_from_timestamp").collect()
     ] == [*(-5, 7, 9)]
-    windows = relay.stream(databus.Subscription([SOURCES["a"], SOURCES["b"]])).windows()
+    windows = relay.stream([SOURCES["a"], SOURCES["b"]]).windows()
     assert [window.table().num_rows for window in windows] == [1, 1, 1, 1, 1]
     assert relay.erase("a", keys=[{"id": key}], **WHO) == receipt
     relay.store.check(deep=True)

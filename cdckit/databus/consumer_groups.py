@@ -1,0 +1,135 @@
+"""Groups of consumers that are called together: barriers, the share of each, and what their answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import NamedTuple
+
+import numpy as np
+
+from cdckit.databus.consumers import Consumer, Events, Result
+
+STOP = 1000
+"""Above all results: a consumer answered False to a data event."""
+
+
+class Answer(NamedTuple):
+    """What callbacks answered: the greatest `Result`, or `STOP`; and why it is an error, if it is one."""
+
+    result: int = Result.SUCCESS
+    error: Exception | None = None
+
+    @property
+    def is_success(self) -> bool:
+        return self.result < Result.ERROR
+
+
+_SUCCESS = Answer()
+
+
+class ConsumerGroups:
+    """
+    Groups of consumers that are called together.
+
+    Args:
+        groups: Every consumer gets all callbacks about windows and sources; each data event goes to one
+            member of each group.
+
+    Each consumer is called in a thread of its own, a single one in that of the dispatch.  What is no
+    `Exception`, such as the `SystemExit` of `sys.exit()`, is raised in the dispatch once all have answered.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[Consumer]]) -> None:
+        self._alone = groups[0][0] if [len(group) for group in groups] == [1] else None
+        self._groups = [[(consumer, ThreadPoolExecutor(1)) for consumer in group] for group in groups]
+
+    def call_all(self, callback: Callable[[Consumer], object]) -> Answer:
+        """Call every consumer, and wait for all: a barrier before and after."""
+        if self._alone is not None:
+            return _call_back(callback, self._alone)
+        members = [member for group in self._groups for member in group]
+        return _greatest([thread.submit(_call_back, callback, consumer) for consumer, thread in members])
+
+    def deliver(self, events: Events) -> Answer:
+        """Give each event to one member of each group; the members do their shares side by side."""
+        if self._alone is not None:
+            return _deliver(self._alone, events)
+        return _greatest(
+            [
+                thread.submit(_deliver, consumer, share)
+                for group in self._groups
+                for place, (consumer, thread) in enumerate(group)
+                if (share := events[place :: len(group)])
+            ]
+        )
+
+    def close(self) -> None:
+        """Let the threads end."""
+        for group in self._groups:
+            for _, thread in group:
+                thread.shutdown(wait=False)
+
+
+def _greatest(answers: Sequence[Future[Answer]]) -> Answer:
+    wait(answers)
+    return max((answer.result() for answer in answers), key=lambda answer: answer.result)
+
+
+def _deliver(consumer: Consumer, events: Events) -> Answer:
+    """Give the events to a consumer, one after the other or all at once; the first failure ends it."""
+    if _overrides(consumer.on_data_events, Consumer.on_data_events):
+        try:
+            return _data_answer(consumer.on_data_events(events), events[0])
+        except Exception as error:
+            return Answer(Result.ERROR, error)
+    if not _overrides(consumer.on_data_event, Consumer.on_data_event):
+        return _SUCCESS  # No event is made that nobody looks at.
+    greatest: int = Result.SUCCESS
+    callback = consumer.on_data_event
+    for event in events:
+        try:
+            answer = callback(event)
+            if answer is True or answer is Result.SUCCESS:
+                continue
+            result = _data_answer(answer, event)
+        except Exception as error:
+            return Answer(Result.ERROR, error)
+        if not result.is_success:
+            return result
+        greatest = max(greatest, result.result)
+    return _SUCCESS if greatest == Result.SUCCESS else Answer(greatest)
+
+
+def _overrides(callback: object, default: object) -> bool:
+    return getattr(callback, "__func__", None) is not default
+
+
+def _data_answer(answer: object, event: object) -> Answer:
+    """What an answer to data means: False ends the loop, and nothing at all is an error."""
+    if isinstance(answer, bool | np.bool_):
+        return _SUCCESS if answer else Answer(STOP)
+    if answer is None:
+        return Answer(Result.ERROR, RuntimeError(f"on_data_event answered nothing to {event}."))
+    return _require_result(answer, "on_data_event", f" to {event}")
+
+
+def _call_back(callback: Callable[[Consumer], object], consumer: Consumer) -> Answer:
+    """What a callback about a window or a source answers; nothing is success there."""
+    try:
+        answer = callback(consumer)
+        if answer is None or answer is True or answer is Result.SUCCESS:
+            return _SUCCESS
+        return _require_result(answer, "A callback")
+    except Exception as error:
+        return Answer(Result.ERROR, error)
+
+
+def _require_result(answer: object, callback: str, to: str = "") -> Answer:
+    """An answer that must be a `Result`."""
+    if isinstance(answer, bool) or answer not in list(Result):
+        return Answer(Result.ERROR, TypeError(f"{callback} must answer a Result, not {answer!r}{to}."))
+    result = Result(answer)  # type: ignore[arg-type]
+    return Answer(
+        result, None if result.is_success else RuntimeError(f"{callback} answered {result.name}{to}.")
+    )
