@@ -48,14 +48,14 @@ _BACK: dict[pa.DataType, type[T.DataType]] = {
 class NoSuchArrowType(CdcError, TypeError):
     """A column is of a type that Spark does not hand to Python workers, or that is not one of Spark's."""
 
-    def __init__(self, found: str) -> None:
-        self.found = found
-        super().__init__(found)
+    def __init__(self, found: str, column: str | None = None) -> None:
+        self.found, self.column = found, column
+        super().__init__(found, column)
 
     def __str__(self) -> str:
         return (
-            f"Workers need every column in a type that both Spark and Arrow have; one is {self.found}: "
-            "cast it before, to text for example."
+            f"Workers need every column in a type that both Spark and Arrow have; {self.column or 'one'} is "
+            f"{self.found}: cast it before, to text for example."
         )
 
 
@@ -224,4 +224,8 @@ def _is_null_type(kind: pa.DataType) -> bool:
 
 
 def _field(column: T.StructField) -> pa.Field:
-    return pa.field(column.name, arrow_type(column.dataType), column.nullable)
+    try:
+        return pa.field(column.name, arrow_type(column.dataType), column.nullable)
+    except NoSuchArrowType as error:
+        within = column.name if error.column is None else f"{column.name}.{error.column}"
+        raise NoSuchArrowType(error.found, within) from None

@@ -19,7 +19,9 @@ import re
 import uuid
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import reduce
 from hashlib import sha1
+from operator import or_
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +29,8 @@ import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
+from cdckit.parts.instants import FIRST_MICROSECOND, LAST_MICROSECOND
 
 EXACT_JSON = {
     "timeZone": "UTC",
@@ -92,13 +96,61 @@ _SECONDS_A_DAY = 86_400
 def as_utc_instant(value: Column, kind: T.DataType) -> Column:
     """A date or timestamp as an instant: a date begins at midnight, and what says no zone is of UTC."""
     if isinstance(kind, T.TimestampNTZType):
-        return F.concat(value.cast("string"), F.lit("Z")).cast("timestamp")
+        return F.concat(value.cast("string"), F.lit("Z")).cast("timestamp_ltz")
     if isinstance(kind, T.DateType):
-        return F.timestamp_micros(F.unix_date(value).cast("bigint") * F.lit(_MICROSECONDS_A_DAY))
+        # Beyond what microseconds hold, such as an infinity, it is the first or last day that they do.
+        days = F.greatest(F.least(F.unix_date(value), F.lit(_LAST_DAY)), F.lit(-_LAST_DAY))
+        instant = F.timestamp_micros(days.cast("bigint") * F.lit(_MICROSECONDS_A_DAY))
+        return F.when(value.isNotNull(), instant)
     return value
 
 
 _MICROSECONDS_A_DAY = 86_400_000_000
+_LAST_DAY = (2**63 - 1) // _MICROSECONDS_A_DAY
+
+
+def has_times(kind: T.DataType) -> bool:
+    """Whether there are dates or timestamps in values of the type, at any depth."""
+    return _has_part(kind, lambda part: isinstance(part, T.TimestampType | T.TimestampNTZType | T.DateType))
+
+
+def is_outside_years(value: Column, kind: T.DataType) -> Column:
+    """
+    Whether a time in a value, at any depth, is not in the years 1 to 9999; never null.
+
+    Spark has such times, and databases write infinities as such; Python could not show them.
+
+    >>> times = session().createDataFrame([("2024-01-01",), ("+12024-01-01",)], "at string")
+    >>> times.select(is_outside_years(F.col("at").cast("date"), T.DateType()).alias("outside")).show()
+    +-------+
+    |outside|
+    +-------+
+    |  false|
+    |   true|
+    +-------+
+    <BLANKLINE>
+    """
+    if not has_times(kind):
+        return F.lit(False)
+    if isinstance(kind, T.StructType):
+        parts = [is_outside_years(value.getField(one.name), one.dataType) for one in kind]
+        return reduce(or_, parts)
+    if isinstance(kind, T.MapType):
+        sides = ((F.map_keys(value), kind.keyType), (F.map_values(value), kind.valueType))
+        return reduce(or_, (is_outside_years(side, T.ArrayType(part)) for side, part in sides))
+    if isinstance(kind, T.ArrayType):
+        element = kind.elementType
+        outside = F.exists(value, lambda one: is_outside_years(one, element))
+    elif isinstance(kind, T.TimestampType):
+        outside = ~F.unix_micros(value).between(FIRST_MICROSECOND, LAST_MICROSECOND)
+    else:
+        outside = ~F.year(value).between(1, 9999)
+    return F.coalesce(outside, F.lit(False))
+
+
+def within_years(value: Column, kind: T.DataType) -> Column:
+    """The value; null where a time in it is not in the years 1 to 9999."""
+    return F.when(~is_outside_years(value, kind), value) if has_times(kind) else value
 
 
 def comparable(value: Column, kind: T.DataType) -> Column:
