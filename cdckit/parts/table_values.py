@@ -178,11 +178,13 @@ def _reader(values: Iterable[Any]) -> _Reader | None:
         return any(issubclass(one, kinds) for one in classes)
 
     # Arrow would make bytes of texts, and days since 1970 of numbers beside dates.
-    several = [name for name, kinds in _KINDS.items() if has(*kinds)]
+    several = {_kind_of(one) for one in classes} - {None}
     if len(several) > 1:
-        raise UnfitValues(" and ".join(several))
+        raise UnfitValues(" and ".join(name for name in _KINDS if name in several))
     if has(set, frozenset):
         raise UnfitValues("sets, which have no order: make lists of them, such as by sorted()")
+    if has(pd.Timestamp, pd.Timedelta) and any(map(_has_nanoseconds, values)):
+        raise UnfitValues("nanoseconds as objects: pandas.to_datetime() or to_timedelta() makes their type")
     if has(Decimal) and any(isinstance(one, Decimal) and one.is_infinite() for one in values):
         raise UnfitValues("an infinite decimal")
     if has(UUID):
@@ -206,6 +208,16 @@ def _reader_of_mappings(values: list[dict[Any, Any]]) -> _Reader | None:
         return {name: readers[name](part) if name in readers else part for name, part in one.items()}
 
     return read if readers else None
+
+
+def _kind_of(of: type) -> str | None:
+    # The first: to Python, a truth is a number too.
+    return next((name for name, kinds in _KINDS.items() if issubclass(of, kinds)), None)
+
+
+def _has_nanoseconds(one: Any) -> bool:
+    part = "nanosecond" if isinstance(one, pd.Timestamp) else "nanoseconds"
+    return bool(getattr(one, part, 0))
 
 
 def _is_missing(one: Any) -> bool:

@@ -297,7 +297,6 @@ def _of_polars(frame: Any) -> tuple[list[str], Callable[[int], pa.Array | pa.Chu
 
 
 def _of_pandas(values: pd.Series) -> pa.Array | pa.ChunkedArray:
-    values = values.infer_objects()
     return _of_objects(values) if is_object_dtype(values.dtype) else pa.array(values, from_pandas=True)
 
 
