@@ -81,7 +81,8 @@ def utc_clock(instant: Column) -> Column:
     """The wall clock of UTC: an interval from 1970 on, since every cast would go by the session's zone."""
     whole = F.unix_seconds(instant)
     # In days and the rest: seconds alone would leave no room for their fractions after the year 33,658.
-    days = F.floor(whole / F.lit(_SECONDS_A_DAY))
+    # Cut towards 1970: an interval does not hold all of the first day that microseconds do.
+    days = (whole / F.lit(_SECONDS_A_DAY)).cast("bigint")
     within = (whole - days * F.lit(_SECONDS_A_DAY)) * F.lit(1_000_000)
     rest = within + F.pmod(F.unix_micros(instant), F.lit(1_000_000))
     seconds = rest.cast("decimal(18,0)") / F.lit(1_000_000).cast("decimal(7,0)")
