@@ -81,10 +81,10 @@ def arrow_type(spark: T.DataType) -> pa.DataType:
     if isinstance(spark, T.DecimalType):
         return pa.decimal128(spark.precision, spark.scale)
     if isinstance(spark, T.ArrayType):
-        return pa.list_(pa.field("element", arrow_type(spark.elementType), spark.containsNull))
+        return pa.list_(_part("element", spark.elementType, spark.containsNull))
     if isinstance(spark, T.MapType):
         key = pa.field("key", arrow_type(spark.keyType), nullable=False)
-        return pa.map_(key, pa.field("value", arrow_type(spark.valueType), spark.valueContainsNull))
+        return pa.map_(key, _part("value", spark.valueType, spark.valueContainsNull))
     if isinstance(spark, T.StructType):
         return pa.struct([_field(field) for field in spark])
     if isinstance(spark, T.UserDefinedType):
@@ -223,9 +223,14 @@ def _is_null_type(kind: pa.DataType) -> bool:
     )
 
 
+def _part(name: str, kind: T.DataType, nullable: bool) -> pa.Field:
+    # Of an empty array Spark says that it holds no nulls, and that they are all that it could hold.
+    return pa.field(name, arrow_type(kind), nullable or isinstance(kind, T.NullType))
+
+
 def _field(column: T.StructField) -> pa.Field:
     try:
-        return pa.field(column.name, arrow_type(column.dataType), column.nullable)
+        return _part(column.name, column.dataType, column.nullable)
     except NoSuchArrowType as error:
         within = column.name if error.column is None else f"{column.name}.{error.column}"
         raise NoSuchArrowType(error.found, within) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from inspect import signature
 from typing import Any, ClassVar, Protocol, TypeGuard
@@ -19,7 +19,9 @@ from pyspark.sql import types as T
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.parts import instants
 from cdckit.parts.arguments import nearest_name, quoted, suggest_name
+from cdckit.parts.arrow_types import NoSuchArrowType, arrow_type
 from cdckit.parts.table_values import UnfitValues, in_spark_types, read_objects, require_known_type
+from cdckit.parts.values import has_part
 
 _LOG = logging.getLogger(__name__)
 
@@ -183,6 +185,27 @@ def spark_table(frame: object, *, function: str) -> DataFrame:
     return frame
 
 
+def require_types_of_histories(frame: DataFrame, *, function: str) -> None:
+    """Raise `InvalidArgument` for columns of types that workers are not given, or that have no text."""
+    wrong = {
+        one.name: one.dataType.simpleString() for one in frame.schema if not _is_of_histories(one.dataType)
+    }
+    if wrong:
+        texts = ", ".join(f"{name!r}: F.col({quoted(name)!r}).cast('string')" for name in wrong)
+        raise InvalidArgument(
+            function, "its table", "of columns in types that a history can have",
+            [f"{name} ({kind})" for name, kind in wrong.items()],
+            remedy=f"Perhaps as texts: `frame.withColumns({{{texts}}})` in Spark.",
+        )  # fmt: skip
+
+
+def _is_of_histories(kind: T.DataType) -> bool:
+    try:
+        return not has_part(kind, lambda part: isinstance(part, T.TimeType)) and bool(arrow_type(kind))
+    except NoSuchArrowType:
+        return False
+
+
 def require_distinct(columns: Collection[str], *, function: str) -> None:
     """Raise `InvalidArgument` where two columns have one name, or names that differ in case alone."""
     lower = [name.lower() for name in columns]
@@ -323,9 +346,16 @@ def _as_texts(frame: object, names: list[str]) -> str:
         # By `str` an empty cell would become the text "nan", which is a value.
         return f"`frame.astype({dict.fromkeys(names, 'string')!r})` in pandas"
     if library == "polars":
-        columns = ", ".join(map(repr, names))
-        return f"`frame.with_columns(pl.col({columns}).map_elements(str, return_dtype=pl.String))` in polars"
+        return f"`frame.with_columns({', '.join(_texts_of_polars(frame, names))})` in polars"
     if library == "duckdb":
         texts = ", ".join(f'"{name}"::varchar as "{name}"' for name in names)
         return f"`frame.select({f'* replace ({texts})'!r})` in DuckDB"
     return f"cast {', '.join(names)} to text in the library that the table is of"
+
+
+def _texts_of_polars(frame: Any, names: Collection[str]) -> Iterator[str]:
+    objects = {name for name in names if str(frame.schema[name]) == "Object"}
+    forms = {"cast(pl.String)": {*names} - objects, "map_elements(str, return_dtype=pl.String)": objects}
+    for form, columns in forms.items():
+        if columns:
+            yield f"pl.col({', '.join(map(repr, sorted(columns)))}).{form}"

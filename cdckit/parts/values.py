@@ -112,7 +112,7 @@ _LAST_DAY = (2**63 - 1) // _MICROSECONDS_A_DAY
 
 def has_times(kind: T.DataType) -> bool:
     """Whether there are dates or timestamps in values of the type, at any depth."""
-    return _has_part(kind, lambda part: isinstance(part, T.TimestampType | T.TimestampNTZType | T.DateType))
+    return has_part(kind, lambda part: isinstance(part, T.TimestampType | T.TimestampNTZType | T.DateType))
 
 
 def is_outside_years(value: Column, kind: T.DataType) -> Column:
@@ -168,7 +168,7 @@ def comparable(value: Column, kind: T.DataType) -> Column:
         return value.cast("string")
     if isinstance(kind, T.VariantType):
         return F.to_json(value, EXACT_JSON)
-    if _has_part(kind, lambda part: isinstance(part, T.MapType | T.VariantType) or is_collated(part)):
+    if has_part(kind, lambda part: isinstance(part, T.MapType | T.VariantType) or is_collated(part)):
         return _convert_parts(value, kind, comparable)
     return value
 
@@ -177,7 +177,7 @@ def _canonical(value: Column, kind: T.DataType) -> Column:
     """The same value, written in one way of several: maps with their keys sorted, 0.0 for -0.0."""
     if isinstance(kind, T.FloatType | T.DoubleType):
         return F.when(value == 0, F.lit(0.0).cast(kind)).otherwise(value)
-    if _has_part(kind, lambda part: isinstance(part, T.MapType | T.FloatType | T.DoubleType)):
+    if has_part(kind, lambda part: isinstance(part, T.MapType | T.FloatType | T.DoubleType)):
         written = _convert_parts(value, kind, _canonical)
         return F.map_from_entries(written) if isinstance(kind, T.MapType) else written
     return value
@@ -213,14 +213,14 @@ def _entries(value: Column, kind: T.MapType, form: _Form) -> Column:
     return F.array_sort(F.transform(F.map_entries(value), formed), by_key)
 
 
-def _has_part(kind: T.DataType, is_one: Callable[[T.DataType], bool]) -> bool:
+def has_part(kind: T.DataType, is_one: Callable[[T.DataType], bool]) -> bool:
     """Whether the type, or a part of it, is one of those."""
     if isinstance(kind, T.StructType):
-        return any(_has_part(field.dataType, is_one) for field in kind)
+        return any(has_part(field.dataType, is_one) for field in kind)
     if isinstance(kind, T.ArrayType):
-        return _has_part(kind.elementType, is_one)
+        return has_part(kind.elementType, is_one)
     if isinstance(kind, T.MapType):
-        return is_one(kind) or _has_part(kind.keyType, is_one) or _has_part(kind.valueType, is_one)
+        return is_one(kind) or has_part(kind.keyType, is_one) or has_part(kind.valueType, is_one)
     return is_one(kind)
 
 

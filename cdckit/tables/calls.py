@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from numbers import Integral
 from types import MappingProxyType
@@ -28,12 +28,12 @@ from cdckit.parts.arguments import (
     require_name,
     suggest_name,
 )
-from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.tables import (
     AnyTable,
     as_arrow_with_digits,
     empty_columns,
     has_order,
+    require_types_of_histories,
     spark_table,
     void_as_text,
     with_whole_keys,
@@ -137,7 +137,7 @@ def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -
         pandas = frame if isinstance(frame, pd.DataFrame) else None
         return Table(session().createDataFrame(arrow), columns, F.col(quoted(row)), pandas, digits, empty)
     found = spark_table(frame, function=function)
-    arrow_schema(found.schema)  # raises for a type that workers cannot be given
+    require_types_of_histories(found, function=function)
     return Table(found, list(found.columns), None, empty=empty_columns(found))
 
 
@@ -185,7 +185,7 @@ class Call(tables.Call):
             []
             if expressions is None
             else [expressions]
-            if isinstance(expressions, str | Column)
+            if isinstance(expressions, str | Column) or not isinstance(expressions, Iterable)
             else list(expressions)
         )
         found = [self.expression(each, argument) for each in several]
