@@ -21,7 +21,7 @@ import pyarrow as pa
 from cdckit.debezium.envelopes import VARIABLE
 from cdckit.debezium.events import INSTANT
 from cdckit.errors import InvalidArgument
-from cdckit.parts.instants import microseconds
+from cdckit.parts.instants import FIRST_MICROSECOND, LAST_MICROSECOND, microseconds
 from cdckit.parts.json_objects import json_value, plain_text
 
 Read = Callable[[Any], Any]
@@ -253,9 +253,16 @@ def _count(
             return _LATEST // day
         if number in earlier:
             return _EARLIEST // day
-        return _long(unit(number))  # type: ignore[no-any-return]
+        return _within_years(unit(number), day)
 
     return read
+
+
+def _within_years(number: int, day: int = 1) -> int:
+    """Microseconds since 1970, or days if *day* has so many, that are in the years 1 to 9999."""
+    if not FIRST_MICROSECOND <= number * day <= LAST_MICROSECOND:
+        raise Unreadable
+    return number
 
 
 def _parse(text: str) -> datetime:
@@ -289,7 +296,7 @@ def _instant(value: Any) -> int:
     if _ISO[1].match(text):
         return _EARLIEST
     at = _parse(text)
-    return microseconds(at if at.tzinfo is not None else at.replace(tzinfo=UTC))
+    return _within_years(microseconds(at if at.tzinfo is not None else at.replace(tzinfo=UTC)))
 
 
 def _local(value: Any) -> int:

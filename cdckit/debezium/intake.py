@@ -251,7 +251,7 @@ class Intake:
         rows = events.select(
             *RECEIVED_SCHEMA.fieldNames(),
             waits_for.alias(WAITS_FOR),
-            F.lit(None).cast("timestamp").alias(GIVEN_UP),
+            F.lit(None).cast("timestamp_ltz").alias(GIVEN_UP),
         )
         written = self._transaction.append(WAITING, rows, compact_at=MANY_FILES)
         if written.rows:

@@ -111,7 +111,7 @@ def find_frontiers(decoded: DataFrame) -> DataFrame:
     transactions = _find_incomplete(_transactions(decoded).localCheckpoint(eager=False))
     incomplete = F.col("incomplete")
     # An end that was lost is not before the first event; where no time is said, nothing is before it.
-    instant = F.coalesce("ended", "begun", F.lit(_NEVER).cast("timestamp"))
+    instant = F.coalesce("ended", "begun", F.lit(_NEVER).cast("timestamp_ltz"))
     firsts = transactions.groupBy("source").agg(
         F.min(F.when(incomplete, instant)).alias("first"),
         F.min(F.when(incomplete, F.col("place"))).alias("first_place"),

@@ -44,6 +44,7 @@ from cdckit.model.lists import (
     is_list_change,
     list_arrival,
     list_message_id,
+    listed_field,
 )
 from cdckit.model.sources import Priority, unite, with_priorities
 from cdckit.parts.arguments import (
@@ -56,7 +57,7 @@ from cdckit.parts.arguments import (
     require_struct,
     require_type,
 )
-from cdckit.parts.instants import INSTANT, instant_literal
+from cdckit.parts.instants import FIRST_MICROSECOND, INSTANT, LAST_MICROSECOND, instant_literal
 from cdckit.parts.tables import AnyTable, as_arrow, as_spark, empty_columns, has_order, with_whole_keys
 from cdckit.parts.values import as_text, guid
 from cdckit.parts.widening import common_spark_type, is_made_text
@@ -135,7 +136,7 @@ def read_lists(
     stream = "let writeStream.foreachBatch(ledger.list_sink(taken_at=…)) hand them over"
     require_batch(rows, "rows", stream, function=FUNCTION)
     at, instants = _instants(rows, taken_at)
-    data = [F.col(quoted(name)).alias(name) for name in rows.columns if name not in apart]
+    data = [listed_field(rows, name, function=FUNCTION) for name in rows.columns if name not in apart]
     carried = [F.lit(True).alias(name) for name in rows.columns if name not in apart]
     listed = rows.select(
         F.lit(UPSERT).alias("operation"),
@@ -209,6 +210,9 @@ def _instants(rows: DataFrame, taken: datetime | str) -> tuple[Column, list[int]
         if None in instants:
             needed = "an instant in every row"
             raise InvalidArgument(FUNCTION, "taken_at", needed, f"null in a row of the column {taken}")
+        if [at for at in instants if not FIRST_MICROSECOND <= at <= LAST_MICROSECOND]:
+            needed = "an instant in the years 1 to 9999 in every row"
+            raise InvalidArgument(FUNCTION, "taken_at", needed, f"another one in the column {taken}")
         return F.col(quoted(taken)), sorted(instants)
     at = microseconds(taken, "taken_at", function=FUNCTION)
     return F.timestamp_micros(F.lit(at)), [at]

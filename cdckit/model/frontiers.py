@@ -120,7 +120,7 @@ def find_missing_positions(
     <BLANKLINE>
     """
     of = _require(records, stream, position, _RANGE, function="find_missing_positions")
-    edges = _edges(records, of, position, F.lit(None).cast("timestamp"))
+    edges = _edges(records, of, position, F.lit(None).cast("timestamp_ltz"))
     gap = (F.col("place") - F.col("missing_before")).alias(_RANGE[0]), (F.col("place") - 1).alias(_RANGE[1])
     return edges.where(F.col("missing_before") > 0).select(*of, *gap)
 

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import WindowSpec
 
 from cdckit.model.changes import ABSENT, TABLE, UPSERT, keep_key
-from cdckit.parts.arguments import quoted_if_needed, require_struct
-from cdckit.parts.values import as_text, comparable, utc_clock
+from cdckit.parts.arguments import quoted, quoted_if_needed, require_struct
+from cdckit.parts.values import as_text, comparable, has_times, is_outside_years, utc_clock
 
 _MARK = "list"
 
@@ -45,6 +45,17 @@ def list_arrival(taken_at: Column) -> Column:
         F.lit(0).cast("bigint").alias("offset"),
         F.lit(1).alias("record_number"),
     )
+
+
+def listed_field(frame: DataFrame, name: str, *, function: str) -> Column:
+    """The values of a field of lists; one with a time that is not in the years 1 to 9999 ends the job."""
+    value, kind = F.col(quoted(name)), frame.schema[name].dataType
+    if not has_times(kind):
+        return value.alias(name)
+    needed = f"{function}() needs every time of a list in the years 1 to 9999, and {name} is "
+    remedy = ": make it null first, if it stands for a time that nobody knows"
+    sentence = F.concat(F.lit(needed), as_text(value, kind), F.lit(remedy))
+    return F.when(is_outside_years(value, kind), F.raise_error(sentence)).otherwise(value).alias(name)
 
 
 def compare_lists(

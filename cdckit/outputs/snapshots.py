@@ -196,7 +196,7 @@ def _midnight(day: Column, zone: str) -> Column:
     """As `midnight`: Java, too, goes on from the jump."""
     zero = F.lit(0)
     seconds = zero.cast("decimal(16,6)")
-    return F.make_timestamp(F.year(day), F.month(day), F.day(day), zero, zero, seconds, F.lit(zone))
+    return F.make_timestamp_ltz(F.year(day), F.month(day), F.day(day), zero, zero, seconds, F.lit(zone))
 
 
 _FUNCTION = "periodic_snapshots"

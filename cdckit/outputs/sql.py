@@ -59,12 +59,13 @@ def create_view(history: DataFrame, name: str) -> None:
         MissingColumns, WrongColumnType: *history* lacks one of the columns of an interval, or has it in
             another type.
         InvalidArgument: *name* is no name, or *history* is a stream.
-        SparkRuntimeException: Of a query: *end* is not after *start*.
+        SparkRuntimeException: Of a query: *end* is not after *start*, or an instant is a number.
 
     SQL cannot tell a naive timestamp from an instant: `TIMESTAMP '2024-01-01 10:00:00'` is read in the zone
-    of the session, so say the zone: `TIMESTAMP '2024-01-01 10:00:00Z'`.  An instant that is NULL finds no
-    rows.  The instants may be those of a table: `FROM orders, LATERAL <name>_as_of(orders.ordered_at)`, which
-    compares every order with every version; `as_of_join` does not.
+    of the session, so say the zone: `TIMESTAMP '2024-01-01 10:00:00Z'`.  A number, such as 20240115, is an
+    error.  An instant that is NULL finds no rows.  The instants may be those of a table: `FROM orders,
+    LATERAL <name>_as_of(orders.ordered_at)`, which compares every order with every version; `as_of_join`
+    does not.
 
     Cost: nothing until it is asked; a question is one filter, which Spark pushes down to the files, and no
     Python takes part.  Works through Spark Connect, whose views live in the session of the client.
@@ -114,43 +115,68 @@ def _statements(history: DataFrame, name: str) -> list[str]:
         quoted(f"{name}{suffix}") for suffix in ("", "_as_of", "_between", "_known_at")
     )
     begins, ends = f"v.`{VALID_FROM}`", _end(history, VALID_TO)
-    start, end = f"{between}.`start`", f"{between}.`end`"
+    start, end = _instant(f"{name}_between", "start"), _instant(f"{name}_between", "end")
+    valid_at = _instant(f"{name}_as_of", "valid_at")
     cut = {VALID_FROM: f"greatest({begins}, {start})", VALID_TO: f"least({ends}, {end})"}
     every, in_period = _columns(history, {VALID_TO: ends}), _columns(history, cut)
     both_times = is_bitemporal(history)
-    parameter = "`known_at` TIMESTAMP, " if both_times else ""
+    parameter = "`known_at` VARIANT, " if both_times else ""
     deletes = "`deletes` BOOLEAN DEFAULT FALSE"
 
-    def believed(function: str) -> str:
+    def believed(suffix: str) -> str:
         """The condition that a version was known, behind another one."""
         if not both_times:
             return ""
-        moment, until = f"{function}.`known_at`", _end(history, SYSTEM_TO)
+        moment, until = _instant(f"{name}_{suffix}", "known_at"), _end(history, SYSTEM_TO)
         return f" AND v.`{SYSTEM_FROM}` <= {moment} AND ({until} IS NULL OR {until} > {moment})"
 
     still_believed = f" AND {_end(history, SYSTEM_TO)} IS NULL" if both_times else ""
-    needed = f"{name}_between() needs end to be after start, or NULL"
-    message = needed.replace("\\", "\\\\").replace("'", "\\'")
+    message = _literal(f"{name}_between() needs end to be after start, or NULL")
     statements = [
         f"CREATE OR REPLACE TEMPORARY VIEW {quoted(f'{name}_current')} AS "
         f"SELECT {every} FROM {view} AS v WHERE {ends} IS NULL AND NOT v.`{DELETED}`{still_believed}",
-        f"CREATE OR REPLACE TEMPORARY FUNCTION {as_of}(`valid_at` TIMESTAMP, {parameter}{deletes}) "
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {as_of}(`valid_at` VARIANT, {parameter}{deletes}) "
         f"RETURNS TABLE RETURN SELECT {every} FROM {view} AS v "
-        f"WHERE {begins} <= {as_of}.`valid_at` AND ({ends} IS NULL OR {ends} > {as_of}.`valid_at`)"
-        f"{believed(as_of)} AND ({as_of}.`deletes` OR NOT v.`{DELETED}`)",
+        f"WHERE {begins} <= {valid_at} AND ({ends} IS NULL OR {ends} > {valid_at})"
+        f"{believed('as_of')} AND ({as_of}.`deletes` OR NOT v.`{DELETED}`)",
         f"CREATE OR REPLACE TEMPORARY FUNCTION {between}"
-        f"(`start` TIMESTAMP, `end` TIMESTAMP, {parameter}{deletes}) "
+        f"(`start` VARIANT, `end` VARIANT, {parameter}{deletes}) "
         f"RETURNS TABLE RETURN SELECT {in_period} FROM {view} AS v "
-        f"WHERE CASE WHEN {end} <= {start} THEN raise_error('{message}') ELSE {start} IS NOT NULL END "
+        f"WHERE CASE WHEN {end} <= {start} THEN raise_error({message}) ELSE {start} IS NOT NULL END "
         f"AND ({end} IS NULL OR {begins} < {end}) AND ({ends} IS NULL OR {ends} > {start}) "
-        f"AND ({ends} IS NULL OR {ends} > {begins}){believed(between)} "
+        f"AND ({ends} IS NULL OR {ends} > {begins}){believed('between')} "
         f"AND ({between}.`deletes` OR NOT v.`{DELETED}`)",
     ]
     all_known = (
-        f"CREATE OR REPLACE TEMPORARY FUNCTION {known}(`known_at` TIMESTAMP) RETURNS TABLE "
-        f"RETURN SELECT {every} FROM {view} AS v WHERE TRUE{believed(known)}"
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {known}(`known_at` VARIANT) RETURNS TABLE "
+        f"RETURN SELECT {every} FROM {view} AS v WHERE TRUE{believed('known_at')}"
     )
     return [*statements, all_known if both_times else f"DROP TEMPORARY FUNCTION IF EXISTS {known}"]
+
+
+def _instant(function: str, parameter: str) -> str:
+    """
+    A parameter of a function as an instant; the query fails for a number, as Python's function does.
+
+    As a variant it has the type that the caller gave it: of a parameter of type TIMESTAMP Spark would make
+    20240115 a time in August 1970.
+    """
+    value = f"{quoted(function)}.{quoted(parameter)}"
+    needed = f"{function}() needs {parameter} to be a timestamp, such as {_EXAMPLE}; it is a number"
+    is_number = f"schema_of_variant({value}) NOT IN ({_TIMES})"
+    return (
+        f"CASE WHEN {is_number} THEN raise_error({_literal(needed)}) ELSE CAST({value} AS TIMESTAMP_LTZ) END"
+    )
+
+
+_EXAMPLE = "TIMESTAMP '2024-01-15 00:00:00Z'"
+_TIMES = "'TIMESTAMP', 'TIMESTAMP_NTZ', 'DATE', 'STRING', 'VOID'"
+
+
+def _literal(text: str) -> str:
+    """A text in SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _end(history: DataFrame, column: str) -> str:

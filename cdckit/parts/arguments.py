@@ -68,6 +68,8 @@ def microseconds(at: datetime, argument: str, *, function: str, call: Call | Non
             written = f"{function}({argument}={literal})" if call is None else call(literal)
             example = f"{written}  # or in another zone"
         raise InvalidArgument(function, argument, needed, at, example)
+    if not instants.is_within_years(at):
+        raise InvalidArgument(function, argument, "in the years 1 to 9999, in UTC", at)
     return instants.microseconds(at)
 
 
@@ -80,7 +82,7 @@ def require_period(start: datetime, end: datetime | None, *, function: str) -> t
 
     first = require_instant(start, "start", function=function, call=call)
     if end is None:
-        return first, F.lit(None).cast("timestamp")
+        return first, F.lit(None).cast("timestamp_ltz")
     last = require_instant(end, "end", function=function, call=call)
     # In UTC: Python compares two instants of one zone by their wall clocks, even in an hour that comes twice.
     if end.astimezone(UTC) <= start.astimezone(UTC):

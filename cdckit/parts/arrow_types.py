@@ -48,14 +48,14 @@ _BACK: dict[pa.DataType, type[T.DataType]] = {
 class NoSuchArrowType(CdcError, TypeError):
     """A column is of a type that Spark does not hand to Python workers, or that is not one of Spark's."""
 
-    def __init__(self, found: str) -> None:
-        self.found = found
-        super().__init__(found)
+    def __init__(self, found: str, column: str | None = None) -> None:
+        self.found, self.column = found, column
+        super().__init__(found, column)
 
     def __str__(self) -> str:
         return (
-            f"Workers need every column in a type that both Spark and Arrow have; one is {self.found}: "
-            "cast it before, to text for example."
+            f"Workers need every column in a type that both Spark and Arrow have; {self.column or 'one'} is "
+            f"{self.found}: cast it before, to text for example."
         )
 
 
@@ -81,10 +81,10 @@ def arrow_type(spark: T.DataType) -> pa.DataType:
     if isinstance(spark, T.DecimalType):
         return pa.decimal128(spark.precision, spark.scale)
     if isinstance(spark, T.ArrayType):
-        return pa.list_(pa.field("element", arrow_type(spark.elementType), spark.containsNull))
+        return pa.list_(_part("element", spark.elementType, spark.containsNull))
     if isinstance(spark, T.MapType):
         key = pa.field("key", arrow_type(spark.keyType), nullable=False)
-        return pa.map_(key, pa.field("value", arrow_type(spark.valueType), spark.valueContainsNull))
+        return pa.map_(key, _part("value", spark.valueType, spark.valueContainsNull))
     if isinstance(spark, T.StructType):
         return pa.struct([_field(field) for field in spark])
     if isinstance(spark, T.UserDefinedType):
@@ -223,5 +223,14 @@ def _is_null_type(kind: pa.DataType) -> bool:
     )
 
 
+def _part(name: str, kind: T.DataType, nullable: bool) -> pa.Field:
+    # Of an empty array Spark says that it holds no nulls, and that they are all that it could hold.
+    return pa.field(name, arrow_type(kind), nullable or isinstance(kind, T.NullType))
+
+
 def _field(column: T.StructField) -> pa.Field:
-    return pa.field(column.name, arrow_type(column.dataType), column.nullable)
+    try:
+        return _part(column.name, column.dataType, column.nullable)
+    except NoSuchArrowType as error:
+        within = column.name if error.column is None else f"{column.name}.{error.column}"
+        raise NoSuchArrowType(error.found, within) from None

@@ -16,6 +16,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 INSTANT = pa.timestamp("us", tz="UTC")
 _FIRST = pa.scalar(datetime.min.replace(tzinfo=UTC), INSTANT)
 
+FIRST_MICROSECOND, LAST_MICROSECOND = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Of the years 1 to 9999, which are those that there are here: Python could show no other instant."""
+
+_MOST = 2**63 - 1
+_MICROSECONDS_OF = {"s": 1_000_000, "ms": 1_000, "us": 1}
+
 
 def is_datetime(at: object) -> TypeGuard[datetime]:
     """Whether this is a datetime: pandas' NaT is one by its class, and no time at all."""
@@ -23,9 +29,48 @@ def is_datetime(at: object) -> TypeGuard[datetime]:
     return isinstance(at, datetime) and at == at
 
 
+def is_within_years(at: datetime) -> bool:
+    """
+    Whether an instant is in the years 1 to 9999 of UTC: at either end, another zone's clock may say more.
+
+    >>> is_within_years(datetime.max.replace(tzinfo=UTC))
+    True
+    >>> is_within_years(datetime.fromisoformat("9999-12-31T23:30:00-01:00"))
+    False
+    """
+    try:
+        # Of pandas, a timestamp in seconds may be of any year.
+        return FIRST_MICROSECOND <= microseconds(at) <= LAST_MICROSECOND
+    except (OverflowError, ValueError):
+        return False
+
+
 def microseconds(at: datetime) -> int:
     """An instant as Arrow and Spark keep it: microseconds since 1970."""
     return (at - EPOCH) // timedelta(microseconds=1)
+
+
+def as_instants(timestamps: pa.Array) -> pa.Array:
+    """
+    Timestamps of any unit and zone as instants; those without a zone are of UTC.
+
+    What is below a microsecond is cut, to the earlier one.  A timestamp beyond what microseconds hold, such
+    as an infinity in seconds, is the first or last that they do, and so still outside the years 1 to 9999;
+    so is an infinity in nanoseconds.
+
+    >>> as_instants(pa.array([0, 2**63 - 1], pa.timestamp("s"))).cast(pa.int64()).to_pylist()
+    [0, 9223372036854000000]
+    """
+    numbers, unit = timestamps.cast(pa.int64()), timestamps.type.unit
+    if unit == "ns":
+        cut = pc.divide(numbers, 1_000)
+        cut = pc.subtract(cut, pc.less(numbers, pc.multiply(cut, 1_000)).cast(pa.int64()))
+        is_infinity = pc.is_in(numbers, pa.array([_MOST, -_MOST]))
+        return pc.if_else(is_infinity, numbers, cut).cast(INSTANT)
+    size = _MICROSECONDS_OF[unit]
+    numbers = pc.min_element_wise(numbers, _MOST // size, skip_nulls=False)
+    numbers = pc.max_element_wise(numbers, -(_MOST // size), skip_nulls=False)
+    return pc.multiply(numbers, size).cast(INSTANT)
 
 
 def parse_instants(texts: pa.Array) -> tuple[pa.Array, Bools]:

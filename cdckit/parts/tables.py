@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from inspect import signature
 from typing import Any, ClassVar, Protocol, TypeGuard
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
-from pandas.api.types import is_float_dtype
+from pandas.api.types import is_float_dtype, is_integer_dtype, is_object_dtype
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -19,7 +19,11 @@ from pyspark.sql import types as T
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.parts import instants
 from cdckit.parts.arguments import nearest_name, quoted, suggest_name
-from cdckit.parts.instants import INSTANT
+from cdckit.parts.arrow_types import NoSuchArrowType, arrow_type
+from cdckit.parts.table_values import UnfitValues, in_spark_types, read_objects, require_known_type
+from cdckit.parts.values import has_part
+
+_LOG = logging.getLogger(__name__)
 
 
 class UnfitCall(CdcError, ValueError):
@@ -149,7 +153,7 @@ def with_whole_keys(frame: AnyTable, keys: Collection[str]) -> AnyTable:
     """The table; of pandas with whole numbers again in the key columns of which empty cells made floats."""
     if not isinstance(frame, pd.DataFrame) or not frame.columns.is_unique:
         return frame
-    floats = [name for name in frame.columns if name in keys and are_made_floats(frame[name])]
+    floats = [name for name in frame.columns if str(name) in keys and are_made_floats(frame[name])]
     return frame.astype(dict.fromkeys(floats, "Int64")) if floats else frame
 
 
@@ -157,8 +161,9 @@ def as_spark(spark: SparkSession, frame: AnyTable, *, function: str) -> DataFram
     """
     The table as Spark's; raises `InvalidArgument` for what is none, or has two columns of one name.
 
-    A frame of pandas goes through Arrow: NaN, NaT, NA and None are null, the index is left out, and
-    datetimes without a zone are instants of UTC.  A column without any value and type is void: what it is
+    A frame of pandas goes through Arrow: NaN, NaT, NA and None are null, the index is left out (a warning is
+    logged where it has a name, or is more than numbers), and datetimes without a zone are instants of UTC.
+    Types are those of `cdckit.parts.table_values`.  A column without any value and type is void: what it is
     put together with has the type, and else `void_as_text` gives it one.  So does what speaks Arrow's stream
     (`ArrowStream`), in which NaN is a value and no null.
     """
@@ -178,6 +183,27 @@ def spark_table(frame: object, *, function: str) -> DataFrame:
         raise InvalidArgument(function, "its table", _NEEDED, frame, remedy=remedy)
     require_distinct(frame.columns, function=function)
     return frame
+
+
+def require_types_of_histories(frame: DataFrame, *, function: str) -> None:
+    """Raise `InvalidArgument` for columns of types that workers are not given, or that have no text."""
+    wrong = {
+        one.name: one.dataType.simpleString() for one in frame.schema if not _is_of_histories(one.dataType)
+    }
+    if wrong:
+        texts = ", ".join(f"{name!r}: F.col({quoted(name)!r}).cast('string')" for name in wrong)
+        raise InvalidArgument(
+            function, "its table", "of columns in types that a history can have",
+            [f"{name} ({kind})" for name, kind in wrong.items()],
+            remedy=f"Perhaps as texts: `frame.withColumns({{{texts}}})` in Spark.",
+        )  # fmt: skip
+
+
+def _is_of_histories(kind: T.DataType) -> bool:
+    try:
+        return not has_part(kind, lambda part: isinstance(part, T.TimeType)) and bool(arrow_type(kind))
+    except NoSuchArrowType:
+        return False
 
 
 def require_distinct(columns: Collection[str], *, function: str) -> None:
@@ -217,43 +243,42 @@ def void_as_text(frame: DataFrame) -> DataFrame:
 
 def as_arrow(frame: pd.DataFrame | ArrowStream, *, function: str) -> pa.Table:
     """The columns of a table whose rows have an order in types that Spark has, as `as_spark` says."""
-    names, column = _columns_of(frame, function=function)
-    require_distinct(names, function=function)
-    arrays, wrong = {}, {}
-    for place, name in enumerate(names):
-        try:
-            arrays[name] = _as_spark_takes_it(column(place))
-        except (pa.ArrowException, OverflowError, UnicodeError, _NotOfSpark) as error:
-            wrong[name] = f"{name} ({str(error).splitlines()[0]})"
-    if wrong:
-        # By `str` an empty cell would become the text "nan", which is a value.
-        texts = f"frame.astype({dict.fromkeys(wrong, 'string')!r})"
-        raise InvalidArgument(
-            function, "its table", "of columns with one type each, which Spark has too", [*wrong.values()],
-            remedy=f"Perhaps as texts, in which empty cells stay empty: `{texts}` in pandas.",
-        )  # fmt: skip
-    return pa.table(arrays)
+    return as_arrow_with_digits(frame, function=function)[0]
 
 
-def digits_below_microseconds(
+def as_arrow_with_digits(
     frame: pd.DataFrame | ArrowStream, *, function: str
-) -> dict[str, list[str | None]]:
+) -> tuple[pa.Table, dict[str, list[str | None]]]:
     """
-    By column of nanoseconds what `as_arrow` cuts, as digits without zeros at their end.
+    The same, and by column of nanoseconds what is cut of them, as digits without zeros at their end.
 
-    >>> digits_below_microseconds(pd.DataFrame({"at": [pd.Timestamp(1_000_000_120)]}), function="f")
+    >>> as_arrow_with_digits(pd.DataFrame({"at": [pd.Timestamp(1_000_000_120)]}), function="f")[1]
     {'at': ['12']}
     """
     names, column = _columns_of(frame, function=function)
-    digits = {}
+    require_distinct(names, function=function)
+    arrays, digits, wrong = {}, {}, {}
     for place, name in enumerate(names):
-        with suppress(pa.ArrowException, OverflowError, UnicodeError):  # those `as_arrow` tells
+        try:
             values = column(place)
-            if pa.types.is_timestamp(values.type) and values.type.unit == "ns":
-                below = [number and number % 1000 for number in values.cast(pa.int64()).to_pylist()]
-                if any(below):
-                    digits[name] = [None if n is None else f"{n:03}".rstrip("0") for n in below]
-    return digits
+            arrays[name], below = in_spark_types(values), _digits_below_microseconds(values)
+            if below is not None:
+                digits[name] = below
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            wrong[name] = f"{name} ({str(error).splitlines()[0]})"
+    if wrong:
+        raise InvalidArgument(
+            function, "its table", "of columns with one type each, which Spark has too", [*wrong.values()],
+            remedy=f"Perhaps as texts, in which empty cells stay empty: {_as_texts(frame, list(wrong))}.",
+        )  # fmt: skip
+    return pa.table(arrays), digits
+
+
+def _digits_below_microseconds(values: pa.Array | pa.ChunkedArray) -> list[str | None] | None:
+    if not pa.types.is_timestamp(values.type) or values.type.unit != "ns":
+        return None
+    below = [number and number % 1000 for number in values.cast(pa.int64()).to_pylist()]
+    return [None if n is None else f"{n:03}".rstrip("0") for n in below] if any(below) else None
 
 
 def _columns_of(
@@ -261,38 +286,76 @@ def _columns_of(
 ) -> tuple[list[str], Callable[[int], pa.Array | pa.ChunkedArray]]:
     """The names of the columns, and what gives the one at a place."""
     if isinstance(frame, pd.DataFrame):
-        return [str(name) for name in frame.columns], lambda place: pa.array(
-            frame.iloc[:, place], from_pandas=True
-        )
+        _tell_index(frame.index, function)
+        return [str(name) for name in frame.columns], lambda place: _of_pandas(frame.iloc[:, place])
+    if _library(frame) == "polars":
+        return _of_polars(frame)
     try:
         table = pa.table(frame)
     except (pa.ArrowException, TypeError, ValueError):  # a stream, but of one column alone
         raise InvalidArgument(function, "its table", _NEEDED, frame) from None
-    return table.column_names, table.column
+    # What DuckDB hands on as a number, or bytes, of another value.
+    kinds = getattr(frame, "types", []) if _library(frame) == "duckdb" else []
+    lossy = [place for place, kind in enumerate(kinds) if re.search(r"\b(UHUGEINT|BIT)\b", str(kind))]
+
+    def column(place: int) -> pa.ChunkedArray:
+        if place in lossy:
+            raise UnfitValues(str(kinds[place]))
+        require_known_type(table.schema.field(place))
+        return table.column(place)
+
+    return table.column_names, column
 
 
-_CAST = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.uint64(): pa.decimal128(20),
-    pa.string_view(): pa.string(),
-    pa.binary_view(): pa.binary(),
-}
+def _of_polars(frame: Any) -> tuple[list[str], Callable[[int], pa.Array | pa.ChunkedArray]]:
+    """The same of polars, column by column: of one that Arrow does not have, polars hands on no table."""
+
+    def column(place: int) -> pa.Array | pa.ChunkedArray:
+        values = frame.to_series(place)
+        # Handed on they would be addresses in memory.
+        is_object = str(values.dtype) == "Object"
+        return _of_objects(values.to_list()) if is_object else pa.chunked_array(values)
+
+    return frame.columns, column
 
 
-class _NotOfSpark(TypeError):
-    """A type that Spark's tables do not have, or that changes cannot be made of."""
+def _of_pandas(values: pd.Series) -> pa.Array | pa.ChunkedArray:
+    return _of_objects(values) if is_object_dtype(values.dtype) else pa.array(values, from_pandas=True)
 
 
-def _as_spark_takes_it(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    kind = values.type
-    if pa.types.is_dictionary(kind):
-        return _as_spark_takes_it(values.cast(kind.value_type))
-    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_time(kind):
-        raise _NotOfSpark(str(kind))
-    if pa.types.is_timestamp(kind):
-        # Spark keeps microseconds: what is below is cut, to the earlier one.
-        whole = pc.floor_temporal(values, unit="microsecond") if kind.unit == "ns" else values
-        return whole.cast(INSTANT)
-    return values.cast(_CAST[kind]) if kind in _CAST else values
+def _of_objects(values: Iterable[Any]) -> pa.Array:
+    return pa.array(read_objects(values), from_pandas=True)
+
+
+def _library(frame: object) -> str:
+    return type(frame).__module__.partition(".")[0].strip("_")
+
+
+def _tell_index(index: pd.Index, function: str) -> None:
+    """Log a warning where the index, which is left out, says more than at which place a row stands."""
+    named = [str(name) for name in index.names if name is not None]
+    if named or (len(index) and not is_integer_dtype(index.dtype)):
+        sentence = "%s(): the index of the frame%s is left out; frame.reset_index() makes columns of it"
+        _LOG.warning(sentence, function, f" ({', '.join(named)})" if named else "")
+
+
+def _as_texts(frame: object, names: list[str]) -> str:
+    """How these columns become texts, by the library that the table is of."""
+    library = _library(frame)
+    if library == "pandas":
+        # By `str` an empty cell would become the text "nan", which is a value.
+        return f"`frame.astype({dict.fromkeys(names, 'string')!r})` in pandas"
+    if library == "polars":
+        return f"`frame.with_columns({', '.join(_texts_of_polars(frame, names))})` in polars"
+    if library == "duckdb":
+        texts = ", ".join(f'"{name}"::varchar as "{name}"' for name in names)
+        return f"`frame.select({f'* replace ({texts})'!r})` in DuckDB"
+    return f"cast {', '.join(names)} to text in the library that the table is of"
+
+
+def _texts_of_polars(frame: Any, names: Collection[str]) -> Iterator[str]:
+    objects = {name for name in names if str(frame.schema[name]) == "Object"}
+    forms = {"cast(pl.String)": {*names} - objects, "map_elements(str, return_dtype=pl.String)": objects}
+    for form, columns in forms.items():
+        if columns:
+            yield f"pl.col({', '.join(map(repr, sorted(columns)))}).{form}"

@@ -19,7 +19,9 @@ import re
 import uuid
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from functools import reduce
 from hashlib import sha1
+from operator import or_
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +29,8 @@ import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
+from cdckit.parts.instants import FIRST_MICROSECOND, LAST_MICROSECOND
 
 EXACT_JSON = {
     "timeZone": "UTC",
@@ -77,7 +81,8 @@ def utc_clock(instant: Column) -> Column:
     """The wall clock of UTC: an interval from 1970 on, since every cast would go by the session's zone."""
     whole = F.unix_seconds(instant)
     # In days and the rest: seconds alone would leave no room for their fractions after the year 33,658.
-    days = F.floor(whole / F.lit(_SECONDS_A_DAY))
+    # Cut towards 1970: an interval does not hold all of the first day that microseconds do.
+    days = (whole / F.lit(_SECONDS_A_DAY)).cast("bigint")
     within = (whole - days * F.lit(_SECONDS_A_DAY)) * F.lit(1_000_000)
     rest = within + F.pmod(F.unix_micros(instant), F.lit(1_000_000))
     seconds = rest.cast("decimal(18,0)") / F.lit(1_000_000).cast("decimal(7,0)")
@@ -92,13 +97,61 @@ _SECONDS_A_DAY = 86_400
 def as_utc_instant(value: Column, kind: T.DataType) -> Column:
     """A date or timestamp as an instant: a date begins at midnight, and what says no zone is of UTC."""
     if isinstance(kind, T.TimestampNTZType):
-        return F.concat(value.cast("string"), F.lit("Z")).cast("timestamp")
+        return F.concat(value.cast("string"), F.lit("Z")).cast("timestamp_ltz")
     if isinstance(kind, T.DateType):
-        return F.timestamp_micros(F.unix_date(value).cast("bigint") * F.lit(_MICROSECONDS_A_DAY))
+        # Beyond what microseconds hold, such as an infinity, it is the first or last day that they do.
+        days = F.greatest(F.least(F.unix_date(value), F.lit(_LAST_DAY)), F.lit(-_LAST_DAY))
+        instant = F.timestamp_micros(days.cast("bigint") * F.lit(_MICROSECONDS_A_DAY))
+        return F.when(value.isNotNull(), instant)
     return value
 
 
 _MICROSECONDS_A_DAY = 86_400_000_000
+_LAST_DAY = (2**63 - 1) // _MICROSECONDS_A_DAY
+
+
+def has_times(kind: T.DataType) -> bool:
+    """Whether there are dates or timestamps in values of the type, at any depth."""
+    return has_part(kind, lambda part: isinstance(part, T.TimestampType | T.TimestampNTZType | T.DateType))
+
+
+def is_outside_years(value: Column, kind: T.DataType) -> Column:
+    """
+    Whether a time in a value, at any depth, is not in the years 1 to 9999; never null.
+
+    Spark has such times, and databases write infinities as such; Python could not show them.
+
+    >>> times = session().createDataFrame([("2024-01-01",), ("+12024-01-01",)], "at string")
+    >>> times.select(is_outside_years(F.col("at").cast("date"), T.DateType()).alias("outside")).show()
+    +-------+
+    |outside|
+    +-------+
+    |  false|
+    |   true|
+    +-------+
+    <BLANKLINE>
+    """
+    if not has_times(kind):
+        return F.lit(False)
+    if isinstance(kind, T.StructType):
+        parts = [is_outside_years(value.getField(one.name), one.dataType) for one in kind]
+        return reduce(or_, parts)
+    if isinstance(kind, T.MapType):
+        sides = ((F.map_keys(value), kind.keyType), (F.map_values(value), kind.valueType))
+        return reduce(or_, (is_outside_years(side, T.ArrayType(part)) for side, part in sides))
+    if isinstance(kind, T.ArrayType):
+        element = kind.elementType
+        outside = F.exists(value, lambda one: is_outside_years(one, element))
+    elif isinstance(kind, T.TimestampType):
+        outside = ~F.unix_micros(value).between(FIRST_MICROSECOND, LAST_MICROSECOND)
+    else:
+        outside = ~F.year(value).between(1, 9999)
+    return F.coalesce(outside, F.lit(False))
+
+
+def within_years(value: Column, kind: T.DataType) -> Column:
+    """The value; null where a time in it is not in the years 1 to 9999."""
+    return F.when(~is_outside_years(value, kind), value) if has_times(kind) else value
 
 
 def comparable(value: Column, kind: T.DataType) -> Column:
@@ -115,7 +168,7 @@ def comparable(value: Column, kind: T.DataType) -> Column:
         return value.cast("string")
     if isinstance(kind, T.VariantType):
         return F.to_json(value, EXACT_JSON)
-    if _has_part(kind, lambda part: isinstance(part, T.MapType | T.VariantType) or is_collated(part)):
+    if has_part(kind, lambda part: isinstance(part, T.MapType | T.VariantType) or is_collated(part)):
         return _convert_parts(value, kind, comparable)
     return value
 
@@ -124,7 +177,7 @@ def _canonical(value: Column, kind: T.DataType) -> Column:
     """The same value, written in one way of several: maps with their keys sorted, 0.0 for -0.0."""
     if isinstance(kind, T.FloatType | T.DoubleType):
         return F.when(value == 0, F.lit(0.0).cast(kind)).otherwise(value)
-    if _has_part(kind, lambda part: isinstance(part, T.MapType | T.FloatType | T.DoubleType)):
+    if has_part(kind, lambda part: isinstance(part, T.MapType | T.FloatType | T.DoubleType)):
         written = _convert_parts(value, kind, _canonical)
         return F.map_from_entries(written) if isinstance(kind, T.MapType) else written
     return value
@@ -160,14 +213,14 @@ def _entries(value: Column, kind: T.MapType, form: _Form) -> Column:
     return F.array_sort(F.transform(F.map_entries(value), formed), by_key)
 
 
-def _has_part(kind: T.DataType, is_one: Callable[[T.DataType], bool]) -> bool:
+def has_part(kind: T.DataType, is_one: Callable[[T.DataType], bool]) -> bool:
     """Whether the type, or a part of it, is one of those."""
     if isinstance(kind, T.StructType):
-        return any(_has_part(field.dataType, is_one) for field in kind)
+        return any(has_part(field.dataType, is_one) for field in kind)
     if isinstance(kind, T.ArrayType):
-        return _has_part(kind.elementType, is_one)
+        return has_part(kind.elementType, is_one)
     if isinstance(kind, T.MapType):
-        return is_one(kind) or _has_part(kind.keyType, is_one) or _has_part(kind.valueType, is_one)
+        return is_one(kind) or has_part(kind.keyType, is_one) or has_part(kind.valueType, is_one)
     return is_one(kind)
 
 

@@ -337,7 +337,7 @@ def _absences(periods: DataFrame, keys: Iterable[str]) -> DataFrame:
         F.row_number().over(in_time).alias("number"),
     )
     after = F.struct(F.col("until.end").alias("begins"), F.col("next").alias("ends"))
-    before = F.struct(F.lit(_EARLIEST).cast("timestamp").alias("begins"), F.col("begins").alias("ends"))
+    before = F.struct(F.lit(_EARLIEST).cast("timestamp_ltz").alias("begins"), F.col("begins").alias("ends"))
     absences = F.array(F.when(~F.col("until.open"), after), F.when(F.col("number") == 1, before))
     found = ends.select(*keys, F.inline(absences)).where(is_period(F.col("begins"), F.col("ends")))
     return found.withColumn("row", F.lit(None).cast("int"))

@@ -176,7 +176,7 @@ def _change_words(changes: DataFrame, sides: Sides) -> DataFrame:
     counts = [F.coalesce(field_priority(changes, each.name), "priority") for each in sides.fields]
     parts = [
         F.col("effective_timestamp"),
-        F.col(UNTIL) if UNTIL in changes.columns else F.lit(None).cast("timestamp"),
+        F.col(UNTIL) if UNTIL in changes.columns else F.lit(None).cast("timestamp_ltz"),
         F.col("message_id"),
         F.col("sequence").eqNullSafe(AFTER_ALL),
         _named_struct([PRESENCE, *fields], [deleted, *values]),
@@ -209,7 +209,7 @@ def _refused_records(records: DataFrame, name: str, sides: Sides) -> DataFrame:
             for place, key in keys
         ),
         F.struct(
-            at.cast("timestamp").alias("at"),
+            at.cast("timestamp_ltz").alias("at"),
             F.nullif(F.concat_ws(": ", *stated), F.lit("")).alias("evidence"),
         ).alias(name),
     )

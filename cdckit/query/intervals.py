@@ -415,7 +415,7 @@ def split_periods(
 
 def _periods(sides: Sequence[str]) -> Column:
     """From each beginning, or end of a version within the stretch, to the next of these."""
-    next_one, none = F.col("next"), F.lit(None).cast("timestamp")
+    next_one, none = F.col("next"), F.lit(None).cast("timestamp_ltz")
     ends = (F.col(side).getField("ends") for side in sides)
     inside = (F.when(next_one.isNull() | (end < next_one), end) for end in ends)
     # Without functions of elements, which Spark does not compile: the nulls go with array_except.

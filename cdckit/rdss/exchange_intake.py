@@ -421,7 +421,7 @@ class Intake:
     def _keep_parts(self, judged: DataFrame, assembled: DataFrame, wholes: DataFrame) -> None:
         """Keep the parts that wait, and of sequences that were put together what their parts were."""
         tables = self._transaction
-        waits = judged.where("part = 'waiting'").withColumn(GIVEN_UP, F.lit(None).cast("timestamp"))
+        waits = judged.where("part = 'waiting'").withColumn(GIVEN_UP, F.lit(None).cast("timestamp_ltz"))
         rows = waits.select(*WAITING_SCHEMA.fieldNames())
         waited = self._rows(WAITING, WAITING_SCHEMA)
         if waited is not None:

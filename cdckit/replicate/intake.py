@@ -353,7 +353,7 @@ class Intake:
         known = self._tables()
         waited = self._read(WAITING)
         if names is None and waited is not None:
-            self._transaction.replace(WAITING, waited.withColumn(GIVEN_UP, F.lit(None).cast("timestamp")))
+            self._transaction.replace(WAITING, waited.withColumn(GIVEN_UP, F.lit(None).cast("timestamp_ltz")))
         chosen = set(known if names is None else names)
         for name in chosen - set(known):
             raise InvalidArgument("rebuild", "table", "one that the metadata knows", str(name))
@@ -392,7 +392,7 @@ class Intake:
         found = _addresses_by_waiting(sorted_out)
         if found[True]:
             waits = sorted_out.where("waits").drop("waits")
-            in_time = waits.withColumn(GIVEN_UP, F.lit(None).cast("timestamp"))
+            in_time = waits.withColumn(GIVEN_UP, F.lit(None).cast("timestamp_ltz"))
             self._transaction.append(WAITING, in_time, compact_at=MANY_FILES)
         ready = sorted_out.where("not waits").drop("waits")
         return _unite(_Ready(ready, found[False]), healed)

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
+from cdckit.parts.values import within_years
 from cdckit.replicate.envelope import DATA, ReplicateFault, decode
 from cdckit.replicate.schema_messages import HEADER_TYPES, OPERATIONS
 from cdckit.replicate.table_versions import Table, row_fields, row_type
@@ -159,8 +160,8 @@ def _typed_value(text: Column, kind: T.DataType) -> Column:
     if isinstance(kind, T.BinaryType):
         return F.try_to_binary(text, F.lit("hex"))
     if isinstance(kind, T.ArrayType | T.MapType | T.StructType):
-        return F.from_json(text, kind.json())
-    return _instant(text) if isinstance(kind, T.TimestampType) else text.try_cast(kind)
+        return within_years(F.from_json(text, kind.json()), kind)
+    return within_years(_instant(text) if isinstance(kind, T.TimestampType) else text.try_cast(kind), kind)
 
 
 def _instant(text: Column) -> Column:
@@ -172,7 +173,7 @@ def _instant(text: Column) -> Column:
     date, *others = (F.nullif(F.regexp_extract(text, _ISO_8601, i), F.lit("")) for i in (1, 2, 3, 4))
     missing = ("T00:00", ":00", "Z")
     parts = [F.coalesce(part, F.lit(other)) for part, other in zip(others, missing, strict=True)]
-    return F.concat(date, *parts).try_cast("timestamp")
+    return F.concat(date, *parts).try_cast("timestamp_ltz")
 
 
 def _is_sent(table: Table, header: dict[str, Column], name: str) -> Column:

@@ -100,7 +100,7 @@ def with_times(rows: DataFrame, loaded_at: datetime | Column | None) -> DataFram
     given = (
         require_instant(loaded_at, "loaded_at", function="data")
         if isinstance(loaded_at, datetime)
-        else F.lit(loaded_at).cast("timestamp")
+        else F.lit(loaded_at).cast("timestamp_ltz")
     )
     in_sequence = _time_of_sequence(F.col("change_sequence"))
     choice = (
@@ -136,7 +136,7 @@ def require_load_time(loaded_at: object, *, function: str) -> None:
 
 def _time_of_sequence(sequence: Column) -> Column:
     text = F.regexp_replace(sequence, _SEQUENCE_TIME, "$1-$2-$3T$4:$5:$6.$7Z")
-    return F.when(sequence.rlike(_SEQUENCE_TIME), text.try_cast("timestamp"))
+    return F.when(sequence.rlike(_SEQUENCE_TIME), text.try_cast("timestamp_ltz"))
 
 
 def data(

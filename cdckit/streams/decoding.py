@@ -332,7 +332,7 @@ def to_records(
         **record_columns(messages, stream),
         "topic": F.lit(name),
         "partition": chosen.cast("int"),
-        "timestamp": at.cast("timestamp"),
+        "timestamp": at.cast("timestamp_ltz"),
     }
     return messages.select(*(column.alias(name) for name, column in columns.items()))
 

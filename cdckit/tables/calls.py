@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from numbers import Integral
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -29,10 +30,10 @@ from cdckit.parts.arguments import (
 )
 from cdckit.parts.tables import (
     AnyTable,
-    as_arrow,
-    digits_below_microseconds,
+    as_arrow_with_digits,
     empty_columns,
     has_order,
+    require_types_of_histories,
     spark_table,
     void_as_text,
     with_whole_keys,
@@ -85,6 +86,7 @@ class TableFault(Fault):
     SEQUENCE_UNREADABLE = "SEQUENCE_UNREADABLE", "The row is sequenced by a day in a form that does not sort."
     END_UNREADABLE = "END_UNREADABLE", "The row says until when it is true in a way that is not known."
     END_NOT_LATER = "END_NOT_LATER", "The row ends before it begins, or as it does: it holds at no time."
+    TIME_OUT_OF_RANGE = "TIME_OUT_OF_RANGE", "A time in the row is not in the years 1 to 9999."
     KEY_MISSING = "KEY_MISSING", "All key columns of the row are null: it is about no entity."
 
 
@@ -121,20 +123,21 @@ def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -
     Of pandas, *keys* by their names of which empty cells made floats are whole numbers again.
     """
     if isinstance(keys, list | tuple):
-        frame = with_whole_keys(frame, [name for name in keys if isinstance(name, str)])
+        frame = with_whole_keys(frame, [str(name) for name in keys if isinstance(name, str | Integral)])
     if has_order(frame):
-        arrow = as_arrow(frame, function=function)
+        arrow, digits_below = as_arrow_with_digits(frame, function=function)
         columns, empty = arrow.column_names, empty_columns(arrow)
         row = free_name("row number", columns)
         arrow = arrow.append_column(row, pa.array(range(1, len(arrow) + 1), pa.int64()))
         digits = {}
-        for name, texts in digits_below_microseconds(frame, function=function).items():
+        for name, texts in digits_below.items():
             beside = free_name(f"digits of {name}", arrow.column_names)
             arrow = arrow.append_column(beside, pa.array(texts, pa.string()))
             digits[name] = F.col(quoted(beside))
         pandas = frame if isinstance(frame, pd.DataFrame) else None
         return Table(session().createDataFrame(arrow), columns, F.col(quoted(row)), pandas, digits, empty)
     found = spark_table(frame, function=function)
+    require_types_of_histories(found, function=function)
     return Table(found, list(found.columns), None, empty=empty_columns(found))
 
 
@@ -182,7 +185,7 @@ class Call(tables.Call):
             []
             if expressions is None
             else [expressions]
-            if isinstance(expressions, str | Column)
+            if isinstance(expressions, str | Column) or not isinstance(expressions, Iterable)
             else list(expressions)
         )
         found = [self.expression(each, argument) for each in several]
@@ -220,7 +223,7 @@ class Call(tables.Call):
         instant = None if found is None else as_instant(found.value, found.kind)
         if found is not None and instant is None:
             self.refuse(f"{argument} is {found.kind.simpleString()}, and must be {NEEDED_TIME}")
-        return F.lit(None).cast("timestamp") if instant is None else instant
+        return F.lit(None).cast("timestamp_ltz") if instant is None else instant
 
     def digits(self, expression: object) -> Column:
         """What an instant of `instant` lacks of its time: its digits below a microsecond, perhaps none."""
@@ -435,6 +438,14 @@ class Call(tables.Call):
 
     def _kind(self, name: str) -> T.DataType:
         return self.frame.schema[name].dataType
+
+
+def column_name(value: Any, columns: Collection[str]) -> Any:
+    """An argument in which the numbers that pandas calls columns by are their names, also within a list."""
+    if isinstance(value, list | tuple):
+        return [column_name(one, columns) for one in value]
+    is_name = isinstance(value, Integral) and not isinstance(value, bool) and str(value) in columns
+    return str(value) if is_name else value
 
 
 def first_of(sequence: object) -> object:

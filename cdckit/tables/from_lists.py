@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.changes import EMPTY
-from cdckit.model.lists import NAMED_LISTS, compare_lists
+from cdckit.model.lists import NAMED_LISTS, compare_lists, listed_field
 from cdckit.parts.arguments import free_name, microseconds, quoted, require_batch, require_flag, require_int
 from cdckit.parts.tables import AnyTable, require_distinct, stated_arguments
 from cdckit.parts.widening import (
@@ -23,7 +23,7 @@ from cdckit.parts.widening import (
     common_spark_type,
     is_other_beside_time,
 )
-from cdckit.tables.calls import Call, Table, as_table
+from cdckit.tables.calls import Call, Table, as_table, column_name
 from cdckit.tables.times import Unreadable
 
 _STREAMED = "keep the lists, and give those that came so far"
@@ -126,7 +126,7 @@ def _common(name: str, known: T.DataType, found: T.DataType, function: str) -> T
 
 def _literal(at: datetime | None, function: str) -> Column:
     if at is None:
-        return F.lit(None).cast("timestamp")
+        return F.lit(None).cast("timestamp_ltz")
     return F.timestamp_micros(F.lit(microseconds(at, "the instant of a list", function=function)))
 
 
@@ -220,6 +220,7 @@ def changes_from_snapshots(
         "compared": compared,
         "priority": priority,
     }
+    taken_at = given["taken_at"] = column_name(taken_at, lists.table.columns)
     call = Call(_FUNCTION, "snapshots", lists.table, stated_arguments(changes_from_snapshots, given))
     key_names = call.keys(keys)
     fields = call.fields(key_names, column_list, except_column_list)
@@ -233,14 +234,15 @@ def changes_from_snapshots(
     elif taken_at is not None:
         raise InvalidArgument(_FUNCTION, "taken_at", "left out, since each list has its instant", taken_at)
     call.require_all()
-    after = F.lit(None).cast("timestamp") if lists.next_taken is None else lists.next_taken
+    after = F.lit(None).cast("timestamp_ltz") if lists.next_taken is None else lists.next_taken
+    data = (listed_field(lists.table.frame, name, function=_FUNCTION) for name in fields)
     rows = lists.table.frame.select(
         by.alias("source"),
         at.alias("taken"),
         time.value.alias("time_said"),
         after.alias("next_taken"),
         F.lit(priority).alias("priority"),
-        F.struct(*(F.col(quoted(name)).alias(name) for name in fields)).alias("data"),
+        F.struct(*data).alias("data"),
         F.struct(*(_carried(at, lists.lacking.get(name, ())).alias(name) for name in fields)).alias(
             "carried"
         ),
@@ -258,7 +260,7 @@ def changes_from_snapshots(
 def _list_time(call: Call, expression: str | Column | None) -> Column:
     if expression is None:
         call.lacks_list_time()
-        return F.lit(None).cast("timestamp")
+        return F.lit(None).cast("timestamp_ltz")
     return call.instant(expression, "taken_at")
 
 

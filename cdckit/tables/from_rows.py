@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from inspect import signature
@@ -20,15 +20,16 @@ from cdckit.model.history import is_never, open_end
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA, reject_column
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int
 from cdckit.parts.tables import AnyTable, stated_arguments
-from cdckit.parts.values import as_text, comparable
+from cdckit.parts.values import as_text, comparable, has_times, is_outside_years, within_years
 from cdckit.parts.workers import describe_step
-from cdckit.tables.calls import Call, Table, TableFault, as_table, first_of
+from cdckit.tables.calls import Call, Table, TableFault, as_table, column_name, first_of
 from cdckit.tables.times import (
     TEXTS,
     TypedColumn,
     Unreadable,
     as_instant,
     is_other_day,
+    is_text_of_never,
     is_time,
     order_text,
 )
@@ -284,6 +285,11 @@ class Arguments(NamedTuple):
     message: str | Column | None
     priority: int
 
+    def by_names(self, columns: Collection[str]) -> Arguments:
+        """The same, with names where numbers name columns."""
+        named = {name: column_name(value, columns) for name, value in self._asdict().items()}
+        return Arguments(**{**named, "priority": self.priority})
+
 
 class _Read(NamedTuple):
     """What the rows of a table say, what is wrong with them, and the table."""
@@ -368,6 +374,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
         needed = f"one of {', '.join(_EMPTY_TEXTS)}"
         raise InvalidArgument(_FUNCTION, "empty_texts", needed, given.empty_texts)
     table = as_table(frame, function=_FUNCTION, keys=given.keys).typed()
+    given = given.by_names(table.columns)
     corrupt = CORRUPT in table.columns and isinstance(table.frame.schema[CORRUPT].dataType, T.StringType)
     if corrupt:
         table = table._replace(columns=[name for name in table.columns if name != CORRUPT])
@@ -394,6 +401,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
         until=None if end is None else _until(call, end),
         known=_arrival(parts),
         lacks_arrival=_lacks_arrival(parts) if begin is not None else F.lit(False),
+        outside_years=_outside_years(table, fields, parts),
         # A time that alone says the order says it with all of its digits.
         sequence=order_text(parts) if parts or sequence is not None else call.digits(begin),
         message=None if message is None else call.text(message, "message"),
@@ -433,6 +441,7 @@ class _Rows(NamedTuple):
     until: _Until | None
     known: Column | None
     lacks_arrival: Column
+    outside_years: Column
     sequence: Column | None
     message: Column | None
     source: Column
@@ -459,7 +468,7 @@ def _cells(table: Table, keys: Sequence[str], ignored: Sequence[str], empty_text
     """By column, what a row says in it: what null and an empty text say, `changes_from` tells."""
     found = {}
     for name in table.columns:
-        value = F.col(quoted(name))
+        value = within_years(F.col(quoted(name)), table.frame.schema[name].dataType)
         is_said = value.isNotNull() if name in ignored and name not in keys else F.lit(True)
         if empty_texts != "value" and isinstance(table.frame.schema[name].dataType, TEXTS):
             is_empty = F.coalesce(value == "", F.lit(False))
@@ -541,6 +550,19 @@ def _unreadable_places(call: Call, sequence: object, parts: Sequence[TypedColumn
     return [each._replace(value=F.when(is_other_day(each.value), each.value)) for each in found]
 
 
+def _outside_years(table: Table, fields: Sequence[str], parts: Sequence[TypedColumn]) -> Column:
+    """The fields of a row, and parts of its sequence, that are not in the years 1 to 9999, as texts."""
+    kinds = {name: table.frame.schema[name].dataType for name in fields}
+    named = [(name, F.col(quoted(name)), kind) for name, kind in kinds.items()]
+    named += [("sequence_by", part.value, part.kind) for part in parts]
+    found = (
+        F.when(is_outside_years(value, kind), F.concat(F.lit(f"{name} is "), as_text(value, kind)))
+        for name, value, kind in named
+        if has_times(kind)
+    )
+    return F.array_compact(F.array(*found).cast("array<string>"))
+
+
 def _until(call: Call, expression: str | Column | datetime) -> _Until:
     end, time = _instant(call, expression, "valid_to"), call.unreadable(expression, "valid_to")
     stands_for_open = (
@@ -548,7 +570,7 @@ def _until(call: Call, expression: str | Column | datetime) -> _Until:
         if isinstance(expression, str) and expression in call.columns
         else None
     )
-    is_open = is_never(end) | (F.lower(F.trim(time.value)) == "infinity")
+    is_open = is_never(end) | is_text_of_never(time.value)
     if stands_for_open is not None:
         is_open |= F.unix_micros(end) == F.lit(stands_for_open)
     # What cannot be read is neither open nor an end.
@@ -568,11 +590,12 @@ def _statements(
         rows.effective.alias("effective_timestamp"),
         rows.time.value.alias("time_said"),
         F.array(*(each.value for each in rows.places)).cast("array<string>").alias("places_said"),
-        (F.lit(None).cast("timestamp") if rows.until is None else rows.until.end).alias(UNTIL),
+        (F.lit(None).cast("timestamp_ltz") if rows.until is None else rows.until.end).alias(UNTIL),
         (F.lit(None).cast("string") if rows.until is None else rows.until.time.value).alias("end_said"),
         rows.sequence.alias("sequence"),
         (rows.effective if rows.known is None else F.coalesce(rows.known, rows.effective)).alias("known"),
         rows.lacks_arrival.alias("lacks_arrival"),
+        rows.outside_years.alias("outside_years"),
         row.alias("row"),
         (row if places_order else F.lit(0)).cast("string").alias("place"),
         as_text(every, kinds).alias("content"),
@@ -663,6 +686,9 @@ def _faults(rows: _Rows, keys: Sequence[str]) -> dict[TableFault, _Finding]:
         TableFault.TIME_UNREADABLE: _Finding(has_no_time, time.finding),
         **_place_faults(rows.places),
         **({} if rows.until is None else _end_faults(rows.until.time._replace(value=F.col("end_said")))),
+        TableFault.TIME_OUT_OF_RANGE: _Finding(
+            F.size("outside_years") > 0, lambda: F.array_join("outside_years", ", ")
+        ),
         TableFault.KEY_MISSING: _Finding(lacks_key, lambda: F.lit(f"The keys are {', '.join(keys)}")),
     }
 

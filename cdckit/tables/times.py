@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.changes import sortable_number
-from cdckit.parts.values import as_text, as_utc_instant, decimal_text
+from cdckit.parts.values import as_text, as_utc_instant, decimal_text, within_years
 
 NEEDED_TIME = (
     "a timestamp, a date, or ISO 8601 text; seconds since 1970 are `F.timestamp_seconds('a_column')`"
@@ -79,11 +79,20 @@ def as_instant(value: Column, kind: T.DataType) -> Column | None:
     A date is the instant at which it begins, so is a day or a minute as text; digits after the sixth of a
     second are cut (`text_digits`).  A text is ISO 8601 in its extended form, or in the basic one with a
     clock; a space for the T, a comma in the second, an offset without a colon or minutes will do.  Null where
-    a text is no ISO 8601; None for types that name no instant.
+    a text is no ISO 8601, or an instant is not in the years 1 to 9999; None for types that name no instant.
     """
     if is_time(kind):
-        return as_utc_instant(value, kind)
+        return within_years(as_utc_instant(value, kind), T.TimestampType())
     return _parse_text(F.trim(value.cast("string"))) if isinstance(kind, TEXTS) else None
+
+
+_OUTSIDE_YEARS = r"^([+-]\d{4,}|\d{5,}|0000)-\d{2}-\d{2}"
+_NEVER = r"^(\+?\d{5,}-\d{2}-\d{2}.*|9999-12-31[t ].*|\+?infinity)$"
+
+
+def is_text_of_never(text: Column) -> Column:
+    """Whether the text of an end says that there is none: `infinity`, or a year after 9998; null of null."""
+    return F.lower(F.trim(text)).rlike(_NEVER)
 
 
 def _parse_text(text: Column) -> Column:
@@ -94,7 +103,8 @@ def _parse_text(text: Column) -> Column:
     full = F.when(text.rlike(_FULL), text).otherwise(F.regexp_extract(full, _FULL, 0))
     # Hour 24 is read as hour 0 of its day, and is that of the next one.
     more = F.when(text.rlike(_IS_HOUR_24), F.lit(_MICROSECONDS_A_DAY)).otherwise(F.lit(0))
-    return F.timestamp_micros(F.unix_micros(full.try_cast("timestamp")) + more)
+    instant = F.timestamp_micros(F.unix_micros(full.try_cast("timestamp_ltz")) + more)
+    return within_years(instant, T.TimestampType())
 
 
 def text_digits(text: Column) -> Column:
@@ -197,6 +207,7 @@ class Unreadable(NamedTuple):
         said = F.concat(F.lit(f"{self.words} is '"), self.value)
         return (
             F.when(self.is_missing, F.concat(F.lit(f"{self.words} is "), found))
+            .when(self.value.rlike(_OUTSIDE_YEARS), F.concat(said, F.lit("', not in the years 1 to 9999")))
             .when((F.size(ways) == 0) & is_day, F.concat(said, F.lit("', and there is no such day")))
             .otherwise(F.concat(said, unlike, way))
         )
