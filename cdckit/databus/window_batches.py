@@ -171,7 +171,7 @@ def with_outcomes(rows: pa.RecordBatch, outcomes: Sequence[Outcome], place: Ints
     is_repeat = pc.and_(_counts(state, rows.column("kind")), pc.less_equal(scn, passed))
     columns["window_state"] = state = pc.if_else(pc.fill_null(is_repeat, False), REPEATED, state)
     is_error = pc.and_(rows.column(IS_LATE), pc.is_in(state, _WHERE_LATE))
-    late = {
+    late: Findings = {
         row: (DatabusFault.EVENT_LATE, f"Expected an SCN above {passed[row]}, found {scn[row]}.")
         for row in np.flatnonzero(is_error).tolist()
     }
@@ -199,7 +199,7 @@ def _counts(state: pa.Array, kind: pa.Array) -> pa.Array:
 
 def window_rows(stream: Key, outcomes: Sequence[Outcome]) -> pa.RecordBatch:
     """A row for each window."""
-    findings = {row: outcome.finding for row, outcome in enumerate(outcomes) if outcome.finding}
+    findings: Findings = {row: outcome.finding for row, outcome in enumerate(outcomes) if outcome.finding}
     numbers = [(*stream, *outcome[:5], *outcome[6:10]) for outcome in outcomes]
     columns = [
         pa.array(values, field.type)
