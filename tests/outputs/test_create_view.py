@@ -126,7 +126,7 @@ def test_what_is_no_period_is_an_error_and_what_is_no_instant_finds_nothing(
 def test_a_number_is_no_instant(spark: SparkSession, history: DataFrame, number: str) -> None:
     """Spark would take it for seconds since 1970; a day and a local time are instants still."""
     create_view(history, ODD)
-    for function, arguments in (("as_of", number), ("between", f"NULL, {number}")):
+    for function, arguments in (("as_of", number), ("between", f"{number}, NULL")):
         with pytest.raises(PySparkException, match=r"to be a time, such as .*; a number is none"):
             sql(spark, function, arguments).collect()
     for time in ("DATE '2024-01-03'", "TIMESTAMP_NTZ '2024-01-03 00:00:00'"):
