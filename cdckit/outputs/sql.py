@@ -162,11 +162,9 @@ def _instant(function: str, parameter: str) -> str:
     20240115 a time in August 1970.
     """
     value = f"{quoted(function)}.{quoted(parameter)}"
-    needed = f"{function}() needs {parameter} to be a timestamp, such as {_EXAMPLE}; it is a number"
-    is_number = f"schema_of_variant({value}) NOT IN ({_TIMES})"
-    return (
-        f"CASE WHEN {is_number} THEN raise_error({_literal(needed)}) ELSE CAST({value} AS TIMESTAMP_LTZ) END"
-    )
+    needed = f"{function}() needs {parameter} to be a time, such as {_EXAMPLE}; a number is none"
+    refusal = f"WHEN schema_of_variant({value}) NOT IN ({_TIMES}) THEN raise_error({_literal(needed)})"
+    return f"CASE {refusal} ELSE CAST({value} AS TIMESTAMP_LTZ) END"
 
 
 _EXAMPLE = "TIMESTAMP '2024-01-15 00:00:00Z'"

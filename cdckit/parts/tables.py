@@ -320,6 +320,9 @@ def _of_polars(frame: Any) -> tuple[list[str], Callable[[int], pa.Array | pa.Chu
 
 
 def _of_pandas(values: pd.Series) -> pa.Array | pa.ChunkedArray:
+    kind = values.dtype
+    if isinstance(kind, pd.CategoricalDtype) and is_object_dtype(kind.categories.dtype):
+        values = values.astype(object)
     return _of_objects(values) if is_object_dtype(values.dtype) else pa.array(values, from_pandas=True)
 
 

@@ -161,7 +161,7 @@ def _typed_value(text: Column, kind: T.DataType) -> Column:
         return F.try_to_binary(text, F.lit("hex"))
     if isinstance(kind, T.ArrayType | T.MapType | T.StructType):
         return within_years(F.from_json(text, kind.json()), kind)
-    return within_years(_instant(text) if isinstance(kind, T.TimestampType) else text.try_cast(kind), kind)
+    return _instant(text) if isinstance(kind, T.TimestampType) else within_years(text.try_cast(kind), kind)
 
 
 def _instant(text: Column) -> Column:
@@ -173,7 +173,7 @@ def _instant(text: Column) -> Column:
     date, *others = (F.nullif(F.regexp_extract(text, _ISO_8601, i), F.lit("")) for i in (1, 2, 3, 4))
     missing = ("T00:00", ":00", "Z")
     parts = [F.coalesce(part, F.lit(other)) for part, other in zip(others, missing, strict=True)]
-    return F.concat(date, *parts).try_cast("timestamp_ltz")
+    return within_years(F.concat(date, *parts).try_cast("timestamp_ltz"), T.TimestampType())
 
 
 def _is_sent(table: Table, header: dict[str, Column], name: str) -> Column:

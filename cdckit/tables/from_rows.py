@@ -61,20 +61,21 @@ def changes_from(
     """
     Changes from any table in which a row says what one entity is like: an export, a CSV, a log of rows.
 
-    A row without a key or a time, or one that could not be read, is a reject: no change, and no error.  It is
-    among the changes all the same: `rejects(changes)` shows it, `merge` passes over it, a `Ledger` counts and
-    keeps it.  Of a table that is not Spark's a warning is logged that says how many there are, and why, and
-    how many rows lack the time in *sequence_by*.  Spark's nobody reads before it is asked for: look at
-    `rejects(changes)` before you believe the history.
+    A row without a key or a time, with a time outside the years 1 to 9999, or one that could not be read, is
+    a reject: no change, and no error.  It is among the changes all the same: `rejects(changes)` shows it,
+    `merge` passes over it, a `Ledger` counts and keeps it.  Of a table that is not Spark's a warning is
+    logged that says how many there are, and why, and how many rows lack the time in *sequence_by*.  Spark's
+    nobody reads before it is asked for: look at `rejects(changes)` before you believe the history.
 
     The words are those of Spark's `create_auto_cdc_flow`.  A text is the name of a column or, where there is
-    none of that name, an SQL expression over the columns.
+    none of that name, an SQL expression over the columns; a number is the name of a column of pandas.
 
     Args:
         frame: A DataFrame of Spark, or one of pandas: its rows have the order in which they stand, its
             missing values (NaN, NaT, NA, None) are null, its index is left out, and its datetimes without
             a zone are instants of UTC.  Or one that speaks Arrow's stream, by the same rules, but that NaN
-            is a value: of polars, DuckDB (`duckdb.sql(…)`), ibis, pyarrow.
+            is a value: of polars, DuckDB (`duckdb.sql(…)`), ibis, pyarrow.  The page "What goes in" lists
+            the types.
         keys: The columns that say which entity a row is about.  One of several may be null; a row
             with none but nulls is a reject.  Of pandas, floats that are whole numbers, which an empty cell
             makes of them, are these numbers again, where they have lost no digits (below 2**53).
@@ -146,8 +147,9 @@ def changes_from(
         UnfitTable: Columns that the call names are missing, or of types that cannot mean that; all of it at
             once, with the columns that there are, and a call that would do.  Or the sequence is no time,
             and *effective* does not say one.
-        InvalidArgument: *frame* is no table; *source* is no name, *priority* no whole number, *effective* a
-            datetime without a zone, *empty_texts* another word; *frame* is a stream and there are truncates.
+        InvalidArgument: *frame* is no table, or has columns of types that a history cannot have; *source* is
+            no name, *priority* no whole number, *effective* a datetime without a zone, *empty_texts* another
+            word; *frame* is a stream and there are truncates.
 
     Cost: a projection, no shuffle; of a table that is not Spark's also one pass that counts the rejects,
     a look whether a sequence of texts has times in it, and with *sequence_by* one shuffle by entity.

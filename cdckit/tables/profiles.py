@@ -160,6 +160,8 @@ def profile(frame: AnyTable) -> Profile:
     table, words = as_table(frame, function=_FUNCTION), "frame"
     pandas = table.pandas
     floats = [] if pandas is None else [str(each) for each in pandas.columns if _is_made_float(pandas[each])]
+    if pandas is not None:  # an index is told once
+        frame = pandas = pandas.reset_index(drop=True)
     table = as_table(frame, function=_FUNCTION, keys=floats).typed()
     require_batch(table.frame, "frame", "profile a batch of it", function=_FUNCTION)
     names = [name for name in table.columns if name != CORRUPT]

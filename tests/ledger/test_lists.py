@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdckit import changes_from_snapshots
-from cdckit.errors import UnfitList, WrongColumnType
+from cdckit.errors import InvalidArgument, UnfitList, WrongColumnType
 from cdckit.ledger.ledger import ApplyResult
 from support.lists import DAY, opened, said
 
@@ -83,6 +83,20 @@ def test_a_list_that_cannot_be_is_refused_and_changes_nothing(
     some = pd.DataFrame(content, columns=["id", "name"])
     with pytest.raises(UnfitList, match=match):
         ledger.apply_list(some, taken_at=DAY[day - 1], max_deleted=0.1)
+    assert ledger.at_commit().version == 1
+
+
+def test_a_list_with_a_time_of_no_year_is_refused_by_its_column(spark: SparkSession, tmp_path: Path) -> None:
+    """The ledger stays as it was."""
+    ledger = opened(spark, tmp_path)
+    ledger.apply_list(pd.DataFrame({"id": [1], "odd": ["a"]}), taken_at=DAY[0])
+    far = spark.sql("select 1 as id, date'+12024-01-01' as due, timestamp_micros(9223372036854775807) as at")
+    with pytest.raises(UnfitList, match=r"years 1 to 9999, and due is \+12024-01-01"):
+        ledger.apply_list(far.drop("at"), taken_at=DAY[1])
+    with pytest.raises(InvalidArgument, match=r"taken_at to be an instant in the years 1 to 9999"):
+        ledger.apply_list(far.drop("due"), taken_at="at")
+    with pytest.raises(InvalidArgument, match=r"odd \(texts and bytes\)"):
+        ledger.apply_list(pd.DataFrame({"id": [1, 2], "odd": ["a", b"a"]}), taken_at=DAY[1])
     assert ledger.at_commit().version == 1
 
 

@@ -122,6 +122,17 @@ def test_what_is_no_period_is_an_error_and_what_is_no_instant_finds_nothing(
     assert rows_of(nothing) == []
 
 
+@pytest.mark.parametrize("number", ["20240115", "1.5", "1705276800.0D", "true"])
+def test_a_number_is_no_instant(spark: SparkSession, history: DataFrame, number: str) -> None:
+    """Spark would take it for seconds since 1970; a day and a local time are instants still."""
+    create_view(history, ODD)
+    for function, arguments in (("as_of", number), ("between", f"{number}, NULL")):
+        with pytest.raises(PySparkException, match=r"to be a time, such as .*; a number is none"):
+            sql(spark, function, arguments).collect()
+    for time in ("DATE '2024-01-03'", "TIMESTAMP_NTZ '2024-01-03 00:00:00'"):
+        assert rows_of(sql(spark, "as_of", time)) == rows_of(as_of(history, day(3)))
+
+
 def test_the_instants_of_a_table_are_asked_by_a_lateral_join(spark: SparkSession, history: DataFrame) -> None:
     create_view(history, "versions")
     spark.createDataFrame(

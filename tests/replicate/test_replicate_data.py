@@ -770,6 +770,21 @@ JSON_WRONG: dict[str, tuple[bytes, str, str]] = {
         "VALUE_INVALID",
         "day: It says: 2023-02-29",
     ),
+    "a date of the year 10000": (
+        json_dt({"id": "7", "day": "+10000-01-01"}),
+        "VALUE_INVALID",
+        "day: It says: +10000-01-01",
+    ),
+    "an instant of the year 10000 in UTC": (
+        json_dt({"id": "7", "at": "9999-12-31T23:30:00-01:00"}),
+        "VALUE_INVALID",
+        "at: It says: 9999-12-31T23:30:00-01:00",
+    ),
+    "such an instant of the change": (
+        json_dt({"id": "7"}, timestamp="9999-12-31T23:30:00-01:00"),
+        "TIMESTAMP_INVALID",
+        "It says: 9999",
+    ),
     "bytes that are not hex": (json_dt({"id": "7", "blob": "XY"}), "VALUE_INVALID", "blob: It says: XY"),
     "a value that is an object": (
         json_dt({"id": "7", "big": {"a": 1}}),

@@ -93,6 +93,14 @@ def test_a_kernel_does_not_import_pyspark(kernel: str) -> None:
     assert [name for name in named if name.partition(".")[0] == "pyspark"] == []
 
 
+def test_no_cast_goes_by_what_the_session_calls_a_timestamp() -> None:
+    """Where TIMESTAMP says no zone (`spark.sql.timestampType`), so would what is cast to it."""
+    lines = ((path, line) for path in ROOT.rglob("*.py") for line in path.read_text().splitlines())
+    examples = (">>>", "...")
+    casts = [(path, line) for path, line in lines if 'cast("timestamp")' in line]
+    assert [line for path, line in casts if not line.strip().startswith(examples)] == []
+
+
 @pytest.mark.parametrize("package", BELOW)
 def test_a_package_imports_only_what_stands_below_it(package: str) -> None:
     own = [(path, name) for path, name in imports() if path.parts[0] == package]
