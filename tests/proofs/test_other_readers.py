@@ -27,7 +27,7 @@ FIELDS = {
     **{"h": "int", "k": "string", "unit price": "decimal(12,2)", "a;b": "double", "d(ay)": "date"},
     **{"at": "timestamp", "raw": "binary", "list": "array<int>", "c": "struct<x:double,y:string>"},
 }
-STORED = ["h", "k", "unit_price", "a_b", "d_ay_", "at", "raw", "list", "c"]
+STORED = ["h", "k", "unit_x0020_price", "a_x003B_b", "d_x0028_ay_x0029_", "at", "raw", "list", "c"]
 """What other readers call the fields: a name is another one where Delta or Parquet do not take it."""
 
 NOW = datetime(2024, 2, 1, tzinfo=UTC)
