@@ -358,7 +358,7 @@ def test_keys_that_are_intervals(spark: SparkSession, gates: DataFrame) -> None:
     assert joined.where("term = found.term").select("found.gate").collect() == [("Z",)]
     by_jvm = Lookup(history, on=["wait", "term"], into="found", fields=["gate"])
     assert as_of_join(facts, by_jvm, time="at").select("found.gate").collect() == [("Z",)]
-    with pytest.raises(NoSuchArrowType, match="one is interval month: cast it before, to text for example"):
+    with pytest.raises(NoSuchArrowType, match="is interval month: cast it before, to text for example"):
         as_of_join(facts, replace(by_jvm, reason="why"), time="at")
 
 
