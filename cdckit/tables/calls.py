@@ -233,28 +233,36 @@ class Call(tables.Call):
                 digits = self._typed(expression).digits
         return F.lit("") if digits is None else F.coalesce(digits, F.lit(""))
 
-    def unreadable(self, expression: object, argument: str) -> Unreadable:
-        """What to say of rows whose time, *expression* by a column or an expression, cannot be read."""
+    def time_text(self, expression: object, *, within: bool = False) -> Column:
+        """
+        What stands in a row for a time, *expression* by a column or an expression, as text.
+
+        With *within*, where an expression reads nothing of the one column of texts in it, what stands there.
+        """
         text = F.lit(None).cast("string")
         if isinstance(expression, str | Column):
             with suppress(*_SPARK_ERRORS):
                 found = self._typed(expression)
                 text = as_text(found.value, found.kind)
-        words = expression if isinstance(expression, str) else argument
-        if words in self.columns:
-            return Unreadable(argument, quoted_if_needed(words), text, self.table.without(words))
-        return Unreadable(argument, words, text, f'frame.where("{words} is not null")')
+        column = self._text_column(expression) if within else None
+        return text if column is None else F.coalesce(text, F.col(quoted(column)))
 
-    def unreadable_within(self, expression: object, argument: str) -> Unreadable:
-        """The same; where an expression reads nothing of the one column of texts in it, what stands there."""
-        found = self.unreadable(expression, argument)
+    def unreadable(self, expression: object, argument: str, *, within: bool = False) -> Unreadable:
+        """What to say of rows whose time, the `time_text`, cannot be read."""
+        words = expression if isinstance(expression, str) else argument
+        left_out = f'frame.where("{words} is not null")'
+        if words in self.columns:
+            left_out = self.table.without(words)
+            words = quoted_if_needed(words)
+        column = self._text_column(expression) if within else None
+        return Unreadable(argument, words if column is None else quoted_if_needed(column), left_out)
+
+    def _text_column(self, expression: object) -> str | None:
+        """The one column of texts that an expression names; None of several, or where it is a column."""
         if not isinstance(expression, str) or expression in self.columns:
-            return found
+            return None
         within = self._texts_in(expression)
-        if len(within) != 1:
-            return found
-        words = quoted_if_needed(within[0])
-        return found._replace(words=words, value=F.coalesce(found.value, F.col(quoted(within[0]))))
+        return within[0] if len(within) == 1 else None
 
     def _texts_in(self, expression: str | Column) -> list[str]:
         """The columns of texts that an expression names."""

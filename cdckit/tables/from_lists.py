@@ -24,7 +24,6 @@ from cdckit.parts.widening import (
     is_other_beside_time,
 )
 from cdckit.tables.calls import Call, Table, as_table, column_name
-from cdckit.tables.times import Unreadable
 
 _STREAMED = "keep the lists, and give those that came so far"
 
@@ -227,10 +226,9 @@ def changes_from_snapshots(
     by = call.source(source)
     _require_key_everywhere(call, key_names, lists.lacking)
     at = lists.taken
-    time = Unreadable("taken_at", "taken_at", F.lit(None).cast("string"), "")
+    time = call.unreadable(taken_at, "taken_at")
     if at is None:
         at = _list_time(call, taken_at)
-        time = call.unreadable(taken_at, "taken_at")
     elif taken_at is not None:
         raise InvalidArgument(_FUNCTION, "taken_at", "left out, since each list has its instant", taken_at)
     call.require_all()
@@ -239,7 +237,7 @@ def changes_from_snapshots(
     rows = lists.table.frame.select(
         by.alias("source"),
         at.alias("taken"),
-        time.value.alias("time_said"),
+        call.time_text(taken_at).alias("time_said"),
         after.alias("next_taken"),
         F.lit(priority).alias("priority"),
         F.struct(*data).alias("data"),
@@ -248,7 +246,7 @@ def changes_from_snapshots(
         ),
     )
     placed = rows if lists.next_taken is not None else _with_next(rows)
-    no_time = time._replace(value=F.col("time_said")).sentence(_FUNCTION, F.to_json(F.col("data")))
+    no_time = time.sentence(_FUNCTION, "time_said", F.to_json(F.col("data")))
     changes = compare_lists(placed, key_names, no_time, function=_FUNCTION, compared=compared)
     if lists.instants and isinstance(source, str):
         instants = [microseconds(at, "taken_at", function=_FUNCTION) for at in lists.instants]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from inspect import signature
@@ -19,6 +19,7 @@ from cdckit.model.changes import DELETE, EMPTY, IS_EFFECTIVE, IS_PERIOD, TABLE, 
 from cdckit.model.history import is_never, open_end
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA, reject_column
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int
+from cdckit.parts.columns import built_once
 from cdckit.parts.tables import AnyTable, stated_arguments
 from cdckit.parts.values import as_text, comparable, has_times, is_outside_years, within_years
 from cdckit.parts.workers import describe_step
@@ -28,6 +29,7 @@ from cdckit.tables.times import (
     TypedColumn,
     Unreadable,
     as_instant,
+    is_missing,
     is_other_day,
     is_text_of_never,
     is_time,
@@ -221,7 +223,7 @@ def changes_from(
     if apply_as_truncates is None:
         return changes.drop(IS_TRUNCATE)
     require_batch(read.frame, "frame", "leave the truncates out", function=_FUNCTION)
-    return with_absences(changes, read.keys, read.frame.schema)
+    return with_absences(changes, read.words.keys, read.frame.schema)
 
 
 def table_rows(frame: AnyTable, **arguments: Any) -> DataFrame:
@@ -297,20 +299,17 @@ class _Read(NamedTuple):
     """What the rows of a table say, what is wrong with them, and the table."""
 
     statements: DataFrame
-    faults: Mapping[TableFault, _Finding]
-    arguments: Arguments
+    words: _Words
     frame: DataFrame
-    keys: list[str]
     is_local: bool
-    says_arrival: bool
-    """Whether the call says when a row came."""
     empty: list[str]
     """The fields in which nothing stands."""
 
     def warn(self) -> None:
         """Log a warning where rows are rejects, and where nobody can tell when they came."""
         with describe_step(self.frame.sparkSession, "changes_from: count the rejects"):
-            by_fate = self.statements.groupBy(self._code().alias("code"), "lacks_arrival").count().collect()
+            code = _error_columns(self.words)[ERROR_CODE]
+            by_fate = self.statements.groupBy(code.alias("code"), "lacks_arrival").count().collect()
             unknown = sum(many for code, lacks, many in by_fate if lacks and code is None)
             rejected = sum(many for code, _, many in by_fate if code is not None)
             if rejected:
@@ -325,37 +324,15 @@ class _Read(NamedTuple):
 
     def changes(self) -> DataFrame:
         """The rows as changes, rejects among them."""
-        reject = reject_column(self._record_columns())
-        return self._marked(_with_digest(self.statements).select(*self._change_columns(), reject))
-
-    def _marked(self, changes: DataFrame) -> DataFrame:
-        return changes.withMetadata("data", {EMPTY: self.empty}) if self.empty else changes
+        return self._as_changes(_reject_column(self.words))
 
     def rows(self) -> DataFrame:
         """All rows as changes and as records, with what is wrong with them."""
-        record = (value.alias(name) for name, value in self._record_columns().items())
-        return self._marked(_with_digest(self.statements).select(*self._change_columns(), *record))
+        return self._as_changes(*_record_columns(self.words))
 
-    def _record_columns(self) -> dict[str, Column]:
-        """The row as a record, and what is wrong with it."""
-        sentences = (
-            F.when(wrong, F.concat(F.lit(f"{fault.sentence} "), finding(), F.lit(".")))
-            for fault, (wrong, finding) in self.faults.items()
-        )
-        errors = {ERROR_CODE: self._code(), ERROR_DESCRIPTION: F.coalesce(*sentences)}
-        return {
-            name: value.cast(REJECT_SCHEMA[name].dataType) for name, value in {**_record(), **errors}.items()
-        }
-
-    def _code(self) -> Column:
-        codes = (F.when(wrong, F.lit(str(fault))) for fault, (wrong, _) in self.faults.items())
-        return F.coalesce(*codes)
-
-    def _change_columns(self) -> list[str | Column]:
-        end = F.col(UNTIL).alias(UNTIL, metadata={IS_PERIOD: True})
-        ends = [end] if self.arguments.valid_to is not None else []
-        sound = self._code().isNull()
-        return _change_columns(sound, self.arguments.priority, ends, says_arrival=self.says_arrival)
+    def _as_changes(self, *more: Column) -> DataFrame:
+        changes = _with_digest(self.statements).select(*_change_columns(self.words), *more)
+        return changes.withMetadata("data", {EMPTY: self.empty}) if self.empty else changes
 
 
 def describe_rows(many: int) -> str:
@@ -363,11 +340,16 @@ def describe_rows(many: int) -> str:
     return f"{many:,} row{'s' if many != 1 else ''}"
 
 
-class _Finding(NamedTuple):
-    """Where something is wrong with a row, and what to say of it, which few ask for."""
+class _Words(NamedTuple):
+    """What the call says of all rows alike: what stands in each of them has the same names in every call."""
 
-    wrong: Column
-    sentence: Callable[[], Column]
+    keys: tuple[str, ...]
+    time: Unreadable
+    places: tuple[Unreadable, ...]
+    end: Unreadable | None
+    priority: int
+    says_arrival: bool
+    """Whether the call says when a row came."""
 
 
 def _read(frame: AnyTable, given: Arguments) -> _Read:
@@ -396,10 +378,13 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     if begin is None and effective is None:
         parts = call.with_times(parts)
     argument, begin = ("effective", effective) if begin is None else ("valid_from", begin)
+    says_time = isinstance(begin, str | Column)
+    time, time_argument = (begin, argument) if says_time else (first_of(sequence), "sequence_by")
+    places = _text_places(sequence, parts)
     rows = _Rows(
         effective=_effective(call, begin, argument, parts),
-        time=_unreadable_time(call, begin, argument, sequence),
-        places=_unreadable_places(call, sequence, parts),
+        time_said=call.time_text(time, within=True),
+        places_said=[_other_day(call.time_text(each)) for each in places],
         until=None if end is None else _until(call, end),
         known=_arrival(parts),
         lacks_arrival=_lacks_arrival(parts) if begin is not None else F.lit(False),
@@ -420,12 +405,17 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
             statements, {name: table.frame.schema[name].dataType for name in key_names}
         )
     is_local = table.row is not None
-    # When a row is true is not when it came.
-    says_arrival = rows.known is not None and not _is_first(begin, given.sequence_by)
-    empty = [name for name in fields if name in table.empty]
-    return _Read(
-        statements, _faults(rows, key_names), given, table.frame, key_names, is_local, says_arrival, empty
+    words = _Words(
+        tuple(key_names),
+        call.unreadable(time, time_argument, within=True),
+        tuple(call.unreadable(each, "sequence_by") for each in places),
+        None if end is None else call.unreadable(end, "valid_to"),
+        given.priority,
+        # When a row is true is not when it came.
+        rows.known is not None and not _is_first(begin, given.sequence_by),
     )
+    empty = [name for name in fields if name in table.empty]
+    return _Read(statements, words, table.frame, is_local, empty)
 
 
 CORRUPT = "_corrupt_record"
@@ -438,8 +428,8 @@ class _Rows(NamedTuple):
     """What the call says of each row, as columns over the table."""
 
     effective: Column
-    time: Unreadable
-    places: Sequence[Unreadable]
+    time_said: Column
+    places_said: Sequence[Column]
     until: _Until | None
     known: Column | None
     lacks_arrival: Column
@@ -453,10 +443,10 @@ class _Rows(NamedTuple):
 
 
 class _Until(NamedTuple):
-    """Until when a row is true, and what to say where that cannot be read."""
+    """Until when a row is true, and what stands there, as text; null for both where the end is open."""
 
     end: Column
-    time: Unreadable
+    said: Column
 
 
 class _Cell(NamedTuple):
@@ -536,20 +526,14 @@ def _instant(call: Call, expression: str | Column | datetime, argument: str) -> 
     return call.instant(expression, argument)
 
 
-def _unreadable_time(call: Call, begin: object, argument: str, sequence: object) -> Unreadable:
-    """What to say of rows without a time: it is *begin*, or what comes first in *sequence*."""
-    if not isinstance(begin, str | Column):
-        begin = first_of(sequence)
-        argument = "sequence_by"
-    return call.unreadable_within(begin, argument)
-
-
-def _unreadable_places(call: Call, sequence: object, parts: Sequence[TypedColumn]) -> list[Unreadable]:
-    """What to say of rows whose place is a day as text, in a form that does not sort: of each part."""
+def _text_places(sequence: object, parts: Sequence[TypedColumn]) -> list[object]:
+    """The parts of a sequence that are texts: a day in a form that does not sort may stand there."""
     given = sequence if isinstance(sequence, list | tuple) else [sequence]
-    texts = [each for each, part in zip(given, parts, strict=False) if isinstance(part.kind, TEXTS)]
-    found = (call.unreadable(each, "sequence_by") for each in texts)
-    return [each._replace(value=F.when(is_other_day(each.value), each.value)) for each in found]
+    return [each for each, part in zip(given, parts, strict=False) if isinstance(part.kind, TEXTS)]
+
+
+def _other_day(text: Column) -> Column:
+    return F.when(is_other_day(text), text)
 
 
 def _outside_years(table: Table, fields: Sequence[str], parts: Sequence[TypedColumn]) -> Column:
@@ -566,18 +550,17 @@ def _outside_years(table: Table, fields: Sequence[str], parts: Sequence[TypedCol
 
 
 def _until(call: Call, expression: str | Column | datetime) -> _Until:
-    end, time = _instant(call, expression, "valid_to"), call.unreadable(expression, "valid_to")
+    end, said = _instant(call, expression, "valid_to"), call.time_text(expression)
     stands_for_open = (
         open_end(call.frame, expression)
         if isinstance(expression, str) and expression in call.columns
         else None
     )
-    is_open = is_never(end) | is_text_of_never(time.value)
+    is_open = is_never(end) | is_text_of_never(said)
     if stands_for_open is not None:
         is_open |= F.unix_micros(end) == F.lit(stands_for_open)
     # What cannot be read is neither open nor an end.
-    end, value = (F.when(is_open, None).otherwise(each) for each in (end, time.value))
-    return _Until(end, time._replace(value=value))
+    return _Until(*(F.when(is_open, None).otherwise(each) for each in (end, said)))
 
 
 def _statements(
@@ -590,10 +573,10 @@ def _statements(
     assert rows.sequence is not None
     return table.frame.select(
         rows.effective.alias("effective_timestamp"),
-        rows.time.value.alias("time_said"),
-        F.array(*(each.value for each in rows.places)).cast("array<string>").alias("places_said"),
+        rows.time_said.alias("time_said"),
+        F.array(*rows.places_said).cast("array<string>").alias("places_said"),
         (F.lit(None).cast("timestamp_ltz") if rows.until is None else rows.until.end).alias(UNTIL),
-        (F.lit(None).cast("string") if rows.until is None else rows.until.time.value).alias("end_said"),
+        (F.lit(None).cast("string") if rows.until is None else rows.until.said).alias("end_said"),
         rows.sequence.alias("sequence"),
         (rows.effective if rows.known is None else F.coalesce(rows.known, rows.effective)).alias("known"),
         rows.lacks_arrival.alias("lacks_arrival"),
@@ -631,18 +614,19 @@ def _with_digest(statements: DataFrame) -> DataFrame:
     return statements.withColumn("digest", F.md5(F.concat_ws("\n", *said)))
 
 
-def _change_columns(
-    sound: Column, priority: int, ends: list[Column], *, says_arrival: bool
-) -> list[str | Column]:
+@built_once
+def _change_columns(words: _Words) -> tuple[str | Column, ...]:
     """The columns of changes, and whether it is a truncate, over statements with their digests."""
+    sound = _error_columns(words)[ERROR_CODE].isNull()
+    end = F.col(UNTIL).alias(UNTIL, metadata={IS_PERIOD: True})
     # A message may say several things of one entity: which of them it is, its content tells.
     number = F.when(F.col("message").isNull(), 1).otherwise(
         F.pmod(F.xxhash64("digest"), F.lit(_RECORD_NUMBERS)) + 1
     )
-    return [
+    return (
         F.when(sound, F.when(F.col("deletes"), DELETE).otherwise(UPSERT)).alias("operation"),
         "effective_timestamp",
-        *ends,
+        *([] if words.end is None else [end]),
         "sequence",
         F.struct(
             F.col("known").alias("timestamp"),
@@ -650,15 +634,27 @@ def _change_columns(
             F.lit(0).alias("partition"),
             F.col("row").alias("offset"),
             F.when(F.col(IS_TRUNCATE), 0).otherwise(number).cast("int").alias("record_number"),
-        ).alias("arrival", metadata={} if says_arrival else {IS_EFFECTIVE: True}),
+        ).alias("arrival", metadata={} if words.says_arrival else {IS_EFFECTIVE: True}),
         # The source first: a table that does not know it shows who said so all the same.
         F.coalesce("message", F.concat_ws("-", "source", "digest")).alias("message_id"),
         "source",
-        F.lit(priority).alias("priority"),
+        F.lit(words.priority).alias("priority"),
         "data",
         "carried",
         (F.col(IS_TRUNCATE) & sound).alias(IS_TRUNCATE),
-    ]
+    )
+
+
+@built_once
+def _reject_column(words: _Words) -> Column:
+    return reject_column({**_record(), **_error_columns(words)})
+
+
+@built_once
+def _record_columns(words: _Words) -> tuple[Column, ...]:
+    """The row as a record, and what is wrong with it."""
+    columns = {**_record(), **_error_columns(words)}
+    return tuple(value.cast(REJECT_SCHEMA[name].dataType).alias(name) for name, value in columns.items())
 
 
 def _record() -> dict[str, Column]:
@@ -675,44 +671,49 @@ def _record() -> dict[str, Column]:
     }
 
 
-def _faults(rows: _Rows, keys: Sequence[str]) -> dict[TableFault, _Finding]:
-    """What can be wrong with a row; the first that is so is its fault."""
-    time = rows.time._replace(value=F.col("time_said"))
+@built_once
+def _error_columns(words: _Words) -> dict[str, Column]:
+    """What is wrong with a row: the first of its faults."""
+    faults = _faults(words)
+    codes = (F.when(wrong, F.lit(str(fault))) for fault, (wrong, _) in faults.items())
+    sentences = (
+        F.when(wrong, F.concat(F.lit(f"{fault.sentence} "), finding, F.lit(".")))
+        for fault, (wrong, finding) in faults.items()
+    )
+    return {ERROR_CODE: F.coalesce(*codes), ERROR_DESCRIPTION: F.coalesce(*sentences)}
+
+
+def _faults(words: _Words) -> dict[TableFault, tuple[Column, Column]]:
+    """What can be wrong with a row, where it is, and what to say of it."""
     has_no_time = F.col("effective_timestamp").isNull()
     # All columns are read whatever is asked: Spark calls a row corrupt by those that it needs.
     is_corrupt = F.col("corrupt").isNotNull() & F.col("content").isNotNull()
+    finding = words.time.finding("time_said")
     lacks_key = F.col("lacks_key") & ~F.col(IS_TRUNCATE)
     return {
-        TableFault.ROW_UNREADABLE: _Finding(is_corrupt, lambda: F.lit("It is kept as it came")),
-        TableFault.TIME_MISSING: _Finding(has_no_time & time.is_missing, time.finding),
-        TableFault.TIME_UNREADABLE: _Finding(has_no_time, time.finding),
-        **_place_faults(rows.places),
-        **({} if rows.until is None else _end_faults(rows.until.time._replace(value=F.col("end_said")))),
-        TableFault.TIME_OUT_OF_RANGE: _Finding(
-            F.size("outside_years") > 0, lambda: F.array_join("outside_years", ", ")
-        ),
-        TableFault.KEY_MISSING: _Finding(lacks_key, lambda: F.lit(f"The keys are {', '.join(keys)}")),
+        TableFault.ROW_UNREADABLE: (is_corrupt, F.lit("It is kept as it came")),
+        TableFault.TIME_MISSING: (has_no_time & is_missing("time_said"), finding),
+        TableFault.TIME_UNREADABLE: (has_no_time, finding),
+        **_place_faults(words.places),
+        **({} if words.end is None else _end_faults(words.end)),
+        TableFault.TIME_OUT_OF_RANGE: (F.size("outside_years") > 0, F.array_join("outside_years", ", ")),
+        TableFault.KEY_MISSING: (lacks_key, F.lit(f"The keys are {', '.join(words.keys)}")),
     }
 
 
-def _place_faults(places: Sequence[Unreadable]) -> dict[TableFault, _Finding]:
-    said = [each._replace(value=F.col("places_said")[n]) for n, each in enumerate(places)]
-    if not said:
+def _place_faults(places: Sequence[Unreadable]) -> dict[TableFault, tuple[Column, Column]]:
+    if not places:
         return {}
-    wrong = reduce(or_, (each.value.isNotNull() for each in said))
-    return {
-        TableFault.SEQUENCE_UNREADABLE: _Finding(
-            wrong, lambda: F.coalesce(*(F.when(each.value.isNotNull(), each.finding()) for each in said))
-        )
-    }
+    texts = {f"places_said[{number}]": place for number, place in enumerate(places)}
+    wrong = {text: F.expr(text).isNotNull() for text in texts}
+    findings = (F.when(wrong[text], place.finding(text)) for text, place in texts.items())
+    return {TableFault.SEQUENCE_UNREADABLE: (reduce(or_, wrong.values()), F.coalesce(*findings))}
 
 
-def _end_faults(time: Unreadable) -> dict[TableFault, _Finding]:
+def _end_faults(end: Unreadable) -> dict[TableFault, tuple[Column, Column]]:
     not_later = F.coalesce(F.col(UNTIL) <= F.col("effective_timestamp"), F.lit(False))
-    period = ("time_said", "end_said")
+    period = F.concat(F.lit("It says from "), F.concat_ws(" until ", "time_said", "end_said"))
     return {
-        TableFault.END_UNREADABLE: _Finding(F.col(UNTIL).isNull() & ~time.is_missing, time.finding),
-        TableFault.END_NOT_LATER: _Finding(
-            not_later, lambda: F.concat(F.lit("It says from "), F.concat_ws(" until ", *period))
-        ),
+        TableFault.END_UNREADABLE: (F.col(UNTIL).isNull() & ~is_missing("end_said"), end.finding("end_said")),
+        TableFault.END_NOT_LATER: (not_later, period),
     }

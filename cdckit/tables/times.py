@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.changes import sortable_number
+from cdckit.parts.columns import built_once
 from cdckit.parts.values import as_text, as_utc_instant, decimal_text, within_years
 
 NEEDED_TIME = (
@@ -170,47 +171,52 @@ class Unreadable(NamedTuple):
     """
     What to say where a row has no time that can be read.
 
-    `argument` is that of the call, `said` what was said for it, as in SQL; `value` is what stands in a row,
-    as text, and `left_out` a call that leaves out the rows without one.
+    `argument` is that of the call, `words` what was said for it, as in SQL; `left_out` is a call that leaves
+    out the rows without one.  What stands in a row, as text, is a column that SQL names.
     """
 
     argument: str
     words: str
-    value: Column
     left_out: str
 
-    @property
-    def is_missing(self) -> Column:
-        """Whether there is nothing that could be read."""
-        return F.coalesce(F.trim(self.value) == "", F.lit(True))
-
-    def sentence(self, function: str, row: Column) -> Column:
+    def sentence(self, function: str, said: str, row: Column) -> Column:
         """The sentence that ends a job: what is wrong, and the row."""
         needs = F.lit(f"{function}() needs a time for every row, and ")
         remedy = F.lit(f": leave such rows out, `{self.left_out}`, or name another time")
-        remedy = F.when(self.is_missing, remedy).otherwise("")
-        return F.concat(needs, self.finding(), remedy, F.lit(".  The row: "), row)
+        remedy = F.when(is_missing(said), remedy).otherwise("")
+        return F.concat(needs, self.finding(said), remedy, F.lit(".  The row: "), row)
 
-    def finding(self) -> Column:
+    def finding(self, said: str) -> Column:
         """What stands there instead of a time, and how that can be read."""
-        found = F.when(self.value.isNull(), "null").otherwise("empty")
-        ways = reading_expressions(self.value, self.words)
-        ways = F.transform(ways, lambda way: F.concat(F.lit(f'{self.argument}="'), way, F.lit('"')))
-        both = F.concat(F.array_join(ways, " or "), F.lit(": which of them it is, the text does not say"))
-        is_day = is_other_day(self.value) & (F.length(F.trim(self.value)) <= len("31.12.2024"))
-        way = (
-            F.when(F.size(ways) == 0, "name an expression that reads it")
-            .when(F.size(ways) == 1, F.concat(F.lit("say how it is written, "), ways[0]))
-            .otherwise(both)
-        )
-        unlike = F.lit("', which is not ISO 8601, such as 2024-12-31 23:59: ")
-        said = F.concat(F.lit(f"{self.words} is '"), self.value)
-        return (
-            F.when(self.is_missing, F.concat(F.lit(f"{self.words} is "), found))
-            .when(self.value.rlike(_OUTSIDE_YEARS), F.concat(said, F.lit("', not in the years 1 to 9999")))
-            .when((F.size(ways) == 0) & is_day, F.concat(said, F.lit("', and there is no such day")))
-            .otherwise(F.concat(said, unlike, way))
-        )
+        return _finding(self.argument, self.words, said)
+
+
+def is_missing(said: str) -> Column:
+    """Whether there is nothing that could be read as a time."""
+    return F.coalesce(F.trim(F.expr(said)) == "", F.lit(True))
+
+
+@built_once
+def _finding(argument: str, words: str, said: str) -> Column:
+    value = F.expr(said)
+    nothing = F.when(value.isNull(), "null").otherwise("empty")
+    ways = reading_expressions(value, words)
+    ways = F.transform(ways, lambda way: F.concat(F.lit(f'{argument}="'), way, F.lit('"')))
+    both = F.concat(F.array_join(ways, " or "), F.lit(": which of them it is, the text does not say"))
+    is_day = is_other_day(value) & (F.length(F.trim(value)) <= len("31.12.2024"))
+    way = (
+        F.when(F.size(ways) == 0, "name an expression that reads it")
+        .when(F.size(ways) == 1, F.concat(F.lit("say how it is written, "), ways[0]))
+        .otherwise(both)
+    )
+    unlike = F.lit("', which is not ISO 8601, such as 2024-12-31 23:59: ")
+    shown = F.concat(F.lit(f"{words} is '"), value)
+    return (
+        F.when(is_missing(said), F.concat(F.lit(f"{words} is "), nothing))
+        .when(value.rlike(_OUTSIDE_YEARS), F.concat(shown, F.lit("', not in the years 1 to 9999")))
+        .when((F.size(ways) == 0) & is_day, F.concat(shown, F.lit("', and there is no such day")))
+        .otherwise(F.concat(shown, unlike, way))
+    )
 
 
 NEEDED_ORDER = (
