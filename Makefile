@@ -51,7 +51,7 @@ demo: $(READY) ## Read the departure board as it stood at an instant: make demo 
 quick: $(READY) lint ## Lint, types, the tests that need no JVM, and a smoke test of each door (under 3 minutes)
 	$(PYTEST) --tier quick tests
 
-test: $(READY) style ## Lint, types, every rule once, examples in docstrings, and every notebook (some half an hour)
+test: $(READY) style ## Lint, types, every rule once, examples in docstrings, and every notebook (some 20 minutes)
 	@$(MAKE) --no-print-directory --jobs=2 types all-tests
 
 full: ## The same with all tests but the random ones, and how long they took: after a change to many packages
