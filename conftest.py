@@ -1,4 +1,4 @@
-"""What the examples in docstrings may use without saying where it comes from."""
+"""The session of all tests, and the names that examples in docstrings have."""
 
 from __future__ import annotations
 
@@ -42,6 +42,21 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["SPARK_SUBMIT_OPTS"] = with_ours(given, generated=generated)
 
 
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one local session of the tests and the examples, made when the first asks for it."""
+    running = cdckit.session(
+        app_name="cdckit-tests",
+        memory="2g",
+        config={"spark.master": "local[1]", "spark.sql.shuffle.partitions": "4"},
+    )
+    # Else Spark walks the stack for each RDD, to say of its jobs at which line of Spark they were begun.
+    for form in ("callSite.short", "callSite.long"):
+        running.sparkContext.setLocalProperty(form, "a test")
+    yield running
+    running.stop()
+
+
 @pytest.fixture(autouse=True)
 def _generated_code(request: pytest.FixtureRequest) -> Iterator[None]:
     """The smoke test of each door, and the examples of each question, go by generated code."""
@@ -50,7 +65,7 @@ def _generated_code(request: pytest.FixtureRequest) -> Iterator[None]:
     if not is_question and node.get_closest_marker("smoke") is None:
         yield
         return
-    with with_generated_code(cdckit.session()):
+    with with_generated_code(request.getfixturevalue("spark")):
         yield
 
 
@@ -66,7 +81,7 @@ def _example_frames(doctest_namespace: dict[str, Any], request: pytest.FixtureRe
     """
     if not isinstance(request.node, DoctestItem):
         return
-    spark = cdckit.session()  # `F` does not work before
+    spark: SparkSession = request.getfixturevalue("spark")  # `F` does not work before
     # One dictionary serves all examples: a name of another one's would hide that of a module.
     doctest_namespace.clear()
     doctest_namespace.update(session=cdckit.session, F=F, records_of=records_of)

@@ -1,4 +1,4 @@
-"""What the tests share: one Spark session, made when the first test asks for it."""
+"""What all tests keep to."""
 
 from __future__ import annotations
 
@@ -8,23 +8,6 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-
-from cdckit import session
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """The one local session of the test run: UTC, no UI, few partitions."""
-    running = session(
-        app_name="cdckit-tests",
-        memory="2g",
-        config={"spark.master": "local[1]", "spark.sql.shuffle.partitions": "4"},
-    )
-    # Else Spark walks the stack for each RDD, to say of its jobs at which line of Spark they were begun.
-    for form in ("callSite.short", "callSite.long"):
-        running.sparkContext.setLocalProperty(form, "a test")
-    yield running
-    running.stop()
 
 
 @pytest.fixture(scope="session", autouse=True)
