@@ -29,8 +29,7 @@ from cdckit.databus.window_machine import (
     StreamPosition,
     WindowMachine,
 )
-from cdckit.model.faults import Findings, error_columns
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION, Findings, error_columns
 from cdckit.parts.arrays import Ints
 from cdckit.parts.instants import INSTANT
 

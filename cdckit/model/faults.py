@@ -46,6 +46,8 @@ class FoundFault(Exception):
         super().__init__(fault, finding)
 
 
+ERROR_CODE, ERROR_DESCRIPTION = "error_code", "error_description"
+
 Findings = dict[int, tuple[Fault, str]]
 """By the place of a row: what is wrong with it, and what was found there."""
 

@@ -8,6 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.model.faults import ERROR_CODE as ERROR_CODE  # here for all but kernels
+from cdckit.model.faults import ERROR_DESCRIPTION as ERROR_DESCRIPTION
 from cdckit.model.faults import Fault
 from cdckit.parts.arguments import require_columns, require_types
 
@@ -74,8 +76,6 @@ def require_records(records: DataFrame, *, function: str) -> DataFrame:
     return whole
 
 
-ERROR_CODE = "error_code"
-ERROR_DESCRIPTION = "error_description"
 ERROR_FIELDS = [T.StructField(ERROR_CODE, T.StringType()), T.StructField(ERROR_DESCRIPTION, T.StringType())]
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import VariantVal
 
 Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -234,6 +233,9 @@ def _number_variants(values: pa.StructArray) -> Ints:
 def _json(value: bytes | None, metadata: bytes | None) -> str | None:
     if value is None or metadata is None:
         return None
+    # Within: rules over Arrow need these arrays, and no Spark.
+    from pyspark.sql.types import VariantVal
+
     try:
         return VariantVal(value, metadata).toJson()
     except (ArithmeticError, ValueError):  # an instant of a year that Python does not have

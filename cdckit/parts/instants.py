@@ -6,10 +6,10 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from typing import TypeGuard
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from cdckit.parts.arrays import Bools
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -73,7 +73,7 @@ def as_instants(timestamps: pa.Array) -> pa.Array:
     return pc.multiply(numbers, size).cast(INSTANT)
 
 
-def parse_instants(texts: pa.Array) -> tuple[pa.Array, Bools]:
+def parse_instants(texts: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
     """Instants of ISO 8601 *texts*, UTC where no zone is said; and which texts are none."""
     instants = _parse_common_form(texts)
     if instants is None:

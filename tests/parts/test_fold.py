@@ -1,0 +1,121 @@
+"""Folds: what is carried from row to row of a scope, on workers as at home."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from cdckit.parts import fold as kernel
+from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.fold import Fold, FoldPlan, Result, fold_table
+from cdckit.parts.folded_rows import fold_rows
+
+ROWS = pa.schema(
+    [("who", pa.string()), ("where", pa.string()), ("at", pa.int64()), ("tags", pa.list_(pa.string()))]
+)
+STATE = pa.schema([("texts", pa.list_(pa.string())), ("times", pa.int64())])
+MAKES = pa.schema([("text", pa.string()), ("place", pa.int64())])
+
+
+def told_plan() -> FoldPlan:
+    """Within, so that workers are sent the class, and need not have this module."""
+
+    class Told(Fold):
+        """What was told so far; how often is known at the end: rows without tags are held until then."""
+
+        def __init__(self, state: Result | None) -> None:
+            self.texts, self.times = state or ([], 0)
+            self.held = 0
+
+        def take(self, at: int, tags: list[str] | None) -> Result | None:
+            self.times += 1
+            if tags is None:
+                self.held += 1
+                return None
+            self.texts = [*self.texts, *tags]
+            return ",".join(self.texts), at
+
+        def settle(self) -> Iterable[Result]:
+            return [(f"{self.times} times", None)] * self.held
+
+        def state(self) -> Result:
+            return self.texts, self.times
+
+    return FoldPlan(("who", "where"), ("at", "tags"), ("who", "at"), MAKES, Told, STATE)
+
+
+PLAN = told_plan()
+
+
+def rows(*values: tuple[str | None, str | None, int, list[str] | None]) -> pa.Table:
+    return pa.Table.from_arrays(
+        [pa.array(column, kind.type) for column, kind in zip(zip(*values, strict=True), ROWS, strict=True)],
+        schema=ROWS,
+    )
+
+
+CASES = rows(
+    ("ann", "a", 3, ["z"]),
+    ("ann", "a", 1, ["x", "y"]),
+    ("ann", "a", 2, None),
+    ("ben", None, 5, None),
+    ("ben", "b", 4, []),
+    (None, None, 6, ["n"]),
+)
+KNOWN = pa.table(
+    {"who": ["ann", "cid"], "where": ["a", "c"], "texts": [["w"], ["c"]], "times": [7, 1]},
+    pa.schema([*list(ROWS)[:2], *STATE]),
+)
+EXPECTED = [
+    # who, at, text, place; whether it is the last; what is known then
+    (None, 6, "n", 6, True, ["n"], 1),
+    ("ann", 1, "w,x,y", 1, False, None, None),
+    ("ann", 2, "10 times", None, False, None, None),
+    ("ann", 3, "w,x,y,z", 3, True, ["w", "x", "y", "z"], 10),
+    ("ben", 4, "", 4, True, [], 1),
+    ("ben", 5, "1 times", None, True, [], 1),
+]
+
+
+def told(table: pa.Table) -> list[tuple[object, ...]]:
+    return sorted((tuple(row.values()) for row in table.to_pylist()), key=lambda row: (row[0] or "", row[1]))
+
+
+def test_rows_are_taken_in_their_order_within_their_scopes() -> None:
+    assert told(fold_table(CASES, PLAN, order=["at"], states=KNOWN)) == EXPECTED
+
+
+def test_workers_make_what_this_program_makes(spark: SparkSession) -> None:
+    given = spark.createDataFrame(CASES, spark_columns(ROWS)).orderBy(F.rand(5)).repartition(3)
+    known = spark.createDataFrame(KNOWN, spark_columns(KNOWN.schema))
+    plan = fold_rows(given, PLAN, order=["at"], states=known)
+    assert told(plan.rows().toArrow()) == EXPECTED
+    assert told(plan.local_table()) == EXPECTED
+
+
+def test_nothing_comes_to_nothing() -> None:
+    for states in (None, KNOWN):
+        found = fold_table(CASES.slice(0, 0), PLAN, order=["at"], states=states)
+        assert found.num_rows == 0
+        assert found.schema.names == ["who", "at", "text", "place", "is_last", "texts", "times"]
+
+
+@pytest.mark.parametrize(("at_once", "characters"), [(1, 1 << 26), (3, 1 << 26), (1 << 14, 1), (7, 9)])
+def test_scopes_may_lie_in_any_batches(
+    at_once: int, characters: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what is made is handed on in pieces that a column of texts can hold."""
+    chance = random.Random(at_once)
+    tags = (None, [], ["x"], ["y", "z"])
+    many = rows(*((chance.choice("abc"), chance.choice("de"), at, chance.choice(tags)) for at in range(100)))
+    expected = told(fold_table(many, PLAN, order=["at"]))
+    monkeypatch.setattr(kernel, "_ROWS_AT_ONCE", at_once)
+    monkeypatch.setattr(kernel, "_CHARACTERS_AT_ONCE", characters)
+    found = fold_table(many, PLAN, order=["at"])
+    assert told(found) == expected
+    assert at_once < 100 or found.column("text").num_chunks > 6
