@@ -1,4 +1,4 @@
-"""Folds: rules that carry what is known of a scope from row to row, in plain Python over Arrow."""
+"""Rules of rows, and folds, which carry what is known of a scope from row to row: plain Python over Arrow."""
 
 from __future__ import annotations
 
@@ -13,6 +13,38 @@ import pyarrow.compute as pc
 from cdckit.parts.arrays import Bools, first_of_entity
 
 Result = tuple[Any, ...]
+Rule = Callable[..., Result]
+"""What a row comes to, by itself: is given some of its values."""
+Rules = Callable[..., Iterable[Result]]
+"""The same, of what comes to any number of rows."""
+
+_ROWS_AT_ONCE = 1 << 14
+_RULED_AT_ONCE = 1_000  # a message may have a megabyte
+_CHARACTERS_AT_ONCE = 1 << 26
+
+
+def rule_batches(batches: Iterable[pa.RecordBatch], rule: Rule, makes: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """What each row comes to by a rule: as many rows, in the columns that it makes."""
+    results = _Results(makes)
+    for batch in _pieces(batches, _RULED_AT_ONCE):
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            results.add(rule(*row))
+            if results.characters > _CHARACTERS_AT_ONCE:
+                yield from results.flush()
+        yield from results.flush()
+
+
+LISTED = "listed"
+
+
+def list_results(*row: Any, rule: Rules, makes: pa.Schema) -> Result:
+    """A `Rule` that lists what a row comes to by one that makes any number of rows (`listed_columns`)."""
+    return ([dict(zip(makes.names, result, strict=True)) for result in rule(*row)],)
+
+
+def listed_columns(makes: pa.Schema) -> pa.Schema:
+    """What `list_results` makes: a list of structs."""
+    return pa.schema([(LISTED, pa.list_(pa.struct(list(makes))))])
 
 
 class Fold:
@@ -35,6 +67,13 @@ class Fold:
         return ()
 
 
+IS_LAST = pa.field("is_last", pa.bool_())
+"""Whether a row is the last of its scope: only such a row has the state behind it."""
+
+IS_STATE = "is a state"
+"""Of rows that are folded, whether one has a state, and is no row: a name that no column of a caller has."""
+
+
 @dataclass(frozen=True)
 class FoldPlan:
     """
@@ -42,46 +81,34 @@ class FoldPlan:
 
     Args:
         scope: The columns that tell scopes apart.
-        reads: The columns of a row that a fold is given.
-        keeps: The columns of a row that its result has, too, unchanged.
+        reads: The columns of a row that a fold is given; of those with lists, an empty one for null.
         makes: What a fold makes of a row.
-        states: What is known of a scope, before its first row and after its last; nothing where each call
-            stands alone.
         begin: Begins a scope with what is known of it; None where nothing is.
+        states: What is known of a scope, before its first row and after its last.
     """
 
     scope: tuple[str, ...]
     reads: tuple[str, ...]
-    keeps: tuple[str, ...]
     makes: pa.Schema
     begin: Callable[[Result | None], Fold]
     states: pa.Schema = field(default_factory=lambda: pa.schema([]))
 
     @property
-    def made_columns(self) -> pa.Schema:
-        """The columns of the result behind those that it keeps."""
+    def columns(self) -> pa.Schema:
+        """What is made of a row; whether it is the last of its scope; and of that one what is known then."""
         return pa.schema([*self.makes, IS_LAST, *self.states])
 
-    def needed_columns(self, order: Sequence[str]) -> list[str]:
-        """The columns that rows must have, each once."""
-        return list(dict.fromkeys([*self.keeps, *self.scope, *self.reads, *order]))
-
-
-IS_LAST = pa.field("is_last", pa.bool_())
-"""Whether a row is the last of its scope: only such a row has the state behind it."""
-
-IS_STATE = "is a state"
-"""Of rows that are folded, whether one has a state, and no row: a name that no column of a caller has."""
-
-_ROWS_AT_ONCE = 1 << 14
-_CHARACTERS_AT_ONCE = 1 << 26
+    @property
+    def sent(self) -> tuple[str, ...]:
+        """The columns that are looked at."""
+        return tuple(dict.fromkeys([*self.scope, *self.reads, *self.states.names, IS_STATE]))
 
 
 def fold_table(
     rows: pa.Table, plan: FoldPlan, *, order: Sequence[str], states: pa.Table | None = None
 ) -> pa.Table:
     """
-    What a table comes to, in the memory of this program: one row for each, as workers would make it.
+    What the rows of a table come to, in the memory of this program: as workers would make it.
 
     Args:
         rows: The rows, with the columns that *plan* names, in any order.
@@ -90,124 +117,126 @@ def fold_table(
         states: One row for each scope of which something is known: the columns of the scope and the state.
 
     Returns:
-        The columns that are kept; those that are made; `is_last`; the state, null but in the last row of a
+        The rows, sorted, with `plan.columns` behind their own; the state is null but in the last row of a
         scope.
 
     >>> class Sum(Fold):
     ...     def __init__(self, state):
-    ...         self.sum = state[0] if state else 0
+    ...         [self.sum] = state or (0,)
     ...     def take(self, number):
     ...         self.sum += number
     ...         return (self.sum,)
     ...     def state(self):
     ...         return (self.sum,)
-    >>> sums = pa.schema([("so_far", pa.int64())])
-    >>> plan = FoldPlan(("who",), ("number",), ("who",), sums, Sum, pa.schema([("sum", pa.int64())]))
+    >>> so_far, sums = pa.schema([("so_far", pa.int64())]), pa.schema([("sum", pa.int64())])
+    >>> plan = FoldPlan(("who",), ("number",), so_far, Sum, sums)
     >>> rows = pa.table({"who": ["ann", "ben", "ann"], "number": [1, 2, 3], "at": [1, 1, 2]})
     >>> known = pa.table({"who": ["ann"], "sum": [10]})
-    >>> [tuple(row.values()) for row in fold_table(rows, plan, order=["at"], states=known).to_pylist()]
-    [('ann', 11, False, None), ('ann', 14, True, 14), ('ben', 2, True, 2)]
+    >>> folded = fold_table(rows, plan, order=["at"], states=known)
+    >>> folded.select(["who", "so_far", "sum"]).to_pydict()
+    {'who': ['ann', 'ann', 'ben'], 'so_far': [11, 14, 2], 'sum': [None, 14, 2]}
     """
-    rows = rows.select(plan.needed_columns(order))
-    kept = [rows.schema.field(name) for name in plan.keeps]
+    kept = rows.schema.names
     rows = rows.append_column(IS_STATE, pa.array(np.zeros(rows.num_rows, bool)))
-    if states is not None:
-        before = states.select([*plan.scope, *plan.states.names])
-        before = before.append_column(IS_STATE, pa.array(np.ones(before.num_rows, bool)))
-        rows = pa.concat_tables([rows, before], promote_options="default")
-    # Nulls first, as Spark sorts: what is not null is greater.
+    before = pa.schema([*map(rows.schema.field, plan.scope), *plan.states]).empty_table()
+    before = before if states is None else states.select(before.schema.names)
+    before = before.append_column(IS_STATE, pa.array(np.ones(before.num_rows, bool)))
+    together = pa.concat_tables([rows, before], promote_options="default")
+    # Nulls first, as Spark sorts: what is there is greater.
     names = [*plan.scope, IS_STATE, *order]
-    ranks = [(name, "descending" if name == IS_STATE else "ascending") for name in names]
-    keys = {f"{name} is there": rows.column(name).is_valid() for name, _ in ranks}
-    sorting = pa.table({**keys, **{name: rows.column(name) for name in names}})
-    ranks = [pair for name, way in ranks for pair in ((f"{name} is there", "ascending"), (name, way))]
-    ordered = rows.take(pc.sort_indices(sorting, ranks)).combine_chunks()
-    return pa.Table.from_batches(
-        fold_batches(ordered.to_batches(), plan), pa.schema([*kept, *plan.made_columns])
-    )
+    keys = {name: together.column(name) for name in names}
+    keys |= {f"{name} is there": together.column(name).is_valid() for name in names}
+    ranks = [pair for name in names for pair in ((f"{name} is there", "ascending"), (name, _way(name)))]
+    together = together.take(pc.sort_indices(pa.table(keys), ranks)).combine_chunks()
+    results = pa.Table.from_batches(fold_batches(together.select(plan.sent).to_batches(), plan), plan.columns)
+    whole = pa.table([*together.select(kept).columns, *results.columns], [*kept, *plan.columns.names])
+    return whole.filter(pc.invert(together.column(IS_STATE)))
+
+
+def _way(name: str) -> str:
+    return "descending" if name == IS_STATE else "ascending"
 
 
 def fold_batches(batches: Iterable[pa.RecordBatch], plan: FoldPlan) -> Iterator[pa.RecordBatch]:
     """
     What rows come to that are sorted by scope, then states first, then in the order in which they count.
 
-    One state is held at a time, and the rows that wait for the end of their scope.
+    Args:
+        batches: The columns that are sent (`plan.sent`).
+        plan: How they are folded.
+
+    Returns:
+        As many rows, in the same order (`plan.columns`); of a state nothing is made.  One state is held at a
+        time, and what is made of rows that stand behind one that is held.
     """
-    results, fold = _Results(plan), plan.begin(None)
+    results, fold = _Results(plan.columns), plan.begin(None)
+    no_state = (False, *(None for _ in plan.states))
     for batch, first, last in _with_bounds(batches, plan.scope):
         is_state = batch.column(IS_STATE).to_pylist()
-        states = [batch.column(name) for name in plan.states.names if any(is_state)]
+        states = [batch.column(name) for name in plan.states.names]
         rows = zip(*(batch.column(name).to_pylist() for name in plan.reads), strict=True)
-        results.open(batch)
         for place, row in enumerate(rows):
             if is_state[place]:
                 fold = plan.begin(tuple(column[place].as_py() for column in states))
+                results.add(())
                 continue
             if first[place]:
                 fold = plan.begin(None)
-            results.add(place, fold.take(*row))
-            if last[place]:
-                results.end(fold)
+            result = fold.take(*row)
+            ends = last[place]
+            state = (True, *fold.state()) if ends else no_state
+            results.add(None if result is None else (*result, *state), state)
+            if ends:
+                results.settle(fold.settle())
             if results.characters > _CHARACTERS_AT_ONCE:
                 yield from results.flush()
         yield from results.flush()
 
 
 class _Results:
-    """What rows have come to, batch by batch, and which of them are held."""
+    """What rows have come to, and which of them are held."""
 
-    def __init__(self, plan: FoldPlan) -> None:
-        self._plan, self.characters = plan, 0
-        self._no_state: Result = (False, *(None for _ in plan.states))
-        self._batches: list[tuple[pa.RecordBatch, list[int], list[Result], list[Result]]] = []
-        self._held: list[tuple[list[Result], int]] = []
+    def __init__(self, columns: pa.Schema) -> None:
+        self._columns, self.characters = columns, 0
+        self._nothing: Result = (None,) * len(columns)
+        self._rows: list[Result] = []
+        self._held: list[int] = []
 
-    def open(self, batch: pa.RecordBatch) -> None:
-        """Let what is added be of this batch."""
-        self._batches.append((batch, [], [], []))
-
-    def add(self, place: int, result: Result | None) -> None:
-        """Note what the row at that place comes to."""
-        _, places, results, states = self._batches[-1]
+    def add(self, result: Result | None, behind: Result = ()) -> None:
+        """Note what the next row comes to; of one that is held, what will stand behind it."""
         if result is None:
-            self._held.append((results, len(results)))
+            self._held.append(len(self._rows))
+            self._rows.append(behind)
         else:
+            self._rows.append(result or self._nothing)
             self._count(result)
-        places.append(place)
-        results.append(result or ())
-        states.append(self._no_state)
 
-    def end(self, fold: Fold) -> None:
-        """Note what the rows that are held come to, and the state behind the last row."""
-        for (results, at), result in zip(self._held, fold.settle(), strict=True):
-            results[at] = result
+    def settle(self, results: Iterable[Result]) -> None:
+        """Note what the rows that are held come to."""
+        for place, result in zip(self._held, results, strict=True):
+            self._rows[place] = (*result, *self._rows[place])
             self._count(result)
         self._held = []
-        states = self._batches[-1][-1]
-        states[-1] = (True, *fold.state())
 
     def _count(self, result: Result) -> None:
-        self.characters += sum(len(value) for value in result if type(value) is str)
+        self.characters += sum(map(_size, result))
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """All that is known, unless rows are held."""
-        if self._held:
+        """All rows, unless some are held."""
+        if self._held or not self._rows:
             return
-        for batch, places, results, states in self._batches:
-            if places:
-                yield self._batch(batch, places, results, states)
-        self._batches, self.characters = [(self._batches[-1][0], [], [], [])], 0
+        columns = zip(zip(*self._rows, strict=True), self._columns, strict=True)
+        arrays = [pa.array(values, column.type) for values, column in columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=self._columns)
+        self._rows, self.characters = [], 0
 
-    def _batch(
-        self, batch: pa.RecordBatch, places: list[int], results: list[Result], states: list[Result]
-    ) -> pa.RecordBatch:
-        kept = batch.select(self._plan.keeps)
-        # Nearly always all of them: then nothing is copied.
-        kept = kept if len(places) == batch.num_rows else kept.take(pa.array(places, pa.int64()))
-        made = [*zip(*results, strict=True), *zip(*states, strict=True)]
-        types = self._plan.made_columns
-        arrays = [pa.array(values, one.type) for values, one in zip(made, types, strict=True)]
-        return pa.RecordBatch.from_arrays([*kept.columns, *arrays], schema=pa.schema([*kept.schema, *types]))
+
+def _size(value: Any) -> int:
+    if type(value) is str:
+        return len(value)
+    if type(value) is dict:
+        return sum(map(_size, value.values()))
+    return sum(map(_size, value)) if type(value) is list else 0
 
 
 def _with_bounds(
@@ -215,7 +244,7 @@ def _with_bounds(
 ) -> Iterator[tuple[pa.RecordBatch, Bools, Bools]]:
     """The batches, and for each row whether it is the first and the last of its scope in all of them."""
     before: tuple[pa.RecordBatch, Bools] | None = None
-    for batch in _pieces(batches):
+    for batch in _pieces(batches, _ROWS_AT_ONCE):
         first = first_of_entity(batch, scope)
         if before is not None:
             first[0] = _scope_at(before[0], -1, scope) != _scope_at(batch, 0, scope)
@@ -225,10 +254,10 @@ def _with_bounds(
         yield *before, np.append(before[1][1:], True)
 
 
-def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _pieces(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
-            yield batch.slice(start, _ROWS_AT_ONCE)
+        for start in range(0, batch.num_rows, size):
+            yield batch.slice(start, size)
 
 
 def _scope_at(batch: pa.RecordBatch, row: int, scope: tuple[str, ...]) -> list[Any]:

@@ -8,7 +8,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Literal
 
-from pyspark.sql import types as T
+import pyarrow as pa
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.faults import Fault
@@ -59,17 +59,13 @@ Kind = Literal["text", "long", "instant", "int", "flag", "json", "ops", "list", 
 an array, each element as JSON text: these two may have numbers beyond any range; `reasons` is one text or an
 array of them; a `flag` that is not there is false."""
 
-TYPES: Mapping[Kind, T.DataType] = MappingProxyType(
+TYPES: Mapping[Kind, pa.DataType] = MappingProxyType(
     {
-        "text": T.StringType(),
-        "long": T.LongType(),
-        "instant": T.LongType(),
-        "int": T.IntegerType(),
-        "flag": T.BooleanType(),
-        "json": T.StringType(),
-        "ops": T.StringType(),
-        "list": T.ArrayType(T.StringType()),
-        "reasons": T.ArrayType(T.StringType()),
+        **dict.fromkeys(("text", "json", "ops"), pa.string()),
+        **dict.fromkeys(("long", "instant"), pa.int64()),
+        **dict.fromkeys(("list", "reasons"), pa.list_(pa.string())),
+        "int": pa.int32(),
+        "flag": pa.bool_(),
     }
 )
 
@@ -98,6 +94,16 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
     }
 )
 """What the fields hold that are no texts."""
+
+ARRIVAL = pa.schema(
+    [
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+    ]
+)
+"""Where a message came from, and its place among all: what is left of its record."""
 
 SUBSCRIPTIONS = ("$zoneSubscription", "$zoneSubscriptions")
 """The collection of subscriptions, as the page calls it, and as the prototype does."""
@@ -148,11 +154,10 @@ class Stream:
         columns = {field_column(field) for field in self.fields}
         return tuple(column for column in self.key if column not in columns)
 
-    def columns(self) -> T.StructType:
+    def columns(self) -> pa.Schema:
         """The columns of its messages, behind those of the records."""
-        keys = [T.StructField(name, T.StringType()) for name in self.key_alone]
-        fields = [T.StructField(field_column(name), TYPES[field_kind(name)]) for name in self.fields]
-        return T.StructType([*keys, *fields])
+        keys = [(name, pa.string()) for name in self.key_alone]
+        return pa.schema([*keys, *((field_column(name), TYPES[field_kind(name)]) for name in self.fields)])
 
 
 def field_kind(field: str) -> Kind:
@@ -165,15 +170,17 @@ def field_column(field: str) -> str:
     return COLUMNS.get(field, field)
 
 
-_ENTITY = ("db", "collection", "zone", "entity")
+ENTITY = ("db", "collection", "zone", "entity")
+"""The key of an entity."""
+DATABASE = ("db",)
+"""The key of a schema."""
+REQUEST = ("client_id", "request")
+"""The key of a request."""
+_DEVICE = ("device",)
 _WHO = ("clientid", "request", "user", "begun")
 _SHOWN = ("learning", "includeBefore", "includeAfter")
 _OUTCOME = ("status", "error", "before", "after")
-_ENTITY_KEY = ("db", "collection", "zone", "entity")
-_REQUEST_KEY = ("client_id", "request")
-_DATABASE_KEY = ("db",)
-_DEVICE_KEY = ("device",)
-_UPDATE = (*_ENTITY, *_WHO, "ended", "part", "parts", *_SHOWN, "ops", *_OUTCOME)
+_UPDATE = (*ENTITY, *_WHO, "ended", "part", "parts", *_SHOWN, "ops", *_OUTCOME)
 _RESPONSE = frozenset(("db", "clientid", "request", "user", "begun", "ended", "parts", "status"))
 
 
@@ -185,23 +192,23 @@ ENTITY_BATCHES = _stream(
     "entity-batches",
     ("db", *_WHO, *_SHOWN, "patches"),
     _SHOWN,
-    key=_REQUEST_KEY,
-    partition_by=_REQUEST_KEY,
+    key=REQUEST,
+    partition_by=REQUEST,
     forever=True,
 )
 ENTITY_PATCHES = _stream(
     "entity-patches",
-    (*_ENTITY, *_WHO, "part", "parts", *_SHOWN, "ops"),
+    (*ENTITY, *_WHO, "part", "parts", *_SHOWN, "ops"),
     _SHOWN,
-    key=_ENTITY_KEY,
-    partition_by=_ENTITY_KEY,
+    key=ENTITY,
+    partition_by=ENTITY,
 )
 ERASED_PATCHES = Stream(
     "erased-patches",
     ("db", *_WHO, "part", "parts", *_SHOWN),
     frozenset(("db", *_WHO, "part", "parts")),
-    key=_REQUEST_KEY,
-    partition_by=_REQUEST_KEY,
+    key=REQUEST,
+    partition_by=REQUEST,
 )
 """No stream of the page: what a service keeps of patches whose entity was erased."""
 # The page's samples of updates, and of what is derived from them, come without the part, too.
@@ -209,42 +216,42 @@ ENTITY_UPDATES = _stream(
     "entity-updates",
     _UPDATE,
     ("part", *_SHOWN, *_OUTCOME[1:]),
-    key=_ENTITY_KEY,
-    partition_by=_ENTITY_KEY,
+    key=ENTITY,
+    partition_by=ENTITY,
     latest=True,
 )
 SCHEMA_PATCHES = _stream(
     "schema-patches",
     ("db", *_WHO, "part", "parts", *_SHOWN, "ops"),
     _SHOWN,
-    key=_DATABASE_KEY,
-    partition_by=_DATABASE_KEY,
+    key=DATABASE,
+    partition_by=DATABASE,
     forever=True,
 )
 SCHEMA_UPDATES = _stream(
     "schema-updates",
     ("db", *_WHO, "ended", "part", "parts", *_SHOWN, "ops", *_OUTCOME),
     ("part", *_SHOWN, *_OUTCOME[1:]),
-    key=_DATABASE_KEY,
-    partition_by=_DATABASE_KEY,
+    key=DATABASE,
+    partition_by=DATABASE,
     latest=True,
 )
 SCHEMA_LEARNING = Stream(
     "schema-learning",
     _UPDATE,
     frozenset(("db", "clientid", "request", "user", "begun", "status")),
-    key=_ENTITY_KEY,
+    key=ENTITY,
     partition_by=("db", "collection"),
-    other_key=_DATABASE_KEY,
+    other_key=DATABASE,
 )
 PARTIAL_RESPONSES = Stream(
-    "partial-responses", _UPDATE, _RESPONSE | {"part"}, key=_REQUEST_KEY, partition_by=("client_id",)
+    "partial-responses", _UPDATE, _RESPONSE | {"part"}, key=REQUEST, partition_by=("client_id",)
 )
 COMPLETE_RESPONSES = Stream(
     "complete-responses",
     ("clientid", "request", "user", "parts", "begun", "ended", "responses"),
     frozenset(("clientid", "request", "user", "parts", "begun")),
-    key=_REQUEST_KEY,
+    key=REQUEST,
     partition_by=("client_id",),
     text="message",
 )
@@ -259,15 +266,15 @@ ZONE_CHANGES = Stream(
     "zone-changes",
     _UPDATE,
     ENTITY_UPDATES.required,
-    key=_ENTITY_KEY,
+    key=ENTITY,
     partition_by=("db", "subject_zone"),
 )
 CHANGES_BY_DEVICE = Stream(
     "changes-by-device",
     ("db", "collection", "zone", "entity", "notification", "action", "ended"),
     frozenset(("db", "collection", "zone", "entity", "notification", "action", "ended")),
-    key=_DEVICE_KEY,
-    partition_by=_DEVICE_KEY,
+    key=_DEVICE,
+    partition_by=_DEVICE,
 )
 # A device may be used with several databases: its newest message does not say all that is left.  One that
 # nobody has connected from yet has no user.
@@ -275,14 +282,14 @@ DEVICE_NOTIFICATIONS = _stream(
     "device-notifications",
     ("db", "user", "device", "count", "begun", "ended"),
     ("user",),
-    key=_DEVICE_KEY,
-    partition_by=_DEVICE_KEY,
+    key=_DEVICE,
+    partition_by=_DEVICE,
 )
 
 STREAMS: Mapping[str, Stream] = MappingProxyType(
     {
-        each.name: each
-        for each in (
+        stream.name: stream
+        for stream in (
             *(ENTITY_BATCHES, ENTITY_PATCHES, ENTITY_UPDATES),
             *(SCHEMA_PATCHES, SCHEMA_UPDATES, SCHEMA_LEARNING),
             *(PARTIAL_RESPONSES, COMPLETE_RESPONSES),

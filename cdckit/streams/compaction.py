@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import require_records
 from cdckit.parts.arguments import require_instant
-from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.workers import WorkerPlan
-from cdckit.streams.catalogue import Status, Stream, require_stream
-from cdckit.streams.decoding import message
-from cdckit.streams.entity_changes import ends_without, written_paths
-from cdckit.streams.json_values import read_all
-from cdckit.streams.patches import operations
+from cdckit.parts.folded_rows import with_rule
+from cdckit.streams.catalogue import Stream, require_stream
+from cdckit.streams.update_fields import statement_extent
 
-_STATED = T.StructType(
-    [T.StructField("_ended", T.LongType()), T.StructField("_says_all", T.BooleanType(), nullable=False)]
-)
+_EXTENT = pa.schema([("_ended", pa.int64()), ("_says_all", pa.bool_())])
 
 
 def compact_records(
@@ -79,8 +71,8 @@ def compact_records(
     young = F.coalesce(F.col("timestamp") >= at - F.lit(keep), F.lit(True))
     if not stream.latest:
         return records.where(young)
-    columns = T.StructType([*records.schema.fields, *_STATED.fields])
-    stated = WorkerPlan(records, partial(_with_statements, stream=stream), columns).rows()
+    extent = partial(statement_extent, stream=stream)
+    stated = with_rule(records, records.columns, ["value", "key"], extent, _EXTENT)
     stays = young | F.col("key").isNull() | _is_last() | _is_needed()
     # A filter cannot hold a window.
     return stated.withColumn("_stays", stays).where("_stays").select(*records.columns)
@@ -101,36 +93,3 @@ def _is_needed() -> Column:
     at = F.struct("_ended", "timestamp")
     covered = F.max(F.when(F.col("_says_all"), at)).over(_behind()) >= at
     return F.col("_ended").isNotNull() & ~F.coalesce(covered, F.lit(False))
-
-
-def _with_statements(batches: Iterable[pa.RecordBatch], *, stream: Stream) -> Iterator[pa.RecordBatch]:
-    types = arrow_schema(_STATED)
-    for batch in batches:
-        rows = [statement_extent(value, stream) for value in batch.column("value").to_pylist()]
-        columns = [
-            pa.array(column, kind.type) for column, kind in zip(zip(*rows, strict=True), types, strict=True)
-        ]
-        yield pa.RecordBatch.from_arrays(
-            [*batch.columns, *columns], names=[*batch.schema.names, *types.names]
-        )
-
-
-def statement_extent(value: bytes | None, stream: Stream) -> tuple[int | None, bool]:
-    """
-    When an update was done, and whether it says all that is there after it; no time if it says nothing.
-
-    >>> from cdckit.streams import SCHEMA_UPDATES
-    >>> text = (
-    ...     b'{"db": "s", "clientid": "c", "request": 1, "user": "ann", "begun": 7, "ended": 9, "parts": 1,'
-    ...     b'"status": 1, "ops": [{"op": "add", "path": "/", "value": {}}], "after": {}}'
-    ... )
-    >>> statement_extent(text, SCHEMA_UPDATES), statement_extent(b"?", SCHEMA_UPDATES)
-    ((9, True), (None, False))
-    """
-    columns = message(value, stream)
-    if "error_code" in columns or columns["status"] != Status.DONE:
-        return None, False
-    done, _ = operations(read_all(columns["ops"] or "[]"))
-    if columns["after"] is None:
-        return columns["ended"], ends_without(done)
-    return columns["ended"], any(not path for operation in done for path in written_paths(operation))

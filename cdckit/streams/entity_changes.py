@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
-from functools import partial
-from math import isinf
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -15,172 +12,17 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.changes import DELETE, UPSERT
-from cdckit.model.faults import BYTES, keep_bytes
+from cdckit.model.faults import BYTES
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_SCHEMA, door_reject
 from cdckit.parts.arguments import require_types
-from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.instants import parse_instant
-from cdckit.parts.workers import WorkerPlan
-from cdckit.streams.catalogue import ENTITY_UPDATES, Status, StreamFault
-from cdckit.streams.json_values import column_text, read, read_all, to_text
-from cdckit.streams.patches import (
-    ADD,
-    INCREMENT,
-    MOVE,
-    REMOVE,
-    REPLACE,
-    REQUIRE,
-    Operation,
-    Path,
-    operations,
-    parse_steps,
-    show_value,
-)
-from cdckit.streams.requests import ARRIVAL_FIELDS
-from cdckit.streams.type_learning import BOOLEAN, DOCUMENT, DOUBLE, INTEGER, LONG, TIMESTAMP
+from cdckit.parts.arrow_types import arrow_schema, spark_columns
+from cdckit.parts.folded_rows import with_rule
+from cdckit.streams.catalogue import ARRIVAL, ENTITY_UPDATES, Status
+from cdckit.streams.collection_types import BOOLEAN, DOCUMENT, DOUBLE, INTEGER, LONG, TIMESTAMP
+from cdckit.streams.json_values import read
+from cdckit.streams.patches import parse_steps
+from cdckit.streams.update_fields import Fields
 from cdckit.streams.zones import change_columns
-
-_MOST_STEPS = 6  # each doubles in how many ways a name can be read
-
-Row = tuple[str, list[Any], list[bool], str | None, str | None]
-"""Operation, values, which fields were touched, and the code and sentence of what is wrong."""
-
-
-def statement(
-    ops: str | None,
-    after: str | None,
-    places: list[list[Path]],
-    convert: list[Callable[[Any], Any]],
-    names: list[str],
-) -> Row:
-    """
-    What one update says of the fields.
-
-    Args:
-        ops: The operations of its patch, JSON text.
-        after: The entity after it, JSON text; null where nobody said.
-        places: By field, where it may stand in a document.
-        convert: By field, what makes its value of one of JSON, or raises.
-        names: By field, its name.
-    """
-    nothing: list[Any] = [None] * len(places)
-    done, _ = operations(read_all(ops or "[]"))
-    if after is None:
-        if ends_without(done):
-            return DELETE, nothing, [False] * len(places), None, None
-        return _unfit(StreamFault.NO_DOCUMENT, "", nothing)
-    document = read(after)
-    written_at = [path for operation in done for path in written_paths(operation)]
-    touched = [any(_paths_overlap(path, at) for path in each for at in written_at) for each in places]
-    values = []
-    for paths, is_touched, converted, name in zip(places, touched, convert, names, strict=True):
-        found = [_value(document, path) for path in paths] if is_touched else []
-        value, *more = [each for each in found if each is not None] or [None]
-        if more:
-            return _unfit(StreamFault.UNFIT_VALUE, f"{name} is there twice: a name has the dot.", nothing)
-        try:
-            values.append(None if value is None else converted(value))
-        except (TypeError, ValueError, OverflowError):
-            return _unfit(StreamFault.UNFIT_VALUE, f"{name} is {show_value(value)}.", nothing)
-    return UPSERT, values, touched, None, None
-
-
-def _unfit(fault: StreamFault, finding: str, nothing: list[Any]) -> Row:
-    return UPSERT, nothing, [False] * len(nothing), fault.value, column_text(fault.describe(finding))
-
-
-def ends_without(done: list[Operation]) -> bool:
-    """Whether the entity is gone after these operations, given that nothing is said of it after them."""
-    gone = False
-    for operation in done:
-        if operation.name == REMOVE:
-            gone = gone or not operation.path
-        elif operation.name in _MAKES:
-            gone = False
-    return gone
-
-
-# What makes an entity anew that is gone: what is moved or copied must be there.
-_MAKES = (ADD, REPLACE, INCREMENT)
-
-
-def field_paths(name: str) -> list[Path]:
-    """
-    Where a field may stand: `a.b` is `b` within `a`, or the field of an entity whose name has the dot.
-
-    >>> field_paths("a.b")
-    [('a', 'b'), ('a.b',)]
-    """
-    steps = name.split(".")
-    if len(steps) > _MOST_STEPS:
-        return [tuple(steps), (name,)]
-    found: list[Path] = [(steps[-1],)]
-    for step in reversed(steps[:-1]):
-        found = [each for rest in found for each in ((step, *rest), (f"{step}.{rest[0]}", *rest[1:]))]
-    return found
-
-
-def written_paths(operation: Operation) -> tuple[Path, ...]:
-    """The places that an operation changes; the document itself has no steps."""
-    if operation.name == REQUIRE:
-        return ()
-    return (operation.path, operation.source) if operation.name == MOVE else (operation.path,)
-
-
-def _paths_overlap(first: Path, second: Path) -> bool:
-    short = min(len(first), len(second))
-    return first[:short] == second[:short]
-
-
-def _value(document: Any, path: Path) -> Any:
-    for step in path:
-        if not isinstance(document, dict) or step not in document:
-            return None
-        document = document[step]
-    return document
-
-
-def _text(value: Any) -> str | None:
-    return column_text(value if isinstance(value, str) else to_text(value))
-
-
-def _boolean(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError
-    return value
-
-
-def _whole(value: Any, *, bits: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not -(1 << bits) <= value < 1 << bits:
-        raise TypeError
-    return value
-
-
-def _double(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
-        raise TypeError
-    found = float(value)
-    if isinf(found):  # a decimal beyond all doubles; of an int Python says so itself
-        raise OverflowError
-    return found
-
-
-def _instant(value: Any) -> Any:
-    found = parse_instant(value)
-    if found is None:
-        raise TypeError
-    return found
-
-
-CONVERT: Mapping[type[T.DataType], Callable[[Any], Any]] = {
-    T.StringType: _text,
-    T.BooleanType: _boolean,
-    T.IntegerType: partial(_whole, bits=31),
-    T.LongType: partial(_whole, bits=63),
-    T.DoubleType: _double,
-    T.TimestampType: _instant,
-}
-
 
 Nested = Literal["dotted", "whole"]
 
@@ -188,18 +30,12 @@ KEYS = ("db", "zone", "entity")
 """The key fields of an entity's changes: give them to `merge`."""
 
 _FUNCTION = "changes"
-_ROWS_AT_ONCE = 1000
-_ERRORS = (ERROR_CODE, ERROR_DESCRIPTION)
-_NEEDED = T.StructType(
-    [
-        *ARRIVAL_FIELDS,
-        *(
-            field
-            for field in ENTITY_UPDATES.columns()
-            if field.name not in ("errors", "before", "learning", "include_before", "include_after", "parts")
-        ),
-    ]
+_UNUSED = ("errors", "before", "learning", "include_before", "include_after", "parts")
+_NEEDED = spark_columns(
+    pa.schema([*ARRIVAL, *(each for each in ENTITY_UPDATES.columns() if each.name not in _UNUSED)])
 )
+_OPTIONAL = [*(RECORD_SCHEMA[name] for name in BYTES), *ERROR_FIELDS]
+_READABLE = (T.StringType, T.BooleanType, T.IntegerType, T.LongType, T.DoubleType, T.TimestampType)
 
 
 def changes(
@@ -259,7 +95,7 @@ def changes(
     values = (F.col("data")[field.name].alias(field.name) for field in fields)
     touched = (F.col("carried")[field.name].alias(field.name) for field in fields)
     return stated.select(
-        *change_columns(F.when(~is_reject, F.col("operation"))),
+        *change_columns(F.when(~is_reject, F.when(F.col("is_delete"), DELETE).otherwise(UPSERT))),
         F.struct(*data, *values).alias("data"),
         F.struct(*(F.lit(True).alias(name) for name in KEYS), *touched).alias("carried"),
         reject,
@@ -294,7 +130,7 @@ def find_unfit(
     <BLANKLINE>
     """
     stated = _read_updates(updates, collection, fields, nested)
-    return stated.where(F.col(ERROR_CODE).isNotNull()).drop("operation", "data", "carried")
+    return stated.where(F.col(ERROR_CODE).isNotNull()).drop("is_delete", "data", "carried")
 
 
 def type_fields(entity_type: str, *, nested: Nested = "dotted") -> T.StructType:
@@ -316,13 +152,13 @@ def type_fields(entity_type: str, *, nested: Nested = "dotted") -> T.StructType:
     """
     _require_nested(nested, "fields_of")
     [type_] = read(entity_type).values()
-    found: dict[str, T.DataType] = {}
+    kinds: dict[str, T.DataType] = {}
     for name, field in type_["fields"].items():
         steps, kind = parse_steps(name), field.get("type") if isinstance(field, dict) else None
         if len(steps) == 1 if nested == "whole" else kind != DOCUMENT:
             dotted, type_of = ".".join(steps), _SPARK.get(str(kind), T.StringType())
-            found[dotted] = type_of if found.get(dotted, type_of) == type_of else T.StringType()
-    return T.StructType([T.StructField(name, kind) for name, kind in found.items()])
+            kinds[dotted] = type_of if kinds.get(dotted, type_of) == type_of else T.StringType()
+    return T.StructType([T.StructField(name, kind) for name, kind in kinds.items()])
 
 
 _SPARK: Mapping[str, T.DataType] = {
@@ -335,40 +171,28 @@ _SPARK: Mapping[str, T.DataType] = {
 
 
 def _read_updates(updates: DataFrame, collection: str, fields: T.StructType, nested: Nested) -> DataFrame:
+    """The applied updates of a collection, and those in error, with what each says (`Fields.statement`)."""
     require_types(updates, _NEEDED, function=_FUNCTION)
     _require_nested(nested, _FUNCTION)
     _require_readable(fields)
-    others = [*(RECORD_SCHEMA[name] for name in BYTES), *ERROR_FIELDS]
-    lacking = [each for each in others if each.name not in updates.columns]
+    lacking = [each for each in _OPTIONAL if each.name not in updates.columns]
     whole = updates.select("*", *(F.lit(None).cast(each.dataType).alias(each.name) for each in lacking))
     wrong = F.col(ERROR_CODE).isNotNull()
-    revision = next((name for name in ("revision_after", "revision") if name in updates.columns), None)
-    number = F.lit(None) if revision is None else F.col(revision)
     is_applied = F.col("status") == Status.DONE
     if "action" in updates.columns:
         is_applied &= F.col("action").isNotNull()
-    is_ours = F.coalesce(F.col("collection") == collection, wrong)
-    applied = whole.where((wrong | is_applied) & is_ours)
-    given = applied.withColumn("revision", number.cast("bigint"))
-    kept = [
-        *_NEEDED.fields,
-        *(RECORD_SCHEMA[name] for name in BYTES),
-        T.StructField("revision", T.LongType()),
-    ]
-    carried = T.StructType([T.StructField(field.name, T.BooleanType()) for field in fields])
-    columns = [
-        T.StructField("operation", T.StringType()),
-        T.StructField("data", fields),
-        T.StructField("carried", carried),
-        *ERROR_FIELDS,
-    ]
-    places: list[list[Path]] = [
-        field_paths(field.name) if nested == "dotted" else [(field.name,)] for field in fields
-    ]
-    by = partial(_read, fields=fields, places=places)
-    return WorkerPlan(
-        given.select(*(field.name for field in (*kept, *ERROR_FIELDS))), by, T.StructType([*kept, *columns])
-    ).rows()
+    revision = next((name for name in ("revision_after", "revision") if name in updates.columns), None)
+    number = F.lit(None) if revision is None else F.col(revision)
+    applied = whole.where((wrong | is_applied) & F.coalesce(F.col("collection") == collection, wrong))
+    kept = [*_NEEDED.fieldNames(), *BYTES, "revision"]
+    reader = Fields(arrow_schema(fields), nested == "dotted")
+    return with_rule(
+        applied.withColumn("revision", number.cast("bigint")),
+        kept,
+        ("ops", "after", ERROR_CODE, ERROR_DESCRIPTION),
+        reader.read,
+        reader.statement,
+    )
 
 
 def _require_nested(nested: str, function: str) -> None:
@@ -384,42 +208,6 @@ def _require_readable(fields: T.StructType) -> None:
     if twice:
         raise InvalidArgument(_FUNCTION, "fields", f"of different names, none of {', '.join(KEYS)}", twice)
     for field in fields:
-        if type(field.dataType) not in CONVERT:
+        if not isinstance(field.dataType, _READABLE):
             needed = "string, boolean, int, bigint, double or timestamp"
             raise WrongColumnType(_FUNCTION, field.name, needed, field.dataType.simpleString())
-
-
-def _read(
-    batches: Iterable[pa.RecordBatch], *, fields: T.StructType, places: list[list[Path]]
-) -> Iterator[pa.RecordBatch]:
-    names = fields.fieldNames()
-    types = [arrow_type(field.dataType) for field in fields]
-    convert = [CONVERT[type(field.dataType)] for field in fields]
-    none = UPSERT, [None] * len(names), [False] * len(names)
-    for whole in batches:
-        for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
-            batch = whole.slice(start, _ROWS_AT_ONCE)
-            read_before = (batch.column(name).to_pylist() for name in ("ops", "after", *_ERRORS))
-            rows = [
-                statement(ops, after, places, convert, names) if code is None else (*none, code, description)
-                for ops, after, code, description in zip(*read_before, strict=True)
-            ]
-            kinds, values, touched, codes, errors = zip(*rows, strict=True) if rows else ((),) * 5
-            columns = {
-                "operation": pa.array(kinds, pa.string()),
-                "data": _struct(values, names, types),
-                "carried": _struct(touched, names, [pa.bool_()] * len(names)),
-                ERROR_CODE: pa.array(codes, pa.string()),
-                ERROR_DESCRIPTION: pa.array(errors, pa.string()),
-            }
-            record = {name: batch.column(name) for name in batch.schema.names if name not in _ERRORS}
-            yield pa.RecordBatch.from_pydict(
-                {**keep_bytes(record, columns[ERROR_CODE].is_valid()), **columns}
-            )
-
-
-def _struct(rows: Sequence[Sequence[Any]], names: list[str], types: list[pa.DataType]) -> pa.StructArray:
-    columns = zip(*rows, strict=True) if rows else ((),) * len(names)
-    arrays = [pa.array(each, kind) for each, kind in zip(columns, types, strict=True)]
-    fields = [pa.field(name, kind) for name, kind in zip(names, types, strict=True)]
-    return pa.StructArray.from_arrays(arrays, fields=fields)

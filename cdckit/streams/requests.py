@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -13,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_SCHEMA
+from cdckit.model.records import ERROR_CODE, ERROR_FIELDS
 from cdckit.parts.arguments import (
     require_batch,
     require_columns,
@@ -22,37 +21,52 @@ from cdckit.parts.arguments import (
     require_int,
     require_types,
 )
-from cdckit.parts.arrow_types import arrow_schema, make_batch
-from cdckit.parts.workers import WorkerPlan
+from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.fold import IS_LAST, FoldPlan
+from cdckit.parts.folded_rows import explode_rule, fold_rows
 from cdckit.streams.catalogue import (
+    ARRIVAL,
+    DATABASE,
+    ENTITY,
     ENTITY_BATCHES,
     ENTITY_PATCHES,
     ENTITY_UPDATES,
-    SCHEMA_LEARNING,
     SCHEMA_PATCHES,
     SCHEMA_UPDATES,
     SUBSCRIPTIONS,
     Status,
     Stream,
 )
-from cdckit.streams.documents import IS_LAST, Document, Plan, fold_messages
-from cdckit.streams.json_values import column_text, read, read_all, to_text, to_text_all
-from cdckit.streams.patches import show_value
+from cdckit.streams.documents import ANSWER, STATE, Document
+from cdckit.streams.request_parts import PATCH, batch_patches
 
-ARRIVAL_COLUMNS = ("timestamp", "topic", "partition", "offset")
-"""Where a message came from, and its place among all: what is left of its record."""
-
-ARRIVAL_FIELDS = [RECORD_SCHEMA[name] for name in ARRIVAL_COLUMNS]
-ERRORS = T.StructField("errors", T.ArrayType(T.StringType()))
-
-PATCH_SCHEMA = T.StructType([*ARRIVAL_FIELDS, *ENTITY_PATCHES.columns().fields, ERRORS])
+_ERRORS = PATCH.field("errors")
+PATCH_SCHEMA = spark_columns(pa.schema([*ARRIVAL, *ENTITY_PATCHES.columns(), _ERRORS]))
 """One row is one patch of one entity: where it came from, what it says, and why it cannot be applied, if it
 is known before it is tried."""
 
-_HEADER = [field for field in ENTITY_PATCHES.columns() if field.name in ENTITY_BATCHES.columns().fieldNames()]
-_GIVEN = T.StructType([*ARRIVAL_FIELDS, *_HEADER, ENTITY_BATCHES.columns()["patches"]])
-_TEXTS = ("collection", "zone", "entity")
-_ROWS_AT_ONCE = 1000
+_HEADER = [name for name in ENTITY_PATCHES.columns().names if name in ENTITY_BATCHES.columns().names]
+_BATCH = pa.schema([*ARRIVAL, *map(ENTITY_BATCHES.columns().field, (*_HEADER, "patches"))])
+
+
+def _answer_schema(patches: Stream) -> T.StructType:
+    columns = [*ARRIVAL, *patches.columns(), *ANSWER, IS_LAST, *STATE]
+    return spark_columns(pa.schema(columns))
+
+
+ANSWER_SCHEMA = _answer_schema(ENTITY_PATCHES)
+"""One row is one patch of an entity, and what became of it."""
+SCHEMA_ANSWER_SCHEMA = _answer_schema(SCHEMA_PATCHES)
+"""One row is one patch of a schema, and what became of it."""
+ENTITY_SCHEMA = spark_columns(pa.schema([*map(ENTITY_PATCHES.columns().field, ENTITY), *STATE]))
+"""One row is one entity: its identity, and what is known of it."""
+SCHEMA_SCHEMA = spark_columns(pa.schema([*map(SCHEMA_PATCHES.columns().field, DATABASE), *STATE]))
+"""One row is the schema of one database, and what is known of it."""
+
+_OF_UPDATES = [("action", pa.string()), ("revision", pa.int64())]
+UPDATE_SCHEMA = spark_columns(pa.schema([*ARRIVAL, *ENTITY_UPDATES.columns(), *_OF_UPDATES]))
+"""One row is one update of an entity: the fields of entity-updates; which action it was; and how many
+updates its entity had with it."""
 
 
 def entity_patches(batches: DataFrame, *, databases: Iterable[str] | None = None) -> DataFrame:
@@ -95,9 +109,12 @@ def entity_patches(batches: DataFrame, *, databases: Iterable[str] | None = None
     <BLANKLINE>
     """
     served = require_databases(databases, function="entity_patches")
-    require_types(batches, T.StructType([*_GIVEN.fields, *ERROR_FIELDS]), function="entity_patches")
-    given = batches.where(batches[ERROR_CODE].isNull()).select(*_GIVEN.fieldNames())
-    return WorkerPlan(given, partial(_patches, databases=served), PATCH_SCHEMA).rows()
+    require_types(
+        batches, T.StructType([*spark_columns(_BATCH).fields, *ERROR_FIELDS]), function="entity_patches"
+    )
+    sound = batches.where(batches[ERROR_CODE].isNull())
+    kept, rule = [*ARRIVAL.names, *_HEADER], partial(batch_patches, databases=served)
+    return explode_rule(sound, kept, ["db", "patches"], rule, PATCH).select(*PATCH_SCHEMA.fieldNames())
 
 
 def require_databases(databases: Iterable[str] | None, *, function: str) -> frozenset[str] | None:
@@ -108,193 +125,6 @@ def require_databases(databases: Iterable[str] | None, *, function: str) -> froz
     if isinstance(databases, str) or not all(isinstance(each, str) for each in listed):
         raise InvalidArgument(function, "databases", "a list of names", databases)
     return frozenset(listed)
-
-
-def foreign_reason(databases: Iterable[str] | None) -> Column:
-    """Why a message that names its database is not for these: `errors` of its patch, null where it is."""
-    nothing = F.lit(None).cast(ERRORS.dataType)
-    if databases is None:
-        return nothing
-    reasons = F.array(F.concat(F.lit("the database '"), F.col("db"), F.lit("' is not served here")))
-    return F.when(~F.col("db").isin(*databases), reasons).otherwise(nothing)
-
-
-def _patches(
-    batches: Iterable[pa.RecordBatch], *, databases: frozenset[str] | None
-) -> Iterator[pa.RecordBatch]:
-    types = arrow_schema(PATCH_SCHEMA)
-    copied = [field.name for field in (*ARRIVAL_FIELDS, *_HEADER)]
-    for whole in batches:
-        for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
-            batch = whole.slice(start, _ROWS_AT_ONCE)
-            rows, found_patches = [], []
-            lists = batch.column("patches").to_pylist()
-            for row, (database, patches) in enumerate(
-                zip(batch.column("db").to_pylist(), lists, strict=True)
-            ):
-                against = _foreign_reasons(database, databases)
-                rows += [row] * len(patches)
-                for part, text in enumerate(patches, 1):
-                    found_patches.append({"part": part, "parts": len(patches), **read_patch(text, against)})
-            taken = batch.take(pa.array(rows, pa.int64()))
-            columns = {name: taken.column(name) for name in copied}
-            for field in types:
-                if field.name not in columns:
-                    columns[field.name] = pa.array(
-                        [each.get(field.name) for each in found_patches], field.type
-                    )
-            yield make_batch(columns, types)
-
-
-def _foreign_reasons(database: str, databases: frozenset[str] | None) -> list[str]:
-    if databases is None or database in databases:
-        return []
-    return [f"the database {show_value(database)} is not served here"]
-
-
-ERASED = "ERASED"
-"""What stands in a batch in the place of a patch that was erased."""
-ERASED_REASON = "the patch spoke of an entity that was erased"
-
-
-def read_patch(text: str, against: Sequence[str] = ()) -> dict[str, Any]:
-    """The columns of one patch of a batch; why it cannot be applied among them, also what is *against* it."""
-    document = read_all(text)
-    if document == ERASED:
-        return {"errors": [ERASED_REASON]}
-    if not isinstance(document, dict):
-        return {"errors": [*against, f"the patch is {show_value(document)}, not an object"]}
-    reasons = [
-        f"the patch has no {name}: it is {show_value(document.get(name))}"
-        for name in _TEXTS
-        if not isinstance(document.get(name), str)
-    ]
-    if document.get("ops") is None:
-        reasons.append("the patch has no ops")
-    texts = {name: column_text(document[name]) for name in _TEXTS if isinstance(document.get(name), str)}
-    ops = None if document.get("ops") is None else column_text(to_text_all(document["ops"]))
-    return {**texts, "ops": ops, "errors": [*against, *reasons] or None}
-
-
-_SCHEMA_HEADER = ("db", "client_id", "request", "user", "begun", "ended", "status")
-_KEPT = T.StructType([*ARRIVAL_FIELDS, *(SCHEMA_LEARNING.columns()[name] for name in _SCHEMA_HEADER)])
-_MADE = [SCHEMA_LEARNING.columns()[name] for name in ("collection", "part", "parts", "after")]
-_SCHEMAS_AT_ONCE = 100  # a schema may have a megabyte
-
-TypeRow = tuple[str | None, int | None, int, str | None]
-
-
-def explode_types(schemas: DataFrame) -> DataFrame:
-    """
-    One row for each entity type of each schema, and for each that an update removed.
-
-    Not by Spark's `from_json`: it loses digits of numbers, and the quotes of a type that is a text.
-
-    Args:
-        schemas: Answers to patches of schemas that were applied, with the whole `before` and `after`.
-
-    Returns:
-        When the answer arrived, and its header; `collection`, the name of the type; `part` and `parts`: it
-        is the i-th of n types of the schema, without i where it was removed; `after`, an object with this
-        type alone, which is null where it was removed.
-
-    Cost: one pass through Python in Arrow batches.
-    """
-    columns = T.StructType([*_KEPT.fields, *_MADE])
-    return WorkerPlan(
-        schemas.select(*_KEPT.fieldNames(), "before", "after"), _explode_batches, columns
-    ).rows()
-
-
-def _explode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    types = arrow_schema(T.StructType([*_KEPT.fields, *_MADE]))
-    for whole in batches:
-        for start in range(0, whole.num_rows, _SCHEMAS_AT_ONCE):
-            batch = whole.slice(start, _SCHEMAS_AT_ONCE)
-            texts = zip(batch.column("before").to_pylist(), batch.column("after").to_pylist(), strict=True)
-            type_rows = [_type_rows(before, after) for before, after in texts]
-            rows = [row for row, each in enumerate(type_rows) for _ in each]
-            taken = batch.select(_KEPT.fieldNames()).take(pa.array(rows, pa.int64()))
-            columns = dict(zip(_KEPT.fieldNames(), taken.columns, strict=True))
-            exploded = [one for each in type_rows for one in each]
-            for place, field in enumerate(_MADE):
-                columns[field.name] = pa.array([one[place] for one in exploded], types.field(field.name).type)
-            yield make_batch(columns, types)
-
-
-def _type_rows(before: str | None, after: str | None) -> list[TypeRow]:
-    now, was = _types_in(after), _types_in(before)
-    there = [_row(name, place, len(now), now[name]) for place, name in enumerate(sorted(now), 1)]
-    return there + [_row(name, None, len(now), None) for name in sorted(was.keys() - now.keys())]
-
-
-def _row(name: str, part: int | None, parts: int, type_: Any) -> TypeRow:
-    return column_text(name), part, parts, column_text(to_text({name: type_}))
-
-
-def _types_in(text: str | None) -> dict[str, Any]:
-    return {name: type_ for name, type_ in read(text or "{}").items() if type_ is not None}
-
-
-STATE = T.StructType(
-    [
-        T.StructField("document", T.StringType()),
-        T.StructField("answered", T.ArrayType(T.StringType())),
-        T.StructField("revision", T.LongType()),
-        T.StructField("changed", T.LongType()),
-        T.StructField("taught", T.StringType()),
-    ]
-)
-"""What is known of an entity, behind its identity: its document as JSON text, null where it does not
-exist; the names of its last patches; how often it was changed; when the last patch was answered; and the
-document as it was when a patch last let it be learnt from."""
-
-RESULT_FIELDS = T.StructType(
-    [
-        T.StructField("status", T.IntegerType()),
-        ERRORS,
-        T.StructField("before", T.StringType()),
-        T.StructField("after", T.StringType()),
-        T.StructField("action", T.StringType()),
-        T.StructField("revision_after", T.LongType()),
-        T.StructField("ended", T.LongType()),
-        T.StructField("taught_before", T.StringType()),
-        T.StructField("is_repeat", T.BooleanType()),
-    ]
-)
-
-ENTITY = ("db", "collection", "zone", "entity")
-SCHEMA = ("db",)
-
-
-def patch_columns(patches: Stream) -> T.StructType:
-    """The columns of patches that their answers have, too."""
-    return T.StructType([*ARRIVAL_FIELDS, *patches.columns().fields])
-
-
-ANSWER_SCHEMA = T.StructType(
-    [*patch_columns(ENTITY_PATCHES).fields, *RESULT_FIELDS.fields, IS_LAST, *STATE.fields]
-)
-"""One row is one patch of an entity, and what became of it."""
-SCHEMA_ANSWER_SCHEMA = T.StructType(
-    [*patch_columns(SCHEMA_PATCHES).fields, *RESULT_FIELDS.fields, IS_LAST, *STATE.fields]
-)
-"""One row is one patch of a schema, and what became of it."""
-ENTITY_SCHEMA = T.StructType([*(ENTITY_PATCHES.columns()[name] for name in ENTITY), *STATE.fields])
-"""One row is one entity: its identity, and what is known of it."""
-SCHEMA_SCHEMA = T.StructType([*(SCHEMA_PATCHES.columns()[name] for name in SCHEMA), *STATE.fields])
-"""One row is the schema of one database, and what is known of it."""
-
-UPDATE_SCHEMA = T.StructType(
-    [
-        *ARRIVAL_FIELDS,
-        *ENTITY_UPDATES.columns().fields,
-        T.StructField("action", T.StringType()),
-        T.StructField("revision", T.LongType()),
-    ]
-)
-"""One row is one update of an entity: the fields of entity-updates; which action it was; and how many
-updates its entity had with it."""
 
 
 def entities(answers: DataFrame, known: DataFrame | None = None) -> DataFrame:
@@ -329,16 +159,15 @@ def entities(answers: DataFrame, known: DataFrame | None = None) -> DataFrame:
     +----------+------+--------+--------+--------+
     <BLANKLINE>
     """
-    whole = "entity" in answers.columns
-    columns = (ENTITY_SCHEMA if whole else SCHEMA_SCHEMA).fieldNames()
-    identity = list(ENTITY if whole else SCHEMA)
+    schema, key = (ENTITY_SCHEMA, ENTITY) if "entity" in answers.columns else (SCHEMA_SCHEMA, DATABASE)
+    columns, identity = schema.fieldNames(), list(key)
     require_columns(answers, [*columns, IS_LAST.name], function="entities")
     # A patch that names no entity was refused: there is nothing to know.
     named = F.coalesce(*(F.when(F.col(name).isNull(), F.lit(False)) for name in identity), F.lit(True))
     last = answers.where(F.col(IS_LAST.name) & named).select(*columns)
     if known is None:
         return last
-    require_types(known, ENTITY_SCHEMA if whole else SCHEMA_SCHEMA, function="entities")
+    require_types(known, schema, function="entities")
     return last.unionByName(known.select(*columns).join(last.select(*identity), identity, "left_anti"))
 
 
@@ -380,7 +209,7 @@ def schema_updates(answers: DataFrame) -> DataFrame:
     0
     """
     require_types(answers, SCHEMA_ANSWER_SCHEMA, function="schema_updates")
-    return _updates(answers, [*ARRIVAL_COLUMNS, *SCHEMA_UPDATES.columns().fieldNames(), "action", "revision"])
+    return _updates(answers, [*ARRIVAL.names, *SCHEMA_UPDATES.columns().names, "action", "revision"])
 
 
 def _updates(answers: DataFrame, columns: list[str]) -> DataFrame:
@@ -400,28 +229,12 @@ def with_requested(answers: DataFrame) -> DataFrame:
     )
 
 
-# Names that no column of a caller has, by which patches may be ordered.
-_AT, _SHOWN = "answered at", "shown in any case"
-_READS = (
-    "errors",
-    "client_id",
-    "request",
-    "part",
-    "ops",
-    "include_before",
-    "include_after",
-    "learning",
-    _AT,
-    _SHOWN,
-)
-
-
 def apply_patches(
     patches: DataFrame,
     *,
     entities: DataFrame | None = None,
     ended: datetime | None = None,
-    order_by: Iterable[str] = ARRIVAL_COLUMNS,
+    order_by: Iterable[str] = tuple(ARRIVAL.names),
     documents: bool = False,
     most_characters: int = 1_000_000,
     remember: int = 100,
@@ -496,9 +309,8 @@ def apply_patches(
     # A subscription says in its document which zone it is to: without it nobody would know.
     shown |= F.coalesce(F.col("collection").isin(*SUBSCRIPTIONS), F.lit(False))
     limits = require_limits(most_characters, remember, function=function)
-    return _answer_patches(
-        patches, entities, ENTITY_PATCHES, ENTITY, ended, order_by, shown, limits, function
-    )
+    plan = FoldPlan(ENTITY, _READS, ANSWER, limits, STATE)
+    return _answer_patches(patches, entities, ENTITY_PATCHES, plan, ended, order_by, shown, function)
 
 
 def apply_schema_patches(
@@ -506,7 +318,7 @@ def apply_schema_patches(
     *,
     schemas: DataFrame | None = None,
     ended: datetime | None = None,
-    order_by: Iterable[str] = ARRIVAL_COLUMNS,
+    order_by: Iterable[str] = tuple(ARRIVAL.names),
     most_characters: int = 1_000_000,
     remember: int = 100,
 ) -> DataFrame:
@@ -547,8 +359,8 @@ def apply_schema_patches(
     if schemas is not None:
         require_types(schemas, SCHEMA_SCHEMA, function=function)
     limits = require_limits(most_characters, remember, function=function)
-    shown = F.lit(True)
-    return _answer_patches(patches, schemas, SCHEMA_PATCHES, SCHEMA, ended, order_by, shown, limits, function)
+    plan = FoldPlan(DATABASE, _READS, ANSWER, limits, STATE)
+    return _answer_patches(patches, schemas, SCHEMA_PATCHES, plan, ended, order_by, F.lit(True), function)
 
 
 def require_limits(most: int, remember: int, *, function: str) -> partial[Document]:
@@ -559,29 +371,33 @@ def require_limits(most: int, remember: int, *, function: str) -> partial[Docume
     return partial(Document, most=most, remember=remember)
 
 
+# Two names that no column of a caller has, by which patches may be ordered.
+_AT, _SHOWN = "answered at", "shown in any case"
+_FLAGS = ("include_before", "include_after", "learning")
+_READS = ("errors", "client_id", "request", "part", "ops", *_FLAGS, _AT, _SHOWN)
+
+
 def _answer_patches(
     patches: DataFrame,
     known: DataFrame | None,
     stream: Stream,
-    identity: tuple[str, ...],
+    plan: FoldPlan,
     ended: datetime | None,
     order_by: Iterable[str],
     shown: Column,
-    fold: partial[Document],
     function: str,
 ) -> DataFrame:
-    keeps = patch_columns(stream)
-    require_types(patches, keeps, function=function)
+    keeps = pa.schema([*ARRIVAL, *stream.columns()])
+    require_types(patches, spark_columns(keeps), function=function)
     require_batch(
         patches, "patches", "hand its batches to a function: writeStream.foreachBatch(…)", function=function
     )
     order = [*([order_by] if isinstance(order_by, str) else order_by), "part", "client_id", "request"]
     require_columns(patches, order, function=function)
     usable = patches.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in patches.columns else patches
-    against = F.col("errors") if "errors" in patches.columns else F.lit(None).cast(ERRORS.dataType)
+    against = F.col("errors") if "errors" in patches.columns else F.lit(None).cast("array<string>")
     given = usable.withColumns({"errors": against, _AT: _end_millis(ended, function), _SHOWN: shown})
-    plan = Plan(identity, _READS, keeps, RESULT_FIELDS, STATE, fold)
-    return fold_messages(given, known, plan, order=order)
+    return fold_rows(given, plan, keeps=keeps.names, order=order, states=known)
 
 
 def _end_millis(ended: datetime | None, function: str) -> Column:

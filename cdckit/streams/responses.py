@@ -6,33 +6,30 @@ from datetime import datetime, timedelta
 from functools import reduce
 from typing import Literal
 
-from pyspark.sql import Column, DataFrame, Window
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 from cdckit.parts.arguments import require_batch, require_columns, require_instant, require_types
-from cdckit.streams.catalogue import COMPLETE_RESPONSES, PARTIAL_RESPONSES, StreamFault
+from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.fold import FoldPlan
+from cdckit.parts.folded_rows import fold_rows
+from cdckit.streams.catalogue import ARRIVAL, COMPLETE_RESPONSES, PARTIAL_RESPONSES, REQUEST, StreamFault
 from cdckit.streams.decoding import message_text
-from cdckit.streams.requests import ARRIVAL_COLUMNS, ARRIVAL_FIELDS, with_requested
+from cdckit.streams.request_parts import COMPLETE, PART, WAITING, ResponseParts
+from cdckit.streams.requests import with_requested
 
 Policy = Literal["keep", "reject"]
 
-RESPONSE_SCHEMA = T.StructType([*ARRIVAL_FIELDS, *PARTIAL_RESPONSES.columns().fields])
+RESPONSE_SCHEMA = spark_columns(pa.schema([*ARRIVAL, *PARTIAL_RESPONSES.columns()]))
 """One row is the response to one patch, of an entity or of a schema."""
 
-REQUEST_SCHEMA = T.StructType(
-    [
-        *RESPONSE_SCHEMA.fields,
-        T.StructField("part_is", T.StringType()),
-        T.StructField("waiting_since", T.TimestampType()),
-        T.StructField("waiting_for", T.StringType()),
-    ]
-)
+REQUEST_SCHEMA = T.StructType([*RESPONSE_SCHEMA.fields, *spark_columns(PART).fields[:3]])
 """One row is one partial response, and whether all of its request are there."""
 
-REQUEST = ("client_id", "request")
 _COMMON_FIELDS = ("parts", "user")
 
 
@@ -131,58 +128,20 @@ def response_parts(responses: DataFrame, *, completed: DataFrame | None = None) 
     require_types(responses, RESPONSE_SCHEMA, function="response_parts")
     instead = "hand its batches to a function: writeStream.foreachBatch(…)"
     require_batch(responses, "responses", instead, function="response_parts")
+    over = None
+    if completed is not None:
+        require_columns(completed, REQUEST, function="response_parts")
+        over = completed.select(*REQUEST).distinct()
     usable = responses.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in responses.columns else responses
-    arrival = [F.col(name).asc_nulls_last() for name in ARRIVAL_COLUMNS]
-    request = Window.partitionBy(*REQUEST)
+    kept = RESPONSE_SCHEMA.fieldNames()
+    lacks = {name: f"lacks {name}" for name in ARRIVAL.names}
+    placed = usable.select(*kept, *(F.col(name).isNull().alias(alias) for name, alias in lacks.items()))
     # Of two responses to one part that came at one place, the texts decide: rows have no order of their own.
-    by_part = request.orderBy("part", *arrival, "status", "after", "ended")
-    known = _with_completed(usable.select(*RESPONSE_SCHEMA.fieldNames()), completed)
-    placed = known.withColumn("_before", F.coalesce(F.lag("part").over(by_part), F.lit(0)))
-    part, before = F.col("part"), F.col("_before")
-    is_first = before != part
-    gap = F.min(F.when(part > before + 1, before + 1)).over(request)
-    common = F.struct(*_COMMON_FIELDS)
-    counted = placed.withColumns(
-        {
-            "_is_first": is_first,
-            "_differs": F.min(common).over(request) != F.max(common).over(request),
-            "_there": F.sum(is_first.cast("long")).over(request),
-            "_gap": F.coalesce(gap, F.max(part).over(request) + 1),
-            "_since": F.min("timestamp").over(request),
-        }
-    )
-    columns = [*REQUEST_SCHEMA.fieldNames(), ERROR_CODE, ERROR_DESCRIPTION]
-    return counted.withColumns(_outcome()).select(*columns)
-
-
-def _with_completed(responses: DataFrame, completed: DataFrame | None) -> DataFrame:
-    """The responses, and whether their request was complete before (`_is_over`)."""
-    if completed is None:
-        return responses.withColumn("_is_over", F.lit(False))
-    require_columns(completed, REQUEST, function="response_parts")
-    over = completed.select(*REQUEST).distinct().withColumn("_over", F.lit(True))
-    joined = responses.join(over, list(REQUEST), "left")
-    return joined.withColumn("_is_over", F.col("_over").isNotNull()).drop("_over")
-
-
-def _outcome() -> dict[str, Column]:
-    differs, missing = F.col("_differs") & ~F.col("_is_over"), F.col("parts") - F.col("_there")
-    is_again = F.col("_is_over") | ~F.col("_is_first")
-    waits = ~differs & ~is_again & (missing > 0)
-    lacking = F.format_string(
-        "%d of %d parts, the first of them part %d", missing, F.col("parts"), F.col("_gap")
-    )
-    fault = StreamFault.CONTRADICTING
-    return {
-        "part_is": F.when(differs, "contradicting")
-        .when(is_again, "duplicate")
-        .when(waits, "waiting")
-        .otherwise("complete"),
-        "waiting_since": F.when(waits, F.col("_since")),
-        "waiting_for": F.when(waits, lacking),
-        ERROR_CODE: F.when(differs, F.lit(fault.value)),
-        ERROR_DESCRIPTION: F.when(differs, F.lit(fault.describe())),
-    }
+    arrival = [column for name, alias in lacks.items() for column in (alias, name)]
+    order = ["part", *arrival, "status", "after", "ended"]
+    plan = FoldPlan(REQUEST, ("part", "parts", "user", "timestamp"), PART, ResponseParts)
+    parts = fold_rows(placed, plan, keeps=kept, order=order, states=over)
+    return parts.select(*REQUEST_SCHEMA.fieldNames(), ERROR_CODE, ERROR_DESCRIPTION)
 
 
 def complete_responses(parts: DataFrame) -> DataFrame:
@@ -223,15 +182,15 @@ def complete_responses(parts: DataFrame) -> DataFrame:
     """
     require_types(parts, REQUEST_SCHEMA, function="complete_responses")
     require_batch(parts, "parts", "hand its batches to a function", function="complete_responses")
-    complete = parts.where(F.col("part_is") == "complete")
+    complete = parts.where(F.col("part_is") == COMPLETE)
     piece = F.struct("part", message_text(parts, PARTIAL_RESPONSES).alias("text"))
     whole = complete.groupBy(*REQUEST).agg(
         *(F.first(name).alias(name) for name in _COMMON_FIELDS),
         F.min("begun").alias("begun"),
         F.max("ended").alias("ended"),
-        F.transform(F.array_sort(F.collect_list(piece)), lambda each: each["text"]).alias("responses"),
+        F.transform(F.array_sort(F.collect_list(piece)), lambda part: part["text"]).alias("responses"),
     )
-    return whole.select(*COMPLETE_RESPONSES.columns().fieldNames(), response_message(whole).alias("message"))
+    return whole.select(*COMPLETE_RESPONSES.columns().names, response_message(whole).alias("message"))
 
 
 def response_message(whole: DataFrame) -> Column:
@@ -277,7 +236,7 @@ def waiting(
     at = require_instant(now, "now", function="waiting")
     if overdue not in ("keep", "reject"):
         raise InvalidArgument("waiting", "overdue", "'keep' or 'reject'", overdue)
-    late = parts.where(F.col("part_is") == "waiting").withColumn("waited", at - F.col("waiting_since"))
+    late = parts.where(F.col("part_is") == WAITING).withColumn("waited", at - F.col("waiting_since"))
     measured = late.withColumn("is_overdue", F.coalesce(F.col("waited") > F.lit(wait), F.lit(False)))
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
     fault = StreamFault.MISSING_PART

@@ -28,6 +28,7 @@ from cdckit.streams.catalogue import (
     COMPLETE_RESPONSES,
     CONNECTIONS,
     DEVICE_NOTIFICATIONS,
+    ENTITY,
     ENTITY_BATCHES,
     ENTITY_PATCHES,
     ENTITY_UPDATES,
@@ -42,7 +43,6 @@ from cdckit.streams.catalogue import (
 from cdckit.streams.decoding import decode, record_columns
 from cdckit.streams.entity_changes import Nested, changes
 from cdckit.streams.requests import (
-    ENTITY,
     ENTITY_SCHEMA,
     PATCH_SCHEMA,
     SCHEMA_SCHEMA,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC
-from functools import partial, reduce
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.ledger.columns import BUCKET as LEDGER_BUCKET
 from cdckit.ledger.columns import Kind
@@ -21,30 +20,28 @@ from cdckit.ledger.receipts import ErasedPart
 from cdckit.ledger.tombstones import HASH, Erasures, erased_changes, note_refused
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.records import ERROR_CODE
-from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.fold import Result
+from cdckit.parts.folded_rows import explode_rule, rule_column, with_rule
 from cdckit.parts.values import guid
-from cdckit.parts.workers import WorkerPlan, compute_once
+from cdckit.parts.workers import compute_once
 from cdckit.store import Transaction
 from cdckit.store.store import read_rows
 from cdckit.streams.catalogue import (
+    ARRIVAL,
+    ENTITY,
     ENTITY_BATCHES,
     ENTITY_PATCHES,
     ERASED_PATCHES,
+    REQUEST,
     STREAMS,
     SUBSCRIPTIONS,
     Status,
 )
-from cdckit.streams.decoding import message
 from cdckit.streams.json_values import column_text, read_all, to_text_all
-from cdckit.streams.requests import (
-    ARRIVAL_COLUMNS,
-    ENTITY,
-    ERASED,
-    ERASED_REASON,
-    PATCH_SCHEMA,
-    read_patch,
-)
-from cdckit.streams.responses import REQUEST, response_message
+from cdckit.streams.messages import message
+from cdckit.streams.request_parts import ERASED, ERASED_REASON, read_patch
+from cdckit.streams.requests import PATCH_SCHEMA
+from cdckit.streams.responses import response_message
 from cdckit.streams.service_tables import (
     ANSWERS,
     ENTITIES,
@@ -77,7 +74,6 @@ NOT_ERASED = (
 """What is left by a service, beside what is left by every erasure."""
 
 _PARTS, _DIGEST = "erased parts", "digest of the value"
-_ROWS_AT_ONCE = 1000
 _OF_ENTITIES = (ENTITY_BATCHES.name, ENTITY_PATCHES.name)
 
 
@@ -160,7 +156,7 @@ class _Erasure:
     ) -> None:
         self._tables, self._settings = tables, settings
         self._entities, self._names, self._rejected = entities, names, rejected
-        columns = (*ARRIVAL_COLUMNS, *ENTITY, *REQUEST, "part", "learning", "action")
+        columns = (*ARRIVAL.names, *ENTITY, *REQUEST, "part", "learning", "action")
         answers = read_answers(tables, ANSWERS).select(*columns)
         self._theirs = compute_once(answers.join(names, list(ENTITY), "left_semi"))
         self._reject_places = self._find_reject_places()
@@ -222,15 +218,18 @@ class _Erasure:
 
     def _mask_responses(self, theirs: DataFrame) -> list[ErasedPart]:
         """Let complete responses have no word of theirs."""
-        named = F.collect_set(F.struct(*ENTITY)).alias("theirs")
+        named = F.collect_set(F.array(*ENTITY)).alias("theirs")
         requests = compute_once(theirs.groupBy(*REQUEST).agg(named))
         assert requests is not None
 
         def change(responses: DataFrame) -> DataFrame:
             joined = responses.join(requests, list(REQUEST), "left")
-            masked = F.transform("responses", lambda text: _mask_response(text, F.col("theirs")))
-            found = joined.withColumn("responses", masked).drop("message")
-            return found.withColumn("message", response_message(found))
+            joined = joined.withColumn(
+                "theirs", F.coalesce("theirs", F.array(F.array().cast("array<string>")))
+            )
+            texts = rule_column(("responses", "theirs"), _mask_responses, _TEXTS)["responses"]
+            masked = joined.withColumn("responses", texts).drop("message")
+            return masked.withColumn("message", response_message(masked))
 
         return rewrite_rows(self._tables, RESPONSES, requests.select(*REQUEST), change)
 
@@ -287,20 +286,25 @@ def _without_words(answers: DataFrame) -> DataFrame:
     )
 
 
-_KEPT = "db string, clientid string, request long, user string, begun long, ended long, part int, parts int"
+_LEFT = ("db", "clientid", "request", "user", "begun", "ended", "part", "parts")
 _FLAGS = ("learning", "includeBefore", "includeAfter")
 
 
-def _mask_response(text: Column, theirs: Column) -> Column:
-    """The text of a response; without its words, if its entity is one of *theirs*."""
-    named = F.struct(*(F.get_json_object(text, f"$.{name}").alias(name) for name in ENTITY))
-    found = F.from_json(text, f"{_KEPT}, {', '.join(f'{name} boolean' for name in _FLAGS)}")
-    kept = (found[name.split()[0]].alias(name.split()[0]) for name in _KEPT.split(", "))
-    flags = (F.when(found[name], F.lit(True)).alias(name) for name in _FLAGS)
-    outcome = F.lit(Status.NOT_APPLIED.value).alias("status"), F.lit(ERASED_REASON).alias("error")
-    return F.when(F.array_contains(theirs, named), F.to_json(F.struct(*kept, *flags, *outcome))).otherwise(
-        text
-    )
+_TEXTS = pa.schema([("responses", pa.list_(pa.string()))])
+
+
+def _mask_responses(responses: list[str], theirs: list[list[str]]) -> Result:
+    """The texts of responses; without their words, those whose entity is one of *theirs*."""
+    return ([_mask_response(text, theirs) for text in responses],)
+
+
+def _mask_response(text: str, theirs: list[list[str]]) -> str:
+    response = read_all(text)
+    if [response.get(name) for name in ENTITY] not in theirs:
+        return text
+    left = {name: response[name] for name in (*_LEFT, *_FLAGS) if name in response}
+    masked = {**left, "status": Status.NOT_APPLIED.value, "error": ERASED_REASON}
+    return column_text(to_text_all(masked)) or ""
 
 
 # Records ---------------------------------------------------------------------------------------------------
@@ -324,73 +328,44 @@ def _with_digest(records: DataFrame) -> DataFrame:
     return records.withColumn(_DIGEST, _digest())
 
 
-_NAMES = T.StructType(
-    [
-        T.StructField(STREAM, T.StringType()),
-        T.StructField(_DIGEST, T.StringType()),
-        T.StructField("part", T.IntegerType()),
-        *(T.StructField(name, T.StringType()) for name in ENTITY),
-    ]
-)
+_NAMES = pa.schema([("part", pa.int32()), *((name, pa.string()) for name in ENTITY)])
 
 
 def _read_names(records: DataFrame) -> DataFrame:
     """Which entities the records of requests name, in which part: each with its guid; of the rest nothing."""
     some = records.where(F.col(STREAM).isin(*_OF_ENTITIES) & F.col("value").isNotNull())
-    given = _with_digest(some).select(STREAM, _DIGEST, "value")
+    named = explode_rule(_with_digest(some), [STREAM, _DIGEST], [STREAM, "value"], _named_parts, _NAMES)
     whole = reduce(Column.__and__, (F.col(name).isNotNull() for name in ENTITY))
-    named = WorkerPlan(given, _read_name_batches, _NAMES).rows().where(whole)
-    return named.distinct().withColumn(GUID, _guid())
+    return named.where(whole).distinct().withColumn(GUID, _guid())
 
 
-def _read_name_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    types = arrow_schema(_NAMES)
-    for whole in batches:
-        for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
-            records = whole.slice(start, _ROWS_AT_ONCE).to_pylist()
-            rows = [{**each, **one} for each in records for one in _named_parts(each[STREAM], each["value"])]
-            yield pa.RecordBatch.from_pylist(
-                [{name: one.get(name) for name in types.names} for one in rows], types
-            )
-
-
-def _named_parts(stream: str, value: bytes) -> list[dict[str, Any]]:
-    """The parts of a message that name something, and what."""
-    found = message(value, STREAMS[stream])
+def _named_parts(stream: str, value: bytes) -> Iterator[Result]:
+    """The parts of a message that name something, and what (`_NAMES`)."""
+    columns = message(value, STREAMS[stream])
     if stream == ENTITY_PATCHES.name:
-        return [{**found, "part": 1}]
-    texts = enumerate(found.get("patches") or (), 1)
-    return [{**read_patch(text or "null"), "part": part, "db": found.get("db")} for part, text in texts]
+        yield 1, *(columns.get(name) for name in ENTITY)
+    for part, text in enumerate(columns.get("patches") or (), 1):
+        patch = read_patch(text or "null")
+        yield part, columns.get("db"), *(patch.get(name) for name in ENTITY[1:])
+
+
+_MASKED = pa.schema([(f"masked {STREAM}", pa.string()), ("masked value", pa.binary())])
 
 
 def _without_patches(records: DataFrame, erased: DataFrame) -> DataFrame:
     """Records without the words of erased parts: by stream and digest of the value, which `part`."""
     parts = erased.groupBy(STREAM, _DIGEST).agg(F.collect_set("part").alias(_PARTS))
     joined = _with_digest(records).join(parts, [STREAM, _DIGEST], "left")
-    columns = T.StructType([field for field in records.schema if field.name != "headers"])
-    theirs = joined.where(F.col(_PARTS).isNotNull()).select(*columns.fieldNames(), _PARTS)
-    nothing = F.lit(None).cast(records.schema["headers"].dataType)
-    masked = WorkerPlan(theirs, partial(_mask_batches, columns=columns), columns).rows()
     others = joined.where(F.col(_PARTS).isNull()).select(*records.columns)
-    return others.unionByName(masked.withColumn("headers", nothing))
+    theirs = joined.where(F.col(_PARTS).isNotNull())
+    masked = with_rule(theirs, records.columns, [STREAM, "value", _PARTS], _mask_message, _MASKED)
+    nothing = {name: F.lit(None).cast(records.schema[name].dataType) for name in ("key", "headers")}
+    stream, value = (F.col(name) for name in _MASKED.names)
+    masked = masked.withColumns({**nothing, STREAM: stream, "value": value})
+    return others.unionByName(masked.select(*records.columns))
 
 
-def _mask_batches(batches: Iterable[pa.RecordBatch], *, columns: T.StructType) -> Iterator[pa.RecordBatch]:
-    types = arrow_schema(columns)
-    for whole in batches:
-        for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
-            batch = whole.slice(start, _ROWS_AT_ONCE)
-            rows = zip(*(batch.column(name).to_pylist() for name in (STREAM, "value", _PARTS)), strict=True)
-            streams, values = zip(*(_mask_message(*each) for each in rows), strict=True)
-            made = {STREAM: streams, "value": values, "key": [None] * batch.num_rows}
-            arrays = [
-                pa.array(made[each.name], each.type) if each.name in made else batch.column(each.name)
-                for each in types
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, names=types.names)
-
-
-def _mask_message(stream: str, value: bytes, parts: list[int]) -> tuple[str, bytes | None]:
+def _mask_message(stream: str, value: bytes, parts: list[int]) -> Result:
     """What is kept of a message: of a batch the other patches, of a patch its place in its request."""
     if ERROR_CODE in message(value, STREAMS[stream]):
         return ERASED_PATCHES.name, None

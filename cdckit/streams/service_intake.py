@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial, reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -17,26 +18,28 @@ from cdckit.model.records import (
     RECORD_COLUMNS,
     rejects,
 )
+from cdckit.parts.folded_rows import rule_column
 from cdckit.parts.workers import local_frame, run_together
 from cdckit.store import Transaction
 from cdckit.store.store import read_rows
 from cdckit.store.writing import Rows, WriteResult
 from cdckit.streams.catalogue import (
     CONNECTIONS,
+    ENTITY,
     ENTITY_BATCHES,
     ENTITY_PATCHES,
     ERASED_PATCHES,
+    REQUEST,
     SCHEMA_PATCHES,
     STREAMS,
     SUBSCRIPTIONS,
     StreamFault,
 )
 from cdckit.streams.decoding import decode
+from cdckit.streams.request_parts import PATCH, served_errors
 from cdckit.streams.requests import (
     ANSWER_SCHEMA,
-    ENTITY,
     ENTITY_SCHEMA,
-    ERRORS,
     PATCH_SCHEMA,
     SCHEMA_ANSWER_SCHEMA,
     SCHEMA_SCHEMA,
@@ -44,10 +47,8 @@ from cdckit.streams.requests import (
     apply_schema_patches,
     entities,
     entity_patches,
-    foreign_reason,
 )
 from cdckit.streams.responses import (
-    REQUEST,
     RESPONSE_SCHEMA,
     complete_responses,
     partial_responses,
@@ -185,7 +186,7 @@ class Intake:
         if ENTITY_BATCHES.name in sound:
             found.append(entity_patches(sound[ENTITY_BATCHES.name], databases=self._settings.databases))
         if ENTITY_PATCHES.name in sound:
-            found.append(sound[ENTITY_PATCHES.name].withColumn(ERRORS.name, self._foreign_reason()))
+            found.append(sound[ENTITY_PATCHES.name].withColumn("errors", self._foreign_reasons()))
         if ERASED_PATCHES.name in sound:
             found.append(nameless_patches(sound[ERASED_PATCHES.name]))
         if not found:
@@ -225,15 +226,19 @@ class Intake:
         known = read_rows(self._tables, SCHEMAS, SCHEMA_SCHEMA)
         return self._tables.scratch(
             apply_schema_patches(
-                sound[SCHEMA_PATCHES.name].withColumn(ERRORS.name, self._foreign_reason()),
+                sound[SCHEMA_PATCHES.name].withColumn("errors", self._foreign_reasons()),
                 schemas=known,
                 most_characters=self._settings.most_characters,
                 remember=self._settings.remember,
             )
         )
 
-    def _foreign_reason(self) -> Column:
-        return foreign_reason(self._settings.databases)
+    def _foreign_reasons(self) -> Column:
+        """Why patches that came by themselves cannot be applied: those of databases that are not served."""
+        if self._settings.databases is None:
+            return F.lit(None).cast("array<string>")
+        rule = partial(served_errors, databases=frozenset(self._settings.databases))
+        return rule_column(("db", "client_id"), rule, pa.schema([PATCH.field("errors")]))["errors"]
 
     def _make(self, answers: DataFrame | None, schemas: DataFrame | None) -> None:
         """Bring all that follows from answers up to these: each job writes to tables of its own."""

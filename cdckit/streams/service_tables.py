@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -12,24 +13,21 @@ from pyspark.sql import types as T
 from cdckit.ledger import shell
 from cdckit.ledger.columns import BUCKETS, Kind
 from cdckit.model.records import ERROR_FIELDS, RECORD_SCHEMA
+from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.fold import IS_LAST
 from cdckit.store import Transaction
 from cdckit.store.store import Tables, read_note, read_rows, write_note
 from cdckit.streams.catalogue import (
+    ARRIVAL,
     COMPLETE_RESPONSES,
     CONNECTIONS,
+    ENTITY,
     ENTITY_BATCHES,
     ENTITY_PATCHES,
     SCHEMA_PATCHES,
 )
-from cdckit.streams.documents import IS_LAST
-from cdckit.streams.requests import (
-    ANSWER_SCHEMA,
-    ARRIVAL_FIELDS,
-    ENTITY,
-    ENTITY_SCHEMA,
-    SCHEMA_ANSWER_SCHEMA,
-    STATE,
-)
+from cdckit.streams.documents import STATE
+from cdckit.streams.requests import ANSWER_SCHEMA, ENTITY_SCHEMA, SCHEMA_ANSWER_SCHEMA
 from cdckit.streams.responses import REQUEST_SCHEMA
 from cdckit.streams.type_learning import LEARNED_SCHEMA
 
@@ -50,7 +48,7 @@ RECORDS_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, T.StructField(STREAM, T.St
 """One row is one record as it came; the stream that it is of, null if it is of none; and which batch it was
 of, counted from 1."""
 REJECTS_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *ERROR_FIELDS, _TAKEN])
-CAME_SCHEMA = T.StructType([*ARRIVAL_FIELDS, *CONNECTIONS.columns().fields, _TAKEN])
+CAME_SCHEMA = T.StructType([*spark_columns(pa.schema([*ARRIVAL, *CONNECTIONS.columns()])), _TAKEN])
 """One row is one connection."""
 ENTITIES_SCHEMA = T.StructType([*ENTITY_SCHEMA.fields, T.StructField(BUCKET, T.IntegerType())])
 """One row is what is known of one entity, in its bucket."""
@@ -59,7 +57,7 @@ PARTS_SCHEMA = T.StructType([*REQUEST_SCHEMA.fields, *ERROR_FIELDS])
 """One row is one partial response whose request is not complete; in error, it was given up, or contradicts
 another one."""
 RESPONSES_SCHEMA = T.StructType(
-    [*COMPLETE_RESPONSES.columns().fields, T.StructField("message", T.StringType()), _TAKEN]
+    [*spark_columns(COMPLETE_RESPONSES.columns()), T.StructField("message", T.StringType()), _TAKEN]
 )
 SEEN_SCHEMA = T.StructType(
     [T.StructField("device", T.StringType()), T.StructField("notification", T.StringType())]
@@ -104,7 +102,7 @@ def note_batch_count(transaction: Transaction, number: int) -> None:
 
 def to_stored_answers(answers: DataFrame, number: int) -> DataFrame:
     """Answers as they are kept: without what is known of the entities, which has a table of its own."""
-    apart = (IS_LAST.name, *STATE.fieldNames())
+    apart = (IS_LAST.name, *STATE.names)
     return answers.drop(*apart).withColumn(TAKEN, F.lit(number).cast("long"))
 
 
@@ -113,7 +111,8 @@ def read_answers(tables: Tables, name: str) -> DataFrame:
     Answers as `apply_patches` returns them, but that nothing is known of the entities; and `count_batches`.
     """
     columns = ANSWER_SCHEMA if name == ANSWERS else SCHEMA_ANSWER_SCHEMA
-    nothing = {field.name: F.lit(None).cast(field.dataType) for field in (IS_LAST, *STATE)}
+    lacking = (IS_LAST.name, *STATE.names)
+    nothing = {name: F.lit(None).cast(columns[name].dataType) for name in lacking}
     kept = [field for field in columns if field.name not in nothing]
     found = read_rows(tables, name, T.StructType([*kept, _TAKEN])).withColumns(nothing)
     return found.select(*columns.fieldNames(), TAKEN)

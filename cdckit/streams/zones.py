@@ -10,23 +10,16 @@ from cdckit.model.changes import CHANGE_SCHEMA, DELETE, UPSERT, sortable_number
 from cdckit.model.history import require_history
 from cdckit.model.records import ERROR_CODE
 from cdckit.parts.arguments import require_columns, require_types
+from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.values import guid
 from cdckit.query.joins import Lookup, as_of_join
-from cdckit.streams.catalogue import CHANGES_BY_DEVICE, CONNECTIONS, ENTITY_UPDATES, SUBSCRIPTIONS, Status
-from cdckit.streams.requests import ANSWER_SCHEMA, ARRIVAL_FIELDS
+from cdckit.streams.catalogue import CHANGES_BY_DEVICE, CONNECTIONS, SUBSCRIPTIONS, Status
+from cdckit.streams.requests import ANSWER_SCHEMA, UPDATE_SCHEMA
 
 WANTS = ("creates", "updates", "deletes")
 """Of a subscription, the fields that say what it wants to be told."""
 
-ZONE_CHANGE_SCHEMA = T.StructType(
-    [
-        *ARRIVAL_FIELDS,
-        *ENTITY_UPDATES.columns().fields,
-        T.StructField("action", T.StringType()),
-        T.StructField("revision", T.LongType()),
-        T.StructField("subject_zone", T.StringType()),
-    ]
-)
+ZONE_CHANGE_SCHEMA = T.StructType([*UPDATE_SCHEMA.fields, T.StructField("subject_zone", T.StringType())])
 """One row is one update of an entity, or of a subscription, and the zone that it is about."""
 
 SUBSCRIPTION_FIELDS = T.StructType(
@@ -187,7 +180,7 @@ def changes_by_device(zone_changes: DataFrame, subscriptions: DataFrame) -> Data
     wanted = joined.where(_is_wanted() & F.col("subscribed.device").isNotNull())
     named = wanted.withColumn("device", F.col("subscribed.device"))
     message = named.withColumn("notification", notification_id())
-    return message.select(*CHANGES_BY_DEVICE.columns().fieldNames()).dropDuplicates(["notification"])
+    return message.select(*CHANGES_BY_DEVICE.columns().names).dropDuplicates(["notification"])
 
 
 def notification_id() -> Column:
@@ -267,10 +260,6 @@ def device_notifications(
     return joined.select("db", "user", "device", "count", "begun", "ended")
 
 
-CONNECTION_SCHEMA = CONNECTIONS.columns()
-"""The fields of a connection."""
-
-
 def user_devices(connections: DataFrame) -> DataFrame:
     """
     The devices of each user, when each was used first and last, and with which version of the application
@@ -341,7 +330,7 @@ def app_versions(connections: DataFrame) -> DataFrame:
 
 
 def _keep_usable(connections: DataFrame, function: str) -> DataFrame:
-    require_types(connections, T.StructType(CONNECTION_SCHEMA.fields), function=function)
+    require_types(connections, spark_columns(CONNECTIONS.columns()), function=function)
     usable = (
         connections.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in connections.columns else connections
     )

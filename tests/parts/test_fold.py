@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from cdckit.parts import fold as kernel
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.fold import Fold, FoldPlan, Result, fold_table
-from cdckit.parts.folded_rows import fold_rows
+from cdckit.parts.folded_rows import explode_rule, fold_rows
 
 ROWS = pa.schema(
     [("who", pa.string()), ("where", pa.string()), ("at", pa.int64()), ("tags", pa.list_(pa.string()))]
@@ -34,7 +34,7 @@ def told_plan() -> FoldPlan:
 
         def take(self, at: int, tags: list[str] | None) -> Result | None:
             self.times += 1
-            if tags is None:
+            if not tags:
                 self.held += 1
                 return None
             self.texts = [*self.texts, *tags]
@@ -46,7 +46,7 @@ def told_plan() -> FoldPlan:
         def state(self) -> Result:
             return self.texts, self.times
 
-    return FoldPlan(("who", "where"), ("at", "tags"), ("who", "at"), MAKES, Told, STATE)
+    return FoldPlan(("who", "where"), ("at", "tags"), MAKES, Told, STATE)
 
 
 PLAN = told_plan()
@@ -71,38 +71,52 @@ KNOWN = pa.table(
     {"who": ["ann", "cid"], "where": ["a", "c"], "texts": [["w"], ["c"]], "times": [7, 1]},
     pa.schema([*list(ROWS)[:2], *STATE]),
 )
+COLUMNS = ["who", "at", "text", "place", "is_last", "texts", "times"]
 EXPECTED = [
     # who, at, text, place; whether it is the last; what is known then
     (None, 6, "n", 6, True, ["n"], 1),
     ("ann", 1, "w,x,y", 1, False, None, None),
     ("ann", 2, "10 times", None, False, None, None),
     ("ann", 3, "w,x,y,z", 3, True, ["w", "x", "y", "z"], 10),
-    ("ben", 4, "", 4, True, [], 1),
+    ("ben", 4, "1 times", None, True, [], 1),
     ("ben", 5, "1 times", None, True, [], 1),
 ]
 
 
-def told(table: pa.Table) -> list[tuple[object, ...]]:
-    return sorted((tuple(row.values()) for row in table.to_pylist()), key=lambda row: (row[0] or "", row[1]))
+def found_rows(table: pa.Table) -> list[tuple[object, ...]]:
+    values = (tuple(row.values()) for row in table.select(COLUMNS).to_pylist())
+    return sorted(values, key=lambda row: (row[0] or "", row[1]))
 
 
 def test_rows_are_taken_in_their_order_within_their_scopes() -> None:
-    assert told(fold_table(CASES, PLAN, order=["at"], states=KNOWN)) == EXPECTED
+    assert found_rows(fold_table(CASES, PLAN, order=["at"], states=KNOWN)) == EXPECTED
 
 
 def test_workers_make_what_this_program_makes(spark: SparkSession) -> None:
     given = spark.createDataFrame(CASES, spark_columns(ROWS)).orderBy(F.rand(5)).repartition(3)
     known = spark.createDataFrame(KNOWN, spark_columns(KNOWN.schema))
-    plan = fold_rows(given, PLAN, order=["at"], states=known)
-    assert told(plan.rows().toArrow()) == EXPECTED
-    assert told(plan.local_table()) == EXPECTED
+    folded = fold_rows(given, PLAN, keeps=["who", "at"], order=["at"], states=known)
+    assert folded.columns == COLUMNS
+    assert found_rows(folded.toArrow()) == EXPECTED
+
+
+def test_a_row_may_come_to_any_number_of_rows(spark: SparkSession) -> None:
+    def rule(at: int, tags: list[str] | None) -> list[Result]:
+        return [(tag, at) for tag in tags or ()]
+
+    given = spark.createDataFrame(CASES, spark_columns(ROWS))
+    exploded = explode_rule(given, ["who"], ["at", "tags"], rule, MAKES).collect()
+    assert sorted(map(repr, map(tuple, exploded))) == [
+        *("('ann', 'x', 1)", "('ann', 'y', 1)", "('ann', 'z', 3)"),
+        "(None, 'n', 6)",
+    ]
 
 
 def test_nothing_comes_to_nothing() -> None:
     for states in (None, KNOWN):
         found = fold_table(CASES.slice(0, 0), PLAN, order=["at"], states=states)
         assert found.num_rows == 0
-        assert found.schema.names == ["who", "at", "text", "place", "is_last", "texts", "times"]
+        assert found.schema.names[-5:] == COLUMNS[-5:]
 
 
 @pytest.mark.parametrize(("at_once", "characters"), [(1, 1 << 26), (3, 1 << 26), (1 << 14, 1), (7, 9)])
@@ -113,9 +127,9 @@ def test_scopes_may_lie_in_any_batches(
     chance = random.Random(at_once)
     tags = (None, [], ["x"], ["y", "z"])
     many = rows(*((chance.choice("abc"), chance.choice("de"), at, chance.choice(tags)) for at in range(100)))
-    expected = told(fold_table(many, PLAN, order=["at"]))
+    expected = found_rows(fold_table(many, PLAN, order=["at"]))
     monkeypatch.setattr(kernel, "_ROWS_AT_ONCE", at_once)
     monkeypatch.setattr(kernel, "_CHARACTERS_AT_ONCE", characters)
     found = fold_table(many, PLAN, order=["at"])
-    assert told(found) == expected
+    assert found_rows(found) == expected
     assert at_once < 100 or found.column("text").num_chunks > 6

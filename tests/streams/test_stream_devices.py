@@ -7,6 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -14,7 +15,7 @@ from pyspark.sql import types as T
 from cdckit import as_of, merge, rejects, streams
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.records import RECORD_SCHEMA, drop_rejects
-from cdckit.streams.entity_changes import CONVERT
+from cdckit.streams.update_fields import CONVERT
 from support.devices import AT, REMOVE, add, answers_of_devices
 
 FIELDS = T.StructType([T.StructField("name", T.StringType())])
@@ -129,15 +130,15 @@ def test_the_device_that_is_told_is_the_key_of_the_record(spark: SparkSession) -
 
 
 def test_numbers_at_the_ends_of_their_types() -> None:
-    for kind, lowest in ((T.IntegerType, -(2**31)), (T.LongType, -(2**63))):
+    for kind, lowest in ((pa.int32(), -(2**31)), (pa.int64(), -(2**63))):
         assert [CONVERT[kind](each) for each in (lowest, ~lowest)] == [lowest, ~lowest]
         for beyond in (lowest - 1, -lowest):
             with pytest.raises(TypeError):
                 CONVERT[kind](beyond)
-    assert CONVERT[T.DoubleType](Decimal("1e308")) == 1e308
+    assert CONVERT[pa.float64()](Decimal("1e308")) == 1e308
     for far in (Decimal("1e309"), Decimal("-1e309"), 10**309):
         with pytest.raises(OverflowError):  # no infinity instead of what was sent
-            CONVERT[T.DoubleType](far)
+            CONVERT[pa.float64()](far)
 
 
 def test_fields_that_cannot_be_are_said_when_called(answers: DataFrame) -> None:

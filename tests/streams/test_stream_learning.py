@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 
 from cdckit import streams
 from cdckit.model.records import RECORD_SCHEMA
-from cdckit.streams import type_learning
+from cdckit.streams import collection_types
+from cdckit.streams.collection_types import EntityType, common_type, value_type
 from cdckit.streams.json_values import to_text
-from cdckit.streams.type_learning import EntityType, common_type, value_type
 
 FIXTURES = Path(__file__).parents[3] / "shared/fixtures/debezium-streams/schema-learning"
 DIGITS = "12345678901234567890.12345678901234567890"
@@ -38,7 +38,7 @@ def fields(of: EntityType) -> dict[str, tuple[str, bool]]:
 def taught(updates: Iterable[tuple[Any, Any]]) -> EntityType:
     of = EntityType()
     for before, after in updates:
-        of.step(False, "C", *(None if each is None else json.dumps(each) for each in (before, after)))
+        of.take(False, "C", *(None if each is None else json.dumps(each) for each in (before, after)))
     return of
 
 
@@ -52,7 +52,7 @@ def test_the_fixtures_five_steps() -> None:
             documents = (
                 None if update[name] is None else json.dumps(update[name]) for name in ("before", "after")
             )
-            of.step(False, "C", *documents)
+            of.take(False, "C", *documents)
         found = {name: is_optional for name, (_, is_optional) in fields(of).items()}
         required.append({name for name, is_optional in found.items() if not is_optional})
         optional.append({name for name, is_optional in found.items() if is_optional})
@@ -83,7 +83,7 @@ def test_a_field_that_was_only_null_is_told_once_it_has_a_type() -> None:
     """As a text it would become narrower with the first number."""
     of = taught([(None, {"a": None})])
     assert fields(of) == {}
-    of.step(False, "C", '{"a": null}', '{"a": 1}')
+    of.take(False, "C", '{"a": null}', '{"a": 1}')
     assert fields(of) == {"a": ("INTEGER", False)}
 
 
@@ -93,7 +93,7 @@ def test_names_are_learnt_up_to_a_length_that_a_hundred_of_them_may_have() -> No
     for _ in range(100):
         deep = {"n" * 499: deep}
     of = taught([(None, deep), (None, {"x" * 1000: 1, "y" * 1001: 1})])
-    of.step(False, "C", json.dumps({"y" * 1001: 1}), None)
+    of.take(False, "C", json.dumps({"y" * 1001: 1}), None)
     assert sorted(map(len, fields(of))) == [499, 999, 1000]
     assert fields(of)["x" * 1000] == ("INTEGER", False)
     assert len(of.state()[1]) < 10_000
@@ -113,7 +113,7 @@ def test_counts_follow_updates_and_deletes() -> None:
     for _ in range(300):
         entity = chance.randrange(6)
         after = chance.choice([None, *DOCUMENTS])
-        of.step(
+        of.take(
             False, "C", *(None if each is None else json.dumps(each) for each in (there.get(entity), after))
         )
         there.pop(entity, None)
@@ -125,9 +125,7 @@ def test_counts_follow_updates_and_deletes() -> None:
             name: count < len(there) for name, count in have.items() if name in found
         }
         state = of.state()
-        again = EntityType()
-        again.load(*state)
-        assert again.state() == state
+        assert EntityType(state).state() == state
 
 
 def test_a_type_is_written_only_where_it_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,10 +136,10 @@ def test_a_type_is_written_only_where_it_may_have_changed(monkeypatch: pytest.Mo
         texts.append(to_text(value))
         return texts[-1]
 
-    monkeypatch.setattr(type_learning, "to_text", counted)
+    monkeypatch.setattr(collection_types, "to_text", counted)
     of = taught([(None, {"a": 1, "b": "x"})] * 50 + [({"a": 1, "b": "x"}, {"a": 2, "b": "y"})] * 50)
     assert len(texts) == 1
-    of.step(False, "C", None, '{"a": 1}')
+    of.take(False, "C", None, '{"a": 1}')
     assert len(texts) == 2
     assert fields(of) == {"a": ("INTEGER", False), "b": ("STRING", True)}
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from cdckit.streams import CONNECTIONS, ENTITY_BATCHES, ENTITY_UPDATES, patches
-from cdckit.streams.decoding import message
 from cdckit.streams.documents import Document
 from cdckit.streams.json_values import depth, read, to_text
+from cdckit.streams.messages import message
 from support import patch_interpreter
 from support.growth import growth
 from tools.tiers import seeds
@@ -24,14 +24,13 @@ CASES = json.loads((Path(__file__).parents[1] / "cases/streams/patches.json").re
 
 
 def document(value: Any, *, most: int = 1_000_000) -> Document:
-    made = Document(most=most, remember=100)
-    made.load(None if value is None else to_text(value), [], 0, 0, None)
-    return made
+    state = (None if value is None else to_text(value), [], 0, 0, None)
+    return Document(state, most=most, remember=100)
 
 
 def answer(to: Document, ops: Any, request: int = 1) -> tuple[Any, ...]:
     text = ops if isinstance(ops, str) else json.dumps(ops)
-    return to.step(None, "client", request, 1, text, True, True, False, 5, True)[0]
+    return to.take(None, "client", request, 1, text, True, True, False, 5, True)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[each["name"] for each in CASES])
@@ -96,15 +95,11 @@ def test_what_is_remembered_does_not_depend_on_where_a_call_ends() -> None:
     ops = json.dumps([{"op": "inc", "path": "n", "value": 1}])
     outcomes = []
     for ends in (False, True):
-        of, repeats = Document(most=1000, remember=2), []
-        of.load('{"n":0}', [], 0, 0, None)
+        of, repeats = Document(('{"n":0}', [], 0, 0, None), most=1000, remember=2), []
         for request in (1, 2, 3, 3, 2, 1):
-            made, _ = of.step(None, "c", request, 1, ops, False, False, False, 5, False)
-            repeats.append(made[-1])
+            repeats.append(of.take(None, "c", request, 1, ops, False, False, False, 5, False)[-1])
             if ends:
-                state = of.state()
-                of.begin()
-                of.load(*state)
+                of = Document(of.state(), most=1000, remember=2)
         outcomes.append((repeats, of.state()))
     expected = [False, False, False, True, True, False]
     assert outcomes == [(expected, ('{"n":4}', ["c/3/1", "c/1/1"], 4, 5, None))] * 2

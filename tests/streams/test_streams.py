@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdckit import rejects, streams
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_SCHEMA
-from cdckit.streams.decoding import message
+from cdckit.streams.messages import message
 from cdckit.streams.requests import PATCH_SCHEMA
 
 FIXTURES = Path(__file__).parents[3] / "shared/fixtures/debezium-streams"

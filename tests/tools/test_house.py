@@ -42,6 +42,14 @@ KERNELS = (
     "parts/fold",
     "parts/json_objects",
     "parts/json_text",
+    "streams/catalogue",
+    "streams/collection_types",
+    "streams/documents",
+    "streams/json_values",
+    "streams/messages",
+    "streams/patches",
+    "streams/request_parts",
+    "streams/update_fields",
 )
 """The modules of rules: plain Python over Arrow, which Spark carries and nobody else."""
 

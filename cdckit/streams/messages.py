@@ -1,0 +1,130 @@
+"""One message read: its fields by columns, or what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
+from cdckit.parts.fold import Result
+from cdckit.streams.catalogue import Stream, StreamFault, field_column, field_kind
+from cdckit.streams.json_values import NoSuchText, column_text, read_all, to_text, to_text_all
+from cdckit.streams.patches import show_value
+
+_LONGS, _INTS = range(-(2**63), 2**63), range(-(2**31), 2**31)
+# Beyond them neither Python nor, further out, Spark has a timestamp: one such message would end a job.
+_INSTANTS = range(-62_135_596_800_000, 253_402_300_800_000)
+
+
+def message_row(value: bytes | None, key: bytes | None, *, stream: Stream) -> Result:
+    """The columns of a message (`stream.columns()`), and those of an error."""
+    columns = message(value, stream, key)
+    return tuple(columns.get(name) for name in (*stream.columns().names, ERROR_CODE, ERROR_DESCRIPTION))
+
+
+def message(value: bytes | None, stream: Stream, key: bytes | None = None) -> dict[str, Any]:
+    """
+    The columns of one message, those of an error among them; what is not there is left out.
+
+    *key* is that of its record: in changes-by-device it alone says the device.
+    """
+    found: dict[str, Any] = {}
+    if value is None:
+        return _with_fault(found, StreamFault.NO_VALUE)
+    try:
+        document = read_all(value.decode())
+    except ValueError as error:
+        return _with_fault(found, StreamFault.NOT_JSON, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+    if not isinstance(document, dict):
+        return _with_fault(found, StreamFault.NOT_JSON, f"It is {show_value(document)}.")
+    if document.get("db") is None and "dbid" in document:
+        document["db"] = document["dbid"]
+    for field in stream.fields:
+        given = document.get(field)
+        try:
+            found[field_column(field)] = _READ[field_kind(field)](given)
+        except (TypeError, NoSuchText) as error:
+            _with_fault(found, StreamFault.WRONG_TYPE, f"{field} is {show_value(given)}, not {error}.")
+    for field, request_flag in (("before", "include_before"), ("after", "include_after")):
+        # That null is said means that there was nothing, as only what was asked for is said.
+        if request_flag in found and field in stream.fields and document.get(field, "") is None:
+            found[request_flag] = True
+    for column in stream.key_alone:
+        try:
+            found[column] = None if key is None else column_text(key.decode())
+        except UnicodeDecodeError:
+            _with_fault(found, StreamFault.WRONG_TYPE, f"{column}, the key of the record, is no UTF-8.")
+    missing = [field for field in stream.fields if field in stream.required and document.get(field) is None]
+    missing += [f"{column}, the key of the record" for column in stream.key_alone if not found.get(column)]
+    if missing:
+        _with_fault(found, StreamFault.MISSING_FIELD, f"Missing: {', '.join(missing)}.")
+    part, parts = found.get("part"), found.get("parts")
+    if (part is not None and parts is not None and not 1 <= part <= parts) or (parts or 1) < 1:
+        _with_fault(found, StreamFault.WRONG_PART, f"It is part {part} of {parts}.")
+    return found
+
+
+def _with_fault(found: dict[str, Any], fault: StreamFault, finding: str = "") -> dict[str, Any]:
+    """The first fault counts."""
+    if "error_code" not in found:
+        found.update(error_code=fault.value, error_description=column_text(fault.describe(finding)))
+    return found
+
+
+def _text(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError("a text")
+    return column_text(value)
+
+
+def _number(value: Any, *, within: range, called: str = "a whole number in range") -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value not in within):
+        raise TypeError(called)
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if value is not None and not isinstance(value, bool):
+        raise TypeError("true or false")
+    return bool(value)
+
+
+def _json(value: Any) -> str | None:
+    try:
+        return None if value is None else column_text(to_text(value))
+    except NoSuchText:
+        raise TypeError("a value whose numbers are in range") from None
+
+
+def _ops(value: Any) -> str | None:
+    # A number that nothing can be done with is a failure of its patch, not of the message.
+    return None if value is None else column_text(to_text_all(value))
+
+
+def _list(value: Any) -> list[str | None] | None:
+    if value is not None and not isinstance(value, list):
+        raise TypeError("an array")
+    return None if value is None else [column_text(to_text_all(each)) for each in value]
+
+
+def _reasons(value: Any) -> list[str | None] | None:
+    listed = [value] if isinstance(value, str) else value
+    if listed is not None and not (
+        isinstance(listed, list) and all(isinstance(each, str) for each in listed)
+    ):
+        raise TypeError("a text or an array of texts")
+    return None if listed is None else [column_text(each) for each in listed]
+
+
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "text": _text,
+    "long": partial(_number, within=_LONGS),
+    "instant": partial(_number, within=_INSTANTS, called="milliseconds within the years 1 to 9999"),
+    "int": partial(_number, within=_INTS),
+    "flag": _flag,
+    "json": _json,
+    "ops": _ops,
+    "list": _list,
+    "reasons": _reasons,
+}
