@@ -42,7 +42,8 @@ ANSWER = pa.schema(
 )
 """What becomes of a patch; all but the last are null where it was there before."""
 
-_REPEAT: Result = (*(None for _ in list(ANSWER)[1:]), True)
+_NOTHING: Result = (None,) * len(ANSWER)
+_REPEAT: Result = (*_NOTHING[1:], True)
 
 
 class Document(Fold):
@@ -71,6 +72,7 @@ class Document(Fold):
 
     def take(
         self,
+        is_reject: bool,
         errors: list[str] | None,
         client: str,
         request: int,
@@ -86,11 +88,14 @@ class Document(Fold):
         Answer one patch (`ANSWER`).
 
         Args:
+            is_reject: Whether it could not be read: then nothing is made of it.
             errors: Why it cannot be applied, if that is known before it is tried.
             at: When it is answered; of one document that never goes back.
             shown: Whether `before` and `after` are there, asked for or not.
             client, request, part, ops, include_before, include_after, learning: As the patch has them.
         """
+        if is_reject:
+            return _NOTHING
         name = f"{client}/{request}/{part}"
         if name in self.answered:
             return _REPEAT

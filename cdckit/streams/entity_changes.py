@@ -13,7 +13,14 @@ from pyspark.sql import types as T
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.changes import DELETE, UPSERT
 from cdckit.model.faults import BYTES
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, RECORD_SCHEMA, door_reject
+from cdckit.model.records import (
+    ERROR_CODE,
+    ERROR_DESCRIPTION,
+    ERROR_FIELDS,
+    RECORD_SCHEMA,
+    REJECT,
+    door_reject,
+)
 from cdckit.parts.arguments import require_types
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
 from cdckit.parts.folded_rows import with_rule
@@ -34,7 +41,7 @@ _UNUSED = ("errors", "before", "learning", "include_before", "include_after", "p
 _NEEDED = spark_columns(
     pa.schema([*ARRIVAL, *(each for each in ENTITY_UPDATES.columns() if each.name not in _UNUSED)])
 )
-_OPTIONAL = [*(RECORD_SCHEMA[name] for name in BYTES), *ERROR_FIELDS]
+_OPTIONAL = [RECORD_SCHEMA["timestampType"], *(RECORD_SCHEMA[name] for name in BYTES), *ERROR_FIELDS]
 _READABLE = (T.StringType, T.BooleanType, T.IntegerType, T.LongType, T.DoubleType, T.TimestampType)
 
 
@@ -173,6 +180,9 @@ _SPARK: Mapping[str, T.DataType] = {
 def _read_updates(updates: DataFrame, collection: str, fields: T.StructType, nested: Nested) -> DataFrame:
     """The applied updates of a collection, and those in error, with what each says (`Fields.statement`)."""
     require_types(updates, _NEEDED, function=_FUNCTION)
+    if REJECT in updates.columns:
+        reject = F.col(REJECT)
+        updates = updates.withColumns({each.name: reject[each.name] for each in _OPTIONAL})
     _require_nested(nested, _FUNCTION)
     _require_readable(fields)
     lacking = [each for each in _OPTIONAL if each.name not in updates.columns]
@@ -184,7 +194,7 @@ def _read_updates(updates: DataFrame, collection: str, fields: T.StructType, nes
     revision = next((name for name in ("revision_after", "revision") if name in updates.columns), None)
     number = F.lit(None) if revision is None else F.col(revision)
     applied = whole.where((wrong | is_applied) & F.coalesce(F.col("collection") == collection, wrong))
-    kept = [*_NEEDED.fieldNames(), *BYTES, "revision"]
+    kept = [*_NEEDED.fieldNames(), "timestampType", *BYTES, "revision"]
     reader = Fields(arrow_schema(fields), nested == "dotted")
     return with_rule(
         applied.withColumn("revision", number.cast("bigint")),

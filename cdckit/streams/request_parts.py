@@ -25,9 +25,16 @@ ERASED_REASON = "the patch spoke of an entity that was erased"
 
 
 def batch_patches(
-    database: str, patches: Sequence[str], *, databases: frozenset[str] | None
+    database: str, patches: Sequence[str], is_reject: bool, *, databases: frozenset[str] | None
 ) -> Iterator[Result]:
-    """The patches of a batch (`PATCH`), part i of n; of a database that is not served none can be applied."""
+    """
+    The patches of a batch (`PATCH`), part i of n; of a database that is not served none can be applied.
+
+    A batch that is a reject says nothing, and is one row.
+    """
+    if is_reject:
+        yield (None,) * len(PATCH)
+        return
     against = foreign_reasons(database, databases)
     for part, text in enumerate(patches, 1):
         columns = {"part": part, "parts": len(patches), **read_patch(text, against)}

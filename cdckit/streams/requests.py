@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import ERROR_CODE, ERROR_FIELDS
+from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, REJECT, door_reject
 from cdckit.parts.arguments import (
     require_batch,
     require_columns,
@@ -74,8 +74,7 @@ def entity_patches(batches: DataFrame, *, databases: Iterable[str] | None = None
     The patches of the batches: part i of n, with the header fields of the batch.
 
     Args:
-        batches: What `decode` returned of `ENTITY_BATCHES`, a batch or a stream; rows in error are passed
-            over.
+        batches: What `decode` returned of `ENTITY_BATCHES`, a batch or a stream.
         databases: Those that are served here; all by default.  A patch of another one is not applied: it
             gets a failure response.
 
@@ -83,7 +82,8 @@ def entity_patches(batches: DataFrame, *, databases: Iterable[str] | None = None
         One row per patch (`PATCH_SCHEMA`): `timestamp`, `topic`, `partition` and `offset` of the record of
         its batch; the fields of entity-patches, `part` counting from 1; and `errors` (array of text), why it
         cannot be applied: another database, no entity.  Null where nothing is known against it.  A
-        batch without patches has no rows.
+        batch without patches has no rows.  A record that `decode` could not read is a row of which `reject`
+        alone says something (`cdckit.rejects`); `reject` is null for all others.
 
     Raises:
         InvalidArgument: *databases* is a text, or has what is none.
@@ -112,9 +112,22 @@ def entity_patches(batches: DataFrame, *, databases: Iterable[str] | None = None
     require_types(
         batches, T.StructType([*spark_columns(_BATCH).fields, *ERROR_FIELDS]), function="entity_patches"
     )
-    sound = batches.where(batches[ERROR_CODE].isNull())
-    kept, rule = [*ARRIVAL.names, *_HEADER], partial(batch_patches, databases=served)
-    return explode_rule(sound, kept, ["db", "patches"], rule, PATCH).select(*PATCH_SCHEMA.fieldNames())
+    rule = partial(batch_patches, databases=served)
+    kept, reads = [*ARRIVAL.names, *_HEADER, REJECT], ["db", "patches", _IS_REJECT]
+    return explode_rule(_with_reject(batches), kept, reads, rule, PATCH).select(
+        *PATCH_SCHEMA.fieldNames(), REJECT
+    )
+
+
+_IS_REJECT = "is a reject"  # a name that no column of a caller has
+
+
+def _with_reject(rows: DataFrame) -> DataFrame:
+    """Rows, what `REJECT` says of them, and whether it says anything."""
+    if REJECT in rows.columns:
+        return rows.withColumn(_IS_REJECT, F.col(REJECT).isNotNull())
+    is_reject, reject = door_reject(rows.columns)
+    return rows.withColumns({_IS_REJECT: is_reject, REJECT: reject})
 
 
 def require_databases(databases: Iterable[str] | None, *, function: str) -> frozenset[str] | None:
@@ -243,8 +256,7 @@ def apply_patches(
     Apply the patches of each entity one after the other, each wholly or not at all.
 
     Args:
-        patches: What `entity_patches` returned, or `decode` of `ENTITY_PATCHES`; rows with an `error_code`
-            are passed over.
+        patches: What `entity_patches` returned, or `decode` of `ENTITY_PATCHES`.
         entities: What is known from before: what `entities` returned; None if nothing is.
         ended: When the patches are answered, aware; by default each at the time of its record, so that the
             same patches always have the same answers.  Of one entity it never goes back.
@@ -271,6 +283,8 @@ def apply_patches(
         - `taught_before`: of a patch with `learning`, the entity as it was after the last such one.
         - `is_repeat`: the same part of the same request was there before; it has no effect, and no status.
         - in the last row of each entity (`is_last`) what is known of it then: see `entities`.
+        - `reject`, if *patches* say what could not be read: then the rest of the row is null
+          (`cdckit.rejects`), and `changes` hands it on.
 
     Raises:
         InvalidArgument: *patches* are a stream (hand its batches to a function), *ended* has no zone, a
@@ -374,7 +388,7 @@ def require_limits(most: int, remember: int, *, function: str) -> partial[Docume
 # Two names that no column of a caller has, by which patches may be ordered.
 _AT, _SHOWN = "answered at", "shown in any case"
 _FLAGS = ("include_before", "include_after", "learning")
-_READS = ("errors", "client_id", "request", "part", "ops", *_FLAGS, _AT, _SHOWN)
+_READS = (_IS_REJECT, "errors", "client_id", "request", "part", "ops", *_FLAGS, _AT, _SHOWN)
 
 
 def _answer_patches(
@@ -394,10 +408,14 @@ def _answer_patches(
     )
     order = [*([order_by] if isinstance(order_by, str) else order_by), "part", "client_id", "request"]
     require_columns(patches, order, function=function)
-    usable = patches.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in patches.columns else patches
     against = F.col("errors") if "errors" in patches.columns else F.lit(None).cast("array<string>")
-    given = usable.withColumns({"errors": against, _AT: _end_millis(ended, function), _SHOWN: shown})
-    return fold_rows(given, plan, keeps=keeps.names, order=order, states=known)
+    given = _with_reject(patches).withColumns(
+        {"errors": against, _AT: _end_millis(ended, function), _SHOWN: shown}
+    )
+    answers = fold_rows(given, plan, keeps=[*keeps.names, REJECT], order=order, states=known)
+    says_rejects = REJECT in patches.columns or ERROR_CODE in patches.columns
+    others = [name for name in answers.columns if name != REJECT]
+    return answers.select(*others, *([REJECT] if says_rejects else []))
 
 
 def _end_millis(ended: datetime | None, function: str) -> Column:

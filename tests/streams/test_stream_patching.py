@@ -30,7 +30,7 @@ def document(value: Any, *, most: int = 1_000_000) -> Document:
 
 def answer(to: Document, ops: Any, request: int = 1) -> tuple[Any, ...]:
     text = ops if isinstance(ops, str) else json.dumps(ops)
-    return to.take(None, "client", request, 1, text, True, True, False, 5, True)
+    return to.take(False, None, "client", request, 1, text, True, True, False, 5, True)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[each["name"] for each in CASES])
@@ -97,7 +97,7 @@ def test_what_is_remembered_does_not_depend_on_where_a_call_ends() -> None:
     for ends in (False, True):
         of, repeats = Document(('{"n":0}', [], 0, 0, None), most=1000, remember=2), []
         for request in (1, 2, 3, 3, 2, 1):
-            repeats.append(of.take(None, "c", request, 1, ops, False, False, False, 5, False)[-1])
+            repeats.append(of.take(False, None, "c", request, 1, ops, False, False, False, 5, False)[-1])
             if ends:
                 of = Document(of.state(), most=1000, remember=2)
         outcomes.append((repeats, of.state()))

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 
 from cdckit import rejects, streams
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import RECORD_SCHEMA
+from cdckit.model.records import RECORD_SCHEMA, drop_rejects
 from cdckit.streams.messages import message
 from cdckit.streams.requests import PATCH_SCHEMA
 
@@ -157,7 +158,7 @@ def test_every_record_is_patches_or_a_reject(spark: SparkSession) -> None:
     assert [row.error_code for row in again.orderBy("offset").collect()] == codes[:-3]
 
     patches = streams.entity_patches(decoded, databases=["my-db"])
-    answers = streams.apply_patches(patches).orderBy("offset", "part").collect()
+    answers = drop_rejects(streams.apply_patches(patches)).orderBy("offset", "part").collect()
     assert [(row.part, row.parts, row.status, row.errors) for row in answers] == [
         (1, 1, 3, ["the database 'other' is not served here"]),
         (1, 3, 1, None),
@@ -176,6 +177,35 @@ def test_every_record_is_patches_or_a_reject(spark: SparkSession) -> None:
         (2, 2, 3, ["the ops cannot be read: a number is out of range"]),
     ]
     assert all(row.ended == ENDED for row in answers)
+
+
+def test_what_cannot_be_read_is_a_reject_down_to_the_changes(spark: SparkSession) -> None:
+    """By hand, too: of batches, of patches, and of schemas; and nothing is made of it."""
+    batches = [batch(patch("e1", add("name", "Sally")), patch("e2")), b"?", {**batch(), "patches": 7}]
+    sound = {**batch(), **patch("e1", add("name", "Sal")), "part": 1, "parts": 1, "request": 3}
+    patches = [sound, b"{}", {**sound, "request": 4, "part": 7}]  # that the last is of e1 can be read
+    fields = T.StructType([T.StructField("name", T.StringType())])
+    for sent, stream, codes, name in (
+        (batches, streams.ENTITY_BATCHES, ["NOT_JSON", "WRONG_TYPE"], "Sally"),
+        (patches, streams.ENTITY_PATCHES, ["MISSING_FIELD", "WRONG_PART"], "Sal"),
+    ):
+        decoded = streams.decode(records(spark, *sent), stream)
+        rows = decoded if stream is streams.ENTITY_PATCHES else streams.entity_patches(decoded)
+        answers = streams.apply_patches(rows, documents=True).localCheckpoint()
+        expected = rejects(decoded).orderBy("offset").collect()
+        assert [row.error_code for row in expected] == codes
+        changes = streams.changes(answers, "Contacts", fields).collect()
+        for made in (answers.collect(), changes):
+            found = [row.reject for row in made if row.reject is not None]
+            assert sorted(found, key=lambda row: row.offset) == expected
+        assert [row.data.name for row in changes if row.reject is None] == [name]
+        responses = {row.entity: row.status for row in streams.partial_responses(answers).collect()}
+        known = {row.entity: row.revision for row in streams.entities(answers).collect()}
+        assert (responses.get("e1"), known["e1"]) == (1, 1)
+        assert responses.keys() == known.keys()
+    schemas = streams.decode(records(spark, b"?"), streams.SCHEMA_PATCHES)
+    [refused] = rejects(streams.apply_schema_patches(schemas)).collect()
+    assert (refused.value, refused.error_code) == (b"?", "NOT_JSON")
 
 
 def test_responses_wait_for_each_other_in_any_order_and_expire(spark: SparkSession) -> None:
