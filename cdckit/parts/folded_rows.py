@@ -46,9 +46,14 @@ def rule_column(reads: Sequence[str], rule: Rule, makes: pa.Schema) -> Column:
 def with_rule(
     rows: DataFrame, keeps: Sequence[str], reads: Sequence[str], rule: Rule, makes: pa.Schema
 ) -> DataFrame:
-    """The columns *keeps* of rows, and behind them what each row comes to by a rule (see `rule_column`)."""
+    """
+    The columns *keeps* of rows, and behind them what each row comes to by a rule (see `rule_column`).
+
+    Of lists that are read, there is an empty one for null.
+    """
     require_package_on_server(rows.sparkSession)
-    made = rows.withColumn(_MADE, rule_column(reads, rule, makes))
+    filled = rows.select(*(_without_null_list(each, reads) for each in rows.schema))
+    made = filled.withColumn(_MADE, rule_column(reads, rule, makes))
     return made.select(*map(quoted, keeps), *_fields(F.col(quoted(_MADE)), makes))
 
 
@@ -96,7 +101,7 @@ def fold_rows(
         folded = folded.unionByName(before.withColumn(IS_STATE, F.lit(True)), allowMissingColumns=True)
     elif nothing:
         folded = folded.select("*", *nothing)
-    filled = folded.select(*(_without_null_list(each, plan) for each in folded.schema))
+    filled = folded.select(*(_without_null_list(each, plan.sent) for each in folded.schema))
     scope = [quoted(name) for name in plan.scope]
     # To tell two rows apart by a number takes no look at their texts, whose beginnings are mostly the same.
     together = filled.repartition(*scope).withColumn(_SCOPE, F.hash(*scope))
@@ -109,10 +114,10 @@ def fold_rows(
     return made.select(*map(quoted, keeps), *_fields(F.col(quoted(_MADE)), plan.columns))
 
 
-def _without_null_list(column: T.StructField, plan: FoldPlan) -> Column:
+def _without_null_list(column: T.StructField, sent: Sequence[str]) -> Column:
     """The column; of a list that is sent to workers an empty one for null."""
     values = F.col(quoted(column.name))
-    if column.name not in plan.sent or not isinstance(column.dataType, T.ArrayType):
+    if column.name not in sent or not isinstance(column.dataType, T.ArrayType):
         return values
     # Arrow's lists count their rows anew from the last one that is no null, with each row that Spark adds.
     return F.coalesce(values, F.array().cast(column.dataType)).alias(column.name)

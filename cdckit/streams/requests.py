@@ -412,10 +412,8 @@ def _answer_patches(
     given = _with_reject(patches).withColumns(
         {"errors": against, _AT: _end_millis(ended, function), _SHOWN: shown}
     )
-    answers = fold_rows(given, plan, keeps=[*keeps.names, REJECT], order=order, states=known)
-    says_rejects = REJECT in patches.columns or ERROR_CODE in patches.columns
-    others = [name for name in answers.columns if name != REJECT]
-    return answers.select(*others, *([REJECT] if says_rejects else []))
+    rejects = [REJECT] if {REJECT, ERROR_CODE} & set(patches.columns) else []
+    return fold_rows(given, plan, keeps=[*keeps.names, *rejects], order=order, states=known)
 
 
 def _end_millis(ended: datetime | None, function: str) -> Column:

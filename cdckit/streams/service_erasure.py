@@ -21,7 +21,7 @@ from cdckit.ledger.tombstones import HASH, Erasures, erased_changes, note_refuse
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.records import ERROR_CODE
 from cdckit.parts.fold import Result
-from cdckit.parts.folded_rows import explode_rule, rule_column, with_rule
+from cdckit.parts.folded_rows import explode_rule, with_rule
 from cdckit.parts.values import guid
 from cdckit.parts.workers import compute_once
 from cdckit.store import Transaction
@@ -224,12 +224,9 @@ class _Erasure:
 
         def change(responses: DataFrame) -> DataFrame:
             joined = responses.join(requests, list(REQUEST), "left")
-            joined = joined.withColumn(
-                "theirs", F.coalesce("theirs", F.array(F.array().cast("array<string>")))
-            )
-            texts = rule_column(("responses", "theirs"), _mask_responses, _TEXTS)["responses"]
-            masked = joined.withColumn("responses", texts).drop("message")
-            return masked.withColumn("message", response_message(masked))
+            kept = [name for name in responses.columns if name not in ("responses", "message")]
+            masked = with_rule(joined, kept, ("responses", "theirs"), _mask_responses, _TEXTS)
+            return masked.withColumn("message", response_message(masked)).select(*responses.columns)
 
         return rewrite_rows(self._tables, RESPONSES, requests.select(*REQUEST), change)
 
@@ -288,8 +285,6 @@ def _without_words(answers: DataFrame) -> DataFrame:
 
 _LEFT = ("db", "clientid", "request", "user", "begun", "ended", "part", "parts")
 _FLAGS = ("learning", "includeBefore", "includeAfter")
-
-
 _TEXTS = pa.schema([("responses", pa.list_(pa.string()))])
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from decimal import Decimal
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -15,7 +12,6 @@ from pyspark.sql import types as T
 from cdckit import as_of, merge, rejects, streams
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.records import RECORD_SCHEMA, drop_rejects
-from cdckit.streams.update_fields import CONVERT
 from support.devices import AT, REMOVE, add, answers_of_devices
 
 FIELDS = T.StructType([T.StructField("name", T.StringType())])
@@ -75,42 +71,6 @@ def test_changes_carry_what_patches_touch_and_merge_to_the_entities(spark: Spark
     assert as_of(history, AT + timedelta(seconds=6)).count() == 0
 
 
-def test_updates_of_others_say_what_became_of_the_entity_and_fields_may_have_dots(
-    spark: SparkSession,
-) -> None:
-    anew: list[dict[str, Any]] = [REMOVE, add("x", 1)]
-    dots = {"a.b": 1, "x": {"a.b": 2}}
-    said: list[tuple[list[dict[str, Any]], Any]] = [
-        (anew, None),  # made anew: what it is now nobody said
-        ([*anew, REMOVE], None),
-        ([REMOVE, {"op": "copy", "fromPath": "x", "toPath": "y"}], None),  # there is nothing to copy
-        ([add("a.b", 1)], dots),
-        ([add("x/a.b", 2)], dots),
-        ([add("a/b", 3)], {**dots, "a": {"b": 3}}),  # which of the two is a.b?
-        (anew, {"x": 1}),
-    ]
-    header = {"db": "d", "clientid": "c", "user": "u", "begun": 0, "ended": 1, "part": 1, "parts": 1}
-    place = {"collection": "C", "zone": "z", "entity": "e", "status": 1}
-    rows = [
-        (None, json.dumps(each).encode(), "t", 0, number, AT, 0, None)
-        for number, (ops, after) in enumerate(said)
-        for each in [{**header, **place, "request": number, "ops": ops, "after": after}]
-    ]
-    updates = streams.decode(
-        spark.createDataFrame(rows, RECORD_SCHEMA), streams.ENTITY_UPDATES
-    ).localCheckpoint()
-    fields = T.StructType([T.StructField(name, T.LongType()) for name in ("a.b", "x.a.b")])
-    told = drop_rejects(streams.changes(updates, "C", fields)).orderBy("arrival.offset").collect()
-    assert [(row.arrival.offset, row.operation, row.data["a.b"], row.data["x.a.b"]) for row in told] == [
-        *((1, "delete", None, None), (2, "delete", None, None)),
-        *((3, "upsert", 1, None), (4, "upsert", None, 2), (6, "upsert", None, None)),
-    ]
-    assert [list(row.carried)[-2:] for row in told[2:]] == [[True, False], [False, True], [True, True]]
-    unfit = streams.find_unfit(updates, "C", fields).orderBy("offset").collect()
-    assert [(row.offset, row.error_code) for row in unfit] == [(0, "NO_DOCUMENT"), (5, "UNFIT_VALUE")]
-    assert "a.b is there twice" in unfit[1].error_description
-
-
 def test_the_device_that_is_told_is_the_key_of_the_record(spark: SparkSession) -> None:
     """Its message does not have it: "it is included as the key for the message"."""
     told = {"db": "d", "collection": "C", "zone": "z", "entity": "e", "action": "created", "ended": 7}
@@ -127,18 +87,6 @@ def test_the_device_that_is_told_is_the_key_of_the_record(spark: SparkSession) -
     assert found[1].error_description.endswith("Missing: device, the key of the record.")
     [again] = streams.to_records(decoded.where("offset = 0"), streams.CHANGES_BY_DEVICE).collect()
     assert (bytes(again.key), json.loads(again.value)) == (b"device/1", json.loads(text))
-
-
-def test_numbers_at_the_ends_of_their_types() -> None:
-    for kind, lowest in ((pa.int32(), -(2**31)), (pa.int64(), -(2**63))):
-        assert [CONVERT[kind](each) for each in (lowest, ~lowest)] == [lowest, ~lowest]
-        for beyond in (lowest - 1, -lowest):
-            with pytest.raises(TypeError):
-                CONVERT[kind](beyond)
-    assert CONVERT[pa.float64()](Decimal("1e308")) == 1e308
-    for far in (Decimal("1e309"), Decimal("-1e309"), 10**309):
-        with pytest.raises(OverflowError):  # no infinity instead of what was sent
-            CONVERT[pa.float64()](far)
 
 
 def test_fields_that_cannot_be_are_said_when_called(answers: DataFrame) -> None:
