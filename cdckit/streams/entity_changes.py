@@ -39,7 +39,7 @@ KEYS = ("db", "zone", "entity")
 _FUNCTION = "changes"
 _UNUSED = ("errors", "before", "learning", "include_before", "include_after", "parts")
 _NEEDED = spark_columns(
-    pa.schema([*ARRIVAL, *(each for each in ENTITY_UPDATES.columns() if each.name not in _UNUSED)])
+    pa.schema([*ARRIVAL, *(field for field in ENTITY_UPDATES.columns() if field.name not in _UNUSED)])
 )
 _OPTIONAL = [RECORD_SCHEMA["timestampType"], *(RECORD_SCHEMA[name] for name in BYTES), *ERROR_FIELDS]
 _READABLE = (T.StringType, T.BooleanType, T.IntegerType, T.LongType, T.DoubleType, T.TimestampType)
@@ -182,11 +182,11 @@ def _read_updates(updates: DataFrame, collection: str, fields: T.StructType, nes
     require_types(updates, _NEEDED, function=_FUNCTION)
     if REJECT in updates.columns:
         reject = F.col(REJECT)
-        updates = updates.withColumns({each.name: reject[each.name] for each in _OPTIONAL})
+        updates = updates.withColumns({field.name: reject[field.name] for field in _OPTIONAL})
     _require_nested(nested, _FUNCTION)
     _require_readable(fields)
-    lacking = [each for each in _OPTIONAL if each.name not in updates.columns]
-    whole = updates.select("*", *(F.lit(None).cast(each.dataType).alias(each.name) for each in lacking))
+    lacking = [field for field in _OPTIONAL if field.name not in updates.columns]
+    whole = updates.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in lacking))
     wrong = F.col(ERROR_CODE).isNotNull()
     is_applied = F.col("status") == Status.DONE
     if "action" in updates.columns:

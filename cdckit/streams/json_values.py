@@ -190,10 +190,10 @@ def depth_and_size(value: Any) -> tuple[int, int]:
     ((0, 1), (2, 3))
     """
     deep, many, level = 0, 1, [value]
-    while containers := [each for each in level if isinstance(each, _CONTAINERS)]:
+    while containers := [inner for inner in level if isinstance(inner, _CONTAINERS)]:
         deep += 1
         level = [
-            inner for each in containers for inner in (each.values() if isinstance(each, dict) else each)
+            inner for outer in containers for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]
         many += len(level)
     return deep, many

@@ -29,47 +29,47 @@ def message(value: bytes | None, stream: Stream, key: bytes | None = None) -> di
 
     *key* is that of its record: in changes-by-device it alone says the device.
     """
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     if value is None:
-        return _with_fault(found, StreamFault.NO_VALUE)
+        return _with_fault(columns, StreamFault.NO_VALUE)
     try:
         document = read_all(value.decode())
     except ValueError as error:
-        return _with_fault(found, StreamFault.NOT_JSON, f"{str(error)[:1].upper()}{str(error)[1:]}.")
+        return _with_fault(columns, StreamFault.NOT_JSON, f"{str(error)[:1].upper()}{str(error)[1:]}.")
     if not isinstance(document, dict):
-        return _with_fault(found, StreamFault.NOT_JSON, f"It is {show_value(document)}.")
+        return _with_fault(columns, StreamFault.NOT_JSON, f"It is {show_value(document)}.")
     if document.get("db") is None and "dbid" in document:
         document["db"] = document["dbid"]
     for field in stream.fields:
-        given = document.get(field)
+        content = document.get(field)
         try:
-            found[field_column(field)] = _READ[field_kind(field)](given)
+            columns[field_column(field)] = _READ[field_kind(field)](content)
         except (TypeError, NoSuchText) as error:
-            _with_fault(found, StreamFault.WRONG_TYPE, f"{field} is {show_value(given)}, not {error}.")
+            _with_fault(columns, StreamFault.WRONG_TYPE, f"{field} is {show_value(content)}, not {error}.")
     for field, request_flag in (("before", "include_before"), ("after", "include_after")):
         # That null is said means that there was nothing, as only what was asked for is said.
-        if request_flag in found and field in stream.fields and document.get(field, "") is None:
-            found[request_flag] = True
+        if request_flag in columns and field in stream.fields and document.get(field, "") is None:
+            columns[request_flag] = True
     for column in stream.key_alone:
         try:
-            found[column] = None if key is None else column_text(key.decode())
+            columns[column] = None if key is None else column_text(key.decode())
         except UnicodeDecodeError:
-            _with_fault(found, StreamFault.WRONG_TYPE, f"{column}, the key of the record, is no UTF-8.")
+            _with_fault(columns, StreamFault.WRONG_TYPE, f"{column}, the key of the record, is no UTF-8.")
     missing = [field for field in stream.fields if field in stream.required and document.get(field) is None]
-    missing += [f"{column}, the key of the record" for column in stream.key_alone if not found.get(column)]
+    missing += [f"{column}, the key of the record" for column in stream.key_alone if not columns.get(column)]
     if missing:
-        _with_fault(found, StreamFault.MISSING_FIELD, f"Missing: {', '.join(missing)}.")
-    part, parts = found.get("part"), found.get("parts")
+        _with_fault(columns, StreamFault.MISSING_FIELD, f"Missing: {', '.join(missing)}.")
+    part, parts = columns.get("part"), columns.get("parts")
     if (part is not None and parts is not None and not 1 <= part <= parts) or (parts or 1) < 1:
-        _with_fault(found, StreamFault.WRONG_PART, f"It is part {part} of {parts}.")
-    return found
+        _with_fault(columns, StreamFault.WRONG_PART, f"It is part {part} of {parts}.")
+    return columns
 
 
-def _with_fault(found: dict[str, Any], fault: StreamFault, finding: str = "") -> dict[str, Any]:
+def _with_fault(columns: dict[str, Any], fault: StreamFault, finding: str = "") -> dict[str, Any]:
     """The first fault counts."""
-    if "error_code" not in found:
-        found.update(error_code=fault.value, error_description=column_text(fault.describe(finding)))
-    return found
+    if "error_code" not in columns:
+        columns.update(error_code=fault.value, error_description=column_text(fault.describe(finding)))
+    return columns
 
 
 def _text(value: Any) -> str | None:
@@ -105,7 +105,7 @@ def _ops(value: Any) -> str | None:
 def _list(value: Any) -> list[str | None] | None:
     if value is not None and not isinstance(value, list):
         raise TypeError("an array")
-    return None if value is None else [column_text(to_text_all(each)) for each in value]
+    return None if value is None else [column_text(to_text_all(element)) for element in value]
 
 
 def _reasons(value: Any) -> list[str | None] | None:
@@ -114,7 +114,7 @@ def _reasons(value: Any) -> list[str | None] | None:
         isinstance(listed, list) and all(isinstance(each, str) for each in listed)
     ):
         raise TypeError("a text or an array of texts")
-    return None if listed is None else [column_text(each) for each in listed]
+    return None if listed is None else [column_text(text) for text in listed]
 
 
 _READ: Mapping[str, Callable[[Any], Any]] = {

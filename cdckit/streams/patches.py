@@ -156,59 +156,59 @@ def operations(ops: Any) -> tuple[list[Operation], list[str]]:
         return [], []
     if not isinstance(ops, list):
         return [], [f"ops are no list: {show_value(ops)}"]
-    found: list[Operation] = []
+    patch: list[Operation] = []
     reasons: list[str] = []
-    for place, each in enumerate(ops, 1):
+    for place, members in enumerate(ops, 1):
         try:
-            found.append(_operation(each))
+            patch.append(_operation(members))
         except (BadOperation, BadPath) as error:
             reasons.append(f"operation {place}: {error}")
             if len(reasons) == _MOST_REASONS:
                 break
-    return found, reasons
+    return patch, reasons
 
 
-def _operation(each: Any) -> Operation:
-    if not isinstance(each, dict):
-        raise BadOperation(f"{show_value(each)} is no object")
-    operation = each.get("op")
+def _operation(members: Any) -> Operation:
+    if not isinstance(members, dict):
+        raise BadOperation(f"{show_value(members)} is no object")
+    operation = members.get("op")
     name = NAMES.get(operation) if isinstance(operation, str) else None
     if name is None:
         raise BadOperation(f"{show_value(operation)} is no operation")
-    return _READ[name](name, each)
+    return _READ[name](name, members)
 
 
-def _path(each: dict[str, Any], member: str) -> Path:
-    text = each.get(member)
+def _path(members: dict[str, Any], member: str) -> Path:
+    text = members.get(member)
     if not isinstance(text, str):
-        raise BadOperation(f"{each['op']} needs a {member}; it is {show_value(text)}")
+        raise BadOperation(f"{members['op']} needs a {member}; it is {show_value(text)}")
     return parse_path(text)
 
 
-def _with_value(name: str, each: dict[str, Any]) -> Operation:
-    text = each.get("path")
-    path = parse_path(text) if type(text) is str else _path(each, "path")
-    if "value" not in each:
-        raise BadOperation(f"{each['op']} needs a value")
-    value = each["value"]
+def _with_value(name: str, members: dict[str, Any]) -> Operation:
+    text = members.get("path")
+    path = parse_path(text) if type(text) is str else _path(members, "path")
+    if "value" not in members:
+        raise BadOperation(f"{members['op']} needs a value")
+    value = members["value"]
     if isinstance(value, _CONTAINERS) and len(path) + depth(value) > DEEPEST:
         raise BadOperation(f"the value would be nested deeper than {DEEPEST}")
     return Operation(name, path, value)
 
 
-def _with_number(name: str, each: dict[str, Any]) -> Operation:
-    found = _with_value(name, each)
-    if isinstance(found.value, _NO_NUMBERS):
-        raise BadOperation(f"{each['op']} needs a number; it is {show_value(found.value)}")
-    return found
+def _with_number(name: str, members: dict[str, Any]) -> Operation:
+    operation = _with_value(name, members)
+    if isinstance(operation.value, _NO_NUMBERS):
+        raise BadOperation(f"{members['op']} needs a number; it is {show_value(operation.value)}")
+    return operation
 
 
-def _without_value(name: str, each: dict[str, Any]) -> Operation:
-    return Operation(name, _path(each, "path"))
+def _without_value(name: str, members: dict[str, Any]) -> Operation:
+    return Operation(name, _path(members, "path"))
 
 
-def _from_to(name: str, each: dict[str, Any]) -> Operation:
-    source, path = _path(each, "fromPath"), _path(each, "toPath")
+def _from_to(name: str, members: dict[str, Any]) -> Operation:
+    source, path = _path(members, "fromPath"), _path(members, "toPath")
     return Operation(name, path, source=source)
 
 
@@ -402,12 +402,12 @@ def _increment(work: _WorkingDocument, operation: Operation) -> None:
     elif type(value) not in _NUMBERS:
         raise Unfit(f"{_path_text(operation.path)} is {show_value(value)}, and no number")
     else:
-        found = _sum(value, operation.value)
-        if isinstance(found, Decimal):
+        total = _sum(value, operation.value)
+        if isinstance(total, Decimal):
             # A sum of whole numbers is as long as the longer of them; this one may have many zeros between.
-            grown = len(str(found)) - len(str(value)) - len(str(operation.value))
+            grown = len(str(total)) - len(str(value)) - len(str(operation.value))
             work.take_room(max(0, grown), "sums")
-        work.put(operation.path, found)
+        work.put(operation.path, total)
 
 
 def _sum(first: int | Decimal, second: int | Decimal) -> int | Decimal:
