@@ -82,8 +82,8 @@ def entity_patches(batches: DataFrame, *, databases: Iterable[str] | None = None
         One row per patch (`PATCH_SCHEMA`): `timestamp`, `topic`, `partition` and `offset` of the record of
         its batch; the fields of entity-patches, `part` counting from 1; and `errors` (array of text), why it
         cannot be applied: another database, no entity.  Null where nothing is known against it.  A
-        batch without patches has no rows.  A record that `decode` could not read is a row of which `reject`
-        alone says something (`cdckit.rejects`); `reject` is null for all others.
+        batch without patches has no rows.  A record that `decode` could not read is one row with a `reject`
+        (`cdckit.rejects`), which is null for all others.
 
     Raises:
         InvalidArgument: *databases* is a text, or has what is none.
@@ -283,8 +283,8 @@ def apply_patches(
         - `taught_before`: of a patch with `learning`, the entity as it was after the last such one.
         - `is_repeat`: the same part of the same request was there before; it has no effect, and no status.
         - in the last row of each entity (`is_last`) what is known of it then: see `entities`.
-        - `reject`, if *patches* say what could not be read: then the rest of the row is null
-          (`cdckit.rejects`), and `changes` hands it on.
+        - `reject`, if *patches* say what could not be read (`cdckit.rejects`): nothing is made of such a row,
+          and `changes` hands it on.
 
     Raises:
         InvalidArgument: *patches* are a stream (hand its batches to a function), *ended* has no zone, a
@@ -409,8 +409,10 @@ def _answer_patches(
     order = [*([order_by] if isinstance(order_by, str) else order_by), "part", "client_id", "request"]
     require_columns(patches, order, function=function)
     against = F.col("errors") if "errors" in patches.columns else F.lit(None).cast("array<string>")
+    # What cannot be read is about nobody, whatever it names.
+    about = F.when(~F.col(_IS_REJECT), F.col(plan.scope[-1]))
     given = _with_reject(patches).withColumns(
-        {"errors": against, _AT: _end_millis(ended, function), _SHOWN: shown}
+        {"errors": against, _AT: _end_millis(ended, function), _SHOWN: shown, plan.scope[-1]: about}
     )
     rejects = [REJECT] if {REJECT, ERROR_CODE} & set(patches.columns) else []
     return fold_rows(given, plan, keeps=[*keeps.names, *rejects], order=order, states=known)

@@ -223,11 +223,11 @@ class Intake:
         """The answers to the patches of schemas, computed once; None if there are no such patches."""
         if SCHEMA_PATCHES.name not in sound:
             return None
-        known = read_rows(self._tables, SCHEMAS, SCHEMA_SCHEMA)
+        patches = sound[SCHEMA_PATCHES.name].drop(ERROR_CODE)  # none of them is a reject
         return self._tables.scratch(
             apply_schema_patches(
-                sound[SCHEMA_PATCHES.name].withColumn("errors", self._foreign_reasons()),
-                schemas=known,
+                patches.withColumn("errors", self._foreign_reasons()),
+                schemas=read_rows(self._tables, SCHEMAS, SCHEMA_SCHEMA),
                 most_characters=self._settings.most_characters,
                 remember=self._settings.remember,
             )

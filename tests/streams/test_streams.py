@@ -183,11 +183,12 @@ def test_what_cannot_be_read_is_a_reject_down_to_the_changes(spark: SparkSession
     """By hand, too: of batches, of patches, and of schemas; and nothing is made of it."""
     batches = [batch(patch("e1", add("name", "Sally")), patch("e2")), b"?", {**batch(), "patches": 7}]
     sound = {**batch(), **patch("e1", add("name", "Sal")), "part": 1, "parts": 1, "request": 3}
-    patches = [sound, b"{}", {**sound, "request": 4, "part": 7}]  # that the last is of e1 can be read
+    # Of the last two it can be read of whom they are.
+    patches = [sound, b"{}", *({**sound, "entity": name, "part": 7} for name in ("e1", "nobody"))]
     fields = T.StructType([T.StructField("name", T.StringType())])
     for sent, stream, codes, name in (
         (batches, streams.ENTITY_BATCHES, ["NOT_JSON", "WRONG_TYPE"], "Sally"),
-        (patches, streams.ENTITY_PATCHES, ["MISSING_FIELD", "WRONG_PART"], "Sal"),
+        (patches, streams.ENTITY_PATCHES, ["MISSING_FIELD", "WRONG_PART", "WRONG_PART"], "Sal"),
     ):
         decoded = streams.decode(records(spark, *sent), stream)
         rows = decoded if stream is streams.ENTITY_PATCHES else streams.entity_patches(decoded)
