@@ -98,15 +98,13 @@ class Fields:
         return touched, values
 
     def _value(self, document: Any, field: pa.Field, paths: list[Path]) -> Any:
-        value, *others = [value for path in paths if (value := _value_at(document, path)) is not None] or [
-            None
-        ]
-        if others:
+        values = [value for path in paths if (value := _value_at(document, path)) is not None]
+        if len(values) > 1:
             raise _Unfit(StreamFault.UNFIT_VALUE, f"{field.name} is there twice: a name has the dot.")
         try:
-            return None if value is None else CONVERT[field.type](value)
+            return CONVERT[field.type](values[0]) if values else None
         except (TypeError, ValueError, OverflowError):
-            raise _Unfit(StreamFault.UNFIT_VALUE, f"{field.name} is {show_value(value)}.") from None
+            raise _Unfit(StreamFault.UNFIT_VALUE, f"{field.name} is {show_value(values[0])}.") from None
 
 
 class _Unfit(Exception):
