@@ -106,7 +106,9 @@ def test_streams(spark: SparkSession) -> None:
     decoded = streams.decode(spark.createDataFrame(rows, RECORD_SCHEMA), streams.ENTITY_BATCHES)
     assert [row["error_code"] for row in decoded.orderBy("offset").collect()] == [None, "NOT_JSON"]
     answers = streams.apply_patches(streams.entity_patches(decoded), documents=True).collect()
-    assert [(row["entity"], row["status"], row["after"]) for row in answers] == [("m1", 1, '{"name":"mug"}')]
+    told = [(row["entity"], row["status"], row["after"]) for row in answers if row["reject"] is None]
+    assert told == [("m1", 1, '{"name":"mug"}')]
+    assert [row["reject"]["value"] for row in answers if row["reject"] is not None] == [b"?"]
 
 
 @pytest.mark.smoke("replicate")
