@@ -222,13 +222,15 @@ class _Results:
         self.characters += sum(map(_size, result))
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """All rows, unless some are held."""
-        if self._held or not self._rows:
+        """The rows before the first that is held."""
+        known = self._held[0] if self._held else len(self._rows)
+        if not known:
             return
-        columns = zip(zip(*self._rows, strict=True), self._columns, strict=True)
+        columns = zip(zip(*self._rows[:known], strict=True), self._columns, strict=True)
         arrays = [pa.array(values, column.type) for values, column in columns]
         yield pa.RecordBatch.from_arrays(arrays, schema=self._columns)
-        self._rows, self.characters = [], 0
+        self._rows, self.characters = self._rows[known:], 0
+        self._held = [place - known for place in self._held]
 
 
 def _size(value: Any) -> int:

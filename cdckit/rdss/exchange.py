@@ -26,7 +26,6 @@ from cdckit.rdss.exchange_intake import Intake
 from cdckit.rdss.exchange_tables import (
     MESSAGES,
     MESSAGES_SCHEMA,
-    VERDICT,
     WAITING_SCHEMA,
     Outcome,
     Settings,
@@ -39,10 +38,9 @@ from cdckit.rdss.exchange_tables import (
     with_outcomes,
 )
 from cdckit.rdss.existence import UNKNOWN_CODES
+from cdckit.rdss.message_rows import VERDICT
 from cdckit.rdss.objects import (
     KEY,
-    PRESERVATION,
-    READ,
     ObjectType,
     preservation_events,
     preservation_history,
@@ -51,6 +49,7 @@ from cdckit.rdss.objects import (
 )
 from cdckit.rdss.reading import RULES, Rules
 from cdckit.rdss.sequences import waiting
+from cdckit.rdss.validators import PRESERVATION, READ
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows, read_some
 
@@ -144,7 +143,7 @@ class Exchange(Shell):
     {'erased'}
     """
 
-    kind = "RDSS exchange (form 3)"
+    kind = "RDSS exchange (form 4)"
 
     def __init__(
         self,

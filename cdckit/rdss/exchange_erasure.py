@@ -41,9 +41,10 @@ from cdckit.rdss.exchange_tables import (
     with_body,
     with_buckets,
 )
-from cdckit.rdss.existence import IS_NEWER, namings
-from cdckit.rdss.objects import CREATE, RELATED, REMOVE, UPDATE, is_statement
+from cdckit.rdss.existence import namings
+from cdckit.rdss.objects import is_statement
 from cdckit.rdss.sequences import IDENTITY, parts
+from cdckit.rdss.validators import CREATE, REMOVE, UPDATE
 from cdckit.store import Transaction
 from cdckit.store.store import Tables, read_rows
 
@@ -155,15 +156,7 @@ def rename_objects(named: DataFrame, tables: Tables) -> DataFrame:
     ordered = F.array_sort(F.collect_list(F.struct("pos", "col")))
     lists = renamed.agg(F.transform(ordered, lambda one: one["col"]).alias("_objects"))
     found = names.rename(named, "named", OBJECT).join(lists, "message_id", "inner")
-    others = F.filter("_objects", lambda one: one != F.col("object_uuid"))
-    relations = F.transform(others, _as_version)
-    body = F.when(F.col("body").isNotNull(), F.to_json(F.struct(relations.alias(RELATED))))
-    return found.withColumns({"objects": F.col("_objects"), "body": body}).select(*named.columns)
-
-
-def _as_version(of: Column) -> Column:
-    identifier = F.struct(of.alias("identifierValue")).alias("identifier")
-    return F.struct(F.lit(IS_NEWER).alias("relationType"), identifier)
+    return found.withColumn("objects", F.col("_objects")).select(*named.columns)
 
 
 # What goes ------------------------------------------------------------------------------------------------

@@ -41,7 +41,6 @@ from cdckit.rdss.exchange_tables import (
     TABLES,
     TAKEN,
     UNKNOWN,
-    VERDICT,
     WAITING_SCHEMA,
     WHOLE_SCHEMA,
     LocalRepository,
@@ -60,9 +59,11 @@ from cdckit.rdss.exchange_tables import (
     with_buckets,
     with_places,
 )
-from cdckit.rdss.existence import as_decoded, namings, related_versions, with_unknown
-from cdckit.rdss.objects import CREATE, KEY, READ, UPDATE, ObjectType, changes
-from cdckit.rdss.sequences import CAME, IDENTITY, digest, mark_repeats, with_part_outcome, with_terms
+from cdckit.rdss.existence import NAMING_SCHEMA, namings, unknown_statements, with_object_faults
+from cdckit.rdss.message_rows import VERDICT
+from cdckit.rdss.objects import KEY, ObjectType, changes
+from cdckit.rdss.sequences import CAME, IDENTITY, digest, mark_repeats, with_part_outcome
+from cdckit.rdss.validators import CREATE, READ, UPDATE
 from cdckit.store import Transaction
 from cdckit.store.files import hold_few_rows
 from cdckit.store.store import read_rows
@@ -165,29 +166,31 @@ class Objects:
         named_rows = near.join(named.select("named"), "named", "left_semi")
         unknown = rows_at_once(tables, UNKNOWN, WHOLE_SCHEMA)
         before = unknown.select("message_id", F.lit(True).alias("_unknown"))
-        versions = named_rows.groupBy("message_id").agg(
+        asked = named_rows.groupBy("message_id").agg(
+            *(F.first(name).alias(name) for name in ("object_uuid", "message_type")),
             (F.max(TAKEN) == self._batch).alias("is_new"),
             (F.max(F.size("objects")) > 1).alias("is_version"),
         )
-        around = as_decoded(self._statements_around(named_rows)).join(versions, "message_id", "left")
+        is_asked = asked.select("message_id", F.lit(True).alias("_asked"))
+        around = self._statements_around(named_rows).join(is_asked, "message_id", "left")
         around = around.join(before, "message_id", "left")
         # Of updates that nobody asks about the verdict is known: what was right made its object exist.
-        is_settled = F.col("is_version").isNull() & (F.col("message_type") == UPDATE)
+        is_settled = F.col("_asked").isNull() & (F.col("message_type") == UPDATE)
         kept = around.where(~(is_settled & F.col("_unknown").isNotNull()))
-        is_version = is_settled & (F.size(related_versions(F.col("body"), F.col("object_uuid"))) > 0)
-        messages = kept.withColumn(
-            "message_type", F.when(is_version, CREATE).otherwise(F.col("message_type"))
-        )
-        judged = with_unknown(messages, keeps_deleted=self._settings.keeps_deleted)
-        found = judged.where(F.col("is_version").isNotNull())
+        kind = F.when(is_settled & (F.size("objects") > 1), CREATE).otherwise(F.col("message_type"))
+        statements = kept.withColumn("message_type", kind).select(*NAMING_SCHEMA.fieldNames())
+        wrong = unknown_statements(statements, keeps_deleted=self._settings.keeps_deleted)
+        is_unknown = wrong.select("message_id", F.lit(True).alias("is_unknown")).distinct()
+        judged = asked.join(before, "message_id", "left").join(is_unknown, "message_id", "left")
+        found = judged.withColumn("is_unknown", F.col("is_unknown").isNotNull())
         return tables.scratch(
-            found.select(
+            with_object_faults(found, F.col("is_unknown")).select(
                 "message_id",
                 "object_uuid",
                 *VERDICT,
                 "is_new",
                 F.col("_unknown").isNotNull().alias("was_unknown"),
-                F.col(ERROR_CODE).isNotNull().alias("is_unknown"),
+                "is_unknown",
                 (F.col("message_type") == READ).alias("is_read"),
                 "is_version",
             )
@@ -397,16 +400,9 @@ class Intake:
             # What was given up is so no longer.
             anew = {name: F.lit(None).cast("string") for name in VERDICT}
             others = others.unionByName(same.select(*others.columns).withColumns(anew))
-        all_parts = with_terms(others).withColumn(CAME, F.struct(*ORDER))
         whole = self._rows(SEQUENCES, SEQUENCES_SCHEMA)
-        if whole is not None:
-            same = whole.join(touched, "sequence_id", "left_semi")
-            pieces = same.select(
-                "sequence_id", "terms", F.size("pieces").alias("sequence_total"), F.inline("pieces")
-            )
-            # They have no place in the order, and stand before all others.
-            all_parts = all_parts.unionByName(pieces, allowMissingColumns=True)
-        judged = with_part_outcome(all_parts).where("batch IS NOT NULL")
+        known_sequences = None if whole is None else whole.join(touched, "sequence_id", "left_semi")
+        judged = with_part_outcome(others, ORDER, known_sequences).withColumn(CAME, F.struct(*ORDER))
         if known is None:
             return self._transaction.scratch(judged)
         mine = parts.where("is_own").drop("is_own").withColumn("part", F.lit("duplicate"))
@@ -415,7 +411,7 @@ class Intake:
     def _assemble_wholes(self, judged: DataFrame) -> DataFrame:
         """Sequences that are whole now, as the messages they are, and when the last part came."""
         complete = judged.where(F.col("part") == "complete")
-        last = complete.groupBy("sequence_id").agg(F.first("whole_at").alias(CAME))
+        last = complete.groupBy("sequence_id").agg(F.max(CAME).alias(CAME))
         return assemble_wholes(complete, self._settings.rules).join(last, "sequence_id", "inner")
 
     def _keep_parts(self, judged: DataFrame, assembled: DataFrame, wholes: DataFrame) -> None:
@@ -428,10 +424,9 @@ class Intake:
             others = waited.join(judged.select("sequence_id").distinct(), "sequence_id", "left_anti")
             rows = rows.unionByName(others.select(*rows.columns))
         tables.replace(WAITING, rows)
-        complete = judged.where("part = 'complete'").groupBy("sequence_id", "terms")
-        whole = complete.agg(
-            F.collect_list(F.struct("sequence_position", "content")).alias("pieces"),
-            F.max_by(F.struct(*PLACE), CAME).alias("last"),
+        whole = judged.groupBy("sequence_id").agg(
+            *(F.first(name, ignorenulls=True).alias(name) for name in ("terms", "pieces")),
+            F.max_by(F.struct(*PLACE), F.when(F.expr("part = 'complete'"), F.col(CAME))).alias("last"),
         )
         ids = wholes.where(F.size(RECORDS) > 1).select("sequence_id", "message_id")
         about = assembled.select("sequence_id", "object_uuid")

@@ -16,13 +16,16 @@ from pyspark.sql import types as T
 from cdckit.ledger import shell
 from cdckit.ledger.columns import Kind
 from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING
-from cdckit.model.records import ERROR_CODE, ERROR_FIELDS
+from cdckit.model.records import ERROR_CODE
+from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import local_frame
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.erased_names import ErasedNames
 from cdckit.rdss.existence import NAMING_SCHEMA
+from cdckit.rdss.message_rows import VERDICT
 from cdckit.rdss.objects import KEY, ObjectType
 from cdckit.rdss.reading import Rules
+from cdckit.rdss.sequence_rules import PARTS
 from cdckit.rdss.sequences import IDENTITY, PARTS_SCHEMA, assemble_messages, identity, parts
 from cdckit.store import File, Snapshot, Transaction
 from cdckit.store.files import Where, hold_few_rows
@@ -82,7 +85,7 @@ PLACE = ("batch", "number")
 """What tells rows of `MESSAGES` apart: the commit that brought them, and a number within it."""
 ORDER = ("batch", "timestamp", "topic", "partition", "offset", "number")
 """The order in which messages came: batch after batch, and in a batch as their records say."""
-VERDICT = ("queue", *(field.name for field in ERROR_FIELDS))
+
 BUCKET, TAKEN = "bucket", "taken"
 RECORDS = "records"
 ERASED = "ERASED"
@@ -120,24 +123,13 @@ WHOLE_SCHEMA = T.StructType([*DECODED_SCHEMA.fields, T.StructField(RECORDS, _REC
 SEQUENCES_SCHEMA = T.StructType(
     [
         T.StructField("sequence_id", T.StringType()),
-        T.StructField("terms", T.StringType()),
-        T.StructField(
-            "pieces",
-            T.ArrayType(
-                T.StructType(
-                    [
-                        T.StructField("sequence_position", T.IntegerType()),
-                        T.StructField("content", T.StringType()),
-                    ]
-                )
-            ),
-        ),
+        *spark_columns(PARTS.states),
         T.StructField("message_id", T.StringType()),
         T.StructField("object_uuid", T.StringType()),
         T.StructField("last", PLACE_SCHEMA),
     ]
 )
-"""One row is one sequence that is whole, and what its parts were (see `sequence_rule`); `message_id` is null
+"""One row is one sequence that is whole, and what its parts were (see `SequenceParts`); `message_id` is null
 where it is no message that can be used.  `object_uuid` is what it is about, and `last` the part with which it
 was whole."""
 

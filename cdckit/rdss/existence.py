@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from functools import reduce
 
-import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.changes import ARRIVAL_TYPE, DELETE, UPSERT, require_changes
+from cdckit.model.changes import DELETE, UPSERT, require_changes
 from cdckit.model.history import DELETED, SOURCE_MESSAGE, VALID_FROM, require_history
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.arguments import require_batch, require_columns, require_flag, require_int, require_types
-from cdckit.parts.workers import WorkerPlan, compute_once
+from cdckit.parts.folded_rows import fold_rows
+from cdckit.parts.workers import compute_once
 from cdckit.rdss.decoding import DECODED_SCHEMA
+from cdckit.rdss.existence_rules import FOLLOWING, object_existence
 from cdckit.rdss.findings import BODY, RdssFault, json_path
-from cdckit.rdss.objects import CREATE, KEY, READ, RELATED, REMOVE, UPDATE, is_statement
+from cdckit.rdss.objects import KEY, RELATED, is_statement
+from cdckit.rdss.validators import CREATE, READ, REMOVE, UPDATE
 
 IS_NEWER = "isNewVersionOf"
 IS_OLDER = "isPreviousVersionOf"
@@ -78,16 +81,12 @@ def version_links(objects: DataFrame) -> DataFrame:
     return links.select(newer.alias("newer"), older.alias("older")).distinct()
 
 
-def relations(body: Column) -> Column:
-    """Of an object's text, its relations to others."""
-    return F.from_json(body, f"{RELATED} {_RELATIONS}").getField(RELATED)
-
-
 def related_versions(body: Column, own: Column) -> Column:
     """Of an object's text, the objects that it says it is the next or the previous version of; never null."""
-    versions = F.filter(relations(body), lambda each: each.getField("relationType").isin(IS_NEWER, IS_OLDER))
+    related = F.from_json(body, f"{RELATED} {_RELATIONS}").getField(RELATED)
+    versions = F.filter(related, lambda relation: relation.getField("relationType").isin(IS_NEWER, IS_OLDER))
     named = F.transform(versions, _named_object)
-    return F.coalesce(F.filter(named, lambda each: each.rlike(_UUID) & (each != own)), F.array())
+    return F.coalesce(F.filter(named, lambda name: name.rlike(_UUID) & (name != own)), F.array())
 
 
 def _named_object(relation: Column) -> Column:
@@ -288,8 +287,8 @@ def _require_both(objects: DataFrame, ancestry: DataFrame, *, function: str) -> 
 
 
 _LIGHT = (
-    *("topic", "partition", "offset", "timestamp", "message_id", "message_class", "message_type"),
-    *("published_timestamp", "object_uuid", "body"),
+    *("topic", "partition", "offset", "timestamp", "message_id", "message_type"),
+    *("published_timestamp", "object_uuid"),
 )
 
 NAMING_SCHEMA = T.StructType(
@@ -300,15 +299,14 @@ NAMING_SCHEMA = T.StructType(
     ]
 )
 """One row is one message and an object that must exist for it, or does through it (`named`); `objects` are
-all of these.  `body` holds of the body what is read of it: the relations to other objects."""
+all of these."""
 
 
 def namings(decoded: DataFrame) -> DataFrame:
     """
     Which objects each message about one names: its own, and those of which it is a version.
 
-    These rows are all that `with_unknown` needs (see `as_decoded`), and small: they can be kept, and found
-    again by object.
+    These rows are all that `unknown_statements` needs, and small: they can be kept, and found by object.
 
     Args:
         decoded: What `decode` returned, its sequences assembled; all but valid creates, updates, deletes and
@@ -334,37 +332,12 @@ def namings(decoded: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     require_types(decoded, DECODED_SCHEMA, function="namings")
-    is_update = is_statement(UPDATE)
-    related = F.when(is_update, related_versions(F.col("body"), F.col("object_uuid")))
+    related = F.when(is_statement(UPDATE), related_versions(F.col("body"), F.col("object_uuid")))
     own, none = F.array("object_uuid"), F.array().cast("array<string>")
     light = decoded.where(is_statement(CREATE, UPDATE, REMOVE, READ)).select(
-        F.array_distinct(F.concat(own, F.coalesce(related, none))).alias("objects"),
-        *_LIGHT[:-1],
-        F.when(is_update, F.to_json(F.struct(relations(F.col("body")).alias(RELATED)))).alias("body"),
+        F.array_distinct(F.concat(own, F.coalesce(related, none))).alias("objects"), *_LIGHT
     )
     return light.select(F.explode("objects").alias("named"), "*")
-
-
-def as_decoded(namings: DataFrame) -> DataFrame:
-    """
-    The messages of such rows, each once, in the columns of `decode`: null but for what they hold.
-
-    Raises:
-        MissingColumns, WrongColumnType: *namings* are none.
-
-    Cost: one shuffle by message.
-
-    >>> as_decoded(namings(decoded)).count()
-    3
-    """
-    require_types(namings, NAMING_SCHEMA, function="as_decoded")
-    once = namings.dropDuplicates(["message_id"])
-    return once.select(
-        *(
-            F.col(field.name) if field.name in _LIGHT else F.lit(None).cast(field.dataType).alias(field.name)
-            for field in DECODED_SCHEMA
-        )
-    )
 
 
 _CODES = {
@@ -375,9 +348,6 @@ _CODES = {
 
 UNKNOWN_CODES = tuple(code.value for code in _CODES.values())
 """The codes of what is about an unknown object."""
-
-_HELP = ("versions", "place", "asked", "is_own", "is_message", "settles", "settled", "by", "wrong")
-_WRONG = T.StructType([T.StructField("message_id", T.StringType())])
 
 
 def with_unknown(
@@ -434,15 +404,14 @@ def with_unknown(
     require_types(decoded, DECODED_SCHEMA, function="with_unknown")
     require_batch(decoded, "decoded", "decode each batch (foreachBatch)", function="with_unknown")
     require_flag(keeps_deleted, "keeps_deleted", function="with_unknown")
-    judged_rows = _with_existence(decoded, known, keeps_deleted)
-    unknown = is_statement(*_CODES) & ~F.col("existed")
-    verdict = {
-        "queue": _text_by_type(lambda code: code.queue.value),
-        ERROR_CODE: _text_by_type(lambda code: code.value),
-        ERROR_DESCRIPTION: _description(),
-    }
-    judged = {name: F.when(unknown, text).otherwise(F.col(name)) for name, text in verdict.items()}
-    return judged_rows.withColumns(judged).drop("existed")
+    wrong = unknown_statements(namings(decoded), known=known, keeps_deleted=keeps_deleted)
+    places = wrong.select(
+        *(F.col(name).alias(f"_{name}") for name in _RECORD), F.lit(True).alias("_is_wrong")
+    )
+    same = reduce(Column.__and__, (F.col(name).eqNullSafe(F.col(f"_{name}")) for name in _RECORD))
+    is_wrong = is_statement(*_CODES) & F.col("_is_wrong").isNotNull()
+    judged = with_object_faults(decoded.join(places, same, "left"), is_wrong)
+    return judged.select(*decoded.columns)
 
 
 def find_unknown(
@@ -472,96 +441,55 @@ def find_unknown(
     return judged.where(F.col(ERROR_CODE).isin(*UNKNOWN_CODES))
 
 
-def _with_existence(decoded: DataFrame, known: DataFrame | None, keeps_deleted: bool) -> DataFrame:
-    """Each message, and whether its object existed before it: `existed`."""
-    statements = _with_needed_objects(decoded).withColumns(
-        {"settles": _existence_after(keeps_deleted), "is_message": F.lit(True)}
-    )
+# A topic that was made anew counts its offsets from 0 again: its records hold other messages.
+_RECORD = ("topic", "partition", "offset", "message_id")
+_ARRIVAL = ("timestamp", *_RECORD)
+
+
+def unknown_statements(
+    named: DataFrame, *, known: DataFrame | None = None, keeps_deleted: bool = False
+) -> DataFrame:
+    """
+    The messages about unknown objects, of those that name objects.
+
+    Args:
+        named: What `namings` returned.
+        known, keeps_deleted: As for `with_unknown`.
+
+    Returns:
+        One row per message: its `topic`, `partition`, `offset` and `message_id`.
+
+    Cost: as for `with_unknown`.
+
+    >>> unknown_statements(namings(decoded)).count()
+    0
+    """
+    is_version = (F.col("message_type") == UPDATE) & (F.size("objects") > 1)
+    statements = named.withColumns(
+        {"is_version": is_version, "is_message": F.lit(True), "known": F.lit(None).cast("boolean")}
+    ).drop("objects")
     if known is not None:
         before = _known_instants(known).withColumn("is_message", F.lit(False))
-        kept = before.where("settles.exists") if keeps_deleted else before
-        statements = statements.unionByName(kept, allowMissingColumns=True)
-    # What names no object is of none: each such row is looked at alone, not all of them by one task.
-    # A topic that was made anew counts its offsets from 0 again: its records hold other messages.
-    record = ("topic", "partition", "offset", "message_id")
-    entity = F.coalesce("asked", F.to_json(F.struct(*record)))
-    arrival = [name for name in ARRIVAL_TYPE.fieldNames() if name != "record_number"]
+        lasting = before.where("known") if keeps_deleted else before
+        statements = statements.unionByName(lasting, allowMissingColumns=True)
     # At one instant, what was known before stands first.
-    in_order = Window.partitionBy(entity).orderBy("published_timestamp", "is_message", *arrival, "message_id")
-    before_it = in_order.rowsBetween(Window.unboundedPreceding, -1)
-    settled = F.last("settles", ignorenulls=True).over(before_it)
-    # A message that comes again, or is known already, is as right as it was the first time.
-    same = Window.partitionBy(entity, "message_id").orderBy("is_message", "published_timestamp", *arrival)
-    first = F.first("settled").over(same.rowsBetween(Window.unboundedPreceding, Window.currentRow))
-    settled_rows = statements.withColumn("settled", settled).withColumn("settled", first).where("is_message")
-    place = F.struct("published_timestamp", *arrival, "message_id")
-    wrong = _unfounded_updates(settled_rows.withColumn("at", place)).select(
-        F.col("message_id").alias("by"), F.lit(True).alias("wrong")
-    )
-    followed = settled_rows.withColumn("by", F.col("settled.by")).join(wrong, "by", "left")
-    is_followed = F.col("by").isNotNull() & F.col("wrong").isNull()
-    existed = F.coalesce(F.col("settled.exists"), is_followed)
-    any_of_them = F.max(existed).over(Window.partitionBy(*record))
-    return followed.withColumn("existed", any_of_them).where("is_own").drop(*_HELP)
-
-
-def _unfounded_updates(verdicts: DataFrame) -> DataFrame:
-    """The ids of the updates that are versions of others, none of which existed: they make nothing exist."""
-    linked = (
-        verdicts.where(F.size("versions") > 0)
-        .groupBy("message_id")
+    order = ("published_timestamp", "is_message", *_ARRIVAL)
+    kept = ("published_timestamp", *_ARRIVAL, "message_type", "is_version")
+    answers = fold_rows(statements, object_existence(keeps_deleted), keeps=kept, order=order)
+    asked = (
+        answers.where(F.col("message_type").isin(*_CODES))
+        .groupBy(*_RECORD)
         .agg(
-            F.min("at").alias("at"),
-            F.coalesce(F.max("settled.exists"), F.lit(False)).alias("is_right"),
-            F.collect_set("settled.by").alias("follows"),
+            F.coalesce(F.max("existed"), F.lit(False)).alias("existed"),
+            F.collect_set("follows").alias("follows"),
+            *(F.first(name).alias(name) for name in ("is_version", "published_timestamp", "timestamp")),
         )
     )
-    undecided = linked.where("NOT is_right").repartition(1).sortWithinPartitions("at")
-    return WorkerPlan(undecided.select("message_id", "follows"), _find_wrong, _WRONG).rows()
-
-
-def _find_wrong(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each update comes after those that it follows; of which those that are not here are right."""
-    wrong: set[str] = set()
-    for batch in batches:
-        ids, follows = (batch.column(place).to_pylist() for place in (0, 1))
-        found = [each for each, before in zip(ids, follows, strict=True) if _is_wrong(each, before, wrong)]
-        yield pa.RecordBatch.from_arrays([pa.array(found, pa.string())], names=_WRONG.fieldNames())
-
-
-def _is_wrong(message_id: str, follows: Iterable[str], wrong: set[str]) -> bool:
-    if wrong.issuperset(follows):
-        wrong.add(message_id)
-        return True
-    return False
-
-
-def _with_needed_objects(decoded: DataFrame) -> DataFrame:
-    """One row per message and object of which one must exist: its own, and those it is a version of."""
-    versions = F.when(is_statement(UPDATE), related_versions(F.col("body"), F.col("object_uuid")))
-    with_versions = decoded.withColumn("versions", F.coalesce(versions, F.array().cast("array<string>")))
-    objects = F.concat(F.array("object_uuid"), F.array_distinct("versions"))
-    spread = with_versions.select("*", F.posexplode(objects).alias("place", "asked"))
-    is_own = F.col("place") == 0
-    # What is large travels once.
-    large = {name: F.when(is_own, F.col(name)) for name in ("key", "value", "body", "headers")}
-    return spread.withColumns({**large, "is_own": is_own})
-
-
-def _existence_after(keeps_deleted: bool) -> Column:
-    """Whether the object exists after a message, or `by` which update it does if that is right; or null."""
-    by_version = F.size("versions") > 0
-    is_own = F.col("is_own")
-    found = F.when(is_own & is_statement(CREATE), _settle(F.lit(True)))
-    found = found.when(is_own & by_version, _settle(F.lit(None), F.col("message_id")))
-    return found if keeps_deleted else found.when(is_own & is_statement(REMOVE), _settle(F.lit(False)))
-
-
-def _settle(exists: Column, by: Column | None = None) -> Column:
-    return F.struct(
-        exists.cast("boolean").alias("exists"),
-        (F.lit(None) if by is None else by).cast("string").alias("by"),
-    )
+    # Those that nobody follows, and that follow nobody, are looked at wherever they are.
+    is_alone = ~F.col("is_version") & (F.size("follows") == 0)
+    undecided = asked.where("NOT existed").withColumn("chain", F.when(is_alone, F.col("message_id")))
+    published = ("published_timestamp", *_ARRIVAL)
+    return fold_rows(undecided, FOLLOWING, keeps=_RECORD, order=published).where("is_wrong").select(*_RECORD)
 
 
 def _known_instants(known: DataFrame) -> DataFrame:
@@ -576,24 +504,31 @@ def _known_instants(known: DataFrame) -> DataFrame:
         known = require_history(known, VALID_FROM, DELETED, SOURCE_MESSAGE, function="with_unknown")
         key, at, message, exists = F.col(KEY), VALID_FROM, SOURCE_MESSAGE, ~F.col(DELETED)
     return known.select(
-        key.alias("asked"),
+        key.alias("named"),
         F.col(at).alias("published_timestamp"),
         F.col(message).alias("message_id"),
-        _settle(exists).alias("settles"),
+        exists.alias("known"),
+    )
+
+
+def with_object_faults(rows: DataFrame, is_wrong: Column) -> DataFrame:
+    """Rows of messages, those that are wrong with the verdict that they are about an unknown object."""
+    place = f" At {json_path((*BODY, KEY))}: no object "
+    verdict = {
+        "queue": _text_by_type(lambda code: code.queue.value),
+        ERROR_CODE: _text_by_type(lambda code: code.value),
+        ERROR_DESCRIPTION: F.concat(
+            _text_by_type(lambda code: f"{code.describe()}{place}"),
+            "object_uuid",
+            F.lit(" was known when the message was published."),
+        ),
+    }
+    before = {name: F.col(name) if name in rows.columns else F.lit(None) for name in verdict}
+    return rows.withColumns(
+        {name: F.when(is_wrong, text).otherwise(before[name]) for name, text in verdict.items()}
     )
 
 
 def _text_by_type(text: Callable[[RdssFault], str]) -> Column:
     """What is said of a message by its type."""
-    chosen = [F.when(F.col("message_type") == name, F.lit(text(code))) for name, code in _CODES.items()]
-    return F.coalesce(*chosen)
-
-
-def _description() -> Column:
-    place = f"At {json_path((*BODY, KEY))}: "
-    return F.concat(
-        _text_by_type(RdssFault.describe),
-        F.lit(f" {place}no object "),
-        F.col("object_uuid"),
-        F.lit(" was known when the message was published."),
-    )
+    return F.coalesce(*(F.when(F.col("message_type") == name, text(code)) for name, code in _CODES.items()))

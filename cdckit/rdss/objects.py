@@ -30,6 +30,7 @@ from cdckit.parts.arguments import quoted, require_batch, require_columns, requi
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.workers import WorkerPlan
 from cdckit.rdss.decoding import DECODED_SCHEMA
+from cdckit.rdss.validators import CREATE, PRESERVATION, READ, REMOVE, UPDATE
 
 KEY = "objectUUID"
 RESOURCE_TYPE = "objectResourceType"
@@ -132,12 +133,6 @@ def object_reader() -> Callable[[str], dict[str, Any]]:
 
     return values
 
-
-CREATE = "MetadataCreate"
-UPDATE = "MetadataUpdate"
-REMOVE = "MetadataDelete"
-READ = "MetadataRead"
-PRESERVATION = "PreservationEvent"
 
 _READ_COLUMNS = (
     *("topic", "partition", "offset", "timestamp", "message_id", "correlation_id", "message_class"),

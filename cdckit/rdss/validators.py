@@ -10,7 +10,6 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from cdckit.parts.arguments import require_package
 from cdckit.rdss.findings import HEADER, Finding, RdssFault, make_finding, show_value
 from cdckit.rdss.reading import Rules
 
@@ -22,13 +21,16 @@ NAMES = ("values", "words", "header", "people", "details", "files", "objects", "
 
 _BASE = "cdckit:/rdss/"
 
+CREATE, UPDATE, REMOVE = "MetadataCreate", "MetadataUpdate", "MetadataDelete"
+READ, PRESERVATION = "MetadataRead", "PreservationEvent"
+
 BODIES: Mapping[tuple[str, str], str] = {
-    ("MetadataCreate", "Command"): "object",
-    ("MetadataUpdate", "Command"): "object",
-    ("MetadataDelete", "Command"): "reference",
-    ("MetadataRead", "Command"): "reference",
-    ("MetadataRead", "Document"): "object",
-    ("PreservationEvent", "Event"): "package",
+    (CREATE, "Command"): "object",
+    (UPDATE, "Command"): "object",
+    (REMOVE, "Command"): "reference",
+    (READ, "Command"): "reference",
+    (READ, "Document"): "object",
+    (PRESERVATION, "Event"): "package",
 }
 """What the body is of a message of that type and class: the pairs that there are."""
 
@@ -58,7 +60,9 @@ def schemas() -> dict[str, Any]:
 @cache
 def validators() -> Validators:
     """The schemas, compiled when the first message of this process needs them: some milliseconds."""
-    # Here, so that what never validates never loads it.
+    # Here, so that what never validates never loads it; nor does a kernel load pyspark.
+    from cdckit.parts.arguments import require_package
+
     require_package("jsonschema_rs", extra="rdss", part="cdckit.rdss")
     import jsonschema_rs
 
@@ -200,7 +204,7 @@ def _pairing(header: Mapping[str, Any]) -> Finding | None:
     if (kind, group) not in BODIES:
         fitting = " or ".join(of_class for of_type, of_class in BODIES if of_type == kind)
         return _header_finding("messageClass", f"a {kind} is a {fitting}, no {group}.")
-    if (kind, group) == ("MetadataRead", "Document") and "correlationId" not in header:
+    if (kind, group) == (READ, "Document") and "correlationId" not in header:
         return _header_finding((), "the field correlationId is missing, which a response needs.")
     return None
 

@@ -14,7 +14,7 @@ import pytest
 
 from cdckit import samples
 from cdckit.rdss import Rules, reading, validate
-from cdckit.rdss.decoding import _instants
+from cdckit.rdss.message_rows import _instants
 from cdckit.rdss.reading import Unreadable, parse_message
 from cdckit.rdss.validators import parse_instant
 from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of

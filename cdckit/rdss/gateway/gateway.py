@@ -40,7 +40,7 @@ from cdckit.rdss.gateway.repository import (
     Statement,
 )
 from cdckit.rdss.reading import RULES, Rules, split, whole_header
-from cdckit.rdss.sequences import content_digest, sequence_terms
+from cdckit.rdss.sequence_rules import content_digest, sequence_terms
 from cdckit.rdss.validation import Verdict, body_finding, validate
 from cdckit.rdss.validators import BODIES, expiry_finding
 

@@ -189,7 +189,7 @@ class IncomingMessage:
     """
     A valid message that was taken from a queue; *total* is the number of messages in its sequence.
 
-    Of a part, *terms* and *content* are what tells it from others (see `cdckit.rdss.sequences`).
+    Of a part, *terms* and *content* are what tells it from others (see `cdckit.rdss.sequence_rules`).
 
     >>> IncomingMessage("6d1c…", "Command", "MetadataRead", "41aa…", 1, 1, None, b"{}").total
     1
@@ -277,7 +277,7 @@ class Repository(KnownMessages, Protocol):
         A message is a duplicate if one with its messageId waits, was processed, or is our own.  One that was
         handed over, and refused then, has not been processed: the same message is taken again.
 
-        Of parts, what came first stands (see `cdckit.rdss.sequences`); one that contradicts it becomes
+        Of parts, what came first stands (see `cdckit.rdss.sequence_rules`); one that contradicts it becomes
         what *refuse* makes of it and the reason.  A sequence has the messageId of its first part from when it
         is whole, and *judge* finds nothing wrong with it.
         """

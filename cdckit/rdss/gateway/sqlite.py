@@ -16,7 +16,7 @@ from cdckit.rdss.exchange_tables import Outcome, Status
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway.errors import FailedStatement, KnownMessage, NoRepository, RepositoryInUse
 from cdckit.rdss.gateway.repository import IncomingMessage, Judge, OutgoingMessage, RefusedMessage, Statement
-from cdckit.rdss.sequences import AGREES, CONTRADICTION, PART
+from cdckit.rdss.sequence_rules import CONTRADICTION, PartOutcome, SequenceParts
 
 _VERSION = 3
 _APPLICATION = 0x52445353
@@ -119,15 +119,6 @@ _UNPROCESSED = (
     f"OR position = 1 AND outcome = '{Outcome.DUPLICATE}' AND NOT EXISTS ({_CLAIMED}))"
 )
 """Parts whose handler failed; and first parts that were duplicates of what failed later."""
-_PART = f"""
-SELECT {PART} FROM (SELECT *, {AGREES} AS agrees FROM (
-    SELECT number AS came, sequence AS sequence_id, position AS sequence_position, terms, content
-    FROM messages WHERE {_OF_SEQUENCE}
-    UNION ALL SELECT ?, ?, ?, ?, ?
-)) ORDER BY came DESC LIMIT 1
-"""
-"""What a part is that comes after those that its sequence has."""
-_AFTER_ALL = (1 << 63) - 1
 _ROW = "message_id = ? AND sequence = ? AND position = ? AND total = ?"
 
 
@@ -341,11 +332,10 @@ class SqliteRepository:
         # What was given up waits again.
         given_up = f"{_OF_SEQUENCE} AND NOT whole AND outcome = 'invalid'"
         self._run(f"UPDATE messages SET outcome = 'waiting' WHERE {given_up}", part.sequence)
-        values = (_AFTER_ALL, part.sequence, part.position, part.terms, part.content)
-        [outcome] = self._run(_PART, part.sequence, *values).fetchone()
-        if outcome == "duplicate":
+        outcome = self._sequence(part.sequence).judge(part.terms, part.position, part.content)
+        if outcome is PartOutcome.DUPLICATE:
             return self._duplicate()
-        if outcome == "contradicting":
+        if outcome is PartOutcome.CONTRADICTING:
             return self._take(refuse(part, f"{CONTRADICTION} {part.sequence}."), refuse, judge)
         self._insert(part)
         return self._complete_sequence(part, judge)
@@ -396,6 +386,13 @@ class SqliteRepository:
     def _parts(self, sequence: str) -> list[IncomingMessage]:
         query = f"SELECT {_INCOMING} FROM messages WHERE {_OF_SEQUENCE} ORDER BY position"
         return [IncomingMessage(*row) for row in self._run(query, sequence)]
+
+    def _sequence(self, sequence: str) -> SequenceParts:
+        """The parts that are there, by which the next one is judged."""
+        query = f"SELECT terms, position, content FROM messages WHERE {_OF_SEQUENCE}"
+        rows = self._run(query, sequence).fetchall()
+        pieces = [{"sequence_position": position, "content": content} for _, position, content in rows]
+        return SequenceParts((rows[0][0], pieces) if rows else None)
 
     def _waits(self, message: IncomingMessage) -> bool:
         return self._exists(f"{_ROW} AND outcome = 'waiting'", *_row(message))

@@ -1,0 +1,212 @@
+"""RDSS, "Multi-Message Sequence": what becomes of the parts of a longer message, and the whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from enum import StrEnum
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from cdckit.parts.fold import Fold, FoldPlan, Result
+from cdckit.rdss.findings import RdssFault, make_finding
+from cdckit.rdss.message_rows import BEFORE_ALL, MESSAGE, VERDICT, message_row
+from cdckit.rdss.reading import Rules, parse_message, whole_header
+from cdckit.rdss.validation import Verdict, validate
+
+CONTRADICTION = "At $.messageHeader.messageSequence: the part contradicts what came before it of the sequence"
+"""What is said of a part that is refused, before the name of the sequence."""
+
+
+class PartOutcome(StrEnum):
+    """What becomes of a part: the column `part`."""
+
+    COMPLETE = "complete"
+    WAITING = "waiting"
+    DUPLICATE = "duplicate"
+    CONTRADICTING = "contradicting"
+
+
+def sequence_terms(header: Mapping[str, Any]) -> str:
+    """
+    What all parts of one sequence must say alike: its total, and the type, class, tenant and generator.
+
+    >>> sequence_terms({"messageSequence": {"total": 2}, "messageType": "MetadataRead",
+    ... "messageClass": "Command",     "tenantJiscID": 7, "generator": "g"})
+    '2\\nMetadataRead\\nCommand\\n7\\ng'
+    """
+    total, tenant = int(header["messageSequence"]["total"]), int(header["tenantJiscID"])
+    return _terms(total, header["messageType"], header["messageClass"], tenant, header["generator"])
+
+
+def _terms(*values: int | str | None) -> str:
+    return "\n".join(map(str, values))
+
+
+def content_digest(body: str) -> str:
+    """
+    The digest of a piece of a body: of the text itself, however JSON has escaped it.
+
+    >>> content_digest(json.loads('"\\\\u00e9"')) == content_digest("é")
+    True
+    """
+    return sha256(body.encode()).hexdigest()
+
+
+class SequenceParts(Fold):
+    """
+    The parts of one sequence: what came first stands, so a wrong part spoils no other.
+
+    Args:
+        state: The terms of the sequence, and of each part that is there its place and its content.
+    """
+
+    def __init__(self, state: Result | None = None) -> None:
+        self._terms, pieces = state or (None, [])
+        self._contents = {piece["sequence_position"]: piece["content"] for piece in pieces}
+        self._arrivals: list[datetime | None] = []
+
+    def judge(self, terms: str, position: int, content: str) -> PartOutcome | None:
+        """
+        Say of a part whether it came before, or contradicts what did; None if it is new.
+
+        The same content in its place is a duplicate, whatever its messageId.
+        """
+        self._terms = self._terms or terms
+        if terms != self._terms or self._contents.get(position, content) != content:
+            return PartOutcome.CONTRADICTING
+        if position in self._contents:
+            return PartOutcome.DUPLICATE
+        self._contents[position] = content
+        return None
+
+    def take(
+        self,
+        sequence: str,
+        position: int,
+        total: int,
+        kind: str,
+        group: str,
+        tenant: int | None,
+        generator: str,
+        body: str,
+        arrival: datetime | None,
+    ) -> Result | None:
+        """Judge a part; a new one is held, since whether it waits depends on those that follow."""
+        content = content_digest(msgspec.json.decode(body, type=str))
+        outcome = self.judge(_terms(total, kind, group, tenant, generator), position, content)
+        if outcome is None:
+            self._arrivals.append(arrival)
+            return None
+        if outcome is PartOutcome.DUPLICATE:
+            return outcome, None, None, *_NO_FAULT
+        fault = RdssFault.INVALID_HEADER
+        description = fault.describe(f"{CONTRADICTION} {sequence}.")
+        return outcome, None, None, fault.queue.value, fault.value, description
+
+    def settle(self) -> Iterable[Result]:
+        """Say of the new parts whether their sequence is all there, or since when and for what they wait."""
+        if not self._arrivals:
+            return []
+        assert self._terms is not None
+        total = int(self._terms.partition("\n")[0])
+        missing = total - len(self._contents)
+        if not missing:
+            result: Result = (PartOutcome.COMPLETE, None, None, *_NO_FAULT)
+        else:
+            first = next(place for place in range(1, total + 1) if place not in self._contents)
+            since = min((arrival for arrival in self._arrivals if arrival is not None), default=None)
+            lacking = f"{missing} of {total} parts, the first of them part {first}"
+            result = (PartOutcome.WAITING, since, lacking, *_NO_FAULT)
+        return [result] * len(self._arrivals)
+
+    def state(self) -> Result:
+        pieces = self._contents.items()
+        return self._terms, [{"sequence_position": place, "content": content} for place, content in pieces]
+
+
+_NO_FAULT = (None, None, None)
+_PIECE = pa.struct([("sequence_position", pa.int32()), ("content", pa.string())])
+
+PARTS = FoldPlan(
+    scope=("sequence_id",),
+    reads=(
+        *("sequence_id", "sequence_position", "sequence_total", "message_type", "message_class"),
+        *("tenant_jisc_id", "generator", "body", "timestamp"),
+    ),
+    makes=pa.schema(
+        [
+            ("part", pa.string()),
+            ("waiting_since", pa.timestamp("us", "UTC")),
+            ("waiting_for", pa.string()),
+            *((name, pa.string()) for name in VERDICT),
+        ]
+    ),
+    begin=SequenceParts,
+    states=pa.schema([("terms", pa.string()), ("pieces", pa.list_(pa.field("element", _PIECE)))]),
+)
+"""How the parts of sequences are judged, in the order in which they came."""
+
+
+class WholeMessage(Fold):
+    """The parts of one sequence, all there and in their order; the first comes to the whole message."""
+
+    def __init__(self, state: Result | None, rules: Rules) -> None:
+        self._rules, self._first, self._size = rules, b"", 0
+        self._pieces: list[str] = []
+
+    @property
+    def _fits(self) -> bool:
+        return self._size <= _BYTES_FOR_ONE * self._rules.max_bytes
+
+    def take(self, first: bytes | None, body: str) -> Result | None:
+        """Take a part: of the *first* its bytes.  Of what is far too large nothing is held."""
+        self._size += len(body.encode())
+        if self._fits:
+            self._pieces.append(body)
+        else:
+            self._pieces.clear()
+        if first is None:
+            return _NO_MESSAGE
+        self._first = first
+        return None
+
+    def settle(self) -> Iterable[Result]:
+        """The message that is put together, and the verdict on it."""
+        value, anything = self._first, replace(self._rules, max_bytes=len(self._first))
+        header = whole_header(parse_message(value, anything).header)
+        if self._fits:
+            body = json.loads(f'"{"".join(piece[1:-1] for piece in self._pieces)}"')
+            text = json.dumps(header, ensure_ascii=False)
+            value = f'{{"messageHeader": {text}, "messageBody": {body}}}'.encode()
+            # Each part was delivered in time, by the time of its own record.
+            verdict = validate(value, now=BEFORE_ALL, rules=self._rules)
+            if verdict.header is None:
+                verdict = replace(verdict, header=header)  # the body is not JSON, or too large
+        else:
+            most = self._rules.max_bytes
+            many = f"its parts have {self._size:,} bytes, and a message may have {most:,}."
+            finding = make_finding(RdssFault.SYSTEM_FAILED, (), many)
+            verdict = Verdict(finding.code, finding.description, finding.path, header, None, None)
+        return [(value, *message_row(verdict))]
+
+
+# In a part most of what is escaped takes two bytes for one.
+_BYTES_FOR_ONE = 2
+_NO_MESSAGE = (None,) * (1 + len(MESSAGE))
+
+
+def whole_messages(rules: Rules) -> FoldPlan:
+    """How whole messages are made of parts that are all there, in the order of their places."""
+    return FoldPlan(
+        scope=("sequence_id",),
+        reads=("first_value", "body"),
+        makes=pa.schema([("value", pa.binary()), *MESSAGE]),
+        begin=partial(WholeMessage, rules=rules),
+    )

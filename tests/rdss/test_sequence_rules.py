@@ -1,0 +1,218 @@
+"""RDSS, "Multi-Message Sequence", by tables: what becomes of each part, in the order in which they came."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from cdckit.parts.fold import IS_STATE, fold_batches, fold_table
+from cdckit.rdss.message_rows import MESSAGE
+from cdckit.rdss.reading import Rules
+from cdckit.rdss.sequence_rules import PARTS, SequenceParts, WholeMessage, content_digest, whole_messages
+from support.rdss_messages import MESSAGES, as_bytes
+
+NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
+SEQUENCE = "00000001-0000-4000-8000-00000000abcd"
+A, B, C = "a", "b", "c"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part: its place, its content, and what it says of the sequence."""
+
+    position: int
+    content: str
+    total: int = 3
+    generator: str = "g"
+    kind: str = "MetadataDelete"
+    tenant: int | None = 1
+    sequence: str = SEQUENCE
+
+
+@dataclass(frozen=True)
+class Case:
+    """What comes, and what becomes of it; *known* are places and contents of a sequence that was whole."""
+
+    name: str
+    parts: list[Part]
+    outcomes: list[str]
+    waits_for: str | None = None
+    known: list[tuple[int, str]] = field(default_factory=list)
+
+
+WAITING, COMPLETE, DUPLICATE, CONTRADICTING = "waiting", "complete", "duplicate", "contradicting"
+
+CASES = [
+    Case("all parts, the last first", [Part(3, C), Part(1, A), Part(2, B)], [COMPLETE] * 3),
+    Case("one part", [Part(2, B)], [WAITING], "2 of 3 parts, the first of them part 1"),
+    Case("a gap", [Part(1, A), Part(3, C)], [WAITING] * 2, "1 of 3 parts, the first of them part 2"),
+    Case(
+        "a part twice",
+        [Part(1, A), Part(1, A)],
+        [WAITING, DUPLICATE],
+        "2 of 3 parts, the first of them part 2",
+    ),
+    Case(
+        "another content: what came first stands",
+        [Part(1, A), Part(1, "x"), Part(2, B), Part(3, C), Part(1, A)],
+        [COMPLETE, CONTRADICTING, COMPLETE, COMPLETE, DUPLICATE],
+    ),
+    Case(
+        "other terms than those of the first part",
+        [
+            *(Part(1, A), Part(2, B, total=2), Part(2, B, generator="h"), Part(2, B, kind="MetadataRead")),
+            *(Part(2, B, tenant=2), Part(2, B, tenant=None), Part(2, B), Part(3, C)),
+        ],
+        [COMPLETE, *[CONTRADICTING] * 5, COMPLETE, COMPLETE],
+    ),
+    Case(
+        "a wrong part does not hold its place",
+        [Part(2, B, generator="h"), Part(1, A), Part(2, B, generator="h")],
+        [WAITING, CONTRADICTING, DUPLICATE],
+        "2 of 3 parts, the first of them part 1",
+    ),
+    Case("an empty piece", [Part(1, ""), Part(2, B), Part(3, C)], [COMPLETE] * 3),
+    Case(
+        "a sequence that was whole before",
+        [Part(1, A), Part(2, "x"), Part(3, C, generator="h")],
+        [DUPLICATE, CONTRADICTING, CONTRADICTING],
+        known=[(1, A), (2, B), (3, C)],
+    ),
+]
+
+
+def to_rows(parts: list[Part]) -> pa.Table:
+    columns = {
+        "sequence_id": [part.sequence for part in parts],
+        "sequence_position": [part.position for part in parts],
+        "sequence_total": [part.total for part in parts],
+        "message_type": [part.kind for part in parts],
+        "message_class": ["Command"] * len(parts),
+        "tenant_jisc_id": pa.array([part.tenant for part in parts], pa.int64()),
+        "generator": [part.generator for part in parts],
+        "body": [json.dumps(part.content) for part in parts],
+        "timestamp": pa.array(
+            [NOON + timedelta(seconds=number) for number in range(len(parts))], pa.timestamp("us", "UTC")
+        ),
+    }
+    return pa.table(columns)
+
+
+def to_states(known: list[tuple[int, str]]) -> pa.Table | None:
+    if not known:
+        return None
+    pieces = [{"sequence_position": place, "content": content_digest(content)} for place, content in known]
+    terms = "3\nMetadataDelete\nCommand\n1\ng"
+    return pa.table(
+        {"sequence_id": [SEQUENCE], "terms": [terms], "pieces": [pieces]},
+        pa.schema([("sequence_id", pa.string()), *PARTS.states]),
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_becomes_of_parts(case: Case) -> None:
+    rows = fold_table(
+        to_rows(case.parts), PARTS, order=["timestamp"], states=to_states(case.known)
+    ).to_pylist()
+    assert [row["part"] for row in rows] == case.outcomes
+    assert {row["waiting_for"] for row in rows if row["part"] == WAITING} == {case.waits_for} - {None}
+    assert {row["waiting_since"] for row in rows if row["part"] == WAITING} <= {NOON}
+    for row in rows:
+        is_wrong = row["part"] == CONTRADICTING
+        assert (row["queue"], row["error_code"]) == (("invalid", "GENERR004") if is_wrong else (None, None))
+
+
+def test_what_is_known_of_a_sequence_is_enough_to_go_on() -> None:
+    """Each part in a call of its own, with the state of the call before."""
+    parts = [Part(1, A), Part(1, "x"), Part(2, B), Part(2, B), Part(3, C)]
+    states, last = None, []
+    for part in parts:
+        [row] = fold_table(to_rows([part]), PARTS, order=["timestamp"], states=states).to_pylist()
+        last.append(row["part"])
+        states = pa.table(
+            {"sequence_id": [SEQUENCE], "terms": [row["terms"]], "pieces": [row["pieces"]]},
+            pa.schema([("sequence_id", pa.string()), *PARTS.states]),
+        )
+    assert last == [WAITING, CONTRADICTING, WAITING, DUPLICATE, COMPLETE]
+
+
+def test_sequences_do_not_look_at_each_other() -> None:
+    other = SEQUENCE.replace("1", "2", 1)
+    rows = fold_table(to_rows([Part(1, A), Part(1, "x", sequence=other)]), PARTS, order=["timestamp"])
+    assert rows["part"].to_pylist() == [WAITING] * 2
+
+
+def test_a_part_is_judged_by_those_before_it() -> None:
+    sequence = SequenceParts()
+    assert [sequence.judge("t", place, text) for place, text in ((1, A), (1, A), (1, B), (2, B))] == [
+        *(None, DUPLICATE, CONTRADICTING, None)
+    ]
+    assert sequence.judge("u", 3, C) == CONTRADICTING
+
+
+def assembled(body: str, sizes: int, max_bytes: int = 10_000) -> dict[str, object]:
+    """The message that is put together of pieces of this text, read in batches of two parts."""
+    step = len(body) // sizes + 1
+    texts = (body[start : start + step] for start in range(0, len(body), step))
+    pieces = [json.dumps(text, ensure_ascii=False) for text in texts]
+    header = {
+        **MESSAGES["delete"]["messageHeader"],
+        "messageSequence": {"sequence": SEQUENCE, "position": 1, "total": len(pieces)},
+    }
+    first = as_bytes({"messageHeader": header, "messageBody": json.loads(pieces[0])})
+    rows = pa.table(
+        {
+            "sequence_id": [SEQUENCE] * len(pieces),
+            "first_value": [first, *[None] * (len(pieces) - 1)],
+            "body": pieces,
+            IS_STATE: [False] * len(pieces),
+        }
+    )
+    batches = fold_batches(rows.to_batches(max_chunksize=2), whole_messages(Rules(max_bytes=max_bytes)))
+    [whole] = [row for row in pa.Table.from_batches(batches).to_pylist() if row["value"] is not None]
+    return whole
+
+
+BODY = json.dumps(MESSAGES["delete"]["messageBody"])
+
+
+@pytest.mark.parametrize("sizes", [2, 3, 7])
+def test_pieces_of_a_body_are_the_body(sizes: int) -> None:
+    whole = assembled(BODY, sizes)
+    assert (whole["body"], whole["error_code"], whole["sequence_total"]) == (BODY, None, 1)
+    assert json.loads(whole["value"])["messageBody"] == MESSAGES["delete"]["messageBody"]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("body", "max_bytes", "code"),
+    [
+        pytest.param('{"objectUUID": "é\\"}', 10_000, "GENERR007", id="no JSON"),
+        pytest.param('{"objectUUID": "é"}', 10_000, "GENERR010", id="no UUID"),
+        pytest.param(BODY, len(BODY) - 10, "GENERR006", id="too large"),
+        pytest.param(BODY, 20, "GENERR006", id="far too large"),
+    ],
+)
+def test_a_body_is_judged_when_it_is_whole(body: str, max_bytes: int, code: str) -> None:
+    whole = assembled(body, 3, max_bytes)
+    assert (whole["error_code"], whole["message_id"]) == (
+        code,
+        MESSAGES["delete"]["messageHeader"]["messageId"],
+    )
+
+
+def test_of_a_message_that_is_far_too_large_nothing_is_held() -> None:
+    whole = WholeMessage(None, Rules(max_bytes=20))
+    first = as_bytes({**MESSAGES["delete"], "messageBody": "é" * 15})
+    whole.take(first, json.dumps("é" * 15, ensure_ascii=False))
+    assert len(whole._pieces) == 1
+    for _ in range(3):
+        whole.take(None, json.dumps("x" * 38))
+        assert whole._pieces == []
+    [(value, *message)] = whole.settle()
+    described = dict(zip(MESSAGE.names, message, strict=True))
+    assert (value, described["body"], described["error_code"]) == (first, None, "GENERR006")
+    assert "its parts have 152 bytes, and a message may have 20" in described["error_description"]
