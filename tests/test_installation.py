@@ -109,7 +109,7 @@ EXTRAS = [
     "great_expectations",
     "matplotlib",
     "ipywidgets",
-    "tenacity",
+    "httpx",
 ]
 
 

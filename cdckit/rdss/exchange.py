@@ -330,7 +330,7 @@ class Exchange(Shell):
         """
         What is known of a message: RECEIVED, or of one of our own TO_SEND or SENT; None if nothing is.
 
-        So says the gateway's repository, too (`KnownMessages`).
+        So says a gateway's repository, too.
 
         Cost: no job; the files of one bucket are read by this program.
         """

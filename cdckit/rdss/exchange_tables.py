@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
@@ -62,18 +62,6 @@ class Outcome(StrEnum):
     INVALID = "invalid"
     ERROR = "error"
     DUPLICATE = "duplicate"
-
-
-class KnownMessages(Protocol):
-    """
-    What every local data repository answers: a gateway's in SQLite, and an exchange's in its store.
-
-    >>> from cdckit.rdss import Exchange
-    >>> asked: type[KnownMessages] = Exchange
-    """
-
-    def status(self, message_id: str) -> Status | None:
-        """The status of a message; None if it is not known."""
 
 
 MESSAGES, OUTCOMES, UNKNOWN = "messages", "outcomes", "unknown"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from cdckit.rdss.gateway import Backoff, Channels, Gateway, MemoryChannel, Message, Producer, Repository
+from cdckit.rdss.gateway import Backoff, Channels, Gateway, MemoryChannel, Message, Producer, SqliteRepository
 
 NOON = datetime(2024, 2, 1, 12, tzinfo=UTC)
 OTHERS = Producer("another application", 2)
@@ -43,7 +43,7 @@ def exchange(**others: Any) -> Channels:
     return Channels(**{**queues, **others})
 
 
-def gateway(repository: Repository, channels: Channels, **told: Any) -> Gateway:
+def gateway(repository: SqliteRepository, channels: Channels, **told: Any) -> Gateway:
     """A gateway at noon that does not wait; *told* is what else it is told."""
     return Gateway(
         repository,

@@ -15,7 +15,7 @@ It needs no Spark, and no module of it starts one.
 # ruff: noqa: E402 - what is not installed is said before it is needed
 from cdckit.parts.arguments import require_package
 
-require_package("tenacity", extra="gateway", part="cdckit.rdss.gateway")
+require_package("httpx", extra="gateway", part="cdckit.rdss.gateway")
 
 from cdckit.rdss.exchange_tables import Outcome, Status
 from cdckit.rdss.gateway.adaptor import ChannelAdaptor, HttpSource, PollResult, Source, SourceObject
@@ -52,7 +52,6 @@ from cdckit.rdss.gateway.repository import (
     LogFormatter,
     OutgoingMessage,
     RefusedMessage,
-    Repository,
     Statement,
 )
 from cdckit.rdss.gateway.sqlite import SqliteRepository
@@ -93,7 +92,6 @@ __all__ = [
     "RefusedFile",
     "RefusedMessage",
     "Rejection",
-    "Repository",
     "RepositoryInUse",
     "SendFailed",
     "Source",

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
-
 from cdckit.errors import CdcError
 from cdckit.rdss.findings import RdssFault
 
@@ -204,20 +202,12 @@ class Backoff:
         An error whose attribute `after` says so many seconds is obeyed where that is longer than the delay,
         up to *longest*.
         """
-        growing = wait_exponential(multiplier=self.first, exp_base=self.factor, max=self.longest)
-
-        def wait(state: RetryCallState) -> float:
-            error = state.outcome.exception() if state.outcome else None
-            return min(self.longest, max(growing(state), getattr(error, "after", None) or 0))
-
-        tries = Retrying(
-            retry=retry_if_exception_type(on),
-            wait=wait,
-            stop=stop_after_attempt(self.retries + 1),
-            sleep=sleep,
-            reraise=True,
-        )
-        return tries(call)
+        for delay in self.delays():
+            try:
+                return call()
+            except on as error:
+                sleep(min(self.longest, max(delay, getattr(error, "after", None) or 0)))
+        return call()
 
 
 def retry_after(header: str | None) -> float | None:

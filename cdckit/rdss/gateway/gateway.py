@@ -36,9 +36,9 @@ from cdckit.rdss.gateway.repository import (
     IncomingMessage,
     OutgoingMessage,
     RefusedMessage,
-    Repository,
     Statement,
 )
+from cdckit.rdss.gateway.sqlite import SqliteRepository
 from cdckit.rdss.reading import RULES, Rules, split, whole_header
 from cdckit.rdss.sequence_rules import content_digest, sequence_terms
 from cdckit.rdss.validation import Verdict, body_finding, validate
@@ -112,7 +112,7 @@ class Outbox:
     A message that was acknowledged just before a crash is sent again: its receivers know its messageId.
     """
 
-    repository: Repository
+    repository: SqliteRepository
     channels: Channels
     backoff: Backoff
     sleep: Callable[[float], None]
@@ -283,7 +283,7 @@ class Gateway:
 
     def __init__(
         self,
-        repository: Repository,
+        repository: SqliteRepository,
         channels: Channels,
         producer: Producer,
         *,

@@ -37,7 +37,7 @@ class WaitingLine:
     its create.
 
     Args:
-        next_waiting: The oldest message after another one, or of all (`Repository.next_waiting`).
+        next_waiting: The oldest message after another one, or of all (`SqliteRepository.next_waiting`).
         open_message: The message of all its parts, or None.
         budget: The seconds that may be waited for one message.
         clock: The present instant.

@@ -151,7 +151,7 @@ ENDED = "ENDED"
 
 
 class Positions(Protocol):
-    """Where positions are kept; a `Repository` is such a place."""
+    """Where positions are kept; a `SqliteRepository` is such a place."""
 
     def position(self, stream: str, shard: str) -> str | None:
         """The position kept for a shard of a stream; None before the first."""
@@ -242,7 +242,7 @@ _EMPTY_READS = 20
 
 class KinesisChannel:
     """
-    The stream *name*, whose positions are kept in *positions*: a `Repository`, most often the gateway's.
+    The stream *name*, whose positions are kept in *positions*, most often the gateway's repository.
 
     Every call asks all shards that may be read, each in a thread of its own; a child of a split or a merge
     is read once its parents are processed to their end.  A new reader begins with the oldest record.  It

@@ -8,15 +8,13 @@ import logging
 import os
 import socket
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 from uuid import uuid4
 
 from cdckit.errors import InvalidArgument
-from cdckit.rdss.exchange_tables import KnownMessages, Outcome
 
 MAX_BYTES = 1_000_000
 """The longest message that the audit log of the specification takes: 1000KB."""
@@ -242,95 +240,3 @@ class Statement:
 
     sql: str
     parameters: tuple[object, ...] = ()
-
-
-class Repository(KnownMessages, Protocol):
-    """
-    The small interface that a gateway needs; `SqliteRepository` is the one that comes with it.
-
-    Every method is one transaction: when it returns, what it was told survives the end of the process.
-
-    >>> from cdckit.rdss.gateway.sqlite import SqliteRepository
-    >>> repository: Repository = SqliteRepository(":memory:")
-    >>> print(repository.status("6d1c…"))
-    None
-    """
-
-    def mark_to_send(self, messages: Sequence[OutgoingMessage]) -> None:
-        """Note messages as TO_SEND, unless they are so or SENT; `KnownMessage` if one was received."""
-
-    def mark_sent(self, message_id: str) -> None:
-        """Note that a message was acknowledged: TO_SEND becomes SENT."""
-
-    def unsent_messages(self, limit: int, destination: str | None = None) -> list[OutgoingMessage]:
-        """The messages that are TO_SEND, to one destination or to all, the oldest first."""
-
-    def take(
-        self,
-        messages: Sequence[IncomingMessage | RefusedMessage],
-        refuse: Callable[[IncomingMessage, str], RefusedMessage],
-        judge: Judge,
-    ) -> list[Outcome]:
-        """
-        Note messages of a queue as RECEIVED, or as refused and to be routed; the outcome of each so far.
-
-        A message is a duplicate if one with its messageId waits, was processed, or is our own.  One that was
-        handed over, and refused then, has not been processed: the same message is taken again.
-
-        Of parts, what came first stands (see `cdckit.rdss.sequence_rules`); one that contradicts it becomes
-        what *refuse* makes of it and the reason.  A sequence has the messageId of its first part from when it
-        is whole, and *judge* finds nothing wrong with it.
-        """
-
-    def next_waiting(self, after: Sequence[IncomingMessage] = ()) -> list[IncomingMessage]:
-        """
-        All parts, by position, of the message that has waited longest and is whole; nothing if none is.
-
-        Given the parts of a message, of those that have waited less than it.
-        """
-
-    def count_attempt(self, parts: Sequence[IncomingMessage]) -> int:
-        """Note that a message is handed over; how often it was, this time included."""
-
-    def settle(
-        self,
-        messages: Sequence[IncomingMessage],
-        outcome: Outcome,
-        *,
-        send: Sequence[OutgoingMessage] = (),
-        write: Sequence[Statement] = (),
-        refused: Sequence[RefusedMessage] = (),
-        keep: bool = False,
-    ) -> bool:
-        """
-        Note the outcome of messages and all that follows; False, and nothing noted, if one waits no more.
-
-        Their bytes go, unless *keep* says that they stay until they are forgotten.
-        """
-
-    def incomplete_parts(self, before: datetime) -> list[IncomingMessage]:
-        """The parts of sequences that are not whole, and of which no part came since *before*."""
-
-    def unrouted_messages(self, limit: int) -> list[tuple[int, RefusedMessage]]:
-        """What is refused and not yet acknowledged by its channel, by number, the oldest first."""
-
-    def refused_bytes(self, message_id: str) -> list[bytes]:
-        """The bytes of what was refused of a message and of its sequence; first what had been handed over."""
-
-    def mark_routed(self, number: int) -> None:
-        """Note that the channel has acknowledged what was refused."""
-
-    def response_to(self, message_id: str) -> list[IncomingMessage]:
-        """All parts of the response to *message_id*, if it is whole and its bytes are kept."""
-
-    def counts(self) -> Mapping[Outcome, int]:
-        """How many taken messages have which outcome, each of the five."""
-
-    def forget(self, before: datetime) -> int:
-        """Remove what was noted before then and is done; how many messages.  `counts` stays as it is."""
-
-    def position(self, stream: str, shard: str) -> str | None:
-        """The position kept for a shard of a stream; None before the first."""
-
-    def keep_positions(self, stream: str, positions: Mapping[str, str]) -> None:
-        """Note up to where shards of a stream are processed."""

@@ -124,7 +124,9 @@ _ROW = "message_id = ? AND sequence = ? AND position = ? AND total = ?"
 
 class SqliteRepository:
     """
-    A `Repository` in the file *path*, which is made if it is not there; `:memory:` keeps nothing.
+    The file *path*, which is made if it is not there; `:memory:` keeps nothing.
+
+    Every method is one transaction: when it returns, what it was told survives the end of the process.
 
     *clock* says when a message was noted, which matters only to `incomplete_parts` and `forget`.
 
@@ -176,15 +178,18 @@ class SqliteRepository:
         return self._run(sql, *parameters).fetchall()
 
     def mark_to_send(self, messages: Sequence[OutgoingMessage]) -> None:
+        """Note messages as TO_SEND, unless they are so or SENT; `KnownMessage` if one was received."""
         with self._transaction():
             self._note_to_send(messages)
 
     def mark_sent(self, message_id: str) -> None:
+        """Note that a message was acknowledged: TO_SEND becomes SENT."""
         with self._transaction():
             noted = "UPDATE messages SET status = 'SENT', value = NULL"
             self._run(f"{noted} WHERE status = 'TO_SEND' AND message_id = ?", message_id)
 
     def unsent_messages(self, limit: int, destination: str | None = None) -> list[OutgoingMessage]:
+        """The messages that are TO_SEND, to one destination or to all, the oldest first."""
         wanted = "status = 'TO_SEND' AND coalesce(destination = ?, true)"
         query = f"SELECT {_OUTGOING} FROM messages WHERE {wanted} ORDER BY number LIMIT ?"
         return [OutgoingMessage(*row) for row in self._run(query, destination, limit)]
@@ -195,10 +200,25 @@ class SqliteRepository:
         refuse: Callable[[IncomingMessage, str], RefusedMessage],
         judge: Judge,
     ) -> list[Outcome]:
+        """
+        Note messages of a queue as RECEIVED, or as refused and to be routed; the outcome of each so far.
+
+        A message is a duplicate if one with its messageId waits, was processed, or is our own.  One that was
+        handed over, and refused then, has not been processed: the same message is taken again.
+
+        Of parts, what came first stands (see `cdckit.rdss.sequence_rules`); one that contradicts it becomes
+        what *refuse* makes of it and the reason.  A sequence has the messageId of its first part from when it
+        is whole, and *judge* finds nothing wrong with it.
+        """
         with self._transaction():
             return [self._take(each, refuse, judge) for each in messages]
 
     def next_waiting(self, after: Sequence[IncomingMessage] = ()) -> list[IncomingMessage]:
+        """
+        All parts, by position, of the message that has waited longest and is whole; nothing if none is.
+
+        Given the parts of a message, of those that have waited less than it.
+        """
         place = f"SELECT min(number) FROM messages WHERE {_ROW}"
         places = [self._run(place, *_row(each)).fetchone()[0] or 0 for each in after]
         query = (
@@ -208,6 +228,7 @@ class SqliteRepository:
         return self._whole_message(query, min(places, default=0))
 
     def count_attempt(self, parts: Sequence[IncomingMessage]) -> int:
+        """Note that a message is handed over; how often it was, this time included."""
         with self._transaction():
             for each in parts:
                 self._change("attempts = attempts + 1", each)
@@ -215,6 +236,7 @@ class SqliteRepository:
             return int(self._run(query, *_row(parts[0])).fetchone()[0])
 
     def response_to(self, message_id: str) -> list[IncomingMessage]:
+        """All parts of the response to *message_id*, if it is whole and its bytes are kept."""
         answers = "whole AND correlation_id = ? AND correlation_id IS NOT NULL AND value IS NOT NULL"
         return self._whole_message(f"SELECT {_INCOMING} FROM messages WHERE {answers} LIMIT 1", message_id)
 
@@ -228,6 +250,11 @@ class SqliteRepository:
         refused: Sequence[RefusedMessage] = (),
         keep: bool = False,
     ) -> bool:
+        """
+        Note the outcome of messages and all that follows; False, and nothing noted, if one waits no more.
+
+        Their bytes go, unless *keep* says that they stay until they are forgotten.
+        """
         left = "outcome = ?" if keep else "outcome = ?, value = NULL"
         with self._transaction():
             if not all(self._waits(each) for each in messages):
@@ -242,6 +269,7 @@ class SqliteRepository:
             return True
 
     def incomplete_parts(self, before: datetime) -> list[IncomingMessage]:
+        """The parts of sequences that are not whole, and of which no part came since *before*."""
         last = "SELECT sequence FROM messages WHERE total > 1 GROUP BY sequence HAVING max(noted) < ?"
         query = (
             f"SELECT {_INCOMING} FROM messages WHERE outcome = 'waiting' AND NOT whole "
@@ -250,10 +278,12 @@ class SqliteRepository:
         return [IncomingMessage(*row) for row in self._run(query, before.timestamp())]
 
     def unrouted_messages(self, limit: int) -> list[tuple[int, RefusedMessage]]:
+        """What is refused and not yet acknowledged by its channel, by number, the oldest first."""
         query = f"SELECT number, {_REFUSED} FROM refused WHERE status = 'TO_SEND' ORDER BY number LIMIT ?"
         return [(row[0], RefusedMessage(*row[1:])) for row in self._run(query, limit)]
 
     def refused_bytes(self, message_id: str) -> list[bytes]:
+        """The bytes of what was refused of a message and of its sequence; first what had been handed over."""
         sequences = "SELECT sequence FROM messages WHERE message_id = ? AND total > 1"
         parts = f"SELECT message_id FROM messages WHERE total > 1 AND sequence IN ({sequences})"
         # What was refused when it came goes last: it contradicted the others, and does again.
@@ -264,15 +294,18 @@ class SqliteRepository:
         return [row[0] for row in self._run(query, message_id, message_id)]
 
     def mark_routed(self, number: int) -> None:
+        """Note that the channel has acknowledged what was refused."""
         with self._transaction():
             self._run("UPDATE refused SET status = 'SENT', decorated = NULL WHERE number = ?", number)
 
     def status(self, message_id: str) -> Status | None:
+        """The status of a message; None if it is not known."""
         query = "SELECT status FROM messages WHERE message_id = ? ORDER BY status = 'RECEIVED' LIMIT 1"
         found = self._run(query, message_id).fetchone()
         return None if found is None else Status(found[0])
 
     def counts(self) -> dict[Outcome, int]:
+        """How many taken messages have which outcome, each of the five."""
         counted = dict.fromkeys(Outcome, 0)
         for outcome, number in self._run(
             "SELECT outcome, count(*) FROM messages WHERE outcome IS NOT NULL GROUP BY outcome UNION ALL "
@@ -283,6 +316,7 @@ class SqliteRepository:
         return counted
 
     def forget(self, before: datetime) -> int:
+        """Remove what was noted before then and is done; how many messages.  `counts` stays as it is."""
         done = "noted < ? AND status <> 'TO_SEND'"
         settled = f"{done} AND outcome IS NOT 'waiting'"
         with self._transaction():
@@ -297,11 +331,13 @@ class SqliteRepository:
             return gone + self._run(f"DELETE FROM refused WHERE {done}", before.timestamp()).rowcount
 
     def position(self, stream: str, shard: str) -> str | None:
+        """The position kept for a shard of a stream; None before the first."""
         query = "SELECT position FROM positions WHERE stream = ? AND shard = ?"
         found = self._run(query, stream, shard).fetchone()
         return None if found is None else str(found[0])
 
     def keep_positions(self, stream: str, positions: Mapping[str, str]) -> None:
+        """Note up to where shards of a stream are processed."""
         with self._transaction():
             for shard, position in positions.items():
                 self._run("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", stream, shard, position)

@@ -12,9 +12,9 @@ if __name__ == "__main__":
 
     without_spark.install()
 
+from cdckit.rdss.exchange_tables import Outcome
 from cdckit.rdss.gateway.repository import (
     IncomingMessage,
-    Outcome,
     OutgoingMessage,
     RefusedMessage,
     Statement,
