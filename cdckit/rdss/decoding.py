@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA, require_records
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, require_records
 from cdckit.parts.arguments import require_types
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.workers import WorkerPlan, without_garbage_collection
+from cdckit.parts.folded_rows import with_rule
 from cdckit.rdss.findings import CODES, RdssFault
-from cdckit.rdss.message_rows import MESSAGE, SLICED_MESSAGE, VERDICT, decode_batches
+from cdckit.rdss.message_rows import MESSAGE, SLICED_MESSAGE, read_message
 from cdckit.rdss.reading import RULES, Rules, Unreadable, parse_message
 from cdckit.rdss.validation import Verdict
 
@@ -78,23 +78,12 @@ def decode_with_columns(
     records: DataFrame, beside: T.StructType, *, now: datetime | None = None, rules: Rules = RULES
 ) -> DataFrame:
     """What `decode` returns, and the columns *beside* of each record."""
-    columns = [*RECORD_SCHEMA.fields, *beside.fields, *spark_columns(SLICED_MESSAGE).fields]
-    plan = WorkerPlan(
-        records.select(*RECORD_COLUMNS, *beside.fieldNames()),
-        partial(_decode, now=now, rules=rules),
-        T.StructType(columns),
-    )
-    # The body is a piece of the value, which need not come twice from the workers.
+    keeps = [*RECORD_COLUMNS, *beside.fieldNames()]
+    rule = partial(read_message, now=now, rules=rules)
+    read = with_rule(records, keeps, ["value", "timestamp"], rule, SLICED_MESSAGE)
+    # The body is a piece of the value, which need not come back from the workers.
     body = F.substring("value", F.col("body_from"), F.col("body_length")).cast("string")
-    decoded = plan.rows().withColumn("body", body)
-    return decoded.select(*DECODED_SCHEMA.fieldNames(), *beside.fieldNames())
-
-
-def _decode(
-    batches: Iterable[pa.RecordBatch], *, now: datetime | None, rules: Rules
-) -> Iterator[pa.RecordBatch]:
-    with without_garbage_collection():
-        yield from decode_batches(batches, now=now, rules=rules)
+    return read.withColumn("body", body).select(*DECODED_SCHEMA.fieldNames(), *beside.fieldNames())
 
 
 def decorate_message(message: Mapping[str, Any], code: RdssFault, description: str) -> dict[str, Any]:
@@ -201,23 +190,16 @@ def queue_records(decoded: DataFrame, *, rules: Rules = RULES) -> DataFrame:
     """
     require_types(decoded, DECODED_SCHEMA, function="queue_records")
     refused = decoded.where(F.col(ERROR_CODE).isNotNull())
-    rows = refused.select(*RECORD_COLUMNS, *VERDICT)
-    return WorkerPlan(rows, partial(_queue_batches, rules=rules), QUEUED_SCHEMA).rows()
+    kept = [*(name for name in RECORD_COLUMNS if name != "value"), "queue"]
+    reads = ["value", ERROR_CODE, ERROR_DESCRIPTION]
+    decorated = with_rule(refused, kept, reads, partial(_decorate, rules=rules), _DECORATED)
+    return decorated.select(*QUEUED_SCHEMA.fieldNames())
 
 
-def _queue_batches(batches: Iterable[pa.RecordBatch], *, rules: Rules) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        names = [*RECORD_COLUMNS, "queue"]
-        errors = zip(
-            *(batch.column(name).to_pylist() for name in ("value", "error_code", "error_description")),
-            strict=True,
-        )
-        values = [_decorate(*each, rules=rules) for each in errors]
-        columns = [pa.array(values, pa.binary()) if name == "value" else batch.column(name) for name in names]
-        yield pa.RecordBatch.from_arrays(columns, names=names)
+_DECORATED = pa.schema([("value", pa.binary())])
 
 
-def _decorate(value: bytes | None, code: str, description: str, *, rules: Rules) -> bytes:
+def _decorate(value: bytes | None, code: str, description: str, *, rules: Rules) -> tuple[bytes]:
     try:
         message = parse_message(value, rules)
     except Unreadable as refused:
@@ -226,4 +208,4 @@ def _decorate(value: bytes | None, code: str, description: str, *, rules: Rules)
     else:
         header = message.header if isinstance(message.header, dict) else None
         verdict = Verdict(CODES[code], description, None, header, message.body, message.body_text)
-    return decorate_bytes(value or b"", verdict, rules)
+    return (decorate_bytes(value or b"", verdict, rules),)

@@ -39,8 +39,8 @@ from cdckit.rdss.exchange_tables import (
 )
 from cdckit.rdss.existence import UNKNOWN_CODES
 from cdckit.rdss.message_rows import VERDICT
+from cdckit.rdss.object_bodies import KEY
 from cdckit.rdss.objects import (
-    KEY,
     ObjectType,
     preservation_events,
     preservation_history,

@@ -61,7 +61,8 @@ from cdckit.rdss.exchange_tables import (
 )
 from cdckit.rdss.existence import NAMING_SCHEMA, namings, unknown_statements, with_object_faults
 from cdckit.rdss.message_rows import VERDICT
-from cdckit.rdss.objects import KEY, ObjectType, changes
+from cdckit.rdss.object_bodies import KEY
+from cdckit.rdss.objects import ObjectType, changes
 from cdckit.rdss.sequences import CAME, IDENTITY, digest, mark_repeats, with_part_outcome
 from cdckit.rdss.validators import CREATE, READ, UPDATE
 from cdckit.store import Transaction

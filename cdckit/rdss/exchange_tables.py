@@ -23,7 +23,8 @@ from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.erased_names import ErasedNames
 from cdckit.rdss.existence import NAMING_SCHEMA
 from cdckit.rdss.message_rows import VERDICT
-from cdckit.rdss.objects import KEY, ObjectType
+from cdckit.rdss.object_bodies import KEY
+from cdckit.rdss.objects import ObjectType
 from cdckit.rdss.reading import Rules
 from cdckit.rdss.sequence_rules import PARTS
 from cdckit.rdss.sequences import IDENTITY, PARTS_SCHEMA, assemble_messages, identity, parts

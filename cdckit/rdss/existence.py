@@ -14,21 +14,15 @@ from cdckit.model.changes import DELETE, UPSERT, require_changes
 from cdckit.model.history import DELETED, SOURCE_MESSAGE, VALID_FROM, require_history
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.arguments import require_batch, require_columns, require_flag, require_int, require_types
-from cdckit.parts.folded_rows import fold_rows
+from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.folded_rows import explode_rule, fold_rows
 from cdckit.parts.workers import compute_once
 from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.existence_rules import FOLLOWING, object_existence
 from cdckit.rdss.findings import BODY, RdssFault, json_path
-from cdckit.rdss.objects import KEY, RELATED, is_statement
+from cdckit.rdss.object_bodies import KEY, LINKS, NAMINGS, RELATED, named_objects, version_pairs
+from cdckit.rdss.objects import is_statement
 from cdckit.rdss.validators import CREATE, READ, REMOVE, UPDATE
-
-IS_NEWER = "isNewVersionOf"
-IS_OLDER = "isPreviousVersionOf"
-
-_RELATIONS = (
-    "array<struct<relationType string, identifier struct<identifierType string, identifierValue string>>>"
-)
-_UUID = "^[0-9a-f]{8}-[0-9a-f]{4}-[1-5][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 
 _KEYED = T.StructType([T.StructField(KEY, T.StringType())])
 _OBJECTS = T.StructType([*_KEYED.fields, T.StructField(RELATED, T.StringType())])
@@ -67,32 +61,7 @@ def version_links(objects: DataFrame) -> DataFrame:
     [Row(left(newer, 8)='00000002', left(older, 8)='00000001')]
     """
     require_types(objects, _OBJECTS, function="version_links")
-    relation = F.explode(F.from_json(RELATED, _RELATIONS)).alias("relation")
-    kind = F.col("relation.relationType")
-    own_relations = objects.select(F.col(KEY).alias("own"), relation).select(
-        "own",
-        _named_object(F.col("relation")).alias("other"),
-        (kind == IS_NEWER).alias("is_newer"),
-        (kind == IS_OLDER).alias("is_older"),
-    )
-    links = own_relations.where((F.col("is_newer") | F.col("is_older")) & F.col("other").rlike(_UUID))
-    newer = F.when(F.col("is_newer"), F.col("own")).otherwise(F.col("other"))
-    older = F.when(F.col("is_newer"), F.col("other")).otherwise(F.col("own"))
-    return links.select(newer.alias("newer"), older.alias("older")).distinct()
-
-
-def related_versions(body: Column, own: Column) -> Column:
-    """Of an object's text, the objects that it says it is the next or the previous version of; never null."""
-    related = F.from_json(body, f"{RELATED} {_RELATIONS}").getField(RELATED)
-    versions = F.filter(related, lambda relation: relation.getField("relationType").isin(IS_NEWER, IS_OLDER))
-    named = F.transform(versions, _named_object)
-    return F.coalesce(F.filter(named, lambda name: name.rlike(_UUID) & (name != own)), F.array())
-
-
-def _named_object(relation: Column) -> Column:
-    """The object that a relation leads to, if it leads to one."""
-    value = relation.getField("identifier").getField("identifierValue")
-    return F.regexp_replace(F.lower(F.trim(value)), "^urn:uuid:", "")
+    return explode_rule(objects, [], [KEY, RELATED], version_pairs, LINKS).distinct()
 
 
 def version_ancestry(links: DataFrame, *, rounds: int = 10) -> DataFrame:
@@ -291,13 +260,7 @@ _LIGHT = (
     *("published_timestamp", "object_uuid"),
 )
 
-NAMING_SCHEMA = T.StructType(
-    [
-        T.StructField("named", T.StringType()),
-        T.StructField("objects", T.ArrayType(T.StringType())),
-        *(DECODED_SCHEMA[name] for name in _LIGHT),
-    ]
-)
+NAMING_SCHEMA = T.StructType([*spark_columns(NAMINGS).fields, *(DECODED_SCHEMA[name] for name in _LIGHT)])
 """One row is one message and an object that must exist for it, or does through it (`named`); `objects` are
 all of these."""
 
@@ -332,12 +295,11 @@ def namings(decoded: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     require_types(decoded, DECODED_SCHEMA, function="namings")
-    related = F.when(is_statement(UPDATE), related_versions(F.col("body"), F.col("object_uuid")))
-    own, none = F.array("object_uuid"), F.array().cast("array<string>")
-    light = decoded.where(is_statement(CREATE, UPDATE, REMOVE, READ)).select(
-        F.array_distinct(F.concat(own, F.coalesce(related, none))).alias("objects"), *_LIGHT
-    )
-    return light.select(F.explode("objects").alias("named"), "*")
+    statements = decoded.where(is_statement(CREATE, UPDATE, REMOVE, READ))
+    body = F.when(F.col("message_type") == UPDATE, F.col("body"))
+    reads = ["message_type", "object_uuid", "body"]
+    light = statements.select(*_LIGHT, body.alias("body"))
+    return explode_rule(light, _LIGHT, reads, named_objects, NAMINGS).select(*NAMING_SCHEMA.fieldNames())
 
 
 _CODES = {

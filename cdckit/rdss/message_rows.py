@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.rdss.reading import Rules
@@ -58,51 +57,26 @@ Row = tuple[Any, ...]
 
 _PATHS = [tuple(path.split(".")) for path, _ in _HEADER.values()]
 _FIELDS = [path[-1] for path in _PATHS]
-_YEAR_1 = pa.scalar(datetime.min.replace(tzinfo=UTC), _INSTANT)
+_INSTANTS = [place for place, kind in enumerate(MESSAGE.types) if kind == _INSTANT]
 
 BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 """An instant at which no message has expired."""
 
-# A message may have a megabyte, and is held as bytes beside its column while it is read.
-_ROWS_AT_ONCE = 1000
 
-
-def decode_batches(
-    batches: Iterable[pa.RecordBatch], *, now: datetime | None, rules: Rules
-) -> Iterator[pa.RecordBatch]:
+def read_message(value: bytes | None, arrival: datetime | None, *, now: datetime | None, rules: Rules) -> Row:
     """
-    Records, and beside each the columns of `SLICED_MESSAGE`.
+    The values of `SLICED_MESSAGE` of a record.
 
     Args:
-        batches: The records: `value`, `timestamp`, and whatever stands beside them.
-        now: When all of them were delivered; by default each was at its `timestamp`.
+        value: The message.
+        arrival: When it was delivered.
+        now: The same of all messages, instead.
         rules: The limits.
     """
-    for batch in batches:
-        for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
-            records = batch.slice(start, _ROWS_AT_ONCE)
-            values, arrivals = records.column("value").to_pylist(), records.column("timestamp")
-            delivered = [now] * len(values) if now else arrivals.to_pylist()
-            columns = _message_columns(values, delivered, rules)
-            names = [*records.schema.names, *SLICED_MESSAGE.names]
-            yield pa.RecordBatch.from_arrays([*records.columns, *columns], names=names)
-
-
-def _message_columns(
-    values: Sequence[bytes | None], delivered: Sequence[datetime | None], rules: Rules
-) -> list[pa.Array]:
-    verdicts = [
-        validate(value, now=instant or BEFORE_ALL, rules=rules)
-        for value, instant in zip(values, delivered, strict=True)
-    ]
-    columns = _columns(list(map(_message_texts, verdicts)), MESSAGE)
-    slices = [
-        (None, None)
-        if value is None or verdict.body_text is None
-        else _slice(value, verdict.body_text.encode())
-        for verdict, value in zip(verdicts, values, strict=True)
-    ]
-    return [*columns[:_BODY], *_columns(slices, pa.schema(_SLICE)), *columns[_BODY + 1 :]]
+    verdict = validate(value, now=now or arrival or BEFORE_ALL, rules=rules)
+    row, body = message_row(verdict), verdict.body_text
+    place = (None, None) if value is None or body is None else _slice(value, body.encode())
+    return (*row[:_BODY], *place, *row[_BODY + 1 :])
 
 
 def _slice(value: bytes, text: bytes) -> tuple[int, int]:
@@ -113,34 +87,8 @@ def _slice(value: bytes, text: bytes) -> tuple[int, int]:
     return value.find(text) + 1, length
 
 
-def _columns(rows: Sequence[Row], schema: pa.Schema) -> list[pa.Array]:
-    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
-    return [
-        _instants(pa.array(values, _TEXT)) if field.type == _INSTANT else pa.array(values, field.type)
-        for values, field in zip(columns, schema, strict=True)
-    ]
-
-
-def _instants(texts: pa.Array) -> pa.Array:
-    """A column of instants from their texts in the form of RFC 3339; null for what is none."""
-    try:
-        instants = pc.cast(texts, _INSTANT)
-    except pa.ArrowInvalid:
-        pass  # leap seconds, digits behind the sixth, …
-    else:
-        if not pc.any(pc.less(instants, _YEAR_1)).as_py():
-            return instants
-    return pa.array(map(parse_instant, texts.to_pylist()), _INSTANT)
-
-
 def message_row(verdict: Verdict) -> Row:
     """The values of the columns of a message that has this verdict."""
-    texts = zip(_message_texts(verdict), MESSAGE.types, strict=True)
-    return tuple(parse_instant(value) if kind == _INSTANT else value for value, kind in texts)
-
-
-def _message_texts(verdict: Verdict) -> Row:
-    """The same with instants as texts: a column of them is read at once."""
     header = verdict.header or {}
     if verdict.valid:
         fields = {**header, **header["messageTimings"], **header["messageSequence"]}
@@ -149,6 +97,8 @@ def _message_texts(verdict: Verdict) -> Row:
         values = list(map(fields.get, _FIELDS))
     else:
         values = [_readable_value(header, path) for path in _PATHS]
+    for place in _INSTANTS:
+        values[place] = parse_instant(values[place])
     return (
         *values,
         _object(verdict.body),

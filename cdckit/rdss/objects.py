@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import partial
-from typing import Any, Self
-from uuid import uuid4
+from typing import Self
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
@@ -25,28 +22,16 @@ from cdckit.model.history import (
     require_free,
     require_history,
 )
-from cdckit.model.records import ERROR_CODE, REJECT, REJECT_SCHEMA, door_reject
+from cdckit.model.records import ERROR_CODE, REJECT, door_reject
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_types
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.workers import WorkerPlan
+from cdckit.parts.folded_rows import with_rule
 from cdckit.rdss.decoding import DECODED_SCHEMA
+from cdckit.rdss.object_bodies import FILES, KEY, RELATED, RESOURCE_TYPE, read_object
 from cdckit.rdss.validators import CREATE, PRESERVATION, READ, REMOVE, UPDATE
-
-KEY = "objectUUID"
-RESOURCE_TYPE = "objectResourceType"
-RELATED = "objectRelatedIdentifier"
-FILES = "objectFile"
 
 _TEXT = T.StringType()
 _TEXTS = T.ArrayType(T.StringType())
-
-NESTED = frozenset(
-    {
-        *("objectPersonRole", "objectOrganisationRole", "objectDescription", "objectRights", "objectDate"),
-        *("objectIdentifier", RELATED, FILES, "coverage", "freeToRead", "journal"),
-    }
-)
-"""The fields whose values are objects or lists of objects: their columns hold JSON text."""
 
 _LISTS = frozenset({"objectKeyword", "objectCategory", "language"})
 _COMMON = (
@@ -106,34 +91,6 @@ def require_object_type(given: str, *, function: str) -> ObjectType:
     return found
 
 
-def object_reader() -> Callable[[str], dict[str, Any]]:
-    """
-    What makes the values of an object's fields of the text of a body.
-
-    A nested value is JSON text in one form, whatever the message had: no space between its parts, names in
-    their order, no sign escaped that needs it not, and every number in the digits that were sent.  So an
-    object that is sent anew by another program has no other values.
-
-    >>> read = object_reader()
-    >>> read('{"objectTitle": "A", "coverage": { "b": 1.10, "a": [] } }')
-    {'objectTitle': 'A', 'coverage': '{"a":[],"b":1.10}'}
-    """
-    # Nobody can have put it into a text: it is drawn anew for each reader.
-    mark = f"number {uuid4()} "
-    decoder = json.JSONDecoder(parse_int=mark.__add__, parse_float=mark.__add__)
-    write = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
-    marked = re.compile(f'"{mark}([^"]*)"')
-
-    def values(body: str) -> dict[str, Any]:
-        found: dict[str, Any] = decoder.decode(body)
-        for name in found.keys() & NESTED:
-            text = write(found[name])
-            found[name] = marked.sub(r"\1", text) if mark in text else text
-        return found
-
-    return values
-
-
 _READ_COLUMNS = (
     *("topic", "partition", "offset", "timestamp", "message_id", "correlation_id", "message_class"),
     *("message_type", "return_address", "published_timestamp", "generator", "tenant_jisc_id"),
@@ -160,14 +117,7 @@ def is_statement(*types: str, document: bool = False) -> Column:
     )
 
 
-_BESIDE = [
-    T.StructField("return_address", T.StringType()),
-    T.StructField("tenant_jisc_id", T.LongType()),
-    T.StructField(REJECT, REJECT_SCHEMA),
-]
-
-# A body may have a megabyte, and a column of texts two gigabytes.
-_ROWS_AT_ONCE = 1000
+_BESIDE = ("return_address", "tenant_jisc_id", REJECT)
 
 
 def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -> DataFrame:
@@ -232,59 +182,28 @@ def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -
         "message_id",
         F.col("generator").alias("source"),
         F.lit(0).alias("priority"),
-        *(field.name for field in _BESIDE[:-1]),
+        "return_address",
+        "tenant_jisc_id",
         reject,
         "object_uuid",
         # A delete says no more than which object it is.
         F.when((F.col("message_type") != REMOVE) & ~is_reject, F.col("body")).alias("body"),
     )
-    read = WorkerPlan(statements, partial(_read, kind=kind), _read_schema(kind)).rows()
-    operation = F.when(F.col(REJECT).isNull(), F.col("operation")).alias("operation")
-    others = [name for name in CHANGE_SCHEMA.fieldNames() if name != "operation"]
-    beside = [field.name for field in _BESIDE]
-    return read.select(operation, *others, "data", _carried(kind), *beside)
-
-
-def _carried(kind: ObjectType) -> Column:
-    """An upsert carries every field, a delete the key."""
-    whole = F.col("operation") == UPSERT
-    sent = (F.lit(True) if name == KEY else whole for name in kind.fields.fieldNames())
-    named = (column.alias(name) for column, name in zip(sent, kind.fields.fieldNames(), strict=True))
-    return F.struct(*named).alias("carried")
-
-
-def _read_schema(kind: ObjectType) -> T.StructType:
-    return T.StructType([*CHANGE_SCHEMA.fields, *_BESIDE, T.StructField("data", kind.fields)])
-
-
-def _read(batches: Iterable[pa.RecordBatch], *, kind: ObjectType) -> Iterator[pa.RecordBatch]:
-    names = _read_schema(kind).fieldNames()
-    values = object_reader()
-    for whole in batches:
-        for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
-            batch = whole.slice(start, _ROWS_AT_ONCE)
-            bodies = batch.column("body").to_pylist()
-            objects = [None if body is None else _if_kind(values(body), kind) for body in bodies]
-            object_columns = {
-                "operation": pa.array([DELETE if each is None else UPSERT for each in objects], pa.string()),
-                "data": _data(objects, batch.column("object_uuid").to_pylist(), kind),
-            }
-            columns = [
-                object_columns[name] if name in object_columns else batch.column(name) for name in names
-            ]
-            yield pa.RecordBatch.from_arrays(columns, names=names)
-
-
-def _if_kind(values: dict[str, Any], kind: ObjectType) -> dict[str, Any] | None:
-    return values if kind.resource_type in (None, values.get(RESOURCE_TYPE)) else None
-
-
-def _data(objects: Sequence[dict[str, Any] | None], keys: Sequence[str], kind: ObjectType) -> pa.StructArray:
-    """The column `data`: of what is deleted, the key alone."""
-    rows = [{KEY: key} if values is None else values for values, key in zip(objects, keys, strict=True)]
-    fields = list(arrow_type(kind.fields))
-    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in fields]
-    return pa.StructArray.from_arrays(columns, fields=fields)
+    rule = partial(read_object, resource_type=kind.resource_type)
+    made = pa.schema([("is_there", pa.bool_()), ("data", arrow_type(kind.fields))])
+    names = [name for name in CHANGE_SCHEMA.fieldNames() if name != "operation"]
+    read = with_rule(statements, [*names, *_BESIDE], ["object_uuid", "body"], rule, made)
+    operation = F.when(F.col("is_there"), UPSERT).otherwise(DELETE)
+    # An upsert carries every field, a delete the key.
+    fields = kind.fields.fieldNames()
+    carried = F.struct(*(((F.col("is_there") | F.lit(name == KEY)).alias(name)) for name in fields))
+    return read.select(
+        F.when(F.col(REJECT).isNull(), operation).alias("operation"),
+        *names,
+        "data",
+        carried.alias("carried"),
+        *_BESIDE,
+    )
 
 
 def read_requests(decoded: DataFrame) -> DataFrame:

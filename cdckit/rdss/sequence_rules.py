@@ -91,8 +91,8 @@ class SequenceParts(Fold):
         sequence: str,
         position: int,
         total: int,
-        kind: str,
-        group: str,
+        message_type: str,
+        message_class: str,
         tenant: int | None,
         generator: str,
         body: str,
@@ -100,7 +100,7 @@ class SequenceParts(Fold):
     ) -> Result | None:
         """Judge a part; a new one is held, since whether it waits depends on those that follow."""
         content = content_digest(msgspec.json.decode(body, type=str))
-        outcome = self.judge(_terms(total, kind, group, tenant, generator), position, content)
+        outcome = self.judge(_terms(total, message_type, message_class, tenant, generator), position, content)
         if outcome is None:
             self._arrivals.append(arrival)
             return None

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from cdckit import merge, rdss, rejects
 from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.model.records import RECORD_SCHEMA, drop_rejects
-from cdckit.rdss.objects import NESTED, ObjectType
+from cdckit.rdss.object_bodies import NESTED
+from cdckit.rdss.objects import ObjectType
 from cdckit.rdss.validators import schemas
 from support.rdss_messages import as_bytes, message
 

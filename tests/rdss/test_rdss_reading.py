@@ -8,15 +8,12 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from cdckit import samples
 from cdckit.rdss import Rules, reading, validate
-from cdckit.rdss.message_rows import _instants
 from cdckit.rdss.reading import Unreadable, parse_message
-from cdckit.rdss.validators import parse_instant
 from support.rdss_messages import MESSAGES, as_bytes, changed, message, read_cases, value_of
 from tools.tiers import seeds
 
@@ -190,19 +187,3 @@ PUT = [
     *(None, True, 0, 2, -1, 2.0, 1.5, 10**20, 10**400, [], {}, "", "é 潮 🌊 \" \\ \x7f", "messageBody"),
     *("4.0.0", "4.0.1-rc.1", "2024-03-04t08:00:00z", "2016-12-31T23:59:60Z", "0000-01-01T00:00:00Z"),
 ]  # fmt: skip
-
-INSTANTS = [
-    *("2024-03-04T08:00:00.123Z", "2024-03-04T08:00:00+01:30", "9999-12-31T23:59:59-23:00", None),
-    *("0001-01-01T00:00:00Z", "2024-03-04 08:00:00-00:00", "1582-10-10T00:00:00Z", "2024-03-04T08Z"),
-]
-ODD_INSTANTS = [
-    *("2024-03-04t08:00:00z", "2024-03-04T08:00:00.1234567Z", "2016-12-31T23:59:60Z", "0000-01-01T00:00:00Z"),
-    *("2024-03-04T24:00:00Z", "2024-03-04T08:00:00+24:00", "2024-03-04", "2024-02-30T08:00:00Z", "?", ""),
-    *("2024-03-04T08:00:00", "20240304T080000Z", " 2024-03-04T08:00:00Z"),
-]
-
-
-@pytest.mark.parametrize("texts", [INSTANTS, *([*INSTANTS, odd] for odd in ODD_INSTANTS)], ids=str)
-def test_a_column_of_instants_is_that_of_each_text_alone(texts: list[str | None]) -> None:
-    expected = pa.array([parse_instant(text) for text in texts], pa.timestamp("us", "UTC"))
-    assert _instants(pa.array(texts, pa.string())).equals(expected)

@@ -45,6 +45,7 @@ KERNELS = (
     "rdss/existence_rules",
     "rdss/findings",
     "rdss/message_rows",
+    "rdss/object_bodies",
     "rdss/reading",
     "rdss/sequence_rules",
     "rdss/validation",
