@@ -347,8 +347,9 @@ def with_unknown(
         MissingColumns, WrongColumnType: *decoded* is not what `decode` returned; or *known* is neither a
             history nor changes of research objects.
 
-    Cost: two shuffles of the messages: by object, with what is known of them, and by record.  The ids of the
-        updates that are versions of others, and which they follow, go through one task.
+    Cost: the ids of the messages are shuffled by object, with what is known of them, and by record; those
+        that are about a version of another object go through one task.  The messages themselves are joined
+        with the ids of those that are wrong.
 
     Source:
         RDSS, "Metadata Error Codes", "Metadata Update", "Digital Object Versioning".

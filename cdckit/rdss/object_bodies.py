@@ -78,10 +78,9 @@ NAMINGS = pa.schema([("named", pa.string()), ("objects", pa.list_(pa.string()))]
 
 def named_objects(message_type: str, own: str, body: str | None) -> Iterable[Result]:
     """List the objects of which one must exist for a message: its own, and those it is a version of."""
-    versions: Iterable[tuple[bool, str]] = ()
-    if message_type == UPDATE and body is not None:
-        versions = _related_versions(_read_json(body), own)
-    objects = list(dict.fromkeys([own, *(other for _, other in versions)]))
+    content = None if body is None or message_type != UPDATE else _read_json(body)
+    versions = (name for _, name in _related_versions(content))
+    objects = list(dict.fromkeys([own, *versions]))
     return [(name, objects) for name in objects]
 
 
@@ -90,7 +89,7 @@ LINKS = pa.schema([("newer", pa.string()), ("older", pa.string())])
 
 def version_pairs(own: str, related: str | None) -> Iterable[Result]:
     """List the pairs of versions that an object names, by the JSON text of its `objectRelatedIdentifier`."""
-    found = _related_versions({RELATED: related and _read_json(related)}, own)
+    found = _related_versions({RELATED: related and _read_json(related)})
     return [(own, other) if is_newer else (other, own) for is_newer, other in found]
 
 
@@ -101,7 +100,7 @@ def _read_json(text: str) -> Any:
         return None
 
 
-def _related_versions(body: Any, own: str) -> Iterator[tuple[bool, str]]:
+def _related_versions(body: Any) -> Iterator[tuple[bool, str]]:
     """Whether the object is newer than another, or older; and the other, if a relation leads to an object."""
     related = body.get(RELATED) if isinstance(body, dict) else None
     for relation in related if isinstance(related, list) else ():
