@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from cdckit.parts import fold as kernel
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.fold import Fold, FoldPlan, Result, fold_table
+from cdckit.parts.fold import IS_STATE, Fold, FoldPlan, Result, fold_batches, fold_table
 from cdckit.parts.folded_rows import explode_rule, fold_rows
 
 ROWS = pa.schema(
@@ -133,3 +133,13 @@ def test_scopes_may_lie_in_any_batches(
     found = fold_table(many, PLAN, order=["at"])
     assert found_rows(found) == expected
     assert at_once < 100 or found.column("text").num_chunks > 6
+
+
+def test_what_stands_before_the_first_row_that_is_held_is_handed_on() -> None:
+    """So a scope that goes on in the next batch keeps back no other."""
+    lines = [("ann", ["x"]), ("ann", None), ("ben", ["y"]), ("ben", None), ("ben", []), ("cid", ["z"])]
+    table = rows(*((who, "a", at, tags) for at, (who, tags) in enumerate(lines)))
+    nothing = {name: pa.nulls(len(lines), PLAN.states.field(name).type) for name in PLAN.states.names}
+    sent = {**{name: table.column(name) for name in ROWS.names}, **nothing, IS_STATE: [False] * len(lines)}
+    batches = pa.table({name: sent[name] for name in PLAN.sent}).to_batches(max_chunksize=2)
+    assert [batch.num_rows for batch in fold_batches(batches, PLAN)] == [2, 1, 3]
