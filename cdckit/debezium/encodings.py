@@ -22,13 +22,8 @@ from cdckit.debezium.envelopes import VARIABLE
 from cdckit.debezium.events import INSTANT
 from cdckit.errors import InvalidArgument
 from cdckit.parts.instants import FIRST_MICROSECOND, LAST_MICROSECOND, microseconds
-from cdckit.parts.json_objects import json_value, plain_text
-
-Read = Callable[[Any], Any]
-
-
-class Unreadable(ValueError):
-    """A value that its type cannot hold."""
+from cdckit.parts.json_objects import json_value
+from cdckit.parts.text_values import Read, Unreadable, boolean, exact_decimal, floating, letters, whole
 
 
 class Encoding(NamedTuple):
@@ -42,98 +37,12 @@ UNTYPED = "untyped"
 """The name of no type: of a column whose events do not say how it is written."""
 
 
-# Plain values ---------------------------------------------------------------------------------------------
-
-
-def _text(value: Any) -> str:
-    text = plain_text(value)
-    assert text is not None
-    return text
-
-
-_WHOLE = re.compile(r"\s*([+-]?\d{1,40})\s*", re.ASCII)
-
-
-def _whole(bits: int) -> Read:
-    """A whole number of so many bits; also one in a text."""
-    most = 1 << bits - 1
-
-    def read(value: Any) -> int:
-        if value.__class__ is not int:
-            match = _WHOLE.fullmatch(_text(value))
-            if match is None:
-                raise Unreadable
-            value = int(match[1])
-        if -most <= value < most:
-            return value  # type: ignore[no-any-return]
-        raise Unreadable
-
-    return read
-
-
-_long, _int = _whole(64), _whole(32)
-_FLOAT = re.compile(
-    r"\s*[+-]?(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf(?:inity)?|nan)\s*", re.ASCII | re.IGNORECASE
-)
-
-
-def _float(value: Any) -> float:
-    text = _text(value)
-    if _FLOAT.fullmatch(text) is None:
-        raise Unreadable
-    return float(text)
-
-
-_BOOLEANS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(
-    ("f", "false", "n", "no", "0"), False
-)
-
-
-def _boolean(value: Any) -> bool:
-    if value.__class__ is bool:
-        return value
-    try:
-        return _BOOLEANS[_text(value).strip().lower()]
-    except KeyError:
-        raise Unreadable from None
-
-
 # Decimals -------------------------------------------------------------------------------------------------
 
 
-_NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?\s*", re.ASCII)
 _EXACT = Context(prec=200)
 
-
-def exact_decimal(precision: int, scale: int) -> Read:
-    """
-    The decimal that a number, or a text, says, digit by digit.
-
-    One that has digits behind the last place, zeros aside, or too many before the point, is not rounded.
-
-    >>> read = exact_decimal(5, 2)
-    >>> read("19.90"), read("1E+2"), read(7)
-    (Decimal('19.90'), Decimal('100.00'), Decimal('7.00'))
-    """
-    place, most, zero = Decimal(1).scaleb(-scale), precision - scale, Decimal(0).scaleb(-scale)
-
-    def read(value: Any) -> Decimal:
-        text = _text(value)
-        if _NUMBER.fullmatch(text) is None:
-            raise Unreadable
-        number = Decimal(text)
-        if not number:
-            return zero
-        if not -scale <= number.adjusted() < most:
-            raise Unreadable
-        exact = _EXACT.quantize(number, place)
-        if exact != number:
-            raise Unreadable
-        return exact
-
-    return read
-
-
+_long, _int = whole(64), whole(32)
 _MOST_BYTES = 16
 
 
@@ -211,13 +120,13 @@ def _variable(value: Any) -> str:
 
 
 def _base64(value: Any) -> bytes:
-    return _bytes_of(_text(value))
+    return _bytes_of(letters(value))
 
 
 def _hex(value: Any) -> bytes:
     """Bytes as PostgreSQL's plugins write them, with or without the sign in front."""
     try:
-        return bytes.fromhex(_text(value).removeprefix("\\x"))
+        return bytes.fromhex(letters(value).removeprefix("\\x"))
     except ValueError:
         raise Unreadable from None
 
@@ -244,11 +153,11 @@ def _count(
     bits: int, unit: Callable[[int], int], infinities: tuple[tuple[int, ...], tuple[int, ...]], day: int = 1
 ) -> Read:
     """A time as a whole number in some *unit*, from 1970 on."""
-    whole = _whole(bits)
+    number_of = whole(bits)
     later, earlier = map(frozenset, infinities)
 
     def read(value: Any) -> int:
-        number: int = whole(value)
+        number: int = number_of(value)
         if number in later:
             return _LATEST // day
         if number in earlier:
@@ -290,7 +199,7 @@ _MIDNIGHT = re.compile("[T ]24:00(?=$|:00(?:[.,]0+)?)")
 
 def _instant(value: Any) -> int:
     """An instant that a text says, in UTC where it says no zone."""
-    text = _text(value)
+    text = letters(value)
     if _ISO[0].match(text):
         return _LATEST
     if _ISO[1].match(text):
@@ -301,14 +210,14 @@ def _instant(value: Any) -> int:
 
 def _local(value: Any) -> int:
     """The clock that a text says, whatever its zone."""
-    text = _text(value)
+    text = letters(value)
     is_end = _ISO[0].match(text) or _ISO[1].match(text)
     return _instant(text) if is_end else microseconds(_parse(text).replace(tzinfo=UTC))
 
 
 def _day(value: Any) -> int:
     """The day that a text says, whatever its zone."""
-    return _local(_text(value).removesuffix("Z")) // _MICROS_OF_DAY
+    return _local(letters(value).removesuffix("Z")) // _MICROS_OF_DAY
 
 
 _DATE = Encoding(pa.date32(), _count(32, lambda days: days, _DAYS, _MICROS_OF_DAY))
@@ -322,12 +231,12 @@ _MILLIS_OF_DAY = Encoding(pa.int64(), _count(64, lambda millis: millis * 1000, _
 
 # The table ------------------------------------------------------------------------------------------------
 
-AS_SENT = Encoding(pa.string(), _text)
+AS_SENT = Encoding(pa.string(), letters)
 _BASE64 = Encoding(pa.binary(), _base64)
 _LONG, _INT = Encoding(pa.int64(), _long), Encoding(pa.int32(), _int)
-_SMALL, _BYTE = Encoding(pa.int16(), _whole(16)), Encoding(pa.int8(), _whole(8))
-_FLOAT_32, _FLOAT_64 = Encoding(pa.float32(), _float), Encoding(pa.float64(), _float)
-_BOOLEAN = Encoding(pa.bool_(), _boolean)
+_SMALL, _BYTE = Encoding(pa.int16(), whole(16)), Encoding(pa.int8(), whole(8))
+_FLOAT_32, _FLOAT_64 = Encoding(pa.float32(), floating), Encoding(pa.float64(), floating)
+_BOOLEAN = Encoding(pa.bool_(), boolean)
 
 CONNECT: dict[str, Encoding] = {
     "int8": _BYTE,

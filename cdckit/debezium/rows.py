@@ -15,7 +15,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cdckit.debezium.encodings import Encoding, Unreadable, encoding
+from cdckit.debezium.encodings import Encoding, encoding
 from cdckit.debezium.envelopes import read_key
 from cdckit.debezium.events import (
     DELETE,
@@ -32,6 +32,7 @@ from cdckit.debezium.events import (
     table_name,
 )
 from cdckit.parts.json_objects import json_text, plain_text
+from cdckit.parts.text_values import Unreadable
 
 PLACEHOLDER = "__debezium_unavailable_value"
 """What Debezium writes, unless told otherwise, for a large value that did not change."""

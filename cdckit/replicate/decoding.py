@@ -1,0 +1,367 @@
+"""What every record says: the envelope, the metadata messages, the schema zone, and data that wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import chain, groupby, islice, tee
+from operator import itemgetter
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.errors import InvalidArgument
+from cdckit.model.faults import Findings, FoundFault, error_columns
+from cdckit.model.records import (
+    ERROR_CODE,
+    ERROR_DESCRIPTION,
+    ERROR_FIELDS,
+    RECORD_COLUMNS,
+    RECORD_SCHEMA,
+    require_records,
+)
+from cdckit.parts.arguments import require_batch, require_types
+from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.workers import WorkerPlan
+from cdckit.replicate.envelopes import DATA, ENVELOPE_TYPES, METADATA, ReplicateFault, open_envelopes
+from cdckit.replicate.metadata_messages import LINEAGE, METADATA_TYPES, read_metadata
+from cdckit.replicate.schema_ids import (
+    PLACE_TYPES,
+    STATEMENT_TYPES,
+    find_conflicts,
+    message_rows,
+    statements,
+)
+
+
+def _columns(types: dict[str, pa.DataType]) -> list[T.StructField]:
+    return list(spark_columns(pa.schema(types.items())))
+
+
+ENVELOPE_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *_columns(ENVELOPE_TYPES), *ERROR_FIELDS])
+"""One row is one record, and what its envelope says; or why it says nothing."""
+
+METADATA_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *_columns(METADATA_TYPES), *ERROR_FIELDS])
+"""One row is one metadata message: its record, and the table version that it describes."""
+
+ZONE_SCHEMA = T.StructType(_columns(STATEMENT_TYPES))
+"""One row is one statement about a schema id: what it stands for, from where and when on that was said,
+and the place of the latest message that said so (`latest`) before another one about the same id and table
+said something else.  `other_tables` are those that the same id stands for as well."""
+
+INSTEAD = "keep a Feed up: records.writeStream.foreachBatch(feed.sink('a name'))"
+"""What to do with a stream, where all metadata is needed at once."""
+
+
+def decode(records: DataFrame, *, skip_metadata: bool = False, skip_data: bool = False) -> DataFrame:
+    """
+    Open the envelope of every record.
+
+    Args:
+        records: One row per transported message (`cdckit.model.RECORD_SCHEMA`).
+        skip_metadata: Leave out the messages of type MD.
+        skip_data: Leave out the messages of type DT.
+
+    Returns:
+        One row per record, in no order: the record's columns, then `form` (`avro` or `json`),
+        `type` (`MD` or `DT`), `envelope_headers`, `schema_id` (messageSchemaId), `message_schema`,
+        `message` (Avro bytes, or the UTF-8 text of the JSON object), `error_code` and
+        `error_description` (null where all is well).  It never fails on data: where an error stands,
+        the envelope's columns hold what could be read.
+
+    Raises:
+        MissingColumns, WrongColumnType: *records* are not records.
+
+    Cost: one pass through Python in Arrow batches, no shuffle.
+
+    Source:
+        Replicate, "The Replicate envelope" and the two decoding scenarios.
+
+    >>> value = b"atMSG" + bytes([4]) + b"DT" + bytes([0, 2, 64]) + b"f" * 32 + bytes([0, 4]) + b"hi"
+    >>> decode(records_of(value, b"at", None)).select("type", "schema_id", "message", "error_code").show()
+    +----+--------------------+-------+-----------+
+    |type|           schema_id|message| error_code|
+    +----+--------------------+-------+-----------+
+    |  DT|ffffffffffffffff...|[68 69]|       NULL|
+    |NULL|                NULL|   NULL|WRONG_MAGIC|
+    |NULL|                NULL|   NULL|   NO_VALUE|
+    +----+--------------------+-------+-----------+
+    <BLANKLINE>
+    """
+    records = require_records(records, function="decode")
+    skipped = frozenset([METADATA] * skip_metadata + [DATA] * skip_data)
+    by = partial(_decode_batches, skipped=skipped)
+    return WorkerPlan(records.select(*RECORD_COLUMNS), by, ENVELOPE_SCHEMA).rows()
+
+
+def _decode_batches(
+    batches: Iterator[pa.RecordBatch], *, skipped: frozenset[str]
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        *parts, findings = open_envelopes(batch.column("value"))
+        errors = error_columns(findings, batch.num_rows)
+        decoded = pa.RecordBatch.from_arrays([*batch.columns, *parts, *errors], ENVELOPE_SCHEMA.names)
+        is_skipped = pc.is_in(decoded.column("type"), pa.array(sorted(skipped), pa.string()))
+        yield decoded.filter(pc.invert(is_skipped)) if is_skipped.true_count else decoded
+
+
+# The schema zone ------------------------------------------------------------------------------------------
+
+
+def metadata(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
+    """
+    Read the metadata messages: the evidence for the schema zone.
+
+    Args:
+        decoded: What `decode` returned; rows that are not MD, or have an error already, are passed over.
+        known: A schema zone from earlier, against which conflicts are found as well.
+
+    Returns:
+        One row per metadata message (`METADATA_SCHEMA`): the record's columns, `schema_id`, the
+        lineage (`server`, `task`, `schema`, `table`, `table_version`, `lineage_timestamp`),
+        `columns`, `data_schema` (Avro, as JSON text), `layout` (the fields of a data message in the
+        order of their bytes), `error_code` and `error_description`.  Two messages contradict each
+        other only if data messages of one id would decode differently: then the first to arrive
+        stands, and the others are in error and say what differs.  Another length of a column,
+        another key, version or table under one id is none: see `schema_zone`.
+
+    Raises:
+        MissingColumns, WrongColumnType: *decoded* is not what `decode` returns.
+
+    Cost: one pass through Python over the metadata messages, one small shuffle by schema id.
+
+    Source:
+        Replicate, "Decoding a self-describing message" and "Typical consumer logic".
+
+    >>> messages = metadata(decode(records))
+    >>> messages.select("task", "table", "table_version", "columns.name", "error_code").show()
+    +--------+--------+-------------+---------------+----------+
+    |    task|   table|table_version|           name|error_code|
+    +--------+--------+-------------+---------------+----------+
+    |schedule|AIRLINES|            1|[carrier, name]|      NULL|
+    +--------+--------+-------------+---------------+----------+
+    <BLANKLINE>
+    """
+    require_types(decoded, ENVELOPE_SCHEMA, function="metadata")
+    require_batch(decoded, "decoded", INSTEAD, function="metadata")
+    messages = decoded.where((F.col("type") == METADATA) & F.col(ERROR_CODE).isNull())
+    needed = messages.select(*RECORD_COLUMNS, "form", "message_schema", "message")
+    read = WorkerPlan(needed, _metadata_batches, METADATA_SCHEMA).rows()
+    word = F.struct("layout", *LINEAGE)
+    if known is None:
+        compared = read.withColumn("known", F.when(F.lit(False), word))
+    else:
+        require_types(known, ZONE_SCHEMA, function="metadata")
+        first = F.min_by(word, F.struct(*PLACE_TYPES)).alias("known")
+        earlier = known.groupBy("schema_id").agg(first)
+        compared = read.join(F.broadcast(earlier), on="schema_id", how="left")
+    in_order = compared.select(*METADATA_SCHEMA.names, "known").repartition("schema_id")
+    in_order = in_order.sortWithinPartitions("schema_id", *PLACE_TYPES)
+    return WorkerPlan(in_order, _conflict_batches, METADATA_SCHEMA).rows()
+
+
+def _metadata_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        said: list[dict[str, Any]] = []
+        findings: Findings = {}
+        parts = (batch.column(name).to_pylist() for name in ("form", "message_schema", "message"))
+        for row, message in enumerate(zip(*parts, strict=True)):
+            try:
+                said.append(read_metadata(*message))
+            except FoundFault as unusable:
+                said.append({})
+                findings[row] = (unusable.fault, unusable.finding)
+        columns = [pa.array([row.get(name) for row in said], kind) for name, kind in METADATA_TYPES.items()]
+        record = [batch.column(name) for name in RECORD_COLUMNS]
+        errors = error_columns(findings, len(said))
+        yield pa.RecordBatch.from_arrays([*record, *columns, *errors], METADATA_SCHEMA.names)
+
+
+_COMPARED = ("schema_id", *LINEAGE, "layout", "known", ERROR_CODE)
+
+
+def _conflict_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    batches, compared = tee(batches)
+    messages = chain.from_iterable(batch.select(_COMPARED).to_pylist() for batch in compared)
+    by_id = groupby(messages, itemgetter("schema_id"))
+    conflicts = chain.from_iterable(find_conflicts(about) for _, about in by_id)
+    for batch in batches:
+        texts = pa.array(islice(conflicts, batch.num_rows), pa.string())
+        code = pc.if_else(texts.is_valid(), ReplicateFault.SCHEMA_CONFLICT.value, batch.column(ERROR_CODE))
+        errors = [code, pc.coalesce(texts, batch.column(ERROR_DESCRIPTION))]
+        columns = batch.select(METADATA_SCHEMA.names).columns[: -len(errors)]
+        yield pa.RecordBatch.from_arrays([*columns, *errors], METADATA_SCHEMA.names)
+
+
+def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
+    """
+    What each schema id stands for, as it was said over time.
+
+    Nothing that was said is lost: a data message is read by what was said last about its id before it
+    came, and a table is now as its latest metadata message says, whatever number its version has.  So
+    a DDL that was taken back, or a table that was made anew, is as the source has it.
+
+    Args:
+        metadata: What `metadata` returned (with the same *known*).
+        known: The zone as it was before.  A zone is a small table: save and load it like any other.
+
+    Returns:
+        One row per statement (`ZONE_SCHEMA`): what one id stands for in one table, from the first
+        message that said so on.  The same said again is the same statement, unless something else was
+        said about the id and table in between.
+
+    Raises:
+        MissingColumns, WrongColumnType: *metadata* or *known* has other columns.
+
+    Cost: two small shuffles by schema id.
+
+    Source:
+        Replicate, "save the data schemas … in a customer defined zone"; nothing says that an id is that
+        of one version of a table alone.
+
+    >>> made = schema_zone(metadata(decode(records)))
+    >>> made.select("table", "table_version", "timestamp", "other_tables").show()
+    +--------+-------------+-------------------+------------+
+    |   table|table_version|          timestamp|other_tables|
+    +--------+-------------+-------------------+------------+
+    |AIRLINES|            1|2013-02-07 04:59:00|          []|
+    +--------+-------------+-------------------+------------+
+    <BLANKLINE>
+    """
+    require_types(metadata, METADATA_SCHEMA, function="schema_zone")
+    require_batch(metadata, "metadata", INSTEAD, function="schema_zone")
+    nowhere = F.lit(None).cast(ZONE_SCHEMA["latest"].dataType).alias("latest")
+    said = metadata.where(F.col(ERROR_CODE).isNull()).select(*METADATA_TYPES, *PLACE_TYPES, nowhere)
+    if known is not None:
+        require_types(known, ZONE_SCHEMA, function="schema_zone")
+        said = said.unionByName(known.select(said.columns))
+    by_id = said.repartition("schema_id").sortWithinPartitions("schema_id")
+    return WorkerPlan(by_id, _statement_batches, ZONE_SCHEMA).rows()
+
+
+def _statement_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    messages = chain.from_iterable(map(message_rows, batches))
+    for _, about in groupby(messages, itemgetter("schema_id")):
+        yield pa.RecordBatch.from_pylist(list(statements(about)), pa.schema(STATEMENT_TYPES.items()))
+
+
+# What waits -----------------------------------------------------------------------------------------------
+
+Policy = Literal["keep", "reject", "fail"]
+
+_OVERDUE = ReplicateFault.METADATA_MISSING
+
+
+def waiting(
+    decoded: DataFrame,
+    zone: DataFrame,
+    *,
+    now: datetime,
+    wait: timedelta = timedelta(seconds=10),
+    overdue: Policy = "keep",
+    json_topics: Collection[str] = (),
+) -> DataFrame:
+    """
+    The data messages whose schema is not known yet.
+
+    Save their record columns, and feed them again together with what has come since: rows, rejects
+    and history are then what the right order would have given, since nothing here depends on when
+    a message is read.
+
+    Args:
+        decoded: What `decode` returned.
+        zone: The whole schema zone, of all tables.
+        now: The instant at which waiting is measured, aware: time comes from the caller, not a clock.
+        wait: How long a message may wait for its metadata, from its record's `timestamp` on.
+        overdue: The policy for messages that have waited longer: `keep` them waiting; `reject`
+            them, with the code METADATA_MISSING; or `fail` the computation when it meets one.
+        json_topics: The topics whose messages in JSON form `data` is told the table of.  Those of
+            other topics wait: they name no schema.
+
+    Returns:
+        One row per waiting message: the record's columns, `schema_id`, `waited` (interval),
+        `is_overdue`, `error_code` and `error_description` (null but for the rejected).
+
+    Raises:
+        InvalidArgument: *now* is naive, or *overdue* is no policy.
+        MissingColumns, WrongColumnType: *decoded* or *zone* has other columns.
+
+    Cost: *decoded*, which is not shuffled, and *zone*, whose ids are made distinct and broadcast.
+
+    Source:
+        Replicate, "wait a reasonable amount of time … activate the planned error policy".
+
+    While no metadata has come, all three messages about airlines wait:
+
+    >>> from datetime import datetime, timezone
+    >>> now = datetime(2013, 2, 8, 12, 0, 10, tzinfo=timezone.utc)
+    >>> late = waiting(decode(records), zone.limit(0), now=now).orderBy("offset")
+    >>> late.select("offset", "timestamp", "is_overdue").show(truncate=False)
+    +------+-----------------------+----------+
+    |offset|timestamp              |is_overdue|
+    +------+-----------------------+----------+
+    |3     |2013-02-07 05:00:00.413|true      |
+    |4     |2013-02-07 05:00:00.459|true      |
+    |17    |2013-02-08 12:00:01.247|false     |
+    +------+-----------------------+----------+
+    <BLANKLINE>
+    """
+    require_types(decoded, ENVELOPE_SCHEMA, function="waiting")
+    require_types(zone, ZONE_SCHEMA, function="waiting")
+    if isinstance(json_topics, str):
+        raise InvalidArgument("waiting", "json_topics", "a collection of topics", json_topics)
+    if not isinstance(now, datetime) or now.utcoffset() is None:
+        raise InvalidArgument("waiting", "now", "an aware datetime", now)
+    if overdue not in ("keep", "reject", "fail"):
+        raise InvalidArgument("waiting", "overdue", "'keep', 'reject' or 'fail'", overdue)
+    data = decoded.where((F.col("type") == DATA) & F.col(ERROR_CODE).isNull())
+    found = with_waits(data, zone, json_topics).where("waits")
+    waited = found.withColumn("waited", F.lit(now) - F.col("timestamp")).withColumn(
+        "is_overdue", F.col("waited") > F.lit(wait)
+    )
+    refused = F.col("is_overdue") & F.lit(overdue == "reject")
+    described = waited.withColumns(
+        {
+            ERROR_CODE: F.when(refused, F.lit(_OVERDUE.value)),
+            ERROR_DESCRIPTION: F.when(refused, F.concat(F.lit(_OVERDUE.sentence), _finding())),
+        }
+    )
+    if overdue == "fail":
+        # As a filter, since a column that nobody reads is never computed.
+        failure = F.raise_error(F.concat(F.lit(f"{_OVERDUE.value}: {_OVERDUE.sentence}"), _finding()))
+        fails = F.col("waits") & F.col("is_overdue")
+        described = described.where(F.when(fails, failure.cast("boolean")).otherwise(True))
+    return described.select(
+        *RECORD_COLUMNS, "schema_id", "waited", "is_overdue", ERROR_CODE, ERROR_DESCRIPTION
+    )
+
+
+def with_waits(data: DataFrame, zone: DataFrame, json_topics: Collection[str]) -> DataFrame:
+    """
+    Say of data messages, in the column `waits`, whether what they need to be read is not there yet.
+
+    In Avro form that is a statement about their schema id; in JSON form, which names no schema, that the
+    table of their topic has been told: an id that such a message may hold does not help it.
+    """
+    is_json = F.col("form") == "json"
+    has_table = F.coalesce(F.col("topic").isin(list(json_topics)), F.lit(False))
+    # Not an anti join: `waiting` may fail by a condition, and Spark would ask it of all data.
+    known = zone.select(F.col("schema_id").alias("known")).distinct()
+    found = data.join(F.broadcast(known), on=F.col("schema_id") == F.col("known"), how="left")
+    waits = F.when(is_json, ~has_table).otherwise(F.col("known").isNull())
+    return found.withColumn("waits", waits).drop("known")
+
+
+def _finding() -> Column:
+    return F.format_string(
+        " Schema id %s, in %s/%d at %d.",
+        F.coalesce("schema_id", F.lit("none")),
+        F.col("topic"),
+        F.col("partition"),
+        F.col("offset"),
+    )

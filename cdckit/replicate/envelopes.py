@@ -1,0 +1,348 @@
+"""
+The Replicate envelope: what the bytes of a record hold, or what is wrong with them.
+
+The schema of the envelope is the same for every message (`ENVELOPE_AVRO`), so the Avro reader takes the
+records of a batch at once; `find_fault` has the rules of the text that no schema says.  Nearly every message
+of a feed is a data message without application headers: up to the message its bytes are always the same, but
+for the schema id.  Those are cut where the parts must stand (`open_plain`), at a fraction of the time.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdckit.model.faults import Fault, Findings, FoundFault
+from cdckit.parts import avro
+from cdckit.parts.json_text import refuse_constant
+
+MAGIC = b"atMSG"
+METADATA, DATA = "MD", "DT"
+SCHEMA_ID_BYTES = 32
+
+ENVELOPE_AVRO = json.dumps(
+    {
+        "type": "record",
+        "name": "MessageEnvelope",
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": len(MAGIC)}},
+            {"name": "type", "type": "string"},
+            {"name": "headers", "type": ["null", {"type": "map", "values": "string"}]},
+            {"name": "messageSchemaId", "type": ["null", "string"]},
+            {"name": "messageSchema", "type": ["null", "string"]},
+            {"name": "message", "type": "bytes"},
+        ],
+    }
+)
+"""The envelope's own Avro schema (Replicate, "The Replicate envelope")."""
+
+
+class ReplicateFault(Fault):
+    """
+    The codes of the door's rejects, in the order in which a message is looked at.
+
+    >>> ReplicateFault.SCHEMA_ID_LENGTH.describe("It is 'de99'.")
+    "A schema id is 32 bytes long. It is 'de99'."
+    >>> [str(fault) for fault in ReplicateFault if fault.heals]
+    ['METADATA_MISSING']
+    """
+
+    NO_VALUE = "NO_VALUE", "The record has no value (a tombstone of the topic, not a Replicate message)."
+    WRONG_MAGIC = "WRONG_MAGIC", "A Replicate envelope begins with the bytes atMSG, or with { in JSON form."
+    ENVELOPE_UNREADABLE = (
+        "ENVELOPE_UNREADABLE",
+        "The envelope does not read back exactly: it is cut, overlong or damaged.",
+    )
+    UNKNOWN_TYPE = "UNKNOWN_TYPE", "The envelope's type must be MD (metadata) or DT (data)."
+    BOTH_SCHEMA_FIELDS = (
+        "BOTH_SCHEMA_FIELDS",
+        "messageSchemaId and messageSchema exclude each other; both are set.",
+    )
+    NO_SCHEMA_FIELD = (
+        "NO_SCHEMA_FIELD",
+        "One of messageSchemaId and messageSchema must be set; both are null.",
+    )
+    METADATA_BY_REFERENCE = (
+        "METADATA_BY_REFERENCE",
+        "A metadata message must carry its schema; it refers to one by id.",
+    )
+    DATA_SELF_DESCRIBING = (
+        "DATA_SELF_DESCRIBING",
+        "A data message must refer to its schema by id; it carries one itself.",
+    )
+    SCHEMA_ID_LENGTH = "SCHEMA_ID_LENGTH", "A schema id is 32 bytes long."
+    METADATA_SCHEMA_INVALID = (
+        "METADATA_SCHEMA_INVALID",
+        "The schema embedded in the metadata message cannot be used.",
+    )
+    METADATA_UNREADABLE = (
+        "METADATA_UNREADABLE",
+        "The metadata message does not decode with the schema that it carries.",
+    )
+    METADATA_INCOMPLETE = "METADATA_INCOMPLETE", "The metadata message lacks what describes a table."
+    DATA_SCHEMA_INVALID = "DATA_SCHEMA_INVALID", "The data schema in the metadata message cannot be used."
+    SCHEMA_CONFLICT = (
+        "SCHEMA_CONFLICT",
+        "An earlier message gave this schema id another layout, which stands.",
+    )
+    MESSAGE_UNREADABLE = "MESSAGE_UNREADABLE", "The data message does not decode with the schema of its id."
+    UNKNOWN_OPERATION = "UNKNOWN_OPERATION", "The operation must be INSERT, UPDATE, DELETE or REFRESH."
+    TIMESTAMP_INVALID = (
+        "TIMESTAMP_INVALID",
+        "The header timestamp is not an instant in ISO 8601 form, or there is none.",
+    )
+    COLUMN_UNKNOWN = (
+        "COLUMN_UNKNOWN",
+        "A row names what no known version of the table has, or a column twice.",
+    )
+    NO_ROW = "NO_ROW", "Neither data nor beforeData holds a row."
+    MASK_INVALID = "MASK_INVALID", "A mask is not hex text, or marks a column that the table does not have."
+    VALUE_INVALID = "VALUE_INVALID", "A value does not convert to the type of its column."
+    METADATA_MISSING = (
+        "METADATA_MISSING",
+        "No metadata message with this schema id came within the time allowed.",
+        True,
+    )
+
+
+class Envelope(NamedTuple):
+    """What one record holds; all is null where it cannot be read."""
+
+    form: str | None = None
+    type: str | None = None
+    envelope_headers: list[tuple[str, str]] | None = None
+    schema_id: str | None = None
+    message_schema: str | None = None
+    message: bytes | None = None
+
+
+ENVELOPE_TYPES: dict[str, pa.DataType] = {
+    **dict.fromkeys(Envelope._fields, pa.string()),
+    "envelope_headers": pa.map_(pa.string(), pa.string()),
+    "message": pa.binary(),
+}
+
+
+class Envelopes(NamedTuple):
+    """The envelopes of a batch, column by column; `findings` by row, where something is wrong."""
+
+    form: pa.Array
+    type: pa.Array
+    envelope_headers: pa.Array
+    schema_id: pa.Array
+    message_schema: pa.Array
+    message: pa.Array
+    findings: Findings
+
+
+def open_envelopes(values: pa.Array) -> Envelopes:
+    """What every one of *values* (binary) holds.  Total: what cannot be read becomes a finding."""
+    plain = open_plain(values)
+    others = np.flatnonzero(plain.form.is_null())
+    if not len(others):
+        return plain
+    envelopes, findings = read_envelopes(values.take(pa.array(others)))
+    place = np.arange(len(values))
+    place[others] = len(values) + np.arange(len(others))
+    parts = dict(zip(ENVELOPE_TYPES, zip(*envelopes, strict=True), strict=True))
+    columns: dict[str, Any] = {
+        name: pa.concat_arrays([getattr(plain, name), pa.array(parts[name], kind)]).take(pa.array(place))
+        for name, kind in ENVELOPE_TYPES.items()
+    }
+    return Envelopes(**columns, findings={int(others[row]): found for row, found in findings.items()})
+
+
+# The two scenarios ----------------------------------------------------------------------------------------
+
+
+def read_envelopes(values: pa.Array) -> tuple[list[Envelope], Findings]:
+    """Envelopes of every shape and form, and by row what is wrong."""
+    is_avro = pc.fill_null(pc.starts_with(values, MAGIC), False)
+    in_avro = _read_avro(values.filter(is_avro))
+    envelopes: list[Envelope] = []
+    findings: Findings = {}
+    for row, value in enumerate(values.to_pylist()):
+        try:
+            envelope = next(in_avro) if is_avro[row].as_py() else _read_json(value)
+            if isinstance(envelope, FoundFault):
+                raise envelope
+            envelopes.append(envelope)
+            find_fault(envelope)
+        except FoundFault as refused:
+            envelopes += [Envelope()] * (row + 1 - len(envelopes))
+            findings[row] = (refused.fault, refused.finding)
+    return envelopes, findings
+
+
+def find_fault(envelope: Envelope) -> None:
+    """
+    Raise `FoundFault` for the first rule that an envelope breaks.
+
+    A metadata message describes itself: the schema of its message is in it.  A data message says the id, of
+    32 bytes, of a schema that a metadata message had.  In JSON form, where a message needs no schema to be
+    read, neither has to be there.
+    """
+    is_data, by_id, embedded = (
+        envelope.type == DATA,
+        envelope.schema_id is not None,
+        envelope.message_schema is not None,
+    )
+    if envelope.type not in (METADATA, DATA):
+        raise FoundFault(ReplicateFault.UNKNOWN_TYPE, _show(envelope.type))
+    if by_id and embedded:
+        raise FoundFault(ReplicateFault.BOTH_SCHEMA_FIELDS)
+    if envelope.form == "avro" and not by_id and not embedded:
+        raise FoundFault(ReplicateFault.NO_SCHEMA_FIELD)
+    if by_id and not is_data:
+        raise FoundFault(ReplicateFault.METADATA_BY_REFERENCE, _show(envelope.schema_id))
+    if embedded and is_data:
+        raise FoundFault(ReplicateFault.DATA_SELF_DESCRIBING)
+    if envelope.schema_id is not None and len(envelope.schema_id.encode()) != SCHEMA_ID_BYTES:
+        raise FoundFault(ReplicateFault.SCHEMA_ID_LENGTH, _show(envelope.schema_id))
+
+
+def _show(value: object) -> str:
+    return f"It is {value!r:.80}."
+
+
+def _read_avro(values: pa.Array) -> Iterator[Envelope | FoundFault]:
+    decoded = avro.decode(values, avro.parse_schema(ENVELOPE_AVRO))
+    for fields, error in zip(decoded.values.to_pylist(), decoded.errors.to_pylist(), strict=True):
+        if error is not None:
+            yield FoundFault(ReplicateFault.ENVELOPE_UNREADABLE, error)
+        else:
+            _, *parts = fields.values()
+            yield Envelope("avro", *parts)
+
+
+# JSON form ------------------------------------------------------------------------------------------------
+
+
+class _Fraction(str):
+    """A number with a fraction as the text that it is: as a float it could lose digits."""
+
+
+def _each_name_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        ((twice, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise FoundFault(ReplicateFault.ENVELOPE_UNREADABLE, f"The name {twice!r:.80} comes twice in it.")
+    return values
+
+
+# Python's own reader takes the last of two values, and NaN.
+_JSON = json.JSONDecoder(
+    parse_float=_Fraction, parse_constant=refuse_constant, object_pairs_hook=_each_name_once
+)
+
+
+def _read_json(value: bytes | None) -> Envelope:
+    """The envelope in JSON form: `message` is an object, schema fields may be null."""
+    if value is None:
+        raise FoundFault(ReplicateFault.NO_VALUE)
+    if value.removeprefix(codecs.BOM_UTF8).lstrip()[:1] != b"{":
+        raise FoundFault(ReplicateFault.WRONG_MAGIC, f"It begins with {value[:5]!r}.")
+    try:
+        text = value.decode("utf-8-sig")
+        parts = _JSON.decode(text)
+        # An escape can spell half a character: text that no column can hold.
+        json.dumps(parts, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise FoundFault(ReplicateFault.ENVELOPE_UNREADABLE, f"It is not JSON: {error}.") from error
+    if parts.get("magic") != MAGIC.decode():
+        raise FoundFault(ReplicateFault.WRONG_MAGIC, f"magic is {parts.get('magic')!r:.80}.")
+    if parts.get("type") not in (METADATA, DATA):
+        raise FoundFault(ReplicateFault.UNKNOWN_TYPE, _show(parts.get("type")))
+    for name, kind, needed in _JSON_KINDS:
+        # By its class: a fraction is a text here.
+        if parts.get(name).__class__ not in kind:
+            raise FoundFault(ReplicateFault.ENVELOPE_UNREADABLE, f"{name} is not {needed}.")
+    # In metadata a number is a number: who reads it must see that an id is none, and an ordinal no fraction.
+    message = json.loads(text)["message"] if parts["type"] == METADATA else parts["message"]
+    headers = parts.get("headers")
+    return Envelope(
+        "json",
+        parts["type"],
+        None if headers is None else [(name, json_letters(value)) for name, value in headers.items()],
+        parts.get("messageSchemaId"),
+        parts.get("messageSchema"),
+        json.dumps(message, ensure_ascii=False).encode(),
+    )
+
+
+_JSON_KINDS = (
+    ("messageSchemaId", (str, type(None)), "text"),
+    ("messageSchema", (str, type(None)), "text"),
+    ("headers", (dict, type(None)), "a JSON object"),
+    ("message", (dict,), "a JSON object"),
+)
+
+
+def json_letters(value: Any) -> str:
+    """The letters of a text, and of any other value its JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# Plain envelopes ------------------------------------------------------------------------------------------
+
+# The magic; type: text of 2 bytes; headers: null; messageSchemaId: text of 32 bytes, which follows.
+PLAIN_START = MAGIC + b"\x04DT\x00\x02\x40"
+# After the id: messageSchema: null.
+_HEAD = len(PLAIN_START) + SCHEMA_ID_BYTES + 1
+
+
+def open_plain(values: pa.Array) -> Envelopes:
+    """The plain envelopes among *values*; all is null of the others, which are left to a reader."""
+    lengths = pc.fill_null(pc.binary_length(values), 0).dictionary_encode()
+    prefixes = pa.array([_message_prefix(n - _HEAD) for n in lengths.dictionary.to_pylist()], pa.binary())
+    stated = prefixes.take(lengths.indices)
+    # Without an end Arrow's slice overflows a buffer size.
+    end = pc.max(lengths.dictionary).as_py() if len(values) else 0
+    message = pa.nulls(len(values), pa.binary())
+    for size in pc.unique(pc.binary_length(prefixes).drop_null()).to_pylist():
+        is_stated = pc.equal(pc.binary_slice(values, _HEAD, _HEAD + size), stated)
+        message = pc.if_else(is_stated, pc.binary_slice(values, _HEAD + size, end), message)
+    begins = pc.and_(
+        pc.starts_with(values, PLAIN_START), pc.equal(pc.binary_slice(values, _HEAD - 1, _HEAD), b"\0")
+    )
+    is_plain = pc.and_(begins, message.is_valid())
+    nothing = pa.scalar(None, pa.string())
+    try:
+        ids = pc.binary_slice(values, len(PLAIN_START), _HEAD - 1)
+        schema_id = pc.if_else(is_plain, ids, pa.scalar(None, pa.binary())).cast(pa.string())
+    except pa.ArrowInvalid:
+        # An id is no text: a reader shall say of which record.
+        is_plain, schema_id = pa.nulls(len(values), pa.bool_()), pa.nulls(len(values), pa.string())
+    return Envelopes(
+        pc.if_else(is_plain, "avro", nothing),
+        pc.if_else(is_plain, DATA, nothing),
+        pa.nulls(len(values), ENVELOPE_TYPES["envelope_headers"]),
+        schema_id,
+        pa.nulls(len(values), pa.string()),
+        pc.if_else(is_plain, message, pa.scalar(None, pa.binary())),
+        {},
+    )
+
+
+def _message_prefix(rest: int) -> bytes | None:
+    """
+    The length before a message that takes *rest* bytes together with it; None if none has so many.
+
+    >>> _message_prefix(3), _message_prefix(66), _message_prefix(65)
+    (b'\\x04', b'\\x80\\x01', None)
+    """
+    for size in range(1, 6):
+        doubled, spelled = 2 * (rest - size), bytearray()
+        while doubled > 0x7F:
+            spelled.append(doubled & 0x7F | 0x80)
+            doubled >>= 7
+        if doubled >= 0 and len(spelled) + 1 == size:
+            return bytes([*spelled, doubled])
+    return None
