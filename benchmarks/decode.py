@@ -17,7 +17,7 @@ from benchmarks.measure import Result, Timing, content_hash, side_by_side
 from cdckit import replicate
 from cdckit.parts import avro
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.replicate.envelope import ENVELOPE_AVRO, open_envelopes
+from cdckit.replicate.envelopes import ENVELOPE_AVRO, open_envelopes
 
 MESSAGES = 800_000
 

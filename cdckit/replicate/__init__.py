@@ -19,9 +19,9 @@ is no change of any entity: `find_without_key` gives such rows.  Who wants nothi
 table has them in one step with `table_changes`, and those of many with `with_table` and `tables_changes`.
 """
 
-from cdckit.replicate.envelope import ReplicateFault, decode
+from cdckit.replicate.decoding import decode, metadata, schema_zone, waiting
+from cdckit.replicate.envelopes import ReplicateFault
 from cdckit.replicate.feed import Feed
-from cdckit.replicate.intake import waiting
 from cdckit.replicate.row_changes import (
     TableName,
     TableSettings,
@@ -31,9 +31,7 @@ from cdckit.replicate.row_changes import (
     tables_changes,
     with_table,
 )
-from cdckit.replicate.schema_messages import metadata, schema_zone
-from cdckit.replicate.table_rows import data
-from cdckit.replicate.table_versions import keys
+from cdckit.replicate.table_rows import data, keys
 
 __all__ = [
     "Feed",

@@ -17,7 +17,8 @@ from cdckit.ledger.places import rewrite_places
 from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.parts.workers import describe_jobs, local_frame
-from cdckit.replicate.envelope import ReplicateFault
+from cdckit.replicate.decoding import ZONE_SCHEMA
+from cdckit.replicate.envelopes import ReplicateFault
 from cdckit.replicate.intake import (
     RECEIVED_SCHEMA,
     RECORDS,
@@ -29,7 +30,6 @@ from cdckit.replicate.intake import (
     without_values,
 )
 from cdckit.replicate.row_changes import TableName, TableSettings, find_without_key
-from cdckit.replicate.schema_messages import ZONE_SCHEMA
 from cdckit.replicate.table_rows import rows_of_table
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows

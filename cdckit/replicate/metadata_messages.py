@@ -76,15 +76,10 @@ def table_text(names: Mapping[str, Any]) -> str:
 
 
 _COLUMN_TYPE = pa.struct(
-    [
-        ("name", pa.string()),
-        ("ordinal", pa.int32()),
-        ("type", pa.string()),
-        ("length", pa.int32()),
-        ("precision", pa.int32()),
-        ("scale", pa.int32()),
-        ("key_position", pa.int32()),
-    ]
+    {
+        **{"name": pa.string(), "ordinal": pa.int32(), "type": pa.string()},
+        **dict.fromkeys(("length", "precision", "scale", "key_position"), pa.int32()),
+    }
 )
 METADATA_TYPES: dict[str, pa.DataType] = {
     **dict.fromkeys(("schema_id", *LINEAGE), pa.string()),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import partial, reduce
 from operator import and_, or_
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -19,11 +19,13 @@ from cdckit.model.changes import DELETE, UPSERT
 from cdckit.model.logs import LOG_END
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, door_reject, require_records
 from cdckit.parts.arguments import require_batch, require_columns, require_keys, require_struct, require_types
-from cdckit.replicate import table_versions
-from cdckit.replicate.envelope import DATA, decode
-from cdckit.replicate.schema_messages import INSTEAD, LINEAGE, ZONE_SCHEMA, metadata, schema_zone
-from cdckit.replicate.table_rows import is_load_without_time, require_load_time, rows_of_table
-from cdckit.replicate.table_versions import Table
+from cdckit.replicate.decoding import INSTEAD, ZONE_SCHEMA, decode, metadata, schema_zone
+from cdckit.replicate.envelopes import DATA
+from cdckit.replicate.message_rules import CHANGE, LOAD
+from cdckit.replicate.metadata_messages import LINEAGE
+from cdckit.replicate.schema_ids import Message
+from cdckit.replicate.table_rows import collect_zone, require_load_time, rows_of_table
+from cdckit.replicate.table_versions import Table, make_table, near_names
 
 _READ = (
     "topic", "partition", "offset", "timestamp", "server", "task", "absent_columns", "operation",
@@ -237,10 +239,10 @@ def table_changes(
     zone = schema_zone(metadata(decode(records)))
     wanted = {"server": server, "task": task, "schema": schema, "table": table}
     conditions = [F.col(name) == value for name, value in wanted.items() if value is not None]
-    rows = table_versions.collect_zone(zone.where(reduce(and_, conditions)))
-    _require_one(rows, zone, wanted)
-    # The rows themselves are kept: the zone took a look at every record.
-    known = table_versions.make_table(rows, function="table_changes")
+    statements = collect_zone(zone.where(reduce(and_, conditions)))
+    _require_one(statements, zone, wanted)
+    # The statements themselves are kept: the zone took a look at every record.
+    known = make_table(statements, function="table_changes")
     if not known.keys:
         raise InvalidArgument("table_changes", "table", "a table with a key (or use the single steps)", table)
     typed_rows = rows_of_table(
@@ -249,19 +251,19 @@ def table_changes(
     return changes(typed_rows, keys=known.keys, source=source)
 
 
-def _require_one(rows: Sequence[Row], zone: DataFrame, wanted: Mapping[str, str | None]) -> None:
-    """Raise unless all *rows* are of one table; where there are none, name those that are near."""
-    if not rows:
+def _require_one(statements: Sequence[Message], zone: DataFrame, wanted: Mapping[str, str | None]) -> None:
+    """Raise unless all *statements* are of one table; where there are none, name those that are near."""
+    if not statements:
         names = zone.select(*LINEAGE).distinct().limit(_MOST_NAMES).collect()
-        near = table_versions.near_names(names, wanted)
+        near = near_names([row.asDict() for row in names], wanted)
         known = f"; near it are {', '.join(near)}" if near else "; the metadata knows no table at all"
         needed = f"a table that the metadata of {wanted['task']} knows{known}"
         raise InvalidArgument("table_changes", "table", needed, wanted["table"])
     for name in ("server", "schema"):
-        found = sorted({row[name] for row in rows})
-        if len(found) > 1:
+        several = sorted({statement[name] for statement in statements})
+        if len(several) > 1:
             needed = f"given, since task {wanted['task']} has {wanted['table']} in several: one of "
-            raise InvalidArgument("table_changes", name, needed + ", ".join(found[:20]), wanted[name])
+            raise InvalidArgument("table_changes", name, needed + ", ".join(several[:20]), wanted[name])
 
 
 _MOST_NAMES = 10_000
@@ -282,7 +284,12 @@ def _source() -> Column:
 def _sequence() -> Column:
     """The change sequence; null where there is none of 35 digits, or one of a load that has no time."""
     is_one = F.col("change_sequence").rlike(r"^\d{35}$")
-    return F.when(is_one & ~is_load_without_time(), F.col("change_sequence"))
+    return F.when(is_one & ~_is_load_without_time(), F.col("change_sequence"))
+
+
+def _is_load_without_time() -> Column:
+    """Whether a row is of a full load and says no time: its change sequence, if any, means nothing then."""
+    return (F.col("operation") == LOAD) & (F.col("time_taken_from") != CHANGE)
 
 
 def _place(source: str | None) -> Column:
@@ -293,8 +300,8 @@ def _place(source: str | None) -> Column:
 
 def _is_read() -> Column:
     """Of a change whether a load read its row, which has no place; null where nothing says a place either."""
-    is_of_log = (F.col("operation") != "REFRESH") & _sequence().isNotNull()
-    return F.when(is_load_without_time(), True).when(is_of_log, False)
+    is_of_log = (F.col("operation") != LOAD) & _sequence().isNotNull()
+    return F.when(_is_load_without_time(), True).when(is_of_log, False)
 
 
 def _message_id() -> Column:
@@ -405,21 +412,26 @@ def tables_changes(
     require_types(zone, ZONE_SCHEMA, function="tables_changes")
     records = require_records(records, function="tables_changes")
     require_types(records, _NAMES, function="tables_changes")
-    found: dict[TableName, list[Row]] = {}
-    for row in table_versions.collect_zone(zone):
-        found.setdefault(TableName(*(row[name] for name in LINEAGE)), []).append(row)
     known = {
-        name: table_versions.make_table(rows, function="tables_changes", as_double=as_double)
-        for name, rows in sorted(found.items())
+        name: make_table(statements, function="tables_changes", as_double=as_double)
+        for name, statements in by_table(collect_zone(zone)).items()
     }
     usable = {name: table for name, table in known.items() if table.keys and not table.shared}
     return _Changes(usable, partial(_changes, records, loaded_at=loaded_at))
 
 
+def by_table(statements: Iterable[Message]) -> dict[TableName, list[Message]]:
+    """The statements of each table, in the order of the tables' names."""
+    found: dict[TableName, list[Message]] = {}
+    for statement in statements:
+        found.setdefault(TableName(*(statement[name] for name in LINEAGE)), []).append(statement)
+    return dict(sorted(found.items()))
+
+
 def _changes(records: DataFrame, table: Table, *, loaded_at: datetime | Column | None) -> DataFrame:
-    lineage = TableName(table.server, table.task, table.schema, table.name)
-    is_of = [F.col(column) == value for column, value in zip(LINEAGE, lineage, strict=True)]
-    part = records.where(is_of[0] & is_of[1] & is_of[2] & is_of[3])
+    lineage = (table.server, table.task, table.schema, table.name)
+    is_own = (F.col(column) == value for column, value in zip(LINEAGE, lineage, strict=True))
+    part = records.where(reduce(and_, is_own))
     rows = rows_of_table(part, table, loaded_at=loaded_at, function="tables_changes")
     return changes(rows, keys=table.keys)
 
@@ -481,8 +493,3 @@ class TableSettings:
         properties = asdict(self)
         properties["loaded_at"] = self.loaded_at and self.loaded_at.timestamp()
         return json.dumps(properties, sort_keys=True)
-
-
-def table_text(name: TableName) -> str:
-    """The name of a table as one text, which names its ledger in the feed's store."""
-    return f"{name.server}/{name.task} {name.schema}.{name.table}"

@@ -1,142 +1,70 @@
-"""Data messages: the rows of one table, typed, across the table's versions; and when they are true."""
+"""The rows of one table, typed, as a DataFrame."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.faults import Findings, error_columns, keep_bytes
-from cdckit.model.records import (
-    ERROR_CODE,
-    ERROR_DESCRIPTION,
-    ERROR_FIELDS,
-    RECORD_COLUMNS,
-    RECORD_SCHEMA,
-    require_records,
-)
-from cdckit.parts import avro
-from cdckit.parts.arguments import require_instant
-from cdckit.parts.arrays import Bools
-from cdckit.parts.arrow_types import arrow_schema, make_batch
-from cdckit.parts.avro.schema import empty_bytes
-from cdckit.parts.instants import parse_instants
-from cdckit.parts.widening import to_common_type
+from cdckit.model.records import RECORD_COLUMNS, RECORD_SCHEMA, require_records
+from cdckit.parts.arguments import microseconds, require_types
+from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import WorkerPlan
-from cdckit.replicate.envelope import DATA, ReplicateFault, open_envelopes
-from cdckit.replicate.json_form import json_rows
-from cdckit.replicate.schema_messages import HEADER_FIELDS, HEADER_TYPES, OPERATIONS, WORKER_HEADER_FIELDS
-from cdckit.replicate.table_versions import Table, TableVersion, read_table, row_fields
+from cdckit.replicate.data_messages import Reading, read_rows
+from cdckit.replicate.decoding import ZONE_SCHEMA
+from cdckit.replicate.envelopes import PLAIN_START, SCHEMA_ID_BYTES
+from cdckit.replicate.message_rules import LOADED_AT, row_types
+from cdckit.replicate.metadata_messages import LINEAGE
+from cdckit.replicate.schema_ids import Message
+from cdckit.replicate.table_versions import Table, make_table
 
 
-class Masks(NamedTuple):
-    """Masks of a table's columns, one row per message."""
-
-    bits: Bools
-    """Column i tells of the column with ordinal i + 1."""
-    stray: Bools
-    """Whether the mask marks an ordinal that the table does not have."""
-
-
-def read_masks(masks: pa.Array, ordinals: Iterable[int]) -> Masks:
+def keys(zone: DataFrame) -> list[str]:
     """
-    The bits of binary *masks* over a table whose columns have *ordinals*.
+    The key columns of the one table that *zone* speaks of, by their position in the key.
 
-    A mask is little-endian: bit 0 is the lowest bit of byte 0 and stands for ordinal 1.  A mask may
-    be shorter than the table, and none marks nothing.
+    Args:
+        zone: The part of a schema zone (`ZONE_SCHEMA`) that is about one table.  Its latest metadata
+            message counts.  Where an older version has none of the columns of that key, the columns of
+            its own follow, so that its rows have a key as well.
+
+    Returns:
+        Column names; empty for a table without a key, whose key the caller has to name.
+
+    Raises:
+        InvalidArgument: *zone* is empty or about several tables.
+        MissingColumns, WrongColumnType: *zone* is not a schema zone.
+
+    Cost: collects the zone's rows.
 
     Source:
-        Replicate, changeMask and columnMask: bit `ordinal - 1`.
+        Replicate, primaryKeyPosition (0 = not in the key).
 
-    >>> read_masks(pa.array([bytes.fromhex("0B")]), [1, 2, 3, 4]).bits.tolist()
-    [[True, True, False, True]]
+    >>> keys(zone)
+    ['carrier']
     """
-    known = sorted(ordinals)
-    width = -(-known[-1] // 8)
-    # Masks repeat: a table has few sets of columns that change together.
-    encoded = masks.dictionary_encode()
-    distinct = [mask or b"" for mask in encoded.dictionary.to_pylist()] + [b""]
-    packed = np.frombuffer(b"".join(mask[:width].ljust(width, b"\0") for mask in distinct), dtype=np.uint8)
-    bits = np.unpackbits(packed.reshape(len(distinct), width), axis=1, bitorder="little").astype(bool)
-    unknown = np.setdiff1d(np.arange(8 * width), np.array(known) - 1)
-    stray = bits[:, unknown].any(axis=1) | np.array([any(mask[width:]) for mask in distinct])
-    which: npt.NDArray[Any] = encoded.indices.fill_null(len(distinct) - 1).to_numpy(zero_copy_only=False)
-    return Masks(bits[which, : known[-1]], stray[which])
+    return list(read_table(zone, function="keys").keys)
 
 
-LOAD = "REFRESH"
-
-CHANGE, SEQUENCE, RECORD, GIVEN = "change", "sequence", "record", "given"
-"""What `time_taken_from` can say."""
-
-# Year, month, day, hour, minute, second and hundredths of a second.
-_SEQUENCE_TIME = "^(?!0000)" + "([0-9]{4})" + "([0-9]{2})" * 6 + ".*$"
+def read_table(zone: DataFrame, *, function: str, as_double: Collection[str] = ()) -> Table:
+    """The one table that *zone* speaks of; collects its rows, one per statement."""
+    require_types(zone, ZONE_SCHEMA, function=function)
+    return make_table(collect_zone(zone), function=function, as_double=as_double)
 
 
-def with_times(rows: DataFrame, loaded_at: datetime | Column | None) -> DataFrame:
-    """
-    Fill in `change_timestamp` where the message has none, and say in `time_taken_from` whence it is.
-
-    A row of a full load is true from *loaded_at* on, or without it from its record's `timestamp`; any
-    other change has the time in its change sequence, or that of its record.  Rows in error get none.
-
-    Source:
-        Qlik Replicate, data messages: `timestamp` and `changeSequence` are "applicable to CDC
-        operations"; change sequence: YYYYMMDDHHmmSShh and 19 digits.  What stands in for a missing
-        time is a decision of ours.
-    """
-    timestamp, good = F.col("change_timestamp"), F.col(ERROR_CODE).isNull()
-    is_load = F.col("operation") == LOAD
-    given = (
-        require_instant(loaded_at, "loaded_at", function="data")
-        if isinstance(loaded_at, datetime)
-        else F.lit(loaded_at).cast("timestamp_ltz")
-    )
-    in_sequence = _time_of_sequence(F.col("change_sequence"))
-    choice = (
-        F.when(timestamp.isNotNull(), CHANGE)
-        .when(is_load & given.isNotNull(), GIVEN)
-        .when(~is_load & in_sequence.isNotNull(), SEQUENCE)
-        .otherwise(RECORD)
-    )
-    taken = (
-        F.when(timestamp.isNotNull(), timestamp)
-        .when(is_load, F.coalesce(given, F.col("timestamp")))
-        .otherwise(F.coalesce(in_sequence, F.col("timestamp")))
-    )
-    is_told = good | timestamp.isNotNull()
-    return rows.withColumns(
-        {"change_timestamp": F.when(is_told, taken), "time_taken_from": F.when(is_told, choice)}
-    )
-
-
-def is_load_without_time() -> Column:
-    """Whether a row is of a full load and says no time: its change sequence, if any, means nothing then."""
-    return (F.col("operation") == LOAD) & (F.col("time_taken_from") != CHANGE)
-
-
-def require_load_time(loaded_at: object, *, function: str) -> None:
-    """Raise unless *loaded_at* is an aware datetime, a column, or nothing."""
-    is_instant = isinstance(loaded_at, datetime) and loaded_at.utcoffset() is not None
-    if not (loaded_at is None or isinstance(loaded_at, Column) or is_instant):
-        raise InvalidArgument(
-            function, "loaded_at", "an aware datetime, or a column of the records", loaded_at
-        )
-
-
-def _time_of_sequence(sequence: Column) -> Column:
-    text = F.regexp_replace(sequence, _SEQUENCE_TIME, "$1-$2-$3T$4:$5:$6.$7Z")
-    return F.when(sequence.rlike(_SEQUENCE_TIME), text.try_cast("timestamp_ltz"))
+def collect_zone(zone: DataFrame) -> list[Message]:
+    """The rows of *zone*, their instants as microseconds, which the local zone cannot make ambiguous."""
+    at = F.unix_micros("latest.timestamp").alias("timestamp")
+    latest = F.struct(at, "latest.topic", "latest.partition", "latest.offset")
+    rows = zone.withColumns({"timestamp": F.unix_micros("timestamp"), "latest": latest}).collect()
+    return [row.asDict(recursive=True) for row in rows]
 
 
 def data(
@@ -231,6 +159,15 @@ def data(
     )
 
 
+def require_load_time(loaded_at: object, *, function: str) -> None:
+    """Raise unless *loaded_at* is an aware datetime, a column, or nothing."""
+    is_instant = isinstance(loaded_at, datetime) and loaded_at.utcoffset() is not None
+    if not (loaded_at is None or isinstance(loaded_at, Column) or is_instant):
+        raise InvalidArgument(
+            function, "loaded_at", "an aware datetime, or a column of the records", loaded_at
+        )
+
+
 def rows_of_table(
     records: DataFrame,
     table: Table,
@@ -250,59 +187,19 @@ def rows_of_table(
         shared, others = next(iter(table.shared.items()))
         needed = f"those of {table.name}: its schema id {shared} is also that of {', '.join(others[:10])}"
         raise InvalidArgument(function, "topics", needed, topics)
-    chosen = records if topics is None else records.where(F.col("topic").isin(list(topics)))
-    mine = chosen.where(_may_be_of(table)).select(*RECORD_COLUMNS)
-    read = partial(_rows_of_batches, table=table, unreadable=unreadable)
-    plan = WorkerPlan(mine, read, _worker_schema(table))
-    rows = with_table_columns(plan.rows(), table, loaded_at)
-    if json_topics:
-        in_json = json_rows(records, table, json_topics)
-        rows = rows.unionByName(with_table_columns(in_json, table, loaded_at))
-    return rows
-
-
-def data_schema(table: Table) -> T.StructType:
-    """The columns of `data` for *table*."""
-    return T.StructType(
-        [
-            *RECORD_SCHEMA.fields,
-            T.StructField("schema_id", T.StringType()),
-            T.StructField("server", T.StringType()),
-            T.StructField("task", T.StringType()),
-            T.StructField("schema", T.StringType()),
-            T.StructField("table", T.StringType()),
-            T.StructField("table_version", T.IntegerType()),
-            T.StructField("key_columns", T.ArrayType(T.StringType())),
-            T.StructField("absent_columns", T.ArrayType(T.StringType())),
-            *HEADER_FIELDS,
-            *row_fields(table),
-            *ERROR_FIELDS,
-        ]
+    chosen = records.where(_may_be_of(table))
+    if topics is not None:
+        chosen = chosen.where(F.col("topic").isin([*topics, *json_topics]))
+    at, columns = None, [F.col(name) for name in RECORD_COLUMNS]
+    if isinstance(loaded_at, Column):
+        columns.append(loaded_at.cast("timestamp_ltz").alias(LOADED_AT))
+    elif loaded_at is not None:
+        at = microseconds(loaded_at, "loaded_at", function=function)
+    reading = Reading(table, tuple(json_topics), None if topics is None else tuple(topics), at, unreadable)
+    kind = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(row_types(table).items()))])
+    return _with_version(
+        WorkerPlan(chosen.select(*columns), partial(read_rows, reading=reading), kind).rows(), table
     )
-
-
-def with_table_columns(rows: DataFrame, table: Table, loaded_at: datetime | Column | None) -> DataFrame:
-    """Replace `version`, the place of a version in *table*, by what that version is called; fill in times."""
-
-    def of_version(values: Iterable[Column]) -> Column:
-        return F.element_at(F.array(*values), F.col("version") + 1)
-
-    def texts(names: Iterable[str]) -> Column:
-        return F.array(*map(F.lit, names)).cast("array<string>")
-
-    named = with_times(rows, loaded_at).withColumns(
-        {
-            "schema_id": of_version(F.lit(version.schema_id) for version in table.versions),
-            "table_version": of_version(F.lit(version.number) for version in table.versions),
-            "key_columns": of_version(texts(version.keys) for version in table.versions),
-            "absent_columns": of_version(texts(table.absent(version)) for version in table.versions),
-            "server": F.lit(table.server),
-            "task": F.lit(table.task),
-            "schema": F.lit(table.schema),
-            "table": F.lit(table.name),
-        }
-    )
-    return named.select(*data_schema(table).fieldNames())
 
 
 def _may_be_of(table: Table) -> Column:
@@ -312,222 +209,27 @@ def _may_be_of(table: Table) -> Column:
     A data message without application headers begins with the magic, its type, no headers, and a
     schema id of 32 bytes; what begins otherwise is left for the real reader to judge.
     """
-    plain = F.substring("value", 1, 11) == F.lit(b"atMSG\x04DT\x00\x02\x40")
-    other = ~F.substring("value", 12, 32).isin([version.schema_id.encode() for version in table.versions])
+    plain = F.substring("value", 1, len(PLAIN_START)) == F.lit(PLAIN_START)
+    schema_id = F.substring("value", len(PLAIN_START) + 1, SCHEMA_ID_BYTES)
+    other = ~schema_id.isin([version.schema_id.encode() for version in table.versions])
     return F.coalesce(~(plain & other), F.lit(True))
 
 
-def _worker_schema(table: Table) -> T.StructType:
-    version = T.StructField("version", T.IntegerType())
-    return T.StructType(
-        [*RECORD_SCHEMA.fields, version, *WORKER_HEADER_FIELDS, *row_fields(table), *ERROR_FIELDS]
+def _with_version(rows: DataFrame, table: Table) -> DataFrame:
+    """Put in the place of `version`, a place in *table*'s versions, what that version is called."""
+
+    def of_version(values: Iterable[Any], kind: str) -> Column:
+        return F.element_at(F.array(*(F.lit(value).cast(kind) for value in values)), F.col("version") + 1)
+
+    lineage = zip(LINEAGE, (table.server, table.task, table.schema, table.name), strict=True)
+    versions = table.versions
+    of_row = [name for name in row_types(table) if name != "version"]
+    return rows.select(
+        *RECORD_COLUMNS,
+        of_version((version.schema_id for version in versions), "string").alias("schema_id"),
+        *(F.lit(part).alias(name) for name, part in lineage),
+        of_version((version.number for version in versions), "int").alias("table_version"),
+        of_version((list(version.keys) for version in versions), "array<string>").alias("key_columns"),
+        of_version(map(table.absent, versions), "array<string>").alias("absent_columns"),
+        *of_row,
     )
-
-
-def _rows_of_batches(
-    batches: Iterator[pa.RecordBatch], *, table: Table, unreadable: bool = False
-) -> Iterator[pa.RecordBatch]:
-    columns_read = arrow_schema(_worker_schema(table))
-    names = columns_read.names
-    for batch in batches:
-        opened = open_envelopes(batch.column("value"))
-        usable = np.ones(batch.num_rows, dtype=bool)
-        usable[list(opened.findings)] = False
-        is_data = _flags(pc.equal(opened.type, DATA)) & _flags(pc.equal(opened.form, "avro")) & usable
-        for place, version in enumerate(table.versions):
-            chosen = is_data & _flags(pc.equal(opened.schema_id, version.schema_id))
-            chosen &= _find_in_time(batch.column("timestamp"), version)
-            if chosen.any():
-                which = pa.array(chosen)
-                for columns in _rows_of_version(
-                    table, place, batch.filter(which), opened.message.filter(which)
-                ):
-                    yield pa.RecordBatch.from_arrays(columns, names=names)
-        if unreadable and opened.findings:
-            yield _unreadable_rows(batch, opened.findings, columns_read)
-
-
-def _unreadable_rows(batch: pa.RecordBatch, findings: Findings, schema: pa.Schema) -> pa.RecordBatch:
-    """The records that hold no envelope, as rows of which nothing is known but what is wrong with them."""
-    codes, descriptions = error_columns(findings, batch.num_rows)
-    whole = {**dict(zip(batch.schema.names, batch.columns, strict=True)), ERROR_CODE: codes}
-    whole[ERROR_DESCRIPTION] = descriptions
-    nothing = {one.name: pa.nulls(batch.num_rows, one.type) for one in schema if one.name not in whole}
-    return make_batch({**nothing, **whole}, schema).filter(codes.is_valid())
-
-
-def _rows_of_version(
-    table: Table, place: int, records: pa.RecordBatch, messages: pa.Array
-) -> Iterator[list[pa.Array]]:
-    """The columns of the rows of one table version, in parts that are bounded in bytes."""
-    schema = avro.parse_schema(table.versions[place].data_schema)
-    # A row has the columns of all versions: twice, and twice a flag for each.
-    row_bytes = 2 * empty_bytes(table.fields) + 2 * len(table.fields)
-    start = 0
-    for decoded in avro.decode_parts(messages, schema, row_bytes=row_bytes):
-        part = records.slice(start, len(decoded.errors))
-        yield from _columns(table, place, decoded, part)
-        start += len(decoded.errors)
-
-
-def _columns(
-    table: Table, place: int, decoded: avro.DecodedDatums, records: pa.RecordBatch
-) -> Iterator[list[pa.Array]]:
-    """
-    The columns of some rows, where possible at once.
-
-    That Arrow refuses what was decoded is not known to happen; if it does, it costs that row alone.
-    """
-    try:
-        yield _Rows(table, place, decoded).columns(records)
-        return
-    except pa.ArrowException as refusal:
-        if records.num_rows == 1:
-            nothing = pa.nulls(1, decoded.values.type)
-            why = pa.array([f"Arrow cannot hold it: {str(refusal)[:200]}."])
-            yield _Rows(table, place, avro.DecodedDatums(nothing, why)).columns(records)
-            return
-    half = records.num_rows // 2
-    for part in (slice(0, half), slice(half, records.num_rows)):
-        values, errors = decoded.values[part], decoded.errors[part]
-        yield from _columns(table, place, avro.DecodedDatums(values, errors), records[part])
-
-
-def _find_in_time(timestamps: pa.Array, version: TableVersion) -> Bools:
-    """Which records came while the schema id meant this *version*; one without a time is of the last."""
-    micros = pc.fill_null(timestamps.cast(pa.int64()), np.iinfo(np.int64).max).to_numpy(zero_copy_only=False)
-    begun: Bools = np.ones(len(micros), dtype=bool) if version.since is None else micros >= version.since
-    return begun if version.until is None else begun & (micros < version.until)
-
-
-class _Rows:
-    """Decoded messages of one table version."""
-
-    def __init__(self, table: Table, place: int, decoded: avro.DecodedDatums) -> None:
-        self.table, self.place, self.version = table, place, table.versions[place]
-        self.decoded = decoded
-        self.count = len(decoded.errors)
-        self.headers = {name: self._header(name, kind) for name, kind in HEADER_TYPES.items()}
-        self.findings: Findings = {}
-
-    def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        says_no_time = self._says_no_time()
-        # An empty text among them would make each of the others be looked at by itself.
-        time_texts = pc.if_else(
-            pa.array(says_no_time), pa.scalar(None, pa.string()), self.headers["timestamp"]
-        )
-        instants, bad_instants = parse_instants(time_texts)
-        row, before, no_row = self._images()
-        sent = read_masks(self.headers["columnMask"], self.version.ordinals.values())
-        changed = read_masks(self.headers["changeMask"], self.version.ordinals.values())
-        is_sent = self._sent_flags(sent.bits)
-        self._find(
-            _flags(self.decoded.errors.is_valid()), ReplicateFault.MESSAGE_UNREADABLE, self.decoded.errors
-        )
-        known = pc.is_in(self.headers["operation"], pa.array(OPERATIONS))
-        self._find(~_flags(known), ReplicateFault.UNKNOWN_OPERATION, self.headers["operation"])
-        timeless = says_no_time & _flags(batch.column("timestamp").is_null())
-        bad_instants = bad_instants & ~says_no_time | timeless
-        self._find(bad_instants, ReplicateFault.TIMESTAMP_INVALID, self.headers["timestamp"])
-        self._find(no_row, ReplicateFault.NO_ROW)
-        self._find(sent.stray | changed.stray, ReplicateFault.MASK_INVALID)
-        codes, descriptions = error_columns(self.findings, self.count)
-        record = {name: batch.column(name) for name in RECORD_COLUMNS}
-        return [
-            *keep_bytes(record, pc.or_(codes.is_valid(), self._lacks_key(is_sent))).values(),
-            pa.array(np.full(self.count, self.place, dtype=np.int32)),
-            self.headers["operation"],
-            self.headers["changeSequence"],
-            instants,
-            self.headers["streamPosition"],
-            self.headers["transactionId"],
-            self.headers["transactionEventCounter"],
-            self.headers["transactionLastEvent"],
-            row,
-            before,
-            self._flag_struct(is_sent),
-            self._changed_flags(changed.bits),
-            codes,
-            descriptions,
-        ]
-
-    def _says_no_time(self) -> Bools:
-        """Full loads, and some other messages, have no time of their own: see `with_times`."""
-        return _flags(pc.equal(pc.fill_null(self.headers["timestamp"], ""), ""))
-
-    def _header(self, name: str, kind: pa.DataType) -> pa.Array:
-        headers = self.decoded.values.type.field("headers").type
-        if headers.get_field_index(name) < 0:
-            return pa.nulls(self.count, kind)
-        return pc.struct_field(self.decoded.values, ["headers", name]).cast(kind)
-
-    def _images(self) -> tuple[pa.Array, pa.Array, Bools]:
-        """The row, the row as it was, and whether there is neither."""
-        values = self.decoded.values
-        row = pc.struct_field(values, "data")
-        before = pa.nulls(self.count, row.type)
-        if values.type.get_field_index("beforeData") >= 0:
-            before = pc.struct_field(values, "beforeData")
-        if row.null_count and before.null_count < self.count:
-            is_delete = pc.equal(self.headers["operation"], "DELETE")
-            only_before = pc.fill_null(pc.and_(is_delete, row.is_null()), False)
-            row = pc.if_else(only_before, before, row)
-        return self._widen_row(row), self._widen_row(before), _flags(row.is_null())
-
-    def _widen_row(self, row: pa.Array) -> pa.Array:
-        """A row of this version in the columns of all versions."""
-        if row.null_count == len(row):
-            return pa.nulls(len(row), self.table.fields)
-        columns, sent = [], row.flatten()
-        for field in self.table.fields:
-            if field.name in self.version.places:
-                values = sent[self.version.places[field.name]]
-                columns.append(to_common_type(values, field.type))
-            else:
-                columns.append(pa.nulls(len(row), field.type))
-        mask = row.is_null() if row.null_count else None
-        return pa.StructArray.from_arrays(columns, fields=list(self.table.fields), mask=mask)
-
-    def _sent_flags(self, bits: Bools) -> dict[str, Bools]:
-        masked = _flags(self.headers["columnMask"].is_valid())
-        sent = {}
-        for field in self.table.fields:
-            if field.name not in self.version.places:
-                sent[field.name] = np.zeros(self.count, dtype=bool)
-            elif field.name in self.version.ordinals:
-                sent[field.name] = ~masked | bits[:, self.version.ordinals[field.name] - 1]
-            else:
-                # Not a column of the source, so no mask speaks of it: the task's own addition.
-                sent[field.name] = np.ones(self.count, dtype=bool)
-        return sent
-
-    def _changed_flags(self, bits: Bools) -> pa.Array:
-        masked = self.headers["changeMask"].is_valid()
-        if not pc.any(masked).as_py():
-            return pa.nulls(self.count, pa.struct([(field.name, pa.bool_()) for field in self.table.fields]))
-        none = np.zeros(self.count, dtype=bool)
-        ordinals = self.version.ordinals
-        changed = {
-            field.name: bits[:, ordinals[field.name] - 1] if field.name in ordinals else none
-            for field in self.table.fields
-        }
-        return self._flag_struct(changed, mask=pc.invert(masked))
-
-    def _lacks_key(self, is_sent: dict[str, Bools]) -> pa.Array:
-        keys = [is_sent[key] for key in self.version.keys if key in is_sent]
-        return pa.array(~np.all(keys, axis=0) if keys else np.zeros(self.count, dtype=bool))
-
-    def _flag_struct(self, flags: dict[str, Bools], mask: pa.Array | None = None) -> pa.Array:
-        return pa.StructArray.from_arrays(
-            [pa.array(flag) for flag in flags.values()], names=list(flags), mask=mask
-        )
-
-    def _find(self, found: Bools, fault: ReplicateFault, shown: pa.Array | str = "") -> None:
-        for row in np.flatnonzero(found).tolist():
-            finding = shown if isinstance(shown, str) else f"It says: {shown[row].as_py()!s:.200}"
-            self.findings.setdefault(row, (fault, finding))
-
-
-def _flags(array: pa.Array) -> Bools:
-    flags: Bools = pc.fill_null(array, False).to_numpy(zero_copy_only=False)
-    return flags

@@ -6,18 +6,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Row
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts import avro
-from cdckit.parts.arguments import require_types
-from cdckit.parts.arrow_types import spark_type
 from cdckit.parts.widening import common_type
-from cdckit.replicate.schema_messages import LINEAGE, ZONE_SCHEMA, match_columns
+from cdckit.replicate.metadata_messages import LINEAGE, match_columns, table_text
+
+Statement = Mapping[str, Any]
+"""A row of a zone, with its instants as microseconds (see `cdckit.replicate.schema_ids`)."""
 
 
 @dataclass(frozen=True)
@@ -59,101 +58,56 @@ class Table:
         return [field.name for field in self.fields if field.name not in version.places]
 
 
-def read_table(zone: DataFrame, *, function: str, as_double: Collection[str] = ()) -> Table:
-    """The one table that *zone* speaks of; collects its rows, one per statement."""
-    require_types(zone, ZONE_SCHEMA, function=function)
-    return make_table(collect_zone(zone), function=function, as_double=as_double)
-
-
-def collect_zone(zone: DataFrame) -> list[Row]:
+def make_table(rows: Iterable[Statement], *, function: str, as_double: Collection[str] = ()) -> Table:
     """
-    The rows of *zone*, their instants as microseconds, which the local zone cannot make ambiguous.
+    The one table that statements of a zone speak of (`message_rows`); *function* is who asks, for errors.
 
-    What came without an instant came first, as Spark sorts it.
+    What came without an instant came first.
     """
-
-    def instant(column: str) -> Column:
-        return F.coalesce(F.unix_micros(column), F.lit(0))
-
-    latest = F.struct(
-        instant("latest.timestamp").alias("timestamp"), "latest.topic", "latest.partition", "latest.offset"
-    )
-    return zone.withColumns({"timestamp": instant("timestamp"), "latest": latest}).collect()
-
-
-def make_table(rows: Iterable[Row], *, function: str, as_double: Collection[str] = ()) -> Table:
-    """The one table that these *rows* of a zone speak of (see `collect_zone`)."""
-    rows = sorted(rows, key=lambda row: (tuple(row["latest"]), row["schema_id"]))
-    tables = sorted({tuple(row[name] for name in LINEAGE) for row in rows})
+    rows = sorted(rows, key=_latest)
+    tables = sorted({table_text(row) for row in rows})
     if len(tables) != 1:
-        found = ", ".join(f"{server}/{task} {schema}.{table}" for server, task, schema, table in tables[:20])
-        raise InvalidArgument(
-            function,
-            "zone",
-            "the schema zone of one table (filter it by server, task, schema and table)",
-            found or "none",
-        )
+        needed = "the schema zone of one table (filter it by server, task, schema and table)"
+        raise InvalidArgument(function, "zone", needed, ", ".join(tables[:20]) or "none")
     fields = _fields(rows, as_double)
     spelling = {field.name.lower(): field.name for field in fields}
     versions = _with_renamed_keys([_version(row, spelling) for row in rows], fields)
     shared = {row["schema_id"]: tuple(row["other_tables"]) for row in rows if row["other_tables"]}
-    server, task, schema, name = tables[0]
+    server, task, schema, name = (rows[0][part] for part in LINEAGE)
     timed = tuple(_with_times(versions, rows))
     return Table(server, task, schema, name, timed, fields, _keys(versions), shared)
 
 
-def keys(zone: DataFrame) -> list[str]:
-    """
-    The key columns of the one table that *zone* speaks of, by their position in the key.
-
-    Args:
-        zone: The part of a schema zone (`ZONE_SCHEMA`) that is about one table.  Its latest metadata
-            message counts.  Where an older version has none of the columns of that key, the columns of
-            its own follow, so that its rows have a key as well.
-
-    Returns:
-        Column names; empty for a table without a key, whose key the caller has to name.
-
-    Raises:
-        InvalidArgument: *zone* is empty or about several tables.
-        MissingColumns, WrongColumnType: *zone* is not a schema zone.
-
-    Cost: collects the zone's rows.
-
-    Source:
-        Replicate, primaryKeyPosition (0 = not in the key).
-
-    >>> keys(zone)
-    ['carrier']
-    """
-    return list(read_table(zone, function="keys").keys)
+def _latest(row: Statement) -> tuple[Any, ...]:
+    place = row["latest"]
+    return place["timestamp"] or 0, place["topic"], place["partition"], place["offset"], row["schema_id"]
 
 
-def near_names(tables: Iterable[Row], wanted: Mapping[str, str | None]) -> list[str]:
+def near_names(tables: Iterable[Statement], wanted: Mapping[str, str | None]) -> list[str]:
     """At most ten of *tables* (rows of a zone): those whose names are nearest to what was *wanted* for."""
 
     def text(names: Mapping[str, str | None]) -> str:
         return " ".join((names[name] or "") for name in ("table", "task", "schema", "server")).lower()
 
-    by_text = {text(row.asDict()): row for row in tables}
+    by_text = {text(row): row for row in tables}
     near = get_close_matches(text(wanted), by_text, n=10, cutoff=0.0)
-    return ["{server}/{task} {schema}.{table}".format(**by_text[each].asDict()) for each in near]
+    return [table_text(by_text[name]) for name in near]
 
 
-def _version(row: Row, spelling: Mapping[str, str]) -> TableVersion:
+def _version(row: Statement, spelling: Mapping[str, str]) -> TableVersion:
     fields = [field.name for field in _data_type(row)]
-    columns = {column["name"]: column for column in row["columns"]}
-    matched = match_columns([(name, column["ordinal"]) for name, column in columns.items()], fields)
+    ordinals = {column["name"]: column["ordinal"] for column in row["columns"]}
+    matched = match_columns(list(ordinals.items()), fields)
     names = {column: spelling[fields[place].lower()] for column, place in matched.items()}
-    in_key = sorted((column["key_position"], name) for name, column in columns.items() if name in names)
+    in_key = sorted((column["key_position"], column["name"]) for column in row["columns"])
     return TableVersion(
         row["schema_id"],
         row["table_version"],
         row["data_schema"],
-        ordinals={names[name]: column["ordinal"] for name, column in columns.items() if name in names},
+        ordinals={column: ordinals[name] for name, column in names.items()},
         places={spelling[name.lower()]: place for place, name in enumerate(fields)},
-        keys=tuple(names[name] for position, name in in_key if position > 0),
-        source_names={name: column for column, name in names.items()},
+        keys=tuple(names[name] for position, name in in_key if position > 0 and name in names),
+        source_names={column: name for name, column in names.items()},
     )
 
 
@@ -176,22 +130,18 @@ def _with_renamed_keys(versions: Sequence[TableVersion], fields: pa.StructType) 
             and newest.ordinals[new] == version.ordinals[old]
             and kinds[new] == kinds[old]
         ]
-        more = {
-            "ordinals": {new: version.ordinals[old] for new, old in pairs},
-            "places": {new: version.places[old] for new, old in pairs},
-        }
         return replace(
             version,
-            ordinals={**version.ordinals, **more["ordinals"]},
-            places={**version.places, **more["places"]},
+            ordinals={**version.ordinals, **{new: version.ordinals[old] for new, old in pairs}},
+            places={**version.places, **{new: version.places[old] for new, old in pairs}},
         )
 
     return [renamed(version) for version in versions]
 
 
-def _with_times(versions: Sequence[TableVersion], rows: Sequence[Row]) -> list[TableVersion]:
+def _with_times(versions: Sequence[TableVersion], rows: Sequence[Statement]) -> list[TableVersion]:
     """The same *versions* with the records that they are of, where one id has meant several."""
-    begins = [row["timestamp"] for row in rows]
+    begins = [row["timestamp"] or 0 for row in rows]
     of_id: dict[str, list[int]] = {}
     for place in sorted(range(len(rows)), key=begins.__getitem__):
         of_id.setdefault(rows[place]["schema_id"], []).append(place)
@@ -203,7 +153,7 @@ def _with_times(versions: Sequence[TableVersion], rows: Sequence[Row]) -> list[T
     return timed
 
 
-def _data_type(row: Row) -> pa.StructType:
+def _data_type(row: Statement) -> pa.StructType:
     return avro.parse_schema(row["data_schema"]).arrow_type.field("data").type
 
 
@@ -215,7 +165,7 @@ def _keys(versions: Sequence[TableVersion]) -> tuple[str, ...]:
     return keys
 
 
-def _fields(rows: Sequence[Row], as_double: Collection[str]) -> pa.StructType:
+def _fields(rows: Sequence[Statement], as_double: Collection[str]) -> pa.StructType:
     """
     The columns of all versions, the newest's first, each in a type that holds what any of them sent.
 
@@ -231,20 +181,3 @@ def _fields(rows: Sequence[Row], as_double: Collection[str]) -> pa.StructType:
             kind = common_type(known.type, field.type, as_double=name in doubles)
             found[name] = known.with_type(kind)
     return pa.struct(list(found.values()))
-
-
-def row_type(table: Table) -> T.StructType:
-    """A row of *table*, in the columns of all its versions."""
-    return T.StructType([T.StructField(field.name, spark_type(field.type)) for field in table.fields])
-
-
-def row_fields(table: Table) -> list[T.StructField]:
-    """`data`, `before`, `sent` and `changed` for *table*."""
-    row = row_type(table)
-    flags = T.StructType([T.StructField(name, T.BooleanType()) for name in row.fieldNames()])
-    return [
-        T.StructField("data", row),
-        T.StructField("before", row),
-        T.StructField("sent", flags),
-        T.StructField("changed", flags),
-    ]

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from cdckit import replicate
 from cdckit.errors import MissingColumns, WrongColumnType
-from cdckit.replicate.envelope import open_envelopes
+from cdckit.replicate.envelopes import open_envelopes
 from support.replicate_messages import (
     METADATA_SCHEMA,
     NOON,
@@ -193,7 +193,7 @@ def test_what_was_put_into_envelopes_is_what_is_found_in_them(said: list[dict[st
     assert opened.message.to_pylist() == [each["message"] for each in said]
     assert opened.schema_id.to_pylist() == [each["schema_id"] for each in said]
     assert opened.message_schema.to_pylist() == [each["schema"] for each in said]
-    found = [None if headers is None else dict(headers) for headers in opened.headers.to_pylist()]
+    found = [None if headers is None else dict(headers) for headers in opened.envelope_headers.to_pylist()]
     assert found == [each["headers"] for each in said]
     for place, each in enumerate(said):
         by_id = each["schema_id"] is not None and len(each["schema_id"].encode()) == 32

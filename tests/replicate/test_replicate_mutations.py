@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from cdckit import merge, replicate
 from cdckit.replicate import ReplicateFault
-from cdckit.replicate.envelope import open_envelopes
+from cdckit.replicate.envelopes import open_envelopes
 from support.replicate_messages import (
     NO_TIME,
     NOON,

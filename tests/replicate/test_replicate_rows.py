@@ -11,7 +11,8 @@ import pytest
 
 from cdckit.parts import avro
 from cdckit.parts.avro import decoding
-from cdckit.replicate import table_rows as data
+from cdckit.replicate import data_messages
+from cdckit.replicate.data_messages import Reading
 from cdckit.replicate.table_versions import Table, TableVersion
 from support.replicate_messages import RECORD_SCHEMA, Version, numbered
 
@@ -30,7 +31,7 @@ def table_of(version: Version) -> Table:
 
 def parts_of(version: Version, messages: list[bytes]) -> list[pa.RecordBatch]:
     batch = pa.RecordBatch.from_pylist(numbered(messages), schema=RECORD_SCHEMA)
-    parts = list(data._rows_of_batches(iter([batch]), table=table_of(version)))
+    parts = list(data_messages.read_rows([batch], Reading(table_of(version))))
     for part in parts:
         part.validate(full=True)
     return parts
@@ -92,14 +93,14 @@ def test_rows_that_are_null_and_rows_of_a_part_keep_their_columns(monkeypatch: p
 
 
 def test_what_arrow_refuses_costs_its_own_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    shaped = data._Rows._widen_row
+    widened = data_messages.widen_row
 
-    def refusing(self: Any, row: pa.Array) -> pa.Array:
+    def refusing(row: pa.Array, *table: Any) -> pa.Array:
         if "c" in pc.struct_field(row, "note").to_pylist():
             raise pa.ArrowInvalid("no c")
-        return shaped(self, row)
+        return widened(row, *table)
 
-    monkeypatch.setattr(data._Rows, "_widen_row", refusing)
+    monkeypatch.setattr(data_messages, "widen_row", refusing)
     rows = rows_of(parts_of(ITEMS, MESSAGES))
     assert [row["offset"] for row in rows] == [0, 1, 2, 3]
     assert [row["error_code"] for row in rows] == [None, None, "MESSAGE_UNREADABLE", None]

@@ -243,14 +243,11 @@ def named(version: Version, **names: str) -> dict[str, Any]:
     return {"tableColumns": {names.get(name, name): facts for name, facts in columns.items()}}
 
 
-def test_columns_are_told_by_their_ordinals_where_avro_could_not_hold_their_names(
-    spark: SparkSession,
-) -> None:
+def test_columns_are_told_by_their_ordinals_where_avro_could_not_hold_their_names() -> None:
     version = Version({"CUST_NAME": "string", "CUST_NAME_2": TEXT, "GR__SSE": INT}, keys=("CUST_NAME",))
     structure = named(version, CUST_NAME="CUST NAME", CUST_NAME_2="CUST_NAME", GR__SSE="GRÖSSE")
     row = {"CUST_NAME": "a", "CUST_NAME_2": "b", "GR__SSE": 3}
     found = rows_of(
-        spark,
         [version.md(tableStructure=structure)],
         [version.dt("UPDATE", row, columnMask=b"\x05", changeMask=b"\x04")],
     )[0]
@@ -261,18 +258,16 @@ def test_columns_are_told_by_their_ordinals_where_avro_could_not_hold_their_name
     assert found["key_columns"] == ["CUST_NAME"]
 
 
-def test_of_names_that_differ_in_case_alone_the_later_has_its_position_behind_it(spark: SparkSession) -> None:
+def test_of_names_that_differ_in_case_alone_the_later_has_its_position_behind_it() -> None:
     version = Version({"name": "string", "Name": TEXT, "größe": INT}, keys=("name",))
     row = {"name": "a", "Name": "b", "größe": 3}
-    found = rows_of(spark, [version.md()], [version.dt("UPDATE", row, columnMask=b"\x05")])[0]
+    found = rows_of([version.md()], [version.dt("UPDATE", row, columnMask=b"\x05")])[0]
     assert found["error_code"] is None
     assert found["data"] == {"name": "a", "Name_2": "b", "größe": 3}
     assert found["sent"] == {"name": True, "Name_2": False, "größe": True}
 
 
-def test_in_json_form_a_column_goes_by_the_sources_name_or_the_data_schemas_in_any_case(
-    spark: SparkSession,
-) -> None:
+def test_in_json_form_a_column_goes_by_the_sources_name_or_the_data_schemas_in_any_case() -> None:
     old = Version({"CUST_NAME": "string", "OLD_NOTE": TEXT}, keys=("CUST_NAME",))
     new = Version(
         {"CUST_NAME": "string", "CUST_NAME_2": TEXT, "name": TEXT, "Name": TEXT},
@@ -294,7 +289,7 @@ def test_in_json_form_a_column_goes_by_the_sources_name_or_the_data_schemas_in_a
     in_doubt = {"NAME": "NAME", "CUST_NAME,CUST_NAME_2": "CUST_NAME_2"}
     told = [row for row, _ in expected] + [dict.fromkeys(names.split(","), "x") for names in in_doubt]
     messages = [json_envelope("DT", {"data": row, "headers": header_values("INSERT")}) for row in told]
-    found = rows_of(spark, known, messages, json_topics=["items"])
+    found = rows_of(known, messages, json_topics=["items"])
     for (_, columns), row in zip(expected, found, strict=False):
         assert row["error_code"] is None
         assert {name: text for name, text in row["data"].items() if text is not None} == columns

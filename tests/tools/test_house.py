@@ -57,6 +57,7 @@ KERNELS = (
     "replicate/message_rules",
     "replicate/metadata_messages",
     "replicate/schema_ids",
+    "replicate/table_versions",
     "streams/catalogue",
     "streams/collection_types",
     "streams/documents",
