@@ -321,10 +321,9 @@ def waiting(
     if overdue not in ("keep", "reject", "fail"):
         raise InvalidArgument("waiting", "overdue", "'keep', 'reject' or 'fail'", overdue)
     data = decoded.where((F.col("type") == DATA) & F.col(ERROR_CODE).isNull())
-    found = with_waits(data, zone, json_topics).where("waits")
-    waited = found.withColumn("waited", F.lit(now) - F.col("timestamp")).withColumn(
-        "is_overdue", F.col("waited") > F.lit(wait)
-    )
+    waited = with_waits(data, zone, json_topics).where("waits")
+    waited = waited.withColumn("waited", F.lit(now) - F.col("timestamp"))
+    waited = waited.withColumn("is_overdue", F.col("waited") > F.lit(wait))
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
     described = waited.withColumns(
         {
@@ -353,9 +352,9 @@ def with_waits(data: DataFrame, zone: DataFrame, json_topics: Collection[str]) -
     has_table = F.coalesce(F.col("topic").isin(list(json_topics)), F.lit(False))
     # Not an anti join: `waiting` may fail by a condition, and Spark would ask it of all data.
     known = zone.select(F.col("schema_id").alias("known")).distinct()
-    found = data.join(F.broadcast(known), on=F.col("schema_id") == F.col("known"), how="left")
+    compared = data.join(F.broadcast(known), on=F.col("schema_id") == F.col("known"), how="left")
     waits = F.when(is_json, ~has_table).otherwise(F.col("known").isNull())
-    return found.withColumn("waits", waits).drop("known")
+    return compared.withColumn("waits", waits).drop("known")
 
 
 def _finding() -> Column:

@@ -156,7 +156,7 @@ def open_envelopes(values: pa.Array) -> Envelopes:
         name: pa.concat_arrays([getattr(plain, name), pa.array(parts[name], kind)]).take(pa.array(place))
         for name, kind in ENVELOPE_TYPES.items()
     }
-    return Envelopes(**columns, findings={int(others[row]): found for row, found in findings.items()})
+    return Envelopes(**columns, findings={int(others[row]): fault for row, fault in findings.items()})
 
 
 # The two scenarios ----------------------------------------------------------------------------------------
@@ -189,11 +189,8 @@ def find_fault(envelope: Envelope) -> None:
     32 bytes, of a schema that a metadata message had.  In JSON form, where a message needs no schema to be
     read, neither has to be there.
     """
-    is_data, by_id, embedded = (
-        envelope.type == DATA,
-        envelope.schema_id is not None,
-        envelope.message_schema is not None,
-    )
+    is_data, schema_id = envelope.type == DATA, envelope.schema_id
+    by_id, embedded = schema_id is not None, envelope.message_schema is not None
     if envelope.type not in (METADATA, DATA):
         raise FoundFault(ReplicateFault.UNKNOWN_TYPE, _show(envelope.type))
     if by_id and embedded:
@@ -201,11 +198,11 @@ def find_fault(envelope: Envelope) -> None:
     if envelope.form == "avro" and not by_id and not embedded:
         raise FoundFault(ReplicateFault.NO_SCHEMA_FIELD)
     if by_id and not is_data:
-        raise FoundFault(ReplicateFault.METADATA_BY_REFERENCE, _show(envelope.schema_id))
+        raise FoundFault(ReplicateFault.METADATA_BY_REFERENCE, _show(schema_id))
     if embedded and is_data:
         raise FoundFault(ReplicateFault.DATA_SELF_DESCRIBING)
-    if envelope.schema_id is not None and len(envelope.schema_id.encode()) != SCHEMA_ID_BYTES:
-        raise FoundFault(ReplicateFault.SCHEMA_ID_LENGTH, _show(envelope.schema_id))
+    if schema_id is not None and len(schema_id.encode()) != SCHEMA_ID_BYTES:
+        raise FoundFault(ReplicateFault.SCHEMA_ID_LENGTH, _show(schema_id))
 
 
 def _show(value: object) -> str:

@@ -114,13 +114,11 @@ class FeedTable:
 
     def continues(self, before: FeedTable) -> bool:
         """Whether rows that were read as of *before* would read the same now, but for columns that came."""
+        types = {field.name: field.type for field in self.table.fields}
         return (
             self.keys == before.keys
-            and all(each in self.table.versions for each in before.table.versions)
-            and all(
-                field.name in _names(self) and self.table.fields.field(field.name).type == field.type
-                for field in before.table.fields
-            )
+            and all(version in self.table.versions for version in before.table.versions)
+            and all(types.get(field.name) == field.type for field in before.table.fields)
         )
 
     def __str__(self) -> str:
@@ -152,10 +150,6 @@ def feed_tables(zone: DataFrame, settings: Mapping[TableName, TableSettings]) ->
 def json_topics(tables: Iterable[FeedTable]) -> list[str]:
     """The topics whose messages in JSON form have a table that is known."""
     return sorted({topic for each in tables for topic in each.settings.json_topics})
-
-
-def _names(table: FeedTable) -> set[str]:
-    return {field.name for field in table.table.fields}
 
 
 _NOTE = "cdckit.feed"

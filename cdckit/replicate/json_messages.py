@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,11 +35,7 @@ def read_json(contents: pa.Array, table: Table) -> Messages:
     findings: Findings = {}
     headers, rows, befores = [], [], []
     for row, content in enumerate(contents.to_pylist()):
-        message = json.loads(content)
-
-        def note_fault(fault: ReplicateFault, finding: str, row: int = row) -> None:
-            note(findings, row, fault, finding)
-
+        message, note_fault = json.loads(content), partial(note, findings, row)
         headers.append(_headers(message.get("headers"), note_fault))
         rows.append(reader.row(message.get("data"), note_fault))
         befores.append(reader.row(message.get("beforeData"), note_fault))

@@ -68,8 +68,8 @@ _RANK = {fault: rank for rank, fault in enumerate(ReplicateFault)}
 
 def note(findings: Findings, row: int, fault: ReplicateFault, finding: str = "") -> None:
     """Keep, of the faults of a row, the one that is looked for first."""
-    known = findings.get(row)
-    if known is None or _RANK[fault] < _RANK[known[0]]:  # type: ignore[index]
+    noted = findings.get(row)
+    if noted is None or _RANK[fault] < _RANK[noted[0]]:  # type: ignore[index]
         findings[row] = fault, finding
 
 
@@ -93,17 +93,8 @@ def make_rows(
         read_masks(headers[name], version.ordinals.values()) for name in ("columnMask", "changeMask")
     )
     sent = _sent_flags(messages, version, column_mask.bits)
-    faults: Faults = [
-        (
-            ReplicateFault.UNKNOWN_OPERATION,
-            ~bools(pc.is_in(headers["operation"], pa.array(OPERATIONS))),
-            headers["operation"],
-        ),
-        (ReplicateFault.TIMESTAMP_INVALID, times.is_wrong, headers["timestamp"]),
-        (ReplicateFault.NO_ROW, bools(data.is_null()), None),
-        (ReplicateFault.MASK_INVALID, column_mask.is_stray | change_mask.is_stray, None),
-    ]
-    codes, descriptions = error_columns(_with_faults(messages.findings, faults), count)
+    findings = _find_faults(messages, data, times, column_mask.is_stray | change_mask.is_stray)
+    codes, descriptions = error_columns(findings, count)
     # What is in error has no other time than its own.
     has_time = pc.or_(codes.is_null(), pc.fill_null(pc.equal(times.taken_from, CHANGE), False))
     keys = [sent[key] for key in version.keys if key in sent]
@@ -132,24 +123,26 @@ def _row(messages: Messages) -> pa.Array:
     """The row; a delete has it in either of the two places."""
     is_delete = pc.equal(messages.headers["operation"], DELETE)
     is_only_before = pc.fill_null(pc.and_(is_delete, messages.data.is_null()), False)
-    return (
-        pc.if_else(is_only_before, messages.before, messages.data)
-        if is_only_before.true_count
-        else messages.data
-    )
+    if not is_only_before.true_count:
+        return messages.data
+    return pc.if_else(is_only_before, messages.before, messages.data)
 
 
-Faults = list[tuple[ReplicateFault, Bools, pa.Array | None]]
-"""What may be wrong, in which rows it is, and what is shown of them."""
-
-
-def _with_faults(findings: Findings, faults: Faults) -> Findings:
-    found = dict(findings)
+def _find_faults(messages: Messages, data: pa.Array, times: Times, is_stray: Bools) -> Findings:
+    """What is wrong with messages, given what was made of them."""
+    operation = messages.headers["operation"]
+    faults: list[tuple[ReplicateFault, Bools, pa.Array | None]] = [
+        (ReplicateFault.UNKNOWN_OPERATION, ~bools(pc.is_in(operation, pa.array(OPERATIONS))), operation),
+        (ReplicateFault.TIMESTAMP_INVALID, times.is_wrong, messages.headers["timestamp"]),
+        (ReplicateFault.NO_ROW, bools(data.is_null()), None),
+        (ReplicateFault.MASK_INVALID, is_stray, None),
+    ]
+    findings = dict(messages.findings)
     for fault, is_wrong, shown in faults:
         for row in np.flatnonzero(is_wrong).tolist():
             finding = "" if shown is None else f"It says: {shown[row].as_py() or 'nothing'!s:.200}"
-            note(found, row, fault, finding)
-    return found
+            note(findings, row, fault, finding)
+    return findings
 
 
 def _sent_flags(messages: Messages, version: TableVersion, bits: Bools) -> Mapping[str, Bools]:
@@ -211,17 +204,17 @@ def read_masks(masks: pa.Array, ordinals: Iterable[int]) -> Masks:
     >>> read_masks(pa.array([bytes.fromhex("0B")]), [1, 2, 3, 4]).bits.tolist()
     [[True, True, False, True]]
     """
-    known = sorted(ordinals)
-    width = -(-known[-1] // 8)
+    columns = sorted(ordinals)
+    width = -(-columns[-1] // 8)
     # Masks repeat: a table has few sets of columns that change together.
     encoded = masks.dictionary_encode()
     distinct = [mask or b"" for mask in encoded.dictionary.to_pylist()] + [b""]
     packed = np.frombuffer(b"".join(mask[:width].ljust(width, b"\0") for mask in distinct), dtype=np.uint8)
     bits = np.unpackbits(packed.reshape(len(distinct), width), axis=1, bitorder="little").astype(bool)
-    unknown = np.setdiff1d(np.arange(8 * width), np.array(known) - 1)
+    unknown = np.setdiff1d(np.arange(8 * width), np.array(columns) - 1)
     stray = bits[:, unknown].any(axis=1) | np.array([any(mask[width:]) for mask in distinct])
     which: npt.NDArray[Any] = encoded.indices.fill_null(len(distinct) - 1).to_numpy(zero_copy_only=False)
-    return Masks(bits[which, : known[-1]], stray[which])
+    return Masks(bits[which, : columns[-1]], stray[which])
 
 
 # Times ----------------------------------------------------------------------------------------------------

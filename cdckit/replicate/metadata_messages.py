@@ -190,18 +190,18 @@ def _data_fields(text: str) -> list[str]:
     return [field.name for field in row]
 
 
-def misfit_headers(found: pa.StructType) -> str:
+def misfit_headers(headers: pa.StructType) -> str:
     """What is wrong with the headers of a data schema, or nothing."""
-    misfits = ["operation"] if found.get_field_index("operation") < 0 else []
+    misfits = ["operation"] if headers.get_field_index("operation") < 0 else []
     for name, needed in HEADER_TYPES.items():
-        index = found.get_field_index(name)
-        if index >= 0 and not _readable(found.field(index).type, needed):
-            misfits.append(f"{name} is {found.field(index).type}")
+        index = headers.get_field_index(name)
+        if index >= 0 and not _readable(headers.field(index).type, needed):
+            misfits.append(f"{name} is {headers.field(index).type}")
     return ", ".join(misfits)
 
 
-def _readable(found: pa.DataType, needed: pa.DataType) -> bool:
-    return found in (needed, pa.null()) or (pa.types.is_integer(found) and pa.types.is_integer(needed))
+def _readable(kind: pa.DataType, needed: pa.DataType) -> bool:
+    return kind in (needed, pa.null()) or (pa.types.is_integer(kind) and pa.types.is_integer(needed))
 
 
 def layout(root: Node) -> list[str]:
@@ -271,14 +271,14 @@ def match_columns(columns: Sequence[tuple[str, int]], fields: Sequence[str]) -> 
     in_order = {name: ordinal - 1 for name, ordinal in columns}
     if all(place < len(fields) and _can_bear(fields[place], name) for name, place in in_order.items()):
         return in_order
-    found = {name: places[name] for name, _ in columns if name in places}
+    matched = {name: places[name] for name, _ in columns if name in places}
     for is_of in (_is_but_for_case, _can_bear):
         for name, _ in columns:
-            free = (place for place in range(len(fields)) if place not in found.values())
+            free = (place for place in range(len(fields)) if place not in matched.values())
             place = next((place for place in free if is_of(fields[place], name)), None)
-            if name not in found and place is not None:
-                found[name] = place
-    return {name: found[name] for name, _ in columns if name in found}
+            if name not in matched and place is not None:
+                matched[name] = place
+    return {name: matched[name] for name, _ in columns if name in matched}
 
 
 def _is_but_for_case(field: str, column: str) -> bool:

@@ -130,9 +130,8 @@ def data(
         InvalidArgument: *zone* is empty or about several tables; or a schema id of the table is that of
             another one too and no *topics* are given; or an argument is not of its form.
 
-    Cost: one pass through Python in Arrow batches, no shuffle; with *json_topics* a second pass over
-    the records of those topics.  Collects *zone* when called: one that was neither saved nor cached
-    is computed from its records each time, here and in `keys`.
+    Cost: one pass through Python in Arrow batches, no shuffle.  Collects *zone* when called: one that was
+    neither saved nor cached is computed from its records each time, here and in `keys`.
 
     Source:
         Replicate, "Decoding a message by referenced schema ID".

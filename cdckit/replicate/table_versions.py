@@ -172,12 +172,12 @@ def _fields(rows: Sequence[Statement], as_double: Collection[str]) -> pa.StructT
     Names that differ in case alone are one column if they are of two versions (of one version the later
     has another name: see `cdckit.parts.avro.parse_schema`).
     """
-    found: dict[str, pa.Field] = {}
+    fields: dict[str, pa.Field] = {}
     doubles = {name.lower() for name in as_double}
     for row in reversed(rows):
         for field in _data_type(row):
             name = field.name.lower()
-            known = found.setdefault(name, field)
-            kind = common_type(known.type, field.type, as_double=name in doubles)
-            found[name] = known.with_type(kind)
-    return pa.struct(list(found.values()))
+            newest = fields.setdefault(name, field)
+            kind = common_type(newest.type, field.type, as_double=name in doubles)
+            fields[name] = newest.with_type(kind)
+    return pa.struct(list(fields.values()))
