@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from benchmarks.databus_dispatch import PLANES, measured
 from benchmarks.measure import Result, Timing, content_hash, side_by_side
 from cdckit import databus
-from cdckit.databus.events import EVENT_SCHEMA
+from cdckit.databus.decoding import EVENT_SCHEMA
 
 EVENTS = 5_000_000
 PARTITIONS = 8

@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cdckit import databus
-from cdckit.databus.event_stream import RelayStream
-from cdckit.databus.relay_tables import EVENTS
+from cdckit.databus.event_stream import EVENTS, RelayStream
 from cdckit.databus.window_batches import STREAM
 from cdckit.store import Store
 

@@ -8,7 +8,7 @@ The Databus door: events of LinkedIn's Databus, cut into consistency windows.
     frontiers = databus.find_frontiers(events)             until where whole windows have passed
     whole = databus.consistent_events(events)              the events of complete windows, each once
     rows = databus.rows(whole, planes)                     those of one source, typed
-    changes = databus.changes(rows, keys=["tail"])
+    changes = databus.changes(events, planes, keys=["tail"])    what they say, and what could not be used
 
     stream = databus.EventStream(events, [planes, flights])    windows on the driver, sources in this order
     for window in stream.windows(): ...                    each as an Arrow table, or
@@ -28,22 +28,15 @@ from cdckit.parts.arguments import require_package
 require_package("fastavro", extra="avro", part="cdckit.databus")
 
 from cdckit.databus.checkpoints import CheckpointFile, StoredCheckpoints
-from cdckit.databus.consumers import Consumer, Event, Events, Result
+from cdckit.databus.consumers import Consumer, Event, Result
+from cdckit.databus.decoding import decode
 from cdckit.databus.dispatcher import Backoff, Outcome, dispatch
 from cdckit.databus.event_stream import EventStream, Window
-from cdckit.databus.event_tables import (
-    changes,
-    consistent_events,
-    find_frontiers,
-    find_without_key,
-    rows,
-    windows,
-    with_windows,
-)
-from cdckit.databus.event_values import DatabusFault, Source, schema_id
-from cdckit.databus.events import decode
+from cdckit.databus.events import DatabusFault
 from cdckit.databus.relay import Relay
-from cdckit.databus.subscriptions import keep_subscribed, sort_for_consumer
+from cdckit.databus.row_changes import changes, rows
+from cdckit.databus.sources import Source, schema_id
+from cdckit.databus.windowed_events import consistent_events, find_frontiers, windows, with_windows
 
 __all__ = [
     "Backoff",
@@ -52,7 +45,6 @@ __all__ = [
     "DatabusFault",
     "Event",
     "EventStream",
-    "Events",
     "Outcome",
     "Relay",
     "Result",
@@ -64,11 +56,8 @@ __all__ = [
     "decode",
     "dispatch",
     "find_frontiers",
-    "find_without_key",
-    "keep_subscribed",
     "rows",
     "schema_id",
-    "sort_for_consumer",
     "windows",
     "with_windows",
 ]

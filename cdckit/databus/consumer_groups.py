@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cdckit.databus.consumers import Consumer, Events, Result
+from cdckit.databus.consumers import Consumer, Event, Result
 
 STOP = 1000
 """Above all results: a consumer answered False to a data event."""
@@ -51,7 +51,7 @@ class ConsumerGroups:
         members = [member for group in self._groups for member in group]
         return _greatest([thread.submit(_call_back, callback, consumer) for consumer, thread in members])
 
-    def deliver(self, events: Events) -> Answer:
+    def deliver(self, events: Sequence[Event]) -> Answer:
         """Give each event to one member of each group; the members do their shares side by side."""
         if self._alone is not None:
             return _deliver(self._alone, events)
@@ -76,15 +76,8 @@ def _greatest(answers: Sequence[Future[Answer]]) -> Answer:
     return max((answer.result() for answer in answers), key=lambda answer: answer.result)
 
 
-def _deliver(consumer: Consumer, events: Events) -> Answer:
-    """Give the events to a consumer, one after the other or all at once; the first failure ends it."""
-    if _overrides(consumer.on_data_events, Consumer.on_data_events):
-        try:
-            return _data_answer(consumer.on_data_events(events), events[0])
-        except Exception as error:
-            return Answer(Result.ERROR, error)
-    if not _overrides(consumer.on_data_event, Consumer.on_data_event):
-        return _SUCCESS  # No event is made that nobody looks at.
+def _deliver(consumer: Consumer, events: Sequence[Event]) -> Answer:
+    """Give the events to a consumer, one after the other; the first failure ends it."""
     greatest: int = Result.SUCCESS
     callback = consumer.on_data_event
     for event in events:
@@ -99,10 +92,6 @@ def _deliver(consumer: Consumer, events: Events) -> Answer:
             return result
         greatest = max(greatest, result.result)
     return _SUCCESS if greatest == Result.SUCCESS else Answer(greatest)
-
-
-def _overrides(callback: object, default: object) -> bool:
-    return getattr(callback, "__func__", None) is not default
 
 
 def _data_answer(answer: object, event: object) -> Answer:

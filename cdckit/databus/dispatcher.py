@@ -14,7 +14,7 @@ from cdckit.databus.checkpoints import NOTHING, Checkpoints
 from cdckit.databus.consumer_groups import STOP, Answer, ConsumerGroups
 from cdckit.databus.consumers import Consumer, Result
 from cdckit.databus.event_stream import Window
-from cdckit.databus.event_values import Source
+from cdckit.databus.sources import Source
 from cdckit.errors import InvalidArgument
 
 _LOG = logging.getLogger(__name__)

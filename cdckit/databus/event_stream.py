@@ -1,10 +1,11 @@
-"""Windows on the driver, one after the other, in bounded memory: of records, or those that a relay keeps."""
+"""Windows on the driver, one after the other: of events in memory, or of a relay's files, batch by batch."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cached_property
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,68 +13,63 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit.databus.consumers import EventBatch, Events
-from cdckit.databus.event_tables import plan_windows
-from cdckit.databus.event_values import DATA, DELETE, UPSERT, Source
-from cdckit.databus.relay_tables import EVENTS, Place
-from cdckit.databus.subscriptions import require_sources, sort_batches
-from cdckit.databus.window_batches import STREAM
+from cdckit.databus.consumers import Event
+from cdckit.databus.events import DATA, DELETE, UPSERT
+from cdckit.databus.sources import Source, require_sources
+from cdckit.databus.window_batches import STREAM, BatchQueue
 from cdckit.databus.window_machine import COMPLETE, DAMAGED, ROLLED_BACK
+from cdckit.databus.windowed_events import plan_windows
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import ERROR_CODE
+from cdckit.parts.arrays import Ints, group_starts
 from cdckit.store import File, Snapshot, Store
 from cdckit.store.files import Target, read_batches
+
+EVENTS = "events"
+"""The table of a relay's events."""
 
 COLUMNS = (
     *STREAM, "window", "window_state", "window_start_scn", "window_end_scn", "window_timestamp", "kind",
     "source_id", "scn", "opcode", "long_key", "string_key", "event_timestamp", "schema_id", "payload",
 )  # fmt: skip
-_WHOLE, _FAILED = COMPLETE, (ROLLED_BACK, DAMAGED)
+_FAILED = (ROLLED_BACK, DAMAGED)
 _ROWS_AT_ONCE = 1 << 15
 
 
-class _Batch:
-    """A batch of sorted events, and where windows and sources begin in it."""
+class _Rows:
+    """A batch of events of these sources; an event is made of each when the first is asked for."""
 
     def __init__(self, batch: pa.RecordBatch, sources: Mapping[int, Source]) -> None:
-        self.rows = EventBatch(batch, sources)
-        windows, numbers = (np.asarray(batch.column(name)) for name in ("window", "source_id"))
-        is_new = np.diff(windows, prepend=windows[0] - 1) != 0
-        starts, runs = (
-            np.flatnonzero(each) for each in (is_new, is_new | (np.diff(numbers, prepend=numbers[0]) != 0))
-        )
-        self.window = windows[starts].tolist()
-        self.starts = [*starts.tolist(), len(windows)]
-        self.runs = [*runs.tolist(), len(windows)]
-        self.run_of_window = [*np.searchsorted(runs, starts).tolist(), len(runs)]
-        self.source = [sources[number] for number in numbers[runs].tolist()]
-        first = batch.take(pa.array(starts))
-        columns = (first.column(f"window_{name}").to_pylist() for name in ("start_scn", "end_scn", "state"))
-        self.window_bounds = [
-            (start, None if state in _FAILED else end) for start, end, state in zip(*columns, strict=True)
-        ]
+        self.batch, self._sources = batch, sources
+
+    @cached_property
+    def events(self) -> list[Event]:
+        def values(name: str) -> list[Any]:
+            column: list[Any] = self.batch.column(name).to_pylist()
+            return column
+
+        keys = values("long_key")
+        if self.batch.column("string_key").null_count < len(keys):
+            texts = values("string_key")
+            keys = [text if key is None else key for key, text in zip(keys, texts, strict=True)]
+        sources = map(self._sources.__getitem__, values("source_id"))
+        micros = self.batch.column("event_timestamp").cast(pa.int64()).to_pylist()
+        told = (values(name) for name in ("schema_id", "payload"))
+        return list(map(Event, sources, values("scn"), values("opcode"), keys, micros, *told))
 
 
-class _Piece(NamedTuple):
-    """Rows of a batch that are of one window."""
+class _Run(NamedTuple):
+    """Rows that stand together and are of one window and one source."""
 
-    source_batch: _Batch
-    place: int
+    window: tuple[int, int, int | None]
+    """Its number, its start and its end."""
+    source: Source
+    rows: _Rows
+    place: slice
 
     @property
-    def window(self) -> int:
-        number: int = self.source_batch.window[self.place]
-        return number
-
-    def runs(self) -> Iterator[tuple[Source, Events]]:
-        """The events, as many at once as are of one source."""
-        of = self.source_batch
-        for run in range(of.run_of_window[self.place], of.run_of_window[self.place + 1]):
-            yield of.source[run], Events(of.rows, range(of.runs[run], of.runs[run + 1]))
-
     def batch(self) -> pa.RecordBatch:
-        start = self.source_batch.starts[self.place]
-        return self.source_batch.rows.batch.slice(start, self.source_batch.starts[self.place + 1] - start)
+        return self.rows.batch.slice(self.place.start, self.place.stop - self.place.start)
 
 
 @dataclass
@@ -87,31 +83,26 @@ class Window:
 
     >>> from cdckit import databus
     >>> first = next(databus.EventStream(events, [flights, planes]).windows())
-    >>> first.end_scn, [(source.name, len(given)) for source, given in first.runs()]
+    >>> first.end_scn, [(source.name, len(some)) for source, some in first.runs()]
     (5, [('flights', 1), ('planes', 1)])
     """
 
     start_scn: int
     end_scn: int | None
-    _pieces: Iterator[_Piece] = field(repr=False)
+    _runs: Iterator[_Run] = field(repr=False)
 
-    def runs(self) -> Iterator[tuple[Source, Events]]:
+    def runs(self) -> Iterator[tuple[Source, list[Event]]]:
         """The events, to be taken once: as many at a time as are of one source and of one batch."""
-        for piece in self._pieces:
-            yield from piece.runs()
+        for run in self._runs:
+            yield run.source, run.rows.events[run.place]
 
     def table(self) -> pa.Table:
         """All events of the window as one Arrow table, which must fit in memory; to be taken once."""
-        return pa.Table.from_batches(piece.batch() for piece in self._pieces)
+        return pa.Table.from_batches(run.batch for run in self._runs)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The same as a DataFrame, which `rows` takes: `databus.rows(window.frame(spark), planes)`."""
         return spark.createDataFrame(self.table())
-
-    def skip(self) -> None:
-        """Go on behind the window."""
-        for _ in self._pieces:
-            pass
 
 
 class EventStream:
@@ -123,18 +114,13 @@ class EventStream:
         sources: What the consumer asks for, in the order in which each window is to show them.
         buffered: Whether a window is held back until its end is known, so that no consumer ever sees a
             rollback.  Otherwise windows that were rolled back or damaged come too, and end in a rollback.
-        folder: Where the windows are put down while they are read: a folder, or a URI, that this program and
-            the workers both reach.  Without it the folder for temporary files of this machine, which is
-            enough where the workers are on it too.  It is deleted at the end; after a kill a folder
-            `databus-…` remains there, and may be deleted.
-        storage_options: For a URI, as for `cdckit.store.Store`.
 
     Raises:
         MissingColumns, WrongColumnType: *events* are not what `decode` returns.
         InvalidArgument: *events* are a stream; there is no source, or one twice.
 
-    Each time it is asked, the events are decoded and cut anew, and the windows written to files, which are
-    read batch by batch and deleted.  What a `Relay` keeps need not be cut again: see `Relay.stream`.
+    Each time it is asked, the events are decoded and cut anew, and held in the memory of this program.  What
+    a `Relay` keeps is read from its files, batch by batch: see `Relay.stream`.
 
     >>> stream = EventStream(events, [flights, planes])
     >>> for window in stream.windows():
@@ -143,126 +129,26 @@ class EventStream:
     6 6 [4]
     """
 
-    def __init__(
-        self,
-        events: DataFrame,
-        sources: Sequence[Source],
-        *,
-        buffered: bool = True,
-        folder: str | Path | None = None,
-        storage_options: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, events: DataFrame, sources: Sequence[Source], *, buffered: bool = True) -> None:
         self._sources, self._buffered = require_sources(sources, function="EventStream"), buffered
-        self._place = Place(folder, storage_options)
-        self._made = plan_windows(events, "consistent" if buffered else "events", function="EventStream")
+        self._plan = plan_windows(events, "consistent" if buffered else "events", function="EventStream")
 
     def windows(self, after: int = -1) -> Iterator[Window]:
         """
         The windows that end above the SCN *after*, in their order; each must be taken before the next.
 
         Raises:
-            InvalidArgument: The events are of several streams: their SCNs cannot be compared; or what workers
-                wrote to *folder* cannot be reached from here.
-            NoFileSystem: Spark or deltalake lacks the scheme of *folder*.
+            InvalidArgument: The events are of several streams: their SCNs cannot be compared.
         """
-        spark = self._made.source.sparkSession
-        with self._place.with_events(spark, self._made, function="EventStream") as found:
-            yield from stored_windows(found, self._sources, after, failed=not self._buffered)
+        events = self._plan.rows().toArrow()
+        _require_one_stream(map(tuple, _distinct(events.select(STREAM))))
+        batches = (_keep_visible(batch, after, not self._buffered) for batch in events.to_batches())
+        return split_windows(sort_batches(batches, list(self._sources)), self._sources)
 
 
-def stored_windows(
-    snapshot: Snapshot,
-    sources: Mapping[int, Source],
-    after: int,
-    where: Mapping[str, Any] | None = None,
-    *,
-    failed: bool = False,
-) -> Iterator[Window]:
-    """
-    The windows that a store keeps in its table of events, in files that are each of one stream.
-
-    Args:
-        snapshot: The store at a commit.
-        sources: What is asked for, in its order, by id.
-        after: The SCN above which windows end that are wanted.
-        where: Values of columns of `STREAM`, where there are several streams.
-        failed: Whether windows that were rolled back or damaged come too.
-    """
-    files = _stream_files(snapshot, where or {}) if snapshot.has(EVENTS) else []
-    states = (_WHOLE, *_FAILED) if failed else (_WHOLE,)
-    batches = _read(snapshot, files, after, states)
-    return split_windows(sort_batches(batches, list(sources)), sources)
-
-
-def _stream_files(snapshot: Snapshot, where: Mapping[str, Any]) -> list[File]:
-    """The files of one stream, in the order of their windows."""
-    wanted = {name: [value] for name, value in where.items() if value is not None}
-    found = [one for one in snapshot.files(EVENTS, wanted) if "window" in one.low]
-    streams = {tuple(one.partition[name] for name in STREAM) for one in found}
-    if len(streams) > 1:
-        (topic, _, physical), other = sorted(streams)[:2]
-        needed = f"of one stream, such as physical partition {physical} of topic {topic!r} alone"
-        raise InvalidArgument("windows", "events", needed, f"{len(streams)} streams, also {other}")
-    return sorted(found, key=lambda one: int(one.low["window"]))
-
-
-def _read(
-    snapshot: Snapshot, files: Iterable[File], after: int, states: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """The data events that a consumer sees, of the windows in these states that end above an SCN."""
-    table = snapshot.table(EVENTS) if snapshot.has(EVENTS) else None
-    for one in files:
-        assert table is not None
-        highest = one.high.get("window_end_scn")
-        # One that failed has no end: it is found by its start.
-        if len(states) == 1 and highest is not None and highest <= after:
-            continue
-        target = Target(snapshot.location, table.folder, table.stored)
-        known = {*COLUMNS, ERROR_CODE} & set(snapshot.schema(EVENTS).fieldNames())
-        for batch in read_batches(target, one.path, sorted(known), _ROWS_AT_ONCE):
-            yield _keep_visible(batch, after, states)
-
-
-def _keep_visible(batch: pa.RecordBatch, after: int, states: Sequence[str]) -> pa.RecordBatch:
-    state = batch.column("window_state")
-    end = pc.coalesce(batch.column("window_end_scn"), batch.column("window_start_scn"))
-    seen = pc.and_(pc.equal(batch.column("kind"), DATA), pc.greater(end, after))
-    seen = pc.and_(seen, pc.is_in(state, pa.array(states, state.type)))
-    # Others were erased.
-    seen = pc.and_(seen, pc.is_in(batch.column("opcode"), pa.array([UPSERT, DELETE])))
-    if ERROR_CODE in batch.schema.names:
-        seen = pc.and_(seen, batch.column(ERROR_CODE).is_null())
-    return batch.select(list(COLUMNS)).filter(seen)
-
-
-def split_windows(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> Iterator[Window]:
-    """Sorted events, window by window."""
-    pieces = _pieces(batches, sources)
-    piece = next(pieces, None)
-    while piece is not None:
-        rest: list[_Piece | None] = [piece]
-        window = Window(
-            *piece.source_batch.window_bounds[piece.place], _window_pieces(piece.window, rest, pieces)
-        )
-        yield window
-        window.skip()
-        piece = rest[0]
-
-
-def _window_pieces(number: int, rest: list[_Piece | None], pieces: Iterator[_Piece]) -> Iterator[_Piece]:
-    """The pieces of a window; the first that is of another one is left in *rest*."""
-    while (piece := rest[0]) is not None and piece.window == number:
-        rest[0] = None
-        yield piece
-        rest[0] = next(pieces, None)
-
-
-def _pieces(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> Iterator[_Piece]:
-    """The batches in pieces of one window each."""
-    for batch in batches:
-        if batch.num_rows:
-            of = _Batch(batch, sources)
-            yield from (_Piece(of, place) for place in range(len(of.window)))
+def _distinct(rows: pa.Table) -> list[list[Any]]:
+    told = rows.drop_null().group_by(rows.column_names).aggregate([])
+    return [list(row.values()) for row in told.to_pylist()]
 
 
 class RelayStream:
@@ -276,10 +162,13 @@ class RelayStream:
         store: The store of the relay.
         sources: What the consumer asks for, in its order.
         where: Values of `STREAM`, where the relay keeps several streams.
+        buffered: As for `EventStream`.
     """
 
-    def __init__(self, store: Store, sources: Sequence[Source], where: Mapping[str, Any]) -> None:
-        self._store, self._where = store, where
+    def __init__(
+        self, store: Store, sources: Sequence[Source], where: Mapping[str, Any], *, buffered: bool = True
+    ) -> None:
+        self._store, self._where, self._buffered = store, where, buffered
         self._sources = require_sources(sources, function="stream")
 
     def windows(self, after: int = -1) -> Iterator[Window]:
@@ -289,4 +178,104 @@ class RelayStream:
         Raises:
             InvalidArgument: There are several streams: their SCNs cannot be compared.
         """
-        return stored_windows(self._store.snapshot(), self._sources, after, self._where)
+        snapshot = self._store.snapshot()
+        files = _stream_files(snapshot, self._where) if snapshot.has(EVENTS) else []
+        batches = _read_files(snapshot, files, after, not self._buffered)
+        return split_windows(sort_batches(batches, list(self._sources)), self._sources)
+
+
+def _stream_files(snapshot: Snapshot, where: Mapping[str, Any]) -> list[File]:
+    """The files of one stream, in the order of their windows."""
+    wanted = {name: [value] for name, value in where.items() if value is not None}
+    files = [file for file in snapshot.files(EVENTS, wanted) if "window" in file.low]
+    _require_one_stream(tuple(file.partition[name] for name in STREAM) for file in files)
+    return sorted(files, key=lambda file: int(file.low["window"]))
+
+
+def _require_one_stream(streams: Iterable[tuple[Any, ...]]) -> None:
+    (topic, _, physical), *others = sorted(set(streams)) or [("", 0, 0)]
+    if others:
+        needed = f"of one stream, such as physical partition {physical} of topic {topic!r} alone"
+        raise InvalidArgument("windows", "events", needed, f"{len(others) + 1} streams, also {others[0]}")
+
+
+def _read_files(
+    snapshot: Snapshot, files: Iterable[File], after: int, failed: bool
+) -> Iterator[pa.RecordBatch]:
+    """The data events that a consumer sees, of the windows that end above an SCN."""
+    for file in files:
+        table, highest = snapshot.table(EVENTS), file.high.get("window_end_scn")
+        # A window that failed has no end: it is found by its start.
+        if not failed and highest is not None and highest <= after:
+            continue
+        target = Target(snapshot.location, table.folder, table.stored)
+        names = {*COLUMNS, ERROR_CODE} & set(snapshot.schema(EVENTS).fieldNames())
+        for batch in read_batches(target, file.path, sorted(names), _ROWS_AT_ONCE):
+            yield _keep_visible(batch, after, failed)
+
+
+def _keep_visible(batch: pa.RecordBatch, after: int, failed: bool) -> pa.RecordBatch:
+    states = pa.array([COMPLETE, *(_FAILED if failed else ())])
+    end = pc.coalesce(batch.column("window_end_scn"), batch.column("window_start_scn"))
+    is_seen = pc.and_(pc.equal(batch.column("kind"), DATA), pc.greater(end, after))
+    is_seen = pc.and_(is_seen, pc.is_in(batch.column("window_state"), states))
+    # Others were erased.
+    is_seen = pc.and_(is_seen, pc.is_in(batch.column("opcode"), pa.array([UPSERT, DELETE])))
+    if ERROR_CODE in batch.schema.names:
+        is_seen = pc.and_(is_seen, batch.column(ERROR_CODE).is_null())
+    return batch.select(list(COLUMNS)).filter(is_seen)
+
+
+def sort_batches(batches: Iterable[pa.RecordBatch], sources: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """
+    Sort data events, which come window by window, and in each as they were made, by these sources.
+
+    A window of several batches is held until its end, above 64 MiB in files, one for each source.
+    """
+    number, held = -1, [BatchQueue() for _ in sources]
+
+    def hold(rows: pa.RecordBatch, rank: Ints) -> None:
+        for place in np.unique(rank).tolist():
+            held[place].append(rows.filter(pa.array(rank == place)))
+
+    def take_held() -> Iterator[pa.RecordBatch]:
+        for queue in held:
+            while queue:
+                yield queue.popleft()
+
+    for batch in batches:
+        places = pc.index_in(batch.column("source_id"), pa.array(sources, pa.int32()))
+        batch, rank = batch.filter(places.is_valid()), np.asarray(places.drop_null())
+        if not batch.num_rows:
+            continue
+        windows = np.asarray(batch.column("window"))
+        goes_on = int(np.searchsorted(windows, number, side="right"))
+        hold(batch.slice(0, goes_on), rank[:goes_on])
+        if goes_on == len(windows):
+            continue
+        yield from take_held()
+        number = int(windows[-1])
+        last = int(np.searchsorted(windows, number))
+        order = np.lexsort((rank[goes_on:last], windows[goes_on:last])) + goes_on
+        yield batch.take(pa.array(order))
+        hold(batch.slice(last), rank[last:])
+    yield from take_held()
+
+
+def split_windows(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> Iterator[Window]:
+    """Sorted events, window by window."""
+    runs = (run for batch in batches if batch.num_rows for run in _split_batch(batch, sources))
+    for (_, start_scn, end_scn), some in groupby(runs, lambda run: run.window):
+        yield Window(start_scn, end_scn, some)
+
+
+def _split_batch(batch: pa.RecordBatch, sources: Mapping[int, Source]) -> Iterator[_Run]:
+    rows = _Rows(batch, sources)
+    windows, numbers = (np.asarray(batch.column(name)) for name in ("window", "source_id"))
+    starts = np.flatnonzero(group_starts(windows, numbers))
+    first = batch.select(["window", "window_start_scn", "window_end_scn", "window_state", "source_id"])
+    told = zip(*(column.to_pylist() for column in first.take(pa.array(starts)).columns), strict=True)
+    places = pairwise([*starts.tolist(), batch.num_rows])
+    for (window, start_scn, end_scn, state, number), place in zip(told, places, strict=True):
+        end = None if state in _FAILED else end_scn
+        yield _Run((window, start_scn, end), sources[number], rows, slice(*place))

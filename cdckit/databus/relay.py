@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit.databus.event_stream import RelayStream
-from cdckit.databus.event_tables import find_without_key, row_fields, rows, windows
-from cdckit.databus.event_values import DATA, DatabusFault, Source, sources_by_id
+from cdckit.databus.event_stream import EVENTS, RelayStream
+from cdckit.databus.events import DATA, DatabusFault
 from cdckit.databus.relay_erasure import event_places, forget_events, is_erased
 from cdckit.databus.relay_intake import Intake
 from cdckit.databus.relay_tables import (
-    EVENTS,
     STORED_SCHEMA,
-    STREAMS,
-    STREAMS_SCHEMA,
     WAITING_SCHEMA,
-    Settings,
+    WINDOWED_SCHEMA,
+    RelaySettings,
     read_events,
     read_waiting,
-    to_event_rows,
+    stream_rows,
 )
+from cdckit.databus.row_changes import row_fields
+from cdckit.databus.sources import Source, sources_by_id
 from cdckit.databus.window_batches import STREAM
+from cdckit.databus.window_machine import COMPLETE
+from cdckit.databus.windowed_events import windows
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import ErasedPart
 from cdckit.ledger.columns import BUCKETS, Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
+from cdckit.model.faults import BYTES
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.parts.arguments import require_keys
-from cdckit.parts.arrow_types import spark_columns
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows, read_some
-
-_BYTES = ("key", "value", "headers")
 
 
 class Relay(Shell):
@@ -50,7 +50,8 @@ class Relay(Shell):
     The events of a window that is open wait until its end comes, from the time of their records on: `waiting`
     shows them with `kind`, `source`, `scn`, `window` and `window_start_scn`.  Given up, they are rejects
     (WINDOW_OPEN).  An event in error damages its window, which passes when the source sends it again: so
-    rejects heal from there, or by `rebuild` with the source or the schema that was lacking.
+    rejects heal from there, or by `rebuild` with the source or the schema that was lacking.  So are events of
+    complete windows that do not say their key (KEY_MISSING).
 
     What the relay answers is at any time what one batch of all records would have given.  The batches must
     bring the records of a partition of a topic in the order of their offsets, as a structured stream does; a
@@ -111,7 +112,7 @@ class Relay(Shell):
     <BLANKLINE>
     """
 
-    kind = "Databus relay (form 4)"
+    kind = "Databus relay (form 5)"
     _reads_waiting = True
 
     def __init__(
@@ -125,19 +126,18 @@ class Relay(Shell):
         buckets: int | None = None,
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        known = sources_by_id(sources, function="Relay")
-        named = {each.name: each for each in known.values()}
-        named_keys = dict(keys or {})
-        if strangers := sorted(set(named_keys) - set(named)):
-            raise InvalidArgument("Relay", "keys", f"of sources among {', '.join(named)}", strangers)
-        for name, fields in named_keys.items():
-            require_keys(fields, [each.name for each in row_fields(named[name])], function="Relay")
-        self._settings = Settings(
-            known,
-            {name: tuple(fields) for name, fields in named_keys.items()},
+        by_id = sources_by_id(sources, function="Relay")
+        self._settings = settings = RelaySettings(
+            by_id,
+            {name: tuple(fields) for name, fields in (keys or {}).items()},
             frozenset(skip_sources),
             buckets or BUCKETS,
         )
+        if strangers := sorted(settings.keys.keys() - settings.named.keys()):
+            raise InvalidArgument("Relay", "keys", f"of sources among {', '.join(settings.named)}", strangers)
+        for name, fields in settings.keys.items():
+            there = [field.name for field in row_fields(settings.named[name])]
+            require_keys(fields, there, function="Relay")
         super().__init__(spark, location, storage_options)
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
@@ -153,19 +153,17 @@ class Relay(Shell):
         return WorkResult()
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
-        rows = read_some(tables, WAITING)
-        if rows is None:
+        waiting = read_some(tables, WAITING)
+        if waiting is None:
             return 0
-        now_waiting, found = give_up_overdue(rows, F.col("timestamp"), now, wait)
-        if found:
-            in_order = now_waiting.repartition(*STREAM).sortWithinPartitions(*STREAM, "offset")
-            tables.replace(WAITING, in_order)
-        return found
+        rows, count = give_up_overdue(waiting, F.col("timestamp"), now, wait)
+        if count:
+            tables.replace(WAITING, rows.repartition(*STREAM).sortWithinPartitions(*STREAM, "offset"))
+        return count
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
-        found = read_waiting(tables)
-        sound = found.where(F.col(GIVEN_UP).isNull() & F.col(ERROR_CODE).isNull())
-        return sound.select(
+        waiting = read_waiting(tables).where(F.col(GIVEN_UP).isNull() & F.col(ERROR_CODE).isNull())
+        return waiting.select(
             *RECORD_COLUMNS,
             *("kind", "source", "scn", "window", "window_start_scn"),
             F.col("timestamp").alias("waiting_since"),
@@ -177,15 +175,14 @@ class Relay(Shell):
         overdue = F.col(GIVEN_UP).isNotNull() & F.col(ERROR_CODE).isNull()
         fault = DatabusFault.WINDOW_OPEN
         named = {ERROR_CODE: fault.value, ERROR_DESCRIPTION: fault.sentence}
-        given_up = waiting.withColumns(
-            {name: F.when(overdue, text).otherwise(F.col(name)) for name, text in named.items()}
-        )
-        columns = STORED_SCHEMA.fieldNames()
-        found = (
-            read_rows(tables, EVENTS, STORED_SCHEMA).select(*columns).unionByName(given_up.select(*columns))
-        )
-        bad = found.where(F.col(ERROR_CODE).isNotNull())
-        return bad.select(*REJECT_SCHEMA.fieldNames())
+        given_up = {name: F.when(overdue, text).otherwise(F.col(name)) for name, text in named.items()}
+        events = read_rows(tables, EVENTS, STORED_SCHEMA)
+        without_key = [
+            tables.read(kind.rejects) for kind in self._kinds(tables).values() if tables.has(kind.rejects)
+        ]
+        rows = [events, waiting.withColumns(given_up), *without_key]
+        bad = (some.where(F.col(ERROR_CODE).isNotNull()).select(*REJECT_SCHEMA.names) for some in rows)
+        return reduce(DataFrame.unionByName, bad)
 
     def _places(self, tables: Transaction, kind: Kind, entities: DataFrame) -> DataFrame:
         return event_places(tables, self._settings.named[kind.name], kind, entities)
@@ -194,7 +191,7 @@ class Relay(Shell):
         return forget_events(tables, places)
 
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
-        return {"windows": (windows(to_event_rows(read_events(tables))), "databus_windows")}
+        return {"windows": (windows(read_events(tables)), "databus_windows")}
 
     def events(self) -> DataFrame:
         """
@@ -204,7 +201,7 @@ class Relay(Shell):
             What `with_windows` returns for all records that came, each once.  A record that came behind
             others of its partition is in error, without a window.
         """
-        return to_event_rows(read_events(self._snapshot()))
+        return read_events(self._snapshot())
 
     def consistent_events(self, *, version: int | None = None) -> DataFrame:
         """
@@ -213,9 +210,10 @@ class Relay(Shell):
         Args:
             version: The commit that is meant; the newest without it.
         """
-        found = read_rows(self.store.snapshot(version, function="consistent_events"), EVENTS, STORED_SCHEMA)
-        whole = found.where((F.col("kind") == DATA) & (F.col("window_state") == "complete") & ~is_erased())
-        return to_event_rows(whole).drop(*_BYTES, ERROR_CODE, ERROR_DESCRIPTION)
+        snapshot = self._snapshot(version, function="consistent_events")
+        passed = (F.col("kind") == DATA) & (F.col("window_state") == COMPLETE) & ~is_erased()
+        events = read_rows(snapshot, EVENTS, STORED_SCHEMA).where(passed).select(*WINDOWED_SCHEMA.names)
+        return events.drop(*BYTES, ERROR_CODE, ERROR_DESCRIPTION)
 
     def streams(self) -> DataFrame:
         """
@@ -230,22 +228,23 @@ class Relay(Shell):
             when.
         """
         snapshot = self._snapshot()
-        known = read_rows(snapshot, STREAMS, spark_columns(STREAMS_SCHEMA)).where(
-            F.col("physical_partition").isNotNull()
-        )
-        waits = read_rows(snapshot, WAITING, WAITING_SCHEMA).where(F.col("kind") == DATA)
-        counted = waits.groupBy(*STREAM).agg(
+        waiting = read_rows(snapshot, WAITING, WAITING_SCHEMA).where(F.col("kind") == DATA)
+        counts = waiting.groupBy(*STREAM).agg(
             F.count("*").alias("open_events"), F.min("timestamp").alias("open_since")
         )
         passed = F.when(F.col("passed_scn") >= 0, F.timestamp_micros("passed_micros"))
-        return known.join(counted, list(STREAM), "left").select(
-            *STREAM,
-            "windows",
-            "passed_scn",
-            passed.alias("passed_timestamp"),
-            "needed_scn",
-            F.coalesce("open_events", F.lit(0)).alias("open_events"),
-            "open_since",
+        return (
+            stream_rows(snapshot)
+            .join(counts, list(STREAM), "left")
+            .select(
+                *STREAM,
+                "windows",
+                "passed_scn",
+                passed.alias("passed_timestamp"),
+                "needed_scn",
+                F.coalesce("open_events", F.lit(0)).alias("open_events"),
+                "open_since",
+            )
         )
 
     def stream(
@@ -255,6 +254,7 @@ class Relay(Shell):
         topic: str | None = None,
         partition: int | None = None,
         physical_partition: int | None = None,
+        buffered: bool = True,
     ) -> RelayStream:
         """
         The windows that have passed, for a loop or for `dispatch`: read from files, batch by batch.
@@ -264,24 +264,7 @@ class Relay(Shell):
             topic: That of the stream, where the relay keeps several.
             partition: Likewise.
             physical_partition: Likewise.
+            buffered: As for `EventStream`.
         """
-        return RelayStream(
-            self.store, sources, dict(zip(STREAM, (topic, partition, physical_partition), strict=True))
-        )
-
-    def without_key(self, source: str) -> DataFrame:
-        """
-        The events of complete windows that do not say which entity they are about (see `find_without_key`).
-
-        Raises:
-            InvalidArgument: No ledger is kept of the source.
-
-        Cost: reads all events of the source that passed.
-        """
-        settings = self._settings
-        if source not in settings.keys:
-            needed = f"a source of which a ledger is kept: {', '.join(settings.keys) or 'there is none'}"
-            raise InvalidArgument("without_key", "source", needed, source)
-        return find_without_key(
-            rows(self.consistent_events(), settings.named[source]), keys=settings.keys[source]
-        )
+        where = dict(zip(STREAM, (topic, partition, physical_partition), strict=True))
+        return RelayStream(self.store, sources, where, buffered=buffered)

@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from cdckit.databus.event_tables import changes, rows
-from cdckit.databus.event_values import DATA, DatabusFault, Source
-from cdckit.databus.events import EVENT_FIELDS
-from cdckit.databus.relay_tables import EVENTS, STORED_SCHEMA, WAITING_SCHEMA, Settings
-from cdckit.databus.window_batches import STREAM, Key, split_streams, with_columns
+from cdckit.databus.event_stream import EVENTS
+from cdckit.databus.events import DATA, EVENT, DatabusFault
+from cdckit.databus.relay_tables import STORED_SCHEMA, WAITING_SCHEMA, RelaySettings
+from cdckit.databus.row_changes import event_changes
+from cdckit.databus.sources import Source
+from cdckit.databus.window_batches import STREAM, with_columns
 from cdckit.ledger import ErasedPart
 from cdckit.ledger.columns import Kind, log_fields
-from cdckit.ledger.erased_files import digest_rows
+from cdckit.ledger.erased_files import rewrite_files
 from cdckit.ledger.places import PLACE, record_place
 from cdckit.ledger.shell import WAITING
+from cdckit.ledger.tasks import FileRange
 from cdckit.ledger.tombstones import Erasures, erased_changes, note_refused
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
-from cdckit.parts.arrays import Ints, bools
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS, usable_changes
+from cdckit.parts.arrays import Bools, bools
 from cdckit.parts.values import guid
 from cdckit.parts.workers import worker_reports
 from cdckit.store import File, Transaction
-from cdckit.store.files import Target, read_batches
-from cdckit.store.writing import OpenFiles, parse_report
+from cdckit.store.files import Target
+from cdckit.store.writing import parse_report
 
 ERASED = "ERASED"
 """In place of an opcode: of data events of which nothing is left but their place, their source and SCN, by
@@ -43,71 +44,73 @@ _BY_WINDOW = (DatabusFault.EVENT_LATE.value, DatabusFault.SCN_FELL.value)
 """Errors that the window finds, of events that can be read."""
 _TABLES = {EVENTS: STORED_SCHEMA, WAITING: WAITING_SCHEMA}
 
+_Stream = tuple[Any, ...]
+
 
 def is_erased() -> Column:
     """Whether an event was erased."""
     return F.coalesce(F.col("opcode") == ERASED, F.lit(False))
 
 
-def erased_again(kept: DataFrame) -> DataFrame:
+def as_if_new(erased: DataFrame) -> DataFrame:
     """Events that were erased, in the columns in which they are kept, as if they came now."""
-    record = ("topic", "partition", "offset", "timestamp", "timestampType")
-    known = {*record, *(field.name for field in EVENT_FIELDS)}
-    columns = (
-        (F.col(each.name) if each.name in known else F.lit(None).cast(each.dataType)).alias(each.name)
-        for each in STORED_SCHEMA
+    stay = {"topic", "partition", "offset", "timestamp", "timestampType", *EVENT.names}
+    return erased.select(
+        *(
+            (F.col(field.name) if field.name in stay else F.lit(None)).cast(field.dataType).alias(field.name)
+            for field in STORED_SCHEMA
+        )
     )
-    return kept.select(*columns)
 
 
-def event_changes(events: DataFrame, source: Source, keys: Iterable[str]) -> DataFrame:
+def _readable_changes(events: DataFrame, source: Source, kind: Kind) -> DataFrame:
     """What events of a source say, whatever became of their windows, also those that came too late."""
-    sound = F.col(ERROR_CODE).isNull() | F.col(ERROR_CODE).isin(*_BY_WINDOW)
-    readable = events.where(sound).drop(ERROR_CODE, ERROR_DESCRIPTION)
-    return changes(rows(readable, source), keys=list(keys))
+    is_readable = F.col(ERROR_CODE).isNull() | F.col(ERROR_CODE).isin(*_BY_WINDOW)
+    sound = events.where(is_readable).withColumn(ERROR_CODE, F.lit(None).cast("string"))
+    return usable_changes(event_changes(sound, source, keys=kind.keys))
 
 
 def event_places(tables: Transaction, source: Source, kind: Kind, entities: DataFrame) -> DataFrame:
     """The places of all events that speak of entities, also of windows that never passed, or are open."""
     types = log_fields(tables.schema(kind.changes))
     key = {name: F.col("data").getField(name).cast(types[name].dataType) for name in kind.keys}
-    found = [
-        event_changes(tables.read(name, {"source_id": [source.id]}), source, kind.keys)
+    places = [
+        _readable_changes(tables.read(name, {"source_id": [source.id]}), source, kind)
         .withColumn(GUID, guid(kind.entity, key))
         .join(entities, GUID, "left_semi")
         .select(record_place("arrival.").alias(PLACE))
         for name in _TABLES
         if tables.has(name)
     ]
-    return reduce(DataFrame.unionByName, found).distinct()
+    return reduce(DataFrame.unionByName, places).distinct()
 
 
-def drop_erased_events(fresh: DataFrame, tables: Transaction, settings: Settings) -> DataFrame:
+def drop_erased_events(fresh: DataFrame, tables: Transaction, settings: RelaySettings) -> DataFrame:
     """
     Events that come, those of entities that were erased without what they say; nobody has written these yet.
 
     Cost: nothing, until something was erased; then the values of its source are read once more, and the
     events shuffled by their places.
     """
-    found = []
-    for name, keys in settings.keys.items():
+    places = []
+    for name in settings.keys:
         kind = settings.kind(name)
         if Erasures.of(tables, kind) is None:
             continue
-        erased = erased_changes(event_changes(fresh, settings.named[name], keys), tables, kind)
+        erased = erased_changes(_readable_changes(fresh, settings.named[name], kind), tables, kind)
         assert erased is not None
         note_refused(tables, kind, erased)
-        found.append(erased.select(record_place("arrival.").alias(PLACE)))
-    if not found:
+        places.append(erased.select(record_place("arrival.").alias(PLACE)))
+    if not places:
         return fresh
-    places = reduce(DataFrame.unionByName, found).distinct().withColumn("_erased", F.lit(True))
-    named = fresh.withColumn(PLACE, record_place()).join(places, PLACE, "left")
-    theirs = F.coalesce("_erased", F.lit(False)) & F.coalesce(F.col("kind") == DATA, F.lit(False))
-    values = {
-        name: F.when(~theirs, F.col(name)) for name in (*_VALUES, *(each.name for each in ERROR_FIELDS))
+    named = reduce(DataFrame.unionByName, places).distinct().withColumn("_erased", F.lit(True))
+    marked = fresh.withColumn(PLACE, record_place()).join(named, PLACE, "left")
+    theirs = F.coalesce(F.col("_erased") & (F.col("kind") == DATA), F.lit(False))
+    blank = {
+        name: F.when(~theirs, F.col(name)) for name in (*_VALUES, *(field.name for field in ERROR_FIELDS))
     }
-    marked = named.withColumns({**values, "opcode": F.when(theirs, ERASED).otherwise(F.col("opcode"))})
-    return marked.select(*fresh.columns)
+    opcode = F.when(theirs, ERASED).otherwise(F.col("opcode"))
+    return marked.withColumns({**blank, "opcode": opcode}).select(*fresh.columns)
 
 
 def forget_events(tables: Transaction, places: DataFrame) -> list[ErasedPart]:
@@ -116,96 +119,58 @@ def forget_events(tables: Transaction, places: DataFrame) -> list[ErasedPart]:
 
     Cost: a task for each file that is touched.
     """
-    tasks = ((name, columns) for name, columns in _TABLES.items() if tables.has(name))
-    return [part for each in tasks for part in _forget(tables, *each, places)]
+    return [part for name in _TABLES if tables.has(name) for part in _forget(tables, name, places)]
 
 
-def _forget(tables: Transaction, name: str, columns: T.StructType, places: DataFrame) -> list[ErasedPart]:
+def _forget(tables: Transaction, name: str, places: DataFrame) -> Iterator[ErasedPart]:
     placed = tables.read(name).select(*STREAM, "offset", record_place().alias(PLACE))
     chosen = placed.join(places, PLACE, "left_semi").select(*STREAM, "offset").repartition(*STREAM)
-    target = tables.target(name, columns, STREAM)
-    files = [
-        _EventFile(one.path, _stream_of(one), one.low["offset"], one.high["offset"])
-        for one in tables.files(name)
-    ]
-    reports = worker_reports(chosen, partial(_rewrite_files, target=target, files=files))
+    target = tables.target(name, _TABLES[name], STREAM)
+    files: dict[_Stream, list[File]] = {}
+    for file in tables.files(name):
+        files.setdefault(tuple(file.partition[column] for column in STREAM), []).append(file)
+    reports = worker_reports(chosen, partial(_rewrite_streams, target=target, files=files))
     if not reports:
-        return []
-    removed = tuple(sorted(each["path"] for each in reports))
-    added = parse_report((one for each in reports for one in each["added"]), target)
+        return
+    removed = tuple(sorted(path for report in reports for path in report["removed"]))
+    added = parse_report((file for report in reports for file in report["added"]), target)
     tables.adopt(name, added, removed)
-    digests = (_together(each[side] for each in reports) for side in ("before", "after"))
-    counts = (sum(each[what] for each in reports) for what in ("rows", "erased"))
-    return [ErasedPart(name, None, removed, tuple(one.path for one in added), *counts, *digests)]
+    rows, erased = (sum(report[what] for report in reports) for what in ("rows", "erased"))
+    digests = (_sum_up(report[side] for report in reports) for side in ("before", "after"))
+    yield ErasedPart(name, None, removed, tuple(file.path for file in added), rows, erased, *digests)
 
 
-class _EventFile(NamedTuple):
-    path: str
-    stream: Key
-    first: int
-    last: int
-
-
-def _stream_of(one: File) -> Key:
-    return tuple(one.partition[name] for name in STREAM)
-
-
-def _together(digests: Iterable[str]) -> str:
-    """One digest for those of several files, whatever their order."""
+def _sum_up(digests: Iterable[str]) -> str:
+    """One digest for those of several streams, whatever their order."""
     return hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
 
 
-def _rewrite_files(
-    batches: Iterable[pa.RecordBatch], *, target: Target, files: list[_EventFile]
+def _rewrite_streams(
+    batches: Iterable[pa.RecordBatch], *, target: Target, files: Mapping[_Stream, list[File]]
 ) -> Iterator[dict[str, Any]]:
-    chosen: dict[Key, list[Ints]] = {}
+    chosen: dict[_Stream, set[int]] = {}
     for batch in batches:
-        for piece in split_streams(batch):
-            key = tuple(piece.column(name)[0].as_py() for name in STREAM)
-            chosen.setdefault(key, []).append(np.asarray(piece.column("offset")))
-    for key, found in chosen.items():
-        offsets = np.unique(np.concatenate(found))
-        for one in files:
-            own = offsets[(offsets >= one.first) & (offsets <= one.last)]
-            report = _rewrite_file(target, one.path, own) if one.stream == key and len(own) else None
-            if report is not None:
-                yield report
+        for *stream, offset in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            chosen.setdefault(tuple(stream), set()).add(offset)
+    for key, offsets in chosen.items():
+        places = pa.array(sorted(offsets))
+        touched = [
+            FileRange(file.path, file.size, file.rows)
+            for file in files[key]
+            if any(file.low["offset"] <= offset <= file.high["offset"] for offset in offsets)
+        ]
+        part = rewrite_files(target, touched, partial(_is_chosen, offsets=places), _without_values)
+        if part.removed:
+            yield vars(part)
 
 
-def _rewrite_file(target: Target, path: str, offsets: Ints) -> dict[str, Any] | None:
-    before = _whole(target, path, None)
-    theirs = bools(pc.is_in(before.column("offset"), pa.array(offsets)))
-    theirs &= bools(pc.fill_null(pc.equal(before.column("kind"), DATA), False))
-    if not theirs.any():
-        return None
-    with OpenFiles(target) as files:
-        files.take(_without_values(before, theirs))
-        added = files.close()
-    # A worker is not told of which stream the files are that it has written.
-    names = [each for each in target.shape.schema.names if each not in STREAM]
-    after = pa.Table.from_batches([_whole(target, one["path"], names) for one in added])
-    rest = pa.array(~theirs)
-    was, is_ = (
-        digest_rows(_one_batch(rows.select(names).filter(rest)))
-        for rows in (pa.Table.from_batches([before]), after)
-    )
-    if was != is_:
-        raise RuntimeError(f"An erasure would change other events in {path}: nothing was committed.")
-    counts = {"rows": before.num_rows, "erased": int(theirs.sum())}
-    return {"path": path, "added": added, **counts, "before": was, "after": is_}
+def _is_chosen(rows: pa.RecordBatch, *, offsets: pa.Array) -> Bools:
+    is_data = bools(pc.fill_null(pc.equal(rows.column("kind"), DATA), False))
+    return bools(pc.is_in(rows.column("offset"), offsets)) & is_data
 
 
-def _without_values(events: pa.RecordBatch, theirs: Any) -> pa.RecordBatch:
-    mask = pa.array(theirs)
+def _without_values(events: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:
     stays = pa.array(np.arange(events.num_rows), mask=theirs)
     values = {name: events.column(name).take(stays) for name in (*_VALUES, ERROR_CODE, ERROR_DESCRIPTION)}
-    return with_columns(events, {**values, "opcode": pc.if_else(mask, ERASED, events.column("opcode"))})
-
-
-def _whole(target: Target, path: str, names: list[str] | None) -> pa.RecordBatch:
-    return _one_batch(pa.Table.from_batches(list(read_batches(target, path, names))))
-
-
-def _one_batch(rows: pa.Table) -> pa.RecordBatch:
-    [batch] = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], schema=rows.schema)]
-    return batch
+    opcode = pc.if_else(pa.array(theirs), ERASED, events.column("opcode"))
+    return with_columns(events, {**values, "opcode": opcode})

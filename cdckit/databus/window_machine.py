@@ -1,5 +1,5 @@
 """
-The rules of windows: a machine that takes the rows of one stream in their order.
+The rules of windows: a machine that takes the events of one stream in their order.
 
 A window begins with its first event, since its start is no record, and ends with an end of a period, or with
 a rollback.  It passes (`complete`) if nothing in it is wrong, nothing before it is missing, and it ends above
@@ -13,12 +13,13 @@ any number of windows without events; neither is ever wrong.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cdckit.databus.event_values import DATA, END, ROLLBACK, DatabusFault
+import msgspec
+
+from cdckit.databus.events import DATA, END, ROLLBACK, DatabusFault
 
 COMPLETE, OPEN, REPEATED, ROLLED_BACK = "complete", "open", "repeated", "rolled back"
 DAMAGED, WAITING, LATE = "damaged", "waiting", "late"
@@ -30,74 +31,63 @@ Spans = tuple[Sequence[int], Sequence[int]]
 """The first and the last SCN of each of some spans, both growing."""
 
 
-class Row(NamedTuple):
-    """What the rules look at of a record."""
+class WindowOutcome(NamedTuple):
+    """What became of a window; null throughout for a record that is in none."""
 
-    kind: str | None
-    """None: it is in error, whatever it would have been."""
-    scn: int
-    source: int
-    offset: int
-    micros: int
-
-
-class Step(NamedTuple):
-    """What is known of a row once it was taken; and of the window that it ends, if it ends one."""
-
-    position: int | None = None
-    """The place of a data event among those of its window, from 1."""
-    is_late: bool = False
-    """Whether it says something of an SCN that passed without it."""
-    finding: Finding | None = None
-    outcome: Outcome | None = None
-
-
-class Outcome(NamedTuple):
-    """What became of a window."""
-
-    number: int
-    state: str
-    start_scn: int | None
-    end_scn: int | None
-    micros: int | None
+    window: int | None = None
+    state: str | None = None
+    start_scn: int | None = None
+    end_scn: int | None = None
+    micros: int | None = None
     """When a complete window became true: never before one that passed earlier."""
-    passed_scn: int
+    passed_scn: int = -1
     """The SCN up to which all had passed before: its events at or below it are repeats."""
-    events: int
-    bad: int
-    first_offset: int
-    last_offset: int
     finding: Finding | None = None
-    covered: tuple[int, int] | None = None
-    """The first and the last SCN of which a window that passed has said everything."""
+    """What is wrong with its end."""
+    covered_from: int | None = None
+    """The first of the SCNs of which a window that passed has said everything."""
+    covered_to: int | None = None
+    """The last of them."""
 
 
-@dataclass
-class OpenWindow:
-    """What is known of a window that has not ended: it can be written down."""
+class WindowState(msgspec.Struct, eq=False):
+    """What is known of a window while its events come, and what became of it once it has ended."""
 
+    stream: int
+    """The physical partition."""
     number: int = 1
     events: int = 0
     bad: int = 0
+    """How many events in error it has; of those that do not say their stream once it has ended."""
+    lost: int = 0
+    """How many records that do not say their stream stand in it."""
     fell: bool = False
-    late: bool = False
     low: int = HIGHEST
     high: int = LOWEST
     micros: int = LOWEST
-    first_offset: int = -1
-    last_offset: int = -1
-    of_source: dict[int, int] = field(default_factory=dict)
+    last_scns: dict[int, int] = {}
     """By source the SCN of its last event."""
+    late_scns: set[int] = set()
+    """The SCNs that had passed without what it says of them."""
+    first_offset: int | None = None
+    last_offset: int | None = None
+    outcome: WindowOutcome | None = None
 
     @property
     def start_scn(self) -> int | None:
         """The lowest SCN of its events."""
         return self.low if self.events else None
 
+    @property
+    def outcome_so_far(self) -> WindowOutcome:
+        """What became of it, or that it is open."""
+        return self.outcome or WindowOutcome(self.number, OPEN, self.start_scn)
 
-class StreamPosition(NamedTuple):
-    """Where a stream stands between two windows."""
 
+class StreamState(msgspec.Struct):
+    """Where a stream stands; it can be written down."""
+
+    window: WindowState
     passed_scn: int = -1
     """The SCN up to which all has passed."""
     needed_scn: int | None = None
@@ -108,80 +98,53 @@ class StreamPosition(NamedTuple):
     """When the last window that passed became true."""
 
 
-START = StreamPosition()
-
-
 class WindowMachine:
     """
-    The state of one stream.
+    The rules, for one stream.
 
     Args:
-        position: Where it stands.
-        window: What is known of the window that follows.
-        unreadable: The growing offsets of records in error that do not say their stream; each may have been
-            of this one.
-        covered_before: From an SCN on, what the windows covered that passed before *position*.
+        stream: Where it stands; that is kept up.
+        covered_before: From an SCN on, what the windows covered that passed before.
 
-    >>> machine = WindowMachine()
-    >>> machine.take(Row("data", 5, 97, 0, 0)).position
-    1
-    >>> machine.take(Row("end", 5, 0, 1, 0)).outcome.state, machine.position.passed_scn
+    >>> machine = WindowMachine(StreamState(WindowState(stream=1)))
+    >>> window = machine.window
+    >>> machine.take("data", 5, 97, 0), machine.take("end", 5, 0, 0)
+    (None, None)
+    >>> window.outcome.state, machine.stream.passed_scn
     ('complete', 5)
     """
 
-    def __init__(
-        self,
-        position: StreamPosition = START,
-        window: OpenWindow | None = None,
-        unreadable: Sequence[int] = (),
-        covered_before: Callable[[int], Spans] | None = None,
-    ) -> None:
-        self._passed, self._needed, self._after_rollback, self._micros = position
-        self.window = window or OpenWindow()
-        self._unreadable, self._seen = unreadable, 0
+    def __init__(self, stream: StreamState, covered_before: Callable[[int], Spans] | None = None) -> None:
+        self.stream = stream
         self._lows, self._highs = array("q"), array("q")
         self._covered_before, self._looked_up = covered_before, 0
-        self._covered_from = LOWEST if covered_before is None else position.passed_scn + 1
+        self._covered_from = LOWEST if covered_before is None else stream.passed_scn + 1
 
     @property
-    def position(self) -> StreamPosition:
-        """Where the stream stands at the end of its last window."""
-        return StreamPosition(self._passed, self._needed, self._after_rollback, self._micros)
+    def window(self) -> WindowState:
+        """The window of the next event."""
+        return self.stream.window
 
-    @property
-    def unseen(self) -> int:
-        """How many records that do not say their stream stand behind that end."""
-        return len(self._unreadable) - self._seen
+    def take(self, kind: str | None, scn: int, source: int, micros: int) -> Finding | None:
+        """
+        Take the next event; what is wrong with it.
 
-    def take(self, row: Row) -> Step:
-        """Take the next row."""
-        window, kind = self.window, row.kind
-        if window.first_offset < 0:
-            window.first_offset = row.offset
-        window.last_offset = row.offset
+        Args:
+            kind: None if it is in error, whatever it would have been.
+            scn, source, micros: Its SCN, the number of its source, and its time.
+        """
+        window = self.stream.window
         if kind == DATA:
-            return self._add_event(window, row.scn, row.source, row.micros)
+            return self._add_event(window, scn, source, micros)
         if kind in (END, ROLLBACK):
-            return self._end_window(row)
+            return self._end_window(window, kind == ROLLBACK, scn, micros)
         if kind is None:
             window.bad += 1
-        return _NOTHING
+        return None
 
-    def open_outcome(self) -> Outcome:
-        """What there is to say of the window that never ended."""
-        window = self.window
-        return Outcome(
-            window.number, OPEN, window.start_scn, None, None, self._passed,
-            window.events, window.bad, window.first_offset, window.last_offset,
-        )  # fmt: skip
-
-    def _add_event(self, window: OpenWindow, scn: int, source: int, micros: int) -> Step:
-        finding = None
-        least = window.of_source.get(source, scn)
-        if scn < least:
-            window.fell = True
-            finding = DatabusFault.SCN_FELL, f"Expected {least} or more, found {scn}."
-        window.of_source[source] = scn
+    def _add_event(self, window: WindowState, scn: int, source: int, micros: int) -> Finding | None:
+        least = window.last_scns.get(source, scn)
+        window.last_scns[source] = scn
         window.events += 1
         if scn < window.low:
             window.low = scn
@@ -189,10 +152,12 @@ class WindowMachine:
             window.high = scn
         if micros > window.micros:
             window.micros = micros
-        is_late = scn <= self._passed and not self._is_covered(scn)
-        if is_late:
-            window.late = True
-        return Step(window.events, is_late, finding)
+        if scn <= self.stream.passed_scn and not self._is_covered(scn):
+            window.late_scns.add(scn)
+        if scn >= least:
+            return None
+        window.fell = True
+        return DatabusFault.SCN_FELL, f"Expected {least} or more, found {scn}."
 
     def _is_covered(self, scn: int) -> bool:
         """Whether a window that passed has said everything of the SCN."""
@@ -204,76 +169,73 @@ class WindowMachine:
         place = bisect_right(self._lows, scn) - 1
         return place >= 0 and scn <= self._highs[place]
 
-    def _end_window(self, end: Row) -> Step:
-        window, passed = self.window, self._passed
-        seen = bisect_left(self._unreadable, end.offset, self._seen)
-        window.bad += seen - self._seen
-        self._seen, self.window = seen, OpenWindow(window.number + 1)
-        is_rollback = end.kind == ROLLBACK
-        state, finding = self._roll_back(window, end.scn) if is_rollback else self._judge(window, end.scn)
-        covered = None
+    def _end_window(self, window: WindowState, is_rollback: bool, scn: int, micros: int) -> Finding | None:
+        stream, passed_scn = self.stream, self.stream.passed_scn
+        window.bad += window.lost
+        state, finding = self._roll_back(window, scn) if is_rollback else self._judge(window, scn)
+        covered: tuple[int, int] | tuple[None, None] = (None, None)
         if state == COMPLETE:
-            self._micros = max(self._micros, end.micros, window.micros)
-            covered = self._pass(window, end.scn)
-        outcome = Outcome(
-            window.number, state, window.start_scn, None if is_rollback else end.scn,
-            self._micros if state == COMPLETE else None, passed,
-            window.events, window.bad, window.first_offset, window.last_offset, finding, covered,
+            stream.micros = max(stream.micros, micros, window.micros)
+            covered = self._pass(window, scn)
+        window.outcome = WindowOutcome(
+            window.number, state, window.start_scn, None if is_rollback else scn,
+            stream.micros if state == COMPLETE else None, passed_scn, finding, *covered,
         )  # fmt: skip
-        return Step(finding=finding, outcome=outcome)
+        stream.window = WindowState(window.stream, window.number + 1)
+        return finding
 
-    def _roll_back(self, window: OpenWindow, scn: int) -> tuple[str, Finding | None]:
+    def _roll_back(self, window: WindowState, scn: int) -> tuple[str, Finding | None]:
         """A rollback takes with it what came of its window."""
         if not window.events and not window.bad:
             return ROLLED_BACK, None
         start = window.low if window.events else scn
         self._miss(start)
-        self._after_rollback = True
+        self.stream.after_rollback = True
         if scn > start:
             return ROLLED_BACK, (DatabusFault.ROLLBACK_TOO_LATE, f"Expected {start} or less, found {scn}.")
         return ROLLED_BACK, None
 
-    def _judge(self, window: OpenWindow, end: int) -> tuple[str, Finding | None]:
+    def _judge(self, window: WindowState, end: int) -> tuple[str, Finding | None]:
         """What becomes of a window that ends with this SCN, and what is wrong with its end."""
+        stream = self.stream
         low, high = (window.low, window.high) if window.events else (end, end)
-        repeated = LATE if window.late else REPEATED
+        repeated = LATE if window.late_scns else REPEATED
         if window.bad or window.fell or end < high:
-            self._after_rollback = False
+            stream.after_rollback = False
             too_low = DatabusFault.END_TOO_LOW, f"Expected {high} or more, found {end}."
             finding = too_low if end < high else None
-            if max(end, high) <= self._passed:
+            if max(end, high) <= stream.passed_scn:
                 return repeated, finding
             self._miss(low)
             return DAMAGED, finding
-        if self._needed is not None:
+        if stream.needed_scn is not None:
             if not window.events:
                 return WAITING, None
-            after_rollback, self._after_rollback = self._after_rollback, False
-            if low > self._needed:
-                expected = f"Expected a window that starts at {self._needed} or less"
+            after_rollback, stream.after_rollback = stream.after_rollback, False
+            if low > stream.needed_scn:
+                expected = f"Expected a window that starts at {stream.needed_scn} or less"
                 too_late = DatabusFault.START_TOO_LATE, f"{expected}, found one that starts at {low}."
                 return WAITING, too_late if after_rollback else None
-        if end > self._passed and window.late:
+        if end > stream.passed_scn and window.late_scns:
             self._miss(low)
             return DAMAGED, None
-        self._needed = None
-        return (repeated if end <= self._passed else COMPLETE), None
+        stream.needed_scn = None
+        return (repeated if end <= stream.passed_scn else COMPLETE), None
 
     def _miss(self, scn: int) -> None:
         """From this SCN on something is missing."""
-        self._needed = scn if self._needed is None else min(self._needed, scn)
+        needed = self.stream.needed_scn
+        self.stream.needed_scn = scn if needed is None else min(needed, scn)
 
-    def _pass(self, window: OpenWindow, end: int) -> tuple[int, int] | None:
+    def _pass(self, window: WindowState, end: int) -> tuple[int, int] | tuple[None, None]:
         """The window passes; the SCNs of which it has said everything."""
-        covered = None
+        stream = self.stream
+        covered: tuple[int, int] | tuple[None, None] = (None, None)
         if window.events:
-            covered = max(window.low, self._passed + 1), window.high
-            self._lows.append(covered[0])
-            self._highs.append(covered[1])
+            first, last = covered = max(window.low, stream.passed_scn + 1), window.high
+            self._lows.append(first)
+            self._highs.append(last)
         # A relay begins with an empty window of SCN 0, which says nothing.
         if end > 0 or window.events:
-            self._passed = end
+            stream.passed_scn = end
         return covered
-
-
-_NOTHING = Step()

@@ -127,21 +127,43 @@ def _rewrite(
     target: Target, files: Paths, guids: pa.Array, change: Callable[[pa.RecordBatch, Bools], pa.RecordBatch]
 ) -> RewrittenPart:
     """Write those files of a table anew that have rows of the entities, and nothing else of it."""
+
+    def is_theirs(rows: pa.RecordBatch) -> Bools:
+        return bools(pc.is_in(rows.column(GUID), value_set=guids))
+
+    return rewrite_files(target, files_about(files, guids), is_theirs, change)
+
+
+def rewrite_files(
+    target: Target,
+    files: Paths,
+    find: Callable[[pa.RecordBatch], Bools],
+    change: Callable[[pa.RecordBatch, Bools], pa.RecordBatch],
+) -> RewrittenPart:
+    """
+    Write those of some files anew that have rows which *find* finds: each as one file, in the same order.
+
+    Args:
+        target: Their table.
+        files: The files.
+        find: Says of rows which are meant; of those that stay after the change, the same.
+        change: Is given the rows of a file, and which of them are meant.
+    """
     removed, kept, rows_before, erased = list[str](), list[pa.RecordBatch](), 0, 0
     with OpenFiles(target) as open_files:
-        for one in files_about(files, guids):
+        for one in files:
             rows = read_rows(target, [one])
-            theirs = bools(pc.is_in(rows.column(GUID), value_set=guids))
+            theirs = find(rows)
             if theirs.any():
                 removed.append(one.path)
                 rows_before, erased = rows_before + rows.num_rows, erased + int(theirs.sum())
                 kept.append(select_rows(rows, ~theirs))
-                # A file for each that goes: so they stay cut by ranges of guids.
+                # A file for each that goes: so they stay cut by ranges of guids, or of offsets.
                 open_files.take(change(rows, theirs))
                 open_files.begin_files()
         added = open_files.close()
-    after = _drop(read_rows(target, _as_paths(added)), guids)
-    rests = join_batches(kept, target.shape.schema), after
+    after = read_rows(target, _as_paths(added))
+    rests = join_batches(kept, target.shape.schema), select_rows(after, ~find(after))
     return _proven(target, added, removed, rows_before, erased, *rests)
 
 

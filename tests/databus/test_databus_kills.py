@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -153,25 +152,6 @@ def test_a_window_of_many_batches_comes_source_by_source(
         windows = RelayStream(store, sources, {}).windows()
         found = [(window.end_scn, window.table().column("source_id").to_pylist()) for window in windows]
         assert found == [(1, expected), (2, expected)]
-
-
-class Columns(databus.Consumer):
-    """A listener to Arrow columns."""
-
-    def __init__(self) -> None:
-        self.sums: list[Any] = []
-
-    def on_data_events(self, events: databus.Events) -> bool:
-        self.sums.append((events.source.name, sum(events.batch.column("long_key").to_pylist()), len(events)))
-        return True
-
-
-def test_a_listener_may_take_columns_alone_or_in_a_group(tmp_path: Path) -> None:
-    store = keep_windows(tmp_path, 1, 1)
-    alone, group = Columns(), [Columns(), Columns()]
-    databus.dispatch(RelayStream(store, BOTH, {}), [alone, group])
-    assert alone.sums == [("b", 1 + 3, 2), ("a", 0 + 2 + 4, 3)]
-    assert [each.sums for each in group] == [[("b", 1, 1), ("a", 0 + 4, 2)], [("b", 3, 1), ("a", 2, 1)]]
 
 
 if __name__ == "__main__":

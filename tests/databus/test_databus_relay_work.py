@@ -7,29 +7,33 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdckit.databus.relay_intake import ASIDE, adopt_files, make_task, write_events
-from cdckit.databus.relay_tables import EVENTS, WAITING, read_marks
+from cdckit.databus.event_stream import EVENTS
+from cdckit.databus.relay_intake import RANK, adopt_files, make_task, write_events
+from cdckit.databus.relay_tables import read_states
+from cdckit.databus.window_batches import PartitionState
+from cdckit.ledger.shell import WAITING
 from cdckit.store import Store
 from support.databus_streams import COLUMNS, cut_rows, events_of
 from tools.tiers import examples
 
-ROW = pa.schema([*COLUMNS, ("value", pa.binary()), (ASIDE, pa.bool_())])
+ROW = pa.schema([*COLUMNS, ("value", pa.binary()), (RANK, pa.int32())])
 TOLD = [*COLUMNS.names, "window", "window_state", "window_start_scn", "window_end_scn", "window_position"]
 
 Rows = list[dict[str, Any]]
 
 
-def receive(store: Store, came: Rows, *, fold: int = 3) -> int:
+def receive(store: Store, came: Rows) -> int:
     """One batch, as `Intake` has it done; how many records were new."""
     with store.begin() as tables:
-        rows = sorted(({ASIDE: False, **row} for row in came), key=place_of)
+        rows = sorted(({RANK: 0, **row} for row in came), key=place_of)
         batches = [pa.RecordBatch.from_pylist(rows[at : at + 5], ROW) for at in range(0, len(rows), 5)]
-        task = make_task(tables, (tables.base.version or 0) + 1, fold)
+        task = make_task(tables, (tables.base.version or 0) + 1)
         reports = [json.loads(json.dumps(one)) for one in write_events(batches, task=task)]
         adopt_files(tables, task, reports)
         tables.commit()
@@ -38,12 +42,20 @@ def receive(store: Store, came: Rows, *, fold: int = 3) -> int:
 
 def place_of(row: dict[str, Any]) -> tuple[Any, ...]:
     physical = row["physical_partition"]
-    return row["topic"], row["partition"], -1 if physical is None else physical, row["offset"], row[ASIDE]
+    return row["topic"], row["partition"], row["offset"], row[RANK], -1 if physical is None else physical
 
 
 def told(store: Store) -> Rows:
     rows = store.snapshot().arrow(EVENTS).to_pylist()
-    starts = {key: mark.open.low for key, mark in read_marks(store.begin())[0].items() if mark.open.events}
+    states = {
+        place: msgspec.json.decode(text, type=PartitionState)
+        for place, text in read_states(store.begin()).items()
+    }
+    starts = {
+        (*place, number): stream.window.start_scn
+        for place, state in states.items()
+        for number, stream in state.streams.items()
+    }
     for row in store.snapshot().arrow(WAITING).to_pylist():
         start = starts.get((row["topic"], row["partition"], row["physical_partition"]))
         rows.append({**row, "window_start_scn": start})
@@ -96,22 +108,6 @@ def test_a_record_in_the_place_of_another_has_none(tmp_path: Path) -> None:
     assert codes(store) == [(1, "PLACE_TAKEN"), (2, "PLACE_TAKEN"), (3, "PLACE_TAKEN")]
 
 
-@pytest.mark.parametrize("fold", [2, 3, 99])
-def test_small_files_of_a_stream_are_written_together_in_their_order(tmp_path: Path, fold: int) -> None:
-    store = Store(None, tmp_path)
-    for scn in range(1, 8):
-        receive(
-            store,
-            [{**row, "offset": 2 * scn + at} for at, row in enumerate(stream(f"a{scn} .{scn}"))],
-            fold=fold,
-        )
-    assert len(store.snapshot().files(EVENTS)) == {2: 1, 3: 1, 99: 7}[fold]
-    assert [row["window"] for row in told(store)] == [each for each in range(1, 8) for _ in "ab"]
-    again = [{**row, "offset": 20 + at} for at, row in enumerate(stream("a3 .3 a9 a2 .9"))]
-    receive(store, again, fold=fold)
-    assert [row["window_state"] for row in told(store)][-5:] == ["repeated"] * 2 + ["damaged"] * 3
-
-
 def test_one_place_holds_one_record_whatever_its_physical_partition(tmp_path: Path) -> None:
     """In one batch, of several streams, that of the lowest; in several batches the one that came first."""
     first, other = stream("a1 .1 a2 .2"), stream("a3 a3 .3 .3")
@@ -128,26 +124,24 @@ def test_one_place_holds_one_record_whatever_its_physical_partition(tmp_path: Pa
 
 def test_a_record_that_is_known_to_have_no_place_takes_none(tmp_path: Path) -> None:
     store = Store(None, tmp_path)
-    aside = {**stream("?")[0], "offset": 1, ASIDE: True}
+    aside = {**stream("?")[0], "offset": 1, RANK: 1}
     assert receive(store, [*stream("a1 b1 .1"), aside]) == 4
     assert codes(store) == [(1, "PLACE_TAKEN")]
     assert [row["window_state"] for row in told(store) if not row["error_code"]] == ["complete"] * 3
 
 
 def test_a_window_over_many_batches_is_written_once_and_passes_when_it_ends(tmp_path: Path) -> None:
-    """Of its rows each batch writes those that came; files that are many and small are written together."""
+    """Of its rows each batch writes those that came."""
     store = Store(None, tmp_path)
     for at in range(20):
-        receive(store, [{**stream("a5")[0], "offset": at}], fold=99)
+        receive(store, [{**stream("a5")[0], "offset": at}])
     assert [one.rows for one in store.snapshot().files(WAITING)] == [1] * 20
-    assert receive(store, [{**stream("a5")[0], "offset": 20}], fold=20) == 1
-    assert [one.rows for one in store.snapshot().files(WAITING)] == [21]
     assert not store.snapshot().files(EVENTS)
-    receive(store, [{**stream(".6")[0], "offset": 21}])
+    receive(store, [{**stream(".6")[0], "offset": 20}])
     assert not store.snapshot().files(WAITING)
     rows = store.snapshot().arrow(EVENTS).to_pylist()
-    assert [row["offset"] for row in rows] == list(range(22))
-    assert [row["window_position"] for row in rows] == [*range(1, 22), None]
+    assert [row["offset"] for row in rows] == list(range(21))
+    assert [row["window_position"] for row in rows] == [*range(1, 21), None]
     assert {(row["window_state"], row["window_start_scn"], row["window_end_scn"]) for row in rows} == {
         ("complete", 5, 6)
     }

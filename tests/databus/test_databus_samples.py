@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from cdckit import databus, samples
-from cdckit.databus.events import EVENT_FIELDS, event_columns
+from cdckit.databus.events import EVENT, event_columns
 from cdckit.databus.window_batches import cut_batches
 from tools.samples import databus as databus_samples
 
 SAMPLE = Path(samples("databus"))
-NAMES = [*(field.name for field in EVENT_FIELDS), "error_code", "error_description"]
+NAMES = [*EVENT.names, "error_code", "error_description"]
 MANIFEST = json.loads((SAMPLE / "manifest.json").read_text())
 
 

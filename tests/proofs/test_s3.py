@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyarrow.fs import FileSelector, S3FileSystem
 from s3 import S3
 
-from cdckit.databus.relay_tables import EVENTS, Place
 from cdckit.store import ConflictingCommit, DamagedTable, NoFileSystem, Store
 from support.store_numbers import add, held, numbers
 
@@ -117,11 +115,3 @@ def test_spark_without_its_jar_is_named(spark: object) -> None:
     with pytest.raises(NoFileSystem, match="s3") as told:
         Store(spark, "s3://kept/one", {"aws_region": "us-east-1"})  # type: ignore[arg-type]
     assert "jars must be on the class path" in str(told.value)
-
-
-def test_what_is_put_down_in_a_bucket_is_read_there_and_deleted(server: S3, bucket: S3FileSystem) -> None:
-    rows = pa.table({"topic": ["t"], "partition": [0], "physical_partition": [1], "window": [1]})
-    with Place("s3://kept/down", server.options).with_events(None, rows, function="EventStream") as found:
-        assert found.arrow(EVENTS).num_rows == 1
-        assert any(path.startswith("kept/down/databus-") for path in paths(bucket, ""))
-    assert not any(path.startswith("kept/down") for path in paths(bucket, ""))

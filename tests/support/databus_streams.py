@@ -9,10 +9,19 @@ from functools import partial
 from random import Random
 from typing import Any
 
+import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from cdckit import databus
-from cdckit.databus.window_batches import COVERED, IS_LATE, STREAM, Mark, cut_batches
+from cdckit.databus.window_batches import (
+    COVERED,
+    PartitionState,
+    WindowCutter,
+    cut_batches,
+    split_partitions,
+    with_outcomes,
+)
 
 COLUMNS = pa.schema(
     [
@@ -60,15 +69,7 @@ def events_of(text: str, *, physical: int | None = 1, topic: str = "t") -> list[
 
 def batches_of(events: list[dict[str, Any]], sizes: Iterable[int]) -> Iterator[pa.RecordBatch]:
     """The events, sorted as the workers get them, in batches of these sizes and the rest."""
-    in_order = sorted(
-        events,
-        key=lambda each: (
-            each["topic"],
-            each["partition"],
-            -1 if each["physical_partition"] is None else each["physical_partition"],
-            each["offset"],
-        ),
-    )
+    in_order = sorted(events, key=lambda event: (event["topic"], event["partition"], event["offset"]))
     start = 0
     for size in [*sizes, len(events)]:
         if start < len(events):
@@ -208,48 +209,52 @@ class Interpreter:
 
 
 def cut_in_batches(events: list[dict[str, Any]], sizes: Iterable[int]) -> list[dict[str, Any]]:
-    """The same as `cut_rows`, of batches that go on from what the last one left."""
-    marks: dict[Any, Mark] = {}
-    waiting: dict[Any, list[pa.RecordBatch]] = {}
+    """The same as `cut_rows`, of batches that go on from what the last one left, written down as JSON."""
+    texts: dict[Any, bytes] = {}
+    waiting: dict[int, list[pa.RecordBatch]] = {}
     settled: list[dict[str, Any]] = []
     start = 0
     for size in [*sizes, len(events)]:
-        told: dict[Any, Mark] = {}
-        cut = cut_batches(
-            batches_of(events[start : start + size], []),
-            output="kept",
-            marks=marks,
-            covered_before=partial(_covered, settled),
-            held_batches=lambda key: waiting.pop(key, ()),
-            tell=told.__setitem__,
-        )
+        for place, pieces in split_partitions(batches_of(events[start : start + size], [])):
+            text = texts.get(place)
+            state = PartitionState() if text is None else msgspec.json.decode(text, type=PartitionState)
+            cutter = WindowCutter(state, partial(_covered, settled, place))
+            kept = set(cutter.open_windows())
+            for piece in pieces:
+                cutter.take(piece)
+            for rows, runs in cutter.settled(at_end=True):
+                for window in dict(runs):
+                    if window.outcome is not None and window in kept:
+                        for some in waiting.pop(window.stream, []):
+                            ended = with_outcomes(some, [(window, some.num_rows)], covered=True)
+                            settled += ended.to_pylist()
+                done = with_outcomes(rows, runs, covered=True)
+                is_open = pc.fill_null(pc.equal(done.column("window_state"), "open"), False)
+                settled += done.filter(pc.invert(is_open)).to_pylist()
+                for row in range(done.num_rows):
+                    if is_open[row].as_py():
+                        one = done.slice(row, 1)
+                        waiting.setdefault(one.column("physical_partition")[0].as_py(), []).append(one)
+            texts[place] = msgspec.json.encode(cutter.state)
         start += size
-        for batch in list(cut):
-            first = batch.slice(0, 1).to_pylist()[0]
-            if first["window_state"] == "open":
-                waiting.setdefault(tuple(first[name] for name in STREAM), []).append(batch)
-            else:
-                settled += batch.to_pylist()
-        for key, mark in marks.items():
-            if key not in told and (of := (*key[:2], None)) in told:
-                told[key] = mark._replace(lost=mark.lost + told[of].lost - marks.get(of, Mark()).lost)
-        marks |= told
+    # Where the window starts is known at its end alone.
+    streams = [msgspec.json.decode(text, type=PartitionState).streams for text in texts.values()]
+    starts = {number: one.window.start_scn for some in streams for number, one in some.items()}
     opened = [
-        # Where the window starts is known at its end alone.
-        {**row, "window_start_scn": marks[key].open.start_scn}
-        for key, batches in waiting.items()
+        {**row, "window_start_scn": starts[number]}
+        for number, batches in waiting.items()
         for batch in batches
         for row in batch.to_pylist()
     ]
     found = sorted([*settled, *opened], key=lambda row: (row["topic"], row["offset"]))
-    kept_apart = (*COVERED.names, IS_LATE)
-    return [{name: value for name, value in row.items() if name not in kept_apart} for row in found]
+    return [{name: value for name, value in row.items() if name not in COVERED.names} for row in found]
 
 
-def _covered(settled: list[dict[str, Any]], key: Any, least: int) -> Any:
-    own = [row for row in settled if tuple(row[name] for name in STREAM) == key]
-    some = [row for row in own if row["covered_to"] is not None and row["covered_to"] >= least]
-    return tuple([row[name] for row in some] for name in COVERED.names)
+def _covered(settled: list[dict[str, Any]], place: Any, number: int, least: int) -> Any:
+    stream = (*place, number)
+    own = [row for row in settled if (row["topic"], row["partition"], row["physical_partition"]) == stream]
+    some = {(row["covered_from"], row["covered_to"]) for row in own if (row["covered_to"] or -1) >= least}
+    return tuple([span[side] for span in sorted(some)] for side in (0, 1))
 
 
 def record_of(word: str, at: int, sources: dict[str, databus.Source], physical: int = 1) -> bytes:

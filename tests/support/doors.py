@@ -289,15 +289,34 @@ def _streams_by_hand(spark: SparkSession) -> ByHand:
     )
 
 
+def _databus_by_hand(spark: SparkSession) -> ByHand:
+    """A window that passes, and one with an event of another source that is in error too."""
+    tail = '{"type": "record", "name": "P", "fields": [{"name": "tail", "type": ["null", "string"]}]}'
+    planes, others = databus.Source(3, "planes", [tail]), databus.Source(4, "others", [tail])
+    of = {"physicalPartitionId": 1, "timestampInNanos": 0, "key": 7, "valueEnc": "JSON_PLAIN"}
+    of |= {"schemaId": next(iter(planes.texts))}
+
+    def event(scn: int, source: int, value: str = '{"tail": "N1"}', **more: str) -> bytes:
+        return json.dumps({**of, "sequence": scn, "srcId": source, "value": value, **more}).encode()
+
+    keyless, unread = event(5, 3, '{"tail": null}'), event(6, 3, schemaId="AAAA")
+    sent = [event(5, 3), keyless, event(5, -2), BAD, unread, event(6, 4, schemaId="AAAA"), event(6, -2)]
+    return ByHand(
+        databus.changes(databus.decode(records(spark, sent), [planes, others]), planes, keys=["tail"]),
+        ["tail"],
+        {(keyless, "KEY_MISSING"), (BAD, "NOT_AN_EVENT"), (unread, "SCHEMA_UNKNOWN")},
+    )
+
+
 BY_HAND: dict[str, Callable[[SparkSession], ByHand]] = {
     "replicate": _replicate_by_hand,
     "datahub": _datahub_by_hand,
     "debezium": _debezium_by_hand,
     "rdss": _rdss_by_hand,
     "streams": _streams_by_hand,
+    "databus": _databus_by_hand,
 }
-"""But Databus, where an event in error keeps its window from passing, and tables, whose rows are no records.
-"""
+"""But tables, whose rows are no records."""
 
 SHELLS: dict[str, Callable[[], Door]] = {
     "debezium": _debezium,

@@ -28,7 +28,10 @@ BELOW = {
 """By package, what its modules may import of the others."""
 
 KERNELS = (
-    "databus/event_values",
+    "databus/events",
+    "databus/plain_values",
+    "databus/record_places",
+    "databus/sources",
     "databus/window_batches",
     "databus/window_machine",
     "debezium/encodings",

@@ -1,0 +1,83 @@
+"""Plain values: records that stand in events as JSON text, as the Avro datums that all others are."""
+
+from __future__ import annotations
+
+import io
+import json
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+
+
+def plain_datum(text: str, schema: str) -> bytes:
+    """
+    The Avro datum of a record that is written as JSON text.
+
+    A value of a union may be written as Avro's JSON encoding has it, `{"string": "x"}`, or bare, `"x"`.
+    Bytes are text of one character each, as in Avro's JSON encoding.
+
+    Raises:
+        ValueError: The text is no such record; it says why.
+
+    >>> schema = '{"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "string"]}]}'
+    >>> plain_datum('{"a": "x"}', schema) == plain_datum('{"a": {"string": "x"}}', schema)
+    True
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"it is not JSON: {error!s:.100}") from None
+    parsed, datum = _parse_schema(schema), io.BytesIO()
+    options = {"strict_allow_default": True, "disable_tuple_notation": True}
+    try:
+        fastavro.schemaless_writer(datum, parsed, _avro_value(document, parsed), **options)
+    except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error!s:.160}") from None
+    return datum.getvalue()
+
+
+@lru_cache(maxsize=512)
+def _parse_schema(schema: str) -> Any:
+    # Logical types stay what they are written on: a plain value is a number there, as in Avro's JSON.
+    return fastavro.parse_schema(json.loads(schema, object_hook=_without_logical_type))
+
+
+def _without_logical_type(kind: dict[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in kind.items() if name != "logicalType"}
+
+
+def _avro_value(value: Any, schema: Any) -> Any:
+    """A value of JSON as fastavro writes it."""
+    if isinstance(schema, list):
+        return _union_value(value, schema)
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if kind == "record" and isinstance(value, dict):
+        types = {field["name"]: field["type"] for field in schema["fields"]}
+        if strange := sorted(value.keys() - types.keys()):
+            raise ValueError(f"the schema has no field {', '.join(strange)}")
+        return {name: _avro_value(part, types[name]) for name, part in value.items()}
+    if kind == "array" and isinstance(value, list):
+        return [_avro_value(part, schema["items"]) for part in value]
+    if kind == "map" and isinstance(value, dict):
+        return {name: _avro_value(part, schema["values"]) for name, part in value.items()}
+    if kind in ("bytes", "fixed") and isinstance(value, str):
+        return value.encode("ISO-8859-1")
+    if kind in ("int", "long") and value.__class__ is not int:
+        raise ValueError(f"{value!r:.60} is no whole number")
+    return value
+
+
+def _union_value(value: Any, branches: list[Any]) -> Any:
+    others = {_branch_name(branch): branch for branch in branches if branch != "null"}
+    if value is None:
+        if len(others) == len(branches):
+            raise ValueError("null is no value here")
+        return None
+    if isinstance(value, dict) and len(value) == 1 and (name := next(iter(value))) in others:
+        return _avro_value(value[name], others[name])
+    return _avro_value(value, *others.values()) if len(others) == 1 else value
+
+
+def _branch_name(branch: Any) -> str:
+    return str(branch.get("name", branch["type"]) if isinstance(branch, dict) else branch)

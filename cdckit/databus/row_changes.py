@@ -1,0 +1,248 @@
+"""Rows of one source, typed by its schemas; and the changes that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial, reduce
+from operator import or_
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.databus.decoding import EVENT_SCHEMA
+from cdckit.databus.events import DATA
+from cdckit.databus.events import DELETE as DELETED
+from cdckit.databus.events import UPSERT as UPSERTED
+from cdckit.databus.sources import Source
+from cdckit.databus.window_machine import COMPLETE
+from cdckit.databus.windowed_events import with_windows
+from cdckit.errors import InvalidArgument
+from cdckit.model.changes import DELETE, UPSERT, sortable_number
+from cdckit.model.faults import BYTES
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, door_reject
+from cdckit.parts import avro
+from cdckit.parts.arguments import require_keys, require_types
+from cdckit.parts.arrow_types import spark_type
+from cdckit.parts.widening import common_type, to_common_type
+from cdckit.parts.workers import WorkerPlan
+
+_READ = T.StructType([EVENT_SCHEMA[name] for name in ("kind", "source_id", "schema_id", "payload")])
+
+
+def rows(events: DataFrame, source: Source, *, as_double: Collection[str] = ()) -> DataFrame:
+    """
+    The data events of one source, with typed values.
+
+    Args:
+        events: What `decode` or `consistent_events` returned; what is of other sources, or no data, or in
+            error, is passed over.
+        source: The source, as `decode` was given it.
+        as_double: Fields that are to be doubles, which may cost digits, where two versions of the schema have
+            numbers that no exact type holds.  They are text otherwise.
+
+    Returns:
+        One row per event, in no order: the columns of *events* but for the bytes (`payload`; `key`, `value`,
+        `headers` of the record) and the errors, and
+
+        - `data`: a struct of the fields of all versions of the schema, the newest version's first; null for
+          a delete without a value;
+        - `sent`: a struct of booleans: whether the schema of this event has the field.
+
+    Raises:
+        MissingColumns, WrongColumnType: *events* are not what `decode` or `consistent_events` returns.
+        InvalidArgument: *source* is no `Source`.
+
+    Cost: one pass through Python in Arrow batches, no shuffle.  `decode` has read the values before, to tell
+    which are wrong; here they are read again, those of one source alone.
+
+    >>> rows(events, planes).where("scn = 5").select("opcode", "scn", "data").distinct().show()
+    +------+---+---------+
+    |opcode|scn|     data|
+    +------+---+---------+
+    |UPSERT|  5|{N12, 55}|
+    +------+---+---------+
+    <BLANKLINE>
+    """
+    _require_events(events, source, function="rows")
+    good = events.where(_is_data_of(source))
+    if ERROR_CODE in events.columns:
+        good = good.where(F.col(ERROR_CODE).isNull()).drop(ERROR_CODE, ERROR_DESCRIPTION)
+    return _with_values(good.drop(*BYTES), source, as_double)
+
+
+def _require_events(events: DataFrame, source: Source, *, function: str) -> None:
+    require_types(events, _READ, function=function)
+    if not isinstance(source, Source):
+        raise InvalidArgument(function, "source", "a Source", source)
+
+
+def _is_data_of(source: Source) -> Column:
+    # Others were erased.
+    is_said = F.col("opcode").isin(UPSERTED, DELETED)
+    return (F.col("kind") == DATA) & (F.col("source_id") == source.id) & is_said
+
+
+def _with_values(events: DataFrame, source: Source, as_double: Collection[str]) -> DataFrame:
+    """Events with `data` and `sent` in the place of their payloads."""
+    fields = row_fields(source, as_double)
+    kept = [T.StructField(field.name, field.dataType) for field in events.schema if field.name != "payload"]
+    data = T.StructType([T.StructField(field.name, spark_type(field.type)) for field in fields])
+    sent = T.StructType([T.StructField(field.name, T.BooleanType()) for field in fields])
+    columns = T.StructType([*kept, T.StructField("data", data), T.StructField("sent", sent)])
+    by = partial(_decode_values, schemas=source.texts, fields=fields)
+    return WorkerPlan(events, by, columns).rows()
+
+
+def row_fields(source: Source, as_double: Collection[str] = ()) -> pa.StructType:
+    """The fields of all versions of a source, the newest version's first, each in a type that holds all."""
+    fields: dict[str, pa.Field] = {}
+    for text in reversed(source.texts.values()):
+        for field in avro.parse_schema(text).arrow_type:
+            newest = fields.setdefault(field.name.lower(), field)
+            kind = common_type(newest.type, field.type, as_double=newest.name in as_double)
+            fields[field.name.lower()] = newest.with_type(kind)
+    return pa.struct(list(fields.values()))
+
+
+def _decode_values(
+    batches: Iterable[pa.RecordBatch], *, schemas: dict[str, str], fields: pa.StructType
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        ids = batch.column("schema_id")
+        for number in pc.unique(ids):
+            some = batch.filter(pc.equal(ids, number) if number.is_valid else ids.is_null())
+            # A delete without a value may say any schema, or none.
+            text = schemas.get(number.as_py()) or next(reversed(schemas.values()))
+            start = 0
+            for decoded in avro.decode_parts(some.column("payload"), avro.parse_schema(text)):
+                part = some.slice(start, len(decoded.errors)).drop_columns(["payload"])
+                start += len(decoded.errors)
+                columns = [*part.columns, *_row(decoded.values, fields)]
+                yield pa.RecordBatch.from_arrays(columns, names=[*part.schema.names, "data", "sent"])
+
+
+def _row(values: pa.Array, fields: pa.StructType) -> tuple[pa.Array, pa.Array]:
+    """Values of one schema in the fields of all, and which fields that schema has."""
+    count = len(values)
+    there = {field.name.lower(): part for field, part in zip(values.type, values.flatten(), strict=True)}
+    parts = [there.get(field.name.lower()) for field in fields]
+    columns = [
+        pa.nulls(count, field.type) if part is None else to_common_type(part, field.type)
+        for part, field in zip(parts, fields, strict=True)
+    ]
+    flags = [pa.array(np.full(count, part is not None)) for part in parts]
+    data = pa.StructArray.from_arrays(columns, fields=list(fields), mask=values.is_null())
+    return data, pa.StructArray.from_arrays(flags, names=[field.name for field in fields])
+
+
+def changes(
+    events: DataFrame,
+    databus_source: Source,
+    *,
+    keys: Sequence[str],
+    source: str | None = None,
+    as_double: Collection[str] = (),
+) -> DataFrame:
+    """
+    What each event of a complete window says about its entity, and what could not be used.
+
+    All changes of a window become true at one instant, that of the window's end, so at no instant does a
+    history of them show half a window; and `as_of` over the histories of several sources shows them at the
+    end of the same window.
+
+    Args:
+        events: What `decode` returned, all of it; or `with_windows` of that, which several sources can share.
+        databus_source: The source of the events that are meant, as `decode` was given it.
+        keys: The fields of its schema that are the key.  Where there is one alone, a delete without a value
+            has it from the key of its event.
+        source: The name of the source in the changes; without it, the name of the Databus source.
+        as_double: As for `rows`.
+
+    Returns:
+        One row per change (`cdckit.model.CHANGE_SCHEMA`).  UPSERT is an upsert, DELETE a delete.
+        `sequence` is the SCN, and the place in the window; `effective_timestamp` is `window_timestamp`;
+        `message_id` is the topic, the physical partition, the SCN of the window's end and the place in it, so
+        that a window that is sent again says the same messages; `carried` are the fields that the schema of
+        the event has; `priority` is 0.
+
+        Events in error are rejects (`reject`), with the bytes of their records: those of this source, and
+        those of which nobody can tell of which source they are; so are events of complete windows that do not
+        say their key (KEY_MISSING).  An event in error keeps its whole window from passing until it is sent
+        again: `windows` shows what waits for it, and a `Relay` keeps both.
+
+    Raises:
+        MissingColumns, WrongColumnType: *events* are not what `decode` returns.
+        InvalidArgument: *keys* is empty or names no field of the source; *events* are a stream.
+
+    Cost: as `with_windows`, unless *events* have their windows, and as `rows`, with the bytes of the records.
+
+    >>> from cdckit import databus
+    >>> changes = databus.changes(events, planes, keys=["tail"])
+    >>> changes.select("operation", "effective_timestamp", "message_id", "data").show(truncate=False)
+    +---------+-------------------+-----------+---------+
+    |operation|effective_timestamp|message_id |data     |
+    +---------+-------------------+-----------+---------+
+    |upsert   |2024-01-01 09:00:05|topic/1:5/1|{N12, 55}|
+    +---------+-------------------+-----------+---------+
+    <BLANKLINE>
+    """
+    _require_events(events, databus_source, function="changes")
+    require_keys(keys, [field.name for field in row_fields(databus_source, as_double)], function="changes")
+    windowed = events if "window_state" in events.columns else with_windows(events)
+    is_bad = F.col(ERROR_CODE).isNotNull()
+    may_be_of_it = F.col("source").isNull() | (F.col("source_id") == databus_source.id)
+    passes = _is_data_of(databus_source) & (F.col("window_state") == COMPLETE)
+    some = windowed.where(F.when(is_bad, may_be_of_it).otherwise(passes))
+    # What is in error is not read any further.
+    readable = some.withColumn("payload", F.when(~is_bad, F.col("payload")))
+    return row_changes(_with_values(readable, databus_source, as_double), keys=keys, source=source)
+
+
+def event_changes(events: DataFrame, source: Source, *, keys: Sequence[str]) -> DataFrame:
+    """What the sound events of a source say, whatever became of their windows; the rejects among them."""
+    sound = events.where(_is_data_of(source) & F.col(ERROR_CODE).isNull())
+    return row_changes(_with_values(sound, source, ()), keys=keys)
+
+
+def row_changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) -> DataFrame:
+    """The changes that rows are which have their windows; rejects where they are in error or lack the key."""
+    lacks_key = reduce(or_, (F.col("data").getField(key).isNull() for key in keys))
+    is_reject, reject = door_reject(rows.columns, lacks_key)
+    operation = F.when(F.col("opcode") == DELETED, DELETE).otherwise(UPSERT)
+    place = F.concat_ws("/", "topic", "physical_partition")
+    arrival = F.struct("timestamp", "topic", "partition", "offset", F.lit(1).alias("record_number"))
+    return rows.withColumn("data", _data_with_key(rows, keys)).select(
+        F.when(~is_reject, operation).alias("operation"),
+        F.col("window_timestamp").alias("effective_timestamp"),
+        F.concat_ws("/", sortable_number(F.col("scn")), F.lpad("window_position", 10, "0")).alias("sequence"),
+        arrival.alias("arrival"),
+        F.concat(place, F.lit(":"), F.concat_ws("/", "window_end_scn", "window_position")).alias(
+            "message_id"
+        ),
+        (F.col("source") if source is None else F.lit(source)).alias("source"),
+        F.lit(0).alias("priority"),
+        "data",
+        F.col("sent").alias("carried"),
+        reject,
+    )
+
+
+def _data_with_key(rows: DataFrame, keys: Sequence[str]) -> Column:
+    """The data; of a delete without a value with the key of its event, where the key is one field."""
+    if len(keys) > 1:
+        return F.col("data")
+    row = rows.schema["data"].dataType
+    assert isinstance(row, T.StructType)
+    key = F.coalesce(F.col("string_key"), F.col("long_key").cast("string"))
+    fields = [
+        (key.try_cast(field.dataType) if field.name == keys[0] else F.lit(None).cast(field.dataType)).alias(
+            field.name
+        )
+        for field in row
+    ]
+    keyed = F.when(F.col("opcode") == DELETED, F.struct(*fields)).cast(row)
+    return F.coalesce(F.col("data"), keyed)

@@ -1,0 +1,259 @@
+"""Events with their windows, those that count, and the windows themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.databus.decoding import EVENT_SCHEMA
+from cdckit.databus.events import DATA
+from cdckit.databus.window_batches import (
+    EVENT_WINDOW,
+    PARTITION,
+    WINDOW,
+    Output,
+    cut_batches,
+    with_columns,
+)
+from cdckit.databus.window_machine import COMPLETE, WAITING
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
+from cdckit.parts.arguments import quoted, require_batch, require_types
+from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.workers import WorkerPlan, map_columns
+
+_READ = (
+    *PARTITION, "offset", "kind", "scn", "physical_partition", "source_id", "event_timestamp", ERROR_CODE,
+)  # fmt: skip
+_BYTES = ("key", "value", "headers")
+_WINDOW = "_event_windows"
+_WINDOW_FIELDS = T.StructType([*spark_columns(EVENT_WINDOW), *ERROR_FIELDS])
+_INSTEAD = "hand each micro-batch over with all that its open windows began with (`foreachBatch`)"
+
+
+def with_windows(events: DataFrame) -> DataFrame:
+    """
+    Tell every event which window it is in, and what became of that window.
+
+    A stream is a physical partition within a partition of a topic, in the order of its offsets.  Its windows
+    end with an end of period; a rollback takes the events of the window that it meets with it.  It may come
+    at any time, since the start of a window is no record.  Windows without events may follow; the first one
+    with events must start where the one did that was rolled back, or before.
+
+    Args:
+        events: What `decode` returned, all of it: an event in error is known to be missing from its window,
+            one that was left out is not.
+
+    Returns:
+        The same rows and columns, in no order, and
+
+        - `window`: the number of the window in its stream, from 1, attempts that failed included;
+        - `window_state`: what became of it, and so of its events:
+          `complete`: it passes, and so does every data event in this state;
+          `open`: its end is not there yet;
+          `repeated`: it, or this event of a complete one, was sent again and passed before;
+          `rolled back`: a rollback came before its end;
+          `damaged`: an event of it is in error, or its SCNs break the rules;
+          `waiting`: a window before it was rolled back or damaged, and was not sent again so far;
+          `late`: it ended behind windows of greater SCNs, and was not seen before;
+        - `window_start_scn` (the lowest of its data events), `window_end_scn`: null where there is none;
+        - `window_timestamp`: when a complete window became true: the time of its end, but not before any
+          window of the stream that passed earlier;
+        - `window_position`: the place of a data event among those of its window, from 1;
+        - `error_code`, `error_description`: what `decode` found, and every break of the rules of windows,
+          on the event that breaks them, with what was expected.
+
+        A record so broken that it does not say its physical partition has no window; it may have been of any
+        stream of its topic's partition, so it damages the window of each of them that it stands in.
+
+    Raises:
+        MissingColumns, WrongColumnType: *events* are not what `decode` returns.
+        InvalidArgument: *events* are a stream.
+
+    Cost: one shuffle by topic and partition, one sort, and one pass of a few numbers for each event through
+    Python in Arrow batches; the rest of the event waits in the JVM.  Each partition of a topic is one task,
+    since what a window is depends on all that stands before it; 5,000,000 events in one partition take about
+    a quarter longer than in eight, on two cores.  The rows of a window wait for its end, above some size in
+    files; what is kept for longer is 16 bytes for each window that passed.
+
+    Source:
+        Databus, "Databus Event Types": "if one started from a consistent state of the data and applied all
+        events, they will finish in a consistent state"; "The new window may start the same or earlier SCN".
+
+    >>> windowed = with_windows(events).where("kind = 'data'").orderBy("offset")
+    >>> windowed.select("offset", "scn", "window", "window_state", "window_end_scn").show()
+    +------+---+------+------------+--------------+
+    |offset|scn|window|window_state|window_end_scn|
+    +------+---+------+------------+--------------+
+    |     0|  5|     1|    complete|             5|
+    |     1|  5|     1|    complete|             5|
+    |     3|  6|     2| rolled back|          NULL|
+    |     5|  5|     3|    repeated|             5|
+    |     6|  5|     3|    repeated|             5|
+    |     8|  6|     4|    complete|             6|
+    |    10|  7|     5|        open|          NULL|
+    +------+---+------+------------+--------------+
+    <BLANKLINE>
+    """
+    _require_events(events, function="with_windows")
+    windowed = _with_window_struct(events)
+    names = [name for name in events.columns if name not in EVENT_WINDOW.names]
+    errors = (ERROR_CODE, ERROR_DESCRIPTION)
+    found = {name: F.coalesce(name, f"{_WINDOW}.{name}").alias(name) for name in errors}
+    return windowed.select(*(found.get(name, F.col(quoted(name))) for name in names), *_window_columns())
+
+
+def consistent_events(events: DataFrame) -> DataFrame:
+    """
+    The data events of complete windows, each once: what moves a table from one consistent state to the next.
+
+    Args:
+        events: What `decode` returned, all of it.
+
+    Returns:
+        Of the rows of `with_windows` the data events whose `window_state` is `complete`, without the bytes of
+        their records (`key`, `value`, `headers`) and without the columns of errors.
+
+    Raises:
+        MissingColumns, WrongColumnType: *events* are not what `decode` returns.
+        InvalidArgument: *events* are a stream.
+
+    Cost: as `with_windows`, without the bytes of records in the shuffle.
+
+    >>> found = consistent_events(events).orderBy("scn", "window_position")
+    >>> found.select("scn", "source", "window_position").show()
+    +---+-------+---------------+
+    |scn| source|window_position|
+    +---+-------+---------------+
+    |  5| planes|              1|
+    |  5|flights|              2|
+    |  6|flights|              1|
+    +---+-------+---------------+
+    <BLANKLINE>
+    """
+    _require_events(events, function="consistent_events")
+    windowed = _with_window_struct(events.drop(*_BYTES))
+    passes = (F.col(f"{_WINDOW}.window_state") == COMPLETE) & (F.col("kind") == DATA)
+    left_out = (*EVENT_WINDOW.names, *_BYTES, ERROR_CODE, ERROR_DESCRIPTION)
+    names = [name for name in events.columns if name not in left_out]
+    return windowed.where(passes).select(*(F.col(quoted(name)) for name in names), *_window_columns())
+
+
+def windows(events: DataFrame) -> DataFrame:
+    """
+    One row for each window of each stream.
+
+    Args:
+        events: What `decode` returned, all of it.
+
+    Returns:
+        One row per window, in no order: `topic`, `partition`, `physical_partition`; `window`, `state`,
+        `start_scn`, `end_scn`, `window_timestamp` as `with_windows` has them; `events` and `bad_events`, how
+        many data events it has and how many in error; `first_offset`, `last_offset`; and what is wrong with
+        its end, if anything: `error_code`, `error_description`.
+
+    Raises:
+        MissingColumns, WrongColumnType: *events* are not what `decode` returns.
+        InvalidArgument: *events* are a stream.
+
+    Cost: one shuffle and one sort of a few numbers for each event.
+
+    >>> windows(events).orderBy("window").select("window", "state", "start_scn", "end_scn", "events").show()
+    +------+-----------+---------+-------+------+
+    |window|      state|start_scn|end_scn|events|
+    +------+-----------+---------+-------+------+
+    |     1|   complete|        5|      5|     2|
+    |     2|rolled back|        6|   NULL|     1|
+    |     3|   repeated|        5|      5|     2|
+    |     4|   complete|        6|      6|     1|
+    |     5|       open|        7|   NULL|     1|
+    +------+-----------+---------+-------+------+
+    <BLANKLINE>
+    """
+    return plan_windows(events, "windows", function="windows").rows()
+
+
+def find_frontiers(events: DataFrame) -> DataFrame:
+    """
+    Find until where each stream has passed whole windows, with nothing missing before them.
+
+    SCNs grow by any step: a window that is lost with its end leaves no trace here.  Its offsets are
+    missing (`cdckit.model.find_frontiers`).
+
+    Args:
+        events: What `decode` returned, all of it.
+
+    Returns:
+        One row per stream, in no order: `topic`, `partition`, `physical_partition`;
+        `complete_until_position`, the SCN in which its last complete window ends, and
+        `complete_until_timestamp`, when that became true, null where none is complete; `waiting`, how many
+        windows wait for one that was damaged or rolled back, and was not sent again.
+
+    Raises:
+        MissingColumns, WrongColumnType, InvalidArgument: As `windows`.
+
+    Cost: as `windows`, and one small shuffle.
+
+    >>> found = find_frontiers(events)
+    >>> found.select("physical_partition", "complete_until_position", "waiting").show()
+    +------------------+-----------------------+-------+
+    |physical_partition|complete_until_position|waiting|
+    +------------------+-----------------------+-------+
+    |                 1|                      6|      0|
+    +------------------+-----------------------+-------+
+    <BLANKLINE>
+    """
+    passed, waits = F.col("state") == COMPLETE, F.col("state") == WAITING
+    return (
+        windows(events)
+        .groupBy("topic", "partition", "physical_partition")
+        .agg(
+            F.max(F.when(passed, F.col("end_scn"))).alias("complete_until_position"),
+            F.max(F.when(passed, F.col("window_timestamp"))).alias("complete_until_timestamp"),
+            F.count_if(waits).alias("waiting"),
+        )
+    )
+
+
+def plan_windows(events: DataFrame, output: Output, *, function: str) -> WorkerPlan:
+    """What workers make of events, without the bytes of their records."""
+    _require_events(events, function=function)
+    if output == "windows":
+        kept, columns = events.select(*_READ, ERROR_DESCRIPTION), spark_columns(WINDOW)
+    else:
+        kept = events.drop(*_BYTES, *EVENT_WINDOW.names)
+        nullable = (T.StructField(field.name, field.dataType) for field in kept.schema)
+        columns = T.StructType([*nullable, *spark_columns(EVENT_WINDOW)])
+    return WorkerPlan(_sort_events(kept), partial(cut_batches, output=output), columns)
+
+
+def _require_events(events: DataFrame, *, function: str) -> None:
+    columns = T.StructType([EVENT_SCHEMA[name] for name in (*_READ, ERROR_DESCRIPTION)])
+    require_types(events, columns, function=function)
+    require_batch(events, "events", _INSTEAD, function=function)
+
+
+def _sort_events(events: DataFrame) -> DataFrame:
+    return events.repartition(*PARTITION).sortWithinPartitions(*PARTITION, "offset")
+
+
+def _with_window_struct(events: DataFrame) -> DataFrame:
+    """The events, without the columns of windows that they may have, and with what is told of each."""
+    kept = _sort_events(events.drop(*EVENT_WINDOW.names))
+    return kept.withColumn(_WINDOW, map_columns(_READ, _event_windows, _WINDOW_FIELDS))
+
+
+def _event_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Of each event its window, and the error that it makes, if it has none yet."""
+    nothing = ((batch, pa.nulls(batch.num_rows, pa.string())) for batch in batches)
+    described = (with_columns(batch, {ERROR_DESCRIPTION: none}) for batch, none in nothing)
+    for rows in cut_batches(described, output="events"):
+        yield rows.select(_WINDOW_FIELDS.fieldNames())
+
+
+def _window_columns() -> list[Column]:
+    return [F.col(f"{_WINDOW}.{name}").alias(name) for name in EVENT_WINDOW.names]
