@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class Answer(NamedTuple):
 
 
 _SUCCESS = Answer()
+_ON_DATA = "on_data_event"
 
 
 class ConsumerGroups:
@@ -44,12 +45,12 @@ class ConsumerGroups:
         self._alone = groups[0][0] if [len(group) for group in groups] == [1] else None
         self._groups = [[(consumer, ThreadPoolExecutor(1)) for consumer in group] for group in groups]
 
-    def call_all(self, callback: Callable[[Consumer], object]) -> Answer:
+    def call_all(self, callback: str, *about: Any) -> Answer:
         """Call every consumer, and wait for all: a barrier before and after."""
         if self._alone is not None:
-            return _call_back(callback, self._alone)
+            return _call(self._alone, callback, *about)
         members = [member for group in self._groups for member in group]
-        return _greatest([thread.submit(_call_back, callback, consumer) for consumer, thread in members])
+        return _greatest([thread.submit(_call, consumer, callback, *about) for consumer, thread in members])
 
     def deliver(self, events: Sequence[Event]) -> Answer:
         """Give each event to one member of each group; the members do their shares side by side."""
@@ -78,47 +79,43 @@ def _greatest(answers: Sequence[Future[Answer]]) -> Answer:
 
 def _deliver(consumer: Consumer, events: Sequence[Event]) -> Answer:
     """Give the events to a consumer, one after the other; the first failure ends it."""
-    greatest: int = Result.SUCCESS
-    callback = consumer.on_data_event
+    greatest = _SUCCESS
     for event in events:
-        try:
-            answer = callback(event)
-            if answer is True or answer is Result.SUCCESS:
-                continue
-            result = _data_answer(answer, event)
-        except Exception as error:
-            return Answer(Result.ERROR, error)
-        if not result.is_success:
-            return result
-        greatest = max(greatest, result.result)
-    return _SUCCESS if greatest == Result.SUCCESS else Answer(greatest)
+        answer = _call(consumer, _ON_DATA, event)
+        if not answer.is_success:
+            return answer
+        greatest = max(greatest, answer, key=lambda answer: answer.result)
+    return greatest
 
 
-def _data_answer(answer: object, event: object) -> Answer:
-    """What an answer to data means: False ends the loop, and nothing at all is an error."""
-    if isinstance(answer, bool | np.bool_):
-        return _SUCCESS if answer else Answer(STOP)
-    if answer is None:
-        return Answer(Result.ERROR, RuntimeError(f"on_data_event answered nothing to {event}."))
-    return _require_result(answer, "on_data_event", f" to {event}")
-
-
-def _call_back(callback: Callable[[Consumer], object], consumer: Consumer) -> Answer:
-    """What a callback about a window or a source answers; nothing is success there."""
+def _call(consumer: Consumer, callback: str, *about: Any) -> Answer:
+    """What a callback answers; an exception is an error."""
     try:
-        answer = callback(consumer)
-        if answer is None or answer is True or answer is Result.SUCCESS:
+        answer = getattr(consumer, callback)(*about)
+        if answer is True or answer is Result.SUCCESS:
             return _SUCCESS
-        return _require_result(answer, "A callback")
+        return _data_answer(answer, *about) if callback == _ON_DATA else _control_answer(answer, callback)
     except Exception as error:
         return Answer(Result.ERROR, error)
 
 
-def _require_result(answer: object, callback: str, to: str = "") -> Answer:
-    """An answer that must be a `Result`."""
+def _data_answer(answer: object, event: Event) -> Answer:
+    """What an answer to data means: False ends the loop, and nothing at all is an error."""
+    if isinstance(answer, bool | np.bool_):
+        return _SUCCESS if answer else Answer(STOP)
+    if answer is None:
+        raise RuntimeError(f"{_ON_DATA} answered nothing to {event}.")
+    return _read_result(answer, _ON_DATA, f" to {event}")
+
+
+def _control_answer(answer: object, callback: str) -> Answer:
+    """What an answer about a window or a source means: nothing is success."""
+    return _SUCCESS if answer is None else _read_result(answer, callback)
+
+
+def _read_result(answer: object, callback: str, to: str = "") -> Answer:
     if isinstance(answer, bool) or answer not in list(Result):
-        return Answer(Result.ERROR, TypeError(f"{callback} must answer a Result, not {answer!r}{to}."))
+        raise TypeError(f"{callback} must answer a Result, not {answer!r}{to}.")
     result = Result(answer)  # type: ignore[arg-type]
-    return Answer(
-        result, None if result.is_success else RuntimeError(f"{callback} answered {result.name}{to}.")
-    )
+    error = None if result.is_success else RuntimeError(f"{callback} answered {result.name}{to}.")
+    return Answer(result, error)

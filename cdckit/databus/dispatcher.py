@@ -14,7 +14,6 @@ from cdckit.databus.checkpoints import NOTHING, Checkpoints
 from cdckit.databus.consumer_groups import STOP, Answer, ConsumerGroups
 from cdckit.databus.consumers import Consumer, Result
 from cdckit.databus.event_stream import Window
-from cdckit.databus.sources import Source
 from cdckit.errors import InvalidArgument
 
 _LOG = logging.getLogger(__name__)
@@ -162,27 +161,26 @@ def _groups(consumers: Consumer | Sequence[Consumer | Sequence[Consumer]]) -> li
     return groups
 
 
+@dataclass
 class _Dispatch:
-    def __init__(
-        self,
-        stream: Windows,
-        groups: ConsumerGroups,
-        checkpoints: Checkpoints | None,
-        backoff: Backoff,
-        checkpoint_every: float,
-        wait: Callable[[float], None],
-    ) -> None:
-        self.stream, self.groups, self.checkpoints, self.backoff = stream, groups, checkpoints, backoff
-        self.checkpoint_every, self.wait = checkpoint_every, wait
-        self.checkpoint = checkpoints.load() if checkpoints is not None else NOTHING
-        self.unstored: int | None = None
-        """The end of the last window that was delivered whole, until a checkpoint of it is offered."""
-        self.stored_at = -math.inf
-        self.done = self.attempts = 0
-        self.started: int | None = None
+    stream: Windows
+    groups: ConsumerGroups
+    checkpoints: Checkpoints | None
+    backoff: Backoff
+    checkpoint_every: float
+    wait: Callable[[float], None]
+    checkpoint: int = NOTHING
+    unstored: int | None = None
+    """The end of the last window that was delivered whole, until a checkpoint of it is offered."""
+    stored_at: float = -math.inf
+    windows: int = 0
+    attempts: int = 0
+    started: int | None = None
 
     def run(self) -> Outcome:
-        if not self.groups.call_all(lambda consumer: consumer.on_start_consumption()).is_success:
+        if self.checkpoints is not None:
+            self.checkpoint = self.checkpoints.load()
+        if not self.groups.call_all("on_start_consumption").is_success:
             return self._end(STOPPED)
         while True:
             try:
@@ -193,34 +191,34 @@ class _Dispatch:
                 return self._end(STOPPED)
             except _Failed as failure:
                 if not self._roll_back(failure):
-                    return self._close(failure.error)
+                    self._try_call("on_error", failure.error)
+                    return self._end(CLOSED, failure.error)
 
     def _deliver(self, window: Window) -> None:
-        start, end = window.start_scn, window.end_scn
-        self.started = start
-        self._call(lambda consumer: consumer.on_start_data_event_sequence(start))
+        self.started = window.start_scn
+        self._call("on_start_data_event_sequence", window.start_scn)
         self._deliver_sources(window)
-        if end is None:
-            self._try_call("on_rollback", lambda consumer: consumer.on_rollback(start))
+        if window.end_scn is None:
+            self._try_call("on_rollback", window.start_scn)
             return
-        self._call(lambda consumer: consumer.on_end_data_event_sequence(end))
-        self.unstored = end
+        self._call("on_end_data_event_sequence", window.end_scn)
+        self.unstored = window.end_scn
         if not self.checkpoint_every or time.monotonic() - self.stored_at >= self.checkpoint_every:
             self._offer_checkpoint()
-        self.done, self.attempts, self.started = self.done + 1, 0, None
+        self.windows, self.attempts, self.started = self.windows + 1, 0, None
 
     def _deliver_sources(self, window: Window) -> None:
         current = None
         for source, events in window.runs():
             if current is not source:
                 if current is not None:
-                    self._call(_end_source(current))
-                self._call(_start_source(source))
+                    self._call("on_end_source", current)
+                self._call("on_start_source", source)
                 current = source
             self._require_success(self.groups.deliver(events))
         # A window that is rolled back is cut off within its last source.
         if current is not None and window.end_scn is not None:
-            self._call(_end_source(current))
+            self._call("on_end_source", current)
 
     def _offer_checkpoint(self) -> None:
         """Store the end of the last window that was delivered whole, if the consumers let it."""
@@ -231,7 +229,7 @@ class _Dispatch:
         # A relay begins with windows of SCN 0.
         if scn <= 0:
             return
-        answer = self.groups.call_all(lambda consumer: consumer.on_checkpoint(scn))
+        answer = self.groups.call_all("on_checkpoint", scn)
         if not answer.is_success or answer.result == Result.SKIP_CHECKPOINT:
             _LOG.info("No checkpoint at SCN %s: a consumer answered %s.", scn, answer)
             return
@@ -252,21 +250,17 @@ class _Dispatch:
             "An error in the window that starts at SCN %s: it comes again in %.1f s, retry %s of %s.",
             start, delay, self.attempts, "any number" if most is None else most, exc_info=failure.error,
         )  # fmt: skip
-        self._try_call("on_rollback", lambda consumer: consumer.on_rollback(start))
+        self._try_call("on_rollback", start)
         self.wait(delay)
         return True
 
-    def _close(self, why: Exception) -> Outcome:
-        self._try_call("on_error", lambda consumer: consumer.on_error(why))
-        return self._end(CLOSED, why)
-
     def _end(self, state: str, why: Exception | None = None) -> Outcome:
         self._offer_checkpoint()
-        self._try_call("on_stop_consumption", lambda consumer: consumer.on_stop_consumption())
-        return Outcome(state, self.checkpoint, self.done, why)
+        self._try_call("on_stop_consumption")
+        return Outcome(state, self.checkpoint, self.windows, why)
 
-    def _call(self, callback: Callable[[Consumer], object]) -> None:
-        self._require_success(self.groups.call_all(callback))
+    def _call(self, callback: str, *about: object) -> None:
+        self._require_success(self.groups.call_all(callback, *about))
 
     def _require_success(self, answer: Answer) -> None:
         if answer.result == STOP:
@@ -274,15 +268,7 @@ class _Dispatch:
         if not answer.is_success:
             raise _Failed(answer)
 
-    def _try_call(self, name: str, callback: Callable[[Consumer], object]) -> None:
-        answer = self.groups.call_all(callback)
+    def _try_call(self, callback: str, *about: object) -> None:
+        answer = self.groups.call_all(callback, *about)
         if not answer.is_success:
-            _LOG.warning("%s failed, which changes nothing: %s.", name, answer.error)
-
-
-def _start_source(source: Source) -> Callable[[Consumer], object]:
-    return lambda consumer: consumer.on_start_source(source)
-
-
-def _end_source(source: Source) -> Callable[[Consumer], object]:
-    return lambda consumer: consumer.on_end_source(source)
+            _LOG.warning("%s failed, which changes nothing: %s.", callback, answer.error)

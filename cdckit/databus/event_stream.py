@@ -18,7 +18,7 @@ from cdckit.databus.events import DATA, DELETE, UPSERT
 from cdckit.databus.sources import Source, require_sources
 from cdckit.databus.window_batches import STREAM, BatchQueue
 from cdckit.databus.window_machine import COMPLETE, DAMAGED, ROLLED_BACK
-from cdckit.databus.windowed_events import plan_windows
+from cdckit.databus.windowed_events import with_windows
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import ERROR_CODE
 from cdckit.parts.arrays import Ints, group_starts
@@ -131,7 +131,7 @@ class EventStream:
 
     def __init__(self, events: DataFrame, sources: Sequence[Source], *, buffered: bool = True) -> None:
         self._sources, self._buffered = require_sources(sources, function="EventStream"), buffered
-        self._plan = plan_windows(events, "consistent" if buffered else "events", function="EventStream")
+        self._events = with_windows(events).select(*COLUMNS, ERROR_CODE)
 
     def windows(self, after: int = -1) -> Iterator[Window]:
         """
@@ -140,15 +140,11 @@ class EventStream:
         Raises:
             InvalidArgument: The events are of several streams: their SCNs cannot be compared.
         """
-        events = self._plan.rows().toArrow()
-        _require_one_stream(map(tuple, _distinct(events.select(STREAM))))
+        events = self._events.toArrow()
+        streams = events.select(STREAM).drop_null().group_by(list(STREAM)).aggregate([]).to_pylist()
+        _require_one_stream(tuple(stream.values()) for stream in streams)
         batches = (_keep_visible(batch, after, not self._buffered) for batch in events.to_batches())
         return split_windows(sort_batches(batches, list(self._sources)), self._sources)
-
-
-def _distinct(rows: pa.Table) -> list[list[Any]]:
-    told = rows.drop_null().group_by(rows.column_names).aggregate([])
-    return [list(row.values()) for row in told.to_pylist()]
 
 
 class RelayStream:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from cdckit.databus.event_stream import EVENTS
 from cdckit.databus.events import DATA, EVENT, DatabusFault
-from cdckit.databus.relay_tables import STORED_SCHEMA, WAITING_SCHEMA, RelaySettings
+from cdckit.databus.relay_tables import STORED_SCHEMA, WAITING_SCHEMA, RelaySettings, to_stored_rows
 from cdckit.databus.row_changes import event_changes
 from cdckit.databus.sources import Source
 from cdckit.databus.window_batches import STREAM, with_columns
@@ -54,13 +54,8 @@ def is_erased() -> Column:
 
 def as_if_new(erased: DataFrame) -> DataFrame:
     """Events that were erased, in the columns in which they are kept, as if they came now."""
-    stay = {"topic", "partition", "offset", "timestamp", "timestampType", *EVENT.names}
-    return erased.select(
-        *(
-            (F.col(field.name) if field.name in stay else F.lit(None)).cast(field.dataType).alias(field.name)
-            for field in STORED_SCHEMA
-        )
-    )
+    stay = ("topic", "partition", "offset", "timestamp", "timestampType", *EVENT.names)
+    return to_stored_rows(erased.select(*stay))
 
 
 def _readable_changes(events: DataFrame, source: Source, kind: Kind) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -58,24 +58,6 @@ RANK = "_rank"
 """Which of several records in one place counts: the first."""
 
 
-class _KeptFile(NamedTuple):
-    """A file of a relay's table; *covered* is None where it tells of no SCN."""
-
-    table: str
-    path: str
-    stream: int | None
-    offsets: tuple[int, int]
-    covered: tuple[int, int] | None
-
-    @classmethod
-    def of(cls, table: str, file: File) -> _KeptFile:
-        covered = None
-        if "covered_to" in file.high:
-            covered = file.low["covered_from"], file.high["covered_to"]
-        offsets = file.low["offset"], file.high["offset"]
-        return cls(table, file.path, file.partition[STREAM[2]], offsets, covered)
-
-
 @dataclass(frozen=True)
 class Task:
     """What the workers must know of the batches before this one."""
@@ -83,7 +65,7 @@ class Task:
     batch: int
     targets: Mapping[str, Target]
     states: States
-    files: Mapping[tuple[str, int], list[_KeptFile]]
+    files: Mapping[tuple[str, int], list[tuple[str, File]]]
     """By topic and partition the files of both tables, in the order of their offsets."""
 
 
@@ -154,8 +136,8 @@ class _PartitionWork:
 
     def _write_kept_events(self, window: WindowState) -> None:
         """The events that earlier batches brought of a window which has ended."""
-        for file in self.files:
-            if (file.table, file.stream) == (WAITING, window.stream):
+        for table, file in self.files:
+            if (table, file.partition[STREAM[2]]) == (WAITING, window.stream):
                 self.report["read"].append(file.path)
                 for rows in read_batches(self.task.targets[WAITING], file.path):
                     self._write_rows(with_outcomes(rows, [(window, rows.num_rows)], covered=True))
@@ -174,9 +156,9 @@ class _PartitionWork:
     def _covered_scns(self, stream: int, least: int) -> Spans:
         """What windows covered that passed in earlier batches, from an SCN on."""
         spans: set[tuple[int, int]] = set()
-        for file in self.files:
-            if file.stream == stream and file.covered is not None and file.covered[1] >= least:
-                for rows in read_batches(self.task.targets[EVENTS], file.path, COVERED.names):
+        for table, file in self.files:
+            if file.partition[STREAM[2]] == stream and file.high.get("covered_to", -1) >= least:
+                for rows in read_batches(self.task.targets[table], file.path, COVERED.names):
                     passed = rows.filter(pc.greater_equal(rows.column("covered_to"), least))
                     spans |= set(zip(*(column.to_pylist() for column in passed.columns), strict=True))
         lows, highs = zip(*sorted(spans), strict=True) if spans else ((), ())
@@ -185,9 +167,9 @@ class _PartitionWork:
     def _earlier_values(self, low: int, high: int) -> Values:
         """What came in earlier batches between two offsets."""
         values: Values = {}
-        for file in self.files:
-            if file.offsets[0] <= high and file.offsets[1] >= low:
-                for rows in read_batches(self.task.targets[file.table], file.path, ["offset", "value"]):
+        for table, file in self.files:
+            if file.low["offset"] <= high and file.high["offset"] >= low:
+                for rows in read_batches(self.task.targets[table], file.path, ["offset", "value"]):
                     for offset, value in zip(*(column.to_pylist() for column in rows.columns), strict=True):
                         if low <= offset <= high:
                             values.setdefault(offset, set()).add(value)
@@ -276,11 +258,11 @@ def make_task(tables: Transaction, batch: int) -> Task:
     """What workers must know of what a relay has."""
     schemas = {EVENTS: STORED_SCHEMA, WAITING: WAITING_SCHEMA}
     targets = {name: tables.target(name, schema, STREAM) for name, schema in schemas.items()}
-    files: dict[tuple[str, int], list[_KeptFile]] = {}
+    files: dict[tuple[str, int], list[tuple[str, File]]] = {}
     for name in schemas:
         for file in sorted(tables.files(name), key=lambda file: int(file.low["offset"])):
             place = file.partition["topic"], file.partition["partition"]
-            files.setdefault(place, []).append(_KeptFile.of(name, file))
+            files.setdefault(place, []).append((name, file))
     return Task(batch, targets, read_states(tables), files)
 
 

@@ -7,8 +7,8 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby, pairwise
-from typing import IO, Any, Literal
+from itertools import groupby, pairwise, starmap
+from typing import IO, Any
 
 import msgspec
 import numpy as np
@@ -149,8 +149,15 @@ class WindowCutter:
         }
         self._rows, self._runs = BatchQueue(), deque[list[Run]]()
 
-    def take(self, rows: pa.RecordBatch) -> list[Run]:
+    def take(self, rows: pa.RecordBatch) -> None:
         """Take the next rows, in the order of their offsets; they are held until `settled` gives them."""
+        runs, positions, findings = self.judge(rows)
+        told = {**_error_columns(rows, findings), "window_position": pa.array(positions, pa.int64())}
+        self._rows.append(with_columns(rows, told))
+        self._runs.append(runs)
+
+    def judge(self, rows: pa.RecordBatch) -> tuple[list[Run], list[int | None], Findings]:
+        """Of the next rows their windows, the place of each data event in its window, and what is wrong."""
         windows: list[WindowState] = []
         positions: list[int | None] = []
         findings: Findings = {}
@@ -167,12 +174,7 @@ class WindowCutter:
             positions.append(window.events if kind == DATA else None)
             if finding is not None:
                 findings[row] = finding
-        runs = [(window, sum(1 for _ in some)) for window, some in groupby(windows)]
-        _note_offsets(runs, rows.column("offset"))
-        told = {**_error_columns(rows, findings), "window_position": pa.array(positions, pa.int64())}
-        self._rows.append(with_columns(rows, told))
-        self._runs.append(runs)
-        return runs
+        return [(window, len(list(some))) for window, some in groupby(windows)], positions, findings
 
     def settled(self, *, at_end: bool = False) -> Iterator[tuple[pa.RecordBatch, list[Run]]]:
         """The first batches of which all windows have ended; at the end the others too."""
@@ -207,6 +209,28 @@ def _events(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 _KINDS, _NAMES = pa.array(KINDS), [*KINDS, None]
 
 
+def cut_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Events, sorted by `PARTITION` and offset, in their order, each with its window."""
+    for _, pieces in split_partitions(batches):
+        cutter = WindowCutter(PartitionState())
+        for piece in pieces:
+            cutter.take(piece)
+            yield from starmap(with_outcomes, cutter.settled())
+        yield from starmap(with_outcomes, cutter.settled(at_end=True))
+
+
+def find_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A row for each window of events that are sorted so."""
+    for partition, pieces in split_partitions(batches):
+        cutter = WindowCutter(PartitionState())
+        for piece in pieces:
+            runs, *_ = cutter.judge(piece)
+            _note_offsets(runs, piece.column("offset"))
+            yield _window_rows(partition, [window for window in dict(runs) if window.outcome])
+        left = [window for window in cutter.open_windows() if window.events or window.bad]
+        yield _window_rows(partition, left)
+
+
 def _note_offsets(runs: Sequence[Run], offsets: pa.Array) -> None:
     start = 0
     for window, count in runs:
@@ -216,40 +240,21 @@ def _note_offsets(runs: Sequence[Run], offsets: pa.Array) -> None:
         window.last_offset = offsets[start - 1].as_py()
 
 
-Output = Literal["events", "consistent", "windows"]
+def _window_rows(partition: tuple[str, int], windows: Iterable[WindowState]) -> pa.RecordBatch:
+    windows = [window for window in windows if window is not _NO_WINDOW]
+    outcomes = [window.outcome_so_far for window in windows]
+    findings: Findings = {row: outcome.finding for row, outcome in enumerate(outcomes) if outcome.finding}
+    rows = [
+        (*partition, window.stream, *outcome[:5], *_counts_and_offsets(window))
+        for window, outcome in zip(windows, outcomes, strict=True)
+    ]
+    columns = zip(*rows, strict=True) if rows else [()] * 12
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, WINDOW, strict=False)]
+    return pa.RecordBatch.from_arrays([*arrays, *error_columns(findings, len(rows))], schema=WINDOW)
 
 
-def cut_batches(batches: Iterable[pa.RecordBatch], *, output: Output) -> Iterator[pa.RecordBatch]:
-    """
-    Cut sorted events into windows.
-
-    Args:
-        batches: Events, sorted by `PARTITION` and offset.
-        output: `events`: all of them in their order, each with its window; `consistent`: those that count;
-            `windows`: one row for each window.
-    """
-    for partition, pieces in split_partitions(batches):
-        cutter = WindowCutter(PartitionState())
-        for piece in pieces:
-            runs = cutter.take(piece)
-            if output == "windows":
-                ended = [window for window in dict(runs) if window.outcome and window.outcome.window]
-                yield window_rows(partition, ended)
-            yield from _shown(cutter.settled(), output)
-        if output == "windows":
-            yield window_rows(partition, [one for one in cutter.open_windows() if one.events or one.bad])
-        yield from _shown(cutter.settled(at_end=True), output)
-
-
-def _shown(settled: Iterable[tuple[pa.RecordBatch, list[Run]]], output: Output) -> Iterator[pa.RecordBatch]:
-    for rows, runs in settled:
-        if output == "windows":
-            continue
-        settled_rows = with_outcomes(rows, runs)
-        if output == "consistent":
-            counts = is_passed(settled_rows)
-            settled_rows = settled_rows.filter(counts)
-        yield settled_rows
+def _counts_and_offsets(window: WindowState) -> tuple[Any, ...]:
+    return window.events, window.bad, window.first_offset, window.last_offset
 
 
 def split_partitions(
@@ -315,23 +320,6 @@ def is_passed(rows: pa.RecordBatch) -> pa.Array:
 
 def _counts(state: pa.Array, kind: pa.Array) -> pa.Array:
     return pc.fill_null(pc.and_(pc.equal(state, COMPLETE), pc.equal(kind, DATA)), False)
-
-
-def window_rows(partition: tuple[str, int], windows: Sequence[WindowState]) -> pa.RecordBatch:
-    """A row for each window."""
-    outcomes = [window.outcome_so_far for window in windows]
-    findings: Findings = {row: outcome.finding for row, outcome in enumerate(outcomes) if outcome.finding}
-    rows = [
-        (*partition, window.stream, *outcome[:5], *_counts_and_offsets(window))
-        for window, outcome in zip(windows, outcomes, strict=True)
-    ]
-    columns = zip(*rows, strict=True) if rows else [()] * 12
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, WINDOW, strict=False)]
-    return pa.RecordBatch.from_arrays([*arrays, *error_columns(findings, len(rows))], schema=WINDOW)
-
-
-def _counts_and_offsets(window: WindowState) -> tuple[Any, ...]:
-    return window.events, window.bad, window.first_offset, window.last_offset
 
 
 def _error_columns(rows: pa.RecordBatch, findings: Findings) -> dict[str, pa.Array]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -16,8 +15,8 @@ from cdckit.databus.window_batches import (
     EVENT_WINDOW,
     PARTITION,
     WINDOW,
-    Output,
     cut_batches,
+    find_windows,
     with_columns,
 )
 from cdckit.databus.window_machine import COMPLETE, WAITING
@@ -100,11 +99,11 @@ def with_windows(events: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     _require_events(events, function="with_windows")
-    windowed = _with_window_struct(events)
-    names = [name for name in events.columns if name not in EVENT_WINDOW.names]
-    errors = (ERROR_CODE, ERROR_DESCRIPTION)
-    found = {name: F.coalesce(name, f"{_WINDOW}.{name}").alias(name) for name in errors}
-    return windowed.select(*(found.get(name, F.col(quoted(name))) for name in names), *_window_columns())
+    kept = _sort_events(events.drop(*EVENT_WINDOW.names))
+    windowed = kept.withColumn(_WINDOW, map_columns(_READ, _event_windows, _WINDOW_FIELDS))
+    errors = {name: F.coalesce(name, f"{_WINDOW}.{name}") for name in (ERROR_CODE, ERROR_DESCRIPTION)}
+    columns = (errors.get(name, F.col(quoted(name))).alias(name) for name in kept.columns)
+    return windowed.select(*columns, *(f"{_WINDOW}.{name}" for name in EVENT_WINDOW.names))
 
 
 def consistent_events(events: DataFrame) -> DataFrame:
@@ -136,11 +135,9 @@ def consistent_events(events: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     _require_events(events, function="consistent_events")
-    windowed = _with_window_struct(events.drop(*_BYTES))
-    passes = (F.col(f"{_WINDOW}.window_state") == COMPLETE) & (F.col("kind") == DATA)
-    left_out = (*EVENT_WINDOW.names, *_BYTES, ERROR_CODE, ERROR_DESCRIPTION)
-    names = [name for name in events.columns if name not in left_out]
-    return windowed.where(passes).select(*(F.col(quoted(name)) for name in names), *_window_columns())
+    windowed = with_windows(events.drop(*_BYTES))
+    passes = (F.col("window_state") == COMPLETE) & (F.col("kind") == DATA)
+    return windowed.where(passes).drop(ERROR_CODE, ERROR_DESCRIPTION)
 
 
 def windows(events: DataFrame) -> DataFrame:
@@ -174,7 +171,8 @@ def windows(events: DataFrame) -> DataFrame:
     +------+-----------+---------+-------+------+
     <BLANKLINE>
     """
-    return plan_windows(events, "windows", function="windows").rows()
+    _require_events(events, function="windows")
+    return WorkerPlan(_sort_events(events.select(*_READ)), find_windows, spark_columns(WINDOW)).rows()
 
 
 def find_frontiers(events: DataFrame) -> DataFrame:
@@ -219,18 +217,6 @@ def find_frontiers(events: DataFrame) -> DataFrame:
     )
 
 
-def plan_windows(events: DataFrame, output: Output, *, function: str) -> WorkerPlan:
-    """What workers make of events, without the bytes of their records."""
-    _require_events(events, function=function)
-    if output == "windows":
-        kept, columns = events.select(*_READ, ERROR_DESCRIPTION), spark_columns(WINDOW)
-    else:
-        kept = events.drop(*_BYTES, *EVENT_WINDOW.names)
-        nullable = (T.StructField(field.name, field.dataType) for field in kept.schema)
-        columns = T.StructType([*nullable, *spark_columns(EVENT_WINDOW)])
-    return WorkerPlan(_sort_events(kept), partial(cut_batches, output=output), columns)
-
-
 def _require_events(events: DataFrame, *, function: str) -> None:
     columns = T.StructType([EVENT_SCHEMA[name] for name in (*_READ, ERROR_DESCRIPTION)])
     require_types(events, columns, function=function)
@@ -241,19 +227,9 @@ def _sort_events(events: DataFrame) -> DataFrame:
     return events.repartition(*PARTITION).sortWithinPartitions(*PARTITION, "offset")
 
 
-def _with_window_struct(events: DataFrame) -> DataFrame:
-    """The events, without the columns of windows that they may have, and with what is told of each."""
-    kept = _sort_events(events.drop(*EVENT_WINDOW.names))
-    return kept.withColumn(_WINDOW, map_columns(_READ, _event_windows, _WINDOW_FIELDS))
-
-
 def _event_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Of each event its window, and the error that it makes, if it has none yet."""
     nothing = ((batch, pa.nulls(batch.num_rows, pa.string())) for batch in batches)
     described = (with_columns(batch, {ERROR_DESCRIPTION: none}) for batch, none in nothing)
-    for rows in cut_batches(described, output="events"):
+    for rows in cut_batches(described):
         yield rows.select(_WINDOW_FIELDS.fieldNames())
-
-
-def _window_columns() -> list[Column]:
-    return [F.col(f"{_WINDOW}.{name}").alias(name) for name in EVENT_WINDOW.names]

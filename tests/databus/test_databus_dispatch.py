@@ -329,7 +329,8 @@ def test_each_rollback_says_its_cause(caplog: pytest.LogCaptureFixture) -> None:
         f"An error in the window that starts at SCN 6: it comes again in 0.1 s, retry {number} of any number."
         for number in (1, 2)
     ]
-    assert [str(info[1]) for _, info in told if info] == ["The disk is full.", "A callback answered ERROR."]
+    causes = [str(info[1]) for _, info in told if info]
+    assert causes == ["The disk is full.", "on_end_data_event_sequence answered ERROR."]
 
 
 def test_retries_grow() -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from cdckit import databus, samples
 from cdckit.databus.events import EVENT, event_columns
-from cdckit.databus.window_batches import cut_batches
+from cdckit.databus.window_batches import cut_batches, find_windows
+from support.databus_streams import passed_rows
 from tools.samples import databus as databus_samples
 
 SAMPLE = Path(samples("databus"))
@@ -33,7 +34,7 @@ def events() -> pa.RecordBatch:
 
 
 def test_of_all_that_was_sent_the_changes_that_were_committed_pass_once(events: pa.RecordBatch) -> None:
-    passed = [row for batch in cut_batches([events], output="consistent") for row in batch.to_pylist()]
+    passed = passed_rows([row for batch in cut_batches([events]) for row in batch.to_pylist()])
     committed = [(scn, change.at) for window in databus_samples.windows() for scn, change in window.changes]
     found = [(row["scn"], int(row["event_timestamp"].timestamp() * 1_000_000)) for row in passed]
     assert [scn for scn, _ in found] == [scn for scn, _ in committed]
@@ -45,7 +46,7 @@ def test_of_all_that_was_sent_the_changes_that_were_committed_pass_once(events: 
 def test_every_kind_of_window_is_there(events: pa.RecordBatch) -> None:
     states: Counter[str] = Counter()
     codes: Counter[Any] = Counter()
-    for batch in cut_batches([events], output="windows"):
+    for batch in find_windows([events]):
         states.update(batch.column("state").to_pylist())
         codes.update(batch.column("error_code").to_pylist())
     assert states["complete"] == MANIFEST["windows"]

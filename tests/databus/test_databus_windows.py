@@ -13,7 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdckit.databus.window_machine import WindowMachine
-from support.databus_streams import Interpreter, cut_in_batches, cut_rows, events_of
+from support.databus_streams import (
+    Interpreter,
+    cut_in_batches,
+    cut_rows,
+    events_of,
+    passed_rows,
+    windows_of,
+)
 from tools.tiers import examples
 
 
@@ -31,8 +38,7 @@ def checked(events: list[dict[str, Any]], sizes: list[int]) -> None:
     unreadable = [each["offset"] for each in events if each["physical_partition"] is None]
     told = cut_rows(events, sizes=sizes)
     assert cut_in_batches(events, sizes) == told
-    consistent = cut_rows(events, "consistent", sizes)
-    windows = cut_rows(events, "windows", sizes)
+    consistent, windows = passed_rows(told), windows_of(events, sizes)
     for physical in {each["physical_partition"] for each in events} - {None}:
         own = [each for each in events if each["physical_partition"] == physical]
         right = Interpreter().run(own, unreadable)
@@ -169,7 +175,7 @@ def test_rolled_back_at_every_position_each_event_passes_once(earlier: int) -> N
 
 
 def test_windows_are_numbered_and_say_what_they_hold() -> None:
-    told = cut_rows(events_of("a5 b5 .5 <5 a6 a7 .8 .9 a10"), "windows", [3, 1, 1])
+    told = windows_of(events_of("a5 b5 .5 <5 a6 a7 .8 .9 a10"), [3, 1, 1])
     names = ("window", "state", "start_scn", "end_scn", "events", "first_offset", "last_offset", "error_code")
     assert [tuple(row[name] for name in names) for row in told] == [
         (1, "complete", 5, 5, 2, 0, 2, None),
@@ -198,7 +204,7 @@ def test_a_window_becomes_true_at_its_end_but_never_before_an_earlier_one() -> N
 def test_streams_do_not_touch_each_other() -> None:
     """The same SCNs in two topics and two physical partitions, in one batch."""
     streams = [events_of("a5 .5 a6", topic=topic, physical=part) for topic in "tu" for part in (1, 2)]
-    told = cut_rows([event for stream in streams for event in stream], "windows")
+    told = windows_of([event for stream in streams for event in stream])
     assert sorted((row["topic"], row["physical_partition"], row["state"]) for row in told) == [
         (topic, part, state) for topic in "tu" for part in (1, 2) for state in ("complete", "open")
     ]
@@ -239,7 +245,7 @@ def test_what_two_tables_have_in_common_holds_after_every_window(data: st.DataOb
     events = events_of(" ".join(words))
     seen: dict[int, int] = {}
     last = (0, 0)
-    for row in cut_rows(events, "consistent", data.draw(SIZES)):
+    for row in passed_rows(cut_rows(events, data.draw(SIZES))):
         if (row["window"], row["window_end_scn"]) != last:
             assert sum(seen.values()) == 0
             assert row["window_end_scn"] > last[1]

@@ -19,6 +19,7 @@ from cdckit.databus.window_batches import (
     PartitionState,
     WindowCutter,
     cut_batches,
+    find_windows,
     split_partitions,
     with_outcomes,
 )
@@ -77,14 +78,21 @@ def batches_of(events: list[dict[str, Any]], sizes: Iterable[int]) -> Iterator[p
         start += size
 
 
-def cut_rows(
-    events: list[dict[str, Any]], output: Any = "events", sizes: Iterable[int] = ()
-) -> list[dict[str, Any]]:
-    """What the workers make of the events, as rows in the order of offsets (windows: of numbers)."""
-    found = [
-        row for batch in cut_batches(batches_of(events, sizes), output=output) for row in batch.to_pylist()
-    ]
-    return found if output == "windows" else sorted(found, key=lambda row: (row["topic"], row["offset"]))
+def cut_rows(events: list[dict[str, Any]], sizes: Iterable[int] = ()) -> list[dict[str, Any]]:
+    """What the workers make of the events, as rows in the order of offsets."""
+    rows = [row for batch in cut_batches(batches_of(events, sizes)) for row in batch.to_pylist()]
+    assert rows == sorted(rows, key=lambda row: (row["topic"], row["offset"]))
+    return rows
+
+
+def windows_of(events: list[dict[str, Any]], sizes: Iterable[int] = ()) -> list[dict[str, Any]]:
+    """The windows of the events."""
+    return [row for batch in find_windows(batches_of(events, sizes)) for row in batch.to_pylist()]
+
+
+def passed_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The data events that count."""
+    return [row for row in rows if (row["window_state"], row["kind"]) == ("complete", "data")]
 
 
 @dataclass
