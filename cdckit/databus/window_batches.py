@@ -28,7 +28,7 @@ from cdckit.databus.window_machine import (
     WindowState,
 )
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION, Findings, error_columns
-from cdckit.parts.arrays import group_starts, number_texts
+from cdckit.parts.arrays import bools, group_starts, number_texts
 from cdckit.parts.instants import INSTANT
 
 PARTITION = ("topic", "partition")
@@ -301,16 +301,12 @@ def _find_late_events(rows: pa.RecordBatch, runs: Sequence[Run]) -> Findings:
         outcome, start = window.outcome_so_far, start + count
         # In an open window, or one that was rolled back, it may come again.
         if window.late_scns and outcome.state in (REPEATED, LATE, DAMAGED):
-            some = rows.slice(start - count, count)
-            for row, (kind, scn) in enumerate(zip(*_kinds_and_scns(some), strict=True), start - count):
-                if kind == DATA and scn in window.late_scns:
+            kinds, scns = (rows.column(name).slice(start - count, count) for name in ("kind", "scn"))
+            for row in np.flatnonzero(bools(pc.equal(kinds, DATA))).tolist():
+                if (scn := scns[row].as_py()) in window.late_scns:
                     found = f"Expected an SCN above {outcome.passed_scn}, found {scn}."
-                    findings[row] = (DatabusFault.EVENT_LATE, found)
+                    findings[start - count + row] = (DatabusFault.EVENT_LATE, found)
     return findings
-
-
-def _kinds_and_scns(rows: pa.RecordBatch) -> tuple[list[str | None], list[int | None]]:
-    return rows.column("kind").to_pylist(), rows.column("scn").to_pylist()
 
 
 def is_passed(rows: pa.RecordBatch) -> pa.Array:

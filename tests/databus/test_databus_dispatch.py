@@ -224,41 +224,6 @@ def test_killed_at_every_callback_it_goes_on_behind_the_last_checkpoint(tmp_path
         assert resumed.said == ["begin", *whole.said[behind[-1] + 1 if behind else 1 :]]
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_killed_at_any_callback_nothing_is_missed_and_only_the_open_window_comes_again(
-    seed: int, tmp_path: Path
-) -> None:
-    text = " ".join(f"a{scn} a{scn} b{scn} .{scn}" for scn in range(1, 9))
-    draw = random.Random(seed)
-    file = databus.CheckpointFile(tmp_path / "checkpoint")
-    lives: list[list[str]] = []
-    while True:
-        scribe = Scribe()
-        left = draw.randint(1, 25)
-        note = scribe._note
-
-        def until_killed(name: str, note: Any = note, scribe: Scribe = scribe, left: int = left) -> Any:
-            if len(scribe.said) >= left:
-                raise Killed
-            return note(name)
-
-        scribe._note = until_killed  # type: ignore[method-assign]
-        lives.append(scribe.said)
-        try:
-            run(text, scribe, checkpoints=file)
-        except Killed:
-            continue
-        if "8]" in scribe.said or file.load() == 8:
-            break
-    seen: list[int] = []
-    for said in lives:
-        scns = [int(word[1:]) for word in said if word[0] in "ab" and word[1:].isdigit()]
-        assert not seen or not scns or scns[0] in (seen[-1], seen[-1] + 1)
-        seen += scns
-    assert set(seen) == set(range(1, 9))
-    assert len(lives) > 2
-
-
 def test_each_event_goes_to_one_member_of_each_group_between_the_barriers() -> None:
     log: list[tuple[int, str]] = []
     lock = threading.Lock()

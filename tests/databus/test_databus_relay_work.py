@@ -71,7 +71,7 @@ WORDS = st.tuples(st.sampled_from("aaaabb....<!?"), st.integers(0, 9)).map(lambd
 
 
 @pytest.mark.drawn
-@settings(**examples(12, soak=500))
+@settings(**examples(25, soak=2_000), deadline=None)
 @given(
     st.lists(st.tuples(WORDS, st.integers(1, 2)), min_size=1, max_size=30),
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=5),

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from cdckit.databus.window_machine import WindowMachine
 from support.databus_streams import (
     Interpreter,
-    cut_in_batches,
     cut_rows,
     events_of,
     passed_rows,
@@ -34,10 +33,9 @@ def states(text: str) -> str:
 
 
 def checked(events: list[dict[str, Any]], sizes: list[int]) -> None:
-    """Compare what is cut with the rules, step by step; and with what is cut in batches."""
+    """Compare what is cut with the rules, step by step."""
     unreadable = [each["offset"] for each in events if each["physical_partition"] is None]
     told = cut_rows(events, sizes=sizes)
-    assert cut_in_batches(events, sizes) == told
     consistent, windows = passed_rows(told), windows_of(events, sizes)
     for physical in {each["physical_partition"] for each in events} - {None}:
         own = [each for each in events if each["physical_partition"] == physical]

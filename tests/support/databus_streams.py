@@ -5,24 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from random import Random
 from typing import Any
 
-import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cdckit import databus
-from cdckit.databus.window_batches import (
-    COVERED,
-    PartitionState,
-    WindowCutter,
-    cut_batches,
-    find_windows,
-    split_partitions,
-    with_outcomes,
-)
+from cdckit.databus.window_batches import cut_batches, find_windows
 
 COLUMNS = pa.schema(
     [
@@ -214,55 +203,6 @@ class Interpreter:
             self.covered.append((max(min(scns), self.passed + 1), max(scns)))
         if data or end["scn"] > 0:
             self.passed = end["scn"]
-
-
-def cut_in_batches(events: list[dict[str, Any]], sizes: Iterable[int]) -> list[dict[str, Any]]:
-    """The same as `cut_rows`, of batches that go on from what the last one left, written down as JSON."""
-    texts: dict[Any, bytes] = {}
-    waiting: dict[int, list[pa.RecordBatch]] = {}
-    settled: list[dict[str, Any]] = []
-    start = 0
-    for size in [*sizes, len(events)]:
-        for place, pieces in split_partitions(batches_of(events[start : start + size], [])):
-            text = texts.get(place)
-            state = PartitionState() if text is None else msgspec.json.decode(text, type=PartitionState)
-            cutter = WindowCutter(state, partial(_covered, settled, place))
-            kept = set(cutter.open_windows())
-            for piece in pieces:
-                cutter.take(piece)
-            for rows, runs in cutter.settled(at_end=True):
-                for window in dict(runs):
-                    if window.outcome is not None and window in kept:
-                        for some in waiting.pop(window.stream, []):
-                            ended = with_outcomes(some, [(window, some.num_rows)], covered=True)
-                            settled += ended.to_pylist()
-                done = with_outcomes(rows, runs, covered=True)
-                is_open = pc.fill_null(pc.equal(done.column("window_state"), "open"), False)
-                settled += done.filter(pc.invert(is_open)).to_pylist()
-                for row in range(done.num_rows):
-                    if is_open[row].as_py():
-                        one = done.slice(row, 1)
-                        waiting.setdefault(one.column("physical_partition")[0].as_py(), []).append(one)
-            texts[place] = msgspec.json.encode(cutter.state)
-        start += size
-    # Where the window starts is known at its end alone.
-    streams = [msgspec.json.decode(text, type=PartitionState).streams for text in texts.values()]
-    starts = {number: one.window.start_scn for some in streams for number, one in some.items()}
-    opened = [
-        {**row, "window_start_scn": starts[number]}
-        for number, batches in waiting.items()
-        for batch in batches
-        for row in batch.to_pylist()
-    ]
-    found = sorted([*settled, *opened], key=lambda row: (row["topic"], row["offset"]))
-    return [{name: value for name, value in row.items() if name not in COVERED.names} for row in found]
-
-
-def _covered(settled: list[dict[str, Any]], place: Any, number: int, least: int) -> Any:
-    stream = (*place, number)
-    own = [row for row in settled if (row["topic"], row["partition"], row["physical_partition"]) == stream]
-    some = {(row["covered_from"], row["covered_to"]) for row in own if (row["covered_to"] or -1) >= least}
-    return tuple([span[side] for span in sorted(some)] for side in (0, 1))
 
 
 def record_of(word: str, at: int, sources: dict[str, databus.Source], physical: int = 1) -> bytes:

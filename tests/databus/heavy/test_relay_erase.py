@@ -7,8 +7,6 @@ tests/test_shells.py::test_who_was_erased_is_gone_and_does_not_come_again.
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -18,35 +16,22 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import databus
 from cdckit.databus import Relay
 from cdckit.ledger import UnfinishedErasure, shell
-from cdckit.model.records import RECORD_SCHEMA
 from cdckit.store import erasure as store_erasure
-from support.databus_streams import drawn_words, record_of
+from support import relays
+from support.databus_streams import drawn_words
 from support.dying import Died, dies_at
+from support.relays import sent_of
 from support.remains import find_remains
 from tools.tiers import seeds
 
-NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
-FIELDS = [{"name": name, "type": "long"} for name in ("id", "amount")]
-SCHEMA = json.dumps({"type": "record", "name": "R", "fields": FIELDS})
-SOURCES = {name: databus.Source(ord(name), name, [SCHEMA]) for name in "ab"}
-KEYS = {"a": ["id"], "b": ["id"]}
 WHO = {"by": "dana", "reason": "asked for by letter"}
 ADA = 7_190_041_700
 
 
 def frame(spark: SparkSession, words: list[str], start: int = 0) -> DataFrame:
-    rows = [
-        (None, record_of(word, at, SOURCES), "t", 0, at, NOON + timedelta(seconds=at), 0, None)
-        for at, word in enumerate(words, start)
-    ]
-    return spark.createDataFrame(rows, RECORD_SCHEMA).coalesce(1)
-
-
-def relay_at(spark: SparkSession, place: Path) -> Relay:
-    return Relay(spark, place, SOURCES.values(), keys=KEYS, buckets=1)
+    return relays.frame(spark, sent_of(" ".join(words), start))
 
 
 def of_others(relay: Relay, subjects: set[int]) -> dict[str, list[str]]:
@@ -66,7 +51,7 @@ def of_others(relay: Relay, subjects: set[int]) -> dict[str, list[str]]:
 
 def test_a_key_goes_from_windows_that_passed_failed_or_are_open(spark: SparkSession, tmp_path: Path) -> None:
     """And does not come back: sent again, sent anew, made anew; consumers read the others of its windows."""
-    relay = relay_at(spark, tmp_path)
+    relay = relays.relay_of(spark, tmp_path)
     key, amount = ADA, 8_817_263_545
     first = [
         *(f"a1:{key}={amount}", "b1:2=-5", ".1"),
@@ -97,7 +82,7 @@ def test_a_key_goes_from_windows_that_passed_failed_or_are_open(spark: SparkSess
     assert [
         row["amount"] for row in relay.ledgers()["b"].history().orderBy("valid_from_timestamp").collect()
     ] == [*(-5, 7, 9)]
-    windows = relay.stream([SOURCES["a"], SOURCES["b"]]).windows()
+    windows = relay.stream([relays.SOURCES["a"], relays.SOURCES["b"]]).windows()
     assert [window.table().num_rows for window in windows] == [1, 1, 1, 1, 1]
     # What was committed since is forgotten once more, by the same receipt.
     again = relay.erase("a", keys=[{"id": key}], **WHO)
@@ -114,7 +99,7 @@ def test_keys_of_random_streams_are_forgotten_whenever_it_is_stopped(
     draw = Random(seed)
     words: list[str] = drawn_words(draw, 400, first_key=ADA)
     own: list[str] = [word.replace(f":{ADA + 2}", ":5").replace(f":{ADA + 1}", ":6") for word in words]
-    relay = relay_at(spark, tmp_path)
+    relay = relays.relay_of(spark, tmp_path)
     cuts = sorted({0, *draw.choices(range(len(own)), k=3), len(own)})
     for start, stop in pairwise(cuts):
         relay.receive(frame(spark, own[start:stop], start))
