@@ -154,9 +154,9 @@ def dispatch(
 
 def _groups(consumers: Consumer | Sequence[Consumer | Sequence[Consumer]]) -> list[Sequence[Consumer]]:
     listed = [consumers] if isinstance(consumers, Consumer) else list(consumers)
-    groups: list[Sequence[Any]] = [each if isinstance(each, list | tuple) else [each] for each in listed]
-    members = [each for group in groups for each in group]
-    if not groups or not all(groups) or not all(isinstance(each, Consumer) for each in members):
+    groups: list[Sequence[Any]] = [one if isinstance(one, list | tuple) else [one] for one in listed]
+    members = [member for group in groups for member in group]
+    if not groups or not all(groups) or not all(isinstance(member, Consumer) for member in members):
         raise InvalidArgument("dispatch", "consumers", "one Consumer or more, or groups of them", consumers)
     return groups
 

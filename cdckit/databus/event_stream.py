@@ -54,8 +54,8 @@ class _Rows:
             keys = [text if key is None else key for key, text in zip(keys, texts, strict=True)]
         sources = map(self._sources.__getitem__, values("source_id"))
         micros = self.batch.column("event_timestamp").cast(pa.int64()).to_pylist()
-        told = (values(name) for name in ("schema_id", "payload"))
-        return list(map(Event, sources, values("scn"), values("opcode"), keys, micros, *told))
+        scns, opcodes, ids, payloads = map(values, ("scn", "opcode", "schema_id", "payload"))
+        return list(map(Event, sources, scns, opcodes, keys, micros, ids, payloads))
 
 
 class _Run(NamedTuple):
@@ -270,8 +270,8 @@ def _split_batch(batch: pa.RecordBatch, sources: Mapping[int, Source]) -> Iterat
     windows, numbers = (np.asarray(batch.column(name)) for name in ("window", "source_id"))
     starts = np.flatnonzero(group_starts(windows, numbers))
     first = batch.select(["window", "window_start_scn", "window_end_scn", "window_state", "source_id"])
-    told = zip(*(column.to_pylist() for column in first.take(pa.array(starts)).columns), strict=True)
+    values = zip(*(column.to_pylist() for column in first.take(pa.array(starts)).columns), strict=True)
     places = pairwise([*starts.tolist(), batch.num_rows])
-    for (window, start_scn, end_scn, state, number), place in zip(told, places, strict=True):
+    for (window, start_scn, end_scn, state, number), place in zip(values, places, strict=True):
         end = None if state in _FAILED else end_scn
         yield _Run((window, start_scn, end), sources[number], rows, slice(*place))

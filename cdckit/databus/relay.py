@@ -50,8 +50,8 @@ class Relay(Shell):
     The events of a window that is open wait until its end comes, from the time of their records on: `waiting`
     shows them with `kind`, `source`, `scn`, `window` and `window_start_scn`.  Given up, they are rejects
     (WINDOW_OPEN).  An event in error damages its window, which passes when the source sends it again: so
-    rejects heal from there, or by `rebuild` with the source or the schema that was lacking.  So are events of
-    complete windows that do not say their key (KEY_MISSING).
+    rejects heal from there, or by `rebuild` with the source or the schema that was lacking.  Events of
+    complete windows that do not say their key are rejects, too (KEY_MISSING).
 
     What the relay answers is at any time what one batch of all records would have given.  The batches must
     bring the records of a partition of a topic in the order of their offsets, as a structured stream does; a

@@ -67,17 +67,18 @@ def rows(events: DataFrame, source: Source, *, as_double: Collection[str] = ()) 
     +------+---+---------+
     <BLANKLINE>
     """
-    _require_events(events, source, function="rows")
+    _require_events(events, function="rows", source=source)
     good = events.where(_is_data_of(source))
     if ERROR_CODE in events.columns:
         good = good.where(F.col(ERROR_CODE).isNull()).drop(ERROR_CODE, ERROR_DESCRIPTION)
     return _with_values(good.drop(*BYTES), source, as_double)
 
 
-def _require_events(events: DataFrame, source: Source, *, function: str) -> None:
+def _require_events(events: DataFrame, *, function: str, **sources: object) -> None:
     require_types(events, _READ, function=function)
-    if not isinstance(source, Source):
-        raise InvalidArgument(function, "source", "a Source", source)
+    for name, source in sources.items():
+        if not isinstance(source, Source):
+            raise InvalidArgument(function, name, "a Source", source)
 
 
 def _is_data_of(source: Source) -> Column:
@@ -190,7 +191,7 @@ def changes(
     +---------+-------------------+-----------+---------+
     <BLANKLINE>
     """
-    _require_events(events, databus_source, function="changes")
+    _require_events(events, function="changes", databus_source=databus_source)
     require_keys(keys, [field.name for field in row_fields(databus_source, as_double)], function="changes")
     windowed = events if "window_state" in events.columns else with_windows(events)
     is_bad = F.col(ERROR_CODE).isNotNull()

@@ -35,18 +35,6 @@ PARTITION = ("topic", "partition")
 STREAM = (*PARTITION, "physical_partition")
 """What tells one stream from the next."""
 
-EVENT_WINDOW = pa.schema(
-    [
-        ("window", pa.int64()),
-        ("window_state", pa.string()),
-        ("window_start_scn", pa.int64()),
-        ("window_end_scn", pa.int64()),
-        ("window_timestamp", INSTANT),
-        ("window_position", pa.int64()),
-    ]
-)
-"""What an event is told of its window."""
-
 WINDOW = pa.schema(
     [
         ("topic", pa.string()),
@@ -69,6 +57,21 @@ WINDOW = pa.schema(
 
 COVERED = pa.schema([("covered_from", pa.int64()), ("covered_to", pa.int64())])
 """Of which SCNs a window that passed has said everything: for who keeps windows."""
+
+_OUTCOME_COLUMNS: dict[str, tuple[str, pa.DataType]] = {
+    "window": ("number", pa.int64()),
+    "window_state": ("state", pa.string()),
+    "window_start_scn": ("start_scn", pa.int64()),
+    "window_end_scn": ("end_scn", pa.int64()),
+    "window_timestamp": ("micros", INSTANT),
+}
+"""By column the part of an outcome that it has, and its type."""
+
+_POSITION = "window_position"
+EVENT_WINDOW = pa.schema(
+    [*((name, kind) for name, (_, kind) in _OUTCOME_COLUMNS.items()), (_POSITION, pa.int64())]
+)
+"""What an event is told of its window."""
 
 MAX_BYTES = 1 << 26
 """The most bytes that are held in memory: 64 MiB."""
@@ -152,8 +155,8 @@ class WindowCutter:
     def take(self, rows: pa.RecordBatch) -> None:
         """Take the next rows, in the order of their offsets; they are held until `settled` gives them."""
         runs, positions, findings = self.judge(rows)
-        told = {**_error_columns(rows, findings), "window_position": pa.array(positions, pa.int64())}
-        self._rows.append(with_columns(rows, told))
+        columns = {**_error_columns(rows, findings), _POSITION: pa.array(positions, pa.int64())}
+        self._rows.append(with_columns(rows, columns))
         self._runs.append(runs)
 
     def judge(self, rows: pa.RecordBatch) -> tuple[list[Run], list[int | None], Findings]:
@@ -226,7 +229,8 @@ def find_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for piece in pieces:
             runs, *_ = cutter.judge(piece)
             _note_offsets(runs, piece.column("offset"))
-            yield _window_rows(partition, [window for window in dict(runs) if window.outcome])
+            ended = (window for window in dict(runs) if window.outcome and window is not _NO_WINDOW)
+            yield _window_rows(partition, ended)
         left = [window for window in cutter.open_windows() if window.events or window.bad]
         yield _window_rows(partition, left)
 
@@ -241,20 +245,19 @@ def _note_offsets(runs: Sequence[Run], offsets: pa.Array) -> None:
 
 
 def _window_rows(partition: tuple[str, int], windows: Iterable[WindowState]) -> pa.RecordBatch:
-    windows = [window for window in windows if window is not _NO_WINDOW]
-    outcomes = [window.outcome_so_far for window in windows]
-    findings: Findings = {row: outcome.finding for row, outcome in enumerate(outcomes) if outcome.finding}
-    rows = [
-        (*partition, window.stream, *outcome[:5], *_counts_and_offsets(window))
-        for window, outcome in zip(windows, outcomes, strict=True)
-    ]
-    columns = zip(*rows, strict=True) if rows else [()] * 12
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, WINDOW, strict=False)]
-    return pa.RecordBatch.from_arrays([*arrays, *error_columns(findings, len(rows))], schema=WINDOW)
-
-
-def _counts_and_offsets(window: WindowState) -> tuple[Any, ...]:
-    return window.events, window.bad, window.first_offset, window.last_offset
+    rows = []
+    for window in windows:
+        outcome = window.outcome_so_far
+        row = dict(zip(STREAM, (*partition, window.stream), strict=True))
+        row |= {"window": window.number, "state": outcome.state, "start_scn": outcome.start_scn}
+        row |= {"end_scn": outcome.end_scn, "window_timestamp": outcome.micros}
+        row |= {"events": window.events, "bad_events": window.bad}
+        row |= {"first_offset": window.first_offset, "last_offset": window.last_offset}
+        if outcome.finding is not None:
+            fault, finding = outcome.finding
+            row |= {ERROR_CODE: fault.value, ERROR_DESCRIPTION: fault.describe(finding)}
+        rows.append(row)
+    return pa.RecordBatch.from_pylist(rows, schema=WINDOW)
 
 
 def split_partitions(
@@ -278,20 +281,21 @@ def with_outcomes(rows: pa.RecordBatch, runs: Sequence[Run], *, covered: bool = 
     """The rows with what became of their windows, or that these are open; with *covered* also `COVERED`."""
     outcomes = [window.outcome_so_far for window, _ in runs]
     place = pa.array(np.repeat(np.arange(len(runs)), [count for _, count in runs]))
-    fields = [*list(EVENT_WINDOW)[:5], *(COVERED if covered else ())]
-    told = [(*outcome[:5], *outcome[7:9]) for outcome in outcomes]
     columns = {
-        field.name: pa.array(values, field.type).take(place)
-        for field, values in zip(fields, zip(*told, strict=True), strict=False)
+        name: pa.array([getattr(outcome, part) for outcome in outcomes], kind).take(place)
+        for name, (part, kind) in (_OUTCOME_COLUMNS | (_COVERED_COLUMNS if covered else {})).items()
     }
     state, scn = columns["window_state"], rows.column("scn")
     passed = pa.array([outcome.passed_scn for outcome in outcomes], pa.int64()).take(place)
     is_repeat = pc.and_(_counts(state, rows.column("kind")), pc.less_equal(scn, passed))
     columns["window_state"] = pc.if_else(pc.fill_null(is_repeat, False), REPEATED, state)
     rows = with_columns(rows, _error_columns(rows, _find_late_events(rows, runs)))
-    columns["window_position"] = rows.column("window_position")
+    columns[_POSITION] = rows.column(_POSITION)
     kept = rows.drop_columns([name for name in columns if name in rows.schema.names])
     return with_columns(kept, columns)
+
+
+_COVERED_COLUMNS = {name: (name, pa.int64()) for name in COVERED.names}
 
 
 def _find_late_events(rows: pa.RecordBatch, runs: Sequence[Run]) -> Findings:

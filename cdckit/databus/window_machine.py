@@ -34,7 +34,7 @@ Spans = tuple[Sequence[int], Sequence[int]]
 class WindowOutcome(NamedTuple):
     """What became of a window; null throughout for a record that is in none."""
 
-    window: int | None = None
+    number: int | None = None
     state: str | None = None
     start_scn: int | None = None
     end_scn: int | None = None
