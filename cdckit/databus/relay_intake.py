@@ -170,7 +170,8 @@ class _PartitionWork:
         for table, file in self.files:
             if file.low["offset"] <= high and file.high["offset"] >= low:
                 for rows in read_batches(self.task.targets[table], file.path, ["offset", "value"]):
-                    for offset, value in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+                    columns = (rows.column(name).to_pylist() for name in ("offset", "value"))
+                    for offset, value in zip(*columns, strict=True):
                         if low <= offset <= high:
                             values.setdefault(offset, set()).add(value)
         return values

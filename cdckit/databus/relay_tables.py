@@ -20,7 +20,6 @@ from cdckit.databus.window_batches import COVERED, EVENT_WINDOW, STREAM, Partiti
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING
-from cdckit.model.records import ERROR_FIELDS
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import local_frame
 from cdckit.store import Transaction
@@ -31,20 +30,10 @@ _NOTE = "cdckit.databus"
 
 WINDOWED_SCHEMA = T.StructType([*EVENT_SCHEMA.fields, *spark_columns(EVENT_WINDOW)])
 """What `with_windows` returns."""
-_FIRST = (
-    *STREAM, "offset", *EVENT_WINDOW.names, "kind", "source_id", "scn", "opcode", "long_key", "string_key",
-    "event_timestamp", "schema_id",
-)  # fmt: skip
 
+# The log tells bounds of the first 32 columns, by which files are found: of all but the last.
 STORED_SCHEMA = T.StructType(
-    [
-        # The log tells bounds of the first columns only: those by which rows are looked for.
-        *(WINDOWED_SCHEMA[name] for name in _FIRST),
-        *spark_columns(COVERED),
-        T.StructField(TAKEN, T.LongType()),
-        *ERROR_FIELDS,
-        *(field for field in WINDOWED_SCHEMA if field.name not in _FIRST and field not in ERROR_FIELDS),
-    ]
+    [*WINDOWED_SCHEMA.fields, *spark_columns(COVERED), T.StructField(TAKEN, T.LongType())]
 )
 """One row is one record as it came, its event, and what became of its window.  `taken` is the commit that
 told it.  Each file has the rows of a stream in the order of their offsets."""
