@@ -76,8 +76,9 @@ def with_windows(events: DataFrame) -> DataFrame:
     Cost: one shuffle by topic and partition, one sort, and one pass of a few numbers for each event through
     Python in Arrow batches; the rest of the event waits in the JVM.  Each partition of a topic is one task,
     since what a window is depends on all that stands before it; 5,000,000 events in one partition take about
-    a quarter longer than in eight, on two cores.  The rows of a window wait for its end, above some size in
-    files; what is kept for longer is 16 bytes for each window that passed.
+    a quarter longer than in eight, on two cores.  The rows of a window, and what came behind them in their
+    partition, wait for its end, above some size in files; what is kept for longer is 16 bytes for each window
+    that passed.
 
     Source:
         Databus, "Databus Event Types": "if one started from a consistent state of the data and applied all
