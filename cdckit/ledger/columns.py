@@ -23,7 +23,6 @@ from cdckit.model.changes import (
     EMPTY,
     MADE_OF,
     MOVED,
-    TABLE,
     UNTIL,
     UNTYPED,
     empty_fields,
@@ -33,7 +32,7 @@ from cdckit.model.changes import (
     with_empty_as,
 )
 from cdckit.model.history import STANDARD_COLUMNS, with_ends
-from cdckit.model.lists import is_list_change
+from cdckit.model.lists import is_list_change, is_table_row
 from cdckit.model.records import REJECT, REJECT_SCHEMA, with_reject
 from cdckit.parts.arguments import quoted
 from cdckit.parts.columns import built_once, with_guid
@@ -414,9 +413,8 @@ def with_call_numbers(rows: DataFrame, number: int) -> DataFrame:
     Row numbers say an order within one table.  Of two tables that speak of one instant, the one that was
     applied later counts, as the later row of one table does.
     """
-    is_row = (F.col("arrival.topic") == TABLE) & ~is_list_change()
     numbered = F.col("arrival").withField("partition", F.lit(number))
-    arrival = F.when(is_row, numbered).otherwise(F.col("arrival"))
+    arrival = F.when(is_table_row(), numbered).otherwise(F.col("arrival"))
     return rows.withColumn("arrival", arrival).withMetadata("arrival", rows.schema["arrival"].metadata)
 
 

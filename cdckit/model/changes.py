@@ -44,7 +44,8 @@ AFTER_ALL = "~"
 """The `sequence` of what somebody states by hand: behind whatever sequence a source has at its instant."""
 
 TABLE = "table"
-"""The topic in `arrival` of a row of a table; its partition is the call by which a `Ledger` took it."""
+"""The topic in `arrival` of a row of a table; its partition is the call by which a `Ledger` took it, and its
+offset its row number, counted on from table to table by `union_changes`."""
 
 ARRIVAL_TYPE = T.StructType(
     [
@@ -117,6 +118,9 @@ IS_EFFECTIVE = "cdckit.is_effective"
 
 IS_PERIOD = "cdckit.is_period"
 """In the metadata of a column `effective_until`: a table said it, whose open rows may have an end later."""
+TABLES = "cdckit.tables"
+"""In the metadata of a column `arrival`: of how many tables `union_changes` made it; one without that."""
+
 
 LACKING = "cdckit.lacking"
 """In the metadata of a column `data`: by number, the fields that a table which was united did not have."""

@@ -36,6 +36,11 @@ def is_list_change() -> Column:
     return F.coalesce(F.when(has_mark, F.col("message_id") == message), F.lit(False))
 
 
+def is_table_row() -> Column:
+    """Whether a change is a row of a table that is no list: its row number orders it within that table."""
+    return (F.col("arrival.topic") == TABLE) & ~is_list_change()
+
+
 def list_arrival(taken_at: Column) -> Column:
     """Where a list stands among all arrivals: it is known when it is taken."""
     return F.struct(

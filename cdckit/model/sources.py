@@ -25,6 +25,7 @@ from cdckit.model.changes import (
     LACKING,
     MADE_OF,
     MOVED,
+    TABLES,
     RANKED,
     UNTIL,
     UNTYPED,
@@ -39,6 +40,7 @@ from cdckit.model.changes import (
     untyped_fields,
     with_empty_as,
 )
+from cdckit.model.lists import is_table_row
 from cdckit.parts.arguments import (
     nearest_name,
     quoted,
@@ -414,11 +416,15 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     `merge` and `Ledger.apply` refuse the changes where one of the tables has none of their keys: it calls
     them otherwise.
 
+    Of two tables that `changes_from` made, and that speak of one entity at one instant with one sequence, as
+    an insert in one file and a delete in the next, the one that is given later counts; so does the one that
+    is applied later in a `Ledger`.
+
     Two sources that speak of one entity at one instant, with equal priority, are a tie, which `merge`
     decides by `sequence`, `arrival`, `message_id` and `source`.  These are the same on every run, but of two
-    sources they are no order: a sequence is a source's own, and the arrivals of two tables are their row
-    numbers.  So where one instant can have two speakers (dates rather than times make it likely), say
-    whose word counts by `with_priorities`; `why` tells where a tie was decided.
+    sources they are no order: a sequence is a source's own.  So where one instant can have two speakers
+    (dates rather than times make it likely), say whose word counts by `with_priorities`; `why` tells where a
+    tie was decided.
 
     Cost: a projection of each, no shuffle.
 
@@ -441,7 +447,30 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     if isinstance(first, list | tuple):
         given, remedy = f"a list of {len(first)}", "Give the tables one by one: `union_changes(*tables)`."
         raise InvalidArgument("union_changes", "first", "a table of changes", given, remedy=remedy)
-    return unite([first, *more], as_text=False)
+    for changes in (first, *more):
+        require_changes(changes, function="union_changes")
+    numbered, count = _with_table_numbers([first, *more])
+    united = unite(numbered, as_text=False)
+    return united.withMetadata("arrival", {**united.schema["arrival"].metadata, TABLES: count})
+
+
+_ROWS = 2**40
+"""More than a table has rows."""
+
+
+def _with_table_numbers(tables: Iterable[DataFrame]) -> tuple[list[DataFrame], int]:
+    """The tables, whose rows arrived table by table, and how many there are, those of unions counted."""
+    numbered: list[DataFrame] = []
+    count = 0
+    for changes in tables:
+        metadata = changes.schema["arrival"].metadata
+        if count:
+            later = F.col("arrival").withField("offset", F.col("arrival.offset") + count * _ROWS)
+            arrival = F.when(is_table_row(), later).otherwise(F.col("arrival"))
+            changes = changes.withColumn("arrival", arrival).withMetadata("arrival", metadata)
+        count += metadata.get(TABLES, 1)
+        numbered.append(changes)
+    return numbered, count
 
 
 def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:

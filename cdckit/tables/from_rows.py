@@ -141,9 +141,8 @@ def changes_from(
         been known from the beginning.
 
         Of two tables of one source that speak of an entity at one instant, the one that a `Ledger` took later
-        counts.  Else two tables are a tie, with equal priority: which of them counts is decided by the form
-        of their sequences and by row numbers, arbitrarily.  Say whose word counts: *priority*, or
-        `with_priorities` (see `union_changes`).
+        counts, or that `union_changes` was given later.  Sequences of two forms are a tie, which is decided
+        arbitrarily.  Say whose word counts: *priority*, or `with_priorities` (see `union_changes`).
 
     Raises:
         UnfitTable: Columns that the call names are missing, or of types that cannot mean that; all of it at

@@ -195,3 +195,23 @@ def test_changes_of_a_table_that_calls_the_key_otherwise_are_refused(
         merge(both, entity="e", keys=["contract"])
     with pytest.raises(InvalidArgument, match="where one has only contract, amount"):
         Ledger(spark, tmp_path / "ledger", entity="e", keys=["Vertrag"]).apply(both)
+
+
+def test_of_two_tables_that_speak_of_one_instant_the_later_one_counts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As of two that a ledger took one by one, however many rows each has; also where unions are united."""
+    files = [[(2, "x"), (2, "y"), (1, "first")], [(1, "second")], [(3, "z"), (1, "third")]]
+    at = datetime(2024, 1, 1, tzinfo=UTC)
+    tables = [
+        changes_from(pd.DataFrame(rows, columns=["id", "name"]), keys=["id"], effective=at) for rows in files
+    ]
+    for order in ([0, 1, 2], [2, 1, 0]):
+        one, two, three = (tables[number] for number in order)
+        expected = files[order[-1]][-1][1]
+        for united in (union_changes(one, two, three), union_changes(one, union_changes(two, three))):
+            (row,) = merge(united, entity="e", keys=["id"]).where("id = 1").select("name").collect()
+            assert row["name"] == expected
+    ledger = Ledger(spark, tmp_path, entity="e", keys=["id"], buckets=1)
+    ledger.apply(union_changes(*reversed(tables)))
+    assert [row["name"] for row in ledger.history({"id": 1}).select("name").collect()] == ["first"]
