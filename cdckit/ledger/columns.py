@@ -26,6 +26,7 @@ from cdckit.model.changes import (
     UNTIL,
     UNTYPED,
     empty_fields,
+    note_empty,
     require_moves,
     typed_fields,
     untyped_fields,
@@ -41,8 +42,11 @@ from cdckit.parts.widening import (
     TIMES_IN_LISTS,
     WHOLE_KEYS,
     common_spark_type,
+    fill_void,
+    has_void,
     is_number_beside_time,
     is_other_beside_time,
+    void_as_text,
 )
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.columns import as_columns
@@ -50,6 +54,9 @@ from cdckit.store.columns import as_columns
 FORMAT = 1
 BUCKETS = 64
 _NOTE = "cdckit.ledger"
+
+
+_NO_FIELDS = T.StructType([])
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,8 @@ class Kind:
         by_guid: Whether the changes bring their guids; None as long as none have come.
         name: Its name in a store that holds several; its tables' names begin with it.
         untyped: Its fields that are texts as they were sent (`cdckit.model.changes.UNTYPED`).
-        empty: Its fields in which nothing stands so far: the first value says of what type they are.
+        empty: Its fields in which, or in parts of which, nothing stands so far: the first value says of what
+            type these are, which are void here.
         texts: Its fields that are known to have texts, since values of another type came.
     """
 
@@ -74,7 +82,7 @@ class Kind:
     by_guid: bool | None = None
     name: str = ""
     untyped: tuple[str, ...] = ()
-    empty: tuple[str, ...] = ()
+    empty: T.StructType = _NO_FIELDS
     texts: tuple[str, ...] = ()
 
     @property
@@ -132,7 +140,7 @@ class Kind:
     def note(self, transaction: Transaction) -> None:
         """Let the store say what the ledger is."""
         properties = {"format": FORMAT, "entity": self.entity, "keys": self.keys, "buckets": self.buckets}
-        fields = {"untyped": self.untyped, "empty": self.empty, "texts": self.texts}
+        fields = {"untyped": self.untyped, "empty": self.empty.jsonValue(), "texts": self.texts}
         text = json.dumps({**properties, "by_guid": self.by_guid, **fields})
         if transaction.note_of(self._key) != text:
             transaction.note(self._key, text)
@@ -196,8 +204,8 @@ class Kind:
         return log_fields(transaction.schema(self.changes)) if known else T.StructType()
 
     def filled_fields(self, transaction: Transaction) -> T.StructType:
-        """Those of its fields in which something stands."""
-        return T.StructType([one for one in self.fields(transaction) if one.name not in self.empty])
+        """Those of its fields in which something stands, in all of their parts."""
+        return T.StructType([one for one in self.fields(transaction) if one.name not in self.empty.names])
 
     def fit(self, transaction: Transaction, rows: DataFrame) -> tuple[Kind, DataFrame]:
         """
@@ -214,29 +222,65 @@ class Kind:
             for one in log_fields(rows.schema)
             if one.name in before.names and before[one.name].dataType != one.dataType
         }
-        empty = [name for name in empty_fields(rows.schema) if name in others]
+        fitting = self.fitting_types(transaction, rows.schema)
         as_texts = [name for name, (_, now) in others.items() if isinstance(now, T.StringType)]
-        empty += _find_empty(rows, [name for name in as_texts if name not in empty])
-        rows = with_empty_as(rows, {name: others[name][0] for name in empty})
+        empty = _find_empty(rows, [name for name in as_texts if name not in fitting])
+        rows = with_empty_as(rows, fitting | {name: others[name][0] for name in empty})
         of_texts = [name for name, (was, _) in others.items() if isinstance(was, T.StringType)]
-        unknown = [name for name in of_texts if name not in {*empty, *self.empty, *self.texts}]
+        unknown = [
+            name for name in of_texts if name not in {*fitting, *empty, *self.empty.names, *self.texts}
+        ]
         found = _find_empty(transaction.read(self.changes), unknown) if unknown else []
         texts = (*self.texts, *(name for name in unknown if name not in found))
-        return replace(self, empty=(*self.empty, *found), texts=texts), rows
+        more = [T.StructField(name, T.NullType()) for name in found]
+        return replace(self, empty=T.StructType([*self.empty, *more]), texts=texts), rows
 
-    def settled(self, log: T.StructType) -> list[str]:
-        """The empty fields of which changes in these columns say the type: something stands in them."""
-        empty = log["data"].metadata.get(EMPTY)
+    def fitting_types(self, transaction: Transaction, rows: T.StructType) -> dict[str, T.DataType]:
+        """
+        By name the types that the log has, or can have, of fields of changes in which nothing stands.
+
+        So has each field that leaves open what its values, or parts of them, are, here or in the log: what
+        either of the two leaves open the other one says, and if neither does it is text.
+        """
+        before, empty = self.fields(transaction), empty_fields(rows)
+        types: dict[str, T.DataType] = {}
+        for one in log_fields(rows):
+            now = empty.get(one.name, one.dataType)
+            was = self._known_type(before, one.name)
+            filled = fill_void(was, now)
+            if filled is None or not (has_void(now) or has_void(was)):
+                continue
+            stays = one.name in before.names and filled == was
+            type_ = before[one.name].dataType if stays else void_as_text(filled)
+            # A type that says nothing is good enough where nothing better is known.
+            if one.dataType != type_ and (
+                stays or has_void(one.dataType) or not isinstance(filled, T.NullType)
+            ):
+                types[one.name] = type_
+        return types
+
+    def _known_type(self, fields: T.StructType, name: str) -> T.DataType:
+        """The type of one of the *fields* of the log, void where it, or a part of it, is not known yet."""
+        if name in self.empty.names:
+            return self.empty[name].dataType
+        return fields[name].dataType if name in fields.names else T.NullType()
+
+    def settled(self, log: T.StructType) -> dict[str, T.DataType]:
+        """The types of the empty fields of which changes in these columns say more."""
         # What was read of the log itself says nothing new.
-        return (
-            [] if empty is None else [n for n in self.empty if n not in empty and n in log_fields(log).names]
-        )
+        fields = log_fields(log) if EMPTY in log["data"].metadata else _NO_FIELDS
+        known = {one.name: one.dataType for one in fields}
+        now = known | empty_fields(log)
+        filled = {one.name: fill_void(one.dataType, now[one.name]) for one in self.empty if one.name in known}
+        return {name: kind for name, kind in filled.items() if kind not in (None, self.empty[name].dataType)}
 
     def with_empty_of(self, transaction: Transaction, log: T.StructType) -> Kind:
         """The same, after changes in these columns."""
-        known, settled = self.fields(transaction).names, self.settled(log)
-        new = [name for name in empty_fields(log) if name not in known]
-        return replace(self, empty=(*(name for name in self.empty if name not in settled), *new))
+        known = self.fields(transaction).names
+        new = {name: kind for name, kind in empty_fields(log).items() if name not in known}
+        types = {one.name: one.dataType for one in self.empty} | self.settled(log) | new
+        fields = [T.StructField(name, kind) for name, kind in types.items() if has_void(kind)]
+        return replace(self, empty=T.StructType(fields))
 
     def for_fields(self, transaction: Transaction, rows: T.StructType, *, function: str = "apply") -> Kind:
         """
@@ -273,8 +317,8 @@ class Kind:
 
 
 def _with_noted_fields(kind: Kind, note: Mapping[str, Any]) -> Kind:
-    untyped, empty, texts = (tuple(note.get(name, ())) for name in ("untyped", "empty", "texts"))
-    return replace(kind, untyped=untyped, empty=empty, texts=texts)
+    untyped, texts = (tuple(note[name]) for name in ("untyped", "texts"))
+    return replace(kind, untyped=untyped, empty=T.StructType.fromJson(note["empty"]), texts=texts)
 
 
 def _find_empty(rows: DataFrame, names: Sequence[str]) -> list[str]:
@@ -403,7 +447,7 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
         *optional,
         content.alias(CONTENT),
         F.when(is_list_change(), F.unix_micros("effective_timestamp")).alias(LISTED),
-    ).withMetadata("data", {EMPTY: [], **changes.schema["data"].metadata})
+    ).withMetadata("data", {**note_empty({}), **changes.schema["data"].metadata})
 
 
 def with_call_numbers(rows: DataFrame, number: int) -> DataFrame:
@@ -541,9 +585,9 @@ def visible_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:
         "carried": _carried_flags(log).alias("carried"),
         GUID: F.col(GUID).alias(GUID, metadata=keys),
     }
-    marks = {UNTYPED: list(kind.untyped), EMPTY: list(kind.empty)}
-    if any(marks.values()):
-        some = {mark: names for mark, names in marks.items() if names}
+    if kind.untyped or kind.empty.names:
+        some: dict[str, Any] = {UNTYPED: list(kind.untyped)} if kind.untyped else {}
+        some |= note_empty({one.name: one.dataType for one in kind.empty}) if kind.empty.names else {}
         filled["data"] = F.col("data").alias("data", metadata=some)
     # Of a truncate every bucket has one.
     own = log.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == copy))

@@ -273,10 +273,10 @@ class Ledger:
                 `with_priorities` was given and that none of them has.  Fields that the ledger does not know
                 come to it; numbers, and times, of another type get one that holds both, as in
                 `union_changes`, and anything else becomes text; one in which nothing stands, here or in the
-                ledger, has the type of the values that it gets.  Columns beside those of changes are not
-                kept.  Those that `changes_from_snapshots` made of several lists in one call are right, and
-                so are those of a later call that has all these lists and further ones; a list alone is for
-                `apply_list`.
+                ledger, or in a part of it, has the type of the values that it gets.  Columns beside those of
+                changes are not kept.  Those that `changes_from_snapshots` made of several lists in one call
+                are right, and so are those of a later call that has all these lists and further ones; a list
+                alone is for `apply_list`.
             batch: An id of the batch: of one id, one batch is applied.  Two streams count alike: for
                 them, see `sink`.
             gate: What looks at the ledger as it will be (`Pending`), before the commit.  Whatever it raises

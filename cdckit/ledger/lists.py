@@ -36,7 +36,7 @@ from cdckit.ledger.tombstones import Erasures, drop_erased
 from cdckit.ledger.upkeep import ApplyResult, Upkeep, remove_changes
 from cdckit.ledger.views import Gate, run_gate
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.changes import ABSENT, CHANGE_SCHEMA, EMPTY, UPSERT, empty_fields, with_empty_as
+from cdckit.model.changes import ABSENT, CHANGE_SCHEMA, UPSERT, empty_fields, note_empty, with_empty_as
 from cdckit.model.lists import (
     NAMED_LISTS,
     compare_lists,
@@ -149,8 +149,8 @@ def read_lists(
         F.struct(*data).alias("data"),
         F.struct(*carried).alias("carried"),
     )
-    empty = [name for name in rows.columns if name in empty_columns(table)]
-    return GivenLists(listed.withMetadata("data", {EMPTY: empty}), source, priority, instants)
+    empty = empty_columns(rows, table if isinstance(table, pa.Table) else None)
+    return GivenLists(listed.withMetadata("data", note_empty(empty)), source, priority, instants)
 
 
 def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> GivenLists:
@@ -167,10 +167,7 @@ def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> Giv
         if isinstance(one.dataType, T.NullType) and one.name in kind.keys and one.name not in kinds:
             remedy = "Nothing stands in it, and the ledger does not know it yet: say of what type it is."
             raise WrongColumnType(FUNCTION, one.name, "a type that a key has", "void", remedy)
-    empty = empty_fields(given.rows.schema)
-    void = [one.name for one in found if isinstance(one.dataType, T.NullType)]
-    typed = {name: kinds.get(name, T.StringType()) for name in empty if name in kinds or name in void}
-    rows = with_empty_as(given.rows, typed)
+    rows = with_empty_as(given.rows, kind.fitting_types(transaction, given.rows.schema))
     if kinds:
         after = require_struct(rows, "data", function=FUNCTION)
         require_keys_keep_their_texts(before, after, kind, function=FUNCTION)
@@ -277,7 +274,7 @@ def restate_lists(
         F.unix_micros("effective_timestamp").isin(stated)
     )
     try:
-        kept = transaction.scratch(changes).withMetadata("data", {EMPTY: empty})
+        kept = transaction.scratch(changes).withMetadata("data", note_empty(empty))
     except SparkRuntimeException as error:
         if given is not None and len(new) == 1 and error.getCondition() == "USER_RAISED_EXCEPTION":
             raise _unusable_list(source, new[0], error) from error

@@ -50,6 +50,7 @@ from cdckit.parts.arrays import bools, ints
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.flat_rows import flatten_structs, nest_structs
 from cdckit.parts.values import guid
+from cdckit.parts.widening import void_as_text
 from cdckit.parts.workers import worker_reports
 from cdckit.query.provenance import Messages, revoke
 from cdckit.store import File, Transaction
@@ -386,7 +387,7 @@ def revoke_within(transaction: Transaction, kind: Kind, messages: Messages, sour
 def _settle_types(transaction: Transaction, kind: Kind, log: T.StructType) -> bool:
     """Let fields of the log have the types of the first values that come; whether any has another then."""
     known = kind.fields(transaction)
-    kinds = {name: log_fields(log)[name].dataType for name in kind.settled(log)}
+    kinds = {name: void_as_text(type_) for name, type_ in kind.settled(log).items()}
     others = {name: now for name, now in kinds.items() if now != known[name].dataType}
     if others:
         rows = with_empty_as(transaction.read(kind.changes), others)

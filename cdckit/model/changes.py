@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -22,6 +23,7 @@ from cdckit.parts.arguments import (
     require_type,
     require_types,
 )
+from cdckit.parts.widening import as_filled, has_void
 
 DIGITS = 38
 """As many as a number of Spark's can have."""
@@ -116,11 +118,11 @@ MADE_OF = "cdckit.made_of"
 IS_EFFECTIVE = "cdckit.is_effective"
 """In the metadata of a column `arrival`: nothing said when some came, and it is when these are true."""
 
-IS_PERIOD = "cdckit.is_period"
-"""In the metadata of a column `effective_until`: a table said it, whose open rows may have an end later."""
 TABLES = "cdckit.tables"
 """In the metadata of a column `arrival`: of how many tables `union_changes` made it; one without that."""
 
+IS_PERIOD = "cdckit.is_period"
+"""In the metadata of a column `effective_until`: a table said it, whose open rows may have an end later."""
 
 LACKING = "cdckit.lacking"
 """In the metadata of a column `data`: by number, the fields that a table which was united did not have."""
@@ -134,7 +136,9 @@ RANKED = "cdckit.ranked"
 """In the metadata of a column `priority`: the sources that `with_priorities` was given one for."""
 
 EMPTY = "cdckit.empty"
-"""In the metadata of a column `data`: the fields in which nothing stands, whose types say nothing."""
+"""In the metadata of a column `data`: the fields in which, or in parts of which, nothing stands.
+
+As the JSON of a struct of them; void says where in their types."""
 
 AS_SENT = "text as it was sent, whose type nobody said"
 
@@ -152,18 +156,28 @@ def ranked_sources(columns: T.StructType) -> list[str]:
     return list(columns["priority"].metadata.get(RANKED, ()))
 
 
-def empty_fields(columns: T.StructType) -> list[str]:
-    """The fields of changes in these columns that `EMPTY` names."""
-    return list(columns["data"].metadata.get(EMPTY, ()))
+def empty_fields(columns: T.StructType) -> dict[str, T.DataType]:
+    """The fields of changes in these columns in which, or in parts of which, nothing stands: see `EMPTY`."""
+    data = columns["data"]
+    assert isinstance(data.dataType, T.StructType)
+    noted = json.loads(data.metadata.get(EMPTY, "null"))
+    fields = [*data.dataType, *(T.StructType.fromJson(noted) if noted else ())]
+    return {one.name: one.dataType for one in fields if has_void(one.dataType)}
+
+
+def note_empty(fields: Mapping[str, T.DataType]) -> dict[str, str]:
+    """What the metadata of `data` say of such fields: see `EMPTY`."""
+    return {EMPTY: T.StructType([T.StructField(name, kind) for name, kind in fields.items()]).json()}
 
 
 def with_empty_as(changes: DataFrame, kinds: Mapping[str, T.DataType]) -> DataFrame:
-    """Changes whose fields by these names, in which nothing stands, are of these types."""
+    """Changes whose fields by these names are of these types, which are others where nothing stands."""
     if not kinds:
         return changes
-    typed = F.col("data")
+    typed, data = F.col("data"), changes.schema["data"].dataType
+    assert isinstance(data, T.StructType)
     for name, kind in kinds.items():
-        typed = typed.withField(quoted(name), F.lit(None).cast(kind))
+        typed = typed.withField(quoted(name), as_filled(typed.getField(name), data[name].dataType, kind))
     return changes.withColumn("data", typed).withMetadata("data", changes.schema["data"].metadata)
 
 

@@ -19,20 +19,20 @@ from cdckit.errors import CdcError, InvalidArgument, WrongColumnType
 from cdckit.model.changes import (
     AS_SENT,
     CHANGE_SCHEMA,
-    EMPTY,
     IS_EFFECTIVE,
     IS_PERIOD,
     LACKING,
     MADE_OF,
     MOVED,
-    TABLES,
     RANKED,
+    TABLES,
     UNTIL,
     UNTYPED,
     empty_fields,
     field_names,
     field_priority,
     has_mark,
+    note_empty,
     ranked_sources,
     require_changes,
     require_distinct_fields,
@@ -49,7 +49,7 @@ from cdckit.parts.arguments import (
     require_struct,
     require_types,
 )
-from cdckit.parts.widening import as_type, common_spark_type, is_made_text
+from cdckit.parts.widening import as_type, common_spark_type, fill_void, has_void, is_made_text, void_as_text
 
 
 class UnknownSource(CdcError, ValueError):
@@ -397,7 +397,7 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
         more: Further tables of changes.  Their `data` may have other fields.  A field in which two of them
             have numbers of different types gets one that holds both; where none does (64 bits beside floats),
             it is double, and the query fails at a number that would lose digits.  A date beside timestamps is
-            its midnight in UTC.  A column that was empty in its table has the type of the others.
+            its midnight in UTC.  A column that was empty in its table, or in parts, has the type of others.
 
     Returns:
         All rows of all tables, repeats included.  `data` has the fields of all, in the order in
@@ -493,7 +493,7 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
                 raise WrongColumnType("union_changes", f"data.{found.name}", _ONE_TYPE, both, _CAST)
             fields[found.name] = common
     require_distinct_fields(fields, function="union_changes")
-    metadata = untyped | _lacking_fields(tables, fields) | ({EMPTY: empty} if empty else {})
+    metadata = untyped | _lacking_fields(tables, fields) | (note_empty(empty) if empty else {})
     some = {column for changes in tables for column in changes.columns}
     _require_same_types(tables)
     united, *others = (
@@ -534,20 +534,26 @@ def _with_equal_guids(tables: Sequence[DataFrame]) -> list[DataFrame]:
     return guids
 
 
-def _with_settled_types(tables: Sequence[DataFrame]) -> tuple[list[DataFrame], list[str]]:
+def _with_settled_types(tables: Sequence[DataFrame]) -> tuple[list[DataFrame], dict[str, T.DataType]]:
     """The tables, in which what is empty has the type of what is not; and what is empty in all of them."""
     kinds: dict[str, T.DataType] = {}
-    for changes in tables:
-        empty = empty_fields(changes.schema)
-        for one in require_struct(changes, "data", function="union_changes"):
-            if one.name not in empty:
-                kinds.setdefault(one.name, one.dataType)
     without = [empty_fields(changes.schema) for changes in tables]
+    for changes, empty in zip(tables, without, strict=True):
+        for one in require_struct(changes, "data", function="union_changes"):
+            kind = empty.get(one.name, one.dataType)
+            kinds[one.name] = fill_void(kinds.get(one.name, kind), kind) or kinds[one.name]
     settled = [
-        with_empty_as(changes, {name: kinds[name] for name in names if name in kinds})
-        for changes, names in zip(tables, without, strict=True)
+        with_empty_as(
+            changes,
+            {
+                name: void_as_text(kinds[name])
+                for name, kind in empty.items()
+                if kinds[name] != kind and fill_void(kind, kinds[name]) is not None
+            },
+        )
+        for changes, empty in zip(tables, without, strict=True)
     ]
-    return settled, list(dict.fromkeys(name for names in without for name in names if name not in kinds))
+    return settled, {name: kind for name, kind in kinds.items() if has_void(kind)}
 
 
 def _untyped_fields(tables: Iterable[DataFrame]) -> dict[str, list[str]]:

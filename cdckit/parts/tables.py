@@ -22,6 +22,7 @@ from cdckit.parts.arguments import nearest_name, quoted, suggest_name
 from cdckit.parts.arrow_types import NoSuchArrowType, arrow_type
 from cdckit.parts.table_values import UnfitValues, in_spark_types, read_objects, require_known_type
 from cdckit.parts.values import has_part
+from cdckit.parts.widening import has_void, void_as_text
 
 _LOG = logging.getLogger(__name__)
 
@@ -164,7 +165,7 @@ def as_spark(spark: SparkSession, frame: AnyTable, *, function: str) -> DataFram
     A frame of pandas goes through Arrow: NaN, NaT, NA and None are null, the index is left out (a warning is
     logged where it has a name, or is more than numbers), and datetimes without a zone are instants of UTC.
     Types are those of `cdckit.parts.table_values`.  A column without any value and type is void: what it is
-    put together with has the type, and else `void_as_text` gives it one.  So does what speaks Arrow's stream
+    put together with has the type, and else `without_void` gives it one.  So does what speaks Arrow's stream
     (`ArrowStream`), in which NaN is a value and no null.
     """
     if has_order(frame):
@@ -222,23 +223,25 @@ def require_distinct(columns: Collection[str], *, function: str) -> None:
         )  # fmt: skip
 
 
-def empty_columns(table: pa.Table | DataFrame) -> frozenset[str]:
+def empty_columns(frame: DataFrame, table: pa.Table | None = None) -> dict[str, T.DataType]:
     """
-    The columns in which nothing stands, so that their types say nothing; of Spark's only those without one.
+    The columns in which, or in parts of which, nothing stands, by name the types in which void says where.
 
-    >>> sorted(empty_columns(pa.table({"id": [1], "name": [None], "price": pa.array([None], pa.float64())})))
-    ['name', 'price']
+    *table* is the same in Arrow, if it is at hand: in a column of nulls nothing stands, whatever its type is.
     """
-    if isinstance(table, DataFrame):
-        return frozenset(one.name for one in table.schema if isinstance(one.dataType, T.NullType))
-    columns = zip(table.column_names, table.columns, strict=True)
-    return frozenset(name for name, values in columns if values.null_count == len(values))
+    columns = {} if table is None else dict(zip(table.column_names, table.columns, strict=True))
+    void = [name for name, values in columns.items() if values.null_count == len(values)]
+    return {one.name: one.dataType for one in frame.schema if has_void(one.dataType)} | dict.fromkeys(
+        void, T.NullType()
+    )
 
 
-def void_as_text(frame: DataFrame) -> DataFrame:
+def without_void(frame: DataFrame) -> DataFrame:
     """The table with text in place of the type void, which nothing can be kept in."""
-    void = empty_columns(frame)
-    return frame.withColumns({name: F.col(quoted(name)).cast("string") for name in void}) if void else frame
+    typed = {
+        name: F.col(quoted(name)).cast(void_as_text(kind)) for name, kind in empty_columns(frame).items()
+    }
+    return frame.withColumns(typed) if typed else frame
 
 
 def as_arrow(frame: pd.DataFrame | ArrowStream, *, function: str) -> pa.Table:

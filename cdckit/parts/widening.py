@@ -93,7 +93,8 @@ def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = 
             a value that would lose digits.
 
     Returns:
-        Nothing where one of two types that differ is nested: its text would not be its value.
+        Nothing where one of two types that differ is nested, and not by parts alone in which nothing stands:
+        its text would not be its value.
 
     >>> common_spark_type(T.LongType(), T.DecimalType(7, 2))
     DecimalType(21,2)
@@ -109,7 +110,7 @@ def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = 
     if isinstance(left, T.NullType):
         return right
     if isinstance(left, _NESTED) or isinstance(right, _NESTED):
-        return None
+        return fill_void(left, right)
     if left in _TIMES and right in _TIMES:
         return max(left, right, key=_TIMES.index)
     one, other = _number(left), _number(right)
@@ -117,6 +118,85 @@ def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = 
         return T.StringType()
     found = wider(one, other) or (DOUBLE if as_double else None)
     return T.StringType() if found is None else _spark_type(found)
+
+
+def fill_void(left: T.DataType, right: T.DataType) -> T.DataType | None:
+    """
+    The type in which what *left* leaves open is that of *right*, and the other way round.
+
+    Spark's void leaves open what a value would be: so is the element of lists that are all empty.
+
+    Returns:
+        Nothing where the two differ in anything else.
+
+    >>> empty, full = T.ArrayType(T.NullType()), T.ArrayType(T.LongType())
+    >>> fill_void(empty, full) == fill_void(full, empty) == full, fill_void(full, T.LongType())
+    (True, None)
+    """
+    if isinstance(right, T.NullType) or left.simpleString() == right.simpleString():
+        return left
+    if isinstance(left, T.NullType):
+        return right
+    if isinstance(left, T.ArrayType) and isinstance(right, T.ArrayType):
+        element = fill_void(left.elementType, right.elementType)
+        return None if element is None else T.ArrayType(element)
+    if isinstance(left, T.MapType) and isinstance(right, T.MapType):
+        key, value = fill_void(left.keyType, right.keyType), fill_void(left.valueType, right.valueType)
+        return None if key is None or value is None else T.MapType(key, value)
+    if isinstance(left, T.StructType) and isinstance(right, T.StructType) and left.names == right.names:
+        parts = {one.name: fill_void(one.dataType, right[one.name].dataType) for one in left}
+        filled = [T.StructField(name, kind) for name, kind in parts.items() if kind is not None]
+        return T.StructType(filled) if len(filled) == len(parts) else None
+    return None
+
+
+def has_void(kind: T.DataType) -> bool:
+    """Whether a type leaves open what a value, or a part of one, would be."""
+    return void_as_text(kind) != kind
+
+
+def void_as_text(kind: T.DataType) -> T.DataType:
+    """
+    The type with text for what it leaves open, since nothing can be kept in void.
+
+    >>> void_as_text(T.ArrayType(T.NullType())).simpleString()
+    'array<string>'
+    """
+    if isinstance(kind, T.NullType):
+        return T.StringType()
+    if isinstance(kind, T.ArrayType):
+        return T.ArrayType(void_as_text(kind.elementType), kind.containsNull)
+    if isinstance(kind, T.MapType):
+        parts = void_as_text(kind.keyType), void_as_text(kind.valueType)
+        return T.MapType(*parts, kind.valueContainsNull)
+    if isinstance(kind, T.StructType):
+        return T.StructType(
+            [T.StructField(one.name, void_as_text(one.dataType), one.nullable, one.metadata) for one in kind]
+        )
+    return kind
+
+
+def as_filled(value: Column, kind: T.DataType, filled: T.DataType) -> Column:
+    """
+    A *value* of type *kind* in the type *filled*, which is another where nothing stands in it.
+
+    Where the two differ the value has no parts, whatever type stands there in the place of void.
+    """
+    if kind.simpleString() == filled.simpleString():
+        return value
+    if isinstance(kind, T.ArrayType) and isinstance(filled, T.ArrayType):
+        element, wanted = kind.elementType, filled.elementType
+        return F.transform(value, lambda part: as_filled(part, element, wanted))
+    if isinstance(kind, T.MapType) and isinstance(filled, T.MapType):
+        parts = kind.valueType, filled.valueType
+        return F.transform_values(value, lambda _, part: as_filled(part, *parts)).cast(filled)
+    if isinstance(kind, T.StructType) and isinstance(filled, T.StructType) and kind.names == filled.names:
+        fields = (
+            as_filled(value.getField(one.name), one.dataType, filled[one.name].dataType).alias(one.name)
+            for one in kind
+        )
+        return F.when(value.isNotNull(), F.struct(*fields))
+    return F.lit(None).cast(filled)
 
 
 def is_made_text(common: T.DataType | None, *kinds: T.DataType) -> bool:

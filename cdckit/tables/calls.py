@@ -35,8 +35,8 @@ from cdckit.parts.tables import (
     has_order,
     require_types_of_histories,
     spark_table,
-    void_as_text,
     with_whole_keys,
+    without_void,
 )
 from cdckit.parts.values import as_text, is_collated
 from cdckit.tables.times import (
@@ -95,7 +95,7 @@ class Table(NamedTuple):
     A table's rows, its own columns, the place of a row, where rows have an order, and its pandas.
 
     `digits` are, by column of times, the digits below a microsecond of those that have such; `empty` the
-    columns in which nothing stands.
+    columns in which, or in parts of which, nothing stands, with the types in which void says where.
     """
 
     frame: DataFrame
@@ -103,11 +103,11 @@ class Table(NamedTuple):
     row: Column | None
     pandas: pd.DataFrame | None = None
     digits: Mapping[str, Column] = MappingProxyType({})
-    empty: frozenset[str] = frozenset()
+    empty: Mapping[str, T.DataType] = MappingProxyType({})
 
     def typed(self) -> Table:
         """The table with a type for columns that have none, since nothing stands in them: text."""
-        return self._replace(frame=void_as_text(self.frame))
+        return self._replace(frame=without_void(self.frame))
 
     def without(self, column: str) -> str:
         """The call that leaves out the rows in which this column is null, in the caller's words."""
@@ -126,7 +126,7 @@ def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -
         frame = with_whole_keys(frame, [str(name) for name in keys if isinstance(name, str | Integral)])
     if has_order(frame):
         arrow, digits_below = as_arrow_with_digits(frame, function=function)
-        columns, empty = arrow.column_names, empty_columns(arrow)
+        table, columns = arrow, arrow.column_names
         row = free_name("row number", columns)
         arrow = arrow.append_column(row, pa.array(range(1, len(arrow) + 1), pa.int64()))
         digits = {}
@@ -135,7 +135,9 @@ def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -
             arrow = arrow.append_column(beside, pa.array(texts, pa.string()))
             digits[name] = F.col(quoted(beside))
         pandas = frame if isinstance(frame, pd.DataFrame) else None
-        return Table(session().createDataFrame(arrow), columns, F.col(quoted(row)), pandas, digits, empty)
+        found = session().createDataFrame(arrow)
+        empty = empty_columns(found.select(*map(quoted, columns)), table)
+        return Table(found, columns, F.col(quoted(row)), pandas, digits, empty)
     found = spark_table(frame, function=function)
     require_types_of_histories(found, function=function)
     return Table(found, list(found.columns), None, empty=empty_columns(found))

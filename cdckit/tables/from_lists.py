@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.model.changes import EMPTY
+from cdckit.model.changes import note_empty
 from cdckit.model.lists import NAMED_LISTS, compare_lists, listed_field
 from cdckit.parts.arguments import free_name, microseconds, quoted, require_batch, require_flag, require_int
 from cdckit.parts.tables import AnyTable, require_distinct, stated_arguments
@@ -21,7 +21,9 @@ from cdckit.parts.widening import (
     TIMES_IN_LISTS,
     as_type,
     common_spark_type,
+    has_void,
     is_other_beside_time,
+    void_as_text,
 )
 from cdckit.tables.calls import Call, Table, as_table, column_name
 
@@ -78,13 +80,13 @@ def _union(lists: Sequence[tuple[datetime, Table]], *, function: str) -> UnitedL
     columns = [(table, name) for _, table in lists for name in table.columns]
     kinds: dict[str, T.DataType] = dict.fromkeys((name for _, name in columns), T.NullType())
     for table, name in columns:
-        if name not in table.empty:
-            kinds[name] = _common(name, kinds[name], table.frame.schema[name].dataType, function)
-    empty = frozenset(name for name, kind in kinds.items() if isinstance(kind, T.NullType))
+        kind = table.empty.get(name, table.frame.schema[name].dataType)
+        kinds[name] = _common(name, kinds[name], kind, function)
+    empty = {name: kind for name, kind in kinds.items() if has_void(kind)}
     for table, name in columns:
-        if name in empty and isinstance(kinds[name], T.NullType):
+        if isinstance(kinds[name], T.NullType):
             kinds[name] = table.frame.schema[name].dataType
-    kinds = {name: T.StringType() if isinstance(kind, T.NullType) else kind for name, kind in kinds.items()}
+    kinds = {name: void_as_text(kind) for name, kind in kinds.items()}
     require_distinct(list(kinds), function=function)
     taken, after = free_name("taken", kinds), free_name("next taken", kinds)
     instants = [at for at, _ in lists]
@@ -107,7 +109,7 @@ def _columns(table: Table, kinds: Mapping[str, T.DataType]) -> list[Column]:
     return [
         (
             as_type(F.col(quoted(name)), has[name], kind, name)
-            if name in has and name not in table.empty
+            if name in has and not isinstance(table.empty.get(name), T.NullType)
             else F.lit(None).cast(kind)
         ).alias(name)
         for name, kind in kinds.items()
@@ -251,8 +253,8 @@ def changes_from_snapshots(
     if lists.instants and isinstance(source, str):
         instants = [microseconds(at, "taken_at", function=_FUNCTION) for at in lists.instants]
         changes = changes.withMetadata("message_id", {NAMED_LISTS: {source: instants}})
-    empty = [name for name in fields if name in lists.table.empty]
-    return (changes.withMetadata("data", {EMPTY: empty}) if empty else changes).drop("begins")
+    empty = {name: lists.table.empty[name] for name in fields if name in lists.table.empty}
+    return (changes.withMetadata("data", note_empty(empty)) if empty else changes).drop("begins")
 
 
 def _list_time(call: Call, expression: str | Column | None) -> Column:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.model.changes import DELETE, EMPTY, IS_EFFECTIVE, IS_PERIOD, TABLE, UNTIL, UPSERT
+from cdckit.model.changes import DELETE, IS_EFFECTIVE, IS_PERIOD, TABLE, UNTIL, UPSERT, note_empty
 from cdckit.model.history import is_never, open_end
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA, reject_column
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int
@@ -301,8 +301,8 @@ class _Read(NamedTuple):
     words: _Words
     frame: DataFrame
     is_local: bool
-    empty: list[str]
-    """The fields in which nothing stands."""
+    empty: dict[str, T.DataType]
+    """The fields in which, or in parts of which, nothing stands: see `note_empty`."""
 
     def warn(self) -> None:
         """Log a warning where rows are rejects, and where nobody can tell when they came."""
@@ -331,7 +331,7 @@ class _Read(NamedTuple):
 
     def _as_changes(self, *more: Column) -> DataFrame:
         changes = _with_digest(self.statements).select(*_change_columns(self.words), *more)
-        return changes.withMetadata("data", {EMPTY: self.empty}) if self.empty else changes
+        return changes.withMetadata("data", note_empty(self.empty)) if self.empty else changes
 
 
 def describe_rows(many: int) -> str:
@@ -413,7 +413,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
         # When a row is true is not when it came.
         rows.known is not None and not _is_first(begin, given.sequence_by),
     )
-    empty = [name for name in fields if name in table.empty]
+    empty = {name: table.empty[name] for name in fields if name in table.empty}
     return _Read(statements, words, table.frame, is_local, empty)
 
 

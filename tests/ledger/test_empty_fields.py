@@ -120,3 +120,42 @@ def test_what_was_never_filled_waits_through_all_that_makes_a_ledger_anew(
     columns = pa.schema(DeltaTable(tmp_path / "published").schema().to_arrow())
     assert columns.field("day").type == pa.date32()
     ledger.check()
+
+
+PARTS: dict[str, tuple[Any, Any, str]] = {
+    "tags": ([], ["a"], "array<string>"),
+    "numbers": ([None], [1], "array<bigint>"),
+    "pair": ({"a": 1, "b": None}, {"a": 2, "b": True}, "struct<a:bigint,b:boolean>"),
+    "box": ({"a": []}, {"a": [2.5]}, "struct<a:array<double>>"),
+    "items": ([{"a": None}], [{"a": {"b": "c"}}], "array<struct<a:struct<b:string>>>"),
+}
+"""What a batch says that leaves a part open, what another says, and the type that holds both."""
+HALVES = [pd.DataFrame({"id": [1], **{name: [pair[at]] for name, pair in PARTS.items()}}) for at in (0, 1)]
+
+
+def versions(history: DataFrame) -> dict[str, tuple[Any, Any, str]]:
+    """Of each field the values that are true at the two instants, and the type."""
+    rows = [row.asDict(recursive=True) for row in history.orderBy("valid_from_timestamp").collect()]
+    types = {name: history.schema[name].dataType.simpleString() for name in PARTS}
+    return {name: (rows[0][name], rows[1][name], types[name]) for name in PARTS}
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["nothing first", "values first"])
+def test_a_part_in_which_nothing_stands_has_no_type_either(
+    order: int, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Lists that are all empty, and parts of structs that are all null; what was said of them stays."""
+    ledger = Ledger(spark, tmp_path, entity="thing", keys=["id"], buckets=1)
+    for frame, at in zip(HALVES[::order], (FIRST, SECOND), strict=True):
+        ledger.apply(made(frame, at))
+    assert versions(ledger.history()) == {name: (*pair[:2][::order], pair[2]) for name, pair in PARTS.items()}
+
+
+def test_so_it_is_in_tables_that_are_united_and_lists(spark: SparkSession) -> None:
+    for order in (1, -1):
+        frames = list(zip(HALVES[::order], (FIRST, SECOND), strict=True))
+        expected = {name: (*pair[:2][::order], pair[2]) for name, pair in PARTS.items()}
+        united = union_changes(*(made(frame, at) for frame, at in frames))
+        assert versions(merge(united, entity="thing", keys=["id"])) == expected
+        lists = changes_from_snapshots({at: frame for frame, at in frames}, keys=["id"])
+        assert versions(merge(lists, entity="thing", keys=["id"])) == expected
