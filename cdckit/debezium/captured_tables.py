@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
+from cdckit.debezium.encodings import field_names
+
 Types = Mapping[str, tuple[str, ...]]
 """By column the names of its types, as `changes` takes them."""
 
@@ -182,10 +184,22 @@ def describe_news(
     sentences, named = [], list(names)
     if not before.types and named and not any(is_name_of(name, after.name) for name in named):
         sentences.append(f"{after.name} is a table that was not named")
+    if not before.types:
+        untyped = [column for column, types in after.types.items() if set(types) == {None}]
+        if untyped and not reading.given:
+            listed = ", ".join(untyped)
+            sentences.append(
+                f"{after.name}: no type is said of {listed}; they are text, unless columns= says one"
+            )
+        unused = [column for column in reading.given if after.types and column not in after.types]
+        if unused:
+            sentences.append(f"{after.name} has no column {', '.join(unused)}, of which columns= says a type")
     for column, types in after.types.items():
         read_as = " or ".join(reading.columns[column])
         if column not in before.types and (before.types or (reading.given and column not in reading.given)):
-            sentences.append(f"{after.name} has another column, {column} ({read_as})")
+            field = field_names(after.types)[column]
+            beside = "" if field == column else f", which is the field {field}"
+            sentences.append(f"{after.name} has another column, {column} ({read_as}){beside}")
         elif column in reading.given or types == before.types.get(column):
             continue
         elif None in types and len(types) > 1:
@@ -198,3 +212,21 @@ def describe_news(
                 f"{after.name}.{column} has several types ({named_types}); it is read as {read_as}"
             )
     return sentences
+
+
+def describe_unused(
+    argument: str, by_name: Mapping[str, object], tables: Iterable[str], new: Iterable[str]
+) -> list[str]:
+    """
+    The names of an argument that no table has, where one came that it does not name: one may be misspelt.
+
+    >>> describe_unused("columns", {"order": {}, "items": {}}, ["items", "orders"], ["orders"])
+    ['columns= names order, which is no table so far; not named is orders']
+    """
+    unused = [name for name in by_name if not any(is_name_of(name, table) for table in tables)]
+    others = sorted(table for table in new if find_named(table, by_name) is None)
+    if not unused or not others:
+        return []
+    are = "is no table" if len(unused) == 1 else "are no tables"
+    listed = ", ".join(others)
+    return [f"{argument}= names {', '.join(unused)}, which {are} so far; not named is {listed}"]

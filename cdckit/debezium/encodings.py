@@ -11,7 +11,7 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any, NamedTuple
@@ -518,3 +518,22 @@ def _name_of(schema: Mapping[str, Any]) -> str:
 
 def _quoted(name: str) -> str:
     return name if re.fullmatch(r"\w+", name) else f"`{name.replace('`', '``')}`"
+
+
+def field_names(columns: Iterable[str]) -> dict[str, str]:
+    """
+    By column its field: of names that differ in case alone, which are one to Spark, the later get a number.
+
+    >>> field_names(["price", "Price"])
+    {'price': 'price', 'Price': 'Price_2'}
+    """
+    columns = list(columns)
+    taken, fields = {column.lower() for column in columns}, dict[str, str]()
+    for place, column in enumerate(columns):
+        field, number = column, 2
+        if column.lower() in {other.lower() for other in columns[:place]}:
+            while field.lower() in taken:
+                field, number = f"{column}_{number}", number + 1
+        fields[column] = field
+        taken.add(field.lower())
+    return fields

@@ -72,7 +72,8 @@ class Feed(Shell):
     sentence; all others are in `events`.  A column that comes later becomes a field, of the type that the
     events say, or else text as it was sent; the result's `notes` and a warning name it.  A column that is
     gone stays in the history.  Events of a column that say no type are read by the type that others of it
-    say; where types have none in common, the column is text as it was sent.  If rows read otherwise by what
+    say; where types have none in common, the column is text as it was sent.  Of columns whose names differ in
+    case alone the later one is a field with a number, `Price_2`.  If rows read otherwise by what
     came, their table is made anew from its records.
 
     Each table has a ledger, also one that *tables* does not name, by the key that the keys of its records

@@ -15,9 +15,16 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.captured_tables import CapturedTable, Mention, Reading, Types, describe_news
+from cdckit.debezium.captured_tables import (
+    CapturedTable,
+    Mention,
+    Reading,
+    Types,
+    describe_news,
+    describe_unused,
+)
 from cdckit.debezium.decoding import EVENT_SCHEMA
-from cdckit.debezium.encodings import UNTYPED
+from cdckit.debezium.encodings import UNTYPED, field_names
 from cdckit.debezium.events import EventFault
 from cdckit.debezium.snapshots import (
     ENDED_SCHEMA,
@@ -101,8 +108,9 @@ class FeedSettings:
     def kind(self, table: CapturedTable) -> Kind:
         """What the ledger of a table is about."""
         assert table.made_by is not None
-        entity = table.name.rsplit(".", 1)[-1]
-        return Kind(entity, table.made_by.keys, self.buckets or BUCKETS, False, table.name)
+        entity, fields = table.name.rsplit(".", 1)[-1], field_names(table.made_by.columns)
+        keys = tuple(fields[key] for key in table.made_by.keys)
+        return Kind(entity, keys, self.buckets or BUCKETS, False, table.name)
 
     def events(self, records: DataFrame) -> DataFrame:
         """The events of records, and of which table each is."""
@@ -185,12 +193,15 @@ class Intake:
         names = self._learn(facts.mentions)
         readings = {name: self._reading(table) for name, table in self._tables.items()}
         self._require_settings(readings)
-        for name in names:
+        for name in sorted(names):
             before = self._before.get(name, CapturedTable.new(name))
             self.notes += describe_news(before, self._tables[name], readings[name], self._settings.keys)
+        new = names - self._before.keys()
+        self.notes += describe_unused("tables", self._settings.keys, self._tables, new)
+        self.notes += describe_unused("columns", self._settings.columns, self._tables, new)
         ready = {name: reading for name, reading in readings.items() if reading.is_ready}
         sound = events.where(F.col(ERROR_CODE).isNull())
-        for name in names - ready.keys():
+        for name in sorted(names - ready.keys()):
             waits_for = describe_wait(name, readings[name])
             self._let_wait(sound.where(F.col(OF_TABLE) == name), F.lit(waits_for), waits_for)
         healed, healed_names = self._take_waiting(ready)
@@ -452,7 +463,9 @@ def _find_facts(events: DataFrame) -> _Facts:
     errors = {row[ERROR_CODE] for row in rows} - {None}
 
     def order(row: Row) -> tuple[Any, ...]:
-        return row[OF_TABLE], row["place"] or 0, row["key"] or "", row["value"] or "", row["keys"] or []
+        since = row["since"].timestamp() if row["since"] else 0
+        place, column = (row["place"] or 0, since), (row["key"] or "", row["value"] or "")
+        return row[OF_TABLE], *place, *column, row["keys"] or []
 
     of_tables = sorted((row for row in rows if row[OF_TABLE] is not None), key=order)
     mentions = [

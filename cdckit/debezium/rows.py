@@ -63,9 +63,10 @@ class TablePlan:
 
     Args:
         table: Its name.
-        columns: By column its types, of several the last for an event whose type is none of them, and the
+        columns: By field its types, of several the last for an event whose type is none of them, and the
             type in common.
-        keys: The key columns.
+        sent_as: By field its column, as events name it.
+        keys: The key fields.
         placeholder: What stands for a value that is not available.
         reject: Whether a value that its type cannot hold costs its row, or itself alone.
         to_common: Values of one type in the type in common.
@@ -73,6 +74,7 @@ class TablePlan:
 
     table: str
     columns: dict[str, tuple[tuple[str, ...], pa.DataType]]
+    sent_as: dict[str, str]
     keys: tuple[str, ...]
     placeholder: str
     reject: bool
@@ -82,7 +84,7 @@ class TablePlan:
     def readers(self) -> list[_Column]:
         """The columns, as they are read."""
         return [
-            _Column(name, name in self.keys, types, common, self.to_common)
+            _Column(name, self.sent_as[name], name in self.keys, types, common, self.to_common)
             for name, (types, common) in self.columns.items()
         ]
 
@@ -98,12 +100,13 @@ class _Column:
     def __init__(
         self,
         name: str,
+        sent_as: str,
         is_key: bool,
         types: Sequence[str],
         common: pa.DataType,
         to_common: Callable[[pa.Array, pa.DataType], pa.Array],
     ) -> None:
-        self.name, self.is_key, self.type = name, is_key, common
+        self.name, self.sent_as, self.is_key, self.type = name, sent_as, is_key, common
         self._encodings = {kind: encoding(kind, function="changes") for kind in types}
         self._only = next(iter(self._encodings.values())) if len(types) == 1 else None
         self._last, self._to_common = types[-1], to_common
@@ -112,7 +115,7 @@ class _Column:
         """The value of an event, which is not null; raises `Unreadable`."""
         if self._only is not None:
             return self._only.read(value)
-        kind = (event.types or {}).get(self.name)
+        kind = (event.types or {}).get(self.sent_as)
         if kind is None:
             raise Unreadable
         by = self._encodings.get(kind) or self._encodings[self._last]
@@ -231,21 +234,21 @@ def _sent_values(event: Event, plan: TablePlan) -> list[tuple[Any, bool]]:
     is_whole, now = event.connector == MONGODB, after or {}
     sent = []
     for column in plan.readers:
-        value = now.get(column.name)
+        value = now.get(column.sent_as)
         if value is not None and not _is_absent(value, absent):
             sent.append((value, True))
-        elif value is None and (is_whole or column.name in now):
+        elif value is None and (is_whole or column.sent_as in now):
             sent.append((None, True))
         else:
-            was = before.get(column.name)
+            was = before.get(column.sent_as)
             is_there = was is not None and not _is_absent(was, absent)
             sent.append((was if is_there else None, is_there))
     return sent
 
 
 def _key_of_delete(event: Event, column: _Column) -> Any:
-    value = (event.before or {}).get(column.name)
-    return (event.row_key or {}).get(column.name) if value is None else value
+    value = (event.before or {}).get(column.sent_as)
+    return (event.row_key or {}).get(column.sent_as) if value is None else value
 
 
 def _is_absent(value: Any, absent: frozenset[str]) -> bool:
@@ -263,7 +266,7 @@ def _row(
     findings = dict(faults.findings)
     old, moved = [], False
     for column, value, now in keys:
-        was = _old_value(event, column.name)
+        was = _old_value(event, column.sent_as)
         if was is value or plain_text(was) == plain_text(value):
             old.append(now)
         else:
@@ -305,7 +308,7 @@ def _other_key(event: Event, plan: TablePlan) -> tuple[Any, ...] | None:
     if key is None:
         return None
     columns, faults = {column.name: column for column in plan.readers}, _Faults()
-    values = tuple(faults.read(columns[name], key.get(name), event) for name in _in_order(plan))
+    values = tuple(faults.read(columns[name], key.get(plan.sent_as[name]), event) for name in _in_order(plan))
     return None if None in values else values
 
 

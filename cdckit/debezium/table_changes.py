@@ -23,7 +23,7 @@ from cdckit.debezium.decoding import (
     require_events,
     with_headers,
 )
-from cdckit.debezium.encodings import UNTYPED, encoding, is_schema, known_encoding, type_name
+from cdckit.debezium.encodings import UNTYPED, encoding, field_names, is_schema, known_encoding, type_name
 from cdckit.debezium.envelopes import read_records
 from cdckit.debezium.events import EVENT_TYPES, OF_ROWS, TRUNCATE, Event, Kind, is_of_table, table_name
 from cdckit.debezium.other_producers import read_maxwell, read_wal2json
@@ -46,7 +46,6 @@ from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA, REJE
 from cdckit.parts.arguments import (
     microseconds,
     require_batch,
-    require_distinct_names,
     require_instants,
     require_keys,
     require_name,
@@ -173,7 +172,8 @@ def changes(
             events of a column say its type and others none, as after the converter of a connector was told
             `schemas.enable=false`.  A column that is `untyped` is text as it was sent, such as 19800 for a
             day, and a `Ledger` takes no values of a type beside it.  Of several types, each event is read by
-            the one that it says; one that says none cannot be read.
+            the one that it says; one that says none cannot be read.  Of names that differ in case alone,
+            which are one to Spark, the later is a field with a number: `Price_2` beside `price`.
         snapshot_at: From when on the rows that a snapshot read are true: an instant from which on the
             stream has all changes, or at which the snapshot had not begun; or a column of instants over
             *decoded*'s records, `source` and `snapshot`.  Without it, what their events say: a row of which
@@ -222,8 +222,8 @@ def changes(
     Raises:
         InvalidArgument: There is no such table; *keys* or *columns* are not of their form, or are needed; a
             type is unknown; two types of one column have none in common, as two arrays of different types,
-            or a number and a date (`string` reads both as they were sent); two columns have names that
-            differ in case alone; *snapshot_at* is naive.
+            or a number and a date (`string` reads both as they were sent); *snapshot_at* is
+            naive.
         MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
 
     Cost: as for `table_rows`, no shuffle.  Without *keys* or *columns* a job first, for each of them.
@@ -416,23 +416,23 @@ def _table_plan(
         _given_columns(columns) if survey is None or columns is not None else survey.columns(decoded, table)
     )
     if columns is None:
-        require_distinct_names(types, "columns", function="changes")
         _warn_of_texts(table, types)
         # Deletes of MongoDB alone have a key and no more; a truncate alone may have not even that.
         types = types or dict.fromkeys(keys, (UNTYPED,))
-    named = require_keys(keys, list(types), function="changes")
+    fields = field_names(types)
+    named = tuple(fields[key] for key in require_keys(keys, list(types), function="changes"))
     read = {
-        name: (kinds, arrow_type(common_type(name, kinds)))
+        fields[name]: (kinds, arrow_type(common_type(name, kinds)))
         for name, kinds in _require_one_writing(types).items()
     }
-    return TablePlan(table, read, tuple(named), placeholder, unreadable == "reject", to_common_type)
+    sent_as = {field: column for column, field in fields.items()}
+    return TablePlan(table, read, sent_as, named, placeholder, unreadable == "reject", to_common_type)
 
 
 def _given_columns(given: Columns | None) -> dict[str, tuple[str, ...]]:
     if not isinstance(given, Mapping) or not given:
         needed = 'a mapping of column to type, such as {"id": "int64"}'
         raise InvalidArgument("changes", "columns", needed, given)
-    require_distinct_names(given, "columns", function="changes")
     return {name: (types,) if isinstance(types, str) else tuple(types) for name, types in given.items()}
 
 

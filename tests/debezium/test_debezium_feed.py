@@ -34,7 +34,9 @@ def test_each_record_is_in_a_ledger_waits_or_is_a_reject(
     assert received.records == 7
     assert sorted(received.notes) == [
         "audit is a table that was not named",
+        "audit: no type is said of text; they are text, unless columns= says one",
         "items is a table that was not named",
+        "orders: no type is said of id, price; they are text, unless columns= says one",
         "records that cannot be used, see rejects(): 2",
         "records that wait for the key columns of audit, which tables= can name: 1",
     ]
@@ -50,6 +52,38 @@ def test_each_record_is_in_a_ledger_waits_or_is_a_reject(
         ("items", ["id"], ["id", "price"], True),
         ("orders", ["id"], ["id", "price"], True),
     ]
+
+
+def test_columns_that_differ_in_case_alone_are_fields_of_their_own(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A column that was renamed, or two of PostgreSQL in one event, stop no other table, and lose nothing."""
+    feed = debezium.Feed(spark, tmp_path, tables={"orders": ["id"]}, buckets=1)
+    images: list[dict[str, Any]] = [
+        {"id": 1, "price": 5},
+        {"id": 1, "Price": 6},
+        {"id": 2, "price": 7, "Price": 8},
+    ]
+    sent = [(None, event("c", "orders", image, lsn=place)) for place, image in enumerate(images, 1)]
+    feed.receive(records(spark, sent[:1]))
+    received = feed.receive(records(spark, sent[1:], first=1))
+    assert received.notes == ("orders has another column, Price (untyped), which is the field Price_2",)
+    found = [("1", "5", "6"), ("2", "7", "8")]
+    assert rows(feed.table("orders").history(), "id", "price", "Price_2") == found
+
+
+def test_names_of_arguments_that_nothing_has_are_told(spark: SparkSession, tmp_path: Path) -> None:
+    columns = {"order": {"id": "int"}, "items": {"id": "int", "prise": "int"}}
+    feed = debezium.Feed(
+        spark, tmp_path, tables={"orders": ["id"], "items": ["id"]}, columns=columns, buckets=1
+    )
+    sent = [event("c", table, {"id": 1, "price": 5}) for table in ("orders", "items")]
+    assert set(feed.receive(records(spark, [(None, value) for value in sent])).notes) == {
+        "orders: no type is said of id, price; they are text, unless columns= says one",
+        "items has no column prise, of which columns= says a type",
+        "items has another column, price (untyped)",
+        "columns= names order, which is no table so far; not named is orders",
+    }
 
 
 def test_what_cannot_be_a_feed_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ A captured database that is kept up batch by batch: what comes late or again; a 
 In `make test`:
 tests/debezium/test_captured_tables.py::test_rows_read_the_same_by_what_came,
 tests/debezium/test_debezium_feed.py::test_a_snapshot_that_ended_is_a_full_list_by_choice,
+tests/debezium/test_debezium_feed.py::test_columns_that_differ_in_case_alone_are_fields_of_their_own,
 tests/test_shells.py::test_what_waited_too_long_is_given_up_once_and_is_a_reject_then,
 tests/test_shells.py::test_who_was_erased_is_gone_and_does_not_come_again.
 """
@@ -15,6 +16,7 @@ import json
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import fastavro
 import pytest
@@ -197,3 +199,15 @@ def test_a_person_is_forgotten_with_all_records(spark: SparkSession, tmp_path: P
     assert [row["offset"] for row in kept.where("key is not null").collect()] == [2]
     feed.rebuild()
     assert rows(feed.table("items").history(), "id") == [(1,)]
+
+
+def test_columns_that_differ_in_case_alone_are_the_same_fields_after_rebuild(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    feed = debezium.Feed(spark, tmp_path, buckets=1)
+    images: list[dict[str, Any]] = [{"id": 1, "price": 5}, {"id": 1, "Price": 6}, {"id": 1, "PRICE": 7}]
+    for place, image in enumerate(images):
+        feed.receive(records(spark, [(KEY, event("u", "items", image, lsn=place + 1))], first=place))
+    for _ in range(2):
+        assert rows(feed.table("items").history(), "price", "Price_2", "PRICE_3") == [("5", "6", "7")]
+        feed.rebuild()
