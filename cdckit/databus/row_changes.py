@@ -27,7 +27,7 @@ from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, door_reject
 from cdckit.parts import avro
 from cdckit.parts.arguments import require_keys, require_types
 from cdckit.parts.arrow_types import spark_type
-from cdckit.parts.widening import common_type, to_common_type
+from cdckit.parts.arrow_widening import common_type, to_common_type
 from cdckit.parts.workers import WorkerPlan
 
 _READ = T.StructType([EVENT_SCHEMA[name] for name in ("kind", "source_id", "schema_id", "payload")])

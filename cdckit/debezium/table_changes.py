@@ -51,7 +51,8 @@ from cdckit.parts.arguments import (
     require_name,
 )
 from cdckit.parts.arrow_types import arrow_schema, arrow_type, spark_columns, spark_type
-from cdckit.parts.widening import common_spark_type, is_number_beside_time, to_common_type
+from cdckit.parts.arrow_widening import to_common_type
+from cdckit.parts.widening import common_spark_type, is_number_beside_time
 from cdckit.parts.workers import WorkerPlan, without_garbage_collection, worker_reports
 
 Columns = Mapping[str, str | Sequence[str]]

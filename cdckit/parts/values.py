@@ -30,6 +30,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from cdckit.parts.arrow_widening import decimal_digits
 from cdckit.parts.instants import FIRST_MICROSECOND, LAST_MICROSECOND
 
 EXACT_JSON = {
@@ -365,12 +366,6 @@ def _json_text(kind: pa.DataType) -> Callable[[Any], str]:
     if pa.types.is_decimal(kind):
         return decimal_digits
     return _boolean if pa.types.is_boolean(kind) else str
-
-
-def decimal_digits(value: Decimal) -> str:
-    """What `cdckit.parts.values.decimal_text` gives, of a Python decimal."""
-    text = f"{value:f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _boolean(value: bool) -> str:

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from cdckit.model.faults import Findings, error_columns
 from cdckit.parts import avro
 from cdckit.parts.arrays import Bools, bools
+from cdckit.parts.arrow_widening import to_common_type
 from cdckit.parts.avro.schema import empty_bytes
-from cdckit.parts.widening import to_common_type
 from cdckit.replicate.envelopes import DATA, Envelopes, ReplicateFault, open_envelopes
 from cdckit.replicate.json_messages import read_json
 from cdckit.replicate.message_rules import Messages, make_rows, note, row_types, with_record

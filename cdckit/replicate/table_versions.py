@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts import avro
-from cdckit.parts.widening import common_type
+from cdckit.parts.arrow_widening import common_type
 from cdckit.replicate.metadata_messages import LINEAGE, match_columns, table_text
 
 Statement = Mapping[str, Any]

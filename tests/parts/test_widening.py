@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.parts.arrow_types import arrow_type
-from cdckit.parts.widening import as_type, common_spark_type, common_type, number_texts, to_common_type
+from cdckit.parts.arrow_widening import common_type, number_texts, to_common_type
+from cdckit.parts.widening import as_type, common_spark_type
 
 # A type, and numbers of it with their texts: a whole number has the same one whatever type it is of.
 TEXTS: list[tuple[T.DataType, list[tuple[Any, str | None]]]] = [
