@@ -151,11 +151,11 @@ def test_a_part_in_which_nothing_stands_has_no_type_either(
     assert versions(ledger.history()) == {name: (*pair[:2][::order], pair[2]) for name, pair in PARTS.items()}
 
 
-def test_so_it_is_in_tables_that_are_united_and_lists(spark: SparkSession) -> None:
-    for order in (1, -1):
-        frames = list(zip(HALVES[::order], (FIRST, SECOND), strict=True))
-        expected = {name: (*pair[:2][::order], pair[2]) for name, pair in PARTS.items()}
-        united = union_changes(*(made(frame, at) for frame, at in frames))
-        assert versions(merge(united, entity="thing", keys=["id"])) == expected
-        lists = changes_from_snapshots({at: frame for frame, at in frames}, keys=["id"])
-        assert versions(merge(lists, entity="thing", keys=["id"])) == expected
+@pytest.mark.parametrize("order", [1, -1], ids=["nothing first", "values first"])
+def test_so_it_is_in_tables_that_are_united_and_lists(order: int, spark: SparkSession) -> None:
+    frames = list(zip(HALVES[::order], (FIRST, SECOND), strict=True))
+    expected = {name: (*pair[:2][::order], pair[2]) for name, pair in PARTS.items()}
+    united = union_changes(*(made(frame, at) for frame, at in frames))
+    assert versions(merge(united, entity="thing", keys=["id"])) == expected
+    lists = changes_from_snapshots({at: frame for frame, at in frames}, keys=["id"])
+    assert versions(merge(lists, entity="thing", keys=["id"])) == expected

@@ -19,25 +19,6 @@ def price(amount: int, day: int) -> Any:
     return changes_from(frame, keys=["id"], sequence_by="day", except_column_list=["day"])
 
 
-def test_a_history_that_only_grows_or_has_a_constraint_is_refused_until_that_is_taken_away(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    ledger = Ledger(spark, tmp_path, entity="price", keys=["id"], buckets=1)
-    ledger.apply(price(5, 1))
-    history = DeltaTable(tmp_path / "history")
-    history.alter.set_table_properties({"delta.appendOnly": "true"})
-    history.alter.add_constraint({"small": "price < 1000"})
-    for call in (lambda: ledger.apply(price(6, 2)), ledger.check):
-        with pytest.raises(
-            ForeignChange, match=r"history.*(delta\.appendOnly = true|CHECK constraint small)"
-        ):
-            call()
-    history.alter.drop_constraint("small")
-    history.alter.set_table_properties({"delta.appendOnly": "false"})
-    ledger.check()
-    assert ledger.apply(price(6, 2)).news == 1
-
-
 def test_a_log_that_only_grows_takes_what_is_new(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, tmp_path, entity="price", keys=["id"], buckets=1)
     ledger.apply(price(6, 2))
@@ -45,4 +26,4 @@ def test_a_log_that_only_grows_takes_what_is_new(spark: SparkSession, tmp_path: 
     ledger.apply(price(5, 1))
     assert sorted(row["price"] for row in ledger.history().collect()) == [5, 6]
     with pytest.raises(ForeignChange, match=r"changes.*delta\.appendOnly = true"):
-        ledger.erase(keys=[{"id": 1}], by="anna", reason="asked for")
+        ledger.check()
