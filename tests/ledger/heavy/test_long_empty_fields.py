@@ -1,7 +1,9 @@
 """
 Fields in which nothing stands yet, in lists of a ledger and in published tables.
 
-In `make test`: tests/ledger/test_empty_fields.py.
+In `make test`:
+tests/ledger/test_empty_fields.py::test_a_part_in_which_nothing_stands_has_no_type_either,
+tests/ledger/test_empty_fields.py::test_so_it_is_in_tables_that_are_united_and_lists.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """
 What others ask of the writers of a history is refused by name until it is taken away.
 
-In `make test`: tests/ledger/test_properties_of_strangers.py.
+In `make test`:
+tests/ledger/test_properties_of_strangers.py::test_a_log_that_only_grows_takes_what_is_new.
 """
 
 from __future__ import annotations

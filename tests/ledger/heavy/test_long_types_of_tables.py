@@ -1,7 +1,9 @@
 """
 Tables of every library and type, batch by batch, through a ledger and into a published table.
 
-In `make test`: tests/tables/test_types_of_tables.py, tests/ledger/test_empty_fields.py.
+In `make test`:
+tests/tables/test_types_of_tables.py::test_a_history_has_the_values_and_types_that_went_in,
+tests/ledger/test_empty_fields.py::test_a_ledger_has_the_type_of_the_values.
 """
 
 from __future__ import annotations
