@@ -89,11 +89,19 @@ def test_events_without_a_type_are_read_by_the_type_of_others() -> None:
         pytest.param(["n"], ["m"], {}, [], [f"{NAME} has another column, m (int32)"], id="a later column"),
         pytest.param(
             [],
-            ["n"],
+            ["id", "n"],
             {"id": ("int32",)},
             [],
             [f"{NAME} has another column, n (int32)"],
             id="not among the given",
+        ),
+        pytest.param(
+            [],
+            ["n"],
+            {"id": ("int32",), "n": ("int32",)},
+            [],
+            [f"{NAME} has no column id, of which columns= says a type"],
+            id="a column that is given and does not come",
         ),
     ],
 )
