@@ -23,6 +23,7 @@ from cdckit.model.changes import (
     EMPTY,
     MADE_OF,
     MOVED,
+    TABLES,
     UNTIL,
     UNTYPED,
     empty_fields,
@@ -450,14 +451,22 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
     ).withMetadata("data", {**note_empty({}), **changes.schema["data"].metadata})
 
 
+_ROWS_OF_A_TABLE = 2**40
+"""More than one has."""
+
+
 def with_call_numbers(rows: DataFrame, number: int) -> DataFrame:
     """
     The rows of `to_log_rows`, of which those of a table have the number of the call as their partition.
 
     Row numbers say an order within one table.  Of two tables that speak of one instant, the one that was
-    applied later counts, as the later row of one table does.
+    applied later counts, as the later row of one table does; of those of one call, the one that
+    `union_changes` was given later.
     """
     numbered = F.col("arrival").withField("partition", F.lit(number))
+    if rows.schema["arrival"].metadata.get(TABLES, 1) > 1:
+        counted_on = F.col("arrival.offset") + F.col("arrival.partition") * F.lit(_ROWS_OF_A_TABLE)
+        numbered = numbered.withField("offset", counted_on)
     arrival = F.when(is_table_row(), numbered).otherwise(F.col("arrival"))
     return rows.withColumn("arrival", arrival).withMetadata("arrival", rows.schema["arrival"].metadata)
 

@@ -46,8 +46,8 @@ AFTER_ALL = "~"
 """The `sequence` of what somebody states by hand: behind whatever sequence a source has at its instant."""
 
 TABLE = "table"
-"""The topic in `arrival` of a row of a table; its partition is the call by which a `Ledger` took it, and its
-offset its row number, counted on from table to table by `union_changes`."""
+"""The topic in `arrival` of a row of a table; its offset is its row number, and its partition
+the call by which a `Ledger` took it, or before that which of the tables of `union_changes` it is of."""
 
 ARRIVAL_TYPE = T.StructType(
     [

@@ -454,10 +454,6 @@ def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
     return united.withMetadata("arrival", {**united.schema["arrival"].metadata, TABLES: count})
 
 
-_ROWS = 2**40
-"""More than a table has rows."""
-
-
 def _with_table_numbers(tables: Iterable[DataFrame]) -> tuple[list[DataFrame], int]:
     """The tables, whose rows arrived table by table, and how many there are, those of unions counted."""
     numbered: list[DataFrame] = []
@@ -465,7 +461,7 @@ def _with_table_numbers(tables: Iterable[DataFrame]) -> tuple[list[DataFrame], i
     for changes in tables:
         metadata = changes.schema["arrival"].metadata
         if count:
-            later = F.col("arrival").withField("offset", F.col("arrival.offset") + count * _ROWS)
+            later = F.col("arrival").withField("partition", F.col("arrival.partition") + F.lit(count))
             arrival = F.when(is_table_row(), later).otherwise(F.col("arrival"))
             changes = changes.withColumn("arrival", arrival).withMetadata("arrival", metadata)
         count += metadata.get(TABLES, 1)

@@ -30,7 +30,7 @@ from cdckit.merging.merge import merge_changes, sort_by_entity
 from cdckit.merging.moves import with_moves
 from cdckit.model.changes import ARRIVAL_TYPE, MOVED, require_changes
 from cdckit.model.history import DELETED, HISTORY_SCHEMA, business_fields
-from cdckit.model.sources import union_changes
+from cdckit.model.sources import unite
 from cdckit.parts.arguments import microseconds, quoted, require_instant, require_name
 from cdckit.parts.arrays import NEVER
 from cdckit.parts.arrow_types import arrow_schema
@@ -227,7 +227,7 @@ def _known_to_either(before: Belief, after: Belief, keys: Sequence[str]) -> tupl
         if MOVED in changes.columns:
             changes = with_moves(changes, keys, function=_FUNCTION)
         tables.append(changes.withColumn(SIDES, F.lit(side)))
-    return union_changes(*tables), F.col(SIDES), True
+    return unite(tables, as_text=False), F.col(SIDES), True
 
 
 def _steps(
