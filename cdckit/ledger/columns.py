@@ -52,7 +52,7 @@ from cdckit.parts.widening import (
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.columns import as_columns
 
-FORMAT = 1
+FORMAT = 2
 BUCKETS = 64
 _NOTE = "cdckit.ledger"
 

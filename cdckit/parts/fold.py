@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,13 +48,14 @@ def listed_columns(makes: pa.Schema) -> pa.Schema:
     return pa.schema([(LISTED, pa.list_(pa.struct(list(makes))))])
 
 
-class Fold:
+class Fold(ABC):
     """
     What is known of one scope, and the rules by which its rows are taken, one after the other.
 
     What a row comes to is known once it is taken, or once all rows of the scope are: until then it is held.
     """
 
+    @abstractmethod
     def take(self, *row: Any) -> Result | None:
         """Take a row: what it comes to; None where it is held."""
         raise NotImplementedError

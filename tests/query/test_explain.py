@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+import pandas as pd
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import Ledger, Priority, as_known, as_of, complete_moves, merge, with_priorities
+from cdckit import Ledger, Priority, as_known, as_of, changes_from, complete_moves, merge, with_priorities
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.query import Belief, explain, revoke
 from support.explaining import Measure, Report, World
@@ -237,6 +238,25 @@ def test_another_priority_is_told_of_the_messages_that_have_it(spark: SparkSessi
     ranked = with_priorities(changes, {"shop": Priority(1)})
     parts = explain(Belief(changes, day(10)), Belief(ranked, day(10)), "sum", "amount", **NAMED)
     assert rows(parts, "number", "kind", "amount", "message_id") == [(1, "reranked", Decimal(3), "a")]
+
+
+def test_rows_of_a_table_are_one_message_on_both_sides(spark: SparkSession) -> None:
+    """The shop says 8, the list 5, the shop 8 again; the list had counted more, and does no longer."""
+    said_by_table = pd.DataFrame(
+        [
+            (1, 8, "a", "shop", day(1), day(1)),
+            (1, 5, "b", "list", day(1), day(2)),
+            (1, 8, "c", "shop", day(1), day(3)),
+        ],
+        columns=["number", "amount", "message", "who", "true", "heard"],
+    )
+    changes = changes_from(
+        said_by_table, keys=["number"], column_list=["amount"], message="message", source=F.col("who"),
+        effective="true", sequence_by="heard",
+    )  # fmt: skip
+    ranked = with_priorities(changes, {"list": Priority(1)})
+    parts = explain(Belief(ranked, day(10)), Belief(changes, day(10)), "sum", "amount", **NAMED)
+    assert rows(parts, "number", "kind", "amount", "message_id") == [(1, "reranked", 3, "b")]
 
 
 def test_two_commits_of_a_ledger_are_two_reports(spark: SparkSession, tmp_path: Any) -> None:
