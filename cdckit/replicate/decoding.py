@@ -51,8 +51,8 @@ METADATA_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *_columns(METADATA_TYPES)
 
 ZONE_SCHEMA = T.StructType(_columns(STATEMENT_TYPES))
 """One row is one statement about a schema id: what it stands for, from where and when on that was said,
-and the place of the latest message that said so (`latest`) before another one about the same id and table
-said something else.  `other_tables` are those that the same id stands for as well."""
+and the places of all messages that said so (`places`), until another one about the same id and table said
+something else.  `other_tables` are those that the same id stands for as well."""
 
 INSTEAD = "keep a Feed up: records.writeStream.foreachBatch(feed.sink('a name'))"
 """What to do with a stream, where all metadata is needed at once."""
@@ -235,8 +235,8 @@ def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataF
     """
     require_types(metadata, METADATA_SCHEMA, function="schema_zone")
     require_batch(metadata, "metadata", INSTEAD, function="schema_zone")
-    nowhere = F.lit(None).cast(ZONE_SCHEMA["latest"].dataType).alias("latest")
-    said = metadata.where(F.col(ERROR_CODE).isNull()).select(*METADATA_TYPES, *PLACE_TYPES, nowhere)
+    own_alone = F.lit(None).cast(ZONE_SCHEMA["places"].dataType).alias("places")
+    said = metadata.where(F.col(ERROR_CODE).isNull()).select(*METADATA_TYPES, *PLACE_TYPES, own_alone)
     if known is not None:
         require_types(known, ZONE_SCHEMA, function="schema_zone")
         said = said.unionByName(known.select(said.columns))

@@ -107,7 +107,7 @@ class Feed(Shell):
     <BLANKLINE>
     """
 
-    kind = "Replicate feed (form 1)"
+    kind = "Replicate feed (form 2)"
     wait = timedelta(seconds=10)
 
     def __init__(

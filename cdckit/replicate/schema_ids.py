@@ -29,10 +29,13 @@ PLACE_TYPES = {
 }
 """Where a message stands; the first of two is the one whose place is less, null being least."""
 
+SAID_AT_TYPES = {**PLACE_TYPES, "lineage_timestamp": METADATA_TYPES["lineage_timestamp"]}
+"""What messages that say the same may differ in: their place, and when the version was made."""
+
 STATEMENT_TYPES: dict[str, pa.DataType] = {
     **METADATA_TYPES,
     **{name: PLACE_TYPES[name] for name in ("topic", "partition", "offset", "timestamp")},
-    "latest": pa.struct(list(PLACE_TYPES.items())),
+    "places": pa.list_(pa.field("element", pa.struct(list(SAID_AT_TYPES.items())))),
     "other_tables": pa.list_(pa.field("element", pa.string())),
 }
 """One statement, as `schema_zone` has it."""
@@ -51,6 +54,8 @@ def message_rows(messages: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _in_micros(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_in_micros(kind.value_type)))
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_in_micros(field.type)) for field in kind])
     return pa.int64() if pa.types.is_timestamp(kind) else kind
@@ -89,28 +94,29 @@ def statements(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
     All that was said of one schema id (`STATEMENT_TYPES`): a row from its first message on until another.
 
     Args:
-        messages: Those about the id, in any order; statements from earlier, with their `latest`, among them.
+        messages: Those about the id, in any order; statements from earlier, with their `places`, among them.
     """
     by_table: dict[str, list[tuple[Place, Message]]] = {}
     for message in messages:
-        places = {_place(message), _place(message["latest"] or message)}
-        by_table.setdefault(table_text(message), []).extend((place, message) for place in places)
+        places = message["places"] or [message]
+        by_table.setdefault(table_text(message), []).extend((_place(place), message) for place in places)
     for table, said in by_table.items():
         others = sorted(other for other in by_table if other != table)
         said.sort(key=lambda entry: _sortable(entry[0]))
         for _, run in groupby(said, key=lambda entry: [entry[1][name] for name in _SAID]):
             entries = list(run)
-            (first, message), (latest, _) = entries[0], entries[-1]
+            first, message = entries[0]
+            places = dict.fromkeys(place for place, _ in entries)
             yield {
                 **{name: message[name] for name in METADATA_TYPES},
-                **dict(zip(PLACE_TYPES, first, strict=True)),
-                "latest": dict(zip(PLACE_TYPES, latest, strict=True)),
+                **dict(zip(SAID_AT_TYPES, first, strict=True)),
+                "places": [dict(zip(SAID_AT_TYPES, place, strict=True)) for place in places],
                 "other_tables": others,
             }
 
 
 def _place(message: Message) -> Place:
-    return tuple(message[name] for name in PLACE_TYPES)
+    return tuple(message[name] for name in SAID_AT_TYPES)
 
 
 def _sortable(place: Place) -> list[tuple[bool, Any]]:

@@ -79,7 +79,7 @@ def make_table(rows: Iterable[Statement], *, function: str, as_double: Collectio
 
 
 def _latest(row: Statement) -> tuple[Any, ...]:
-    place = row["latest"]
+    place = row["places"][-1]
     return place["timestamp"] or 0, place["topic"], place["partition"], place["offset"], row["schema_id"]
 
 

@@ -434,12 +434,16 @@ def test_the_zone_holds_one_row_of_three_messages_that_say_the_same(good: Readin
         "partition": 0,
         "offset": 0,
         "timestamp": NOON.replace(tzinfo=None),
-        "latest": {
-            "timestamp": NOON.replace(tzinfo=None) + timedelta(seconds=2),
-            "topic": "JSON, numbers as text",
-            "partition": 0,
-            "offset": 2,
-        },
+        "places": [
+            {
+                "timestamp": NOON.replace(tzinfo=None) + timedelta(seconds=offset),
+                "topic": topic,
+                "partition": 0,
+                "offset": offset,
+                "lineage_timestamp": "2024-01-01T00:00:00.000000",
+            }
+            for offset, topic in enumerate(["Avro", "JSON", "JSON, numbers as text"])
+        ],
         "other_tables": [],
     }
 
@@ -532,7 +536,7 @@ def test_the_first_to_arrive_stands_and_what_contradicts_it_is_in_error_whatever
     assert sorted(zone) == STATEMENTS
     assert zone[10]["data_schema"] == ITEMS.data_schema
     assert {
-        offset: row["latest"]["offset"] for offset, row in zone.items() if row["latest"]["offset"] != offset
+        offset: row["places"][-1]["offset"] for offset, row in zone.items() if len(row["places"]) > 1
     } == {16: 18}
 
 
@@ -594,7 +598,7 @@ def test_what_is_known_stands_against_what_arrived_before_it_and_nothing_of_eith
     zone = by_offset(settled(replicate.schema_zone(said, known=loaded)))
     assert sorted(zone) == STATEMENTS
     # The known one says again what 16 and 18 said.
-    assert zone[16]["latest"]["offset"] == 100
+    assert zone[16]["places"][-1]["offset"] == 100
 
 
 def test_a_zone_that_grew_in_batches_is_the_zone_of_all_at_once(spark: SparkSession) -> None:

@@ -35,7 +35,7 @@ def message(offset: int, layout: str = "a b", **others: Any) -> Message:
         "topic": "metadata",
         "partition": 0,
         "offset": offset,
-        "latest": None,
+        "places": None,
         "known": None,
         "error_code": None,
         **others,
@@ -118,7 +118,7 @@ STATEMENTS: dict[str, tuple[list[Message], list[tuple[int, int, list[str]]]]] = 
 
 
 def short(found: list[Message]) -> list[tuple[int, int, list[str]]]:
-    return [(row["offset"], row["latest"]["offset"], row["other_tables"]) for row in found]
+    return [(row["offset"], row["places"][-1]["offset"], row["other_tables"]) for row in found]
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
@@ -132,7 +132,16 @@ def test_a_statement_is_that_of_its_first_message() -> None:
     (row,) = statements([message(2), message(1)])
     assert row == {
         **{name: value for name, value in message(1).items() if name not in ("known", "error_code")},
-        "latest": {"timestamp": 20, "topic": "metadata", "partition": 0, "offset": 2},
+        "places": [
+            {
+                "timestamp": offset * 10,
+                "topic": "metadata",
+                "partition": 0,
+                "offset": offset,
+                "lineage_timestamp": f"lineage {offset}",
+            }
+            for offset in (1, 2)
+        ],
         "other_tables": [],
     }
 
@@ -150,8 +159,8 @@ def test_a_zone_that_grows_is_the_zone_of_all_at_once(seed: int) -> None:
         )
         for offset in range(chance.randrange(1, 9))
     ]
-    messages.sort(key=lambda said: (said["timestamp"] or 0, said["offset"]))
     whole = sorted(map(repr, statements(messages)))
+    chance.shuffle(messages)
     kept: list[Message] = []
     while messages:
         count = chance.randrange(1, len(messages) + 1)

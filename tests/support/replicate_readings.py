@@ -65,7 +65,7 @@ def read_home(
     for row, place in enumerate(places):
         if row not in opened.findings and opened.type[row].as_py() == METADATA:
             said = read_metadata(*(part[row].as_py() for part in parts))
-            messages.append({**said, **place, "latest": None})
+            messages.append({**said, **place, "places": None})
     messages.sort(key=itemgetter("schema_id"))
     zone = [row for _, about in groupby(messages, itemgetter("schema_id")) for row in statements(about)]
     made = make_table([row for row in zone if row["table"] == table], function="read_home")
