@@ -124,7 +124,7 @@ def _forget(tables: Transaction, name: str, places: DataFrame) -> Iterator[Erase
     files: dict[_Stream, list[File]] = {}
     for file in tables.files(name):
         files.setdefault(tuple(file.partition[column] for column in STREAM), []).append(file)
-    reports = worker_reports(chosen, partial(_rewrite_streams, target=target, files=files))
+    reports = worker_reports(chosen, partial(_rewrite_streams, target=target, files=files), heavy=True)
     if not reports:
         return
     removed = tuple(sorted(path for report in reports for path in report["removed"]))

@@ -228,8 +228,8 @@ class Intake:
         task = make_task(tables, self._batch)
         # A record in the place of another one of its batch is told by its stream, and by what it says.
         in_place = ("offset", RANK, F.asc_nulls_first(STREAM[2]), "value")
-        in_order = fresh.repartition(*PARTITION).sortWithinPartitions(*PARTITION, *in_place)
-        reports = worker_reports(in_order, partial(write_events, task=task))
+        write = partial(write_events, task=task)
+        reports = worker_reports(fresh, write, by=PARTITION, order=[*PARTITION, *in_place])
         added = adopt_files(tables, task, reports)
         self._apply(added, {number for report in reports for number in report["sources"]})
         for grown in (EVENTS, WAITING):

@@ -491,10 +491,11 @@ def _require_all_moves(entities: DataFrame, tables: Transaction, kind: Kind) -> 
 def _run(upkeep: Upkeep, entities: DataFrame, fields: list[str]) -> list[dict[str, Any]]:
     """Let a worker for each bucket write its files anew; one job, with a shuffle."""
     tasks = upkeep.bucket_tasks()
-    by = partial(erase_buckets, tasks=tasks, targets=upkeep.targets, fields=fields)
+    erase = partial(erase_buckets, tasks=tasks, targets=upkeep.targets, fields=fields)
+    work = sum(map(task_bytes, tasks.values())) // BYTES_PER_TASK
     # By a number of its own: few rows would be put together in one task, that has all the files to write.
-    parts = max(1, min(len(tasks), max(_FEW, sum(map(task_bytes, tasks.values())) // BYTES_PER_TASK)))
-    return worker_reports(entities.repartition(parts, BUCKET), by, large=True)
+    spread = entities.repartition(max(1, min(len(tasks), max(_FEW, work))), BUCKET) if work else entities
+    return worker_reports(spread, erase, large=True, heavy=bool(work))
 
 
 def _adopt(

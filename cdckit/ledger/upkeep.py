@@ -51,7 +51,7 @@ from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.flat_rows import flatten_structs, nest_structs
 from cdckit.parts.values import guid
 from cdckit.parts.widening import void_as_text
-from cdckit.parts.workers import worker_reports
+from cdckit.parts.workers import reports_at_home, worker_reports
 from cdckit.query.provenance import Messages, revoke
 from cdckit.store import File, Transaction
 from cdckit.store.columns import as_columns, keeps_types, true_names
@@ -63,6 +63,9 @@ BYTES_PER_TASK = 8 << 20
 """How much a task should have to read and write, so that it is worth starting."""
 
 _LOG = logging.getLogger(__name__)
+
+AT_HOME = 4
+"""So many buckets at most are kept up at home, where they have little to read and write."""
 
 _FEW = 8
 """Fewer tasks than these are not worth counting: as many then as the session has cores."""
@@ -163,7 +166,7 @@ class Upkeep:
         kind.note(transaction)
 
     def take(self, rows: DataFrame) -> LoggedChanges:
-        """Let workers write rows of `columns.logged`, a file for each bucket; one job, with a shuffle."""
+        """Let workers write rows of `columns.logged`, a file for each bucket; one job, of many a shuffle."""
         columns = true_names(self.targets.log.stored)
         has_rejects = REJECT in rows.columns
         beside = [CONTENT, LISTED, *([REJECT] if has_rejects else [])]
@@ -179,7 +182,7 @@ class Upkeep:
         log = self.targets.log
         write = partial(_write, columns=rows.schema, buckets=kind.buckets, target=log, aside=aside)
         # However many partitions they come in: a file for each of those and bucket would be thousands.
-        found = worker_reports(flatten_structs(rows).repartition(BUCKET), write, large=True)
+        found = worker_reports(flatten_structs(rows), write, large=True, by=[BUCKET])
 
         def files(name: str, target: Target | None) -> list[File]:
             return (
@@ -455,24 +458,34 @@ def _run_tasks(spark: SparkSession, tasks: list[Task], targets: Targets) -> list
     if not tasks:
         return []
     parts = sum(task_bytes(task) for task in tasks) // BYTES_PER_TASK
+    if not parts and len(tasks) <= AT_HOME:
+        return [Outcome(**each) for each in reports_at_home(lambda: _keep_up(tasks, targets))]
     many = len(tasks)
     spread = spark.range(many) if parts < _FEW else spark.range(0, many, 1, min(parts, many))
-    found = worker_reports(spread, partial(_keep_up_buckets, tasks=tasks, targets=targets))
+    found = worker_reports(spread, partial(_keep_up_buckets, tasks=tasks, targets=targets), heavy=True)
     return [Outcome(**each) for each in found]
 
 
 def task_bytes(task: Task) -> int:
     """About how much a task reads and writes: of the log a column alone, if the bucket is not merged anew."""
-    parts = [task.fresh, task.open, task.unborn, *([task.log, task.closed] if task.anew else [])]
-    return sum(one.size for part in parts for one in part)
+    sizes = [one.size for part in (task.fresh, task.unborn) for one in part]
+    opened = [one.size for one in task.open]
+    if task.anew:
+        return sum([*sizes, *opened, *(one.size for part in (task.log, task.closed) for one in part)])
+    # A change is about one of the files of open versions.
+    most = sum(one.rows for one in task.fresh) * max(opened, default=0)
+    return sum(sizes) + min(sum(opened), most)
 
 
 def _keep_up_buckets(
     batches: Iterable[pa.RecordBatch], tasks: list[Task], targets: Targets
 ) -> Iterator[dict[str, Any]]:
     for batch in batches:
-        for number in batch.column(0).to_pylist():
-            yield keep_up_bucket(tasks[number], targets)._asdict()
+        yield from _keep_up((tasks[number] for number in batch.column(0).to_pylist()), targets)
+
+
+def _keep_up(tasks: Iterable[Task], targets: Targets) -> Iterator[dict[str, Any]]:
+    return (keep_up_bucket(task, targets)._asdict() for task in tasks)
 
 
 class _Aside(NamedTuple):

@@ -11,13 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from traceback import format_exception
 from typing import Any, ParamSpec, TypeVar, cast
 from zipimport import zipimporter
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
@@ -45,12 +46,14 @@ class WorkerPlan:
         columns: The columns, all nullable.
         large: Whether *function* is given all texts and bytes as Arrow's large ones, or none, whatever
             the session has set for `spark.sql.execution.arrow.useLargeVarTypes`.
+        heavy: Whether even few rows are much to do, such as where they name files: that is left to workers.
     """
 
     source: DataFrame
     function: Function
     columns: T.StructType
     large: bool = False
+    heavy: bool = False
 
     def rows(self) -> DataFrame:
         """What they make, as rows of a DataFrame."""
@@ -102,35 +105,93 @@ def require_package_on_server(spark: Any) -> None:
             missing = sys.executable if find_spec("cdckit") is None else None
             yield pyarrow.record_batch({"missing": pyarrow.array([missing], pyarrow.string())})
 
-    session = getattr(spark, "session_id", None)  # only a session of Spark Connect has one
-    if session is None or session in _CHECKED_SESSIONS:
+    if not _is_remote(spark) or spark.session_id in _CHECKED_SESSIONS:
         return
     for row in spark.range(1).mapInArrow(find_package, "missing string").collect():
         if row["missing"] is not None:
             raise NoPackageOnServer(row["missing"])
-    _CHECKED_SESSIONS.add(session)
+    _CHECKED_SESSIONS.add(spark.session_id)
+
+
+def _is_remote(spark: Any) -> bool:
+    """Whether a session is one of Spark Connect: only such a one has an id of its own."""
+    return getattr(spark, "session_id", None) is not None
 
 
 _REPORT = T.StructType().add("report", T.StringType())
 
 
+HOME_ROWS, HOME_BYTES = 20_000, 4 << 20
+"""So many rows, of a plan that Spark holds for so small, are worked on at home, in the memory of this
+program: to spread them over workers would take longer."""
+
+
 def worker_reports(
-    source: DataFrame | WorkerPlan, work: Work, *, large: bool = False
+    source: DataFrame | WorkerPlan,
+    work: Work,
+    *,
+    large: bool = False,
+    by: Sequence[str] = (),
+    order: Sequence[str | Column] = (),
+    heavy: bool = False,
 ) -> list[dict[str, Any]]:
     """
-    What workers say that they did.
+    What workers say that they did; of few rows what this program did in their place.
 
     Args:
         source: A table, or what workers make of one.
         work: Is given the batches of one partition, and yields what it did with them, as JSON can say it.
         large: As for a `WorkerPlan`, of a table.
+        by: The columns whose equal values are in one partition, of a table.
+        order: How a partition is sorted then.
+        heavy: As for a `WorkerPlan`, of a table.
+
+    Raises:
+        PythonException: *work* raised something, here or there; its text is in the message.
 
     Cost: one job; all that is said comes to this program.
     """
-    plan = source if isinstance(source, WorkerPlan) else WorkerPlan(source, iter, source.schema, large)
-    by = partial(_report, make=plan.function, work=work)
-    reports = replace(plan, function=by, columns=_REPORT).rows()
-    return [json.loads(row["report"]) for row in reports.collect()]
+    if not isinstance(source, WorkerPlan):
+        source = WorkerPlan(source, iter, source.schema, large, heavy)
+    plan = source
+    report = partial(_report, make=plan.function, work=work)
+    few = None if plan.heavy else _few_rows(plan.source, order)
+    if few is not None:
+        batches = _with_texts(few.to_batches(), large=plan.large)
+        return reports_at_home(lambda: work(plan.function(batches)))
+    spread = plan.source.repartition(*by) if by else plan.source
+    spread = spread.sortWithinPartitions(*order) if order else spread
+    rows = replace(plan, source=spread, function=report, columns=_REPORT).rows().collect()
+    return [json.loads(row["report"]) for row in rows]
+
+
+def _few_rows(rows: DataFrame, order: Sequence[str | Column]) -> pa.Table | None:
+    """The rows in the memory of this program, if they are few; None if they are not, or nobody can tell."""
+    if _is_remote(rows.sparkSession):
+        return None
+    sorted_rows = rows.coalesce(1).sortWithinPartitions(*order) if order else rows.coalesce(1)
+    some = sorted_rows.limit(HOME_ROWS + 1)
+    if _estimated_bytes(some) > HOME_BYTES:
+        return None
+    # The estimate does not know how many rows come of one.
+    found = some.toArrow()
+    return found if found.num_rows <= HOME_ROWS else None
+
+
+def _estimated_bytes(rows: DataFrame) -> int:
+    """How large Spark holds a plan for, but for the limit that stands before it."""
+    node = rows._jdf.queryExecution().optimizedPlan()
+    while node.nodeName() in ("GlobalLimit", "LocalLimit"):
+        node = node.children().head()
+    return int(node.stats().sizeInBytes())
+
+
+def reports_at_home(work: Callable[[], Iterable[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """What this program did in the place of workers: what it raises is what they would have raised."""
+    try:
+        return [json.loads(json.dumps(each)) for each in work()]
+    except Exception as error:
+        raise PythonException("".join(format_exception(error))) from error
 
 
 def _report(batches: Iterable[pa.RecordBatch], make: Function, work: Work) -> Iterator[pa.RecordBatch]:

@@ -469,7 +469,7 @@ def find_damage(spark: SparkSession | None, location: Location, table: Table) ->
     else:
         tasks = min(len(files), 1 + sum(one.size for one in files) // _BYTES_OF_A_TASK)
         spread = local_frame(spark, listed, "path string, count bigint").repartitionByRange(tasks, "path")
-        reports = worker_reports(spread, partial(_report_damages, target=target))
+        reports = worker_reports(spread, partial(_report_damages, target=target), heavy=True)
         found = min(reports, key=itemgetter("path"), default=None)
     if found is None:
         return None

@@ -28,8 +28,9 @@ from cdckit import (
     with_priorities,
 )
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.ledger import Ledger
+from cdckit.ledger import Ledger, upkeep
 from cdckit.model.sources import unite
+from cdckit.parts import workers
 from cdckit.store import BatchIdReused, DamagedTable, ForeignChange, NoSuchTable, OtherKind, Store
 from support.histories import Row, assert_folds_to, to_dataframe, to_rows
 from support.ledger_programs import FIELDS, KEYS, all_of, batches
@@ -66,8 +67,14 @@ def test_files_do_not_grow_with_partitions(spark: SparkSession, tmp_path: Path) 
     assert {name: len(files) for name, files in written.items()} == {"changes": 4, "history": 4}
 
 
-def test_any_batches_give_the_rows_of_one_merge(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_home", [True, False], ids=["at home", "by workers"])
+def test_any_batches_give_the_rows_of_one_merge(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_home: bool
+) -> None:
     """Many random programs at once, each an entity or several; changes of a file are again a log."""
+    if not at_home:
+        monkeypatch.setattr(workers, "HOME_BYTES", -1)
+        monkeypatch.setattr(upkeep, "AT_HOME", 0)
     ledger = opened(spark, tmp_path)
     parts = batches(11, 120, most=4)
     for number, batch in enumerate(parts):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark.cloudpickle import register_pickle_by_value
-from pyspark.sql import SparkSession
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.parts import workers
@@ -57,6 +60,60 @@ def test_lists_and_maps_are_never_null_on_the_way_and_come_as_they_were(spark: S
     sent, places = workers._without_null_lists(given)
     nulls = [sum(each is None for each in column) for column in zip(*sent.collect(), strict=True)]
     assert (nulls, places) == ([0, 0, 0, 1, 0, 0], [1, 2])
+
+
+# At home ------------------------------------------------------------------------------------------------
+
+
+def tell_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, object]]:
+    """Which rows came together, and to which process."""
+    yield {"rows": [n for batch in batches for n in batch.column(0).to_pylist()], "process": os.getpid()}
+
+
+def refuse(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, object]]:
+    raise ValueError(f"no {sum(batch.num_rows for batch in batches)} rows")
+
+
+def said(rows: DataFrame, **options: Any) -> tuple[bool, list[list[int]]]:
+    """Whether this program did the work, and which rows came together, of those partitions that had some."""
+    reports = workers.worker_reports(rows, tell_rows, by=["third"], order=["third", "n"], **options)
+    some = [report for report in reports if report["rows"]]
+    homes = {report["process"] == os.getpid() for report in some}
+    assert len(homes) == 1
+    return homes.pop(), sorted(report["rows"] for report in some)
+
+
+def test_few_rows_are_worked_on_at_home_and_others_by_workers(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = spark.createDataFrame(pa.table({"n": [5, 4, 3, 2, 1, 0], "third": [2, 1, 0, 2, 1, 0]}))
+    assert said(rows) == (True, [[0, 3, 1, 4, 2, 5]])
+    at_work, together = said(rows, heavy=True)
+    assert not at_work
+    assert sorted(n for some in together for n in some) == list(range(6))
+    # Rows of one key come together, and in their order.
+    assert all(
+        [n for n in some if n % 3 == third] in ([], [third, third + 3])
+        for some in together
+        for third in range(3)
+    )
+    monkeypatch.setattr(workers, "HOME_ROWS", 6)
+    assert said(rows)[0]
+    monkeypatch.setattr(workers, "HOME_ROWS", 5)
+    assert not said(rows)[0]
+
+
+def test_a_plan_that_spark_holds_for_large_is_not_looked_at(spark: SparkSession) -> None:
+    """Though few rows come of it: to find them, all would have to be read by one task."""
+    few_of_many = spark.range(10_000_000).where("id < 3").selectExpr("id AS n", "id AS third")
+    assert not said(few_of_many)[0]
+
+
+def test_what_is_raised_at_home_is_what_a_worker_would_have_raised(spark: SparkSession) -> None:
+    rows = spark.createDataFrame(pa.table({"n": [1, 2]}))
+    for heavy in (False, True):
+        with pytest.raises(PythonException, match="ValueError: no 2 rows"):
+            workers.worker_reports(rows.coalesce(1), refuse, heavy=heavy)
 
 
 # Threads -------------------------------------------------------------------------------------------------
