@@ -555,6 +555,7 @@ class Expansion:
 
     def __init__(self, schema: Schema, message: Message, readers: Row, filters: Row) -> None:
         self.schema, self.message, self.readers, self.filters = schema, message, readers, filters
+        self.records = 0
 
     def run(self) -> None:
         message = self.message
@@ -601,6 +602,7 @@ class Expansion:
         children: Field | None,
     ) -> list[Unit]:
         """The units of one record, each with the units of its children behind it."""
+        self.records += 1
         made = []
         for mapping, given in records:
             unit = Unit(self.message, path, mapping, parent)
@@ -656,7 +658,7 @@ class Expansion:
         if mapping.unique_identifier:
             record[mapping.unique_identifier] = self.message.identifier
         if mapping.unique_sequence:
-            record[mapping.unique_sequence] = number
+            record[mapping.unique_sequence] = self.records
         if children is not None and children.child_sequence:
             record[children.child_sequence] = number
         self.read_deleted_indicator(unit, record)
