@@ -9,6 +9,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
+from cdckit.ledger import upkeep
+from cdckit.parts import workers
+
 
 @pytest.fixture(scope="session", autouse=True)
 def as_spark_connect() -> Iterator[None]:
@@ -22,6 +25,13 @@ def as_spark_connect() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ClassicDataFrame, "withColumns", refuse_none)
         yield
+
+
+@pytest.fixture
+def by_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers do what this program would do with few rows."""
+    monkeypatch.setattr(workers, "HOME_BYTES", -1)
+    monkeypatch.setattr(upkeep, "AT_HOME", 0)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.workers import HOME_BYTES, WorkerPlan, local_frame, worker_reports
+from cdckit.parts.workers import WorkerPlan, local_frame, worker_reports
 from cdckit.store.columns import to_stored, true_names
 from cdckit.store.files import File, Table, Target, name_metadata, read_batches, to_json
 from cdckit.store.locations import Location
@@ -407,8 +407,7 @@ def rows_of_groups(
     # One group per task: Spark would put rows of such small a table together.
     spread = groups_frame.repartitionByRange(len(groups), "number")
     read = partial(_read, target=Target.from_table(location, table))
-    heavy = sum(one.size for files in groups for one in files) > HOME_BYTES
-    return WorkerPlan(spread, read, true_names(table.stored), heavy=heavy)
+    return WorkerPlan(spread, read, true_names(table.stored), heavy=True)
 
 
 def _read(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[pa.RecordBatch]:

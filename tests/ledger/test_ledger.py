@@ -28,9 +28,8 @@ from cdckit import (
     with_priorities,
 )
 from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.ledger import Ledger, upkeep
+from cdckit.ledger import Ledger
 from cdckit.model.sources import unite
-from cdckit.parts import workers
 from cdckit.store import BatchIdReused, DamagedTable, ForeignChange, NoSuchTable, OtherKind, Store
 from support.histories import Row, assert_folds_to, to_dataframe, to_rows
 from support.ledger_programs import FIELDS, KEYS, all_of, batches
@@ -69,12 +68,11 @@ def test_files_do_not_grow_with_partitions(spark: SparkSession, tmp_path: Path) 
 
 @pytest.mark.parametrize("at_home", [True, False], ids=["at home", "by workers"])
 def test_any_batches_give_the_rows_of_one_merge(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_home: bool
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, at_home: bool
 ) -> None:
     """Many random programs at once, each an entity or several; changes of a file are again a log."""
     if not at_home:
-        monkeypatch.setattr(workers, "HOME_BYTES", -1)
-        monkeypatch.setattr(upkeep, "AT_HOME", 0)
+        request.getfixturevalue("by_workers")
     ledger = opened(spark, tmp_path)
     parts = batches(11, 120, most=4)
     for number, batch in enumerate(parts):
