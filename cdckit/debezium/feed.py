@@ -4,42 +4,32 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.debezium.captured_tables import CapturedTable, is_name_of
 from cdckit.debezium.decoding import decode as decode_json
-from cdckit.debezium.events import EventFault
 from cdckit.debezium.intake import (
-    OF_TABLE,
-    PLACES,
     RECEIVED_SCHEMA,
-    RECORDS,
-    REJECTED_SCHEMA,
-    REJECTS,
-    WAITING_SCHEMA,
-    WAITS_FOR,
     FeedSettings,
     Intake,
     captured_tables,
-    content_of_record,
     events_of_table,
-    without_values,
 )
 from cdckit.debezium.rows import PLACEHOLDER
 from cdckit.debezium.table_changes import Columns
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import ErasedPart, View
+from cdckit.ledger import View
 from cdckit.ledger.columns import Kind
-from cdckit.ledger.places import PLACE, record_place, rewrite_places
-from cdckit.ledger.shell import GIVEN_UP, WAITING, ReceiveResult, Shell, WorkResult, give_up_overdue
+from cdckit.ledger.places import PLACE, record_place
+from cdckit.ledger.shell import ReceiveResult, WorkResult
+from cdckit.ledger.table_feed import OF_TABLE, RECORDS, TableFeed
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.parts.values import guid
 from cdckit.parts.workers import local_frame
 from cdckit.store import Snapshot, Transaction
@@ -59,7 +49,7 @@ TABLES_SCHEMA = T.StructType(
 them), its columns, and whether there is a ledger of it."""
 
 
-class Feed(Shell):
+class Feed(TableFeed):
     """
     A captured database, kept up as its change events come: a ledger for each table, in one store.
 
@@ -131,7 +121,8 @@ class Feed(Shell):
     508 versions
     """
 
-    kind = "captured database (form 1)"
+    kind = "captured database (form 2)"
+    received = RECEIVED_SCHEMA
 
     def __init__(
         self,
@@ -167,14 +158,6 @@ class Feed(Shell):
             _LOG.warning("receive(): %s", note)
         return result
 
-    def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
-        if not tables.has(WAITING):
-            return 0
-        rows, count = give_up_overdue(_each_once(tables.read(WAITING)), F.col("timestamp"), now, wait)
-        if count:
-            tables.replace(WAITING, rows)
-        return count
-
     def _rebuild(self, tables: Transaction) -> WorkResult:
         intake = Intake(tables, self._settings)
         intake.rebuild()
@@ -183,28 +166,8 @@ class Feed(Shell):
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         return {table.name: self._settings.kind(table) for table in _kept_tables(tables)}
 
-    def _waiting(self, tables: Snapshot) -> DataFrame:
-        waiting = _each_once(read_rows(tables, WAITING, WAITING_SCHEMA)).where(F.col(GIVEN_UP).isNull())
-        return waiting.select(
-            *RECORD_COLUMNS,
-            F.col(OF_TABLE).alias("table"),
-            F.col("timestamp").alias("waiting_since"),
-            WAITS_FOR,
-        )
-
-    def _rejects(self, tables: Snapshot) -> DataFrame:
-        rejected = read_rows(tables, REJECTS, REJECTED_SCHEMA).select(*REJECT_SCHEMA.names)
-        given_up = _each_once(read_rows(tables, WAITING, WAITING_SCHEMA)).where(F.col(GIVEN_UP).isNotNull())
-        fault = EventFault.TABLE_WITHOUT_KEY
-        keyless = F.format_string("%s It waited for %s.", F.lit(fault.sentence), WAITS_FOR)
-        is_unread = F.col(OF_TABLE).isNull()
-        faults = {
-            ERROR_CODE: F.when(is_unread, EventFault.UNKNOWN_SCHEMA.value).otherwise(fault.value),
-            ERROR_DESCRIPTION: F.when(is_unread, F.col(WAITS_FOR)).otherwise(keyless),
-        }
-        rows = rejected.unionByName(given_up.withColumns(faults).select(*REJECT_SCHEMA.names))
-        named = rows.withColumn("content", content_of_record())
-        return named.dropDuplicates([*PLACES, "content", ERROR_CODE]).drop("content")
+    def _shown(self) -> Sequence[Column]:
+        return [F.col(OF_TABLE).alias("table")]
 
     def _places(self, tables: Transaction, kind: Kind, entities: DataFrame) -> DataFrame | None:
         """The records of events that a ledger had already, and the tombstones behind deletes."""
@@ -220,14 +183,6 @@ class Feed(Shell):
             keys.select("topic", "key").distinct(), ["topic", "key"], "left_semi"
         )
         return places.unionByName(tombstones.select(record_place().alias(PLACE))).distinct()
-
-    def _forget(self, tables: Transaction, places: DataFrame) -> list[ErasedPart]:
-        changes = {RECORDS: without_values, REJECTS: None, WAITING: None}
-        rewritten = (rewrite_places(tables, name, places, change) for name, change in changes.items())
-        return [part for parts in rewritten for part in parts]
-
-    def _contracts(self, tables: Snapshot) -> dict[str, object]:
-        return {"records": (read_rows(tables, RECORDS, RECEIVED_SCHEMA).select(*RECORD_COLUMNS), "records")}
 
     # Its own ----------------------------------------------------------------------------------------------
 
@@ -301,10 +256,3 @@ def _columns(columns: Mapping[str, Columns] | None) -> dict[str, dict[str, tuple
         }
         for name, types in (columns or {}).items()
     }
-
-
-def _each_once(waiting: DataFrame) -> DataFrame:
-    """What waits, each record once: if it came again after it was given up, it is given up."""
-    named = waiting.withColumn("content", content_of_record())
-    given_up = F.max(GIVEN_UP).over(Window.partitionBy(*PLACES, "content"))
-    return named.withColumn(GIVEN_UP, given_up).dropDuplicates([*PLACES, "content"]).drop("content")

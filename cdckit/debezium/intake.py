@@ -36,41 +36,34 @@ from cdckit.debezium.snapshots import (
 from cdckit.debezium.table_changes import changes, common_type, distinct_types, table_rows
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import BUCKETS, Kind, visible_changes
-from cdckit.ledger.places import PLACE, record_place, rewrite_places
-from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING
-from cdckit.ledger.tombstones import erased_changes
+from cdckit.ledger.shell import WAITING
+from cdckit.ledger.table_feed import (
+    OF_TABLE,
+    PLACES,
+    RECORDS,
+    REJECTED_SCHEMA,
+    REJECTS,
+    TableIntake,
+    content_of_record,
+    waiting_schema,
+)
 from cdckit.ledger.upkeep import apply_within, withdraw_within
 from cdckit.model.records import (
     ERROR_CODE,
     ERROR_DESCRIPTION,
     RECORD_COLUMNS,
     RECORD_SCHEMA,
-    REJECT_SCHEMA,
     usable_changes,
 )
 from cdckit.parts.workers import run_together
 from cdckit.store import Snapshot, Transaction
-from cdckit.store.store import read_rows, read_some
-from cdckit.store.transaction import Scope
-from cdckit.store.writing import WriteResult
+from cdckit.store.store import read_rows
 
-RECORDS, REJECTS, TABLES, SNAPSHOTS = "records", "rejects", "tables", "snapshots"
-
-OF_TABLE = "of_table"
-"""The column that says of which table a record is, by its full name; null where it is of none."""
-
-WAITS_FOR = "waiting_for"
-"""The column of a sentence.  What waits for the schema that it was written by is of no table yet."""
+TABLES, SNAPSHOTS = "tables", "snapshots"
 
 RECEIVED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, T.StructField(OF_TABLE, T.StringType())])
-WAITING_SCHEMA = T.StructType(
-    [
-        *RECEIVED_SCHEMA.fields,
-        T.StructField(WAITS_FOR, T.StringType()),
-        T.StructField(GIVEN_UP, T.TimestampType()),
-    ]
-)
-REJECTED_SCHEMA = T.StructType([*REJECT_SCHEMA.fields, T.StructField(OF_TABLE, T.StringType())])
+"""One row is one record as it came, and of which table it is; what waits for the schema that it was written
+by is of no table yet."""
 
 
 @dataclass(frozen=True)
@@ -125,44 +118,34 @@ def captured_tables(base: Snapshot) -> dict[str, CapturedTable]:
     return {row["name"]: CapturedTable.of_text(row["name"], row["text"]) for row in rows}
 
 
-def without_values(received: DataFrame) -> DataFrame:
-    """Received records that were erased: where each stood."""
-    return received.withColumns(
-        {name: F.lit(None).cast(RECORD_SCHEMA[name].dataType) for name in ("key", "value", "headers")}
-    )
-
-
-class Intake:
+class Intake(TableIntake):
     """
     What a transaction does with records: `take` them, or `rebuild` all of those that came.
 
     Attributes:
-        reads: What the transaction has gone by, for its commit.
         notes: What its caller should know of the batch, in sentences.
     """
 
+    received = RECEIVED_SCHEMA
+
     def __init__(self, transaction: Transaction, settings: FeedSettings) -> None:
-        self._transaction, self._settings = transaction, settings
+        super().__init__(transaction)
+        self._settings = settings
         self._before = captured_tables(transaction.base)
         self._tables = dict(self._before)
-        self._erased: list[DataFrame] = []
         self._rejected: list[int] = []
-        self._has_healed = False
-        self.reads: list[Scope] = [TABLES, WAITING, SNAPSHOTS]
+        self.reads += [TABLES, SNAPSHOTS]
         self.notes: list[str] = []
 
     def take(self, records: DataFrame) -> int:
         """Keep records, and bring all tables up to them; how many they are."""
         events = self._transaction.scratch(self._settings.events(records))
-        written = self._transaction.append(RECORDS, events.select(*RECEIVED_SCHEMA.fieldNames()))
-        if written.files or read_some(self._transaction, WAITING) is not None:
+        written = self._keep(events)
+        if written.files or self._read(WAITING) is not None:
             self._bring_up(events)
             if any(self._rejected):
                 self.notes.append(f"records that cannot be used, see rejects(): {sum(self._rejected)}")
-            self._forget(written)
-            for grown in (RECORDS, REJECTS):
-                if self._transaction.has(grown):
-                    self._transaction.compact(grown, files=MANY_FILES)
+            self._finish(written)
         return written.rows
 
     def rebuild(self) -> None:
@@ -174,7 +157,7 @@ class Intake:
             self._transaction.drop(name)
         self._before = {}
         self._tables = {name: replace(table, types={}, made_by=None) for name, table in self._tables.items()}
-        records = read_some(self._transaction, RECORDS)
+        records = self._read(RECORDS)
         self.reads += [RECORDS, REJECTS]
         if records is not None:
             self._bring_up(self._transaction.scratch(self._settings.events(records)))
@@ -187,9 +170,11 @@ class Intake:
         facts = _find_facts(events)
         errors = events.where(F.col(ERROR_CODE).isNotNull())
         if EventFault.UNKNOWN_SCHEMA in facts.errors:
-            self._let_wait(errors.where(_is_of_unknown_schema()), F.col(ERROR_DESCRIPTION), "their schema")
+            unread = errors.where(_is_of_unknown_schema())
+            error = [F.col(name) for name in (ERROR_CODE, ERROR_DESCRIPTION)]
+            self._note_waits("their schema", self._let_wait(unread, F.col(ERROR_DESCRIPTION), *error))
         if facts.errors - {EventFault.UNKNOWN_SCHEMA}:
-            self._reject(errors.where(~_is_of_unknown_schema()))
+            self._reject(errors.where(~_is_of_unknown_schema()), F.col(OF_TABLE))
         names = self._learn(facts.mentions)
         readings = {name: self._reading(table) for name, table in self._tables.items()}
         self._require_settings(readings)
@@ -202,9 +187,11 @@ class Intake:
         ready = {name: reading for name, reading in readings.items() if reading.is_ready}
         sound = events.where(F.col(ERROR_CODE).isNull())
         for name in sorted(names - ready.keys()):
-            waits_for = describe_wait(name, readings[name])
-            self._let_wait(sound.where(F.col(OF_TABLE) == name), F.lit(waits_for), waits_for)
-        healed, healed_names = self._take_waiting(ready)
+            waiting_for, fault = describe_wait(name, readings[name]), EventFault.TABLE_WITHOUT_KEY
+            texts = waiting_for, fault.value, f"{fault.sentence} It waited for {waiting_for}."
+            count = self._let_wait(sound.where(F.col(OF_TABLE) == name), *map(F.lit, texts))
+            self._note_waits(waiting_for, count)
+        healed, healed_names = self._take_ready(ready)
         self._tables |= {
             name: replace(self._tables[name], made_by=reading) for name, reading in ready.items()
         }
@@ -258,19 +245,13 @@ class Intake:
 
     # What waits, and what is refused ---------------------------------------------------------------------
 
-    def _let_wait(self, events: DataFrame, waits_for: Column, summary: str) -> None:
-        rows = events.select(
-            *RECEIVED_SCHEMA.fieldNames(),
-            waits_for.alias(WAITS_FOR),
-            F.lit(None).cast("timestamp_ltz").alias(GIVEN_UP),
-        )
-        written = self._transaction.append(WAITING, rows, compact_at=MANY_FILES)
-        if written.rows:
-            self.notes.append(f"records that wait for {summary}: {written.rows}")
+    def _note_waits(self, waiting_for: str, count: int) -> None:
+        if count:
+            self.notes.append(f"records that wait for {waiting_for}: {count}")
 
     def _with_unread(self, events: DataFrame) -> DataFrame:
         """The events, and those that could not be read before and can be read now."""
-        waiting = read_some(self._transaction, WAITING)
+        waiting = self._read(WAITING)
         if waiting is None:
             return events
         unread = waiting.where(F.col(OF_TABLE).isNull())
@@ -283,52 +264,40 @@ class Intake:
         # A record without a place is told by what it holds.
         is_read = reduce(and_, (column.eqNullSafe(F.col(f"read {name}")) for name, column in by.items()))
         left = waiting.join(places, is_read, "left_anti")
-        self._transaction.replace(WAITING, left.select(*WAITING_SCHEMA.fieldNames()))
+        self._transaction.replace(WAITING, left)
         self._has_healed = True
         return events.unionByName(readable)
 
-    def _take_waiting(self, ready: Iterable[str]) -> tuple[DataFrame | None, set[str]]:
+    def _take_ready(self, ready: Iterable[str]) -> tuple[DataFrame | None, set[str]]:
         """The events of tables that waited and wait no longer, and of which tables they are."""
-        waiting = read_some(self._transaction, WAITING)
+        waiting = self._read(WAITING)
         if waiting is None:
             return None, set()
         some = waiting.where(F.col(OF_TABLE).isin(list(ready)))
         names = {row[0] for row in some.select(OF_TABLE).distinct().collect()}
         if not names:
             return None, names
-        self._has_healed = True
-        is_taken = F.coalesce(F.col(OF_TABLE).isin(sorted(names)), F.lit(False))
-        # The table's old files stay on disk, so what they hold can be read after it has others.
-        self._transaction.replace(WAITING, waiting.where(~is_taken))
-        return self._transaction.scratch(self._settings.events(waiting.where(is_taken))), names
+        is_ready = F.coalesce(F.col(OF_TABLE).isin(sorted(names)), F.lit(False))
+        return self._transaction.scratch(self._settings.events(self._take_waiting(waiting, is_ready))), names
 
-    def _reject(self, rows: DataFrame) -> None:
-        written = self._transaction.append(REJECTS, rows.select(*REJECTED_SCHEMA.fieldNames()))
-        self._rejected.append(written.rows)
+    def _reject(self, rows: DataFrame, of_table: Column | None = None) -> int:
+        self._rejected.append(super()._reject(rows, of_table))
+        return self._rejected[-1]
 
     # The ledger of a table -------------------------------------------------------------------------------
 
     def _add(self, name: str, events: DataFrame) -> None:
         """Take the events of a table: its changes into its ledger, rows in error to the rejects."""
-        table, transaction = self._tables[name], self._transaction
+        table = self._tables[name]
         rows = self._settings.rows(events, table).where(F.col(ERROR_CODE).isNotNull())
-        self._reject(rows.withColumn(OF_TABLE, F.lit(name)))
-        kind, stated = self._settings.kind(table), self._settings.changes(events, table)
-        erased = erased_changes(stated, transaction, kind)
-        if erased is not None:
-            self._erased.append(erased.select(record_place("arrival.").alias(PLACE)))
-        self.reads += apply_within(transaction, kind, stated)
+        self._reject(rows, F.lit(name))
+        self._apply(self._settings.kind(table), self._settings.changes(events, table))
 
     def _make_anew(self, name: str) -> None:
         """Make the ledger of a table anew from all records, since they read otherwise by now."""
-        before = self._before[name]
-        self._settings.kind(before).forget(self._transaction)
-        rejects = read_some(self._transaction, REJECTS)
-        if rejects is not None:
-            self._transaction.replace(REJECTS, rejects.where(~F.col(OF_TABLE).eqNullSafe(name)))
-        self.reads += [RECORDS, REJECTS]
+        self._drop_ledger(self._settings.kind(self._before[name]), name)
         events = self._transaction.scratch(events_of_table(self._transaction, self._settings, name))
-        self._reject(events.where(F.col(ERROR_CODE).isNotNull()))
+        self._reject(events.where(F.col(ERROR_CODE).isNotNull()), F.lit(name))
         self._add(name, events.where(F.col(ERROR_CODE).isNull()))
 
     # Snapshots as lists ----------------------------------------------------------------------------------
@@ -347,7 +316,7 @@ class Intake:
             if ends:
                 self._transaction.replace(SNAPSHOTS, ended)
                 snapshots = ended
-        elif read_some(self._transaction, SNAPSHOTS) is None or facts.since is None:
+        elif self._read(SNAPSHOTS) is None or facts.since is None:
             return
         if ends or facts.errors:
             touched = {name for name, table in self._tables.items() if table.made_by is not None}
@@ -365,7 +334,7 @@ class Intake:
         rejected = read_rows(transaction, REJECTS, REJECTED_SCHEMA)
         refused = self._settings.rows(self._settings.events(rejected.where(F.col(OF_TABLE) == name)), table)
         # What waits for its schema may be a read, too.
-        waiting = read_rows(transaction, WAITING, WAITING_SCHEMA)
+        waiting = read_rows(transaction, WAITING, waiting_schema(RECEIVED_SCHEMA))
         of_no_table = (rows.where(F.col(OF_TABLE).isNull()) for rows in (rejected, waiting))
         unread = reduce(DataFrame.unionByName, (rows.select(*RECORD_COLUMNS) for rows in of_no_table))
         absences = transaction.scratch(find_absences(log, kind.keys, snapshots, refused, unread))
@@ -380,22 +349,6 @@ class Intake:
             self.reads += withdraw_within(transaction, kind, stale)
         if not absences.isEmpty():
             self.reads += apply_within(transaction, kind, absences)
-
-    def _forget(self, written: WriteResult) -> None:
-        """Let the records that came of entities that were erased be their places alone."""
-        if self._erased:
-            places = reduce(DataFrame.unionByName, self._erased).distinct()
-            # A record that waited has come into the table with an earlier batch.
-            among = None if self._has_healed else list(written.files)
-            rewrite_places(self._transaction, RECORDS, places, without_values, among)
-
-
-PLACES = ("topic", "partition", "offset")
-
-
-def content_of_record() -> Column:
-    """Part of which record it is: a topic that was made anew counts its offsets from 0 again."""
-    return F.xxhash64("key", "value")
 
 
 def events_of_table(tables: Any, settings: FeedSettings, name: str) -> DataFrame:

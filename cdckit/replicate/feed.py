@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger import ErasedPart, View
+from cdckit.ledger import View
 from cdckit.ledger.columns import Kind
-from cdckit.ledger.places import rewrite_places
-from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
+from cdckit.ledger.shell import WorkResult
+from cdckit.ledger.table_feed import RECORDS, TableFeed
+from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS
 from cdckit.parts.workers import describe_jobs, local_frame
 from cdckit.replicate.decoding import ZONE_SCHEMA
-from cdckit.replicate.envelopes import ReplicateFault
-from cdckit.replicate.intake import (
-    RECEIVED_SCHEMA,
-    RECORDS,
-    REJECTS,
-    ZONE,
-    FeedTable,
-    Intake,
-    feed_tables,
-    without_values,
-)
+from cdckit.replicate.intake import RECEIVED_SCHEMA, ZONE, FeedTable, Intake, feed_tables
 from cdckit.replicate.row_changes import TableName, TableSettings, find_without_key
 from cdckit.replicate.table_rows import rows_of_table
 from cdckit.store import Snapshot, Transaction
@@ -46,7 +36,7 @@ TABLES_SCHEMA = T.StructType(
 whether there are changes of it."""
 
 
-class Feed(Shell):
+class Feed(TableFeed):
     """
     What Replicate sends, kept up as it comes: a ledger for each table, in one store.
 
@@ -108,6 +98,7 @@ class Feed(Shell):
     """
 
     kind = "Replicate feed (form 2)"
+    received = RECEIVED_SCHEMA
     wait = timedelta(seconds=10)
 
     def __init__(
@@ -136,14 +127,6 @@ class Feed(Shell):
         intake.take(written)
         return WorkResult(written.rows, intake.reads)
 
-    def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
-        if not tables.has(WAITING):
-            return 0
-        rows, found = give_up_overdue(_each_once(tables.read(WAITING)), F.col("timestamp"), now, wait)
-        if found:
-            tables.replace(WAITING, rows)
-        return found
-
     def _rebuild(self, tables: Transaction, table: TableName | None = None) -> WorkResult:
         intake = Intake(tables, self._tables, self._buckets)
         intake.rebuild(None if table is None else [table])
@@ -154,37 +137,11 @@ class Feed(Shell):
             str(each): each.kind(self._buckets) for each in self._feed_tables(tables).values() if each.keys
         }
 
-    def _waiting(self, tables: Snapshot) -> DataFrame:
-        found = _each_once(read_rows(tables, WAITING, _WAITING_SCHEMA)).where(F.col(GIVEN_UP).isNull())
-        is_json = F.col("form") == "json"
-        of_json = F.concat(F.lit("the table of topic "), "topic")
-        of_avro = F.concat(F.lit("the metadata of schema id "), F.coalesce("schema_id", F.lit("none")))
-        return found.select(
-            *RECORD_COLUMNS,
-            *("form", "schema_id"),
-            F.col("timestamp").alias("waiting_since"),
-            F.when(is_json, of_json).otherwise(of_avro).alias("waiting_for"),
-        )
-
-    def _rejects(self, tables: Snapshot) -> DataFrame:
-        kept = read_rows(tables, REJECTS, _REJECTS_SCHEMA).select(*REJECT_SCHEMA.names)
-        given_up = _each_once(read_rows(tables, WAITING, _WAITING_SCHEMA)).where(F.col(GIVEN_UP).isNotNull())
-        fault = ReplicateFault.METADATA_MISSING
-        named = {ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: F.lit(fault.sentence)}
-        found = kept.unionByName(given_up.withColumns(named).select(*REJECT_SCHEMA.names))
-        return found.withColumn("content", _content()).dropDuplicates([*_PLACE, ERROR_CODE]).drop("content")
-
-    def _forget(self, tables: Transaction, places: DataFrame) -> list[ErasedPart]:
-        changes = {RECORDS: without_values, REJECTS: None, WAITING: None}
-        found = (rewrite_places(tables, name, places, change) for name, change in changes.items())
-        return [part for parts in found for part in parts]
+    def _shown(self) -> Sequence[str]:
+        return "form", "schema_id"
 
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
-        records = read_rows(tables, RECORDS, RECEIVED_SCHEMA).select(*RECORD_COLUMNS)
-        return {
-            "records": (records, "records"),
-            "schema_zone": (read_rows(tables, ZONE, ZONE_SCHEMA), "schema_zone"),
-        }
+        return {**super()._contracts(tables), "schema_zone": (_read_zone(tables), "schema_zone")}
 
     # Its own ----------------------------------------------------------------------------------------------
 
@@ -199,7 +156,7 @@ class Feed(Shell):
 
     def schema_zone(self) -> DataFrame:
         """What each schema id stands for (see `schema_zone`)."""
-        return read_rows(self._snapshot(), ZONE, ZONE_SCHEMA)
+        return _read_zone(self._snapshot())
 
     def tables(self) -> DataFrame:
         """One row per table that the metadata knows (`TABLES_SCHEMA`)."""
@@ -262,7 +219,7 @@ class Feed(Shell):
         )
 
     def _feed_tables(self, snapshot: Snapshot) -> dict[TableName, FeedTable]:
-        return feed_tables(read_rows(snapshot, ZONE, ZONE_SCHEMA), self._tables)
+        return feed_tables(_read_zone(snapshot), self._tables)
 
     def _find_table(
         self,
@@ -288,20 +245,5 @@ class Feed(Shell):
         return found[0]
 
 
-_WAITING_SCHEMA = T.StructType([*RECEIVED_SCHEMA.fields, T.StructField(GIVEN_UP, T.TimestampType())])
-_REJECTS_SCHEMA = T.StructType([*REJECT_SCHEMA.fields, T.StructField("of_table", T.StringType())])
-
-
-def _each_once(rows: DataFrame) -> DataFrame:
-    """The rows of what waits, each record once: if it came again after it was given up, it is given up."""
-    given_up = F.max(GIVEN_UP).over(Window.partitionBy(*_PLACE))
-    found = rows.withColumn("content", _content()).withColumn(GIVEN_UP, given_up)
-    return found.dropDuplicates([*_PLACE]).drop("content")
-
-
-_PLACE = ("topic", "partition", "offset", "content")
-
-
-def _content() -> Column:
-    """Part of which record it is: a topic that was made anew counts its offsets from 0 again."""
-    return F.xxhash64("key", "value")
+def _read_zone(tables: Snapshot) -> DataFrame:
+    return read_rows(tables, ZONE, ZONE_SCHEMA)

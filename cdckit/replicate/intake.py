@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row
@@ -13,35 +12,22 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import BUCKETS, Kind
-from cdckit.ledger.places import PLACE, record_place, rewrite_places
-from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING
-from cdckit.ledger.tombstones import erased_changes
-from cdckit.ledger.upkeep import apply_within
-from cdckit.model.records import (
-    ERROR_CODE,
-    ERROR_DESCRIPTION,
-    ERROR_FIELDS,
-    RECORD_COLUMNS,
-    RECORD_SCHEMA,
-    REJECT_SCHEMA,
-)
+from cdckit.ledger.shell import GIVEN_UP, WAITING
+from cdckit.ledger.table_feed import RECORDS, TableIntake
+from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.workers import run_together
 from cdckit.replicate.decoding import ZONE_SCHEMA, decode, metadata, schema_zone, with_waits
-from cdckit.replicate.envelopes import DATA, METADATA
+from cdckit.replicate.envelopes import DATA, METADATA, ReplicateFault
 from cdckit.replicate.metadata_messages import table_text
 from cdckit.replicate.row_changes import TableName, TableSettings, by_table, changes
 from cdckit.replicate.table_rows import collect_zone, rows_of_table
 from cdckit.replicate.table_versions import Table, make_table
 from cdckit.store import Transaction
 from cdckit.store.files import hold_few_rows
-from cdckit.store.store import read_rows, read_some
-from cdckit.store.transaction import Scope
+from cdckit.store.store import read_rows
 from cdckit.store.writing import WriteResult
 
-RECORDS, REJECTS, ZONE = "records", "rejects", "schema_zone"
-
-ERASED = "ERASED"
-"""In place of an error's code: of records that are no more than the places where they stood."""
+ZONE = "schema_zone"
 
 ADDRESS = ("form", "schema_id", "topic")
 """The columns of a received record that say of which table it is."""
@@ -125,13 +111,6 @@ class FeedTable:
         return table_text(self.name._asdict())
 
 
-def without_values(received: DataFrame) -> DataFrame:
-    """Received records that were erased: where each stood, and that it was erased."""
-    gone = {name: F.lit(None).cast(RECORD_SCHEMA[name].dataType) for name in ("key", "value", "headers")}
-    said = {ERROR_CODE: F.lit(ERASED), ERROR_DESCRIPTION: F.lit("The record spoke of what was erased.")}
-    return received.withColumns({**gone, **said})
-
-
 def is_data() -> Column:
     """Whether a received record is a sound data message."""
     return (F.col("type") == DATA) & F.col(ERROR_CODE).isNull()
@@ -166,26 +145,21 @@ class _Ready(NamedTuple):
     addresses: set[_Address]
 
 
-class Intake:
-    """
-    What a transaction does with records: first `keep`, then `take`; or `rebuild` alone.
+class Intake(TableIntake):
+    """What a transaction does with records: first `keep`, then `take`; or `rebuild` alone."""
 
-    Attributes:
-        reads: What the transaction has gone by, for its commit.
-    """
+    received = RECEIVED_SCHEMA
 
     def __init__(
         self, transaction: Transaction, settings: Mapping[TableName, TableSettings], buckets: int | None
     ) -> None:
-        self._transaction, self._settings, self._buckets = transaction, settings, buckets
-        self.reads: list[Scope] = [ZONE, WAITING]
-        self._erased: list[DataFrame] = []
-        self._has_healed = False
+        super().__init__(transaction)
+        self._settings, self._buckets = settings, buckets
+        self.reads.append(ZONE)
 
     def keep(self, records: DataFrame) -> WriteResult:
         """Write the records as they came, with what their envelopes say."""
-        opened = decode(records.select(*RECORD_COLUMNS)).select(*RECEIVED_SCHEMA.fieldNames())
-        return self._transaction.append(RECORDS, opened)
+        return self._keep(decode(records.select(*RECORD_COLUMNS)))
 
     def take(self, written: WriteResult) -> None:
         """Bring the other tables up to records that were kept."""
@@ -213,10 +187,7 @@ class Intake:
         for name in changed:
             self._make_anew(now[name])
         self._add_ready(ready, (table for name, table in now.items() if name not in changed))
-        self._forget(written)
-        for grown in (RECORDS, REJECTS):
-            if self._transaction.has(grown):
-                self._transaction.compact(grown, files=MANY_FILES)
+        self._finish(written)
 
     def rebuild(self, names: Iterable[TableName] | None) -> None:
         """Make the ledgers of these tables anew, of all for None; by the settings as they are now."""
@@ -253,7 +224,6 @@ class Intake:
     ) -> _Ready:
         """Let what has no schema wait, and return what has one now, what waited for it among it."""
         healed = self._take_ready(tables)
-        self._has_healed = healed is not None
         data = came.where(is_data())
         if all(any(each.reads_address(*address) for each in tables.values()) for address in addresses):
             return _unite(_Ready(data, addresses), healed)
@@ -261,9 +231,9 @@ class Intake:
         sorted_out = self._with_waits(data, tables)
         found = _addresses_by_waiting(sorted_out)
         if found[True]:
-            waits = sorted_out.where("waits").drop("waits")
-            in_time = waits.withColumn(GIVEN_UP, F.lit(None).cast("timestamp_ltz"))
-            self._transaction.append(WAITING, in_time, compact_at=MANY_FILES)
+            fault = ReplicateFault.METADATA_MISSING
+            error = F.lit(fault.value), F.lit(fault.sentence)
+            self._let_wait(sorted_out.where("waits"), _waiting_for(), *error)
         ready = sorted_out.where("not waits").drop("waits")
         return _unite(_Ready(ready, found[False]), healed)
 
@@ -277,9 +247,7 @@ class Intake:
         healed = _addresses_by_waiting(sorted_out)[False]
         if not healed:
             return None
-        # The table's old files stay on disk, so what they hold can be read after it has others.
-        self._transaction.replace(WAITING, sorted_out.where("waits").drop("waits"))
-        return _Ready(sorted_out.where("not waits").drop("waits", GIVEN_UP), healed)
+        return _Ready(self._take_waiting(sorted_out, ~F.col("waits")), healed)
 
     def _with_waits(self, data: DataFrame, tables: Mapping[TableName, FeedTable]) -> DataFrame:
         zone = read_rows(self._transaction, ZONE, ZONE_SCHEMA)
@@ -302,38 +270,15 @@ class Intake:
         )
         sound, refused = self._transaction.scratch_by_null(read, ERROR_CODE)
         if refused is not None:
-            self._reject(refused, table)
+            self._reject(refused, F.lit(str(table)))
         if sound is not None and table.keys:
-            kind, said = table.kind(self._buckets), changes(sound, keys=table.keys)
-            erased = erased_changes(said, self._transaction, kind)
-            if erased is not None:
-                self._erased.append(erased.select(record_place("arrival.").alias(PLACE)))
-            self.reads += apply_within(self._transaction, kind, said)
-
-    def _forget(self, written: WriteResult) -> None:
-        """Let the records that came of entities that were erased be their places alone."""
-        if self._erased:
-            places = reduce(DataFrame.unionByName, self._erased).distinct()
-            # A record that waited has come into the table with an earlier batch.
-            among = None if self._has_healed else list(written.files)
-            rewrite_places(self._transaction, RECORDS, places, without_values, among)
+            self._apply(table.kind(self._buckets), changes(sound, keys=table.keys))
 
     def _make_anew(self, table: FeedTable) -> None:
-        table.kind(self._buckets).forget(self._transaction)
-        rejects = self._read(REJECTS)
-        if rejects is not None:
-            self._transaction.replace(REJECTS, rejects.where(~F.col("of_table").eqNullSafe(str(table))))
-        self.reads += [RECORDS, REJECTS]
+        self._drop_ledger(table.kind(self._buckets), str(table))
         received = self._read(RECORDS)
         if received is not None:
             self._add(table, table.keep_own(received))
-
-    def _reject(self, rows: DataFrame, table: FeedTable | None = None) -> None:
-        of_table = F.lit(None if table is None else str(table)).cast("string").alias("of_table")
-        self._transaction.append(REJECTS, rows.select(*REJECT_SCHEMA.fieldNames(), of_table))
-
-    def _read(self, name: str) -> DataFrame | None:
-        return read_some(self._transaction, name)
 
     def _is_begun(self, table: FeedTable) -> bool:
         return self._transaction.note_of(self._note(table)) is not None
@@ -347,6 +292,13 @@ class Intake:
 
     def _note(self, table: FeedTable) -> str:
         return f"{_NOTE}:{table}"
+
+
+def _waiting_for() -> Column:
+    """What data messages wait for."""
+    of_json = F.concat(F.lit("the table of topic "), "topic")
+    of_avro = F.concat(F.lit("the metadata of schema id "), F.coalesce("schema_id", F.lit("none")))
+    return F.when(F.col("form") == "json", of_json).otherwise(of_avro)
 
 
 def _unite(came: _Ready, healed: _Ready | None) -> _Ready:

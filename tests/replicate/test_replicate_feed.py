@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 
 from cdckit import merge, replicate
 from cdckit.errors import InvalidArgument
-from cdckit.replicate import Feed, TableName, TableSettings, intake
+from cdckit.ledger import table_feed
+from cdckit.replicate import Feed, TableName, TableSettings
 from support.feeds import OTHER, TEXT, V1, fed, said, short
 from support.replicate_messages import (
     Version,
@@ -26,7 +27,7 @@ def test_records_and_rejects_of_many_batches_lie_in_few_files(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And of rejects that stand in one place, as of a topic that was made anew, each stays."""
-    monkeypatch.setattr(intake, "MANY_FILES", 3)
+    monkeypatch.setattr(table_feed, "MANY_FILES", 3)
     feed = fed(spark, tmp_path, [[record(b"%d" % number, 0)] for number in range(5)])
     snapshot = feed.store.snapshot()
     assert max(len(snapshot.files(name)) for name in snapshot.names()) <= 3

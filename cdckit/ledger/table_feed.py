@@ -1,0 +1,194 @@
+"""A door whose records are of tables: what it keeps of them, and how each table gets a ledger."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import reduce
+from typing import ClassVar
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from cdckit.ledger.columns import Kind
+from cdckit.ledger.places import PLACE, record_place, rewrite_places
+from cdckit.ledger.receipts import ErasedPart
+from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING, Shell, give_up_overdue
+from cdckit.ledger.tombstones import erased_changes
+from cdckit.ledger.upkeep import apply_within
+from cdckit.model.records import (
+    ERROR_CODE,
+    ERROR_DESCRIPTION,
+    ERROR_FIELDS,
+    RECORD_COLUMNS,
+    RECORD_SCHEMA,
+    REJECT_SCHEMA,
+)
+from cdckit.store import Snapshot, Transaction
+from cdckit.store.store import Tables, read_rows, read_some
+from cdckit.store.transaction import Scope
+from cdckit.store.writing import WriteResult
+
+RECORDS, REJECTS = "records", "rejects"
+
+OF_TABLE = "of_table"
+"""The column that says of which table something is, by its name; null where it is of none."""
+
+WAITING_FOR = "waiting_for"
+"""The column of a sentence."""
+
+ERASED = "ERASED"
+"""In place of an error's code: of records that are no more than the places where they stood."""
+
+REJECTED_SCHEMA = T.StructType([*REJECT_SCHEMA.fields, T.StructField(OF_TABLE, T.StringType())])
+
+PLACES = ("topic", "partition", "offset")
+_VALUES = ("key", "value", "headers")
+
+
+def waiting_schema(received: T.StructType) -> T.StructType:
+    """What waits of records that are kept so: for what, what is wrong if it is given up, and when it was."""
+    errors = [field for field in ERROR_FIELDS if field.name not in received.names]
+    more = [T.StructField(WAITING_FOR, T.StringType()), T.StructField(GIVEN_UP, T.TimestampType())]
+    return T.StructType([*received.fields, *errors, *more])
+
+
+def without_values(received: DataFrame) -> DataFrame:
+    """Received records that were erased: where each stood, and that it was erased."""
+    nothing = {name: F.lit(None).cast(RECORD_SCHEMA[name].dataType) for name in _VALUES}
+    error = {ERROR_CODE: F.lit(ERASED), ERROR_DESCRIPTION: F.lit("The record spoke of what was erased.")}
+    named = {name: column for name, column in error.items() if name in received.columns}
+    return received.withColumns({**nothing, **named})
+
+
+def content_of_record() -> Column:
+    """Part of which record it is: a topic that was made anew counts its offsets from 0 again."""
+    return F.xxhash64("key", "value")
+
+
+def each_once(rows: DataFrame, *by: str) -> DataFrame:
+    """Rows of records, each record once, or once for each of some columns."""
+    named = rows.withColumn("content", content_of_record())
+    return named.dropDuplicates([*PLACES, "content", *by]).drop("content")
+
+
+class TableFeed(Shell):
+    """A shell of a ledger for each table, with records as they came, those that wait, and what is refused."""
+
+    received: ClassVar[T.StructType]
+    """What is kept of a record: its columns, and those by which it is found again."""
+
+    @abstractmethod
+    def _shown(self) -> Sequence[str | Column]:
+        """What `waiting` shows beside the columns of a record."""
+
+    def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
+        if not tables.has(WAITING):
+            return 0
+        rows, count = give_up_overdue(self._read_waiting(tables), F.col("timestamp"), now, wait)
+        if count:
+            tables.replace(WAITING, rows)
+        return count
+
+    def _waiting(self, tables: Snapshot) -> DataFrame:
+        waiting = self._read_waiting(tables).where(F.col(GIVEN_UP).isNull())
+        since = F.col("timestamp").alias("waiting_since")
+        return waiting.select(*RECORD_COLUMNS, *self._shown(), since, WAITING_FOR)
+
+    def _rejects(self, tables: Snapshot) -> DataFrame:
+        given_up = self._read_waiting(tables).where(F.col(GIVEN_UP).isNotNull())
+        rejected = read_rows(tables, REJECTS, REJECTED_SCHEMA)
+        rows = (each.select(*REJECT_SCHEMA.names) for each in (rejected, given_up))
+        return each_once(reduce(DataFrame.unionByName, rows), ERROR_CODE)
+
+    def _read_waiting(self, tables: Tables) -> DataFrame:
+        """What waits, each record once: if it came again after it was given up, it is given up."""
+        rows = read_rows(tables, WAITING, waiting_schema(self.received))
+        record = Window.partitionBy(*PLACES, content_of_record())
+        return each_once(rows.withColumn(GIVEN_UP, F.max(GIVEN_UP).over(record)))
+
+    def _forget(self, tables: Transaction, places: DataFrame) -> list[ErasedPart]:
+        changes = {RECORDS: without_values, REJECTS: None, WAITING: None}
+        rewritten = (rewrite_places(tables, name, places, change) for name, change in changes.items())
+        return [part for parts in rewritten for part in parts]
+
+    def _contracts(self, tables: Snapshot) -> dict[str, object]:
+        return {"records": (read_rows(tables, RECORDS, self.received).select(*RECORD_COLUMNS), "records")}
+
+
+class TableIntake:
+    """
+    What a transaction does with records of tables, which are kept with the columns *received*.
+
+    Attributes:
+        reads: What it has gone by, for its commit.
+    """
+
+    received: ClassVar[T.StructType]
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self.reads: list[Scope] = [WAITING]
+        self._erased: list[DataFrame] = []
+        self._has_healed = False
+        """Whether records that came with earlier batches are read."""
+
+    def _keep(self, rows: DataFrame) -> WriteResult:
+        """Write records as they came."""
+        return self._transaction.append(RECORDS, rows.select(*self.received.fieldNames()))
+
+    def _let_wait(self, rows: DataFrame, waiting_for: Column, code: Column, description: Column) -> int:
+        """Let records wait, which are in error if they are given up; how many they are."""
+        columns = {
+            WAITING_FOR: waiting_for,
+            ERROR_CODE: code,
+            ERROR_DESCRIPTION: description,
+            GIVEN_UP: F.lit(None).cast("timestamp_ltz"),
+        }
+        found = rows.withColumns(columns).select(*waiting_schema(self.received).fieldNames())
+        return self._transaction.append(WAITING, found, compact_at=MANY_FILES).rows
+
+    def _take_waiting(self, waiting: DataFrame, is_ready: Column) -> DataFrame:
+        """Take what is ready out of what waits, and return it as it had come."""
+        self._has_healed = True
+        # The table's old files stay on disk, so what they hold can be read after it has others.
+        names = waiting_schema(self.received).fieldNames()
+        self._transaction.replace(WAITING, waiting.where(~is_ready).select(*names))
+        sound = {field.name: F.lit(None).cast(field.dataType) for field in ERROR_FIELDS}
+        return waiting.where(is_ready).withColumns(sound).select(*self.received.fieldNames())
+
+    def _reject(self, rows: DataFrame, of_table: Column | None = None) -> int:
+        """Keep rows in error, and of which tables they are; how many they are."""
+        named = (F.lit(None) if of_table is None else of_table).cast("string").alias(OF_TABLE)
+        return self._transaction.append(REJECTS, rows.select(*REJECT_SCHEMA.names, named)).rows
+
+    def _apply(self, kind: Kind, stated: DataFrame) -> None:
+        """Take changes into a ledger."""
+        erased = erased_changes(stated, self._transaction, kind)
+        if erased is not None:
+            self._erased.append(erased.select(record_place("arrival.").alias(PLACE)))
+        self.reads += apply_within(self._transaction, kind, stated)
+
+    def _drop_ledger(self, kind: Kind, of_table: str) -> None:
+        """Let there be no ledger of a table, and no rejects of it: it is made anew from its records."""
+        kind.forget(self._transaction)
+        rejects = self._read(REJECTS)
+        if rejects is not None:
+            self._transaction.replace(REJECTS, rejects.where(~F.col(OF_TABLE).eqNullSafe(of_table)))
+        self.reads += [RECORDS, REJECTS]
+
+    def _finish(self, written: WriteResult) -> None:
+        """Let records of entities that were erased be their places alone, and write small files together."""
+        if self._erased:
+            places = reduce(DataFrame.unionByName, self._erased).distinct()
+            # A record that waited has come into the table with an earlier batch.
+            among = None if self._has_healed else list(written.files)
+            rewrite_places(self._transaction, RECORDS, places, without_values, among)
+        for grown in (RECORDS, REJECTS):
+            if self._transaction.has(grown):
+                self._transaction.compact(grown, files=MANY_FILES)
+
+    def _read(self, name: str) -> DataFrame | None:
+        return read_some(self._transaction, name)
