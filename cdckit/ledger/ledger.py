@@ -307,17 +307,17 @@ class Ledger:
                 would still be seen (`OpenInLedger`): the message says how to take it back.
 
         Cost: two jobs.  One reads *changes* once, shuffles them by bucket and writes a file for each; of
-            few changes, up to 20,000 of a plan that Spark holds for 4 MB or less, it brings them to this
-            program, which writes these files.  The other one, which a few small buckets do not need, reads,
-            of each bucket that is touched, 8 bytes for each change in the log, and the open versions in
-            those of its files that can hold a touched entity; they are written again.  Of entities whose
-            changes are not all later than what is known of them, the changes in the log are read too, and
-            the files with closed versions of them are written again.  Those open versions, and all changes
-            of the touched entities of a bucket, are in a worker's memory at once.  Of a batch whose id is
-            known, only its content is compared: one job that writes nothing.  A *gate* costs what it asks,
-            each time that it is asked.  Where an entity is merged again that a row moved to, or from, what
-            rows took along is found anew from the whole log, as in `merge`, and the entities for which it
-            is another are merged once more.
+            few changes, up to 20,000 of a plan that reads 4 MB or less, it brings them to this program,
+            which writes these files.  The other one, which a few small buckets do not need, reads, of each
+            bucket that is touched, 8 bytes for each change in the log, and the open versions in those of
+            its files that can hold a touched entity; they are written again.  Of entities whose changes are
+            not all later than what is known of them, the changes in the log are read too, and the files
+            with closed versions of them are written again.  Those open versions, and all changes of the
+            touched entities of a bucket, are in a worker's memory at once.  Of a batch whose id is known,
+            only its content is compared: one job that writes nothing.  A *gate* costs what it asks, each
+            time that it is asked.  Where an entity is merged again that a row moved to, or from, what rows
+            took along is found anew from the whole log, as in `merge`, and the entities for which it is
+            another are merged once more.
         """
         require_changes(changes, function="apply")
         require_gate(gate, function="apply")

@@ -122,8 +122,8 @@ _REPORT = T.StructType().add("report", T.StringType())
 
 
 HOME_ROWS, HOME_BYTES = 20_000, 4 << 20
-"""So many rows, of a plan that Spark holds for so small, are worked on at home, in the memory of this
-program: to spread them over workers would take longer."""
+"""So many rows, of a plan that reads so little as Spark holds it for, are worked on at home, in the memory of
+this program: to spread them over workers would take longer."""
 
 
 def worker_reports(
@@ -171,19 +171,17 @@ def _few_rows(rows: DataFrame, order: Sequence[str | Column]) -> pa.Table | None
         return None
     sorted_rows = rows.coalesce(1).sortWithinPartitions(*order) if order else rows.coalesce(1)
     some = sorted_rows.limit(HOME_ROWS + 1)
-    if _estimated_bytes(some) > HOME_BYTES:
+    if _bytes_read(some) > HOME_BYTES:
         return None
-    # The estimate does not know how many rows come of one.
+    # Nobody knows how many rows come of one.
     found = some.toArrow()
     return found if found.num_rows <= HOME_ROWS else None
 
 
-def _estimated_bytes(rows: DataFrame) -> int:
-    """How large Spark holds a plan for, but for the limit that stands before it."""
-    node = rows._jdf.queryExecution().optimizedPlan()
-    while node.nodeName() in ("GlobalLimit", "LocalLimit"):
-        node = node.children().head()
-    return int(node.stats().sizeInBytes())
+def _bytes_read(rows: DataFrame) -> int:
+    """How much a plan reads, as Spark holds it for."""
+    leaves = rows._jdf.queryExecution().optimizedPlan().collectLeaves()
+    return sum(int(leaves.apply(number).stats().sizeInBytes()) for number in range(leaves.size()))
 
 
 def reports_at_home(work: Callable[[], Iterable[dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ import pytest
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.parts import workers
@@ -103,8 +104,11 @@ def test_few_rows_are_worked_on_at_home_and_others_by_workers(
     assert not said(rows)[0]
 
 
-def test_a_plan_that_spark_holds_for_large_is_not_looked_at(spark: SparkSession) -> None:
+def test_a_plan_that_reads_much_is_not_looked_at(spark: SparkSession) -> None:
     """Though few rows come of it: to find them, all would have to be read by one task."""
+    few = spark.createDataFrame(pa.table({"n": [5, 4], "third": [2, 1]}))
+    assert said(few)[0]
+    assert not said(few.join(spark.range(10_000_000), F.col("n") == F.col("id"), "left_semi"))[0]
     few_of_many = spark.range(10_000_000).where("id < 3").selectExpr("id AS n", "id AS third")
     assert not said(few_of_many)[0]
 
