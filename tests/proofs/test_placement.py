@@ -349,6 +349,7 @@ def worlds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dic
 def nothing_is_few(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What is bounded by a number of the code, or of Spark, is so by a number below that of the test."""
     monkeypatch.setattr(workers, "_FEW", 10)
+    monkeypatch.setattr(workers, "HOME_BYTES", 10)
     monkeypatch.setattr(runs, "FEW_STATEMENTS", 10)
     monkeypatch.setattr(files, "_FEW_ROWS", 10)
     monkeypatch.setattr(publication, "_FILE", 5_000)
