@@ -211,6 +211,10 @@ class Commits:
         """What tells the store from all others."""
         return str(self._log.delta.metadata().id)
 
+    def require_writable(self) -> None:
+        """Raise `ForeignChange` where another program asks more of the writers of this table than we do."""
+        require_writable(self._log, removes_rows=False)
+
     def files(self) -> set[str]:
         """The names of its files."""
         return set(self._files)
@@ -222,7 +226,7 @@ class Commits:
         With *anew* all earlier ones are written again, without their plans: each was carried out.
         """
         assert commit.version == self.version + 1
-        require_writable(self._log, removes_rows=False)
+        self.require_writable()
         folded = list(self._files.values()) if anew else self._files_to_fold(commit.version)
         known = self._rows(folded)
         rows = [replace(row, plans={}) if anew else _drop_plans(row, commit) for row in known] + [commit]

@@ -194,6 +194,11 @@ class Snapshot:
         if self.location.has_log(self._named_table(name).folder):
             require_writable(self.head(name))
 
+    def require_commits_writable(self) -> None:
+        """The same of the table of commits."""
+        if self._commits is not None:
+            self._commits.require_writable()
+
     def head(self, name: str) -> DeltaLog:
         """The newest state of a Delta table, whoever made it."""
         return DeltaLog(self.location, name, self._named_table(name).folder)

@@ -316,6 +316,7 @@ class Store:
                 raise damage
             snapshot.require_untouched(table.name)
             snapshot.require_writable(table.name)
+        snapshot.require_commits_writable()
 
 
 def _find_commit(

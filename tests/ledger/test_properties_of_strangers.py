@@ -19,6 +19,17 @@ def price(amount: int, day: int) -> Any:
     return changes_from(frame, keys=["id"], sequence_by="day", except_column_list=["day"])
 
 
+def test_a_constraint_on_the_table_of_commits_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    ledger = Ledger(spark, tmp_path, entity="price", keys=["id"], buckets=1)
+    ledger.apply(price(6, 2))
+    DeltaTable(tmp_path / "commits").alter.add_constraint({"early": "version < 2"})
+    with pytest.raises(ForeignChange, match=r"commits.*CHECK constraint early \(version < 2\)"):
+        ledger.check()
+    with pytest.raises(ForeignChange, match=r"ALTER TABLE \.\.\. DROP CONSTRAINT early"):
+        ledger.apply(price(5, 1))
+    assert [row["price"] for row in ledger.history().collect()] == [6]
+
+
 def test_a_log_that_only_grows_takes_what_is_new(spark: SparkSession, tmp_path: Path) -> None:
     ledger = Ledger(spark, tmp_path, entity="price", keys=["id"], buckets=1)
     ledger.apply(price(6, 2))
