@@ -31,7 +31,7 @@ def results(spark: SparkSession, work: Path) -> list[Result]:
             "merge": lambda: merged.write.mode("overwrite").parquet(str(work / "history.parquet")),
             "changes": lambda: check(log, "changes").require(),
             "history": lambda: check(history, "history").require(),
-            "ledger": lambda: check(history, "ledger", tables={"changes": log}).require(),
+            "ledger": lambda: check(history, "ledger", tables={"changes": log}, keys=["number"]).require(),
         }
     )
     digest = content_hash(history)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,9 +31,9 @@ from cdckit.quality.suites import (
     Suite,
     are_table_rows,
     compare_with_log,
-    expand_query,
     group_by_rows,
     keep_promised,
+    names_in_braces,
     read_suite,
     to_sql,
     with_breaks,
@@ -216,6 +215,7 @@ def check(
     suite: str | Mapping[str, Any],
     *,
     tables: Mapping[str, DataFrame] | None = None,
+    keys: Sequence[str] | None = None,
     rows: int = 3,
     cache: bool = False,
 ) -> CheckResult:
@@ -228,8 +228,8 @@ def check(
             in the JSON of Great Expectations, as a mapping: its `name` and its `expectations`.
         tables: Other tables that the suite reads, by their names: the suite `ledger`, of a history, reads
             `changes`, the whole log of its entities with their `guid`, as a ledger's `changes()` are.  It is
-            merged, and what that gives compared with *frame*.  Which fields are keys, the log of a ledger or
-            a hub says; of another one it is taken from what the history does with them.
+            merged, and what that gives compared with *frame*.
+        keys: The key fields, as for `merge`, of such a log.  That of a ledger or a hub says them itself.
         rows: How many of the rows that break a sentence are shown, from 1 on.
         cache: Hold *frame* in memory while it is checked.  That costs more than it saves, unless the table is
             dear to compute and read more than once: by several sentences that are broken, or by a suite
@@ -244,8 +244,9 @@ def check(
         it is `due` to have, where the two differ.  `require()` raises if a sentence is broken.
 
     Raises:
-        InvalidArgument: There is no such suite, a table that it reads is not given, Great Expectations cannot
-            run one of its expectations, or *frame* is a stream: check its batches, in `foreachBatch`.
+        InvalidArgument: There is no such suite, a table that it reads is not given, or *keys* are not where
+            the log does not say them; Great Expectations cannot run one of its expectations; or *frame* is a
+            stream: check its batches, in `foreachBatch`.
         MissingColumns: *frame* lacks a column that the suite reads.
         MissingExtra: The suite has an expectation of a sort that only Great Expectations can run
             (it comes with the extra `quality`).  None of the suites of cdckit has one.
@@ -256,8 +257,7 @@ def check(
         its table three times: one that is computed anew for each reading, such as `ledger.beliefs()`, which
         is a merge, should be cached (`cache=True`).  On 1,400,000 versions of 8 fields the suite `history`
         took three tenths of the time of their merge, and `changes` a twentieth.  The suite `ledger` is a
-        merge of the log and a join with the table; where the log does not say its keys, it took half as much
-        again as the merge.
+        merge of the log and a join with the table.
 
     >>> check(history, "history").ok
     True
@@ -281,7 +281,7 @@ def check(
     _require_free(frame)
     promised = keep_promised(promised, frame)
     require_rows(rows, "rows", function=_FUNCTION)
-    views = _views(frame, promised, tables or {})
+    views = _views(frame, promised, tables or {}, keys)
     with describe_step(frame.sparkSession, f"check: {promised.name}"), _cache_frame(frame, cache):
         return CheckResult(promised.name, *_check_sentences(promised, views, rows))
 
@@ -296,7 +296,7 @@ def _require_free(frame: DataFrame) -> None:
 def _check_sentences(
     suite: Suite, views: Mapping[str, DataFrame], rows: int
 ) -> tuple[int, tuple[SentenceResult, ...]]:
-    queries = [to_sql(each) for each in suite.sentences]
+    queries = [to_sql(each, views["batch"].schema) for each in suite.sentences]
     seen, numbers = count([each for each in queries if each is not None], views)
     strange = [each for each, query in zip(suite.sentences, queries, strict=True) if query is None]
     others = count_by_great_expectations(views["batch"], strange)
@@ -313,7 +313,9 @@ def _check_sentences(
     return seen, tuple(found)
 
 
-def _views(frame: DataFrame, suite: Suite, tables: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+def _views(
+    frame: DataFrame, suite: Suite, tables: Mapping[str, DataFrame], keys: Sequence[str] | None
+) -> dict[str, DataFrame]:
     lacking = [name for name in suite.tables if name not in tables]
     if lacking:
         needed = f"a mapping with {', '.join(suite.tables)}, which the suite {suite.name} reads"
@@ -321,7 +323,7 @@ def _views(frame: DataFrame, suite: Suite, tables: Mapping[str, DataFrame]) -> d
         raise InvalidArgument(_FUNCTION, "tables", needed, sorted(tables), example)
     views = {"batch": frame} | {VIEW + name: tables[name] for name in suite.tables}
     if any(_MERGED in str(each.kwargs) for each in suite.sentences):
-        views["batch"], views[_MERGED] = compare_with_log(frame, tables["changes"], function=_FUNCTION)
+        views["batch"], views[_MERGED] = compare_with_log(frame, tables["changes"], keys, function=_FUNCTION)
     return views
 
 
@@ -382,11 +384,10 @@ def _distinct_names(names: Sequence[str]) -> list[str]:
 
 def sql(query: str, views: Mapping[str, DataFrame]) -> DataFrame:
     """The answer to a query in which tables stand under their names: `{batch}`, and those of views."""
-    beside = [name for name in views if name.startswith(VIEW)]
-    named = re.sub(rf"\b({'|'.join(beside)})\b", r"{\1}", query) if beside else query
-    named = expand_query(named, views["batch"].schema)
-    used = {name: view for name, view in views.items() if "{" + name + "}" in named}
-    return _answer(views["batch"].sparkSession, named, used)
+    beside = [f"{quoted(name)} AS (SELECT * FROM {{{name}}})" for name in views if name.startswith(VIEW)]
+    whole = f"WITH {', '.join(beside)} {query}" if beside else query
+    used = {name: views[name] for name in names_in_braces(whole)}
+    return _answer(views["batch"].sparkSession, whole, used)
 
 
 def _answer(spark: SparkSession, query: str, views: Mapping[str, DataFrame]) -> DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +24,7 @@ def check_all(
     contracts: HasContracts | Mapping[str, object],
     *,
     tables: Mapping[str, DataFrame] | None = None,
+    keys: Sequence[str] | None = None,
     rows: int = 3,
     docs: str | Path | None = None,
 ) -> dict[str, CheckResult]:
@@ -36,6 +37,7 @@ def check_all(
             its suite, or a store, or a mapping like this one.
         tables: Other tables that suites read, as for `check`.  Those that are asked need not be told: the
             suite `ledger` of a history finds `changes` in the table beside it that is asked by this suite.
+        keys: As for `check`, of the logs that do not say their keys.
         rows: As for `check`.
         docs: A folder for the pages of Great Expectations about what was found, its Data Docs; it is made
             where it is not there, and `index.html` in it is where to begin.  Signs of a name that a file
@@ -68,7 +70,9 @@ def check_all(
         _require_clear(name, each, tables or {})
     context = None if docs is None else ephemeral_context("Data Docs")
     found = {
-        name: check(each.table, each.suite.stated, tables={**each.beside, **(tables or {})}, rows=rows)
+        name: check(
+            each.table, each.suite.stated, tables={**each.beside, **(tables or {})}, keys=keys, rows=rows
+        )
         for name, each in every.items()
     }
     if context is not None and docs is not None:

@@ -14,8 +14,8 @@ same rows.
 
 A suite is written for tables of any fields, so it turns rows into arrays or JSON, and goes through these
 element by element.  Spark compiles what names columns; lambdas and JSON it interprets, at many times
-the cost.
-The texts that are replaced are those of the suites of cdckit, whole, so that nothing else is taken for them.
+the cost.  Where the `meta` of a sentence has the condition `by_field`, it is that one which is asked here: in
+it, names in braces stand for what `field_conditions` writes field by field for the table that is checked.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from string import Formatter
 from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.merging.arrow_changes import GUID, KEYS
-from cdckit.merging.merge import KEY_TYPES, merge_changes
+from cdckit.merging.merge import merge_changes
 from cdckit.model.changes import MADE_OF, UNTIL, require_changes
-from cdckit.model.history import DELETED, FIELD_PROVENANCE, STANDARD_COLUMNS, VALID_FROM, provenance_type
+from cdckit.model.history import FIELD_PROVENANCE, STANDARD_COLUMNS, provenance_type
 from cdckit.parts.arguments import nearest_name, quoted, require_columns, require_struct, text_literal
 from cdckit.parts.files import expectations
-from cdckit.parts.values import as_text, comparable, is_collated
+from cdckit.parts.values import as_text, comparable
 from cdckit.parts.widening import as_type
 
 SEVERITIES = ("info", "warning", "critical")
@@ -50,7 +51,8 @@ class Sentence:
     """
     One expectation of a suite: which sort, about what, in words, and why.
 
-    *breaks* is what a query asks of the rows that it looks at, which are what stands before it.
+    *breaks* is what a query asks of the rows that it looks at, which are what stands before it; *by_field* is
+    the same with names of `field_conditions` in braces.
     """
 
     type: str
@@ -59,6 +61,7 @@ class Sentence:
     source: str
     severity: str
     breaks: str = ""
+    by_field: str = ""
     unless: str = ""
     """What the metadata of a column may say, so that the table does not promise it."""
 
@@ -135,8 +138,8 @@ def _sentence(stated: Mapping[str, Any]) -> Sentence:
     text = stated.get("description") or stated.get("notes") or _default_notes(stated)
     says = text if isinstance(text, str) else " ".join(text)
     meta, severity = stated.get("meta") or {}, stated.get("severity", "critical")
-    source, breaks, unless = (meta.get(name, "") for name in ("source", "breaks", "unless"))
-    return Sentence(stated["type"], stated["kwargs"], says, source, severity, breaks, unless)
+    asked = {name: meta.get(name, "") for name in ("breaks", "by_field", "unless")}
+    return Sentence(stated["type"], stated["kwargs"], says, meta.get("source", ""), severity, **asked)
 
 
 def _default_notes(stated: Mapping[str, Any]) -> str:
@@ -165,20 +168,28 @@ class SqlSentence(NamedTuple):
     breaks: str
 
 
-def to_sql(sentence: Sentence) -> SqlSentence | None:
-    """A sentence as a condition; none for the sorts of expectations that Great Expectations has to run."""
+def to_sql(sentence: Sentence, schema: T.StructType) -> SqlSentence | None:
+    """
+    A sentence as a condition on a table of these columns.
+
+    None for the sorts of expectations that Great Expectations has to run.
+    """
     kwargs = {name: value for name, value in sentence.kwargs.items() if value is not None}
     if kwargs.get("mostly") == 1:
         del kwargs["mostly"]  # all, which is what is meant where it does not stand
     if sentence.type == "unexpected_rows_expectation":
-        return _parse_query(kwargs["unexpected_rows_query"], sentence.breaks)
+        query = _parse_query(kwargs["unexpected_rows_query"], sentence.breaks)
+        conditions, wanted = field_conditions(schema), names_in_braces(sentence.by_field)
+        if not wanted or wanted - conditions.keys():
+            return query
+        return query._replace(breaks=_fill(sentence.by_field, **conditions))
     if sentence.type == "expect_column_values_to_be_unique" and kwargs.keys() == {"column"}:
         return _unique([kwargs["column"]])
     if sentence.type == "expect_compound_columns_to_be_unique" and kwargs.keys() == {"column_list"}:
         return _unique(kwargs["column_list"])
     if kwargs.keys() - _KNOWN.get(sentence.type, set()):
         return None
-    breaks = _condition(sentence.type, kwargs)
+    breaks = _condition(sentence.type, kwargs, schema)
     return None if breaks is None else SqlSentence(BATCH, breaks)
 
 
@@ -193,7 +204,7 @@ _KNOWN = {
 """By the sort of an expectation, the arguments that are known here."""
 
 
-def _condition(sort: str, of: Mapping[str, Any]) -> str | None:
+def _condition(sort: str, of: Mapping[str, Any], schema: T.StructType) -> str | None:
     """
     What breaks an expectation, for which null is no break.
 
@@ -202,7 +213,7 @@ def _condition(sort: str, of: Mapping[str, Any]) -> str | None:
     column, one, other = (_name(str(of.get(argument))) for argument in ("column", "column_A", "column_B"))
     match sort.removeprefix("expect_column_"):
         case "values_to_not_be_null":
-            return f"{column} IS NULL"
+            return _is_null(str(of["column"]), schema)
         case "values_to_be_null":
             return f"{column} IS NOT NULL"
         case "values_to_match_regex":
@@ -248,7 +259,7 @@ def with_breaks(rows: str, sentences: Mapping[int, SqlSentence]) -> tuple[str, l
     own = [place for place, each in sentences.items() if each.rows == BATCH][:_BITS]
     bits = {place: 1 << number for number, place in enumerate(own)}  # one number for all: a row stays narrow
     flags = " | ".join(f"IF({sentences[place].breaks}, {bit}L, 0L)" for place, bit in bits.items())
-    wider = rows.replace(BATCH, f"(SELECT *, {flags} AS {BREAKS} FROM {BATCH})") if bits else rows
+    wider = _fill(rows, batch=f"(SELECT *, {flags} AS {BREAKS} FROM {BATCH})") if bits else rows
     conditions = {place: f"{BREAKS} & {bit}L <> 0" for place, bit in bits.items()}
     return wider, [conditions.get(place, each.breaks) for place, each in sentences.items()]
 
@@ -272,6 +283,19 @@ def _escape_braces(sql: str) -> str:
     return sql.replace("{", "{{").replace("}", "}}")
 
 
+def names_in_braces(query: str) -> set[str]:
+    """The names that a query leaves open: of tables, or of conditions."""
+    return {name for _, name, _, _ in Formatter().parse(query) if name is not None}
+
+
+def _fill(query: str, **texts: str) -> str:
+    """The query with these texts for their names in braces; it stays one in which others are open."""
+    return "".join(
+        _escape_braces(text) + ("" if name is None else texts.get(name, f"{{{name}}}"))
+        for text, name, _, _ in Formatter().parse(query)
+    )
+
+
 def _literal(value: object) -> str:
     if isinstance(value, str):
         return _escape_braces(text_literal(value))
@@ -286,69 +310,47 @@ def _unique(columns: Sequence[str]) -> SqlSentence:
     return SqlSentence(alike, f"{ALIKE} > 1 AND ({some})")
 
 
-NAMELESS = (
-    f"array_size(array_except(json_object_keys(to_json(struct(* EXCEPT ({', '.join(STANDARD_COLUMNS)})))), "
-    f"coalesce(json_object_keys(to_json({FIELD_PROVENANCE})), array()))) > 0"
-)
-"""Whether a field has a value and no provenance."""
+def field_conditions(schema: T.StructType) -> dict[str, str]:
+    """
+    By name, what suites ask of each field of a table of these columns.
 
-HALF = f"exists(array({FIELD_PROVENANCE}.*), each -> (each.m IS NULL) <> (each.p IS NULL))"
-"""Whether provenance names a message and no priority, or the other way round."""
-
-UNSAID = "array_size(array_remove(array_remove(array(carried.*), true), false)) > 0"
-"""Whether a change does not say of each field if its message sent it."""
-
-EMPTY = "array_size(array_remove(array(carried.*), false)) = 0"
-"""Whether a change carries no field."""
-
-FIELDLESS = "operation <> 'delete' AND data IS NULL"
-"""Whether a change lacks the fields that it should have."""
-
-_SOME = "exists(zip_with(cdckit_priorities, cdckit_priorities_before, (now, was) -> {}), some -> some)"
-SOME = {_SOME.format(differs): differs for differs in ("now < was", "was IS NOT NULL AND now IS NULL")}
-"""Whether two arrays of priorities, one for each field, differ somewhere, and how."""
-
-
-def expand_query(query: str, schema: T.StructType) -> str:
-    """The query with such texts replaced, of a table of these columns."""
+    - `nameless`: a field has a value and no provenance;
+    - `half`: provenance names a message and no priority, or the other way round;
+    - `falls`, `ends`: a priority of a field is lower than before, or gone;
+    - `dataless`: there are no fields;
+    - `unsaid`, `empty`: a flag of `carried` is null; none is true.
+    """
     kinds = {field.name: field.dataType for field in schema}
-    entries = kinds.get(FIELD_PROVENANCE)
+    entries, carried = (kinds.get(name, T.NullType()) for name in (FIELD_PROVENANCE, "carried"))
     provenance = list(map(_name, entries.names)) if isinstance(entries, T.StructType) else []
     fields = [_name(name) for name in schema.names if name not in STANDARD_COLUMNS]
-    replacements = {
-        NAMELESS: _any_of(
+    set_before = [f"get(cdckit_priorities_before, {place})" for place in range(len(provenance))]
+    set_now = [f"get(cdckit_priorities, {place})" for place in range(len(provenance))]
+    conditions = {
+        "nameless": _any_of(
             f"({f'{FIELD_PROVENANCE}.{name} IS NULL AND ' if name in provenance else ''}{name} IS NOT NULL)"
             for name in fields
         ),
-        HALF: _any_of(
+        "half": _any_of(
             f"({FIELD_PROVENANCE}.{name}.m IS NULL) <> ({FIELD_PROVENANCE}.{name}.p IS NULL)"
             for name in provenance
         ),
-        FIELDLESS: FIELDLESS + _and_leaf("data", kinds.get("data")),
+        "falls": _any_of(f"{now} < {was}" for now, was in zip(set_now, set_before, strict=True)),
+        "ends": _any_of(
+            f"({was} IS NOT NULL AND {now} IS NULL)" for now, was in zip(set_now, set_before, strict=True)
+        ),
+        "dataless": _is_null("data", schema),
     }
-    carried = kinds.get("carried")
-    # Where a flag is no boolean, or has no name in SQL, the text stands.
+    # Where a flag is no boolean, or has no name in SQL, the suite's own condition stands.
     if (
         isinstance(carried, T.StructType)
-        and {each.dataType for each in carried} <= {T.BooleanType()}
+        and {flag.dataType for flag in carried} <= {T.BooleanType()}
         and len(_distinct_fields(carried)) == len(carried)
     ):
         flags = [f"carried.{_name(name)}" for name in carried.names]
-        replacements[UNSAID] = _any_of(f"{flag} IS NULL" for flag in flags)
-        replacements[EMPTY] = f"NOT {_any_of(f'coalesce({flag}, true)' for flag in flags)}"
-    for text, differs in SOME.items():
-        replacements[text] = _any_of(
-            f"({differs})".replace("now", f"get(cdckit_priorities, {place})").replace(
-                "was", f"get(cdckit_priorities_before, {place})"
-            )
-            for place in range(len(provenance))
-        )
-    for name, kind in kinds.items():
-        absent = f"IF({_name(name)} IS NULL"  # as `with_breaks` asks it of the rows of the table
-        replacements[f"{absent}, "] = f"{absent}{_and_leaf(name, kind)}, "
-    for text, replaced in replacements.items():
-        query = query.replace(text, replaced)
-    return query
+        conditions["unsaid"] = _any_of(f"{flag} IS NULL" for flag in flags)
+        conditions["empty"] = f"NOT {_any_of(f'coalesce({flag}, true)' for flag in flags)}"
+    return conditions
 
 
 def _name(field: str) -> str:
@@ -365,13 +367,15 @@ def _distinct_fields(kind: T.StructType) -> Sequence[T.StructField]:
     return [field for field in kind if count[field.name.lower()] == 1]
 
 
-def _and_leaf(column: str, kind: T.DataType | None) -> str:
-    """That a small field of it is null, too: for a struct alone Spark would read all of its fields."""
+def _is_null(column: str, schema: T.StructType) -> str:
+    """That a column is null, and of a struct a small field too: for it alone Spark would read all fields."""
+    condition = f"{_name(column)} IS NULL"
+    kind = schema[column].dataType if column in schema.names else None
     if not isinstance(kind, T.StructType):
-        return ""
-    leaves = [each for each in _distinct_fields(kind) if type(each.dataType) in _SIZES]
-    small = min(leaves, key=lambda each: _SIZES[type(each.dataType)], default=None)
-    return f" AND {_name(column)}.{_name(small.name)} IS NULL" if small is not None else ""
+        return condition
+    leaves = [field for field in _distinct_fields(kind) if type(field.dataType) in _SIZES]
+    small = min(leaves, key=lambda field: _SIZES[type(field.dataType)], default=None)
+    return condition if small is None else f"{condition} AND {_name(column)}.{_name(small.name)} IS NULL"
 
 
 _SIZES: Mapping[type[T.DataType], int] = {
@@ -465,19 +469,24 @@ SIDES, FIELDS = ("has", "due"), "fields"
 _NEEDED = [GUID, "operation", "effective_timestamp", "message_id", "priority", "data", "carried"]
 
 
-def compare_with_log(history: DataFrame, log: DataFrame, *, function: str) -> tuple[DataFrame, DataFrame]:
+def compare_with_log(
+    history: DataFrame, log: DataFrame, keys: Sequence[str] | None = None, *, function: str
+) -> tuple[DataFrame, DataFrame]:
     """
     The history, and the one that its log gives, in the same columns and in forms that Spark can compare.
 
     A field that only one of them has is null in the other.  Changes that say too little to be merged are left
-    out: the suite `changes` tells of them.
+    out: the suite `changes` tells of them.  Where the log says its keys, *keys* may be left out.
     """
     require_changes(log, function=function)
     require_columns(log, [GUID], function=function)
-    found = require_struct(history, FIELD_PROVENANCE, function=function)
-    # The log of a ledger, or of a target of a hub, says them.
+    require_struct(history, FIELD_PROVENANCE, function=function)
     metadata = log.schema[GUID].metadata
-    keys = metadata.get(MADE_OF) or metadata.get(KEYS) or _guess_keys(history, log, found.names)
+    keys = keys or metadata.get(MADE_OF) or metadata.get(KEYS)
+    if not keys:
+        needed = "the key fields, which only the log of a ledger or a hub says itself"
+        example = f'{function}(history, "ledger", tables={{"changes": log}}, keys=["number"])'
+        raise InvalidArgument(function, "keys", needed, None, example)
     whole = log.dropna(subset=_NEEDED)
     if UNTIL in log.columns:
         whole = whole.where(f"{UNTIL} IS NULL OR {UNTIL} > effective_timestamp")
@@ -550,45 +559,3 @@ def _provenance(kind: T.DataType | None, fields: Sequence[str]) -> Column:
         return column
     entries = (column[each].cast(entry) if each in kind.names else F.lit(None).cast(entry) for each in fields)
     return F.struct(*(made.alias(each) for made, each in zip(entries, fields, strict=True)))
-
-
-def _guess_keys(history: DataFrame, log: DataFrame, names: Sequence[str]) -> Sequence[str]:
-    """
-    The fields that the history treats as keys, for a log that does not say which they are.
-
-    A delete leaves a key its value, and a message that says the value again, with more weight, does not
-    become the one that it is from.  Each version that shows it has a vote, as one of them may be wrong.  A
-    history of which none does is the same whatever its keys are.
-    """
-    data = require_struct(log, "data", function="check")
-    may_be = [
-        field.name
-        for field in data
-        if field.name in names
-        and field.name in history.columns
-        and isinstance(field.dataType, KEY_TYPES)
-        and not is_collated(field.dataType)
-    ]
-    version = F.struct("*")
-    before = F.lag(version).over(Window.partitionBy(GUID).orderBy(VALID_FROM))
-    pairs = history.select(version.alias("now"), before.alias("was"))
-    votes = pairs.agg(
-        *(F.sum(_key_vote(name)).alias(str(place)) for place, name in enumerate(may_be))
-    ).collect()
-    kept = [name for place, name in enumerate(may_be) if (votes[0][place] or 0) > 0]
-    return kept or may_be[:1]
-
-
-def _key_vote(name: str) -> Column:
-    """Of one version: 1 if it treats a field as a key, -1 if it does not, 0 if it does not show it."""
-    now, was = F.col("now"), F.col("was")
-    entry, entry_before = (each[FIELD_PROVENANCE][name] for each in (now, was))
-    emptied = now[name].isNull() & entry["m"].eqNullSafe(now[FIELD_PROVENANCE][GUID]["m"])
-    said_again = now[name].eqNullSafe(was[name]) & (entry["p"] > entry_before["p"]) & ~was[DELETED]
-    stays = entry["m"].eqNullSafe(entry_before["m"])
-    return (
-        F.when(entry.isNull(), 0)
-        .when(now[DELETED], F.when(emptied, -1).otherwise(1))
-        .when(said_again, F.when(stays, 1).otherwise(-1))
-        .otherwise(0)
-    )

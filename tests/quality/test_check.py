@@ -9,25 +9,18 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit import Ledger, bitemporal, check, merge
 from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra
 from cdckit.parts.files import expectations
 from cdckit.quality import BrokenPromises, check_all, find_contradictions, gate
-from cdckit.quality.suites import (
-    EMPTY,
-    FIELDLESS,
-    HALF,
-    NAMELESS,
-    SOME,
-    UNSAID,
-    suite_names,
-)
+from cdckit.quality.suites import field_conditions, names_in_braces, read_suite, suite_names
 from support.histories import to_dataframe
 from support.jobs import jobs_of
 from support.ledger_programs import FIELDS, KEYS, all_of, batches
 from support.sound_flights import sound_changes
-from support.suites import told, views
+from support.suites import LEDGER_KEYS, told, views
 from tools.tiers import seeds
 
 NAMED = {
@@ -91,6 +84,8 @@ def test_what_cannot_be_checked_is_told_before_a_job_runs(spark: SparkSession, p
     tables = views(spark, "ledger", [told("ledger")["good"]])
     with pytest.raises(InvalidArgument, match="a mapping with changes, which the suite ledger reads"):
         check(tables["batch"], "ledger")
+    with pytest.raises(InvalidArgument, match=r"needs keys to be the key fields, which only the log"):
+        check(tables["batch"], "ledger", tables={"changes": tables["cdckit_changes"]})
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -182,7 +177,8 @@ def test_sentences_without_words_are_told_apart(products: DataFrame) -> None:
 
 def test_a_field_without_a_column_has_no_value(spark: SparkSession) -> None:
     tables = views(spark, "ledger", [told("ledger")["good"]])
-    found = check(tables["batch"].drop("name"), "ledger", tables={"changes": tables["cdckit_changes"]})
+    log = {"changes": tables["cdckit_changes"]}
+    found = check(tables["batch"].drop("name"), "ledger", tables=log, keys=LEDGER_KEYS)
     # The versions of m1 and m3; what says null, and the two that are deleted, have none anyway.
     assert [each.broken for each in found.results] == [0, 0, 0, 0, 2, 0, 0]
 
@@ -235,6 +231,7 @@ def test_whatever_is_merged_keeps_the_suites(sound: DataFrame) -> None:
             "bitemporal": (bitemporal(sound, entity="flight", keys=["number"]), "bitemporal"),
         },
         tables={"changes": log},
+        keys=["number"],
     )
     assert {name: repr(each) for name, each in found.items() if not each.ok} == {}
 
@@ -306,11 +303,13 @@ def test_a_field_may_be_called_like_anything_in_a_suite(spark: SparkSession) -> 
     assert check(changes.withColumn("carried", alike), "changes").results
 
 
-def test_what_is_told_column_by_column_stands_in_the_suites() -> None:
-    changes, history = (Path(expectations(f"{name}.json")).read_text() for name in ("changes", "history"))
-    assert [text for text in (UNSAID, EMPTY, FIELDLESS) if text not in changes] == []
-    assert [text for text in (NAMELESS, HALF) if text not in history] == []
-    assert [text for text in SOME if text not in history] == []
+def test_what_suites_ask_field_by_field_is_known() -> None:
+    """And all that is known is asked: in a table with these columns, by some suite."""
+    carried = T.StructType().add("number", "boolean")
+    known = field_conditions(T.StructType().add("carried", carried))
+    suites = [read_suite(name, function="check") for name in suite_names()]
+    asked = [names_in_braces(each.by_field) for suite in suites for each in suite.sentences]
+    assert set().union(*asked) == known.keys()
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that Great Expectations imports

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.quality.checks import VIEW, sql
-from cdckit.quality.suites import compare_with_log, group_by_rows, read_suite, to_sql
+from cdckit.quality.suites import compare_with_log, group_by_rows, read_suite
 from support.histories import change_schema, history_schema, rows_to_dataframe
 from support.ledger_programs import FIELDS, KEYS
 from support.mutants import KINDS_OF_MUTANTS, mutants
+from support.suites import sentences
 from tools.tiers import seeds
 
 
@@ -25,15 +26,13 @@ def test_every_mutant_is_seen_and_nothing_sound_is_called_wrong(spark: SparkSess
 
 def broken(history: DataFrame, log: DataFrame) -> dict[str, list[str]]:
     """By guid, the suites that it breaks."""
+    alike, merged = compare_with_log(history, log, KEYS, function="check")
     asked = []
     for name in ("history", "ledger"):
-        made = [
-            each for each in map(to_sql, read_suite(name, function="check").sentences) if each is not None
-        ]
+        made = sentences(read_suite(name, function="check"), alike)
         for rows, places in group_by_rows(made):
             some = " OR ".join(f"count_if({made[place].breaks}) > 0" for place in places)
             asked.append(f"SELECT guid, '{name}' AS suite FROM {rows} GROUP BY guid HAVING {some}")
-    alike, merged = compare_with_log(history, log, function="check")
     found: dict[str, list[str]] = {}
     for row in sql(" UNION ALL ".join(asked), {"batch": alike, f"{VIEW}merged": merged}).collect():
         found.setdefault(row["guid"], []).append(row["suite"])

@@ -24,6 +24,8 @@ KNOWN_BY_NUMBER = ("history", "ledger")
 KNOWN_BY_GUID = "coalesce(try_cast(right(guid, 12) AS int), 0)"
 """So is the end of each sound guid, where what is asked are not the rows of the table."""
 
+LEDGER_KEYS = ["number"]
+
 Cases = list[list[dict[str, Any]]]
 
 
@@ -55,12 +57,12 @@ def views(spark: SparkSession, name: str, cases: Cases) -> dict[str, DataFrame]:
     }
     if name == "ledger":
         tables["batch"], tables[VIEW + "merged"] = compare_with_log(
-            tables["batch"], tables[VIEW + "changes"], function="check"
+            tables["batch"], tables[VIEW + "changes"], LEDGER_KEYS, function="check"
         )
     return tables
 
 
-def sentences(suite: Suite) -> list[SqlSentence]:
-    found = [to_sql(each) for each in suite.sentences]
+def sentences(suite: Suite, frame: DataFrame) -> list[SqlSentence]:
+    found = [to_sql(each, frame.schema) for each in suite.sentences]
     assert None not in found  # or `check` needs Great Expectations
     return [each for each in found if each is not None]

@@ -1,5 +1,5 @@
 """
-Suites that Great Expectations runs too, and the keys of a log.
+Suites that Great Expectations runs too, and what is shown of a version that its log gives otherwise.
 
 In `make test`:
 tests/quality/test_check.py::test_other_sorts_of_expectations_are_run_by_great_expectations,
@@ -10,7 +10,7 @@ tests/quality/test_check.py::test_a_field_may_be_called_like_anything_in_a_suite
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import SparkSession
@@ -22,8 +22,7 @@ from cdckit.quality.suites import (
     read_suite,
     suite_names,
 )
-from support.histories import to_dataframe
-from support.suites import sentences, told, views
+from support.suites import LEDGER_KEYS, sentences, told, views
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -40,7 +39,7 @@ def test_of_a_version_that_its_log_gives_otherwise_the_difference_is_shown(spark
     lies = history.withColumns(
         {"name": name, "field_provenance": F.col("field_provenance").withField("name", entry)}
     )
-    found = check(lies.where(first), "ledger", tables={"changes": log})
+    found = check(lies.where(first), "ledger", tables={"changes": log}, keys=LEDGER_KEYS)
     shown = {each.sentence.says: repr(each.examples) for each in found.broken}
     differing = next(text for text in shown.values() if "name: pot" in text)
     assert 'name: pot, field_provenance.name: {"m":"m1","p":7}' in differing
@@ -63,46 +62,11 @@ def test_fields_may_be_called_as_a_query_of_the_suite_calls_its_columns(spark: S
     history = merge(made, entity="e", keys=["number"]).localCheckpoint()
     log = made.crossJoin(history.select("guid")).localCheckpoint()
     assert check(history, "history").ok
-    assert check(history, "ledger", tables={"changes": log}).ok
+    assert check(history, "ledger", tables={"changes": log}, keys=["number"]).ok
     for other in (F.create_map(F.lit("a"), F.lit(2)), F.lit(None).cast("map<string,int>")):
-        found = check(history.withColumn("map", other), "ledger", tables={"changes": log})
+        lies = history.withColumn("map", other)
+        found = check(lies, "ledger", tables={"changes": log}, keys=["number"])
         assert [each.broken for each in found.results] == [0, 0, 0, 0, 1, 0, 0]
-
-
-def test_a_log_that_does_not_say_its_keys_is_judged_by_what_the_history_does_with_them(
-    spark: SparkSession,
-) -> None:
-    """Where nothing is deleted, or said again with more weight, all fields might be keys, or none."""
-    rows = [
-        ({"k": 1, "v": "a"}, "upsert", 1, 0),
-        ({"k": 1, "v": "a"}, "upsert", 2, 5),  # of the key m1 stays the message, of the value it does not
-        ({"k": 1, "v": None}, "delete", 3, 9),
-    ]
-    changes = [change(data, operation, at, priority) for data, operation, at, priority in rows]
-    for some in (1, 2, 3):
-        log = to_dataframe(spark, changes[:some], {"k": "int", "v": "string"})
-        history = merge(log, entity="e", keys=["k"]).localCheckpoint()
-        with_guid = log.crossJoin(history.select("guid").distinct()).localCheckpoint()
-        assert check(history, "ledger", tables={"changes": with_guid}).ok
-        swapped = check(merge(with_guid, entity="e", keys=["v"]), "ledger", tables={"changes": with_guid})
-        assert swapped.ok, "as consistent, with another key"
-
-
-def change(data: dict[str, object], operation: str, at: int, priority: int) -> dict[str, object]:
-    instant = AT + timedelta(hours=at)
-    arrival = {"timestamp": instant, "topic": "t", "partition": 0, "offset": at, "record_number": 0}
-    return {
-        "operation": operation,
-        "effective_timestamp": instant,
-        "sequence": "",
-        "arrival": arrival,
-        "message_id": f"m{at}",
-        "source": "s",
-        "priority": priority,
-        "data": data,
-        "carried": dict.fromkeys(data, True),
-        "field_priorities": dict.fromkeys(data),
-    }
 
 
 # Great Expectations runs each sentence by itself: those here have a sentence of nearly every sort.
@@ -132,7 +96,7 @@ def test_great_expectations_says_the_same_of_the_same_rows(spark: SparkSession, 
     results = batch.validate(given, result_format="BASIC").results
     tables["batch"].unpersist()
     said = {each.expectation_config.description: each for each in results}
-    _, numbers = count(sentences(suite), tables)
+    _, numbers = count(sentences(suite, tables["batch"]), tables)
     for sentence, number in zip(suite.sentences, numbers, strict=True):
         result = said[sentence.says]
         assert not result.exception_info.get("raised_exception"), result.exception_info
