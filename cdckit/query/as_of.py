@@ -21,6 +21,7 @@ from cdckit.model.history import (
 )
 from cdckit.parts.arguments import require_flag, require_instants, require_period
 from cdckit.query.entity_keys import is_entity
+from cdckit.query.intervals import is_in_force, is_period
 
 
 def as_of(history: DataFrame, valid_at: datetime | Column, *, deletes: bool = False) -> DataFrame:
@@ -68,9 +69,7 @@ def as_of(history: DataFrame, valid_at: datetime | Column, *, deletes: bool = Fa
     instant = require_instants(
         history, valid_at, "valid_at", function="as_of", call=lambda instant: f"as_of(history, {instant})"
     )
-    started = F.col(VALID_FROM) <= instant
-    not_ended = F.col(VALID_TO).isNull() | (F.col(VALID_TO) > instant)
-    return without_deleted(history.where(started & not_ended), deletes, function="as_of")
+    return without_deleted(history.where(is_in_force(instant)), deletes, function="as_of")
 
 
 def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
@@ -158,13 +157,11 @@ def between(history: DataFrame, start: datetime, end: datetime | None, *, delete
     history = require_history(history, VALID_FROM, VALID_TO, DELETED, function="between")
     first, last = require_period(start, end, function="between")
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
-    begun = begins.isNotNull() if end is None else begins < last
+    begun = F.lit(True) if end is None else begins < last
     not_ended = ends.isNull() | (ends > first)
-    # A version that ends where it begins is in force at no time.
-    not_empty = ends.isNull() | (ends > begins)
     # Spark's greatest and least pass over nulls: an open end is later than any other.
     clipped = {VALID_FROM: F.greatest(begins, first), VALID_TO: F.least(ends, last)}
-    kept = history.where(begun & not_ended & not_empty).withColumns(clipped)
+    kept = history.where(begun & not_ended & is_period(begins, ends)).withColumns(clipped)
     return without_deleted(kept, deletes, function="between")
 
 

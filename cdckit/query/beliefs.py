@@ -23,7 +23,7 @@ from cdckit.parts.arguments import microseconds, require_fields, require_instant
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.bitemporal import history_fields, keep_known
 from cdckit.query.differences import DIFFERING, diff, require_reader_keys
-from cdckit.query.intervals import fold_periods, is_period
+from cdckit.query.intervals import fold_periods, is_in_force, is_period
 from cdckit.query.overlays import Layer, overlay
 
 _ERRORS = ("field", "error", VALID_FROM, VALID_TO, "shown_value", "true_value", "seconds")
@@ -85,9 +85,8 @@ def beliefs_about(table: DataFrame, valid_at: datetime | Column) -> DataFrame:
         function=function,
         call=lambda instant: f"beliefs_about(table, {instant})",
     )
-    in_force = (F.col(VALID_FROM) <= instant) & (F.col(VALID_TO).isNull() | (F.col(VALID_TO) > instant))
     known = {VALID_FROM: F.col(SYSTEM_FROM), VALID_TO: F.col(SYSTEM_TO)}
-    return table.where(in_force).withColumns(known).drop(SYSTEM_FROM, SYSTEM_TO)
+    return table.where(is_in_force(instant)).withColumns(known).drop(SYSTEM_FROM, SYSTEM_TO)
 
 
 def diff_beliefs(
@@ -136,8 +135,7 @@ def diff_beliefs(
     function = "diff_beliefs"
     table = _require_table(table, DELETED, function=function)
     then, now = (
-        (F.col(SYSTEM_FROM) <= moment) & (F.col(SYSTEM_TO).isNull() | (F.col(SYSTEM_TO) > moment))
-        for moment in _moments(earlier, later, function=function)
+        is_in_force(moment, SYSTEM_FROM, SYSTEM_TO) for moment in _moments(earlier, later, function=function)
     )
     require_reader_keys(history_fields(table), keys, (*DIFFERING, *_LEARNT.values()), function=function)
     # What is believed at both moments differs in nothing, whatever stands around it.

@@ -26,6 +26,7 @@ from cdckit.model.history import (
 from cdckit.parts.arguments import require_instant, require_instants, require_name
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.workers import WorkerPlan
+from cdckit.query.intervals import is_in_force
 
 _LOG = logging.getLogger(__name__)
 
@@ -210,9 +211,7 @@ def keep_known(table: DataFrame, known_at: datetime | Column) -> DataFrame:
         function="keep_known",
         call=lambda instant: f"keep_known(table, {instant})",
     )
-    begun = F.col(SYSTEM_FROM) <= moment
-    not_ended = F.col(SYSTEM_TO).isNull() | (F.col(SYSTEM_TO) > moment)
-    return table.where(begun & not_ended).drop(SYSTEM_FROM, SYSTEM_TO)
+    return table.where(is_in_force(moment, SYSTEM_FROM, SYSTEM_TO)).drop(SYSTEM_FROM, SYSTEM_TO)
 
 
 def history_fields(table: DataFrame) -> T.StructType:

@@ -108,6 +108,11 @@ def is_period(begins: Column, ends: Column) -> Column:
     return begins.isNotNull() & (ends.isNull() | (ends > begins))
 
 
+def is_in_force(instant: Column, begins: str = VALID_FROM, ends: str = VALID_TO) -> Column:
+    """Whether the period of these two columns, closed at its start and open at its end, has the instant."""
+    return (F.col(begins) <= instant) & (F.col(ends).isNull() | (F.col(ends) > instant))
+
+
 def is_ever_in_force() -> Column:
     """Whether a version is in force at any instant."""
     return is_period(F.col(VALID_FROM), F.col(VALID_TO))

@@ -33,15 +33,13 @@ from cdckit.parts.arguments import (
     require_types,
 )
 from cdckit.parts.values import as_text, comparable
-from cdckit.query.as_of import as_of, current
 from cdckit.query.entity_keys import is_entity
-from cdckit.query.intervals import is_ever_in_force
+from cdckit.query.intervals import fold_periods, is_ever_in_force, is_in_force
 
 MESSAGE_SOURCE = "message_source"
 MESSAGE_ARRIVAL = "message_arrival_timestamp"
 
 _GUID = "guid"
-_ENTRY_FIELDS = (T.StructField("message", T.StringType()), T.StructField("priority", T.IntegerType()))
 _MESSAGE = T.StructType([CHANGE_SCHEMA[name] for name in ("message_id", "source", "arrival")])
 
 
@@ -83,7 +81,7 @@ def blame(
             *valid_at* is a naive datetime.
 
     Cost: reads the history twice, a filter each; the guids that the first pass finds are sent to all
-    workers.  Then one shuffle and sort of the versions of the entities asked for.  With *changes* all of
+    workers.  Then one shuffle and sort of the values of the entities asked for.  With *changes* all of
     it twice, and one pass over these.
 
     Source:
@@ -103,33 +101,20 @@ def blame(
     identity = T.StructType([HISTORY_SCHEMA[_GUID], *fields.fields[1:]])
     is_wanted = is_entity(key, identity, function="blame")
     if valid_at is None:
-        in_force, known = current(history, deletes=True), history
+        known, stands = history, F.col(VALID_TO).isNull()
     else:
 
         def call(instant: str) -> str:
             return f"blame(history, {dict(key)!r}, valid_at={instant})"
 
-        known = history.where(
-            F.col(VALID_FROM) <= require_instant(valid_at, "valid_at", function="blame", call=call)
-        )
-        in_force = as_of(history, valid_at, deletes=True)
+        instant = require_instant(valid_at, "valid_at", function="blame", call=call)
+        known, stands = history.where(F.col(VALID_FROM) <= instant), is_in_force(instant)
     # Without the hint the whole history would be shuffled to meet a handful of guids.
-    entities = F.broadcast(in_force.where(is_wanted).select(_GUID))
-    versions = _with_beginnings(_with_entries(known.join(entities, _GUID, "left_semi"), fields), fields)
-    since = [
-        F.max(F.when(F.col("begins").getItem(index), F.col(VALID_FROM))) for index, _ in enumerate(fields)
-    ]
-    last = versions.groupBy(_GUID).agg(
-        F.max_by("said", VALID_FROM).alias("said"), F.array(*since).alias("since")
-    )
-    rows = [
-        F.struct(
-            *_answer_columns(index, field),
-            F.when(_message(index).isNotNull(), F.col("since").getItem(index)).alias("since_timestamp"),
-        )
-        for index, field in enumerate(fields)
-    ]
-    told = last.select(_GUID, F.inline(F.array(*rows)))
+    entities = F.broadcast(history.where(stands & is_wanted).select(_GUID))
+    # By entity alone, so that the rows of one stay together, in the order of the fields.
+    values = _values(known.join(entities, _GUID, "left_semi"), fields).repartition(_GUID)
+    since = F.when(F.col("message").isNotNull(), F.col(VALID_FROM)).alias("since_timestamp")
+    told = _stretches(values).where(stands).select("*", since)
     if changes is None:
         sent = told.withColumn("source", F.lit(None).cast("string"))
     else:
@@ -167,9 +152,9 @@ def values_by_message(history: DataFrame, messages: str | Iterable[str]) -> Data
         MissingColumns, WrongColumnType: As in `blame`.
         InvalidArgument: *messages* are not texts.
 
-    Cost: one filter; then one shuffle by entity and a sort of the versions in which the messages have
-    a part, and a sort of the first and last version of each stretch.  Every id is part of the query
-    plan, several times per field: ask for some, not for many thousands.
+    Cost: one filter; then one shuffle and one sort of the values that the messages are responsible for, one
+    row for each field of each version.  Every id is part of the query plan, once per field: ask for some, not
+    for many thousands.
 
     >>> made = values_by_message(history, ["m2", "m3"]).orderBy("message", "field")
     >>> made.select("field", "value", "message", "valid_from_timestamp", "valid_to_timestamp").show()
@@ -184,23 +169,9 @@ def values_by_message(history: DataFrame, messages: str | Iterable[str]) -> Data
     """
     history, fields = _with_provenance(history, function="values_by_message")
     wanted = _message_ids(messages, function="values_by_message")
-    entries = _with_entries(history, fields)
-    theirs = [_message(index).isin(wanted) for index, _ in enumerate(fields)]
-    # The version before is still there if it matters: a run that goes on has the same message in both.
-    begun = _with_beginnings(entries.where(reduce(Column.__or__, theirs)), fields)
-    next_begins = F.lead("begins").over(Window.partitionBy(_GUID).orderBy(VALID_FROM))
-    versions = begun.withColumn("next_begins", next_begins)
-    rows = []
-    for index, field in enumerate(fields):
-        begins = F.col("begins").getItem(index)
-        ends = F.coalesce(F.col("next_begins").getItem(index), F.lit(True))
-        row = F.struct(*_answer_columns(index, field), begins.alias("begins"), ends.alias("ends"))
-        # What lies between the two ends of a run need not be sorted again: of long runs that is most.
-        rows.append(F.when(theirs[index] & (begins | ends), row))
-    edges = versions.select(_GUID, F.inline(F.array_compact(F.array(*rows))), VALID_FROM, VALID_TO)
-    last_end = F.lead(VALID_TO).over(Window.partitionBy(_GUID, "field").orderBy(VALID_FROM))
-    spans = edges.withColumn(VALID_TO, F.when(F.col("ends"), F.col(VALID_TO)).otherwise(last_end))
-    return spans.where("begins").drop("begins", "ends")
+    has_part = reduce(Column.__or__, (_entry(field)["m"].isin(wanted) for field in fields))
+    values = _values(history.where(has_part), fields).where(F.col("message").isin(wanted))
+    return _stretches(values).drop("place", "digest")
 
 
 def count_sources(history: DataFrame, changes: DataFrame) -> DataFrame:
@@ -228,6 +199,7 @@ def count_sources(history: DataFrame, changes: DataFrame) -> DataFrame:
     Cost: the values are counted per field and message before anything is joined; then one shuffle of
     these counts, one of the distinct messages, and small ones.
 
+    >>> from cdckit import current
     >>> count_sources(current(history), changes).orderBy("field").show()
     +-----------------+------+------+-----+
     |            field|source|values|share|
@@ -240,15 +212,8 @@ def count_sources(history: DataFrame, changes: DataFrame) -> DataFrame:
     """
     history, fields = _with_provenance(history, function="count_sources")
     require_types(changes, _MESSAGE, function="count_sources")
-    entries = [
-        F.when(
-            _message(index).isNotNull(),
-            F.struct(F.lit(field.name).alias("field"), _message(index).alias("message")),
-        )
-        for index, field in enumerate(fields)
-    ]
-    single = _with_entries(history, fields).select(F.inline(F.array_compact(F.array(*entries))))
-    counted = single.groupBy("field", "message").agg(F.count("*").alias("values"))
+    messages = _values(history, fields, texts=False).where(F.col("message").isNotNull())
+    counted = messages.groupBy("field", "message").agg(F.count("*").alias("values"))
     known = with_messages(counted, changes, message="message")
     by_source = known.groupBy("field", F.col(MESSAGE_SOURCE).alias("source")).agg(
         F.sum("values").alias("values")
@@ -439,62 +404,39 @@ def _with_provenance(history: DataFrame, *, function: str) -> tuple[DataFrame, T
     return history, T.StructType([columns[DELETED], *(columns[name] for name in names)])
 
 
-def _with_entries(history: DataFrame, fields: T.StructType) -> DataFrame:
-    """
-    The versions as `guid`, the two timestamps, and `said`: value, message and priority of each field.
+def _entry(field: T.StructField) -> Column:
+    """The provenance of a field; of the row itself, if the field is whether the entity is deleted."""
+    return F.col(FIELD_PROVENANCE).getField(_GUID if field.name == DELETED else field.name)
 
-    The parts of `said` are named by position, since a business field may have any name.
+
+def _values(history: DataFrame, fields: T.StructType, *, texts: bool = True) -> DataFrame:
     """
-    parts = []
-    for index, field in enumerate(fields):
-        value = F.col(quoted(field.name))
-        entry = F.col(FIELD_PROVENANCE).getField(_GUID if field.name == DELETED else field.name)
-        part = F.struct(
-            value.alias("value"),
-            entry.getField("m").alias("message"),
-            entry.getField("p").alias("priority"),
+    A row for each field of each version: `place` and `field`, `message` and `priority`, the period.
+
+    With *texts* also the `value` as text, and its `digest`.
+    """
+    rows = [
+        F.struct(
+            F.lit(place).alias("place"),
+            F.lit(field.name).alias("field"),
+            *(_text_and_digest(field) if texts else []),
+            _entry(field)["m"].alias("message"),
+            _entry(field)["p"].alias("priority"),
         )
-        parts.append(part.alias(_place(index)))
-    return history.select(_GUID, VALID_FROM, VALID_TO, F.struct(*parts).alias("said"))
-
-
-def _with_beginnings(versions: DataFrame, fields: T.StructType) -> DataFrame:
-    """
-    Add `begins`, one flag per field: something else was said, or nothing known, until this version.
-
-    Without versions that end as they begin: what they say never stood.
-    """
-    by_time = Window.partitionBy(_GUID).orderBy(VALID_FROM)
-    in_force = versions.where(is_ever_in_force())
-    before = in_force.withColumn("before", F.lag(F.struct(VALID_TO, "said")).over(by_time))
-    follows = F.col("before").getField(VALID_TO).eqNullSafe(F.col(VALID_FROM))
-    begins = []
-    for index, field in enumerate(fields):
-        kind = T.StructType([T.StructField("value", field.dataType), *_ENTRY_FIELDS])
-        now, then = (
-            comparable(statement.getField(_place(index)), kind)
-            for statement in (F.col("said"), F.col("before").getField("said"))
-        )
-        same = now.eqNullSafe(then)
-        begins.append(~(follows & same))
-    return before.withColumn("begins", F.array(*begins)).drop("before")
-
-
-def _answer_columns(index: int, field: T.StructField) -> list[Column]:
-    """What is said of a field, as the columns that every answer shows."""
-    part = F.col("said").getField(_place(index))
-    value = part.getField("value")
-    return [
-        F.lit(field.name).alias("field"),
-        as_text(value, field.dataType).alias("value"),
-        part.getField("message").alias("message"),
-        part.getField("priority").alias("priority"),
+        for place, field in enumerate(fields)
     ]
+    return history.select(_GUID, F.inline(F.array(*rows)), VALID_FROM, VALID_TO)
 
 
-def _message(index: int) -> Column:
-    return F.col("said").getField(_place(index)).getField("message")
+def _text_and_digest(field: T.StructField) -> list[Column]:
+    """The text of a value; of a nested one also a digest, since JSON loses bytes that are no text."""
+    value, kind = F.col(quoted(field.name)), field.dataType
+    is_nested = isinstance(kind, T.ArrayType | T.MapType | T.StructType)
+    digest = F.xxhash64(comparable(value, kind)) if is_nested else F.lit(None).cast("bigint")
+    return [as_text(value, kind).alias("value"), digest.alias("digest")]
 
 
-def _place(index: int) -> str:
-    return f"field_{index}"
+def _stretches(values: DataFrame) -> DataFrame:
+    """The stretches in which a field had one value by one message with one priority."""
+    statement = F.struct("value", "digest", "message", "priority")
+    return fold_periods(values.where(is_ever_in_force()), [_GUID, "place"], statement)
