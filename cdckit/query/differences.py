@@ -96,21 +96,10 @@ def changes_between(
     """
     history = versions_of(history, function="changes_between")
     named = require_reader_keys(business_fields(history), keys, _CHANGED, function="changes_between")
-    first, last = require_period(start, end, function="changes_between")
-    begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
-    begun = F.lit(True) if end is None else begins < last
-    # What ends at start is what the changes at start begin from.
-    needed = begun & (ends.isNull() | (ends >= first)) & is_period(begins, ends)
-    previous = F.lag("version").over(Window.partitionBy("guid").orderBy("begins"))
-    joined = (
-        version_rows(history.where(needed))
-        .withColumn("before", previous)
-        .where(F.col("begins") >= first)
-        .withColumn("before", F.when(F.col("before.ends") == F.col("begins"), F.col("before")))
-    )
+    steps = version_steps(history, start, end, function="changes_between")
     was, is_ = F.col("before"), F.col("version")
     operation = version_operation(value_of(was, PRESENCE), value_of(is_, PRESENCE))
-    return joined.select(
+    return steps.select(
         F.col("guid"),
         *(value_of(is_, field).alias(field.name) for field in named),
         F.col("begins").alias("changed_at_timestamp"),
@@ -267,6 +256,18 @@ def version_rows(history: DataFrame) -> DataFrame:
             F.struct(*said_by).alias("said_by"),
         ).alias("version"),
     )
+
+
+def version_steps(history: DataFrame, start: datetime, end: datetime | None, *, function: str) -> DataFrame:
+    """The versions that begin in a period, as `version_rows`; `before`, the one that lasted until then."""
+    first, last = require_period(start, end, function=function)
+    begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
+    begun = F.lit(True) if end is None else begins < last
+    # What ends at start is what the changes at start begin from.
+    needed = begun & (ends.isNull() | (ends >= first)) & is_period(begins, ends)
+    before = F.lag("version").over(Window.partitionBy("guid").orderBy("begins"))
+    steps = version_rows(history.where(needed)).withColumn("before", before).where(F.col("begins") >= first)
+    return steps.withColumn("before", F.when(F.col("before.ends") == F.col("begins"), F.col("before")))
 
 
 def value_of(version: Column, field: T.StructField) -> Column:

@@ -19,8 +19,10 @@ from cdckit.model.history import (
     require_history,
     version_operation,
 )
-from cdckit.parts.arguments import listed, quoted, require_fields, require_name, require_period
-from cdckit.query.intervals import comparable_column, is_ever_in_force
+from cdckit.parts.arguments import listed, quoted, require_fields, require_name
+from cdckit.parts.values import comparable
+from cdckit.query.differences import PRESENCE, is_there, same_value, value_of, version_steps
+from cdckit.query.intervals import fold_periods, is_ever_in_force
 from cdckit.query.measures import require_groups
 
 _LONGEST = 2**63 - 1
@@ -90,35 +92,26 @@ def episodes(
         raise WrongColumnType(function, "condition", "boolean", found.simpleString())
     if not isinstance(bridge, timedelta) or bridge < timedelta(0):
         raise InvalidArgument(function, "bridge", "a timedelta of no time or more", bridge)
-    columns = [F.col(quoted(name)) for name in kept]
-    periods = history.where(condition & ~F.col(DELETED) & is_ever_in_force()).select(
-        "guid", VALID_FROM, VALID_TO, F.struct(*columns, SOURCE_MESSAGE).alias("first")
-    )
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
     # In microseconds: a day that is added to a timestamp has 23 hours once a year, by the session's zone.
-    gap = F.unix_micros(VALID_FROM) - F.unix_micros(F.lag(VALID_TO).over(in_time))
-    begins = gap > F.lit(min(bridge // timedelta(microseconds=1), _LONGEST)).cast("bigint")
-    so_far = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    numbered = periods.withColumn("begins", begins).withColumn(
-        "episode", F.sum(F.coalesce("begins", F.lit(False)).cast("bigint")).over(so_far)
+    gap = F.unix_micros(F.lead(VALID_FROM).over(in_time)) - F.unix_micros(VALID_TO)
+    is_bridged = gap <= F.lit(min(bridge // timedelta(microseconds=1), _LONGEST)).cast("bigint")
+    periods = history.where(condition & ~F.col(DELETED) & is_ever_in_force()).select(
+        "guid",
+        VALID_FROM,
+        F.when(is_bridged, F.lead(VALID_FROM).over(in_time)).otherwise(F.col(VALID_TO)).alias(VALID_TO),
+        F.row_number().over(in_time).alias("number"),
+        F.count(F.lit(1)).over(Window.partitionBy("guid")).alias("last"),
+        F.struct(*(F.col(quoted(name)) for name in kept), SOURCE_MESSAGE).alias("first"),
     )
-    ends = F.when(~F.bool_or(F.col(VALID_TO).isNull()), F.max(VALID_TO))
-    return (
-        numbered.groupBy("guid", "episode")
-        .agg(
-            F.min(VALID_FROM).alias(VALID_FROM),
-            ends.alias(VALID_TO),
-            F.count(F.lit(1)).alias("versions"),
-            F.min_by("first", VALID_FROM).alias("first"),
-        )
-        .select(
-            "guid",
-            *(F.col("first").getField(name).alias(name) for name in kept),
-            VALID_FROM,
-            VALID_TO,
-            "versions",
-            F.col("first").getField(SOURCE_MESSAGE).alias(SOURCE_MESSAGE),
-        )
+    next_number = F.coalesce(F.lead("number").over(in_time), F.col("last") + 1)
+    return fold_periods(periods, ["guid"], F.lit(True)).select(
+        "guid",
+        *(F.col("first").getField(name).alias(name) for name in kept),
+        VALID_FROM,
+        VALID_TO,
+        (next_number - F.col("number")).alias("versions"),
+        F.col("first").getField(SOURCE_MESSAGE).alias(SOURCE_MESSAGE),
     )
 
 
@@ -176,38 +169,32 @@ def transitions(
     require_name(field, "field", function=function)
     require_groups(history, groups, None, made=new_columns, function=function)
     require_fields([field], business_fields(history).fieldNames(), "field", function=function)
-    first, last = require_period(start, end, function=function)
-    state = F.struct(
-        F.col(DELETED).alias("deleted"),
-        F.col(VALID_TO).alias("ends"),
-        # A deleted version keeps the fields of the key.
-        F.when(~F.col(DELETED), comparable_column(history, field)).alias("value"),
-        *(comparable_column(history, name).alias(f"by_{index}") for index, name in enumerate(groups)),
-    )
-    states = history.where(is_ever_in_force()).select(
-        "guid", F.col(VALID_FROM).alias("begins"), state.alias("now")
-    )
-    before = F.lag("now").over(Window.partitionBy("guid").orderBy("begins"))
-    with_previous = states.withColumn("before", before).withColumn(
-        "before", F.when(F.col("before.ends") == F.col("begins"), F.col("before"))
-    )
-    now, was = F.col("now"), F.col("before")
-    in_period = (F.col("begins") >= first) & (F.lit(True) if end is None else F.col("begins") < last)
-    operation = version_operation(was.getField("deleted"), now.getField("deleted"))
-    of_group = F.when(now.getField("deleted"), F.coalesce(was, now)).otherwise(now)
+    columns = [name for name in dict.fromkeys((field, *groups)) if name != "guid"]
+    kinds = {name: history.schema[name] for name in columns}
+    narrow = history.select("guid", VALID_FROM, VALID_TO, DELETED, *map(quoted, columns))
+    was, now = F.col("before"), F.col("version")
+    operation = version_operation(value_of(was, PRESENCE), value_of(now, PRESENCE))
     changed = (
-        F.when(operation == "update", ~was.getField("value").eqNullSafe(now.getField("value")))
+        F.when(operation == "update", ~same_value(was, now, kinds[field]))
         # What was not there cannot go.
-        .when(operation == "delete", ~was.getField("deleted"))
+        .when(operation == "delete", is_there(was))
         .otherwise(True)
     )
+    of_group = F.when(is_there(now), now).otherwise(F.coalesce(was, now))
+
+    def comparable_value(version: Column, name: str) -> Column:
+        return comparable(value_of(version, kinds[name]), kinds[name].dataType)
+
+    by_group = (F.col(name) if name == "guid" else comparable_value(of_group, name) for name in groups)
+    # A deleted version keeps the fields of the key.
+    values = (F.when(is_there(version), comparable_value(version, field)) for version in (was, now))
     return (
-        with_previous.where(in_period & changed)
+        version_steps(narrow, start, end, function=function)
+        .where(changed)
         .groupBy(
-            *(of_group.getField(f"by_{index}").alias(name) for index, name in enumerate(groups)),
+            *(column.alias(name) for column, name in zip(by_group, groups, strict=True)),
             operation.alias("operation"),
-            was.getField("value").alias("from_value"),
-            now.getField("value").alias("to_value"),
+            *(value.alias(name) for value, name in zip(values, ("from_value", "to_value"), strict=True)),
         )
         .agg(F.count(F.lit(1)).alias("transitions"))
     )
