@@ -192,6 +192,7 @@ def _find_crowded_keys(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataF
 
 def _compare_all(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The pairs among all pairs of a key: where they are few, faster than to number them."""
+    # Not as structs: of those in a condition, Spark 4.1 loses a field where a table is read on both sides.
     other = b.select(*(F.col(name).alias(f"same_{name}") for name in (*keys, *_PERIOD)))
     shared = _begins_before_end("", "same_") & _begins_before_end("same_", "")
     pairs = a.select(*keys, *_PERIOD).join(other, _same(keys) & shared, "inner")

@@ -47,7 +47,6 @@ from cdckit.query.lookups import (
     check_key,
     check_lookups,
     group_lookups,
-    version_columns,
 )
 
 __all__ = ["Lookup", "as_of_join"]
@@ -166,16 +165,7 @@ def as_of_join(
     beliefs = known is not None
     sound = check_lookups(facts, lookups, beliefs=beliefs)
     on = [check_key(facts, lookup) for lookup in sound]
-    columns = [
-        version_columns(
-            lookup.history,
-            lookup.fields,
-            provenance=lookup.provenance,
-            beliefs=beliefs,
-            function=FUNCTION,
-        )
-        for lookup in sound
-    ]
+    columns = [lookup.columns(function=FUNCTION) for lookup in sound]
     names = [*facts.columns, *(name for lookup in sound for name in lookup.added_names.values())]
     found = facts
     for group in group_lookups(sound, on, columns):

@@ -1,4 +1,4 @@
-"""Lookups of `as_of_join`, and the one sorted table in which it sees facts and versions together."""
+"""Histories in a join: what they are found by and what their structs hold; lookups, grouped by their key."""
 
 from __future__ import annotations
 
@@ -43,16 +43,52 @@ DIRECTIONS = ("backward", "forward", "nearest")
 
 
 @dataclass(frozen=True)
-class Lookup:
+class JoinedHistory:
+    """A history whose versions a join puts into a struct column: what a `Lookup` and a `Layer` have alike."""
+
+    history: DataFrame
+    into: str
+    on: str | Sequence[str] | Mapping[str, str]
+    fields: Sequence[str] | None = None
+    provenance: bool = False
+
+    def require_options(self, *, function: str) -> None:
+        """Raise `InvalidArgument` for an *into* that is no name, or a *provenance* that is no flag."""
+        require_name(self.into, "into", function=function)
+        require_flag(self.provenance, "provenance", function=function)
+
+    def require_rows(self, *, function: str) -> None:
+        """Raise `InvalidArgument` for a stream, or columns that differ in case alone."""
+        argument = f"history of {self.into!r}"
+        require_distinct(self.history, argument, function=function)
+        require_batch(self.history, argument, "ask the table that keeps it", function=function)
+
+    def columns(self, *, function: str) -> list[str]:
+        """The columns of a version in its struct: of the fields those that are wanted, or all."""
+        known = history_fields(self.history).names
+        fields = known if self.fields is None else listed(self.fields)
+        if fields:
+            require_fields(fields, known, "fields", function=function)
+        # Not `system_to_timestamp`: when a belief ended is known only afterwards.
+        system = [SYSTEM_FROM] if is_bitemporal(self.history) else []
+        columns = ["guid", VALID_FROM, VALID_TO, *system, *fields, SOURCE_MESSAGE]
+        if self.provenance:
+            require_struct(self.history, FIELD_PROVENANCE, function=function)
+            columns.append(FIELD_PROVENANCE)
+        return columns
+
+
+@dataclass(frozen=True)
+class Lookup(JoinedHistory):
     """
     A history that facts are looked up in, by what, and which of its versions a fact gets.
 
     Args:
         history: One row per version; for `as_of_join(…, known=…)` what `bitemporal` returned.
+        into: The name of the struct column that takes the version.
         on: What a fact and its versions have in common: the name of a field, a list of names (the
             same in both), or a mapping of fact column to field.  A field is a business field of the
             history or its `guid`.
-        into: The name of the struct column that takes the version.
         fields: The business fields that the struct gets; all of them by default, none with `[]`.
         provenance: Whether the struct gets `field_provenance`, too.  It is often wider than all
             else together, and everything that the struct holds is shuffled and sorted.
@@ -79,11 +115,6 @@ class Lookup:
     ['name']
     """
 
-    history: DataFrame
-    on: str | Sequence[str] | Mapping[str, str]
-    into: str
-    fields: Sequence[str] | None = None
-    provenance: bool = False
     direction: str = "backward"
     strictly: bool = False
     tolerance: timedelta | None = None
@@ -122,8 +153,7 @@ def check_lookups(facts: DataFrame, lookups: Sequence[Lookup], *, beliefs: bool)
 
 
 def _require_options(lookup: Lookup) -> None:
-    require_name(lookup.into, "into", function=FUNCTION)
-    require_flag(lookup.provenance, "provenance", function=FUNCTION)
+    lookup.require_options(function=FUNCTION)
     require_flag(lookup.strictly, "strictly", function=FUNCTION)
     if lookup.reason is not None:
         require_name(lookup.reason, "reason", function=FUNCTION)
@@ -136,16 +166,13 @@ def _require_options(lookup: Lookup) -> None:
 
 def check_key(facts: DataFrame, lookup: Lookup) -> dict[str, str]:
     """The lookup's key as a mapping of fact column to field; raises unless both sides have it in one type."""
-    history, on = lookup.history, lookup.on
-    argument = f"history of {lookup.into!r}"
-    require_distinct(history, argument, function=FUNCTION)
-    require_batch(history, argument, "ask the table that keeps it", function=FUNCTION)
-    ours, theirs = both_sides(on)
-    require_fields(theirs, ["guid", *history_fields(history).names], "on", function=FUNCTION)
+    lookup.require_rows(function=FUNCTION)
+    ours, theirs = both_sides(lookup.on)
+    require_fields(theirs, ["guid", *history_fields(lookup.history).names], "on", function=FUNCTION)
     require_columns(facts, ours, function=FUNCTION)
     key = dict(zip(ours, theirs, strict=True))
     for column, name in key.items():
-        require_alike(facts, column, history, name, f"in {lookup.into}", function=FUNCTION)
+        require_alike(facts, column, lookup.history, name, f"in {lookup.into}", function=FUNCTION)
     return key
 
 
@@ -162,28 +189,6 @@ def _table(lookup: Lookup, *, beliefs: bool) -> DataFrame:
         )
         raise InvalidArgument(FUNCTION, f"history of {lookup.into!r}", needed, lookup.history.columns)
     return require_bitemporal(lookup.history, *HISTORY_SCHEMA.fieldNames(), function=FUNCTION)
-
-
-def version_columns(
-    history: DataFrame,
-    wanted: Sequence[str] | None,
-    *,
-    provenance: bool,
-    beliefs: bool = False,
-    function: str,
-) -> list[str]:
-    """The columns of a version in the struct that has it: the fields that are *wanted* for, or all."""
-    known = history_fields(history).names
-    fields = known if wanted is None else listed(wanted)
-    if fields:
-        require_fields(fields, known, "fields", function=function)
-    # Not `system_to_timestamp`: when a belief ended is known only afterwards.
-    system = [SYSTEM_FROM] if beliefs else []
-    columns = ["guid", VALID_FROM, VALID_TO, *system, *fields, SOURCE_MESSAGE]
-    if provenance:
-        require_struct(history, FIELD_PROVENANCE, function=function)
-        columns.append(FIELD_PROVENANCE)
-    return columns
 
 
 class Source(NamedTuple):

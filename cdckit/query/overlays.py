@@ -50,14 +50,14 @@ from cdckit.query.intervals import (
     period_rows,
     split_periods,
 )
-from cdckit.query.lookups import version_columns
+from cdckit.query.lookups import JoinedHistory
 
 _OVERLAY = "overlay"
 _WAYS = ("inner", "left", "full")
 
 
 @dataclass(frozen=True)
-class Layer:
+class Layer(JoinedHistory):
     """
     One of the histories of an overlay.
 
@@ -77,11 +77,7 @@ class Layer:
     ['name']
     """
 
-    history: DataFrame
-    into: str
     on: str | Sequence[str] | Mapping[str, str] = "guid"
-    fields: Sequence[str] | None = None
-    provenance: bool = False
 
 
 def overlay(*layers: Layer, how: str = "inner", fold: bool = False) -> DataFrame:
@@ -152,10 +148,7 @@ def overlay(*layers: Layer, how: str = "inner", fold: bool = False) -> DataFrame
     <BLANKLINE>
     """
     layers = _check_layers(layers, how, fold)
-    columns = [
-        version_columns(side.history, side.fields, provenance=side.provenance, function=_OVERLAY)
-        for side in layers
-    ]
+    columns = [side.columns(function=_OVERLAY) for side in layers]
     first, *others = layers
     key = listed(first.on)
     links = [_check_link(first, side) for side in others]
@@ -198,11 +191,8 @@ def _check_layers(layers: Sequence[Layer], how: str, fold: bool) -> tuple[Layer,
         raise InvalidArgument(_OVERLAY, "how", f"one of {', '.join(_WAYS)}", how)
     require_flag(fold, "fold", function=_OVERLAY)
     for side in layers:
-        require_name(side.into, "into", function=_OVERLAY)
-        require_flag(side.provenance, "provenance", function=_OVERLAY)
-        argument = f"history of {side.into!r}"
-        require_distinct(side.history, argument, function=_OVERLAY)
-        require_batch(side.history, argument, "ask the table that keeps it", function=_OVERLAY)
+        side.require_options(function=_OVERLAY)
+        side.require_rows(function=_OVERLAY)
     columns = HISTORY_SCHEMA.fieldNames()
     return tuple(
         replace(side, history=require_history(side.history, *columns, function=_OVERLAY)) for side in layers
@@ -404,31 +394,22 @@ def _require_tables(
 
 def _pair_touching(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The pairs in which one period ends as the other begins."""
-    one, other = _rename_keys(a, keys, "a"), _rename_keys(b, keys, "b")
-    same = _same(keys)
-    meets = one.join(other, same & (F.col("a.ends") == F.col("b.begins")), "inner")
-    met = one.join(other, same & (F.col("a.begins") == F.col("b.ends")), "inner")
-    return meets.unionByName(met).select("a", "b")
+    meets = _pair_where(a, b, keys, F.col("a.ends") == F.col("b.begins"))
+    return meets.unionByName(_pair_where(a, b, keys, F.col("a.begins") == F.col("b.ends")))
 
 
 def _pair_apart(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     """The pairs of one key in which one period is over before the other begins."""
     apart = (F.col("a.ends") < F.col("b.begins")) | (F.col("b.ends") < F.col("a.begins"))
-    return (
-        _rename_keys(a, keys, "a")
-        .join(_rename_keys(b, keys, "b"), _same(keys) & apart, "inner")
-        .select("a", "b")
+    return _pair_where(a, b, keys, apart)
+
+
+def _pair_where(a: DataFrame, b: DataFrame, keys: Sequence[str], condition: Column) -> DataFrame:
+    """The pairs of one key for which a condition on the structs `a` and `b` holds."""
+    period = F.struct("begins", "ends", "row")
+    one, other = (
+        frame.select(*(F.col(key).alias(f"{side}_{key}") for key in keys), period.alias(side))
+        for frame, side in ((a, "a"), (b, "b"))
     )
-
-
-def _rename_keys(frame: DataFrame, keys: Sequence[str], side: str) -> DataFrame:
-    return frame.select(
-        *(F.col(key).alias(f"{side}_{key}") for key in keys), F.struct("begins", "ends", "row").alias(side)
-    )
-
-
-def _same(keys: Sequence[str]) -> Column:
-    same = F.lit(True)
-    for key in keys:
-        same &= F.col(f"a_{key}").eqNullSafe(F.col(f"b_{key}"))
-    return same
+    same = (F.col(f"a_{key}").eqNullSafe(F.col(f"b_{key}")) for key in keys)
+    return one.join(other, reduce(Column.__and__, same, condition), "inner").select("a", "b")
