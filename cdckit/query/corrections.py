@@ -13,13 +13,7 @@ from cdckit.errors import WrongColumnType
 from cdckit.merging.arrow_changes import NO_PRIORITY
 from cdckit.model.changes import DELETE, UNTIL, UPSERT, statement_columns
 from cdckit.model.history import FIELD_PROVENANCE, VALID_FROM, VALID_TO, business_fields
-from cdckit.parts.arguments import (
-    quoted,
-    require_fields,
-    require_int,
-    require_keys,
-    require_struct,
-)
+from cdckit.parts.arguments import quoted, require_fields, require_int, require_keys, require_struct
 from cdckit.parts.widening import as_type, common_spark_type
 from cdckit.query.as_of import between
 

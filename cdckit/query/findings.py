@@ -11,21 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.merging.verdicts import Verdict
-from cdckit.model.changes import (
-    AFTER_ALL,
-    TRUNCATE,
-    UNTIL,
-    UPSERT,
-    field_priority,
-    require_changes,
-)
+from cdckit.model.changes import AFTER_ALL, TRUNCATE, UNTIL, UPSERT, field_priority, require_changes
 from cdckit.model.history import DELETED, VALID_TO
-from cdckit.parts.arguments import (
-    quoted,
-    require_columns,
-    require_fields,
-    require_struct,
-)
+from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.differences import (
     PRESENCE,

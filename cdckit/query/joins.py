@@ -40,14 +40,7 @@ from cdckit.query.join_search import (
     answer_column,
     answer_columns,
 )
-from cdckit.query.lookups import (
-    FUNCTION,
-    Lookup,
-    LookupGroup,
-    check_key,
-    check_lookups,
-    group_lookups,
-)
+from cdckit.query.lookups import FUNCTION, Lookup, LookupGroup, check_key, check_lookups, group_lookups
 
 __all__ = ["Lookup", "as_of_join"]
 

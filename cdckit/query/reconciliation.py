@@ -8,25 +8,11 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.model.changes import (
-    DELETE,
-    UPSERT,
-    statement_columns,
-)
+from cdckit.model.changes import DELETE, UPSERT, statement_columns
 from cdckit.model.history import FIELD_PROVENANCE, business_fields
-from cdckit.parts.arguments import (
-    require_columns,
-    require_instant,
-    require_struct,
-)
+from cdckit.parts.arguments import require_columns, require_instant, require_struct
 from cdckit.parts.tables import AnyTable
-from cdckit.query.differences import (
-    PRESENCE,
-    provenance_of,
-    require_reader_keys,
-    same_value,
-    value_of,
-)
+from cdckit.query.differences import PRESENCE, provenance_of, require_reader_keys, same_value, value_of
 from cdckit.query.findings import explained_findings
 from cdckit.query.sides import DIFFERENT, EXTRA, MISSING, cast_where_needed, find_differences, read_sides
 

@@ -15,13 +15,7 @@ from pyspark.sql import types as T
 
 from cdckit.model.faults import Fault
 from cdckit.quality.checks import sql
-from cdckit.quality.suites import (
-    are_table_rows,
-    group_by_rows,
-    read_suite,
-    suite_names,
-    to_sql,
-)
+from cdckit.quality.suites import are_table_rows, group_by_rows, read_suite, suite_names, to_sql
 from cdckit.rdss.findings import RdssFault
 from cdckit.streams.catalogue import StreamFault
 from support.suites import KNOWN_BY_GUID, KNOWN_BY_NUMBER, sentences, told, views

@@ -18,10 +18,7 @@ from pyspark.sql import functions as F
 
 from cdckit import changes_from, check, merge
 from cdckit.quality.checks import VIEW, count, ephemeral_context
-from cdckit.quality.suites import (
-    read_suite,
-    suite_names,
-)
+from cdckit.quality.suites import read_suite, suite_names
 from support.suites import LEDGER_KEYS, sentences, told, views
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
