@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import reduce
 
@@ -11,7 +10,15 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.merging.verdicts import Verdict
-from cdckit.model.changes import AFTER_ALL, TRUNCATE, UNTIL, UPSERT, field_priority, require_changes
+from cdckit.model.changes import (
+    AFTER_ALL,
+    CHANGE_SCHEMA,
+    TRUNCATE,
+    UNTIL,
+    UPSERT,
+    field_priority,
+    require_changes,
+)
 from cdckit.model.history import DELETED, VALID_TO
 from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct
 from cdckit.parts.values import as_text, comparable
@@ -46,13 +53,6 @@ _RECORD_COLUMNS = {
 }
 """When records of no use came, and why they are of none, in the columns that they may have."""
 
-_RECORD_TYPE = T.StructType(
-    [
-        T.StructField("at", T.TimestampType()),
-        T.StructField("evidence", T.StringType()),
-    ]
-)
-
 
 def explained_findings(
     sides: Sides,
@@ -66,11 +66,12 @@ def explained_findings(
 
     *unseen_from* is from when on messages of the instant may still come.
     """
+    none = sides.history.where(F.lit(False)).select(*(quoted(key.name) for key in sides.keys))
     proofs = [
         _past_versions(sides),
-        *([] if changes is None else [_change_words(changes, sides)]),
-        *([] if rejects is None else [_refused_records(rejects, _REJECT, sides)]),
-        *([] if waiting is None else [_refused_records(waiting, _WAITING, sides)]),
+        _change_words(_no_changes(sides) if changes is None else changes, sides),
+        _refused_records(none if rejects is None else rejects, _REJECT, sides),
+        _refused_records(none if waiting is None else waiting, _WAITING, sides),
     ]
     proof = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), proofs)
     return _explained_cells(_weigh_proofs(find_differences(sides), proof, sides), sides, unseen_from)
@@ -107,13 +108,12 @@ def _explained_cells(weighed: DataFrame, sides: Sides, unseen_from: datetime | N
 
 
 def _past_versions(sides: Sides) -> DataFrame:
-    """Each version that had ended, as `past`; beside it the other proofs, of which it has none."""
+    """Each version that had ended, as `past`."""
     ended = version_rows(sides.history.where((F.col(VALID_TO) <= sides.instant) & is_ever_in_force()))
     keyed = with_key_columns(ended, F.col("version"), sides, OTHER_SIDE)
     return keyed.select(
         *(OTHER_SIDE + place for place in sides.places),
         _past(F.col("begins"), F.col("version")).alias("past"),
-        *(F.lit(None).cast(kind).alias(name) for name, kind in _other_proofs(sides).items()),
     )
 
 
@@ -123,23 +123,13 @@ def _past(begins: Column, version: Column) -> Column:
     return F.struct("guid", begins.alias("begins"), version.getField("ends").alias("ends"), values)
 
 
-def _other_proofs(sides: Sides) -> dict[str, T.StructType]:
-    return {_WORD: _word_type(sides), _REJECT: _RECORD_TYPE, _WAITING: _RECORD_TYPE}
-
-
-def _word_type(sides: Sides) -> T.StructType:
-    flags = [T.StructField(each.name, T.BooleanType()) for each in sides.cells]
-    priorities = [T.StructField(each.name, T.IntegerType()) for each in sides.cells]
-    return T.StructType(
-        [
-            T.StructField("effective", T.TimestampType()),
-            T.StructField("until", T.TimestampType()),
-            T.StructField("message", T.StringType()),
-            T.StructField("by_hand", T.BooleanType()),
-            T.StructField("values", T.StructType([PRESENCE, *sides.keys, *sides.fields])),
-            T.StructField("carried", T.StructType(flags)),
-            T.StructField("priorities", T.StructType(priorities)),
-        ]
+def _no_changes(sides: Sides) -> DataFrame:
+    """A table of changes of these fields, of which there are none."""
+    names = [field.name for field in (*sides.keys, *sides.fields)]
+    return sides.history.where(F.lit(False)).select(
+        *(F.lit(None).cast(field.dataType).alias(field.name) for field in CHANGE_SCHEMA),
+        F.struct(*map(quoted, names)).alias("data"),
+        F.struct(*(F.lit(True).alias(name) for name in names)).alias("carried"),
     )
 
 
@@ -147,37 +137,35 @@ def _change_words(changes: DataFrame, sides: Sides) -> DataFrame:
     """Each change as a `word`: of each cell what it says, whether it does, and how much that counts."""
     require_changes(changes, function="reconcile")
     data = require_struct(changes, "data", function="reconcile")
-    require_fields([each.name for each in sides.keys], data.fieldNames(), "keys", function="reconcile")
-
-    fields, known = [*sides.keys, *sides.fields], set(data.fieldNames())
+    require_fields([key.name for key in sides.keys], data.fieldNames(), "keys", function="reconcile")
     deleted = F.col("operation") != UPSERT
-    values = [
-        cast_where_needed(F.col("data").getField(each.name), data[each.name].dataType, each.dataType)
-        if each.name in known
-        else F.lit(None).cast(each.dataType)
-        for each in fields
-    ]
-    carried = [
-        F.coalesce(F.col("carried").getField(each.name), F.lit(False)) if each.name in known else F.lit(False)
-        for each in sides.fields
-    ]
-    counts = [F.coalesce(field_priority(changes, each.name), "priority") for each in sides.fields]
-    parts = [
-        F.col("effective_timestamp"),
-        F.col(UNTIL) if UNTIL in changes.columns else F.lit(None).cast("timestamp_ltz"),
-        F.col("message_id"),
-        F.col("sequence").eqNullSafe(AFTER_ALL),
-        _named_struct([PRESENCE, *fields], [deleted, *values]),
-        _named_struct(sides.cells, [F.lit(True), *(is_said & ~deleted for is_said in carried)]),
-        _named_struct(sides.cells, [F.col("priority"), *counts]),
-    ]
-    of_entities = changes.where(F.col("operation") != TRUNCATE)
-    words = of_entities.select(_named_struct(_word_type(sides), parts).alias(_WORD))
+    values, carried, priorities = (
+        [deleted.alias(DELETED)],
+        [F.lit(True).alias(DELETED)],
+        [F.col("priority").alias(DELETED)],
+    )
+    for field in (*sides.keys, *sides.fields):
+        value, is_said, priority = F.lit(None).cast(field.dataType), F.lit(False), F.col("priority")
+        if field.name in data.fieldNames():
+            value = F.col("data").getField(field.name)
+            value = cast_where_needed(value, data[field.name].dataType, field.dataType)
+            is_said = F.coalesce(F.col("carried").getField(field.name), F.lit(False)) & ~deleted
+            priority = F.coalesce(field_priority(changes, field.name), "priority")
+        values.append(value.alias(field.name))
+        carried.append(is_said.alias(field.name))
+        priorities.append(priority.alias(field.name))
+    until = F.col(UNTIL) if UNTIL in changes.columns else F.lit(None).cast("timestamp_ltz")
+    word = F.struct(
+        F.col("effective_timestamp").alias("effective"),
+        until.alias("until"),
+        F.col("message_id").alias("message"),
+        F.col("sequence").eqNullSafe(AFTER_ALL).alias("by_hand"),
+        F.struct(*values).alias("values"),
+        F.struct(*carried).alias("carried"),
+        F.struct(*priorities).alias("priorities"),
+    )
+    words = changes.where(F.col("operation") != TRUNCATE).select(word.alias(_WORD))
     return with_key_columns(words, F.col(_WORD), sides, OTHER_SIDE)
-
-
-def _named_struct(fields: Sequence[T.StructField] | T.StructType, columns: Sequence[Column]) -> Column:
-    return F.struct(*(column.alias(field.name) for field, column in zip(fields, columns, strict=True)))
 
 
 def _refused_records(records: DataFrame, name: str, sides: Sides) -> DataFrame:
@@ -214,10 +202,9 @@ def _weigh_proofs(found: DataFrame, proof: DataFrame, sides: Sides) -> DataFrame
     stands = found.select(
         *found.columns,
         F.when(F.col("a").isNotNull(), _past(F.col("a.begins"), F.col("a"))).alias("past"),
-        *(F.lit(None).cast(kind).alias(name) for name, kind in _other_proofs(sides).items()),
     )
     # Inner, so that the few findings can be sent to the many proofs.
-    joined = found.join(proof, same_keys(sides.places), "inner").select(*stands.columns).unionByName(stands)
+    joined = found.join(proof, same_keys(sides.places), "inner").unionByName(stands, allowMissingColumns=True)
     its_own = F.col("guid").isNull() | F.col("guid").eqNullSafe(F.col("past.guid"))
     before = F.lag("past.ends").over(Window.partitionBy(*one).orderBy("past.begins"))
     proven = joined.withColumn("past", F.when(its_own, F.col("past"))).withColumn(
