@@ -31,7 +31,7 @@ from cdckit.merging.moves import with_moves
 from cdckit.model.changes import ARRIVAL_TYPE, MOVED, require_changes
 from cdckit.model.history import DELETED, HISTORY_SCHEMA, business_fields
 from cdckit.model.sources import unite
-from cdckit.parts.arguments import microseconds, quoted, require_instant, require_name
+from cdckit.parts.arguments import flat_columns, microseconds, quoted, require_instant, require_name
 from cdckit.parts.arrays import NEVER
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.values import guid
@@ -209,7 +209,7 @@ def _is_known(belief: Belief) -> Column:
 
 
 def _known(belief: Belief) -> DataFrame:
-    return belief.changes if belief.known_at is None else belief.changes.where(_is_known(belief))
+    return belief.changes.where(_is_known(belief))
 
 
 def _known_to_either(before: Belief, after: Belief, keys: Sequence[str]) -> tuple[DataFrame, Column, bool]:
@@ -258,19 +258,9 @@ def _steps(
 
 def _step_schema(data: T.StructType) -> T.StructType:
     stands = T.StructType([HISTORY_SCHEMA[DELETED], *data.fields])
-    return (
-        T.StructType()
-        .add(GUID, T.StringType())
-        .add("step", T.IntegerType())
-        .add(RESTATED, T.BooleanType())
-        .add("at", T.TimestampType())
-        .add("message_id", T.StringType())
-        .add("source", T.StringType())
-        .add("effective_timestamp", T.TimestampType())
-        .add(PLACE, ARRIVAL_TYPE)
-        .add("was", stands)
-        .add("now", stands)
-    )
+    change = "at timestamp, message_id string, source string, effective_timestamp timestamp"
+    step = flat_columns(f"{GUID} string, step integer, {RESTATED} boolean, {change}")
+    return step.add(PLACE, ARRIVAL_TYPE).add("was", stands).add("now", stands)
 
 
 def _of_entity(of: Callable[[str], Column], key: str) -> Column:

@@ -19,7 +19,7 @@ from cdckit.merging.verdicts import PLACE, Question, verdicts
 from cdckit.model.changes import MOVED, TRUNCATE, require_changes
 from cdckit.model.history import DELETED
 from cdckit.model.records import usable_changes
-from cdckit.parts.arguments import microseconds, require_fields, require_keys, require_struct
+from cdckit.parts.arguments import flat_columns, microseconds, require_fields, require_keys, require_struct
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.instants import instant_literal
 from cdckit.parts.workers import WorkerPlan
@@ -165,19 +165,10 @@ def _keep_entity(
 
 
 def _verdict_schema(value: T.DataType) -> T.StructType:
-    return (
-        T.StructType()
-        .add("step", T.IntegerType())
-        .add("effective_timestamp", T.TimestampType())
-        .add("arrival_timestamp", T.TimestampType())
-        .add("message_id", T.StringType())
-        .add("source", T.StringType())
-        .add("operation", T.StringType())
-        .add("value", value)
-        .add("priority", T.IntegerType())
-        .add("verdict", T.StringType())
-        .add("reason", T.StringType())
-        .add("by_message", T.StringType())
-        .add("by_source", T.StringType())
-        .add("by_priority", T.IntegerType())
+    change = (
+        "step integer, effective_timestamp timestamp, arrival_timestamp timestamp, message_id string, "
+        "source string, operation string"
     )
+    verdict = "priority integer, verdict string, reason string, by_message string, by_source string"
+    columns = flat_columns(change).add("value", value)
+    return T.StructType([*columns, *flat_columns(f"{verdict}, by_priority integer")])
