@@ -3,21 +3,90 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from pyspark.sql import DataFrame
 
 from cdckit.errors import InvalidArgument
 from cdckit.quality.checks import CheckResult, SentenceResult, check, ephemeral_context
-from cdckit.quality.suites import ContractTable, HasContracts, Suite, find_contracts
+from cdckit.quality.suites import Suite, keep_promised, read_suite
 
 _FUNCTION = "check_all"
 _LONGEST = 200
 """So many bytes of a name stand in that of its file, which may have 255."""
+
+
+@runtime_checkable
+class HasContracts(Protocol):
+    """
+    What says of its tables which suites they keep: a ledger, a hub, an exchange, a relay, a feed, a service.
+
+    A class of your own can be asked too, if it has this method.
+    """
+
+    def contracts(self) -> Mapping[str, object]:
+        """By name: a table and the name of its suite, or what has contracts, or a mapping like this one."""
+        ...
+
+
+class ContractTable(NamedTuple):
+    """A table, the suite that it should keep, and by their suites the tables beside it, each by its name."""
+
+    table: DataFrame
+    suite: Suite
+    beside: Mapping[str, Mapping[str, DataFrame]]
+
+
+def _find_contracts(given: object) -> dict[str, ContractTable]:
+    """
+    Every table that is asked, by its name, a name within another one behind a dot.
+
+    A suite finds other tables among those beside its own: the table `changes` is the one that is to keep the
+    suite `changes`.
+    """
+    found: dict[str, ContractTable] = {}
+    for name, each in _walk_contracts(given, ""):
+        if name in found:
+            raise InvalidArgument(_FUNCTION, "asked", "tables of different names", f"two of the name {name}")
+        found[name] = each
+    return found
+
+
+def _walk_contracts(given: object, within: str) -> Iterator[tuple[str, ContractTable]]:
+    named = given.contracts() if _has_contracts(given) else given
+    if not isinstance(named, Mapping) or not all(isinstance(name, str) for name in named):
+        raise _no_contracts(given, within)
+    pairs = {name: each for name, each in named.items() if isinstance(each, tuple)}
+    wrong = [name for name, each in pairs.items() if len(each) != 2 or not isinstance(each[0], DataFrame)]
+    if wrong:
+        raise _no_contracts(pairs[wrong[0]], f"{within}{wrong[0]}.")
+    suites = {
+        name: keep_promised(read_suite(suite, function=_FUNCTION), table)
+        for name, (table, suite) in pairs.items()
+    }
+    beside: dict[str, dict[str, DataFrame]] = {}
+    for name, suite in suites.items():
+        beside.setdefault(suite.name, {})[name] = pairs[name][0]
+    for name, each in named.items():
+        if name in pairs:
+            yield within + name, ContractTable(each[0], suites[name], beside)
+        else:
+            yield from _walk_contracts(each, f"{within}{name}.")
+
+
+def _has_contracts(given: object) -> TypeGuard[HasContracts]:
+    """A table may have a column of that name, so it is asked whether it is a table."""
+    return isinstance(given, HasContracts) and not isinstance(given, DataFrame)
+
+
+def _no_contracts(given: object, within: str) -> InvalidArgument:
+    where = f"asked[{within[:-1]!r}]" if within else "asked"
+    needed = "what has `contracts()`, as a ledger has, or a mapping of name to (table, suite)"
+    return InvalidArgument(_FUNCTION, where, needed, given, 'check_all({"flights": (history, "history")})')
 
 
 def check_all(
@@ -65,14 +134,11 @@ def check_all(
     ...     {name: each.rows for name, each in check_all(ledger).items()}
     {'changes': 4, 'history': 4, 'ledger': 4}
     """
-    every = find_contracts(contracts, function=_FUNCTION)
-    for name, each in every.items():
-        _require_clear(name, each, tables or {})
+    every = _find_contracts(contracts)
+    beside = {name: _tables_beside(name, each, tables or {}) for name, each in every.items()}
     context = None if docs is None else ephemeral_context("Data Docs")
     found = {
-        name: check(
-            each.table, each.suite.stated, tables={**each.beside, **(tables or {})}, keys=keys, rows=rows
-        )
+        name: check(each.table, each.suite.stated, tables=beside[name], keys=keys, rows=rows)
         for name, each in every.items()
     }
     if context is not None and docs is not None:
@@ -80,16 +146,19 @@ def check_all(
     return found
 
 
-def _require_clear(name: str, wanted: ContractTable, tables: Mapping[str, DataFrame]) -> None:
-    """Of tables beside each other that could all be the one which a suite reads, none is taken."""
+def _tables_beside(
+    name: str, wanted: ContractTable, tables: Mapping[str, DataFrame]
+) -> Mapping[str, DataFrame]:
+    """The tables that its suite may read; of several beside it that could be one of them, none is taken."""
     for table in wanted.suite.tables:
-        if table in wanted.several and table not in tables:
-            found = ", ".join(wanted.several[table])
+        if len(wanted.beside.get(table, ())) > 1 and table not in tables:
+            found = ", ".join(wanted.beside[table])
             needed = (
                 f"one table of the suite {table} beside {name}, which its suite {wanted.suite.name} reads"
             )
             remedy = f"Say which with tables={{{table!r}: …}}, or put each beside its own in a mapping."
             raise InvalidArgument(_FUNCTION, "asked", needed, found, remedy=remedy)
+    return {suite: next(iter(named.values())) for suite, named in wanted.beside.items()} | dict(tables)
 
 
 def _write(context: Any, found: Mapping[str, CheckResult], suites: Mapping[str, Suite], folder: Path) -> None:

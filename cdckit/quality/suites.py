@@ -1,5 +1,5 @@
 """
-Suites: what a table promises, one sentence each, the SQL that finds broken ones, and the suites of a store.
+Suites: what a table promises, one sentence each, and the SQL that finds broken ones.
 
 A file may be put into the folder `gx/expectations` of a project of Great Expectations, and runs there: it has
 the ids that are wanted of a suite that was saved, and each `description` is the sentence, which the pages
@@ -22,11 +22,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Formatter
-from typing import Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -381,86 +381,6 @@ def _is_null(column: str, schema: T.StructType) -> str:
 _SIZES: Mapping[type[T.DataType], int] = {
     T.BooleanType: 1, T.IntegerType: 4, T.LongType: 8, T.DoubleType: 9, T.StringType: 16, T.TimestampType: 17,
 }  # fmt: skip
-
-
-@runtime_checkable
-class HasContracts(Protocol):
-    """
-    What says of its tables which suites they keep: a ledger, a hub, an exchange, a relay, a feed, a service.
-
-    A class of your own can be asked too, if it has this method.
-    """
-
-    def contracts(self) -> Mapping[str, object]:
-        """By name: a table and the name of its suite, or what has contracts, or a mapping like this one."""
-        ...
-
-
-class ContractTable(NamedTuple):
-    """
-    A table, the suite that it should keep, and the other tables that the suite may read.
-
-    *several* has, by suite, the names of tables beside it of which it is not clear which one is meant.
-    """
-
-    table: DataFrame
-    suite: Suite
-    beside: Mapping[str, DataFrame]
-    several: Mapping[str, Sequence[str]]
-
-
-def find_contracts(given: object, *, function: str) -> dict[str, ContractTable]:
-    """
-    Every table that is asked, by its name, a name within another one behind a dot.
-
-    A suite finds other tables among those beside its own: the table `changes` is the one that is to keep the
-    suite `changes`.  If there are several, it is none of them.
-
-    Raises:
-        InvalidArgument: Something is neither a table with its suite nor a mapping of such, or two tables
-            have the same name.
-    """
-    found: dict[str, ContractTable] = {}
-    for name, each in _walk_contracts(given, "", function):
-        if name in found:
-            raise InvalidArgument(function, "asked", "tables of different names", f"two of the name {name}")
-        found[name] = each
-    return found
-
-
-def _walk_contracts(given: object, within: str, function: str) -> Iterator[tuple[str, ContractTable]]:
-    named = given.contracts() if _has_contracts(given) else given
-    if not isinstance(named, Mapping) or not all(isinstance(name, str) for name in named):
-        raise _no_contracts(given, within, function)
-    pairs = {name: each for name, each in named.items() if isinstance(each, tuple)}
-    wrong = [name for name, each in pairs.items() if len(each) != 2 or not isinstance(each[0], DataFrame)]
-    if wrong:
-        raise _no_contracts(pairs[wrong[0]], f"{within}{wrong[0]}.", function)
-    suites = {
-        name: keep_promised(read_suite(suite, function=function), table)
-        for name, (table, suite) in pairs.items()
-    }
-    by_suite: dict[str, list[str]] = {}
-    for name, suite in suites.items():
-        by_suite.setdefault(suite.name, []).append(name)
-    beside = {suite: pairs[names[0]][0] for suite, names in by_suite.items() if len(names) == 1}
-    several = {suite: names for suite, names in by_suite.items() if len(names) > 1}
-    for name, each in named.items():
-        if name in pairs:
-            yield within + name, ContractTable(each[0], suites[name], beside, several)
-        else:
-            yield from _walk_contracts(each, f"{within}{name}.", function)
-
-
-def _has_contracts(given: object) -> TypeGuard[HasContracts]:
-    """A table may have a column of that name, so it is asked whether it is a table."""
-    return isinstance(given, HasContracts) and not isinstance(given, DataFrame)
-
-
-def _no_contracts(given: object, within: str, function: str) -> InvalidArgument:
-    where = f"asked[{within[:-1]!r}]" if within else "asked"
-    needed = "what has `contracts()`, as a ledger has, or a mapping of name to (table, suite)"
-    return InvalidArgument(function, where, needed, given, 'check_all({"flights": (history, "history")})')
 
 
 SIDES, FIELDS = ("has", "due"), "fields"

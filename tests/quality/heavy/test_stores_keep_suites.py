@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from cdckit import databus, datahub, rdss, replicate, samples, streams
 from cdckit.quality import check_all
-from cdckit.quality.suites import HasContracts
+from cdckit.quality.data_docs import HasContracts
 from support.hub_shop import AT, SHOP, customers, order
 
 
