@@ -363,16 +363,14 @@ def _without_messages(
 ) -> DataFrame:
     names = ["message_id", "source"] if by_source else ["message_id"]
     require_types(messages, T.StructType([CHANGE_SCHEMA[name] for name in names]), function="revoke")
-    wanted = messages.select(F.struct(*names).alias("revoked")).where("revoked.message_id IS NOT NULL")
-    kept = changes.select(
-        F.struct(F.col("*")).alias("row"),
-        of_source.alias("of_source"),
-        _is_list_change(changes).alias("of_list"),
-    )
-    same = [F.col(f"row.{name}").eqNullSafe(F.col(f"revoked.{name}")) for name in names]
-    is_revoked = _refuse_lists(F.col("of_source"), F.col("of_list"), F.col("row.message_id"))
-    left = kept.join(wanted, reduce(Column.__and__, same) & is_revoked, "left_anti")
-    return left.select("row.*")
+    wanted = messages.where("message_id IS NOT NULL").select(F.struct(*names).alias(_REVOKED))
+    same = [F.col(name).eqNullSafe(F.col(quoted(_REVOKED)).getField(name)) for name in names]
+    is_revoked = _refuse_lists(of_source, _is_list_change(changes), F.col("message_id"))
+    return changes.join(wanted, reduce(Column.__and__, same) & is_revoked, "left_anti")
+
+
+_REVOKED = "cdckit.revoked"
+"""A name that no column of changes has."""
 
 
 def _message_ids(messages: str | Iterable[str], *, function: str) -> list[str]:
