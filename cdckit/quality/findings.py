@@ -86,14 +86,7 @@ def coalesce_versions(history: DataFrame, on: Iterable[str] | None = None) -> Da
     known = fields.fieldNames()
     names = known if on is None else require_fields(on, known, "on", function="coalesce_versions")
     content = F.struct(F.col(DELETED), *(comparable(F.col(quoted(n)), fields[n].dataType) for n in names))
-    # The version in one column: whatever its fields are called, they cannot be taken for another.
-    version = F.struct(*_folded_columns(history, names)).alias("version")
-    runs = fold_periods(
-        history.select("guid", VALID_FROM, VALID_TO, content.alias("said"), version), ["guid"], F.col("said")
-    )
-    return runs.select(F.col("version").withField(VALID_TO, F.col(VALID_TO)).alias("version")).select(
-        "version.*"
-    )
+    return fold_periods(history.select(*_folded_columns(history, names)), ["guid"], content)
 
 
 def find_overlaps(history: DataFrame) -> DataFrame:
@@ -325,21 +318,20 @@ def _existing_periods(history: DataFrame, on: Iterable[str], *, function: str) -
 
 def _absences(periods: DataFrame, keys: Iterable[str]) -> DataFrame:
     """Of each key with periods, the stretches before, between and after them."""
-    in_time = Window.partitionBy(*keys).orderBy("begins", F.col("ends").asc_nulls_last())
-    # Structs compare field by field, so an open end is greater than any other.
-    end = F.struct(F.col("ends").isNull().alias("open"), F.col("ends").alias("end"))
-    until = F.max(end).over(in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow))
-    ends = periods.select(
+    begins, ends = F.col("begins"), F.col("ends")
+    in_time = Window.partitionBy(*keys).orderBy(begins, ends.asc_nulls_last())
+    until = _last_end(ends).over(in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    followed = periods.select(
         *keys,
-        "begins",
+        begins,
         until.alias("until"),
         F.lead("begins").over(in_time).alias("next"),
         F.row_number().over(in_time).alias("number"),
     )
     after = F.struct(F.col("until.end").alias("begins"), F.col("next").alias("ends"))
-    before = F.struct(F.lit(_EARLIEST).cast("timestamp_ltz").alias("begins"), F.col("begins").alias("ends"))
+    before = F.struct(F.lit(_EARLIEST).cast("timestamp_ltz").alias("begins"), begins.alias("ends"))
     absences = F.array(F.when(~F.col("until.open"), after), F.when(F.col("number") == 1, before))
-    found = ends.select(*keys, F.inline(absences)).where(is_period(F.col("begins"), F.col("ends")))
+    found = followed.select(*keys, F.inline(absences)).where(is_period(begins, ends))
     return found.withColumn("row", F.lit(None).cast("int"))
 
 
@@ -360,9 +352,12 @@ def _with_last_end_before(history: DataFrame, column: str, *, function: str) -> 
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
     in_time = Window.partitionBy("guid").orderBy(begins, ends.asc_nulls_last())
     earlier = in_time.rowsBetween(Window.unboundedPreceding, -1)
-    # Structs compare field by field, so an open end is greater than any other.
-    last_end = F.max(F.struct(ends.isNull().alias("open"), ends.alias("end"))).over(earlier)
-    return history.where(is_period(begins, ends)).withColumn(column, last_end)
+    return history.where(is_period(begins, ends)).withColumn(column, _last_end(ends).over(earlier))
+
+
+def _last_end(ends: Column) -> Column:
+    """The greatest of the ends: structs compare field by field, so an open end is greater than any other."""
+    return F.max(F.struct(ends.isNull().alias("open"), ends.alias("end")))
 
 
 _FIND_CONTRADICTIONS = "find_contradictions"

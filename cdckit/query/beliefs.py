@@ -19,7 +19,7 @@ from cdckit.model.history import (
     require_bitemporal,
 )
 from cdckit.parts import instants
-from cdckit.parts.arguments import microseconds, require_fields, require_instant, require_instants
+from cdckit.parts.arguments import microseconds, quoted, require_fields, require_instant, require_instants
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.bitemporal import history_fields, keep_known
 from cdckit.query.differences import DIFFERING, diff, require_reader_keys
@@ -261,7 +261,7 @@ def error_durations(
         both = both.withColumn(VALID_TO, F.least(VALID_TO, last))
     errors = both.select(
         "guid",
-        F.struct(F.lit(0).alias("of"), *(_true_or_shown(name).alias(name) for name in named)).alias("key"),
+        *(_true_or_shown(name).alias(name) for name in named),
         VALID_FROM,
         VALID_TO,
         F.inline(F.array(*(_error(table, name) for name in names))),
@@ -270,7 +270,7 @@ def error_durations(
     seconds = (F.unix_micros(VALID_TO) - F.unix_micros(VALID_FROM)) / F.lit(1_000_000)
     return fold_periods(errors, ["guid", "field"], error).select(
         "guid",
-        *(F.col("key").getField(name).alias(name) for name in named),
+        *map(quoted, named),
         "field",
         "error",
         VALID_FROM,

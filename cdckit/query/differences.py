@@ -28,7 +28,6 @@ from cdckit.query.intervals import (
     fold_periods,
     is_ever_in_force,
     is_period,
-    layer_column,
     split_periods,
 )
 
@@ -162,29 +161,18 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
     left, right = F.col("a"), F.col("b")
     # All of one version: mixed, they might name an entity that there is not.
     told_by_a = is_there(left) | (left.isNotNull() & ~is_there(right))
-    key = F.struct(
-        F.lit(0).alias("of"),
+    differing = _side_by_side(a, b).select(
+        "guid",
         *(
             F.when(told_by_a, value_of(left, field)).otherwise(value_of(right, field)).alias(field.name)
             for field in named
         ),
-    )
-    differing = _side_by_side(a, b).select(
-        "guid",
-        key.alias("key"),
         VALID_FROM,
         VALID_TO,
         differing_cells(left, right, [PRESENCE, *fields], partial(_two_words, left, right)),
     )
     periods = fold_periods(differing.where(F.col("field").isNotNull()), ["guid", "field"], F.struct(*_SAID))
-    return periods.select(
-        "guid",
-        *(F.col("key").getField(field.name).alias(field.name) for field in named),
-        "field",
-        VALID_FROM,
-        VALID_TO,
-        *_SAID,
-    )
+    return periods.select("guid", *(quoted(field.name) for field in named), *DIFFERING)
 
 
 def _step(was: Column, is_: Column, field: T.StructField) -> dict[str, Column]:
@@ -318,15 +306,11 @@ def differing_cells(
 
 def _side_by_side(a: DataFrame, b: DataFrame) -> DataFrame:
     """For each period in which neither history changes, `a` and `b`: the version in force, if any."""
-    lines = [
+    line, other = (
         version_rows(history.where(is_ever_in_force())).select(
-            "guid",
-            "begins",
-            F.struct(F.col("version.ends").alias("ends"), "version").alias(layer_column(place)),
+            "guid", "begins", F.struct(F.col("version.ends").alias("ends"), "version").alias(side)
         )
-        for place, history in enumerate((a, b))
-    ]
-    line = lines[0].unionByName(lines[1], allowMissingColumns=True)
-    sides = {layer_column(place): name for place, name in enumerate("ab")}
-    states = split_periods(line, ["guid"], ["a", "b"], why=UNSOUND, function="diff")
-    return states.withColumnsRenamed(sides)
+        for side, history in (("a", a), ("b", b))
+    )
+    whole = line.unionByName(other, allowMissingColumns=True)
+    return split_periods(whole, ["guid"], {"a": "a", "b": "b"}, why=UNSOUND, function="diff")

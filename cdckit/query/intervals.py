@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import and_
 
@@ -377,18 +377,17 @@ def overlap_message(
 def split_periods(
     line: DataFrame,
     names: Sequence[str],
-    into: Sequence[str],
+    sides: Mapping[str, str],
     *,
     why: str = UNSOUND_OR_ON,
     function: str,
 ) -> DataFrame:
     """
-    For each period in which no side moves, the version of each side.
+    For each period in which no side moves, the version of each side: a column by what the side is called.
 
     All sides stand in one line per key, by time.  Between two beginnings nothing begins, but versions may end
     there of which none follows: such a stretch is cut at their ends.
     """
-    sides = [layer_column(place) for place in range(len(into))]
     in_time = Window.partitionBy(*names).orderBy("begins")
     earlier = in_time.rowsBetween(Window.unboundedPreceding, -1)
     states = line.select(
@@ -402,7 +401,7 @@ def split_periods(
     fault = F.coalesce(
         *(
             F.when(F.col(side).isNotNull() & before[side].isNotNull(), F.lit(name))
-            for side, name in zip(sides, into, strict=True)
+            for side, name in sides.items()
         )
     )
     key = [(F.col(name), line.schema[name].dataType) for name in names]
@@ -419,7 +418,7 @@ def split_periods(
     )
 
 
-def _periods(sides: Sequence[str]) -> Column:
+def _periods(sides: Iterable[str]) -> Column:
     """From each beginning, or end of a version within the stretch, to the next of these."""
     next_one, none = F.col("next"), F.lit(None).cast("timestamp_ltz")
     ends = (F.col(side).getField("ends") for side in sides)
@@ -435,9 +434,9 @@ def _in_force(state: Column, at: Column) -> Column:
     return F.when(ends.isNull() | (ends > at), state)
 
 
-def keep_present(rows: DataFrame, sides: int, how: str) -> DataFrame:
+def keep_present(rows: DataFrame, sides: Iterable[str], how: str) -> DataFrame:
     """The periods in which all sides are there ("inner"), the first is ("left"), or any is ("full")."""
-    present = [F.col(layer_column(place)).isNotNull() for place in range(sides)]
+    present = [F.col(side).isNotNull() for side in sides]
     if how == "left":
         return rows.where(present[0])
     both = Column.__and__ if how == "inner" else Column.__or__
@@ -454,23 +453,18 @@ def fold_periods(rows: DataFrame, names: Sequence[str], content: Column) -> Data
     """
     Neighbouring periods of *names* that say the same as one: the first, to the end of the last.
 
-    No column may be called `before`, `final` or `continues`.
+    No column may be called `cdckit_before`, `cdckit_final` or `cdckit_continues`.
     """
+    before, final, continues = "cdckit_before", "cdckit_final", "cdckit_continues"
     in_time = Window.partitionBy(*names).orderBy(VALID_FROM)
     whole = in_time.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
     # In structs, so that an open end and no next period are two things.
     marked = rows.select(
         "*",
-        F.struct(F.lag(VALID_TO).over(in_time).alias("end")).alias("before"),
-        F.struct(F.last(VALID_TO).over(whole).alias("end")).alias("final"),
-        continues_previous(in_time, content).alias("continues"),
+        F.struct(F.lag(VALID_TO).over(in_time).alias("end")).alias(before),
+        F.struct(F.last(VALID_TO).over(whole).alias("end")).alias(final),
+        continues_previous(in_time, content).alias(continues),
     )
     # A run ends with the period before the next run.
-    end = F.coalesce(F.lead("before").over(in_time), F.col("final")).getField("end")
-    first = marked.where(~F.col("continues")).withColumn(VALID_TO, end)
-    return first.drop("before", "final", "continues")
-
-
-def layer_column(place: int) -> str:
-    """What the side at that place is called in a line."""
-    return f"side_{place}"
+    end = F.coalesce(F.lead(before).over(in_time), F.col(final)).getField("end")
+    return marked.where(~F.col(continues)).withColumn(VALID_TO, end).drop(before, final, continues)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -46,7 +47,6 @@ from cdckit.query.intervals import (
     keep_present,
     key_column,
     key_columns,
-    layer_column,
     period_rows,
     split_periods,
 )
@@ -151,36 +151,55 @@ def overlay(*layers: Layer, how: str = "inner", fold: bool = False) -> DataFrame
     columns = [side.columns(function=_OVERLAY) for side in layers]
     first, *others = layers
     key = listed(first.on)
-    links = [_check_link(first, side) for side in others]
+    links = [dict(zip(key, key, strict=True)), *(_check_link(first, layer) for layer in others)]
     _require_names(layers, key)
-    for side, link in zip(others, links, strict=True):
-        if how == "full" and set(link) != set(key):
-            needed = f"inner or left, where {side.into} is found by the link {', '.join(link)}"
-            raise InvalidArgument(_OVERLAY, "how", needed, how)
-    lines = [
-        _line(side, [link[name] for name in key], place, columns[place])
-        if set(link) == set(key)
-        else _line_by_link(first, key, side, link, place, columns[place])
-        for place, (side, link) in enumerate(
-            zip(layers, [dict(zip(key, key, strict=True)), *links], strict=True)
-        )
+    sides = [
+        _Side(layer, f"side_{place}", layer_columns, link)
+        for place, (layer, layer_columns, link) in enumerate(zip(layers, columns, links, strict=True))
     ]
+    for side in sides:
+        if how == "full" and not side.has_key(key):
+            needed = f"inner or left, where {side.layer.into} is found by the link {', '.join(side.link)}"
+            raise InvalidArgument(_OVERLAY, "how", needed, how)
+    lines = [_line(side, key) if side.has_key(key) else _line_by_link(first, key, side) for side in sides]
     names = [key_column(place) for place in range(len(key))]
     line = reduce(lambda one, more: one.unionByName(more, allowMissingColumns=True), lines)
-    rows = split_periods(line, names, [side.into for side in layers], function=_OVERLAY)
-    rows = keep_present(rows, len(layers), how)
+    into = {side.column: side.layer.into for side in sides}
+    rows = keep_present(split_periods(line, names, into, function=_OVERLAY), into, how)
     if fold:
-        periods = (
-            _layer_content(side, place, columns[place]).alias(layer_column(place))
-            for place, side in enumerate(layers)
-        )
-        rows = fold_periods(rows, names, F.struct(*periods))
+        rows = fold_periods(rows, names, F.struct(*map(_content, sides)))
     return rows.select(
         *(F.col(column).alias(name) for column, name in zip(names, key, strict=True)),
         VALID_FROM,
         VALID_TO,
-        *(F.col(layer_column(place)).alias(side.into) for place, side in enumerate(layers)),
+        *(F.col(column).alias(name) for column, name in into.items()),
     )
+
+
+class _Side(NamedTuple):
+    """
+    A layer in the line of all versions.
+
+    Args:
+        layer: The layer.
+        column: The column with its versions.
+        columns: What its struct holds.
+        link: Its fields, by those of the first side that they are equal to.
+    """
+
+    layer: Layer
+    column: str
+    columns: list[str]
+    link: Mapping[str, str]
+
+    def has_key(self, key: Sequence[str]) -> bool:
+        """Whether it is found by the key of the first side."""
+        return set(self.link) == set(key)
+
+    @property
+    def version(self) -> Column:
+        """The struct of a version."""
+        return F.struct(*(F.col(quoted(name)) for name in self.columns))
 
 
 def _check_layers(layers: Sequence[Layer], how: str, fold: bool) -> tuple[Layer, ...]:
@@ -227,52 +246,42 @@ def _alive(layer: Layer) -> DataFrame:
     return layer.history.where(~F.col(DELETED) & is_ever_in_force())
 
 
-def _struct(columns: Sequence[str]) -> Column:
-    return F.struct(*(F.col(quoted(name)) for name in columns))
-
-
-def _line(layer: Layer, fields: Sequence[str], place: int, columns: Sequence[str]) -> DataFrame:
+def _line(side: _Side, key: Sequence[str]) -> DataFrame:
     """The versions of a side, each where it begins."""
-    state = F.struct(F.col(VALID_TO).alias("ends"), _struct(columns).alias("version"))
+    fields = [side.link[name] for name in key]
+    state = F.struct(F.col(VALID_TO).alias("ends"), side.version.alias("version")).alias(side.column)
     begins = F.col(VALID_FROM).alias("begins")
-    return _alive(layer).select(*key_columns(layer.history, fields), begins, state.alias(layer_column(place)))
+    return _alive(side.layer).select(*key_columns(side.layer.history, fields), begins, state)
 
 
-def _line_by_link(
-    first: Layer,
-    key: Sequence[str],
-    layer: Layer,
-    link: Mapping[str, str],
-    place: int,
-    columns: Sequence[str],
-) -> DataFrame:
+def _line_by_link(first: Layer, key: Sequence[str], side: _Side) -> DataFrame:
     """The versions of a side that the versions of the first lead to, cut to these and under their key."""
 
     def periods(of: Layer, fields: Iterable[str], row: Column) -> DataFrame:
         period = (F.col(VALID_FROM).alias("begins"), F.col(VALID_TO).alias("ends"))
         return _alive(of).select(*key_columns(of.history, fields), *period, row.alias("row"))
 
-    leading = periods(first, link, F.struct(*key_columns(first.history, key)))
-    found = periods(layer, link.values(), _struct(columns))
-    pairs = find_overlapping(leading, found, [key_column(part) for part in range(len(link))])
+    leading = periods(first, side.link, F.struct(*key_columns(first.history, key)))
+    found = periods(side.layer, side.link.values(), side.version)
+    pairs = find_overlapping(leading, found, [key_column(part) for part in range(len(side.link))])
     # Spark's least passes over nulls: an open end is later than any other.
     ends = F.least("a.ends", "b.ends")
     return pairs.select(
         "a.row.*",
         F.greatest("a.begins", "b.begins").alias("begins"),
-        F.struct(ends.alias("ends"), F.col("b.row").alias("version")).alias(layer_column(place)),
+        F.struct(ends.alias("ends"), F.col("b.row").alias("version")).alias(side.column),
     )
 
 
-def _layer_content(layer: Layer, place: int, columns: Sequence[str]) -> Column:
+def _content(side: _Side) -> Column:
     """What counts of a version where periods are folded: the entity and the fields."""
-    version, schema = F.col(layer_column(place)), layer.history.schema
-    fields = [name for name in columns if name == "guid" or name not in STANDARD_COLUMNS]
+    version, schema = F.col(side.column), side.layer.history.schema
+    fields = [name for name in side.columns if name == "guid" or name not in STANDARD_COLUMNS]
     parts = [
         comparable(version.getField(name), schema[name].dataType).alias(f"part_{index}")
         for index, name in enumerate(fields)
     ]
-    return F.when(version.isNotNull(), F.struct(*parts))
+    return F.when(version.isNotNull(), F.struct(*parts)).alias(side.column)
 
 
 _JOIN_PERIODS = "join_periods"
