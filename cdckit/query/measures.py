@@ -359,12 +359,9 @@ def _net_changes(
         rounded_up = F.col("at") - first + F.lit(step - 1)
         net_changes = net_changes.withColumn("at", F.call_function("div", rounded_up, F.lit(step)))
         first, last = F.lit(0), F.lit(-(-(microseconds(end) - microseconds(start)) // step))
-    of = [name for name in net_changes.columns if name.startswith("of_")]
-    changed = [F.col(name) != 0 for name in of]
+    changed = reduce(or_, (F.col(name) != 0 for name in _measures(net_changes)), F.col("at") == first)
     net = net_changes.where(F.col("at") < last).groupBy("group", "at")
-    return net.agg(*(F.sum(name).alias(name) for name in of)).where(
-        reduce(or_, changed, F.col("at") == first)
-    )
+    return net.agg(*(F.sum(name).alias(name) for name in _measures(net_changes))).where(changed)
 
 
 def _group(versions: DataFrame, by: Sequence[str]) -> Column:
@@ -389,8 +386,7 @@ def _change(at: Column, values: Sequence[Column]) -> Column:
 
 def _nothing(changes: DataFrame, first: Column) -> DataFrame:
     """One row like those *changes*, which changes nothing."""
-    kinds = {field.name: field.dataType for field in changes.schema}
-    zeros = [F.lit(0).cast(kind).alias(name) for name, kind in kinds.items() if name.startswith("of_")]
+    zeros = [F.lit(0).cast(changes.schema[name].dataType).alias(name) for name in _measures(changes)]
     return changes.sparkSession.range(1).select(_group(changes, []).alias("group"), first.alias("at"), *zeros)
 
 

@@ -45,7 +45,6 @@ class Sides(NamedTuple):
     history: DataFrame
     source: DataFrame
     instant: Column
-    valid_at: datetime
     keys: list[T.StructField]
     fields: list[T.StructField]
 
@@ -92,7 +91,7 @@ def read_sides(
 
     fields = {name: T.StructField(name, kind) for name, kind in types.items()}
     compared = [field for name, field in fields.items() if name not in key]
-    return Sides(alike(history), alike(table), instant, valid_at, [fields[name] for name in key], compared)
+    return Sides(alike(history), alike(table), instant, [fields[name] for name in key], compared)
 
 
 def _common_type(name: str, history: DataFrame, source: DataFrame, *, function: str) -> T.DataType:
@@ -115,7 +114,7 @@ def cast_where_needed(value: Column, kind: T.DataType, needed: T.DataType) -> Co
 
 def find_differences(sides: Sides) -> DataFrame:
     """What is wrong: the key, `guid`, `finding`, and the versions of both sides, `a` and `b`."""
-    in_force = version_rows(as_of(sides.history, sides.valid_at, deletes=True))
+    in_force = version_rows(as_of(sides.history, sides.instant, deletes=True))
     left = in_force.select("guid", F.struct("begins", "version.*").alias("a"))
     right = _source_versions(sides)
     a, b = F.col("a"), F.col("b")
