@@ -7,7 +7,7 @@ from cdckit.merging.merge import merge
 from cdckit.merging.moves import complete_moves
 from cdckit.model import Priority, rejects, union_changes, with_fields, with_priorities
 from cdckit.notebook import show
-from cdckit.notebook.display import options
+from cdckit.notebook.options import options
 from cdckit.notebook.sessions import session
 from cdckit.parts.files import expectations, samples
 from cdckit.quality.checks import check

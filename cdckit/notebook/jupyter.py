@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from html import escape
@@ -21,8 +22,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.errors import CdcError, MissingColumns, WrongColumnType
-from cdckit.notebook import Table, show
-from cdckit.notebook.display import options
+from cdckit.notebook.options import options
+from cdckit.notebook.tables import Table, show
 from cdckit.parts.workers import latest_step
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ class _Interrupts:
 
 
 class _Progress:
-    """One line below a cell that takes longer than a moment; gone when the cell has ended."""
+    """A bar and a line below a cell that takes longer than a moment; gone when the cell has ended."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -205,40 +206,38 @@ class _Progress:
             self._thread = None
 
     def _watch(self, ended: threading.Event) -> None:
-        pause, handle = _PATIENCE, None
+        begun, pause, is_shown = time.monotonic(), _PATIENCE, False
+        name = {"display_id": f"cdckit-{id(self)}-{threading.get_ident()}"}
         while not ended.wait(pause):
-            pause, line = _PAUSE, _line() if options.progress else ""
-            if line and handle is None:
-                handle = self._say(line, None)
-            elif handle is not None:
-                self._say(line, handle)
-        if handle is not None:
-            self._say("", handle)
-
-    def _say(self, line: str, handle: str | None) -> str:
-        name = handle or f"cdckit-{id(self)}-{threading.get_ident()}"
-        data = {"text/html": f'<span style="opacity:0.6">{escape(line)}</span>', "text/plain": line}
-        self._shell.display_pub.publish(
-            data if line else {"text/plain": ""}, transient={"display_id": name}, update=handle is not None
-        )
-        return name
+            pause = _PAUSE
+            forms = progress_forms(time.monotonic() - begun) if options.progress else _NOTHING
+            if is_shown or forms != _NOTHING:
+                self._shell.display_pub.publish(forms, transient=name, update=is_shown)
+                is_shown = True
+        if is_shown:
+            self._shell.display_pub.publish(_NOTHING, transient=name, update=True)
 
 
-def _line() -> str:
-    """What Spark is doing: the step, and how much of its tasks is done; empty if it does nothing."""
+_NOTHING = {"text/plain": ""}
+
+
+def progress_forms(seconds: float) -> dict[str, str]:
+    """What Spark has been doing for so long: the step, and how much of its tasks is done; else `_NOTHING`."""
     context = _context()
     if context is None:
-        return ""
+        return _NOTHING
     try:
         tracker = context.statusTracker()
-        stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
     except Exception:  # the session ends; a cell works without such a line
-        return ""
-    known = [stage for stage in stages if stage is not None]
-    if not known:
-        return ""
-    done, all_of_them = sum(each.numCompletedTasks for each in known), sum(each.numTasks for each in known)
-    return f"{latest_step() or 'Spark works'}: {done} of {all_of_them} tasks"
+        return _NOTHING
+    done = sum(stage.numCompletedTasks for stage in stages if stage is not None)
+    tasks = sum(stage.numTasks for stage in stages if stage is not None)
+    if not tasks:
+        return _NOTHING
+    line = f"{latest_step() or 'Spark'}: {done} of {tasks} tasks, {seconds:.0f} s"
+    bar = f'<progress value="{done}" max="{tasks}" style="width:12em;vertical-align:middle"></progress>'
+    return {"text/html": f'{bar} <span style="opacity:0.6">{escape(line)}</span>', "text/plain": line}
 
 
 def _context() -> SparkContext | None:

@@ -1,420 +1,50 @@
-"""A table as it is shown: its columns, its cells as texts, short messages and instants, and its caption."""
+"""`show`: a table to look at, in Jupyter and as text."""
 
 from __future__ import annotations
 
-import re
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import date, datetime, timedelta, tzinfo
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import tzinfo
+from functools import cached_property, partial
+from html import escape
 from typing import Any, NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from cdckit.model.changes import CHANGE_SCHEMA, DIGITS, sortable_number
-from cdckit.model.history import (
-    DELETED,
-    FIELD_PROVENANCE,
-    HISTORY_SCHEMA,
-    SOURCE_MESSAGE,
-    SYSTEM_FROM,
-    SYSTEM_TO,
-    VALID_FROM,
-    VALID_TO,
+from cdckit.model.history import SYSTEM_FROM, VALID_FROM
+from cdckit.notebook.clock import Clock, timespec
+from cdckit.notebook.columns import (
+    NULL,
+    TableColumn,
+    has_change_columns,
+    resolve_headings,
+    resolve_names,
+    select_columns,
+    table_columns,
 )
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, REJECT
-from cdckit.parts.arguments import quoted, require_struct, require_type, require_types
-from cdckit.parts.instants import EPOCH, microseconds
-from cdckit.parts.values import as_text
-from cdckit.parts.workers import local_frame
-
-_LONGEST = 12
-
-
-class MessageLabel(NamedTuple):
-    """A message as a table names it, and all that is known of it."""
-
-    short: str
-    in_full: str
-
-
-def shorten_messages(messages: Iterable[str]) -> dict[str, MessageLabel]:
-    """
-    Messages without ids of their own by their sources, other long names by a word and an end that differs.
-
-    >>> named = ["shop-3c5a3b1c6f2f4a0e9d8c7b6a5f4e3d2c", "ny2/operations:20130207185408001586", "m1"]
-    >>> [label.short for label in shorten_messages(named).values()]
-    ['m1', 'operations…1586', 'shop']
-    """
-    names = sorted(set(messages))
-    made = {name: match[1] for name in names if (match := _MADE.fullmatch(name))}
-    others = [name for name in names if name not in made]
-    ends = range(4, max(map(len, others), default=0))
-    several = ({name: _shorten_name(name, end) for name in others} for end in ends)
-    short = next((some for some in several if len(set(some.values())) == len(others)), {})
-    called = {name: name for name in names} | short | made
-    return {name: MessageLabel(one_line(text), one_line(name)) for name, text in called.items()}
-
-
-# What `changes_from` calls a message that its table does not name: the source, and a digest.
-_MADE = re.compile(r"(.+)-[0-9a-f]{32}", re.DOTALL)
-_WORD = re.compile(r"[^\W\d_]{3,}")
-_DIGITS = re.compile(r"[0-9a-fA-F-]+")
-
-
-def _shorten_name(name: str, end: int) -> str:
-    """The last word of a long name, if there is one, and its end."""
-    if len(name) <= max(_LONGEST, end + 5):
-        return name
-    words = [] if _DIGITS.fullmatch(name) else _WORD.findall(name[:-end])
-    short = f"{words[-1][:_LONGEST] if words else name[:4]}…{name[-end:]}"
-    return short if len(short) < len(name) else name
-
-
-def label_messages(
-    messages: Collection[str], changes: DataFrame, clock: Callable[[int], str]
-) -> dict[str, MessageLabel]:
-    """
-    The source that sent each message; in full also when it was true, when it came, and from where.
-
-    A message that *changes* do not hold keeps its name.  *clock* writes microseconds since 1970.
-    """
-    labels = shorten_messages(messages)
-    if not messages:
-        return labels
-    at = F.col("arrival")
-    # As a table: a thousand rows of a hundred fields name more messages than a plan can hold.
-    named = local_frame(changes.sparkSession, [(each,) for each in messages], "message_id string")
-    found = (
-        changes.join(F.broadcast(named), on="message_id", how="left_semi")
-        .groupBy("message_id")
-        .agg(
-            F.sort_array(F.collect_set("source")).alias("sources"),
-            F.unix_micros(F.min("effective_timestamp")).alias("effective"),
-            F.unix_micros(F.min(at["timestamp"])).alias("arrived"),
-            F.min(F.concat_ws("/", at["topic"], at["partition"], at["offset"])).alias("place"),
-        )
-        .collect()
-    )
-    for row in found:
-        # Sources number their messages independently: an id may be of several.
-        name = one_line(" or ".join(row["sources"])) or labels[row["message_id"]].short
-        facts: Mapping[str, str] = {
-            "message ": labels[row["message_id"]].in_full,
-            "effective ": "" if row["effective"] is None else clock(row["effective"]),
-            "arrived ": "" if row["arrived"] is None else clock(row["arrived"]),
-            "at ": one_line(row["place"] or ""),
-        }
-        in_full = ", ".join([name, *(word + fact for word, fact in facts.items() if fact)])
-        labels[row["message_id"]] = MessageLabel(name, in_full)
-    return labels
-
-
-def require_changes(changes: DataFrame) -> None:
-    """Raise `MissingColumns` or `WrongColumnType` unless *changes* say of a message who sent it, and when."""
-    needed = ("message_id", "source", "effective_timestamp", "arrival")
-    require_types(changes, type(CHANGE_SCHEMA)([CHANGE_SCHEMA[name] for name in needed]), function="show")
-
-
-def one_line(text: str) -> str:
-    """Line ends, and what would turn or hide the text around it, as their escapes."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
-
-
-# What these columns are called above a table; everything that is not here is a field of the entity.
-_TIMES = {
-    VALID_FROM: "valid_from",
-    VALID_TO: "valid_to",
-    SYSTEM_FROM: "system_from",
-    SYSTEM_TO: "system_to",
-}
-_MARKS = {DELETED: "state", SOURCE_MESSAGE: "message", "guid": "guid"}
-_OF_CHANGES = {"effective_timestamp": "effective", "arrival": "arrived", "message_id": "message"}
-_ENDS = (VALID_TO, SYSTEM_TO)
-# Of answers about a history: in a history itself these are fields like any other.
-_MESSAGES = ("message", "message_id", "by_message", "a_message", "b_message")
-
-
-class TableColumn(NamedTuple):
-    """
-    A column of the table.
-
-    `cell` is a struct: the value, the message `m` and the priority `p` that it has from, and whether it was
-    `sent`.  `kind` is value, number, bytes, instant, begin, end, state, operation, message, guid, or quiet,
-    which is a value that is left out where no row says anything.
-    """
-
-    heading: str
-    kind: str
-    cell: Column
-
-
-def has_change_columns(frame: DataFrame) -> bool:
-    """Whether *frame* has the columns of changes."""
-    return {*CHANGE_SCHEMA.names, "data", "carried"} <= set(frame.columns)
-
-
-def table_columns(frame: DataFrame, *, provenance: bool, width: int) -> list[TableColumn]:
-    """The columns of *frame* as a reader wants them, in their order."""
-    names = set(frame.columns)
-    if has_change_columns(frame):
-        return _change_columns(frame, provenance, width)
-    if {ERROR_CODE, ERROR_DESCRIPTION, "topic", "partition", "offset", "value"} <= names:
-        return _reject_columns(frame, width)
-    return _version_columns(frame, provenance, width)
-
-
-def select_columns(columns: Sequence[TableColumn], headings: Sequence[str]) -> list[TableColumn]:
-    """The columns with these headings, in their order; and the state, which says what is deleted."""
-    chosen = [each for heading in headings for each in columns if each.heading == heading]
-    return chosen + [each for each in columns if each.kind == "state" and each not in chosen]
-
-
-def resolve_headings(frame: DataFrame, shown: Sequence[TableColumn], names: Iterable[str]) -> list[str]:
-    """What stands above the columns that are asked for: a name that is no heading is one of *frame*'s."""
-    headings = _headings(frame)
-    known = {each.heading for each in shown}
-    return [name if name in known else headings.get(name, name) for name in names]
-
-
-def resolve_names(frame: DataFrame, given: Iterable[str]) -> list[str]:
-    """The names of the columns that are asked for: one that *frame* does not have may be a heading."""
-    names = {heading: name for name, heading in _headings(frame).items()}
-    known = set(frame.columns)
-    if has_change_columns(frame):
-        known |= set(require_struct(frame, "data", function="show").names)
-    return [name if name in known else names.get(name, name) for name in given]
-
-
-def _headings(frame: DataFrame) -> dict[str, str]:
-    """What stands above the columns of *frame* that are called otherwise."""
-    called = _OF_CHANGES if has_change_columns(frame) else {**_TIMES, **_MARKS}
-    return {name: heading for name, heading in called.items() if name in frame.columns}
-
-
-def _version_columns(frame: DataFrame, provenance: bool, width: int) -> list[TableColumn]:
-    """A history, or what is left of one: since when, until when, the fields, the state, message and guid."""
-    types = {field.name: field.dataType for field in frame.schema.fields}
-    for name in (*_TIMES, *_MARKS):
-        if name in types:
-            needed = T.TimestampType() if name in _TIMES else HISTORY_SCHEMA[name].dataType
-            require_type(frame, name, needed, function="show")
-    entries = _provenance(frame) if FIELD_PROVENANCE in types and provenance else {}
-    messages = () if DELETED in types else _MESSAGES
-    columns = [
-        TableColumn(heading, "end" if name in _ENDS else "begin", _cell(_micros(_column(name))))
-        for name, heading in _TIMES.items()
-        if name in types
-    ]
-    columns += [
-        _plain_column(name, kind, width, entries.get(name), message=name in messages)
-        for name, kind in types.items()
-        if name not in {*_TIMES, *_MARKS, FIELD_PROVENANCE}
-    ]
-    for name, heading in _MARKS.items():
-        if name in types:
-            entry = entries.get("guid") if name == DELETED else None
-            columns.append(TableColumn(heading, heading, _cell(_column(name), entry)))
-    return columns
-
-
-def _change_columns(frame: DataFrame, provenance: bool, width: int) -> list[TableColumn]:
-    """Who says what first, then the fields, blank where not sent, then when and in which message."""
-    fields = require_struct(frame, "data", function="show").fields
-    carried = set(require_struct(frame, "carried", function="show").names)
-    ranks: set[str] = set()
-    if provenance and "field_priorities" in frame.columns:
-        ranks = set(require_struct(frame, "field_priorities", function="show").names)
-    columns = [
-        TableColumn("source", "value", _cell(_column("source"))),
-        TableColumn("operation", "operation", _cell(_column("operation"))),
-    ]
-    for name, kind in ((field.name, field.dataType) for field in fields):
-        sent = _column("carried").getField(name) if name in carried else F.lit(True)
-        rank = _column("field_priorities").getField(name) if name in ranks else F.lit(None)
-        value = _value(_column("data").getField(name), kind, width)
-        columns.append(TableColumn(name, _kind(kind), _cell(value, rank=rank, sent=sent)))
-    arrived = _column("arrival").getField("timestamp")
-    columns += [
-        TableColumn("effective", "instant", _cell(_micros(_column("effective_timestamp")))),
-        TableColumn("arrived", "instant", _cell(_micros(arrived))),
-        TableColumn("sequence", "quiet", _cell(_value(_sequence(), T.StringType(), width))),
-        TableColumn("priority", "quiet", _cell(F.nullif(_column("priority").cast("string"), F.lit("0")))),
-        TableColumn("message", "message", _cell(_column("message_id"))),
-    ]
-    if REJECT in frame.columns:
-        code = _column(REJECT).getField(ERROR_CODE)
-        columns.append(TableColumn(REJECT, "quiet", _cell(_value(code, T.StringType(), width))))
-    apart = {*CHANGE_SCHEMA.names, "data", "carried", "field_priorities", REJECT}
-    others = [field for field in frame.schema.fields if field.name not in apart]
-    return columns + [
-        TableColumn("guid", "guid", _cell(_column("guid")))
-        if field.name == "guid"
-        else _plain_column(field.name, field.dataType, width)
-        for field in others
-    ]
-
-
-def _sequence() -> Column:
-    """The sequence, unless it only repeats when the change is effective; of a number, the number alone."""
-    sequence = _column("sequence")
-    repeats = sequence.eqNullSafe(sortable_number(_micros(_column("effective_timestamp"))))
-    number = F.when(sequence.rlike(f"^[0-9]{{{DIGITS}}}$"), F.regexp_replace(sequence, "^0+(?=[0-9])", ""))
-    return F.when(~repeats, F.coalesce(number, sequence))
-
-
-def _reject_columns(frame: DataFrame, width: int) -> list[TableColumn]:
-    """What is wrong first, then where the record lies, and how it begins."""
-    first = (ERROR_CODE, ERROR_DESCRIPTION, "topic", "partition", "offset", "timestamp", "key", "value")
-    types = {field.name: field.dataType for field in frame.schema.fields}
-    ordered = [*(name for name in first if name in types), *(name for name in types if name not in first)]
-    # Spark's type of a timestamp is a number that says nothing to a reader.
-    return [
-        TableColumn(name, "quiet", _cell(_value(_column(name), types[name], width)))
-        if name == "headers"
-        else _plain_column(name, types[name], width)
-        for name in ordered
-        if name != "timestampType"
-    ]
-
-
-def _plain_column(
-    name: str, kind: T.DataType, width: int, entry: Column | None = None, *, message: bool = False
-) -> TableColumn:
-    if message and isinstance(kind, T.StringType):
-        return TableColumn(name, "message", _cell(_column(name), entry))
-    return TableColumn(name, _kind(kind), _cell(_value(_column(name), kind, width), entry))
-
-
-def _kind(kind: T.DataType) -> str:
-    kinds: Iterable[tuple[type[T.DataType], str]] = (
-        (T.TimestampType, "instant"),
-        (T.BinaryType, "bytes"),
-        (T.NumericType, "number"),
-    )
-    return next((word for of, word in kinds if isinstance(kind, of)), "value")
-
-
-def _value(column: Column, kind: T.DataType, width: int) -> Column:
-    """What is enough of a value to show it; instants as microseconds: Python knows no year after 9999."""
-    as_shown: dict[str, Callable[[], Column]] = {
-        "instant": lambda: _micros(column),
-        "bytes": lambda: F.struct(F.substring(column, 1, width).alias("first"), F.length(column).alias("of")),
-    }
-    found = as_shown.get(_kind(kind), lambda: F.substring(as_text(column, kind), 1, width + 1))()
-    return F.when(column.isNotNull(), found) if _kind(kind) == "bytes" else found
-
-
-def _cell(
-    value: Column, entry: Column | None = None, *, rank: Column | None = None, sent: Column | None = None
-) -> Column:
-    message = F.lit(None) if entry is None else entry.getField("m")
-    priority = rank if entry is None else entry.getField("p")
-    return F.struct(
-        value.alias("value"),
-        message.cast("string").alias("m"),
-        (F.lit(None) if priority is None else priority).cast("string").alias("p"),
-        (F.lit(True) if sent is None else F.coalesce(sent, F.lit(True))).alias("sent"),
-    )
-
-
-def _provenance(history: DataFrame) -> dict[str, Column]:
-    """Where each field has its value from; what is no entry of a message and a priority says nothing."""
-    fields = require_struct(history, FIELD_PROVENANCE, function="show").fields
-    return {
-        field.name: F.col(FIELD_PROVENANCE).getField(field.name)
-        for field in fields
-        if isinstance(field.dataType, T.StructType) and {"m", "p"} <= set(field.dataType.names)
-    }
-
-
-def _column(name: str) -> Column:
-    return F.col(quoted(name))
-
-
-def _micros(instant: Column) -> Column:
-    return F.unix_micros(instant)
-
-
-_TIMESPECS = (
-    (60_000_000, "minutes"),
-    (1_000_000, "seconds"),
-    (1_000, "milliseconds"),
-    (1, "microseconds"),
+from cdckit.notebook.messages import (
+    MessageLabel,
+    label_messages,
+    one_line,
+    require_changes,
+    shorten_messages,
 )
-
-
-class Clock(NamedTuple):
-    """What the instants of one table share, and so need not say: they are microseconds since 1970."""
-
-    zone: tzinfo
-    offsets: bool
-    day: date | None
-
-    @classmethod
-    def of(cls, micros: Iterable[int], zone: tzinfo) -> Clock:
-        """The clock of these instants."""
-        moments = [moment for moment in (_moment(each, zone) for each in micros) if moment is not None]
-        days = {moment.date() for moment in moments}
-        # An hour that happens twice, or a summer among winters: then each instant needs its offset.
-        offsets = len({moment.utcoffset() for moment in moments}) > 1 or any(map(_happens_twice, moments))
-        return cls(zone, offsets, min(days) if len(days) == 1 else None)
-
-    @property
-    def caption(self) -> str:
-        """What the instants share, in words."""
-        return f"instants of {self.day}, {self.zone}" if self.day else f"instants in {self.zone}"
-
-    def text(self, micros: int, spec: str) -> str:
-        """An instant without what all share; *spec* is what `isoformat` calls so."""
-        moment = _moment(micros, self.zone)
-        if moment is None:
-            return "after 9999" if micros > 0 else "before 0001"
-        written = (moment if self.offsets else moment.replace(tzinfo=None)).isoformat(" ", spec)
-        return written[11:] if self.day else written
-
-    def in_full(self, micros: int) -> str:
-        """An instant by itself, with its day."""
-        moment = _moment(micros, self.zone)
-        if moment is None:
-            return self.text(micros, "")
-        return moment.replace(tzinfo=None).isoformat(" ", timespec([micros]))
-
-
-def short_instants(instants: Sequence[datetime], zone: tzinfo) -> tuple[list[str], str]:
-    """Instants as short as they can be together, and the words for what they share."""
-    micros = [microseconds(instant) for instant in instants]
-    clock = Clock.of(micros, zone)
-    return [clock.text(each, timespec(micros)) for each in micros], clock.caption
-
-
-def timespec(micros: Iterable[int]) -> str:
-    """How fine these instants are, as `isoformat` calls it: seconds only where one has some."""
-    listed = list(micros)
-    return next(word for unit, word in _TIMESPECS if all(each % unit == 0 for each in listed))
-
-
-def _happens_twice(moment: datetime) -> bool:
-    """Whether clocks were put back then, and show this once more."""
-    return moment.replace(fold=0).utcoffset() != moment.replace(fold=1).utcoffset()
-
-
-def _moment(micros: int, zone: tzinfo) -> datetime | None:
-    try:
-        return (EPOCH + timedelta(microseconds=micros)).astimezone(zone)
-    except OverflowError:
-        return None
-
+from cdckit.notebook.options import as_zone, options, require_rows
+from cdckit.parts.arguments import quoted, require_batch, require_columns, require_fields
+from cdckit.parts.workers import describe_step
 
 OPEN = "…"
-NULL = "NULL"
 _INSTANTS = ("instant", "begin", "end")
 
 
 class Cell(NamedTuple):
-    """Text, its message and all that is known of it, and its look: see `cdckit.notebook.display`."""
+    """
+    Text, its message, all that is known of it, and its look.
+
+    A mark is red and bold, nothing is pale, the value of a deleted version is struck through.
+    """
 
     text: str
     message: str = ""
@@ -425,106 +55,264 @@ class Cell(NamedTuple):
 class Grid(NamedTuple):
     """What a `Table` shows: rows of texts; which columns are numbers, and which rows are struck through."""
 
-    headings: list[str]
-    numbers: list[bool]
-    rows: list[list[Cell]]
-    deleted: list[bool]
+    headings: Sequence[Cell]
+    numbers: Sequence[bool]
+    rows: Sequence[Sequence[Cell]]
+    deleted: Sequence[bool]
     caption: str
 
 
-class Look(NamedTuple):
-    """What a table is to look like: its columns, how many rows, how wide a value may be, and whose clock."""
+class Table:
+    """What `show`, `check`, `profile` and the widgets show: HTML in Jupyter, text elsewhere; read once."""
 
-    headings: Sequence[str]
-    kinds: Sequence[str]
-    rows: int
-    width: int
-    zone: tzinfo
+    def __init__(self, read: Callable[[], Grid]) -> None:
+        self._read = read
 
+    @cached_property
+    def grid(self) -> Grid:
+        """What it shows; the first to ask for it has it read."""
+        return self._read()
 
-class TableRows(NamedTuple):
-    """What was read for a table: perhaps one row more than it shows."""
+    def map(self, change: Callable[[Grid], Grid]) -> Table:
+        """The same table with its grid changed, when it is read."""
+        return Table(lambda: change(self.grid))
 
-    found: Sequence[tuple[Any, ...]]
-    look: Look
-
-    @property
-    def visible_rows(self) -> Sequence[tuple[Any, ...]]:
-        """The rows that the table has."""
-        return self.found[: self.look.rows]
-
-    @property
-    def kinds(self) -> dict[int, str]:
-        """The columns that say something of some row, by their places."""
-        return {
-            place: kind
-            for place, kind in enumerate(self.look.kinds)
-            if kind not in ("state", "quiet") or any(row[place].value for row in self.visible_rows)
-        }
-
-    @property
-    def messages(self) -> set[str]:
-        """The messages that are named in it."""
-        cells = [(kind, row[place]) for place, kind in self.kinds.items() for row in self.visible_rows]
-        named = {cell.value for kind, cell in cells if kind == "message" and cell.value is not None}
-        return named | {cell.m for _, cell in cells if cell.m is not None}
-
-    @property
-    def times(self) -> dict[int, list[int]]:
-        """The instants of each column that has some."""
-        return {
-            place: [
-                row[place].value
-                for row in self.visible_rows
-                if row[place].value is not None and row[place].sent
-            ]
-            for place, kind in self.kinds.items()
-            if kind in _INSTANTS
-        }
-
-    @property
-    def clock(self) -> Clock:
-        """The clock that all instants of the table share."""
-        return Clock.of([each for column in self.times.values() for each in column], self.look.zone)
-
-
-def make_grid(rows: TableRows, messages: Mapping[str, MessageLabel], *, named: bool) -> Grid:
-    """The table of what was read, its messages called as *messages* say: *named* by their sources, or not."""
-    look, kinds, clock, times = rows.look, rows.kinds, rows.clock, rows.times
-    # Beginnings and ends are read together, so they are written alike; a field is written for itself.
-    bounds = [each for place, column in times.items() if kinds[place] != "instant" for each in column]
-    specs = {
-        place: timespec(column if kinds[place] == "instant" else bounds) for place, column in times.items()
-    }
-    table = [
-        [
-            _show_cell(row[place], kind, partial(clock.text, spec=specs.get(place, "")), messages, look.width)
-            for place, kind in kinds.items()
+    def __repr__(self) -> str:
+        lines = [
+            [f"{cell.text} ·{cell.message}" if cell.message else cell.text for cell in row]
+            for row in (self.grid.headings, *self.grid.rows)
         ]
-        for row in rows.visible_rows
-    ]
-    deleted = [
-        any(kind == "state" and bool(row[place].value) for place, kind in kinds.items())
-        for row in rows.visible_rows
-    ]
-    headings = [one_line(look.headings[place]) for place in kinds]
-    numbers = [kind == "number" for kind in kinds.values()]
-    cells = [(kind, row[place]) for place, kind in kinds.items() for row in rows.visible_rows]
+        widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+        written = [
+            "  ".join(text + " " * (width - _width(text)) for text, width in zip(line, widths, strict=True))
+            for line in lines
+        ]
+        return "\n".join([line.rstrip() for line in written] + [f"({self.grid.caption})"])
+
+    def _repr_html_(self) -> str:
+        """HTML without an id, a script or a time: the same rows give the same text."""
+        grid = self.grid
+        headings = "".join(
+            f'<th style="{_NUMBER if number else _CELL}">{escape(heading.text)}'
+            f"{_BELOW.format(escape(heading.message)) if heading.message else ''}</th>"
+            for heading, number in zip(grid.headings, grid.numbers, strict=True)
+        )
+        rows = "".join(
+            f"<tr>{''.join(map(_html_cell, row, grid.numbers, [deleted] * len(row)))}</tr>"
+            for row, deleted in zip(grid.rows, grid.deleted, strict=True)
+        )
+        caption = f'<caption style="caption-side:bottom;text-align:left">{escape(grid.caption)}</caption>'
+        parts = f"{caption}<thead><tr>{headings}</tr></thead><tbody>{rows}</tbody>"
+        return f'<div style="overflow-x:auto"><table style="line-height:1.3">{parts}</table></div>'
+
+
+# With the table, as styles of its own: notebooks that are looked at elsewhere lose their style sheets.
+_CELL = "text-align:left;vertical-align:top;padding:2px 10px;white-space:pre"
+_NUMBER = _CELL.replace("left", "right", 1)
+_LONG_CELL = "text-align:left;vertical-align:top;padding:2px 10px;white-space:pre-wrap;min-width:20em"
+_LONG = 40
+_BELOW = '<div style="font-weight:normal;font-size:0.85em;opacity:0.6">{}</div>'
+_LOOKS = {
+    "mark": '<b style="color:#d94050">{}</b>',  # as far from white as from the black of a dark theme
+    "nothing": '<span style="opacity:0.5">{}</span>',
+}
+
+
+def _width(text: str) -> int:
+    """How many columns a text takes where all characters are equally wide, but for the wide ones."""
+    return sum(
+        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1
+        for each in text
+    )
+
+
+def _html_cell(cell: Cell, number: bool, deleted: bool) -> str:
+    struck = cell.look == "value" and deleted
+    look = '<del style="opacity:0.6">{}</del>' if struck else _LOOKS.get(cell.look, "{}")
+    title = f' title="{escape(cell.in_full)}"' if cell.in_full and not cell.message else ""
+    style = _LONG_CELL if len(cell.text) > _LONG else _NUMBER if number else _CELL
+    message = ""
+    if cell.message:
+        of = f' title="{escape(cell.in_full)}"' if cell.in_full else ""
+        style_of = "line-height:0;opacity:0.6;padding-left:3px"
+        message = f'<sup style="{style_of}"{of}>{escape(cell.message)}</sup>'
+    return f'<td style="{style}"{title}>{look.format(escape(cell.text))}{message}</td>'
+
+
+def show(
+    frame: DataFrame,
+    *,
+    changes: DataFrame | None = None,
+    columns: Sequence[str] | None = None,
+    rows: int | None = None,
+    order_by: str | Sequence[str] | None = None,
+    provenance: bool = True,
+    width: int = 60,
+    zone: tzinfo | str | None = None,
+) -> Table:
+    """
+    A history, changes, rejects or an answer as a table to look at: bounded, in Jupyter and as text.
+
+    Nothing is computed before the table is displayed or its text is asked for, and then once: a
+    table is a picture of its first display.
+
+    Args:
+        frame: A history, or what is left of one: the answers of `as_of`, `known_at`, `timeline` and `blame`,
+            a bitemporal table.  Of the columns that every history has each may be missing.  Or changes, or
+            rejects.  Any other table is shown as it is.
+        changes: The changes that a history was merged from: then each message is called by its source, and
+            the mouse finds when it was true, when it came and where it lies.
+        columns: The columns to show, by their names or by what stands above them, in this order; without it
+            all.  The state of deleted versions is shown anyhow.
+        rows: How many rows to show at most, up to 1000; without it `options.rows`, which is 20 at first.
+        order_by: Columns to order by, by their names or by what stands above them, of changes also fields;
+            after them come guid and the beginnings of the intervals.  Without it rows stand as *frame* gives
+            them: in its order, if it has one.
+        provenance: Show after each value its message and the priority that the value has, where *frame* knows
+            them.  The two may be of different messages: a key keeps the message that stated it first, while
+            its priority becomes that of a stronger one that repeats it.  With *changes*, a source that is the
+            same for a whole column stands above it.
+        width: How many characters of a value, or bytes, to show at most.
+        zone: The zone to show instants in, a tzinfo or its name; the caption names it.  Without it
+            `options.zone`, which is UTC at first.
+
+    Returns:
+        A table.  Of a history: since when and until when first, then the fields, `state` where a version is
+        deleted, the message and the guid.  Of changes: the source and the operation, the fields, blank where
+        they were not sent, and the message; the sequence, and priorities, where there are some.  Of rejects:
+        what is wrong, then where the record lies and how it begins.
+
+        Instants are as short as they can be without losing anything: a day that all share stands in the
+        caption alone, and seconds only where the column has some.  An open end is `…`, a null NULL; guids are
+        cut after 8 characters.  A message that nobody named, as `changes_from` makes it without
+        `message_id`, is called by its source; of other long names a word and the end are shown, and more
+        where they would be alike.  The mouse finds each in full.
+
+    Raises:
+        MissingColumns, WrongColumnType: A standard column is of another type than in a history; *changes*
+            lack what names a message.
+        InvalidArgument: *frame* is no DataFrame or a stream; *rows* or *width* is not from 1 to 1000;
+            *order_by* or *columns* are not of *frame*; there is no such zone.
+
+    Cost: nothing at the call; at the first display one job for *rows* + 1 rows (with *order_by* over
+    the whole of *frame*), and with *changes* one more, which reads them.
+
+    >>> show(history.drop("guid"), order_by=["number"])
+    valid_from  valid_to  number   name          state          message
+    09:00       10:00     1 ·m1/0  kettle ·m1/0                 m1
+    10:00       …         1 ·m1/0  teapot ·m2/0                 m2
+    09:00       11:00     2 ·m1/0  mug ·m1/0                    m1
+    11:00       …         2 ·m1/0  NULL ·m3/0    deleted ·m3/0  m3
+    (4 rows; instants of 2024-01-01, UTC; … is an open end; after a value its message/the value's priority)
+
+    >>> show(changes, order_by=["message_id", "number"])
+    source  operation  number  name    effective  arrived  message
+    shop    upsert     1       kettle  09:00      09:00    m1
+    shop    upsert     2       mug     09:00      09:00    m1
+    shop    upsert     1       teapot  10:00      10:00    m2
+    shop    delete     2               11:00      11:00    m3
+    (4 rows; instants of 2024-01-01, UTC; blank was not sent)
+    """
+    require_columns(frame, [], function="show")
+    require_batch(frame, "its table", "show what a query of the stream has written", function="show")
+    most = require_rows(options.rows if rows is None else rows, "rows", function="show")
+    require_rows(width, "width", function="show")
+    if changes is not None:
+        require_changes(changes)
+    shown = table_columns(frame, provenance=provenance, width=width)
+    if columns is not None:
+        names = resolve_headings(frame, shown, [columns] if isinstance(columns, str) else columns)
+        known = [each.heading for each in shown]
+        shown = select_columns(shown, require_fields(names, known, "columns", function="show"))
+    ordered = frame if order_by is None else _order_rows(frame, order_by)
+    # By place, not by name: a field may be called as another one's provenance is.
+    cells = ordered.limit(most + 1).select(
+        *(column.cell.alias(str(place)) for place, column in enumerate(shown))
+    )
+    return Table(partial(_read_grid, cells, shown, changes, most, width, as_zone(zone, function="show")))
+
+
+def _read_grid(
+    cells: DataFrame,
+    columns: Sequence[TableColumn],
+    changes: DataFrame | None,
+    most: int,
+    width: int,
+    zone: tzinfo,
+) -> Grid:
+    with describe_step(cells.sparkSession, f"show {most} rows"):
+        found = [tuple(row) for row in cells.collect()]
+        # A column that says nothing of any row is left out, where it is of those that seldom do.
+        by_column = [
+            (column, [row[place] for row in found[:most]])
+            for place, column in enumerate(columns)
+            if column.kind not in ("state", "quiet") or any(row[place].value for row in found[:most])
+        ]
+        times = [_instants(column.kind, values) for column, values in by_column]
+        clock = Clock.of([micros for column_times in times for micros in column_times], zone)
+        names = {name for column, values in by_column for name in _messages(column.kind, values)}
+        labels = shorten_messages(names)
+        if changes is not None:
+            labels = label_messages(names, changes, clock.in_full)
+    # Beginnings and ends are read together, so they are written alike; a field is written for itself.
+    bounds = timespec(
+        micros
+        for (column, _), column_times in zip(by_column, times, strict=True)
+        for micros in column_times
+        if column.kind != "instant"
+    )
+    headings, written = [], []
+    for (column, values), own in zip(by_column, times, strict=True):
+        spec = timespec(own) if column.kind == "instant" else bounds
+        instant = partial(clock.text, spec=spec)
+        texts = [_show_cell(value, column.kind, instant, labels, width) for value in values]
+        heading = Cell(one_line(column.heading))
+        if changes is not None:
+            heading, texts = _share_message(heading, texts)
+        headings.append(heading)
+        written.append(texts)
+    every = [(column.kind, value) for column, values in by_column for value in values]
+    source = "after a value, or above all of a column, its source/the value's priority"
     notes = {
-        _count(len(rows.found), look.rows): True,
-        clock.caption: any(times.values()),
-        f"{OPEN} is an open end": any(kind == "end" and cell.value is None for kind, cell in cells),
-        "blank was not sent": any(not cell.sent for _, cell in cells),
-        f"after a value its {'source' if named else 'message'}/the value's priority": any(
-            cell.m is not None for _, cell in cells
+        _count(len(found), most): True,
+        clock.caption: any(times),
+        f"{OPEN} is an open end": any(kind == "end" and value.value is None for kind, value in every),
+        "blank was not sent": any(not value.sent for _, value in every),
+        "after a value its message/the value's priority" if changes is None else source: any(
+            value.m is not None for _, value in every
         ),
         "after a value the priority that it has of its own": any(
-            cell.m is None and cell.p for _, cell in cells
+            value.m is None and value.p for _, value in every
         ),
-        _several(messages, rows.messages): not named,
+        _several(labels, names): changes is None,
     }
-    caption = "; ".join(note for note, holds in notes.items() if note and holds)
-    return Grid(headings, numbers, table, deleted, caption)
+    return Grid(
+        headings,
+        [column.kind == "number" for column, _ in by_column],
+        list(zip(*written, strict=True)),
+        [any(column.kind == "state" and values[n].value for column, values in by_column)
+         for n in range(len(found[:most]))],
+        "; ".join(note for note, holds in notes.items() if note and holds),
+    )  # fmt: skip
+
+
+def _instants(kind: str, values: Iterable[Any]) -> list[int]:
+    if kind not in _INSTANTS:
+        return []
+    return [value.value for value in values if value.sent and value.value is not None]
+
+
+def _messages(kind: str, values: Iterable[Any]) -> set[str]:
+    own = {value.value for value in values if kind == "message" and value.value is not None}
+    return own | {value.m for value in values if value.m is not None}
+
+
+def _share_message(heading: Cell, cells: Sequence[Cell]) -> tuple[Cell, list[Cell]]:
+    """A message that is behind all cells of a column stands above it instead; the mouse still finds it."""
+    messages = {cell.message for cell in cells if cell.text}
+    if len(cells) < 2 or len(messages) != 1 or "" in messages:
+        return heading, list(cells)
+    return heading._replace(message=messages.pop()), [cell._replace(message="") for cell in cells]
 
 
 def _several(messages: Mapping[str, MessageLabel], shown: Iterable[str]) -> str:
@@ -580,3 +368,14 @@ def _bytes(value: Any) -> str:
 
 def _shorten(text: str, longest: int) -> str:
     return one_line(text if len(text) <= longest else text[:longest] + "…")
+
+
+def _order_rows(frame: DataFrame, order_by: str | Sequence[str]) -> DataFrame:
+    known = {name: F.col(quoted(name)) for name in frame.columns}
+    if has_change_columns(frame):
+        data = frame.schema["data"].dataType
+        known = {name: F.col("data").getField(name) for name in getattr(data, "names", [])} | known
+    names = resolve_names(frame, [order_by] if isinstance(order_by, str) else order_by)
+    chosen = require_fields(names, list(known), "order_by", function="show")
+    ties = [name for name in ("guid", VALID_FROM, SYSTEM_FROM) if name in frame.columns]
+    return frame.orderBy(*(known[name] for name in dict.fromkeys([*chosen, *ties])))

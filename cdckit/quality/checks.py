@@ -16,9 +16,8 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.model.records import REJECT, drop_rejects
-from cdckit.notebook import show
-from cdckit.notebook.display import Table, require_rows
-from cdckit.notebook.tables import Cell, Grid
+from cdckit.notebook.options import require_rows
+from cdckit.notebook.tables import Cell, Grid, Table, show
 from cdckit.parts.arguments import quoted, require_batch, require_columns, require_package
 from cdckit.parts.workers import describe_step
 from cdckit.quality.suites import (
@@ -137,7 +136,9 @@ class CheckResult:
         headings = ["rows that break it", "of what weight", "sentence"] if some else ["sentence"]
         kept = f"{len(self.results) - len(self.broken)} of {_count(len(self.results), 'sentence')} kept"
         caption = f"{self.suite}: {kept} by {_count(self.rows, 'row')}"
-        return Grid(headings, [True, False, False][-len(headings) :], rows, [False] * len(rows), caption)
+        return Grid(
+            [*map(Cell, headings)], [True, False, False][-len(headings) :], rows, [False] * len(rows), caption
+        )
 
 
 def _row(result: SentenceResult, some: bool) -> list[Cell]:

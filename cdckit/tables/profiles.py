@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.records import ERROR_CODE
-from cdckit.notebook.display import Table as ShownTable
 from cdckit.notebook.tables import Cell, Grid
+from cdckit.notebook.tables import Table as ShownTable
 from cdckit.parts.arguments import quoted, quoted_if_needed, require_batch
 from cdckit.parts.tables import AnyTable, are_made_floats
 from cdckit.parts.values import as_text, is_collated
@@ -117,7 +117,7 @@ class Profile(NamedTuple):
         caption = (
             f"{describe_rows(self.rows)}, {self.repeated:,} equal to another; distinct values are estimated"
         )
-        grid = Grid(headings, numbers, rows, [False] * len(rows), caption)
+        grid = Grid([*map(Cell, headings)], numbers, rows, [False] * len(rows), caption)
         return ShownTable(lambda: grid)
 
 

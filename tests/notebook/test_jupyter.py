@@ -18,7 +18,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 
 from cdckit.errors import InvalidArgument
-from cdckit.notebook.display import Options
+from cdckit.notebook.options import Options
 
 SECONDS = 120
 SLOW = """
@@ -160,7 +160,9 @@ def test_a_kernel(kernel: Kernel) -> None:
 
     kernel.run(SLOW.format(seconds=2))
     seen = kernel.run("slow.count()")
-    assert " of 4 tasks" in of("display_data", seen)[0]["data"]["text/plain"]
+    first, *_ = of("display_data", seen)
+    assert re.fullmatch(r"Spark: \d of 4 tasks, [12] s", first["data"]["text/plain"])
+    assert re.match(r'<progress value="\d" max="4"', first["data"]["text/html"])
     assert of("update_display_data", seen)[-1]["data"] == {"text/plain": ""}
     assert of("display_data", kernel.run("options.progress = False\nslow.count()")) == []
 
@@ -186,7 +188,7 @@ def test_an_option_that_there_is_not_is_refused() -> None:
 def test_options_say_what_they_take() -> None:
     """A wrong name of a zone is found where it is chosen, not where a table is displayed."""
     options = Options()
-    options.zone = "Europe/Berlin"  # type: ignore[assignment]
+    options.zone = "Europe/Berlin"
     assert str(options.zone) == "Europe/Berlin"
     for name, wrong in (
         ("zone", "Berlin"),

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from cdckit.notebook.display import MOST_ROWS
+from cdckit.notebook.options import MOST_ROWS
 from cdckit.parts.avro import decoding, schema
 from cdckit.rdss.reading import RULES
 

@@ -4,7 +4,8 @@ Every function runs one job, collects a bounded number of rows and returns a fig
 was found, the line under it what the bound leaves out.  Instants are on the clocks of one zone, `zone=` or
 `options.zone`.  In all pictures a dark colour is an operation, a light one a source, a shade of grey-blue a
 value; what is deleted is hatched, and red is a delete's alone; a marker at the beginning says the same
-without colour.  Nothing is registered with pyplot: a notebook shows the figure, a program saves it.
+without colour.  A picture has no ground of its own and is read on a white page and on a black one.  Nothing
+is registered with pyplot: a notebook shows the figure, a program saves it.
 """
 
 # ruff: noqa: E402 - what is not installed is said before it is needed

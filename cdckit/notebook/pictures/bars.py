@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from typing import Any, NamedTuple
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.history import (
@@ -23,22 +23,20 @@ from cdckit.model.history import (
     business_fields,
     require_history,
 )
-from cdckit.notebook.display import as_zone
-from cdckit.notebook.pictures.axes import Bar, CellValue, InstantFormat, Labels, draw_bars, rows_axis
+from cdckit.notebook.options import as_zone
+from cdckit.notebook.pictures.axes import Bar, Labels, ValueTexts, draw_bars, rows_axis
 from cdckit.notebook.pictures.style import (
     PALETTE,
     ROWS,
-    SMALL,
-    Look,
+    Picture,
     days,
     days_or_none,
     deleted_mark,
-    draw_key,
     entity_rows,
     entity_text,
     exact_text,
     first_rows,
-    new_figure,
+    in_style,
     one_line,
     open_end_mark,
     require_limit,
@@ -145,6 +143,7 @@ def validity_bars(
     return _bars_of_entities(rows, more, colour_by, clock)
 
 
+@in_style
 def _bars_of_entities(rows: list[dict[str, Any]], more: bool, colour_by: str, zone: tzinfo) -> Figure:
     labels = {row["guid"]: one_line(row["entity"], 40) or row["guid"] for row in rows}
     places = {guid: place for place, guid in enumerate(labels)}
@@ -158,25 +157,22 @@ def _bars_of_entities(rows: list[dict[str, Any]], more: bool, colour_by: str, zo
         for row, name in zip(rows, names, strict=True)
     ]
     counted = Counter(names)
-    seen = [name for name in looks if name in counted]
-    of = [] if by_source else [with_number(counted[name], name) for name in seen]
+    seen = {name: look for name, look in looks.items() if name in counted}
+    of = "" if by_source else ": " + ", ".join(with_number(counted[name], name) for name in seen)
     total = rows[0]["entities"]
     entities = with_number(total, "entity")
     if total > len(labels):
         entities = f"{len(labels):,} of {entities}, those with deletes and the most versions first"
-    subtitle = f"{'the first ' if more else ''}{with_number(len(rows), 'version')} of {entities}"
     title = _sources_text(counted) if by_source else _outcome_text(rows[0], list(labels.values()))
-    figure, axes = new_figure(title, ": ".join([subtitle, *filter(None, [", ".join(of)])]), rows=len(labels))
-    rows_axis(axes, list(labels.values()))
-    draw_bars(axes, bars, thick=0.64 * min(1.0, (len(labels) + 1) / 7), pad=0.1, zone=zone)
+    subtitle = f"{'the first ' if more else ''}{with_number(len(rows), 'version')} of {entities}{of}"
+    picture = Picture(title, subtitle, rows=len(labels))
+    rows_axis(picture.chart, list(labels.values()))
+    draw_bars(picture.chart, bars, high=0.64 * min(1.0, (len(labels) + 1) / 7), pad=0.1, zone=zone)
     others = deleted_mark() if by_source and any(bar.deleted for bar in bars) else {}
-    draw_key(
-        figure,
-        {name: looks[name] for name in seen},
-        hollow={name for name in seen if not by_source and name == "delete"},
-        others=others | (open_end_mark() if any(bar.end is None for bar in bars) else {}),
-    )
-    return figure
+    others |= open_end_mark() if any(bar.end is None for bar in bars) else {}
+    picture.key(seen, hollow=() if by_source else ("delete",), others=others)
+    picture.settle()
+    return picture
 
 
 def _outcome_text(found: Mapping[str, Any], labels: Sequence[str]) -> str:
@@ -202,7 +198,6 @@ def _sources_text(counted: Counter[str]) -> str:
     return f"{first} began {most:,} of {with_number(counted.total(), 'version')}{rest}"
 
 
-_SUBTITLE = "each value in the colour of its source"
 _MOST_NAMED = 2
 """As many sources as a title has room for."""
 
@@ -284,108 +279,97 @@ def provenance_map(
     if cut:
         rows = [row for row in rows if row[VALID_FROM] < instants[limit]]
     kinds = [history.schema[name].dataType for name in names]
-    shown_cells = [_Cell(row, CellValue(row["value"], kinds[row["place"]])) for row in rows]
+    shown = [place for place in range(len(names)) if fields or any(_is_set(row, place) for row in rows)]
     after = f"after {with_number(limit, 'version')}" if cut else "in the end"
-    return _map(shown_cells, names, entity_text(key, clock), after, clock, keep_empty=fields is not None)
+    title = f"{entity_text(key, clock)}: {_finding(rows, after)}"
+    drawn = [cell for place in shown for cell in _cells([row for row in rows if row["place"] == place])]
+    return _map(title, drawn, rows, {place: (names[place], kinds[place]) for place in shown}, clock)
+
+
+def _is_set(row: Mapping[str, Any], place: int) -> bool:
+    return row["place"] == place and row["message"] is not None
 
 
 class _Cell(NamedTuple):
-    """A field of a version, and what it says."""
+    """What is drawn of a field: a value by one message; and whether it must be read, as the last or new."""
 
-    row: Mapping[str, Any]
-    shown: CellValue
-
-
-class _Bar(NamedTuple):
-    """A cell of the picture, and whether its value must be read: it is the last, or of another source."""
-
-    bar: Bar
-    value: CellValue
+    place: int
+    start: float
+    end: float | None
+    value: str | None
+    deleted: bool
+    message: str
     source: str
     must: bool
 
+    def goes_on(self, other: _Cell) -> bool:
+        """Whether *other* begins where this one ends, and says the same by the same message."""
+        same = (self.value, self.deleted, self.message) == (other.value, other.deleted, other.message)
+        return same and self.end == other.start
 
+
+def _cells(rows: Sequence[Mapping[str, Any]]) -> list[_Cell]:
+    """The cells of one field, in the order of time: neighbours that say the same are one."""
+    cells: list[_Cell] = []
+    for row in rows:
+        if row["message"] is None:
+            continue
+        begin, end = days(row[VALID_FROM]), days_or_none(row[VALID_TO])
+        what = row["value"], row[DELETED], row["message"], source_name(row)
+        takes_over = bool(cells) and cells[-1].source != what[-1]
+        cell = _Cell(row["place"], begin, end, *what, must=takes_over)
+        if cells and cells[-1].goes_on(cell):
+            cells[-1] = cells[-1]._replace(end=end)
+        else:
+            cells.append(cell)
+    return [*cells[:-1], *(cell._replace(must=True) for cell in cells[-1:])]
+
+
+@in_style
 def _map(
-    cells: list[_Cell], names: list[str], entity: str, after: str, zone: tzinfo, *, keep_empty: bool
+    title: str,
+    cells: Sequence[_Cell],
+    rows: Sequence[Mapping[str, Any]],
+    fields: Mapping[int, tuple[str, T.DataType]],
+    zone: tzinfo,
 ) -> Figure:
-    rows = [cell.row for cell in cells]
-    looks = source_looks(rows[0]["sources"])
-    ever_set = {row["place"] for row in rows if row["message"] is not None}
-    shown = [place for place in range(len(names)) if keep_empty or place in ever_set]
-    drawn = _bars(cells, shown, looks)
-    figure, axes = new_figure(f"{entity}: {_finding(rows, list(looks), after)}", _SUBTITLE, rows=len(shown))
-    rows_axis(axes, [names[place] for place in shown])
-    draw_bars(axes, [each.bar for each in drawn], thick=0.84, pad=0.16, zone=zone)
-    seen = {each.source for each in drawn}
-    others = deleted_mark() if any(each.bar.deleted for each in drawn) else {}
-    draw_key(
-        figure,
-        {name: look for name, look in looks.items() if name in seen},
-        others=others | (open_end_mark() if any(each.bar.end is None for each in drawn) else {}),
-    )
-    figure.draw_without_rendering()
-    by_field: dict[int, list[CellValue]] = {}
-    for each in drawn:
-        by_field.setdefault(each.bar.place, []).append(each.value)
-    writing = InstantFormat.of(by_field.values(), zone)
-    unread = _write(axes, drawn, writing)
+    looks, row_of = source_looks(rows[0]["sources"]), {place: row for row, place in enumerate(fields)}
+    picture = Picture(title, rows=len(fields))
+    rows_axis(picture.chart, [name for name, _ in fields.values()])
+    bars = [Bar(row_of[cell.place], cell.start, cell.end, looks[cell.source], cell.deleted) for cell in cells]
+    draw_bars(picture.chart, bars, high=0.84, pad=0.16, zone=zone)
+    seen = {cell.source for cell in cells}
+    others = deleted_mark() if any(cell.deleted for cell in cells) else {}
+    others |= open_end_mark() if any(cell.end is None for cell in cells) else {}
+    picture.key({name: look for name, look in looks.items() if name in seen}, others=others)
+    picture.settle()
+    texts = ValueTexts.of([(cell.value, fields[cell.place][1]) for cell in cells], zone)
+    labels, unread = Labels(picture.chart), 0
+    right = picture.chart.get_xlim()[1]
+    alive = [pair for pair in zip(cells, bars, strict=True) if not pair[0].deleted]
+    for cell, bar in sorted(alive, key=lambda pair: (not pair[0].must, -pair[0].start)):
+        end = right if cell.end is None else cell.end
+        box = Bbox([[cell.start, bar.place - 0.42], [end, bar.place + 0.42]])
+        forms = texts.forms(cell.value, fields[cell.place][1])
+        unread += not labels.write_in(forms, box, left=True, must=cell.must, behind=bar.look.colour)
     several = rows[0]["matching"] - 1
     notes = [
-        _SUBTITLE,
-        writing.note,
+        "each value in the colour of its source",
+        texts.note,
         f"{with_number(unread, 'value')} without room" if unread else "",
         f"{several:,} more with this key" if several else "",
     ]
-    axes.set_title(one_line("; ".join(filter(None, notes)), 130), loc="left", **SMALL)
-    return figure
+    picture.settle("; ".join(filter(None, notes)))
+    return picture
 
 
-def _bars(cells: list[_Cell], shown: list[int], looks: Mapping[str, Look]) -> list[_Bar]:
-    """What is drawn: neighbours that say the same by the same message are one."""
-    bars: dict[tuple[Any, ...], _Bar] = {}
-    last: dict[int, tuple[Any, ...]] = {}
-    for row, name in cells:
-        place = row["place"]
-        if row["message"] is None:
-            last.pop(place, None)
-            continue
-        begin, end = days(row[VALID_FROM]), days_or_none(row[VALID_TO])
-        what = (place, row["value"], row["message"], row[DELETED])
-        before = bars.get(last.get(place, ()))
-        goes_on = before is not None and last[place][:4] == what and before.bar.end == begin
-        cell = last[place] if goes_on else (*what, begin)
-        start = before.bar.start if before is not None and goes_on else begin
-        source = source_name(row)
-        takes_over = before is not None and (before.must if goes_on else before.source != source)
-        bar = Bar(shown.index(place), start, end, looks[source], row[DELETED])
-        bars[cell] = _Bar(bar, name, source, takes_over)
-        last[place] = cell
-    return [each._replace(must=each.must or cell in last.values()) for cell, each in bars.items()]
-
-
-def _finding(rows: list[Mapping[str, Any]], sources: list[str], after: str) -> str:
+def _finding(rows: Sequence[Mapping[str, Any]], after: str) -> str:
     """Whose values stand *after* what is drawn."""
     final = [row for row in rows if row[VALID_FROM] == rows[-1][VALID_FROM] and row["value"] is not None]
     counted = Counter(source_name(row) for row in final)
-    parts = [f"{with_number(counted[name], 'value')} from {name}" for name in sources if name in counted]
+    parts = [f"{with_number(counted[name], 'value')} from {name}" for name in sorted(counted)]
     if len(parts) > _MOST_NAMED:
         parts = [f"{with_number(counted.total(), 'value')} from {with_number(len(parts), 'source')}"]
     if rows[-1][DELETED]:
         return ", ".join([f"deleted {after}", *parts])
     return f"{after} {' and '.join(parts)}" if parts else "no field was set"
-
-
-def _write(axes: Axes, drawn: list[_Bar], writing: InstantFormat) -> int:
-    """Write the values into their cells, those first that must be read; how many have no room."""
-    labels, right = Labels(axes), axes.get_xlim()[1]
-    unread, days_said, ready = 0, dict[int, str](), list[tuple[bool, _Bar, Sequence[str]]]()
-    for each in sorted(drawn, key=lambda each: each.bar.start):
-        if not each.bar.deleted:
-            day, before = writing.day(each.value), days_said.get(each.bar.place, "")
-            ready.append((each.must or day not in ("", before), each, writing.forms(each.value, before)))
-            days_said[each.bar.place] = day or before
-    for must, each, forms in sorted(ready, key=lambda one: (not one[0], -one[1].bar.start)):
-        place, start, end, look, _ = each.bar
-        box = Bbox([[start, place - 0.42], [right if end is None else end, place + 0.42]])
-        unread += not labels.write_in(forms, box, left=True, must=must, behind=look.colour)
-    return unread

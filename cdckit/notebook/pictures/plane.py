@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import tzinfo
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from matplotlib.artist import Artist
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, Rectangle
+from matplotlib.patches import Patch
 from matplotlib.transforms import Bbox
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.model.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO, require_bitemporal
-from cdckit.notebook.display import as_zone
-from cdckit.notebook.pictures.axes import CellValue, InstantFormat, Labels, time_axis
+from cdckit.notebook.options import as_zone
+from cdckit.notebook.pictures.axes import Labels, ValueTexts, draw_bar, time_axis
 from cdckit.notebook.pictures.style import (
-    HATCH,
     INK,
     PALETTE,
     ROWS,
     SECOND,
+    Picture,
     days,
-    draw_key,
     duration_text,
     entity_rows,
     entity_text,
     exact_text,
     first_rows,
+    in_style,
     ink_on,
-    new_figure,
     open_end_mark,
     require_limit,
     text_figure,
@@ -64,14 +61,12 @@ class Area(NamedTuple):
         starts = [days(row[name]) for name in (VALID_FROM, SYSTEM_FROM)]
         return cls(starts[0], ends[0], starts[1], ends[1], row["value"], row[DELETED])
 
+    def box(self, ends: tuple[float, float]) -> Bbox:
+        """The rectangle in a chart that ends there."""
+        return Bbox([[self.x0, self.y0], [min(self.x1, ends[0]), min(self.y1, ends[1])]])
+
     def has_same_value(self, other: Area) -> bool:
         return (self.value, self.deleted) == (other.value, other.deleted)
-
-    def touches(self, other: Area) -> bool:
-        """Whether the two share more than a corner."""
-        across = min(self.x1, other.x1) - max(self.x0, other.x0)
-        upwards = min(self.y1, other.y1) - max(self.y0, other.y0)
-        return min(across, upwards) >= 0 and max(across, upwards) > 0
 
     def was_believed(self, areas: Iterable[Area]) -> bool:
         """Whether the same was believed of its beginning before: then a cut made it, and no news."""
@@ -91,17 +86,6 @@ def fold_areas(areas: Sequence[Area]) -> list[Area]:
                 joined.append(area)
         areas = joined
     return list(areas)
-
-
-def group_areas(areas: Sequence[Area]) -> dict[Area, int]:
-    """Which rectangles look like one area, since they say the same and touch: by rectangle, its number."""
-    piece = {area: number for number, area in enumerate(areas)}
-    for area in areas:
-        for other in areas:
-            if piece[area] != piece[other] and area.has_same_value(other) and area.touches(other):
-                joined, left = piece[area], piece[other]
-                piece = {each: joined if number == left else number for each, number in piece.items()}
-    return piece
 
 
 def latest_known(areas: list[Area]) -> Area | None:
@@ -166,131 +150,89 @@ def bitemporal_plane(
     rows, more = first_rows(found.orderBy(SYSTEM_FROM, VALID_FROM), limit)
     if not rows:
         return text_figure(f"The table has no entity {entity_text(key, clock)}.")
-    return _picture(rows, more, limit, field, kind, key, clock)
+    return _draw(rows, field, kind, key, clock, f"the first {limit:,} beliefs" if more else "")
 
 
-def _picture(
-    rows: list[dict[str, Any]],
-    more: bool,
-    limit: int,
-    field: str,
-    kind: T.DataType,
-    key: Mapping[str, Any],
-    zone: tzinfo,
+@in_style
+def _draw(
+    rows: list[dict[str, Any]], field: str, kind: T.DataType, key: Mapping[str, Any], zone: tzinfo, cut: str
 ) -> Figure:
     areas = fold_areas([Area.of(row) for row in rows])
-    legend = dict.fromkeys(area.value for area in sorted(areas, key=lambda area: area.x0) if not area.deleted)
-    values = {value: CellValue(value, kind) for value in legend}
-    writing = InstantFormat.of([values.values()], zone)
-    latest = latest_known(areas)
+    latest, last = latest_known(areas), max(areas, key=lambda area: (area.y1, area.x0))
+    alive = [area.value for area in sorted(areas, key=lambda area: area.x0) if not area.deleted]
+    shades = value_shades(dict.fromkeys(alive))
+    texts = ValueTexts.of([(value, kind) for value in shades], zone)
     several = rows[0]["matching"] - 1
     notes = [
-        f"the first {limit:,} beliefs" if more else "",
+        cut,
         f"{several:,} more with this key" if several else "",
-        with_number(len(values), "value"),
-        writing.note,
+        with_number(len(shades), "value"),
+        texts.note,
     ]
-    subtitle = f"across when it held, upwards when that was believed; {'; '.join(filter(None, notes))}"
-    title = f"{field} of {entity_text(key, zone)}: {_finding(latest, values, writing)}"
-    figure, axes = new_figure(title, subtitle)
-    shades = value_shades(values)
-    forms = {value: writing.forms(cell) for value, cell in values.items()}
-    _draw_areas(figure, axes, areas, shades, forms, latest, zone)
-    return figure
+    picture = Picture(
+        f"{field} of {entity_text(key, zone)}: {_finding(latest, texts, kind, len(shades))}",
+        f"across when it held, upwards when that was believed; {'; '.join(filter(None, notes))}",
+    )
+    ends = _draw_areas(picture, areas, shades, zone)
+    picture.settle()
+    labels, named = Labels(picture.chart), set[tuple[str | None, bool]]()
+
+    def turn(area: Area) -> tuple[bool, bool, float]:
+        box = area.box(ends)
+        return area != latest, area != last, -box.width * box.height
+
+    for area in sorted(areas, key=turn):
+        what = area.value, area.deleted
+        if what not in named or area in (latest, last):
+            forms = ["deleted"] if area.deleted else texts.forms(area.value, kind)
+            colour = INK if area.deleted else ink_on(shades[area.value])
+            ground = "none" if area.deleted else shades[area.value]
+            must = area in (latest, last)
+            if labels.write_in(forms, area.box(ends), colour=colour, behind=ground, must=must):
+                named.add(what)
+    unnamed = [value for value in shades if (value, False) not in named][:ROWS]
+    if unnamed:
+        patches = {texts.forms(value, kind)[0]: Patch(facecolor=shades[value]) for value in unnamed}
+        picture.key(others=patches, loc="outside lower right")
+    return picture
 
 
-def _finding(latest: Area | None, values: Mapping[str | None, CellValue], writing: InstantFormat) -> str:
+def _finding(latest: Area | None, texts: ValueTexts, kind: T.DataType, values: int) -> str:
     if latest is None:
-        return f"{'its one' if len(values) == 1 else 'each'} value was known when it began"
-    if latest.deleted:
-        what = "its deletion"
-    else:
-        last_value = values[latest.value]
-        text = writing.forms(last_value)[-1]
-        what = (
-            f"“{text}”"
-            if isinstance(last_value.kind, T.StringType) and last_value.value is not None
-            else text
-        )
-    return f"{what} became known {duration_text((latest.y0 - latest.x0) / SECOND)} after it began"
+        return f"{'its one' if values == 1 else 'each'} value was known when it began"
+    text = "its deletion" if latest.deleted else texts.forms(latest.value, kind)[-1]
+    if not latest.deleted and isinstance(kind, T.StringType) and latest.value is not None:
+        text = f"“{text}”"
+    return f"{text} became known {duration_text((latest.y0 - latest.x0) / SECOND)} after it began"
 
 
 def _draw_areas(
-    figure: Figure,
-    axes: Axes,
-    areas: list[Area],
-    shades: Mapping[str | None, str],
-    forms: Mapping[str | None, Sequence[str]],
-    latest: Area | None,
-    zone: tzinfo,
-) -> None:
+    picture: Picture, areas: list[Area], shades: Mapping[str | None, str], zone: tzinfo
+) -> tuple[float, float]:
+    """Draw the rectangles and the diagonal, and say where the axes end."""
+    axes = picture.chart
     xs = [x for area in areas for x in (area.x0, area.x1) if x != NO_END]
     ys = [y for area in areas for y in (area.y0, area.y1) if y != NO_END]
     right = time_axis(axes.xaxis, "valid time: when it held", min(xs), max(xs), pad=0.12, zone=zone)
     top = time_axis(axes.yaxis, "system time: when it was believed", min(ys), max(ys), pad=0.12, zone=zone)
     axes.grid(False)
     for area in areas:
-        _draw_area(axes, area, right, top, shades)
+        shade = PALETTE["delete"].colour if area.deleted else shades[area.value]
+        box = area.box((right, top))
+        middle = (box.y0 + box.y1) / 2
+        draw_bar(
+            axes, middle, box.x0, box.x1, shade, high=box.height, deleted=area.deleted, edge=shade, zorder=1
+        )
+        arrow: dict[str, Any] = {"color": shade, "markersize": 7, "clip_on": False}
+        if area.x1 == NO_END:
+            axes.plot(right, middle, ">", **arrow)
+        if area.y1 == NO_END:
+            axes.plot((box.x0 + box.x1) / 2, top, "^", **arrow)
     low, high = max(axes.get_xlim()[0], axes.get_ylim()[0]), min(right, top)
     others: dict[str, Artist] = {}
     if low < high:
-        diagonal: dict[str, Any] = {"linestyle": "--", "color": "#b35806", "linewidth": 0.9, "alpha": 0.7}
-        axes.plot([low, high], [low, high], **diagonal)
+        diagonal: dict[str, Any] = {"linestyle": "--", "color": "#c8702a", "linewidth": 0.9}
+        axes.plot([low, high], [low, high], scalex=False, scaley=False, **diagonal)
         others["each moment as believed at that moment"] = Line2D([], [], **diagonal)
-    if any(NO_END in (area.x1, area.y1) for area in areas):
-        others |= open_end_mark()
-    draw_key(figure, {}, others=others)
-    figure.draw_without_rendering()
-    named = _name_areas(axes, areas, (right, top), shades, forms, latest)
-    unnamed = [value for value in shades if value not in named]
-    if unnamed:
-        patches = {forms[value][0]: Patch(facecolor=shades[value]) for value in unnamed[:ROWS]}
-        draw_key(figure, {}, others=patches, loc="outside lower right")
-
-
-def _draw_area(axes: Axes, area: Area, right: float, top: float, shades: Mapping[str | None, str]) -> None:
-    shade = "white" if area.deleted else shades[area.value]
-    edge = PALETTE["delete"].colour if area.deleted else shade
-    x1, y1 = min(area.x1, right), min(area.y1, top)
-    hatch = HATCH if area.deleted else None
-    axes.add_patch(
-        Rectangle(
-            (area.x0, area.y0), x1 - area.x0, y1 - area.y0,
-            facecolor=shade, edgecolor=edge, hatch=hatch, linewidth=0.8,
-        )
-    )  # fmt: skip
-    if area.x1 == NO_END:
-        axes.plot(right, (area.y0 + y1) / 2, ">", color=edge, markersize=7, clip_on=False)
-    if area.y1 == NO_END:
-        axes.plot((area.x0 + x1) / 2, top, "^", color=edge, markersize=7, clip_on=False)
-
-
-def _name_areas(
-    axes: Axes,
-    areas: list[Area],
-    ends: tuple[float, float],
-    shades: Mapping[str | None, str],
-    forms: Mapping[str | None, Sequence[str]],
-    latest: Area | None,
-) -> set[str | None]:
-    """Write values into their areas: the latest known, the one that stands last, then the largest first."""
-    labels, written = Labels(axes), Counter[str | None]()
-    pieces, named = group_areas(areas), set[int]()
-    last = max(areas, key=lambda area: (area.y1, area.x0))
-
-    def turn(area: Area) -> tuple[bool, bool, float]:
-        size = (min(area.x1, ends[0]) - area.x0) * (min(area.y1, ends[1]) - area.y0)
-        return area != latest, area != last, -size
-
-    for area in sorted(areas, key=turn):
-        # What looks like one area has one name; and two areas of a value say enough of it.
-        if pieces[area] in named or (not area.deleted and written[area.value] >= 2):
-            continue
-        box = Bbox([[area.x0, area.y0], [min(area.x1, ends[0]), min(area.y1, ends[1])]])
-        ink, behind = (INK, "white") if area.deleted else (ink_on(shades[area.value]), shades[area.value])
-        texts = ["deleted"] if area.deleted else forms[area.value]
-        has_room = labels.write_in(texts, box, colour=ink, behind=behind, must=area in (latest, last))
-        if has_room:
-            named.add(pieces[area])
-        written[area.value] += has_room and not area.deleted
-    return {value for value, times in written.items() if times}
+    picture.key(others=others | (open_end_mark() if NO_END in {x for a in areas for x in a[:4]} else {}))
+    return right, top

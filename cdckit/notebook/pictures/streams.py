@@ -16,15 +16,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.notebook.pictures.axes import Labels, rows_axis
+from cdckit.notebook.pictures.axes import Labels, draw_bar, rows_axis
 from cdckit.notebook.pictures.style import (
-    FAINT,
     HATCH,
     INK,
-    draw_key,
+    Picture,
     first_rows,
+    in_style,
     ink_on,
-    new_figure,
     one_line,
     require_limit,
     source_looks,
@@ -76,41 +75,40 @@ def callbacks(calls: Iterable[tuple[str, str, float, float]]) -> Figure:
     return _draw_calls(listed) if listed else text_figure("There are no calls.")
 
 
+@in_style
 def _draw_calls(calls: list[Call]) -> Figure:
-    names = sorted({each.listener for each in calls})
-    place = {name: at for at, name in enumerate(names)}
+    names = sorted({call.listener for call in calls})
     heard_by: dict[str, set[str]] = {}
-    for each in calls:
-        heard_by.setdefault(each.name, set()).add(each.listener)
+    for call in calls:
+        heard_by.setdefault(call.name, set()).add(call.listener)
     shared = {name for name, listeners in heard_by.items() if listeners == set(names)}
     # Ends before beginnings: what begins when another ends stands behind it.
-    moments = sorted({(each.end, 0) for each in calls} | {(each.begin, 1) for each in calls})
+    moments = sorted({(call.end, 0) for call in calls} | {(call.begin, 1) for call in calls})
     order = {moment: at for at, moment in enumerate(moments)}
-    single = sum(each.name not in shared for each in calls)
+    single = sum(call.name not in shared for call in calls)
     to_all = with_number(len(shared), "callback")
-    title = f"{with_number(len(names), 'listener')}: {to_all} to all, {single} to one"
-    figure, axes = new_figure(title, "light: to all, a line where all have ended; dark: to one alone")
+    picture = Picture(
+        f"{with_number(len(names), 'listener')}: {to_all} to all, {single} to one",
+        "light: to all, a line where all have ended; dark: to one alone",
+    )
+    axes, boxes = picture.chart, []
     rows_axis(axes, [one_line(name, 30) for name in names])
-    boxes = []
-    for each in calls:
-        row, begin, end = place[each.listener], order[each.begin, 1], order[each.end, 0]
-        colour, box = (
-            _SHARED if each.name in shared else _ALONE,
-            Bbox([[begin, row - 0.35], [end, row + 0.35]]),
-        )
-        axes.barh(row, end - begin, left=begin, height=0.7, facecolor=colour, edgecolor="white")
-        boxes.append((each.name, colour, box))
+    for call in calls:
+        row, begin, end = names.index(call.listener), order[call.begin, 1], order[call.end, 0]
+        colour = _SHARED if call.name in shared else _ALONE
+        draw_bar(axes, row, begin, end, colour, high=0.7)
+        boxes.append((call.name, colour, Bbox([[begin, row - 0.35], [end, row + 0.35]])))
     for name in shared:
-        last = max(order[each.end, 0] for each in calls if each.name == name)
-        axes.axvline(last, color=FAINT, linewidth=0.8, linestyle=":", zorder=0)
+        last = max(order[call.end, 0] for call in calls if call.name == name)
+        axes.axvline(last, color=INK, linewidth=0.8, linestyle=":", zorder=0)
     axes.set_xlim(-0.5, len(moments) - 0.5)
     axes.set_xticks([])
-    axes.set_xlabel("order of all beginnings and ends", fontsize=9, color=INK)
-    figure.draw_without_rendering()
+    axes.set_xlabel("order of all beginnings and ends")
+    picture.settle()
     labels = Labels(axes)
     for name, colour, box in boxes:
         labels.write_in([name, name.split(" ")[-1]], box, colour=ink_on(colour))
-    return figure
+    return picture
 
 
 _READ = T.StructType(
@@ -124,7 +122,6 @@ _READ = T.StructType(
         T.StructField("error_code", T.StringType()),
     ]
 )
-_PASSED, _OTHER = "#dbe5f1", "#f4f4f4"
 
 
 def event_windows(events: DataFrame, *, limit: int = 120) -> Figure:
@@ -164,6 +161,7 @@ def event_windows(events: DataFrame, *, limit: int = 120) -> Figure:
     return _draw_windows(rows, more) if rows else text_figure("There are no events.")
 
 
+@in_style
 def _draw_windows(rows: list[dict[str, Any]], more: bool) -> Figure:
     # What its end says, since single events of a window may be repeats.
     states = {row["window"]: str(row["window_state"]) for row in rows}
@@ -175,65 +173,50 @@ def _draw_windows(rows: list[dict[str, Any]], more: bool) -> Figure:
     counted = Counter(state for _, _, state in spans)
     passed = counted.pop("complete", 0)
     others = "".join(f"; {count} {state}" for state, count in sorted(counted.items()))
-    verb = "passes" if passed == 1 else "pass"
-    title = f"{passed} of {with_number(len(spans), 'window')} {verb}{others}"
-    left_out = f"the first {len(rows)} events; " if more else ""
-    figure, axes = new_figure(title, f"{left_out}filled: counts, hollow: does not count, cross: in error")
+    picture = Picture(
+        f"{passed} of {with_number(len(spans), 'window')} {'passes' if passed == 1 else 'pass'}{others}",
+        f"{f'the first {len(rows)} events; ' if more else ''}filled: counts, hollow: does not count, "
+        "cross: in error",
+    )
+    axes = picture.chart
     names = sorted({row["source"] for row in rows if row["source"]})
     looks = source_looks(names)
-    place = {name: at for at, name in enumerate(names)}
-    for group, window, state in spans:
-        _draw_window(axes, group, window, state)
-    for row in rows:
-        look = looks.get(row["source"], looks["unknown source"])
-        counts = row["kind"] != "data" or row["window_state"] == "complete"
-        is_bad = row["error_code"] is not None
-        at = place.get(row["source"], len(names)) if row["kind"] == "data" else len(names)
-        axes.plot(
-            row["offset"],
-            at,
-            _mark(row, look.marker),
-            markersize=8,
-            color=look.colour if row["kind"] == "data" else INK,
-            markerfacecolor=look.colour if counts and row["kind"] == "data" else "white",
-            markeredgecolor=INK if is_bad else FAINT,
-            markeredgewidth=1.4 if is_bad else 0.9,
-            zorder=3,
-        )
-        if row["kind"] in ("end", "rollback"):
-            axes.annotate(
-                f"{row['scn']}", (row["offset"], at), xytext=(0, -14), textcoords="offset points",
-                ha="center", fontsize=7.5, color=FAINT,
-            )  # fmt: skip
     rows_axis(axes, [*(one_line(name, 30) for name in names), "end ┃ or rollback ◀"])
     axes.set_ylim(len(names) + 0.7, -1.4)
     axes.set_xlim(rows[0]["offset"] - 0.8, rows[-1]["offset"] + 0.8)
-    axes.set_xlabel("offset of the record; below each end its SCN", fontsize=9, color=INK)
-    grounds = {
-        "passes": Patch(facecolor=_PASSED, edgecolor=FAINT),
-        "does not pass": Patch(facecolor=_OTHER, edgecolor=FAINT, hatch=HATCH),
-        "in error": Line2D([], [], linestyle="", marker="x", color=INK),
-    }
-    draw_key(figure, {name: looks[name] for name in names}, points=True, others=grounds)
-    return figure
+    axes.set_xlabel("offset of the record; below each end its SCN")
+    for group, window, state in spans:
+        _draw_window(axes, group, window, state)
+    for row in rows:
+        is_data, is_bad = row["kind"] == "data", row["error_code"] is not None
+        look = looks.get(row["source"], looks["unknown source"])
+        at = names.index(row["source"]) if is_data and row["source"] in names else len(names)
+        fill = look.colour if is_data and row["window_state"] == "complete" else "none"
+        edge: dict[str, Any] = {"markeredgecolor": INK, "markeredgewidth": 1.4 if is_bad else 0.9}
+        mark = "x" if is_bad else {"data": look.marker, "end": "|", "rollback": "<"}.get(row["kind"], ".")
+        axes.plot(row["offset"], at, mark, markersize=8, markerfacecolor=fill, zorder=3, **edge)
+        if row["kind"] in ("end", "rollback"):
+            place: dict[str, Any] = {"xytext": (0, -14), "textcoords": "offset points", "ha": "center"}
+            axes.annotate(f"{row['scn']}", (row["offset"], at), fontsize=7.5, **place)
+    grounds = {name: Patch(**_ground(name == "passes")) for name in ("passes", "does not pass")}
+    cross = Line2D([], [], linestyle="", marker="x", color=INK)
+    picture.key({name: looks[name] for name in names}, points=True, others={**grounds, "in error": cross})
+    picture.settle()
+    return picture
 
 
-def _mark(row: dict[str, Any], of_source: str) -> Any:
-    if row["error_code"] is not None:
-        return "x"
-    return {"data": of_source, "end": "|", "rollback": "<"}.get(row["kind"], ".")
+def _ground(passes: bool) -> dict[str, Any]:
+    """What lies behind the events of a window."""
+    if passes:
+        return {"facecolor": "#3579c033", "edgecolor": "#7c7c7c80", "linewidth": 0.6}
+    return {"facecolor": "#7c7c7c1a", "edgecolor": "#7c7c7c80", "linewidth": 0.6, "hatch": HATCH}
 
 
 def _draw_window(axes: Axes, group: list[dict[str, Any]], window: int, state: str) -> None:
+    """The ground of a window, and above it its number and what became of it."""
     passes = state == "complete"
     first, last = group[0]["offset"] - 0.45, group[-1]["offset"] + 0.45
-    axes.axvspan(
-        first, last, facecolor=_PASSED if passes else _OTHER, edgecolor="#bbbbbb", linewidth=0.6,
-        hatch=None if passes else HATCH, zorder=0,
-    )  # fmt: skip
-    upright = len(group) < 4 and not passes
-    axes.text(
-        (first + last) / 2, -0.78, f"{window}" if passes else f"{window} {state}", fontsize=8, color=INK,
-        ha="center", va="center", parse_math=False, rotation=90 if upright else 0,
-        bbox={"facecolor": _PASSED if passes else _OTHER, "edgecolor": "none", "pad": 1.5},
-    )  # fmt: skip
+    axes.axvspan(first, last, ymax=0.8, zorder=0, **_ground(passes))
+    upright = 90 if len(group) < 4 and not passes else 0
+    place: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "ha": "center", "rotation": upright}
+    axes.text((first + last) / 2, 0.82, f"{window}" if passes else f"{window} {state}", fontsize=8, **place)

@@ -1,4 +1,4 @@
-"""What all pictures share: colours, fonts, words, and the bounded number of rows that they are drawn from."""
+"""What all pictures share: colours, words, a figure with its title and key, and the rows it is drawn from."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ import io
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, tzinfo
-from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from matplotlib import rcParams
+from matplotlib import rc_context, rcParams
 from matplotlib.artist import Artist
-from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, to_hex, to_rgb
 from matplotlib.dates import date2num
@@ -26,13 +24,182 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.history import VALID_TO, is_never
-from cdckit.notebook.tables import Clock, timespec
+from cdckit.notebook.clock import Clock, timespec
 from cdckit.parts.arguments import require_columns
 from cdckit.parts.instants import microseconds
 from cdckit.parts.values import as_text
 from cdckit.query.bitemporal import history_fields
 from cdckit.query.entity_keys import is_entity
 from cdckit.query.provenance import MESSAGE_SOURCE, with_messages
+
+
+class Look(NamedTuple):
+    """
+    How one thing is drawn in every picture: for those who see colours, and for those who do not.
+
+    >>> PALETTE["delete"]
+    Look(colour='#d94050', marker='X')
+    """
+
+    colour: str
+    marker: str
+
+
+PALETTE: Mapping[str, Look] = MappingProxyType(
+    {
+        # Operations: about as far from white as from the black of a dark theme.
+        "insert": Look("#2a8a48", "^"),
+        "update": Look("#3579c0", "o"),
+        "delete": Look("#d94050", "X"),
+        "recreate": Look("#9850a8", "D"),
+        # Sources in the order of their names.  The colours come from Paul Tol's scheme "light", made to be
+        # told apart by everybody and to be read upon in black, but for its orange and its pink: red, and
+        # what comes near it, is a delete's alone, and so is its cross.
+        "source 1": Look("#77aadd", "o"),
+        "source 2": Look("#ddc04c", "s"),
+        "source 3": Look("#44bb99", "^"),
+        "source 4": Look("#c3a5d9", "D"),
+        "source 5": Look("#bbcc33", "v"),
+        "source 6": Look("#99ddff", "P"),
+        "source 7": Look("#c4ab7c", "*"),
+        "source 8": Look("#aaaa00", "h"),
+        "no source": Look("#dddddd", "_"),
+    }
+)
+"""What each colour means, here and in whatever is drawn beside these pictures."""
+
+SIZE = (10.0, 5.0)
+"""Inches.  More than 30 rows make a picture higher, never smaller."""
+
+ROWS = 30
+SECOND = 1 / 86_400  # of a day: matplotlib counts instants in days
+INK = "#7c7c7c"
+"""Of what stands beside the bars: a page may be white or black, and the picture has no ground of its own."""
+DARK, HATCH = "#1c1c1c", "////"
+_SOURCES = tuple(look for name, look in PALETTE.items() if name.startswith("source "))
+_VALUES = LinearSegmentedColormap.from_list("values", ["#dbe7f1", "#9fb8cd", "#6f93b3", "#3f6b93"])
+
+# What systems bring for signs that matplotlib's own font lacks: those of East Asia first of all.
+_FONTS = (
+    *("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans JP", "Noto Sans SC", "Noto Sans KR"),
+    *("Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo", "Yu Gothic", "Microsoft YaHei", "Malgun Gothic"),
+    *("WenQuanYi Zen Hei", "Arial Unicode MS", "Noto Sans Devanagari", "Noto Sans Thai", "Noto Emoji"),
+)
+_INSTALLED = {font.name for font in fontManager.ttflist}
+
+# A sign that no font here has is an empty box.  The reader sees that; a red warning for each tells no more.
+warnings.filterwarnings(
+    "ignore", message=r"Glyph \d+ .* missing from font", module=r"cdckit\.notebook\.pictures"
+)
+
+in_style = rc_context(
+    {
+        "font.family": [*rcParams["font.family"], *(name for name in _FONTS if name in _INSTALLED)],
+        "font.size": 9,
+        "text.color": INK,
+        "text.parse_math": False,
+        "figure.facecolor": "none",
+        "axes.facecolor": "none",
+        "axes.edgecolor": INK,
+        "axes.labelcolor": INK,
+        "axes.labelsize": 9,
+        "axes.titlelocation": "left",
+        "axes.titlesize": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "grid.alpha": 0.25,
+        "grid.color": INK,
+        "legend.fontsize": 9,
+        "legend.frameon": False,
+        "xtick.color": INK,
+        "ytick.color": INK,
+    }
+)
+"""The decorator of what draws: all that is drawn within it looks so, whatever the program has chosen."""
+
+
+class Picture(Figure):
+    """A figure of one chart with its title and a line below; a notebook shows it without pyplot."""
+
+    def __init__(self, title: str, subtitle: str = "", *, rows: int = 0) -> None:
+        height = max(SIZE[1], SIZE[1] + (rows - ROWS) * 0.13)
+        super().__init__(figsize=(SIZE[0], height), dpi=100, layout="constrained")
+        FigureCanvasAgg(self)
+        self.suptitle(one_line(title, 105), x=0.01, ha="left", fontsize=12, weight="bold")
+        self.chart = self.add_subplot()
+        self._subtitle = self.chart.set_title(one_line(subtitle, 130))
+
+    def _repr_png_(self) -> bytes:
+        written = io.BytesIO()
+        self.savefig(written, format="png")
+        return written.getvalue()
+
+    def key(
+        self,
+        looks: Mapping[str, Look] = MappingProxyType({}),
+        *,
+        hollow: Iterable[str] = (),
+        points: bool = False,
+        others: Mapping[str, Artist] = MappingProxyType({}),
+        loc: Literal["outside lower left", "outside lower right"] = "outside lower left",
+    ) -> None:
+        """Say below the chart what its colours and markers mean, and its *others*: edges, rings, hatches."""
+        handles: list[Any] = []
+        for name, look in looks.items():
+            line = Line2D(
+                [], [], linestyle="", marker=look.marker, color=look.colour, markeredgecolor="white"
+            )
+            is_hollow = name in hollow
+            face, hatch = ("none", HATCH) if is_hollow else (look.colour, None)
+            patch = Patch(facecolor=face, edgecolor=look.colour if is_hollow else "none", hatch=hatch)
+            handles.append(line if points else (patch, line))
+        names = [one_line(name, 40) for name in (*looks, *others)]
+        self.legend([*handles, *others.values()], names, loc=loc, ncols=6)
+
+    def settle(self, subtitle: str | None = None) -> None:
+        """Lay the picture out, so that texts can be measured, with its second line below its first."""
+        if subtitle is not None:
+            self._subtitle.set_text(one_line(subtitle, 130))
+        self.draw_without_rendering()
+        left, _ = self.chart.transAxes.inverted().transform((0.01 * self.bbox.width, 0))
+        self._subtitle.set_x(left)
+
+
+@in_style
+def text_figure(text: str) -> Figure:
+    """A figure for where there is nothing to draw."""
+    picture = Picture(text)
+    picture.chart.set_axis_off()
+    return picture
+
+
+def deleted_mark() -> dict[str, Artist]:
+    """What a key says of hatched bars whose colour is their source's."""
+    return {"deleted": Patch(facecolor="none", edgecolor=INK, hatch=HATCH)}
+
+
+def open_end_mark() -> dict[str, Artist]:
+    """What a key says of the arrow at an edge."""
+    return {"no end yet": Line2D([], [], linestyle="", marker=">", color=INK)}
+
+
+def ink_on(colour: str) -> str:
+    red, green, blue = to_rgb(colour)
+    return DARK if 0.21 * red + 0.72 * green + 0.07 * blue > 0.5 else "white"
+
+
+_Value = TypeVar("_Value")
+
+
+def source_looks(sources: Sequence[str]) -> dict[str, Look]:
+    looks = {name: _SOURCES[place % len(_SOURCES)] for place, name in enumerate(sorted(sources))}
+    return looks | {"unknown source": PALETTE["no source"]}
+
+
+def value_shades(values: Collection[_Value]) -> dict[_Value, str]:
+    """A shade of grey-blue for each value, from light to dark in their order."""
+    return {value: to_hex(_VALUES((place + 0.5) / len(values))) for place, value in enumerate(values)}
 
 
 def source_name(row: Mapping[str, Any], column: str = MESSAGE_SOURCE) -> str:
@@ -77,169 +244,6 @@ def duration_text(seconds: float) -> str:
             parts.append(f"{left // size} {unit}")
         left %= size
     return ("-" if seconds < 0 else "") + (" ".join(parts[:2]) or "0 s")
-
-
-# What systems bring for signs that matplotlib's own font lacks: those of East Asia first of all.
-_OTHERS = (
-    *("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans JP", "Noto Sans SC", "Noto Sans KR"),
-    *("Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo", "Yu Gothic", "Microsoft YaHei", "Malgun Gothic"),
-    *("WenQuanYi Zen Hei", "Arial Unicode MS", "Noto Sans Devanagari", "Noto Sans Thai", "Noto Emoji"),
-)
-
-# A sign that no font here has is an empty box.  The reader sees that; a red warning for each tells no more.
-warnings.filterwarnings(
-    "ignore", message=r"Glyph \d+ .* missing from font", module=r"cdckit\.notebook\.pictures"
-)
-
-
-def families() -> list[str]:
-    """The families of fonts to write with: a sign is taken from the first that has it."""
-    return [*rcParams["font.family"], *_installed_fonts()]
-
-
-@cache
-def _installed_fonts() -> tuple[str, ...]:
-    found = {font.name for font in fontManager.ttflist}
-    return tuple(name for name in _OTHERS if name in found)
-
-
-_Value = TypeVar("_Value")
-
-
-class Look(NamedTuple):
-    """
-    How one thing is drawn in every picture: for those who see colours, and for those who do not.
-
-    >>> PALETTE["delete"]
-    Look(colour='#b2182b', marker='X')
-    """
-
-    colour: str
-    marker: str
-
-
-PALETTE: Mapping[str, Look] = MappingProxyType(
-    {
-        "insert": Look("#1b7837", "^"),
-        "update": Look("#2166ac", "o"),
-        "delete": Look("#b2182b", "X"),
-        "recreate": Look("#762a83", "D"),
-        # Sources in the order of their names.  The colours come from Paul Tol's scheme "light", made to be
-        # told apart by everybody and to be read upon in black, but for its orange and its pink: red, and
-        # what comes near it, is a delete's alone, and so is its cross.
-        "source 1": Look("#77aadd", "o"),
-        "source 2": Look("#ddc04c", "s"),
-        "source 3": Look("#44bb99", "^"),
-        "source 4": Look("#c3a5d9", "D"),
-        "source 5": Look("#bbcc33", "v"),
-        "source 6": Look("#99ddff", "P"),
-        "source 7": Look("#c4ab7c", "*"),
-        "source 8": Look("#aaaa00", "h"),
-        "no source": Look("#dddddd", "_"),
-    }
-)
-"""What each colour means, here and in whatever is drawn beside these pictures."""
-
-
-SIZE = (10.0, 5.0)
-"""Inches.  More than 30 rows make a picture higher, never smaller."""
-
-
-_CYCLE = tuple(look for name, look in PALETTE.items() if name.startswith("source "))
-
-
-INK, FAINT, HATCH = "#222222", "#777777", "////"
-SMALL: dict[str, Any] = {"fontsize": 9, "color": FAINT, "parse_math": False}
-
-
-_VALUES = LinearSegmentedColormap.from_list("values", ["#e3edf5", "#9fb8cd", "#4f7291", "#24405c"])
-
-
-ROWS = 30
-
-
-SECOND = 1 / 86_400  # of a day: matplotlib counts instants in days
-
-
-class _Picture(Figure):
-    """A figure that a notebook shows even if it never imports pyplot."""
-
-    def _repr_png_(self) -> bytes:
-        written = io.BytesIO()
-        self.savefig(written, format="png")
-        return written.getvalue()
-
-
-def new_figure(title: str, subtitle: str, *, rows: int = 0) -> tuple[Figure, Axes]:
-    height = max(SIZE[1], SIZE[1] + (rows - ROWS) * 0.13)
-    figure = _Picture(figsize=(SIZE[0], height), dpi=100, layout="constrained")
-    FigureCanvasAgg(figure)
-    heading = figure.suptitle(
-        one_line(title, 105), x=0.01, ha="left", family=families(), fontsize=12, weight="bold", color=INK
-    )
-    heading.set_parse_math(False)
-    axes = figure.add_subplot()
-    axes.set_title(one_line(subtitle, 130), loc="left", family=families(), **SMALL)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=9, colors=INK)
-    return figure, axes
-
-
-def text_figure(text: str) -> Figure:
-    """A figure for where there is nothing to draw."""
-    figure, axes = new_figure(text, "")
-    axes.set_axis_off()
-    return figure
-
-
-def draw_key(
-    figure: Figure,
-    looks: Mapping[str, Look],
-    *,
-    hollow: Iterable[str] = (),
-    points: bool = False,
-    others: Mapping[str, Artist] = MappingProxyType({}),
-    loc: Literal["outside lower left", "outside lower right"] = "outside lower left",
-) -> None:
-    """Say below the picture what its colours and markers mean, and its *others*: edges, rings, hatches."""
-    handles: list[Any] = []
-    for name, look in looks.items():
-        line = Line2D([], [], linestyle="", marker=look.marker, color=look.colour, markeredgecolor="white")
-        if name in hollow:
-            patch = Patch(facecolor="white", edgecolor=look.colour, hatch=HATCH)
-        else:
-            patch = Patch(facecolor=look.colour)
-        handles.append(line if points else (patch, line))
-    names = [one_line(name, 40) for name in (*looks, *others)]
-    legend = figure.legend([*handles, *others.values()], names, loc=loc, ncols=6, frameon=False, fontsize=9)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
-        text.set_fontfamily(families())
-
-
-def deleted_mark() -> dict[str, Artist]:
-    """What a key says of hatched bars whose colour is their source's."""
-    return {"deleted": Patch(facecolor="white", edgecolor=FAINT, hatch=HATCH)}
-
-
-def open_end_mark() -> dict[str, Artist]:
-    """What a key says of the arrow at an edge."""
-    return {"no end yet": Line2D([], [], linestyle="", marker=">", color=FAINT)}
-
-
-def ink_on(colour: str) -> str:
-    red, green, blue = to_rgb(colour)
-    return INK if 0.21 * red + 0.72 * green + 0.07 * blue > 0.5 else "white"
-
-
-def source_looks(sources: Sequence[str]) -> dict[str, Look]:
-    looks = {name: _CYCLE[place % len(_CYCLE)] for place, name in enumerate(sorted(sources))}
-    return looks | {"unknown source": PALETTE["no source"]}
-
-
-def value_shades(values: Collection[_Value]) -> dict[_Value, str]:
-    """A shade of grey-blue for each value, from light to dark in their order."""
-    return {value: to_hex(_VALUES((place + 0.5) / len(values))) for place, value in enumerate(values)}
 
 
 def entity_rows(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
-from typing import Any
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,19 +18,18 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import require_changes
 from cdckit.model.records import usable_changes
-from cdckit.notebook.display import as_zone
-from cdckit.notebook.pictures.axes import Labels, rows_axis, time_axis
+from cdckit.notebook.clock import with_day
+from cdckit.notebook.options import as_zone
+from cdckit.notebook.pictures.axes import Labels, draw_bar, rows_axis, time_axis
 from cdckit.notebook.pictures.style import (
-    FAINT,
     INK,
     ROWS,
-    SMALL,
+    Picture,
     days,
-    draw_key,
     duration_text,
     first_rows,
+    in_style,
     ink_on,
-    new_figure,
     one_line,
     require_limit,
     source_looks,
@@ -39,8 +38,7 @@ from cdckit.notebook.pictures.style import (
     value_shades,
     with_number,
 )
-from cdckit.notebook.tables import Clock, timespec
-from cdckit.parts.arguments import microseconds, quoted, require_fields, require_struct
+from cdckit.parts.arguments import quoted, require_fields, require_struct
 from cdckit.parts.values import as_text
 from cdckit.query.measures import durations
 
@@ -118,58 +116,59 @@ def arrivals(
     return _points(rows, clock) if rows else text_figure("There is no change with both times.")
 
 
+@in_style
 def _points(rows: list[dict[str, Any]], zone: tzinfo) -> Figure:
     changes, late = rows[0]["changes"], rows[0]["late_changes"]
-    delays = [(row["timestamp"] - row["effective_timestamp"]).total_seconds() for row in rows]
-    longest = max((delay for row, delay in zip(rows, delays, strict=True) if row["late"]), default=None)
-    by = "" if longest is None else f", by up to {duration_text(longest)}"
-    title = f"{late:,} of {with_number(changes, 'change')} arrived late{by}"
+    points = [_Point.of(row) for row in rows]
+    late_points = sorted((point for point in points if point.late), key=lambda point: -point.delay)
+    by = f", by up to {duration_text(late_points[0].delay)}" if late_points else ""
     left_out = f"{len(rows):,} of {changes:,} changes, late ones first; " if len(rows) < changes else ""
-    subtitle = f"{left_out}late: something as new of the same entity had arrived before"
-    figure, axes = new_figure(title, subtitle)
-    looks = source_looks(rows[0]["sources"])
-    seen = {}
-    for name, look in looks.items():
-        for is_late in (False, True):
-            points = [
-                (days(row["effective_timestamp"]), delay)
-                for row, delay in zip(rows, delays, strict=True)
-                if source_name(row, "source") == name and row["late"] == is_late
-            ]
-            if points:
-                seen[name] = look
-                axes.plot(
-                    *zip(*points, strict=True),
-                    look.marker,
-                    color=look.colour,
-                    markersize=8 if is_late else 4,
-                    markeredgecolor=INK if is_late else "none",
-                    markeredgewidth=1.2 if is_late else 0,
-                    alpha=1.0 if is_late else 0.6,
-                    zorder=3 if is_late else 2,
-                    label=f"{name}, late" if is_late else name,
-                )
-    _delay_axis(axes, delays)
-    instants = [days(row["effective_timestamp"]) for row in rows]
-    time_axis(axes.xaxis, "effective time", min(instants), max(instants), pad=0.03, zone=zone)
-    ring = Line2D([], [], linestyle="", marker="o", color="none", markeredgecolor=INK, markersize=8)
-    draw_key(figure, seen, points=True, others={"late": ring} if late else {})
-    figure.draw_without_rendering()
-    labels = Labels(axes)
-    ringed = sorted(
-        (-delay, days(row["effective_timestamp"]), row["key"])
-        for row, delay in zip(rows, delays, strict=True)
-        if row["late"]
+    picture = Picture(
+        f"{late:,} of {with_number(changes, 'change')} arrived late{by}",
+        f"{left_out}late: something as new of the same entity had arrived before",
     )
-    for before, x, _ in ringed:
-        labels.keep_clear((x, -before))
-    for place, (before, x, key) in enumerate(ringed[:_MOST_LABELS]):
-        text, at = duration_text(-before), (x, -before)
-        if place:
-            labels.write_beside(text, at)
-        elif not labels.write_beside(f"{text}: {one_line(key, 40)}", at):
-            labels.write_beside(text, at, must=True)
-    return figure
+    axes, looks = picture.chart, source_looks(rows[0]["sources"])
+    large: dict[str, Any] = {"markersize": 8, "markeredgecolor": INK, "markeredgewidth": 1.2, "zorder": 3}
+    small: dict[str, Any] = {"markersize": 4, "markeredgecolor": "none", "alpha": 0.6, "zorder": 2}
+    for source, is_late in sorted({(point.source, point.late) for point in points}):
+        drawn = [
+            (point.at, point.delay) for point in points if (point.source, point.late) == (source, is_late)
+        ]
+        label, look = f"{source}, late" if is_late else source, looks[source]
+        style = large if is_late else small
+        axes.plot(*zip(*drawn, strict=True), look.marker, color=look.colour, label=label, **style)
+    _delay_axis(axes, [point.delay for point in points])
+    instants = [point.at for point in points]
+    time_axis(axes.xaxis, "effective time", min(instants), max(instants), pad=0.03, zone=zone)
+    seen = {name: look for name, look in looks.items() if any(point.source == name for point in points)}
+    ring = Line2D([], [], linestyle="", marker="o", color="none", markeredgecolor=INK, markersize=8)
+    picture.key(seen, points=True, others={"late": ring} if late else {})
+    picture.settle()
+    labels = Labels(axes)
+    for point in late_points:
+        labels.keep_clear((point.at, point.delay))
+    for place, point in enumerate(late_points[:_MOST_LABELS]):
+        text, at = duration_text(point.delay), (point.at, point.delay)
+        if place or not labels.write_beside(f"{text}: {one_line(point.key, 40)}", at):
+            labels.write_beside(text, at, must=not place)
+    return picture
+
+
+class _Point(NamedTuple):
+    """A change: when it was true, how many seconds later it arrived, if that is late, and of what it is."""
+
+    at: float
+    delay: float
+    late: bool
+    source: str
+    key: str
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> _Point:
+        delay = (row["timestamp"] - row["effective_timestamp"]).total_seconds()
+        return cls(
+            days(row["effective_timestamp"]), delay, row["late"], source_name(row, "source"), row["key"]
+        )
 
 
 def _delay_axis(axes: Axes, delays: Sequence[float]) -> None:
@@ -177,11 +176,11 @@ def _delay_axis(axes: Axes, delays: Sequence[float]) -> None:
     low, high = min(0.0, *delays), max(1.0, *delays)
     ticks = {0.0: "0"} | {float(at): text for at, text in _DURATIONS.items() if at <= high * 1.5}
     ticks |= {-float(at): f"-{text}" for at, text in _DURATIONS.items() if -at >= low * 1.5}
-    axes.set_yticks(sorted(ticks), [ticks[at] for at in sorted(ticks)])
+    axes.set_yticks(list(ticks), list(ticks.values()))
     axes.set_yticks([], minor=True)
     axes.set_ylim(low * 2 if low < 0 else -0.3, high * 3)
-    axes.set_ylabel("delay of arrival (h, min, s; logarithmic)", fontsize=9, color=INK)
-    axes.grid(True, axis="y", color="#e6e6e6", linewidth=0.8)
+    axes.set_ylabel("delay of arrival (h, min, s; logarithmic)")
+    axes.grid(True, axis="y")
 
 
 _FUNCTION = "duration_shares"
@@ -190,7 +189,7 @@ _MOST_ROWS = 5_000
 _NARROWEST = 0.03
 """In what is narrower, a number has no room."""
 _OTHERS, _NOTHING = "other values", "no value"
-_WHITE = "#f7f7f7"
+_NO_VALUE = "#f2efe8"
 """For what is no one value: lighter than any shade."""
 
 _Times = Mapping[str, "Counter[str]"]
@@ -247,51 +246,46 @@ def duration_shares(
         "seconds",
     ).orderBy(F.desc("seconds"), "group", "value")
     rows, cut = first_rows(longest, _MOST_ROWS)
-    period = _period(start, end, clock)
+    period = f"from {with_day(start, clock)} to {with_day(end, clock)}"
     if not rows:
         return text_figure(f"There was no entity {period}.")
     times: dict[str, Counter[str]] = {}
     for row in rows:
         group, value = (_NOTHING if row[name] is None else row[name] for name in ("group", "value"))
         times.setdefault(group, Counter())[value] += row["seconds"]
-    return _picture(times, field, by, limit, period, cut=cut)
+    return _shares(times, field, by, limit, period, cut=cut)
 
 
-def _period(start: datetime, end: datetime, zone: tzinfo) -> str:
-    both = [microseconds(at, "at", function=_FUNCTION) for at in (start, end)]
-    clock = Clock.of(both, zone)._replace(day=None)
-    first, last = (clock.text(at, timespec(both)) for at in both)
-    return f"from {first} to {last}"
-
-
-def _picture(times: _Times, field: str, by: str, limit: int, period: str, *, cut: bool) -> Figure:
+@in_style
+def _shares(times: _Times, field: str, by: str, limit: int, period: str, *, cut: bool) -> Figure:
     drawn = sorted(times, key=lambda group: (-times[group].total(), group))[:limit]
     total = sum((times[group] for group in drawn), Counter[str]())
     named = [value for value, _ in total.most_common(_MOST_VALUES)]
-    shades = value_shades(named) | ({_OTHERS: _WHITE} if len(named) < len(total) else {})
+    shades = value_shades(named) | ({_OTHERS: _NO_VALUE} if len(named) < len(total) else {})
     label = named[0] if named[0] == _NOTHING else f"“{named[0]}”"
     left_out = f"{len(drawn)} of " if len(drawn) < len(times) else ""
     groups = left_out + with_number(len(times), by)
     notes = [groups, f"the {_MOST_ROWS:,} longest times" if cut else "", period]
-    figure, axes = new_figure(
+    picture = Picture(
         f"{field} was {label} for {total[named[0]] / total.total():.0%} of the time",
         "; ".join(filter(None, notes)),
         rows=len(drawn),
     )
+    axes = picture.chart
     rows_axis(axes, [f"{one_line(group, 30)}   {duration_text(times[group].total())}" for group in drawn])
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(PercentFormatter(1))
-    axes.set_xlabel(f"share of the time of all entities of one {by}", **SMALL)
+    axes.set_xlabel(f"share of the time of all entities of one {by}")
     size = 8.5 if len(drawn) <= 20 else 6.0
     for place, group in enumerate(drawn):
         for value, left, share in _parts(times[group], shades):
-            bar = axes.barh(place, share, left=left, facecolor=shades[value], edgecolor="white")
+            bar = draw_bar(axes, place, left, left + share, shades[value], high=0.8)
             if share >= _NARROWEST:
                 ink = ink_on(shades[value])
                 axes.bar_label(bar, [f"{share:.0%}"], label_type="center", fontsize=size, color=ink)
-    patches = {value: Patch(facecolor=shades[value], edgecolor=FAINT, linewidth=0.4) for value in shades}
-    draw_key(figure, {}, others=patches)
-    return figure
+    picture.key(others={value: Patch(facecolor=shade) for value, shade in shades.items()})
+    picture.settle()
+    return picture
 
 
 def _parts(times: Counter[str], shades: Mapping[str, str]) -> Iterator[tuple[str, float, float]]:

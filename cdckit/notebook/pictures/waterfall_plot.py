@@ -8,7 +8,6 @@ from decimal import Decimal
 from itertools import accumulate
 from typing import NamedTuple
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from pyspark.sql import Column, DataFrame
@@ -16,20 +15,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.notebook.display import as_zone
-from cdckit.notebook.pictures.axes import rows_axis
+from cdckit.notebook.options import as_zone
+from cdckit.notebook.pictures.axes import draw_bar, rows_axis
 from cdckit.notebook.pictures.style import (
-    FAINT,
-    HATCH,
     INK,
     PALETTE,
     ROWS,
-    SMALL,
     Look,
-    draw_key,
-    families,
+    Picture,
     first_rows,
-    new_figure,
+    in_style,
     one_line,
     require_limit,
     source_looks,
@@ -141,73 +136,55 @@ def _looks(by: str, steps: Sequence[_Step]) -> dict[str, Look]:
     return {name: Look(next(iter(value_shades(["one"]).values())), "o") for name in names}
 
 
+@in_style
 def _picture(
     steps: Sequence[_Step], before: Decimal, measure: str, note: str, looks: dict[str, Look], *, by_kind: bool
 ) -> Figure:
-    levels: list[Decimal] = list(accumulate((each.amount for each in steps), initial=before))
+    levels: list[Decimal] = list(accumulate((step.amount for step in steps), initial=before))
     after = levels[-1]
-    named = sorted((each for each in steps if each.amount), key=lambda each: -abs(each.amount))[:2]
-    told = ", ".join(f"{one_line(each.name, 20)} {_signed(each.amount)}" for each in named)
+    largest = sorted((step for step in steps if step.amount), key=lambda step: -abs(step.amount))[:2]
+    finding = ", ".join(f"{one_line(step.name, 20)} {_signed(step.amount)}" for step in largest)
     low, high = float(min(levels)), float(max(levels))
     from_zero = high - low >= _NEAR * max(abs(low), abs(high))
-    figure, axes = new_figure(
+    picture = Picture(
         f"{one_line(measure, 40)}: {_number(after)} instead of {_number(before)}"
-        + (f"; {told}" if told else ""),
+        + (f"; {finding}" if finding else ""),
         note + ("" if from_zero else "; the axis does not begin at 0"),
         rows=len(steps) + 2,
     )
-    names = ["before", *(one_line(each.name, 30) for each in steps), "after"]
+    axes = picture.chart
+    names = ["before", *(one_line(step.name, 30) for step in steps), "after"]
     rows_axis(axes, names)
     first, last = _span(min(low, 0) if from_zero else low, max(high, 0) if from_zero else high)
     axes.set_xlim(first, last)
-    start = min(max(0.0, first), last)
-    for place, total in ((0, before), (len(names) - 1, after)):
-        _bar(axes, place, start, float(total), _TOTAL, hollow=False)
-        _write(axes, place, start, float(total), _number(total))
+    start = Decimal(min(max(0.0, first), last))
+    bars = [
+        (0, start, before, _TOTAL, _number(before)),
+        (len(names) - 1, start, after, _TOTAL, _number(after)),
+    ]
     for place, (step, begin, end) in enumerate(zip(steps, levels, levels[1:], strict=False), 1):
-        look = looks.get(step.name, PALETTE["no source"])
-        _bar(axes, place, float(begin), float(end), look, hollow=look == PALETTE["delete"])
-        _write(axes, place, float(begin), float(end), _signed(step.amount))
+        bars.append((place, begin, end, looks.get(step.name, PALETTE["no source"]), _signed(step.amount)))
+    for place, begin, end, look, text in bars:
+        ends, is_gone = (float(begin), float(end)), look == PALETTE["delete"]
+        bar = draw_bar(axes, place, *ends, look.colour, high=0.62, deleted=is_gone, zorder=2)
+        axes.bar_label(bar, [text], padding=4)
     for place, level in enumerate(levels):
-        axes.plot([float(level)] * 2, [place - 0.35, place + 1.35], color=FAINT, linewidth=0.8, zorder=1)
+        axes.plot([float(level)] * 2, [place - 0.35, place + 1.35], color=INK, linewidth=0.8, zorder=1)
     axes.xaxis.set_major_locator(MaxNLocator(8))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-    axes.grid(True, axis="x", color="#e6e6e6", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.set_xlabel(one_line(measure, 80), **SMALL)
+    axes.grid(True, axis="x")
+    axes.set_xlabel(one_line(measure, 80))
     if by_kind:
         seen = {name: look for name, look in _OPERATIONS.items() if look in looks.values()}
-        draw_key(figure, seen, hollow={"gone"})
-    return figure
+        picture.key(seen, hollow={"gone"})
+    picture.settle()
+    return picture
 
 
 def _span(low: float, high: float) -> tuple[float, float]:
     """The ends of the axis, with room for what is written beside the bars."""
     room = 0.12 * ((high - low) or abs(high) or 1.0)
     return low - room, high + room
-
-
-def _bar(axes: Axes, place: int, begin: float, end: float, look: Look, *, hollow: bool) -> None:
-    axes.barh(
-        place,
-        end - begin,
-        left=begin,
-        height=0.62,
-        facecolor="white" if hollow else look.colour,
-        edgecolor=look.colour,
-        hatch=HATCH if hollow else None,
-        linewidth=0.8,
-        zorder=2,
-    )
-
-
-def _write(axes: Axes, place: int, begin: float, end: float, text: str) -> None:
-    """The number beside its bar: on the side to which it goes."""
-    up = end >= begin
-    axes.annotate(
-        text, (end, place), xytext=(4 if up else -4, 0), textcoords="offset points",
-        ha="left" if up else "right", va="center", fontsize=9, color=INK, family=families(), parse_math=False,
-    )  # fmt: skip
 
 
 def _number(value: Decimal) -> str:

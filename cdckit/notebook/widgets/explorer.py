@@ -14,21 +14,18 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.history import STANDARD_COLUMNS, VALID_FROM, business_fields
-from cdckit.notebook import Table, short_instants, show
-from cdckit.notebook.display import as_zone
+from cdckit.notebook.clock import short_instants, with_day
+from cdckit.notebook.options import as_zone
+from cdckit.notebook.tables import Table, show
 from cdckit.notebook.widgets.panel import (
-    MARK,
     Area,
     Page,
     Panel,
     collect_rows,
-    counts,
+    in_zone,
     instant_text,
     join_texts,
     mark_changes,
-    show_in_zone,
-    strike_gone,
-    with_day,
 )
 from cdckit.parts.arguments import quoted, require_fields, require_instant, require_struct
 from cdckit.parts.instants import EPOCH
@@ -107,7 +104,7 @@ def as_of_slider(
     comparable = "guid" in kept.columns
 
     def table(frame: DataFrame, order: str | Sequence[str] | None) -> Table:
-        wanted = None if fields is None else [name for name in (MARK, *shown) if name in frame.columns]
+        wanted = None if fields is None else [*shown, *(set(frame.columns) - set(kept.columns))]
         return show(frame, columns=wanted, rows=rows, order_by=order, provenance=provenance, zone=clock)
 
     order = order_by or sortable or None
@@ -116,9 +113,9 @@ def as_of_slider(
         heading, now = f"as of {instant_text(at, clock)}", as_of(kept, at)
         if before is None or not comparable:
             return Page(((heading, table(now, order)),))
-        both = mark_changes(now, as_of(kept, before), shown_fields, clock)
-        since = f"{heading}; since {instant_text(before, clock)}: {counts(both)}"
-        return Page(((since, strike_gone(table(both, order))),))
+        marked = mark_changes(now, as_of(kept, before), shown_fields)
+        since = f"{heading}; since {instant_text(before, clock)}: {marked.counts}"
+        return Page(((since, marked.show(table(marked.rows, order), shown_fields, clock)),))
 
     page(listed[0])  # says at once what is wrong with the arguments; a page that nobody reads runs no job
 
@@ -179,9 +176,6 @@ _LONGEST_VALUE = 300  # the reasons of `why` are sentences
 
 
 _END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
-
-
-_LOWEST_PRIORITY, _HIGHEST_PRIORITY = -(2**31), 2**31 - 1
 
 
 def entity_explorer(
@@ -313,8 +307,9 @@ class _Explorer:
         answer = blame(self.history, {"guid": entity.guid}, valid_at=at).select(
             "field", "value", "message", "priority", F.col("since_timestamp").alias("since")
         )
-        answer = show_in_zone(self.zone, answer, business_fields(self.history), "value")
-        return self._page(f"who is responsible, {self.when(at)}", answer)
+        ((heading, table),) = self._page(f"who is responsible, {self.when(at)}", answer).sections
+        assert table is not None
+        return Page(((heading, in_zone(table, business_fields(self.history), self.zone, "value")),))
 
     def why(self, entity: Entity, field: str, at: datetime | None) -> Page:
         by_guid = "guid" in self.changes.columns

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from functools import cached_property, reduce
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, tzinfo
+from functools import cached_property
 from html import escape
 from importlib import import_module
 from itertools import dropwhile
@@ -15,76 +15,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.notebook import NULL, Table, short_instants
-from cdckit.notebook.tables import Grid
-from cdckit.parts.arguments import quoted
+from cdckit.notebook.clock import with_day
+from cdckit.notebook.columns import NULL
+from cdckit.notebook.messages import one_line
+from cdckit.notebook.tables import Cell, Grid, Table
+from cdckit.parts.arguments import free_name, quoted
 from cdckit.parts.values import as_text
-
-
-def show_in_zone(zone: tzinfo, frame: DataFrame, fields: T.StructType, *columns: str) -> DataFrame:
-    """
-    *frame*, the values of *fields* that are instants written as *zone*'s clocks show them.
-
-    `diff` and `blame` write them in UTC.  One view has one clock: beside it the beginnings of versions stand.
-    """
-    instants = [each.name for each in fields if isinstance(each.dataType, T.TimestampType)]
-    for column in columns if instants else ():
-        text = F.col(quoted(column))
-        is_instant = F.col("field").isin(instants)
-        frame = frame.withColumn(column, F.when(is_instant, zone_text(text, zone)).otherwise(text))
-    return frame
-
-
-def zone_text(text: Column, zone: tzinfo) -> Column:
-    """
-    An instant that is written in UTC, as *zone*'s clocks show it: like `show`, without seconds that are zero.
-
-    A time that happens twice, since clocks are put back, has its offset.  What is no instant stays as it is;
-    for a zone that Spark does not know, an instant stays in UTC and says so.
-    """
-    there, name = text.try_cast("timestamp_ntz"), _zone_name(zone)
-    if name is None:
-        return F.when(there.isNotNull(), F.concat(_shorten_seconds(there), F.lit(" UTC"))).otherwise(text)
-    here = _convert_zone(there, name)
-    twice = reduce(
-        Column.__or__,
-        (
-            here == _convert_zone(there + F.lit(timedelta(minutes=shift)), name)
-            for shift in (-60, -30, 30, 60)
-        ),
-    )
-    written = F.when(twice, F.concat(_shorten_seconds(here), _offset(here - there))).otherwise(
-        _shorten_seconds(here)
-    )
-    return F.coalesce(written, text)
-
-
-def _convert_zone(there: Column, name: str) -> Column:
-    return there if name == "UTC" else F.convert_timezone(F.lit("UTC"), F.lit(name), there)
-
-
-def _shorten_seconds(wall: Column) -> Column:
-    return F.regexp_replace(wall.cast("string"), r"^(\S+ \d\d:\d\d):00$", "$1")
-
-
-def _offset(ahead: Column) -> Column:
-    """How far clocks are ahead of UTC, as ISO 8601 writes it."""
-    hours, minutes = (F.abs(F.extract(F.lit(unit), ahead)) for unit in ("HOUR", "MINUTE"))
-    sign = F.when(ahead < F.lit(timedelta(0)), F.lit("-")).otherwise(F.lit("+"))
-    return F.format_string("%s%02d:%02d", sign, hours, minutes)
-
-
-def _zone_name(zone: tzinfo) -> str | None:
-    """What Spark calls the zone."""
-    if zone is UTC:
-        return "UTC"
-    if isinstance(zone, timezone):
-        minutes = zone.utcoffset(None) // timedelta(minutes=1)
-        return f"{'-' if minutes < 0 else '+'}{abs(minutes) // 60:02}:{abs(minutes) % 60:02}"
-    # `key` is what zoneinfo calls its name, `zone` what pytz does.
-    name: str | None = getattr(zone, "key", None) or getattr(zone, "zone", None)
-    return name
-
 
 _LONGEST_ERROR = 400
 # Not in red, which says deleted.
@@ -208,12 +144,6 @@ def instant_text(at: datetime, zone: tzinfo) -> str:
     return f"{with_day(at, zone)} {zone}"
 
 
-def with_day(at: datetime, zone: tzinfo) -> str:
-    """An instant with its day, for where the zone is said beside it."""
-    (text,), _ = short_instants([at], zone)
-    return f"{at.astimezone(zone).date()} {text}"
-
-
 def join_texts(texts: Any) -> Column:
     return F.concat_ws(" ", *(F.coalesce(text, F.lit(NULL)) for text in texts))
 
@@ -238,75 +168,127 @@ def _kernel_runs() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
+def on_clock(text: str, zone: tzinfo) -> str:
+    """An instant that is written in UTC, on the clock of *zone*; what is none stays as it is."""
+    try:
+        return with_day(datetime.fromisoformat(text).replace(tzinfo=UTC), zone)
+    except ValueError:
+        return text
+
+
+def in_zone(table: Table, fields: T.StructType, zone: tzinfo, *columns: str) -> Table:
+    """
+    A table of values by `field`, the instants among those of *columns* on the clock of *zone*.
+
+    `diff` and `blame` write them in UTC.  One view has one clock: beside it the beginnings of versions stand.
+    """
+    instants = _names_of_instants(fields)
+
+    def change(grid: Grid) -> Grid:
+        headings = [heading.text for heading in grid.headings]
+        places = [headings.index(name) for name in columns]
+        of_row = headings.index("field")
+        rows = [
+            [
+                cell._replace(text=on_clock(cell.text, zone))
+                if place in places and row[of_row].text in instants
+                else cell
+                for place, cell in enumerate(row)
+            ]
+            for row in grid.rows
+        ]
+        return grid._replace(rows=rows)
+
+    return table.map(change)
+
+
+def _names_of_instants(fields: Iterable[T.StructField]) -> set[str]:
+    return {field.name for field in fields if isinstance(field.dataType, T.TimestampType)}
+
+
 MARK = "what changed"
 """The column of marks, before all others."""
 
-NEW, GONE = "new", "gone"
+NEW, GONE, CHANGED = "new", "gone", "changed"
 _LONGEST = 24
 
 
-def mark_changes(
-    now: DataFrame, before: DataFrame, fields: Sequence[T.StructField], zone: tzinfo
-) -> DataFrame:
-    """
-    The rows of *now*, and those of *before* that are gone, each with a mark before its columns.
+class Marked(NamedTuple):
+    """Rows with a mark of what changed, and by field the column that says what it was before."""
 
-    The mark is "new", "gone", or what *fields* were before ("a was 10; b was NULL"); empty where all of them
-    are as they were.  Both tables have the same columns, among them `guid`, and a row for each guid.
+    rows: DataFrame
+    was: dict[str, str]
+
+    @property
+    def counts(self) -> str:
+        """How many rows are new, changed and gone, in words.  A job."""
+        words = (NEW, CHANGED, GONE)
+        counted = self.rows.agg(*(F.count_if(F.col(MARK) == word).alias(word) for word in words))
+        (found,) = counted.collect()
+        numbers = (f"{found[word]:,} {word}" for word in words if found[word])
+        return ", ".join(numbers) or "nothing changed"
+
+    def show(self, table: Table, fields: Sequence[T.StructField], zone: tzinfo) -> Table:
+        """A table of these rows: marks in words and before all columns, rows that are gone struck through."""
+        instants = _names_of_instants(fields)
+        was = {name: one_line(column) for name, column in self.was.items()}
+
+        def words(row: dict[str, Cell]) -> str:
+            if row[MARK].text != CHANGED:
+                return row[MARK].text
+            before = {name: row[column] for name, column in was.items() if row[column].look != "nothing"}
+            texts = [
+                (one_line(name), on_clock(cell.text, zone) if name in instants else cell.text)
+                for name, cell in before.items()
+            ]
+            return "; ".join(
+                f"{name} was {text if len(text) <= _LONGEST else text[:_LONGEST] + '…'}"
+                for name, text in texts
+            )
+
+        def change(grid: Grid) -> Grid:
+            names = [heading.text for heading in grid.headings]
+            rows = [dict(zip(names, row, strict=True)) for row in grid.rows]
+            kept = [place for place, name in enumerate(names) if name not in {MARK, *was.values()}]
+            return grid._replace(
+                headings=[Cell(MARK), *(grid.headings[place] for place in kept)],
+                numbers=[False, *(grid.numbers[place] for place in kept)],
+                rows=[
+                    [row[MARK]._replace(text=words(row)), *(cells[place] for place in kept)]
+                    for row, cells in zip(rows, grid.rows, strict=True)
+                ],
+                deleted=[row[MARK].text == GONE for row in rows],
+            )
+
+        return table.map(change)
+
+
+def mark_changes(now: DataFrame, before: DataFrame, fields: Sequence[T.StructField]) -> Marked:
+    """
+    Compare two tables of the same columns, among them `guid`, and a row for each guid.
+
+    The rows are those of *now*, and those of *before* that are gone; beside each its mark, and of a row that
+    changed what its fields were.
     """
     whole = F.struct(*(F.col(quoted(name)) for name in now.columns))
     pairs = now.select("guid", whole.alias("now")).join(
         before.select("guid", whole.alias("old")), on="guid", how="full"
     )
-    here, there = F.col("now"), F.col("old")
-    was = [_previous_value(field, zone) for field in fields]
+    here, there, was = F.col("now"), F.col("old"), {}
+    for field in fields:
+        new, old = (as_text(side.getField(field.name), field.dataType) for side in (here, there))
+        differs = here.isNotNull() & there.isNotNull() & ~new.eqNullSafe(old)
+        was[field.name] = F.when(differs, F.coalesce(old, F.lit(NULL)))
     mark = (
-        F.when(there.isNull(), F.lit(NEW))
-        .when(here.isNull(), F.lit(GONE))
-        .otherwise(F.concat_ws("; ", *was) if was else F.lit(""))
+        F.when(there.isNull(), NEW)
+        .when(here.isNull(), GONE)
+        .when(F.coalesce(*was.values(), F.lit(None)).isNotNull(), CHANGED)
+        .otherwise("")
     )
-    rows = pairs.select(mark.alias("mark"), F.coalesce(here, there).alias("row"))
-    kept = [F.col("row").getField(name).alias(name) for name in now.columns]
-    return rows.select(F.col("mark").alias(MARK), *kept)
-
-
-def counts(rows: DataFrame) -> str:
-    """How many rows of `mark_changes` are new, changed and gone, in words.  A job."""
-    mark = F.col(MARK)
-    changed = ~mark.isin("", NEW, GONE)
-    (found,) = rows.agg(
-        F.count_if(mark == NEW).alias(NEW),
-        F.count_if(changed).alias("changed"),
-        F.count_if(mark == GONE).alias(GONE),
-    ).collect()
-    return (
-        ", ".join(f"{number:,} {word}" for word, number in found.asDict().items() if number)
-        or "nothing changed"
+    columns = {name: free_name(f"{name} was", now.columns) for name in was}
+    rows = pairs.select(
+        F.coalesce(here, there).alias("row"),
+        mark.alias(MARK),
+        *(text.alias(columns[name]) for name, text in was.items()),
     )
-
-
-def strike_gone(table: Table) -> Table:
-    """A table of marked rows, the mark before all columns, those that are gone struck through."""
-    return Table(lambda: _mark_first(table.grid)).strike_rows(lambda row: row[0].text == GONE)
-
-
-def _mark_first(grid: Grid) -> Grid:
-    """The same table with its marks at the left; `show` puts since when and until when there."""
-    order = sorted(range(len(grid.headings)), key=lambda place: grid.headings[place] != MARK)
-    return grid._replace(
-        headings=[grid.headings[place] for place in order],
-        numbers=[grid.numbers[place] for place in order],
-        rows=[[row[place] for place in order] for row in grid.rows],
-    )
-
-
-def _previous_value(field: T.StructField, zone: tzinfo) -> Column:
-    new, old = (as_text(F.col(side).getField(field.name), field.dataType) for side in ("now", "old"))
-    text = zone_text(old, zone) if isinstance(field.dataType, T.TimestampType) else old
-    shown = F.coalesce(
-        F.when(F.length(text) > _LONGEST, F.concat(F.left(text, F.lit(_LONGEST)), F.lit("…"))).otherwise(
-            text
-        ),
-        F.lit(NULL),
-    )
-    return F.when(~new.eqNullSafe(old), F.concat(F.lit(f"{field.name} was "), shown))
+    return Marked(rows.select(MARK, "row.*", *map(quoted, columns.values())), columns)

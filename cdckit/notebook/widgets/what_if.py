@@ -18,18 +18,17 @@ from cdckit.merging.merge import merge
 from cdckit.model.changes import UPSERT
 from cdckit.model.history import VALID_FROM, VALID_TO, business_fields
 from cdckit.model.sources import union_changes
-from cdckit.notebook import Table, show
-from cdckit.notebook.display import as_zone
+from cdckit.notebook.options import as_zone
+from cdckit.notebook.tables import Table, show
 from cdckit.notebook.widgets.explorer import MOST_CHOICES, Entity, find_entities
 from cdckit.notebook.widgets.panel import (
     Area,
     Page,
     Panel,
+    in_zone,
     instant_text,
     join_texts,
     mark_changes,
-    show_in_zone,
-    strike_gone,
 )
 from cdckit.parts.arguments import require_instant, require_struct
 from cdckit.parts.values import as_text, guid
@@ -171,14 +170,14 @@ class _Board:
 
     def page(self, before: Mapping[str | None, int], after: Mapping[str | None, int], words: str) -> Page:
         data = require_struct(self.changes, "data", function="priority_board")
-        differences = show_in_zone(self.zone, self._changed_sources(before, after), data, "before", "after")
+        differences = self._changed_sources(before, after)
         changed = show(differences, rows=self.rows, order_by=["key", "field"], zone=self.zone)
-        now, then = (self._standing_versions(each, deletes=False) for each in (after, before))
-        both = mark_changes(now, then, data.fields, self.zone)
+        now, then = (self._standing_versions(priorities, deletes=False) for priorities in (after, before))
+        marked = mark_changes(now, then, data.fields)
         return Page(
             (
-                (self.heading(after), strike_gone(self._table(both))),
-                (f"Values that this changed: {words}", changed),
+                (self.heading(after), marked.show(self._table(marked.rows), data.fields, self.zone)),
+                (f"Values that this changed: {words}", in_zone(changed, data, self.zone, "before", "after")),
             )
         )
 
@@ -331,8 +330,9 @@ class _Form:
         history = self.ledger.history(entity.guid)
         both = union_changes(self.ledger.changes(entity.guid), right)
         differences = diff(history, merge(both, entity=self.kind.entity, keys=self.kind.keys)).drop("guid")
-        differences = show_in_zone(self.zone, differences, business_fields(history), "a_value", "b_value")
-        return Page((("What it would change", show(differences, rows=self.rows, zone=self.zone)),))
+        table = show(differences, rows=self.rows, zone=self.zone)
+        changed = in_zone(table, business_fields(history), self.zone, "a_value", "b_value")
+        return Page((("What it would change", changed),))
 
     def _instant(self, text: str) -> datetime:
         instant = datetime.fromisoformat(text)

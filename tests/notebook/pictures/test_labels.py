@@ -1,18 +1,20 @@
-"""What is written into a picture when there is little room: no Spark is needed."""
+"""Texts, axes and colours of a picture: no Spark is needed."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, tzinfo
+from io import BytesIO
 from zoneinfo import ZoneInfo
 
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.transforms import Bbox
+from PIL import Image
 from pyspark.sql import types as T
 
 from cdckit.notebook import pictures
-from cdckit.notebook.pictures.axes import CellValue, InstantFormat, Labels
-from cdckit.notebook.pictures.style import entity_text, new_figure
+from cdckit.notebook.pictures.axes import Labels, ValueTexts, time_axis
+from cdckit.notebook.pictures.style import INK, Picture, days, entity_text, in_style
 
 NEW_YORK = ZoneInfo("America/New_York")
 
@@ -20,11 +22,10 @@ NEW_YORK = ZoneInfo("America/New_York")
 @pytest.fixture
 def axes() -> Axes:
     """About 9 by 4 inches of 100 pixels, in which a unit across is 9 pixels and a unit upwards 40."""
-    figure, axes = new_figure("title", "subtitle")
-    axes.set_xlim(0, 100)
-    axes.set_ylim(0, 10)
-    figure.draw_without_rendering()
-    return axes
+    picture = Picture("title", "subtitle")
+    picture.chart.set(xlim=(0, 100), ylim=(0, 10))
+    picture.settle()
+    return picture.chart
 
 
 def box(x0: float, x1: float, y: float = 5, high: float = 0.5) -> Bbox:
@@ -89,48 +90,60 @@ def test_the_first_has_its_words_even_where_there_is_no_place(axes: Axes) -> Non
     assert [text for text, _ in written(axes)] == ["7 h 35 min"]
 
 
-def instants(*texts: str) -> list[CellValue]:
+def forms(*texts: str, zone: tzinfo = NEW_YORK) -> tuple[list[list[str]], str]:
+    """How these instants are written in one picture, and what its second line says of all."""
     moments = [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in texts]
-    return [CellValue(str(round(each.timestamp() * 1_000_000)), T.TimestampType()) for each in moments]
+    micros = [str(round(moment.timestamp() * 1_000_000)) for moment in moments]
+    kind = T.TimestampType()
+    writing = ValueTexts.of([(each, kind) for each in micros], zone)
+    return [writing.forms(each, kind) for each in micros], writing.note
 
 
-def forms(column: list[CellValue], zone: tzinfo = NEW_YORK) -> tuple[list[list[str]], str]:
-    writing = InstantFormat.of([column], zone)
-    return [list(writing.forms(each)) for each in column], writing.note
-
-
-def test_instants_are_as_short_as_they_can_be_and_the_note_says_what_is_left_out() -> None:
-    assert forms(instants("2013-02-08T12:00", "2013-02-08T17:06:06.199")) == (
-        [["07:00"], ["12:06"]],
-        "times in cells are of 2013-02-08, cut to minutes",
-    )
-    assert forms(instants("2013-02-08T12:00:01", "2013-02-08T12:00:05"))[0] == [["07:00:01"], ["07:00:05"]]
-    assert forms(instants("2013-02-08T04:00", "2013-02-08T12:00")) == (
-        [["2013-02-07 23:00"], ["2013-02-08 07:00"]],
+def test_instants_in_a_picture_are_as_short_as_in_a_table() -> None:
+    """A day that all share stands once for all; where days differ, the year is the first that can go."""
+    day = "times in cells are of 2013-02-08"
+    assert forms("2013-02-08T12:00", "2013-02-08T17:06") == ([["07:00"], ["12:06"]], day)
+    assert forms("2013-02-08T12:00:01", "2013-02-08T12:00:05") == ([["07:00:01"], ["07:00:05"]], day)
+    assert forms("2013-02-08T04:00", "2013-02-08T12:00") == (
+        [["2013-02-07 23:00", "02-07 23:00"], ["2013-02-08 07:00", "02-08 07:00"]],
         "",
     )
-    assert forms([CellValue(None, T.TimestampType()), CellValue("x\ny", T.StringType())]) == (
-        [["NULL"], ["x y"]],
-        "",
+    # Both are 01:30 in New York.
+    assert forms("2024-11-03T05:30", "2024-11-03T06:30")[0] == [["01:30-04:00"], ["01:30-05:00"]]
+
+
+def test_a_value_is_on_one_line_and_a_null_is_named() -> None:
+    kind = T.StringType()
+    assert ValueTexts.of([], NEW_YORK).forms("x\ny", kind) == ["x y"]
+    assert ValueTexts.of([], NEW_YORK).forms(None, T.TimestampType()) == ["NULL"]
+    after = str(253_402_300_800_000_000)
+    assert ValueTexts.of([(after, T.TimestampType())], UTC).forms(after, T.TimestampType()) == ["after 9999"]
+
+
+@in_style
+def ticks(low: str, high: str) -> tuple[list[str], str]:
+    """What the ticks say on the clocks of New York, and what stands at the end of the axis for all."""
+    picture = Picture("title")
+    begin, end = (days(datetime.fromisoformat(text).replace(tzinfo=UTC)) for text in (low, high))
+    axis = picture.chart.xaxis
+    time_axis(axis, "valid time", begin, end, pad=0, zone=NEW_YORK)
+    picture.settle()
+    return [tick.get_text() for tick in axis.get_ticklabels()], axis.get_offset_text().get_text()
+
+
+def test_an_axis_is_on_the_clock_of_its_zone() -> None:
+    """The day stands once at its end, and at midnight."""
+    assert ticks("2013-02-09T02:00", "2013-02-09T07:00") == (
+        ["21:00", "22:00", "23:00", "02-09", "01:00", "02:00"],
+        "2013-02-09",
     )
+    seconds, _ = ticks("2024-01-01T00:00:00", "2024-01-01T00:00:02")
+    assert seconds[1:4] == ["19:00:00.0", "19:00:00.5", "19:00:01.0"]
+    assert ticks("2024-11-02T00:00", "2024-11-05T12:00")[0] == ["11-02", "11-03", "11-04", "11-05"]
 
 
-def test_where_days_differ_the_day_is_said_once() -> None:
-    column = instants("2013-02-08T04:00", "2013-02-08T12:00", "2013-02-08T13:00")
-    writing = InstantFormat.of([column], NEW_YORK)
-    days = [writing.day(each) for each in column]
-    assert days == ["2013-02-07", "2013-02-08", "2013-02-08"]
-    assert writing.forms(column[2], days[1]) == ["08:00"]
-    assert writing.forms(column[1], days[0]) == ["2013-02-08 07:00"]
-
-
-def test_instants_of_two_offsets_say_theirs() -> None:
-    """05:30 and 06:30 UTC are both 01:30 in New York on 3 November 2024."""
-    assert forms(instants("2024-11-03T05:30", "2024-11-03T06:30"))[0] == [["01:30-04:00"], ["01:30-05:00"]]
-
-
-def test_an_instant_after_the_year_9999_has_words() -> None:
-    assert forms([CellValue(str(253_402_300_800_000_000), T.TimestampType())])[0] == [["after 9999"]]
+def test_all_time_has_an_axis() -> None:
+    assert ticks("0001-01-03T00:00", "9999-12-29T00:00")[0][1:] == ["2001", "4001", "6001", "8001"]
 
 
 def test_an_instant_in_a_key_is_on_the_same_clock() -> None:
@@ -145,3 +158,26 @@ def test_red_is_a_deletes_alone() -> None:
         is_red = red > 1.3 * max(green, blue)
         assert is_red == (name == "delete"), name
         assert (look.marker == "X") == (name == "delete"), name
+
+
+def test_what_stands_beside_the_bars_is_read_on_white_and_on_black() -> None:
+    """At 3.9 to 1 or better, on the black of VS Code too; and so are the operations, at 3 to 1."""
+
+    def light(colour: str) -> float:
+        parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+        red, green, blue = (x / 12.92 if x <= 0.04 else ((x + 0.055) / 1.055) ** 2.4 for x in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    def contrast(one: str, other: str) -> float:
+        low, high = sorted((light(one), light(other)))
+        return (high + 0.05) / (low + 0.05)
+
+    for page in ("#ffffff", "#111111", "#1e1e1e"):
+        assert contrast(INK, page) > 3.9
+        for name in ("insert", "update", "delete", "recreate"):
+            assert contrast(pictures.PALETTE[name].colour, page) > 3, name
+
+
+def test_a_picture_has_no_ground_of_its_own() -> None:
+    pixels = Image.open(BytesIO(in_style(Picture)("title")._repr_png_()))
+    assert pixels.getpixel((2, 300))[3] == 0  # type: ignore[index]

@@ -35,7 +35,7 @@ def test_each_window_has_its_ground_and_what_does_not_count_is_hollow(spark: Spa
     axes = figure.axes[0]
     assert figure.get_suptitle() == "2 of 4 windows pass; 1 open; 1 rolled back"
     marks = {line.get_xdata()[0]: line for line in axes.lines}  # type: ignore[index]
-    filled = [at for at, line in marks.items() if line.get_markerfacecolor() != "white"]
+    filled = [at for at, line in marks.items() if line.get_markerfacecolor() != "none"]
     assert filled == [0, 3]
     assert [at for at, line in marks.items() if line.get_marker() == "x"] == [6]
     assert [at for at, line in marks.items() if line.get_marker() == "<"] == [7]

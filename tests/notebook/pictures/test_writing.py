@@ -8,9 +8,10 @@ import sys
 PROGRAM = r"""
 from matplotlib.transforms import Bbox
 from cdckit.notebook.pictures.axes import Labels
-from cdckit.notebook.pictures.style import new_figure
+from cdckit.notebook.pictures.style import Picture, in_style
 
-figure, axes = new_figure("\u682a\u5f0f\u4f1a\u793e \U0001f984: two values", "")
+figure = in_style(Picture)("\u682a\u5f0f\u4f1a\u793e \U0001f984: two values", "")
+axes = figure.chart
 axes.set_yticks([0], ["\u30c6\u30b9\u30c8"])
 assert Labels(axes).write_in(["\u682a\u5f0f"], Bbox([[0, 0], [1, 1]]))
 assert figure._repr_png_()

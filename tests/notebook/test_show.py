@@ -18,7 +18,7 @@ from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.model.changes import CHANGE_SCHEMA, sortable_number
 from cdckit.model.records import REJECT_SCHEMA
 from cdckit.notebook import Table, short_instants, show
-from cdckit.notebook.tables import shorten_messages
+from cdckit.notebook.messages import shorten_messages
 from cdckit.query.as_of import timeline
 from support.jobs import jobs_of
 
@@ -449,13 +449,23 @@ def test_priorities_of_changes_are_shown_where_there_are_some(spark: SparkSessio
 def test_with_its_changes_a_history_calls_each_message_by_its_source(
     spark: SparkSession, history: DataFrame
 ) -> None:
-    """A message that the changes do not hold keeps its name; the mouse finds the rest."""
+    """One that is the same down a column stands above it; the mouse finds when it came, and from where."""
     changes = spark.createDataFrame([said(9, "m1", "Cup"), said(10, "m2", "Old Cup")], SAID)
     table = show(history, order_by="guid", changes=changes, zone="Europe/Berlin")
-    assert lines(table)[2] == "11:00       …         3 ·shop/0  Old Cup ·shop/2                 shop     cup"
-    assert lines(table)[4] == "12:00       …         3 ·shop/0  NULL ·m3/2       deleted ·m3/2  m3       mug"
+    assert (
+        lines(table)[0] == "valid_from  valid_to  number ·shop/0  name             state ·m3/2  message  guid"
+    )
+    assert (
+        lines(table)[2] == "11:00       …         3               Old Cup ·shop/2               shop     cup"
+    )
+    assert (
+        lines(table)[4] == "12:00       …         3               NULL ·m3/2       deleted      m3       mug"
+    )
     in_full = "shop, message m1, effective 2024-03-10 10:00, arrived 2024-03-10 10:01, at shop/0/9"
-    assert f'title="{in_full}; the value has priority 0"' in table._repr_html_()
+    assert f'title="{in_full}; the value has priority 0">3</td>' in table._repr_html_()
+    assert "number<div " in table._repr_html_()
+    one = show(history.where("name = 'Cup'"), changes=changes)
+    assert "3 ·shop/0" in lines(one)[1]
 
 
 def test_the_priority_after_a_key_is_said_to_be_the_values(spark: SparkSession) -> None:
