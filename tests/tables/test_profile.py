@@ -41,8 +41,7 @@ def test_german_days_with_an_empty_text_and_a_row_without_a_time(spark: SparkSes
         ColumnProfile("the id", "int", 0, 0, 2, "1", can_be=("key",)),
         ColumnProfile("name", "string", 0, 1, 3, "kettle"),
         ColumnProfile(
-            "at", "string", 0, 0, 3, "1.2.2024", (day,), "no zone said",
-            number="", can_be=(f"time: {day}, no zone said",),
+            "at", "string", 0, 0, 3, "1.2.2024", (day,), can_be=(f"time: {day}, no zone said",),
         ),
         ColumnProfile("price", "double", 1, 0, 2, "1.5"),
     )  # fmt: skip
@@ -51,7 +50,6 @@ def test_german_days_with_an_empty_text_and_a_row_without_a_time(spark: SparkSes
     )
     assert count_changes(found, frame) == [3]
     assert found.rejects == {"TIME_UNREADABLE": 2}
-    assert "name has empty texts (1)" in repr(found)
     assert "<li>Rejects under the first call: 2 TIME_UNREADABLE" in found._repr_html_()
 
 
@@ -75,7 +73,8 @@ def test_between_two_readings_nothing_is_guessed() -> None:
         True,
     ]
     assert ["apply_as_deletes" in call for call in found.calls] == [True, False, True, False]
-    assert "the table does not say which" in repr(found)
+    assert column(found, "at").can_be == (f"time: {' or '.join(ways)}, no zone said",)
+    assert column(found, "op").can_be == ("marks deletes by D",)
 
 
 def test_the_readings_are_those_that_read_all_that_can_be_read() -> None:
@@ -103,7 +102,7 @@ def test_the_readings_are_those_that_read_all_that_can_be_read() -> None:
         "at": ("at",),
         "seconds": ("try_to_timestamp(cast(seconds as string), 'yyyyMMddHH')", "timestamp_seconds(seconds)"),
     }
-    assert column(found, "iso").zones == "some say a zone"
+    assert column(found, "iso").can_be == ("time: iso, some say a zone",)
     assert "told, mixed, iso, either, at are times" in repr(found)
     assert "when it was entered (sequence_by" in repr(found)
     # `seconds`, which is taken for no time here, tells rows apart as well, and is not called like a key.
@@ -128,7 +127,7 @@ def test_numbers_since_1970_are_times_where_nothing_else_is() -> None:
     assert found.calls == (
         "changes_from(frame, keys=['id'], effective='timestamp_millis(ms)', except_column_list=['ms'])",
     )
-    assert "whether they are, only you know" in repr(found)
+    assert column(found, "ms").can_be == ("perhaps time: timestamp_millis(ms)",)
     made = eval(found.calls[0], {"changes_from": changes_from, "frame": frame})
     assert made.selectExpr("min(effective_timestamp)").collect()[0][0] == datetime(2024, 1, 1)
 
@@ -154,31 +153,23 @@ def test_keys_of_two_columns_several_and_none() -> None:
 
 def test_numbers_with_a_decimal_comma_are_named_with_what_reads_them(spark: SparkSession) -> None:
     """A comma before three digits may part thousands: alone it says nothing."""
-    frame = pd.DataFrame({"id": [1, 2, 3], "Betrag €": ["1.250,50", "87,4", None], "n": ["1,234"] * 3})
-    found = profile(frame)
-    read = 'frame[\'Betrag €\'].str.replace(".", "").str.replace(",", ".").astype(float)'
-    assert found.notes[0].startswith(f"Betrag € holds numbers with a decimal comma, as text: {read} makes")
-    assert eval(read, {"frame": frame}).fillna(0).tolist() == [1250.5, 87.4, 0]
-    assert [each.name for each in found.columns if each.number] == ["Betrag €"]
-    assert found.columns[1].can_be == ("number with a decimal comma",)
-    sparks = spark.createDataFrame([("1.250,50",), ("87,4",), ("-7",), ("?",)], "`Betrag €` string")
-    (column,) = profile(sparks).columns
-    assert [row[0] for row in sparks.selectExpr(column.number).collect()] == [1250.5, 87.4, -7.0, None]
-    assert f'F.expr("{column.number}")' in profile(sparks).notes[0]
+    rows = [("1.250,50", "1,234"), ("87,4", "1,234"), ("-7", "1,234"), ("?", "1,234")]
+    frame = spark.createDataFrame(rows, "`Betrag €` string, n string")
+    amount, thousands = profile(frame).columns
+    assert thousands.can_be == ("source",)
+    (words,) = amount.can_be
+    read = words.removeprefix("number with a decimal comma: ")
+    assert [row[0] for row in frame.selectExpr(read).collect()] == [1250.5, 87.4, -7.0, None]
 
 
-def test_of_two_times_one_may_say_when_the_row_was_entered() -> None:
-    """Each could be each, or only one of them counts."""
+def test_of_two_times_each_may_say_since_when_a_row_is_true() -> None:
     frame = pd.DataFrame({"id": [1, 2], "since": ["2024-01-01"] * 2, "entered": ["5.1.2024", "13.1.2024"]})
     read = "try_to_timestamp(entered, 'd.M.yyyy')"
     assert profile(frame).calls == (
-        f"changes_from(frame, keys=['id'], effective='since', sequence_by=\"{read}\","
-        " except_column_list=['since', 'entered'])",
-        f"changes_from(frame, keys=['id'], effective=\"{read}\", sequence_by='since',"
-        " except_column_list=['entered', 'since'])",
         "changes_from(frame, keys=['id'], effective='since', except_column_list=['since'])",
         f"changes_from(frame, keys=['id'], effective=\"{read}\", except_column_list=['entered'])",
     )
+    assert "since, entered are times: which of them says since when a row is true" in repr(profile(frame))
 
 
 def test_nothing_is_what_nothing_says() -> None:
