@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -162,7 +161,7 @@ def require_free(history: DataFrame, column: str, *, function: str) -> None:
 class UnfitHistory(tables.UnfitCall):
     """A history lacks what a table is made of, or has a new column's name already; or fields are misnamed."""
 
-    cannot, what = "cannot make its table so", "history"
+    cannot, what = "cannot make its table", "history"
 
 
 class Call(tables.Call):
@@ -170,10 +169,9 @@ class Call(tables.Call):
 
     unfit, kind = UnfitHistory, "field"
 
-    def __init__(self, function: str, history: DataFrame, **arguments: Any) -> None:
+    def __init__(self, function: str, history: DataFrame) -> None:
         require_columns(history, [], function=function)
-        given = {name: value for name, value in arguments.items() if value is not None and value is not False}
-        super().__init__(function, "history", given)
+        super().__init__(function)
         self.known = business_fields(history)
         self._found = history.schema
         missing = [name for name in HISTORY_SCHEMA.fieldNames() if name not in history.columns]

@@ -84,7 +84,7 @@ def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
     <BLANKLINE>
     """
     require_flag(provenance, "provenance", function="scd_type_1")
-    call = Call("scd_type_1", history, provenance=provenance)
+    call = Call("scd_type_1", history)
     versions = call.require_all().where(is_ever_in_force())
     return current(versions).select(
         quoted_columns(["guid", *call.known.fieldNames(), *_messages(versions, provenance)])
@@ -300,17 +300,7 @@ class _TypeTwo:
     ) -> None:
         self._deletes = require_flag(deletes, "deletes", function=function)
         self._provenance = require_flag(provenance, "provenance", function=function)
-        call = self._call = Call(
-            function,
-            history,
-            fields=fields,
-            track_history_column_list=track_history_column_list,
-            track_history_except_column_list=track_history_except_column_list,
-            valid_to_current=valid_to_current,
-            surrogate_key=surrogate_key,
-            deletes=deletes,
-            provenance=provenance,
-        )
+        call = self._call = Call(function, history)
         self._now = call.fields(fields, "fields") if with_current else []
         self._tracked = self._tracked_fields(track_history_column_list, track_history_except_column_list)
         self._open: int | None = None
@@ -418,7 +408,7 @@ def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = 
     <BLANKLINE>
     """
     require_flag(provenance, "provenance", function="scd_type_3")
-    call = Call("scd_type_3", history, fields=fields, provenance=provenance)
+    call = Call("scd_type_3", history)
     chosen = call.fields(fields, "fields")
     new = [name for field in chosen for name in _names(field)]
     call.new_columns(new)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from inspect import signature
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol, TypeGuard
 
 import pandas as pd
 import pyarrow as pa
 from pandas.api.types import is_float_dtype, is_integer_dtype, is_object_dtype
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import CdcError, InvalidArgument
-from cdckit.parts import instants
 from cdckit.parts.arguments import nearest_name, quoted, suggest_name
 from cdckit.parts.arrow_types import NoSuchArrowType, arrow_type
 from cdckit.parts.table_values import UnfitValues, in_spark_types, read_objects, require_known_type
@@ -28,51 +25,38 @@ _LOG = logging.getLogger(__name__)
 
 
 class UnfitCall(CdcError, ValueError):
-    """
-    All that is wrong with a call about a table; its kinds have their own words.
-
-    *example* is the call with all of that mended, None where only the caller can know what was meant.
-    """
+    """All that is wrong with a call about a table; its kinds have their own words."""
 
     cannot: ClassVar[str]
     """What the function cannot do."""
     what: ClassVar[str]
     """What was given."""
 
-    def __init__(
-        self, function: str, wrong: Sequence[str], found: Sequence[str], example: str | None = None
-    ) -> None:
-        self.function, self.wrong, self.found, self.example = function, tuple(wrong), tuple(found), example
-        super().__init__(function, self.wrong, self.found, example)
+    def __init__(self, function: str, wrong: Sequence[str], found: Sequence[str]) -> None:
+        self.function, self.wrong, self.found = function, tuple(wrong), tuple(found)
+        super().__init__(function, self.wrong, self.found)
 
     def __str__(self) -> str:
-        sentence = (
+        return (
             f"{self.function}() {self.cannot}: {'; '.join(self.wrong)}. "
             f"The {self.what} has {', '.join(self.found) or 'no columns'}."
         )
-        return sentence if self.example is None else f"{sentence} A call that would do: {self.example}"
 
 
 class Call:
-    """
-    A call of *function* about the table in its argument *first*.
-
-    *arguments* are its other ones by name, but for those that go without saying.
-    """
+    """A call of *function* about a table, and all that is wrong with it."""
 
     unfit: ClassVar[type[UnfitCall]]
     kind: ClassVar[str]
     """What a name stands for: a column, or a field."""
 
-    def __init__(self, function: str, first: str, arguments: Mapping[str, Any]) -> None:
-        self.function, self.first, self.arguments = function, first, dict(arguments)
+    def __init__(self, function: str) -> None:
+        self.function = function
         self.wrong: list[str] = []
-        self._is_mended = True
 
-    def refuse(self, sentence: str, *, is_mended: bool = False) -> None:
-        """Note what is wrong, and whether what is said by now is right."""
+    def refuse(self, sentence: str) -> None:
+        """Note what is wrong."""
         self.wrong.append(sentence)
-        self._is_mended &= is_mended
 
     def names(self, named: Sequence[str], argument: str, known: Sequence[str]) -> list[str]:
         """The names that are known, each once, a misspelt one as the one that is near."""
@@ -80,47 +64,17 @@ class Call:
         for name in named:
             near = name if name in known else nearest_name(name, known)
             if near != name:
-                sentence = f"{argument} names {name}, which is no {self.kind}{suggest_name(name, known)}"
-                self.refuse(sentence, is_mended=near is not None)
+                self.refuse(f"{argument} names {name}, which is no {self.kind}{suggest_name(name, known)}")
             if near is not None:
                 found.append(near)
         if len(set(named)) < len(named):
-            sentence = f"{argument} names a {self.kind} twice: {', '.join(named)}"
-            self.refuse(sentence, is_mended=True)
-        self.arguments[argument] = list(dict.fromkeys(found))
-        return list(self.arguments[argument])
+            self.refuse(f"{argument} names a {self.kind} twice: {', '.join(named)}")
+        return list(dict.fromkeys(found))
 
     def require_sound(self, found: Iterable[str]) -> None:
         """Raise with all that was found wrong, if anything was; *found* are the columns that there are."""
         if self.wrong:
-            raise self.unfit(self.function, self.wrong, list(found), self._example())
-
-    def _example(self) -> str | None:
-        values = list(self.arguments.values())
-        parts = [part for value in values for part in (value if isinstance(value, list | tuple) else [value])]
-        # What is a column, nobody can write down.
-        if not self._is_mended or any(isinstance(part, Column) for part in parts):
-            return None
-        arguments = "".join(f", {name}={_literal_text(value)}" for name, value in self.arguments.items())
-        return f"{self.function}({self.first}{arguments})"
-
-
-def stated_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by name, without the first one and those that go without saying."""
-    _, *others = signature(function).parameters.values()
-    given = {each.name: (arguments[each.name], each.default) for each in others}
-    return {
-        name: value
-        for name, (value, default) in given.items()
-        if isinstance(value, Column) or value != default
-    }
-
-
-def _literal_text(value: Any) -> str:
-    """A value as a program says it; an instant in UTC."""
-    if isinstance(value, datetime) and value.utcoffset() is not None:
-        return instants.instant_literal(value)
-    return repr(value).removeprefix("datetime.")
+            raise self.unfit(self.function, self.wrong, list(found))
 
 
 class ArrowStream(Protocol):

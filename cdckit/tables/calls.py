@@ -1,4 +1,4 @@
-"""A given table of Spark, pandas or Arrow, as Spark has it, and what a call says of it, looked up in it."""
+"""A given table of Spark, pandas or Arrow, as Spark has it, and a call's arguments checked against it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from cdckit.notebook.sessions import session
 from cdckit.parts import tables
 from cdckit.parts.arguments import (
     free_name,
-    nearest_name,
     quoted,
     quoted_if_needed,
     require_name,
@@ -69,7 +68,7 @@ UNFIT_KEYS = (T.FloatType, T.DoubleType, T.ArrayType, T.MapType, T.StructType, T
 class UnfitTable(tables.UnfitCall):
     """A table lacks columns that the call names, or has them in types that cannot mean what it says."""
 
-    cannot, what = "cannot read the table so", "table"
+    cannot, what = "cannot read the table", "table"
 
 
 class TableFault(Fault):
@@ -90,7 +89,7 @@ class TableFault(Fault):
     KEY_MISSING = "KEY_MISSING", "All key columns of the row are null: it is about no entity."
 
 
-class Table(NamedTuple):
+class GivenTable(NamedTuple):
     """
     A table's rows, its own columns, the place of a row, where rows have an order, and its pandas.
 
@@ -105,7 +104,7 @@ class Table(NamedTuple):
     digits: Mapping[str, Column] = MappingProxyType({})
     empty: Mapping[str, T.DataType] = MappingProxyType({})
 
-    def typed(self) -> Table:
+    def typed(self) -> GivenTable:
         """The table with a type for columns that have none, since nothing stands in them: text."""
         return self._replace(frame=without_void(self.frame))
 
@@ -116,7 +115,7 @@ class Table(NamedTuple):
         return f'frame.where("{quoted_if_needed(column)} is not null")'
 
 
-def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -> Table:
+def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -> GivenTable:
     """
     The table as Spark's (`cdckit.parts.tables`), and of one whose rows have an order each one's number.
 
@@ -137,19 +136,19 @@ def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -
         pandas = frame if isinstance(frame, pd.DataFrame) else None
         found = session().createDataFrame(arrow)
         empty = empty_columns(found.select(*map(quoted, columns)), table)
-        return Table(found, columns, F.col(quoted(row)), pandas, digits, empty)
+        return GivenTable(found, columns, F.col(quoted(row)), pandas, digits, empty)
     found = spark_table(frame, function=function)
     require_types_of_histories(found, function=function)
-    return Table(found, list(found.columns), None, empty=empty_columns(found))
+    return GivenTable(found, list(found.columns), None, empty=empty_columns(found))
 
 
 class Call(tables.Call):
-    """A call about a *table*, named by its argument *first*; what stands in it is for errors, and times."""
+    """A call about a *table*: all that is wrong with it, and its arguments as columns."""
 
     unfit, kind = UnfitTable, "column"
 
-    def __init__(self, function: str, first: str, table: Table, arguments: Mapping[str, Any]) -> None:
-        super().__init__(function, first, arguments)
+    def __init__(self, function: str, table: GivenTable) -> None:
+        super().__init__(function)
         self.table, self.frame, self.columns = table, table.frame, table.columns
 
     def require_all(self) -> None:
@@ -174,9 +173,9 @@ class Call(tables.Call):
         """Columns of the table, named by texts or by `col(…)`, in a list."""
         if isinstance(columns, Sequence) and not isinstance(columns, str):
             return self.names([self._name(each) for each in columns], argument, self.columns)
-        found = [name for name in self.columns if isinstance(columns, str) and name == columns]
-        self.refuse(f"{argument} is {columns!r}, and must be a list of columns", is_mended=bool(found))
-        self.arguments[argument] = found
+        found = [columns] if isinstance(columns, str) and columns in self.columns else []
+        remedy = f", such as {found!r}" if found else ""
+        self.refuse(f"{argument} is {columns!r}, and must be a list of columns{remedy}")
         return found
 
     def parts(
@@ -286,61 +285,46 @@ class Call(tables.Call):
         found = self.expression(expression, argument)
         return F.lit(None).cast("string") if found is None else as_text(found.value, found.kind)
 
-    def lacks_time(self, kind: T.DataType) -> None:
-        """Note that nothing says when a row is true, its sequence being of *kind*."""
-        sequence = self.arguments["sequence_by"]
+    def lacks_time(self, sequence: object, kind: T.DataType) -> None:
+        """Note that nothing says when a row is true, its *sequence* being of *kind*."""
         first = first_of(sequence)
-        self._refuse_without_time(
-            "effective",
-            [first] if isinstance(first, str) and first in self.columns else [],
-            f"effective is not said, and the sequence, {kind.simpleString()}, is not a time: name a column "
-            f"of times, an expression that reads texts, \"try_to_timestamp(column, 'dd.MM.yyyy HH:mm')\" (of "
-            f"several forms, a coalesce of several), or one instant for the whole table; a time without a "
-            f"zone is of UTC, unless \"to_utc_timestamp(…, 'Europe/Berlin')\" says another",
+        ways = self._readings(first) if isinstance(first, str) and first in self.columns else []
+        remedy = (
+            'name a column of times, an expression that reads texts, "try_to_timestamp(column, '
+            "'dd.MM.yyyy HH:mm')\" (of several forms, a coalesce of several), or one instant for the whole "
+            "table; a time without a zone is of UTC, unless \"to_utc_timestamp(…, 'Europe/Berlin')\" says "
+            "another"
         )
-        # What reads the texts as times is the better sequence as well: as texts they may not sort.
-        if "effective" in self.arguments:
-            read = self.arguments.pop("effective")
-            rest = list(sequence[1:]) if isinstance(sequence, list | tuple) else []
-            self.arguments["sequence_by"] = [read, *rest] if rest else read
+        if len(ways) == 1:
+            remedy = f'"{ways[0]}" in the place of {first} reads all of it'
+        elif ways:
+            remedy = f"{first} can be read by {' or by '.join(ways)}, and does not say which"
+        self.refuse(
+            f"effective is not said, and the sequence, {kind.simpleString()}, is not a time: {remedy}"
+        )
 
-    def lacks_list_time(self) -> None:
+    def lacks_list_time(self, keys: Sequence[str]) -> None:
         """Note that nothing tells the lists of one table apart."""
-        others = [name for name in self.columns if name not in self.arguments["keys"]]
-        self._refuse_without_time(
-            "taken_at", others, "taken_at is not said: it is what tells the lists of one table apart"
-        )
+        readings = (self._readings(name) for name in self.columns if name not in keys)
+        times = [ways[0] for ways in readings if len(ways) == 1]
+        remedy = f", such as taken_at={times[0]!r}" if len(times) == 1 else ""
+        self.refuse(f"taken_at is not said: it is what tells the lists of one table apart{remedy}")
 
-    def _refuse_without_time(self, argument: str, likely: Sequence[str], sentence: str) -> None:
-        """Refuse for want of a time; one that is certain among what is *likely* mends it."""
-        found = [time for time in map(self._as_time, likely) if time is not None]
-        if len(found) == 1:
-            self.arguments[argument] = found[0]
-        self.refuse(sentence, is_mended=len(found) == 1)
-
-    def _as_time(self, name: str) -> str | None:
-        """The column, or an expression over it, as a time, where all its texts are known to write one."""
+    def _readings(self, name: str) -> list[str]:
+        """The column, or the expressions over it, of which each reads all that stands in it as times."""
         if is_time(self._kind(name)):
-            return name
+            return [name]
         if self.table.pandas is None or not isinstance(self._kind(name), TEXTS):
-            return None
+            return []
         text = F.col(quoted(name))
         instant = as_instant(text, self._kind(name))
         assert instant is not None
-        is_iso, several = (
-            self.frame.where(text.isNotNull())
-            .agg(
-                F.bool_and(instant.isNotNull()),
-                F.collect_set(reading_expressions(text, quoted_if_needed(name))),
-            )
-            .collect()[0]
-        )
+        ways = F.collect_set(reading_expressions(text, quoted_if_needed(name)))
+        (found,) = self.frame.where(text.isNotNull()).agg(F.bool_and(instant.isNotNull()), ways).collect()
+        is_iso, several = found
         if is_iso:
-            return name
-        ways = [way for way in several[0] if all(way in each for each in several)] if several else []
-        if len(ways) > 1:
-            self.refuse(f"{name} can be read by {' or by '.join(ways)}, and does not say which")
-        return ways[0] if len(ways) == 1 else None
+            return [name]
+        return [way for way in several[0] if all(way in each for each in several)] if several else []
 
     def expression(self, expression: str | Column, argument: str) -> TypedColumn | None:
         """A column of the table by its name, or an expression over them; None where that is wrong."""
@@ -356,12 +340,8 @@ class Call(tables.Call):
             if name is None:
                 self.refuse(f"{argument}: Spark cannot read {expression!r} ({self._why(expression, error)})")
                 return None
-            near = (
-                self._nearest_expression(expression, name, argument) if isinstance(expression, str) else None
-            )
-            sentence = f"{argument}: {name} is no column{suggest_name(name, self.columns)}"
-            self.refuse(sentence, is_mended=near is not None)
-            return near
+            self.refuse(f"{argument}: {name} is no column{suggest_name(name, self.columns)}")
+            return None
 
     def _why(self, expression: str | Column, error: Exception) -> str:
         """Why Spark cannot read an expression: what it says, or the types where it says nothing of use."""
@@ -381,24 +361,6 @@ class Call(tables.Call):
                 "spark.conf.set('spark.sql.session.timeZone', 'UTC') makes them one"
             )
             _LOG.warning(sentence, self.function, argument, zone)
-
-    def _nearest_expression(self, expression: str, name: str, argument: str) -> TypedColumn | None:
-        """The expression with the column that is near *name* in its place, if Spark can read that."""
-        close = nearest_name(name, self.columns)
-        if close is None:
-            return None
-        corrected = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", lambda _: close, expression)
-        # A name of several words was read as an expression.
-        for text in filter(None, (corrected, nearest_name(expression, self.columns))):
-            with suppress(*_SPARK_ERRORS):
-                found = self._typed(text)
-                given = self.arguments[argument]
-                several = (
-                    [text if each == expression else each for each in given] if given != expression else text
-                )
-                self.arguments[argument] = several
-                return found
-        return None
 
     def fields(
         self,

@@ -16,7 +16,7 @@ from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.changes import note_empty
 from cdckit.model.lists import NAMED_LISTS, compare_lists, listed_field
 from cdckit.parts.arguments import free_name, microseconds, quoted, require_batch, require_flag, require_int
-from cdckit.parts.tables import AnyTable, require_distinct, stated_arguments
+from cdckit.parts.tables import AnyTable, require_distinct
 from cdckit.parts.widening import (
     TIMES_IN_LISTS,
     as_type,
@@ -25,7 +25,7 @@ from cdckit.parts.widening import (
     is_other_beside_time,
     void_as_text,
 )
-from cdckit.tables.calls import Call, Table, as_table, column_name
+from cdckit.tables.calls import Call, GivenTable, as_table, column_name
 
 _STREAMED = "keep the lists, and give those that came so far"
 
@@ -41,7 +41,7 @@ class UnitedLists(NamedTuple):
     known without reading them.
     """
 
-    table: Table
+    table: GivenTable
     taken: Column | None = None
     next_taken: Column | None = None
     lacking: Mapping[str, Sequence[datetime]] = MappingProxyType({})
@@ -57,7 +57,9 @@ def unite_lists(snapshots: Lists, keys: Collection[object], *, function: str) ->
     return _union(_sort_lists(snapshots, keys, function=function), function=function)
 
 
-def _sort_lists(snapshots: Any, keys: Collection[object], *, function: str) -> list[tuple[datetime, Table]]:
+def _sort_lists(
+    snapshots: Any, keys: Collection[object], *, function: str
+) -> list[tuple[datetime, GivenTable]]:
     pairs = list(snapshots.items()) if isinstance(snapshots, Mapping) else list(snapshots)
     if not pairs or not all(isinstance(each, tuple) and len(each) == 2 for each in pairs):
         needed = (
@@ -65,7 +67,7 @@ def _sort_lists(snapshots: Any, keys: Collection[object], *, function: str) -> l
             "{datetime(2024, 1, 1, tzinfo=UTC): frame}"
         )
         raise InvalidArgument(function, "snapshots", needed, [type(each).__name__ for each in pairs])
-    by_time: dict[int, tuple[datetime, Table]] = {}
+    by_time: dict[int, tuple[datetime, GivenTable]] = {}
     for at, frame in pairs:
         table = as_table(frame, function=function, keys=keys)
         require_batch(table.frame, "snapshots", _STREAMED, function=function)
@@ -76,7 +78,7 @@ def _sort_lists(snapshots: Any, keys: Collection[object], *, function: str) -> l
     return [by_time[place] for place in sorted(by_time)]
 
 
-def _union(lists: Sequence[tuple[datetime, Table]], *, function: str) -> UnitedLists:
+def _union(lists: Sequence[tuple[datetime, GivenTable]], *, function: str) -> UnitedLists:
     columns = [(table, name) for _, table in lists for name in table.columns]
     kinds: dict[str, T.DataType] = dict.fromkeys((name for _, name in columns), T.NullType())
     for table, name in columns:
@@ -101,10 +103,10 @@ def _union(lists: Sequence[tuple[datetime, Table]], *, function: str) -> UnitedL
     lacking = {name: [at for at, table in lists if name not in table.columns] for name in kinds}
     one = reduce(DataFrame.unionByName, frames)
     at, next_at = F.col(quoted(taken)), F.col(quoted(after))
-    return UnitedLists(Table(one, list(kinds), None, empty=empty), at, next_at, lacking, instants)
+    return UnitedLists(GivenTable(one, list(kinds), None, empty=empty), at, next_at, lacking, instants)
 
 
-def _columns(table: Table, kinds: Mapping[str, T.DataType]) -> list[Column]:
+def _columns(table: GivenTable, kinds: Mapping[str, T.DataType]) -> list[Column]:
     has = {name: table.frame.schema[name].dataType for name in table.columns}
     return [
         (
@@ -212,17 +214,8 @@ def changes_from_snapshots(
     require_int(priority, "priority", function=_FUNCTION)
     require_flag(compared, "compared", function=_FUNCTION)
     lists = unite_lists(snapshots, keys, function=_FUNCTION)
-    given = {
-        "keys": keys,
-        "taken_at": taken_at,
-        "source": source,
-        "column_list": column_list,
-        "except_column_list": except_column_list,
-        "compared": compared,
-        "priority": priority,
-    }
-    taken_at = given["taken_at"] = column_name(taken_at, lists.table.columns)
-    call = Call(_FUNCTION, "snapshots", lists.table, stated_arguments(changes_from_snapshots, given))
+    taken_at = column_name(taken_at, lists.table.columns)
+    call = Call(_FUNCTION, lists.table)
     key_names = call.keys(keys)
     fields = call.fields(key_names, column_list, except_column_list)
     by = call.source(source)
@@ -230,7 +223,7 @@ def changes_from_snapshots(
     at = lists.taken
     time = call.unreadable(taken_at, "taken_at")
     if at is None:
-        at = _list_time(call, taken_at)
+        at = _list_time(call, taken_at, key_names)
     elif taken_at is not None:
         raise InvalidArgument(_FUNCTION, "taken_at", "left out, since each list has its instant", taken_at)
     call.require_all()
@@ -257,9 +250,9 @@ def changes_from_snapshots(
     return (changes.withMetadata("data", note_empty(empty)) if empty else changes).drop("begins")
 
 
-def _list_time(call: Call, expression: str | Column | None) -> Column:
+def _list_time(call: Call, expression: str | Column | None, keys: Sequence[str]) -> Column:
     if expression is None:
-        call.lacks_list_time()
+        call.lacks_list_time(keys)
         return F.lit(None).cast("timestamp_ltz")
     return call.instant(expression, "taken_at")
 

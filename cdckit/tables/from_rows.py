@@ -20,10 +20,10 @@ from cdckit.model.history import is_never, open_end
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA, reject_column
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int
 from cdckit.parts.columns import built_once
-from cdckit.parts.tables import AnyTable, stated_arguments
+from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import as_text, comparable, has_times, is_outside_years, within_years
 from cdckit.parts.workers import describe_step
-from cdckit.tables.calls import Call, Table, TableFault, as_table, column_name, first_of
+from cdckit.tables.calls import Call, GivenTable, TableFault, as_table, column_name, first_of
 from cdckit.tables.times import (
     TEXTS,
     TypedColumn,
@@ -146,7 +146,7 @@ def changes_from(
 
     Raises:
         UnfitTable: Columns that the call names are missing, or of types that cannot mean that; all of it at
-            once, with the columns that there are, and a call that would do.  Or the sequence is no time,
+            once, with the names that are near and the columns that there are.  Or the sequence is no time,
             and *effective* does not say one.
         InvalidArgument: *frame* is no table, or has columns of types that a history cannot have; *source* is
             no name, *priority* no whole number, *effective* a datetime without a zone, *empty_texts* another
@@ -197,7 +197,7 @@ def changes_from(
     >>> changes_from(log, keys=["Id"], sequence_by="day_of_change")
     Traceback (most recent call last):
     ...
-    cdckit.tables.calls.UnfitTable: changes_from() cannot read the table so: keys names Id, ...
+    cdckit.tables.calls.UnfitTable: changes_from() cannot read the table: keys names Id, ...
     """
     arguments = Arguments(
         keys=keys,
@@ -361,7 +361,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     corrupt = CORRUPT in table.columns and isinstance(table.frame.schema[CORRUPT].dataType, T.StringType)
     if corrupt:
         table = table._replace(columns=[name for name in table.columns if name != CORRUPT])
-    call = Call(_FUNCTION, "frame", table, stated_arguments(changes_from, given._asdict()))
+    call = Call(_FUNCTION, table)
     key_names = call.keys(given.keys)
     fields = call.fields(key_names, given.column_list, given.except_column_list)
     begin, end, effective = given.valid_from, given.valid_to, given.effective
@@ -381,7 +381,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     time, time_argument = (begin, argument) if says_time else (first_of(sequence), "sequence_by")
     places = _text_places(sequence, parts)
     rows = _Rows(
-        effective=_effective(call, begin, argument, parts),
+        effective=_effective(call, begin, argument, sequence, parts),
         time_said=call.time_text(time, within=True),
         places_said=[_other_day(call.time_text(each)) for each in places],
         until=None if end is None else _until(call, end),
@@ -455,7 +455,9 @@ class _Cell(NamedTuple):
     is_said: Column
 
 
-def _cells(table: Table, keys: Sequence[str], ignored: Sequence[str], empty_texts: str) -> dict[str, _Cell]:
+def _cells(
+    table: GivenTable, keys: Sequence[str], ignored: Sequence[str], empty_texts: str
+) -> dict[str, _Cell]:
     """By column, what a row says in it: what null and an empty text say, `changes_from` tells."""
     found = {}
     for name in table.columns:
@@ -509,13 +511,17 @@ def _lacks_arrival(parts: Sequence[TypedColumn]) -> Column:
 
 
 def _effective(
-    call: Call, expression: str | Column | datetime | None, argument: str, parts: Sequence[TypedColumn]
+    call: Call,
+    expression: str | Column | datetime | None,
+    argument: str,
+    sequence: object,
+    parts: Sequence[TypedColumn],
 ) -> Column:
     if expression is not None:
         return _instant(call, expression, argument)
     known = _sequence_time(parts)
     if known is None and parts:
-        call.lacks_time(parts[0].kind)
+        call.lacks_time(sequence, parts[0].kind)
     return F.timestamp_seconds(F.lit(0)) if known is None else known
 
 
@@ -535,7 +541,7 @@ def _other_day(text: Column) -> Column:
     return F.when(is_other_day(text), text)
 
 
-def _outside_years(table: Table, fields: Sequence[str], parts: Sequence[TypedColumn]) -> Column:
+def _outside_years(table: GivenTable, fields: Sequence[str], parts: Sequence[TypedColumn]) -> Column:
     """The fields of a row, and parts of its sequence, that are not in the years 1 to 9999, as texts."""
     kinds = {name: table.frame.schema[name].dataType for name in fields}
     named = [(name, F.col(quoted(name)), kind) for name, kind in kinds.items()]
@@ -563,7 +569,7 @@ def _until(call: Call, expression: str | Column | datetime) -> _Until:
 
 
 def _statements(
-    table: Table, rows: _Rows, keys: Sequence[str], fields: Mapping[str, _Cell], places_order: bool
+    table: GivenTable, rows: _Rows, keys: Sequence[str], fields: Mapping[str, _Cell], places_order: bool
 ) -> DataFrame:
     """Each row as what is known of it, under names that no column of the table can meet any more."""
     kinds = T.StructType([table.frame.schema[name] for name in table.columns])

@@ -158,9 +158,9 @@ def profile(frame: AnyTable) -> Profile:
         arguments = _arguments(keys, times, flags) if rows else []
         words, lost = "frame", [column.name for column in times if column.name in made]
         if pandas is not None:
-            frame = pandas.reset_index(drop=True)  # of an index it is told once
+            frame = pandas = pandas.reset_index(drop=True)  # of an index it is told once
         if pandas is not None and lost:
-            frame, words = frame.convert_dtypes(), "frame.convert_dtypes()"
+            frame, words = pandas.convert_dtypes(), "frame.convert_dtypes()"
             note = "whole numbers of which empty cells make floats"
             notes.insert(0, f"{', '.join(lost)}: {note}; {words} mends it.")
         refused = _count_rejects(frame, arguments[0]) if arguments else {}
@@ -374,11 +374,11 @@ def _arguments(
 ) -> list[dict[str, Any]]:
     """The arguments of each call that would do: what says the time or the operation is no field."""
     keys = [key for key in keys if _is_called_key(key)] or keys
-    ways = [(column.name, way) for column in times for way in column.readings] or [None]
+    ways: list[tuple[str, str] | None] = [(one.name, way) for one in times for way in one.readings]
     marks: list[ColumnProfile | None] = [flags[0]] if len(flags) == 1 else [None]
     marks += [None] if marks[0] is not None and _may_be_grades(marks[0]) else []
     calls = []
-    for key, time, mark in product(keys, ways, marks):
+    for key, time, mark in product(keys, ways or [None], marks):
         arguments: dict[str, Any] = {"keys": [*key]}
         if time is not None:
             arguments["effective"] = time[1]

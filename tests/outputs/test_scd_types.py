@@ -263,8 +263,6 @@ def test_all_that_is_wrong_with_a_call_is_said_at_once(history: DataFrame) -> No
     ):
         assert part in said
     assert "rename it, `history.withColumnRenamed('product_key', 'product_key_before')`" in said
-    # What only the caller can mend is in no call that would do.
-    assert refused.value.example is None
 
 
 @pytest.mark.parametrize(
@@ -278,7 +276,7 @@ def test_all_that_is_wrong_with_a_call_is_said_at_once(history: DataFrame) -> No
         (lambda h: scd_type_6(h, ["prize"]), r"fields names prize, which is no field \(is it price\?\)"),
         (
             lambda h: scd_type_2(h, track_history_column_list=["plcae", "id"]),
-            r"would do: scd_type_2\(history, track_history_column_list=\['place', 'id'\]\)$",
+            r"track_history_column_list names plcae, which is no field \(is it place\?\)",
         ),
         (
             lambda h: scd_type_2(h, track_history_column_list=["colour"]),

@@ -108,9 +108,8 @@ def test_a_row_without_key_or_instant_ends_the_job(spark: SparkSession) -> None:
 
 def test_calls_that_mean_nothing_are_refused(spark: SparkSession) -> None:
     table = one_table(LISTS)
-    with pytest.raises(UnfitTable, match=r"keys names number.*taken_at is not said") as caught:
+    with pytest.raises(UnfitTable, match=r"keys names number.*taken_at is not said.*such as taken_at='day'"):
         changes_from_snapshots(table, keys=["number"])
-    assert "taken_at='day'" in caught.value.example
     with pytest.raises(
         UnfitTable, match=r"the key name is no column of the list of 2024-01-02T00:00:00\+00:00"
     ):
@@ -137,18 +136,13 @@ def test_calls_that_mean_nothing_are_refused(spark: SparkSession) -> None:
     ],
     ids=["texts that are times", "in a form of their own", "nothing like it"],
 )
-def test_a_call_that_would_do_says_when_lists_were_taken(
+def test_a_column_that_says_when_lists_were_taken_is_named(
     spark: SparkSession, columns: dict[str, list[str]], taken: str | None
 ) -> None:
     frame = pd.DataFrame({"id": [1], **columns})
     with pytest.raises(UnfitTable) as caught:
         changes_from_snapshots(frame, keys=["id"])
-    if taken is None:
-        assert caught.value.example is None
-        return
-    assert caught.value.example == f"changes_from_snapshots(snapshots, keys=['id'], taken_at={taken})"
-    names = {"changes_from_snapshots": changes_from_snapshots, "snapshots": frame}
-    assert eval(caught.value.example, names).select("data.name").first()["name"] == "mug"
+    assert f"apart{'' if taken is None else f', such as taken_at={taken}'}. The table" in str(caught.value)
 
 
 def naive_count(lists: Sequence[tuple[datetime, Row]]) -> int:
