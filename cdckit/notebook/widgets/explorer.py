@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cached_property, partial
@@ -18,9 +18,11 @@ from cdckit.notebook.clock import short_instants, with_day
 from cdckit.notebook.options import as_zone
 from cdckit.notebook.tables import Table, show
 from cdckit.notebook.widgets.panel import (
-    Area,
+    Controls,
     Page,
     Panel,
+    Values,
+    choose_from,
     collect_rows,
     in_zone,
     instant_text,
@@ -127,17 +129,16 @@ def as_of_slider(
             continuous_update=False,
             layout=library.Layout(width="95%"),
         )
-        area = Area(library)
-        area.show(first, "the first state")
-
-        def move(change: Mapping[str, Any]) -> None:
-            at, before = change["new"], change["old"]
-            area.show(partial(page, at, before), f"as of {instant_text(at, clock)}")
-
-        slider.observe(move, names="value")
         slider.add_class("cdckit-slider")
+        controls = Controls(
+            library,
+            {"at": slider},
+            first,
+            lambda before, now: page(now["at"], before["at"]),
+            lambda now: f"as of {instant_text(now['at'], clock)}",
+        )
         whole_labels = library.HTML(_WHOLE_LABELS, layout=library.Layout(display="none"))
-        return library.VBox([whole_labels, slider, area.widget])
+        return library.VBox([whole_labels, controls.widget])
 
     return Panel(partial(page, listed[0]), build)
 
@@ -292,11 +293,15 @@ class _Explorer:
         return [EPOCH + timedelta(microseconds=row["begins"]) for row in found.collect()]
 
     def first(self) -> Page:
-        if not self.all:
-            return _NOBODY
-        entity = self.all[0]
-        pages = (self.timeline(entity), self.blame(entity, None), self.why(entity, self.fields[0], None))
-        return Page(tuple(section for page in pages for section in page.sections))
+        return Page.of(self.parts(self.all[0], None, self.fields[0]).values()) if self.all else _NOBODY
+
+    def parts(self, entity: Entity, at: datetime | None, field: str) -> dict[tuple[Any, ...], Page]:
+        """The pages of what is chosen, by what they depend on; nothing is read."""
+        return {
+            ("timeline", entity): self.timeline(entity),
+            ("blame", entity, at): self.blame(entity, at),
+            ("why", entity, field, at): self.why(entity, field, at),
+        }
 
     def timeline(self, entity: Entity) -> Page:
         versions = with_operation(self._versions(entity)).orderBy(VALID_FROM)
@@ -341,104 +346,69 @@ class _Explorer:
         return self.history.where(F.col("guid") == F.lit(entity.guid))
 
 
-_AT_THE_END = [("the end of time", None)]
-
-
 _NOBODY = Page((("There is no such entity", None),))
 
 
 class _ExplorerWidget:
-    """The controls of an explorer, and who of the three areas has to follow which of them."""
+    """The controls of an explorer: what is found chooses the entities, an entity the instants."""
 
     def __init__(self, library: Any, explorer: _Explorer, first: Callable[[], Page]) -> None:
         self.explorer = explorer
         # As wide as its longest choice, below the others where that is wider than the page.
         wide = library.Layout(width="auto", min_width="300px", max_width="100%")
-        wrapped = library.Layout(flex_flow="row wrap")
-        self.containing = library.Text(
-            description="containing", placeholder="part of a key", continuous_update=False
-        )
+        words = {"placeholder": "part of a key", "continuous_update": False}
+        at = {"description": f"at ({explorer.zone})", "style": {"description_width": "initial"}}
         self.entity = library.Dropdown(description="entity", layout=wide)
-        initial = {"description_width": "initial"}
-        self.at = library.Dropdown(description=f"at ({explorer.zone})", layout=wide, style=initial)
-        self.field = library.Dropdown(description="field", options=explorer.fields, layout=wide)
-        self.found = Area(library)
-        self.found.widget.layout.min_width = "max-content"
-        self.areas = {name: Area(library) for name in ("timeline", "blame", "why")}
-        self.settling = False
-        self._begin(first)
-        self.containing.observe(lambda _: self._search(), names="value")
-        self.entity.observe(lambda _: self._choose(), names="value")
-        self.at.observe(lambda _: self._ask("blame", "why"), names="value")
-        self.field.observe(lambda _: self._ask("why"), names="value")
-        choice = library.HBox([self.containing, self.entity, self.found.widget], layout=wrapped)
-        controls = library.HBox([self.at, self.field], layout=wrapped)
-        below = [self.areas[name].widget for name in ("blame", "why")]
-        self.widget = library.VBox([choice, self.areas["timeline"].widget, controls, *below])
+        self.at = library.Dropdown(layout=wide, **at)
+        controls = {
+            "containing": library.Text(description="containing", **words),
+            "entity": self.entity,
+            "at": self.at,
+            "field": library.Dropdown(description="field", options=explorer.fields, layout=wide),
+        }
+        self.is_cut = False
+        self.parts: dict[tuple[Any, ...], Page] = {}
 
-    def _begin(self, first: Callable[[], Page]) -> None:
-        """The first state, of which the tables were read already where it was displayed."""
-        self.found.show(self._list, "entities")
-        if self.entity.value is None:
-            self._ask(*self.areas)
-            return
-        self.areas["timeline"].show(partial(self._answer, "timeline", first), "versions")
-        self.areas["blame"].show(lambda: first().section(1), "values")
-        self.areas["why"].show(lambda: first().section(2), "reasons")
+        def begin() -> Page:
+            self._find("")
+            self._begin(controls["field"].value)
+            # Its tables were read already where it was displayed.
+            self.parts = dict(zip(self.parts, map(first().section, range(len(self.parts))), strict=True))
+            return self._read(None, controls["field"].value)
 
-    def _search(self) -> None:
-        self.found.show(self._list, "entities")
-        self._choose()
+        self.widget = Controls(library, controls, begin, self._page, self._words).widget
 
-    def _list(self) -> Page:
+    def _page(self, before: Values, now: Values) -> Page:
+        if now["containing"] != before["containing"]:
+            self._find(now["containing"])
+        if self.entity.value != before["entity"]:
+            return self._begin(now["field"])
+        return self._read(now["at"], now["field"])
+
+    def _find(self, containing: str) -> None:
         # What was found before may not stay in the list if the search fails.
-        self._settle(self.entity, [])
-        wanted = self.containing.value
-        found = self.explorer.entities(wanted) if wanted else self.explorer.all
-        self._settle(self.entity, [(each.label, each) for each in found[:MOST_CHOICES]])
-        many = f"the first {MOST_CHOICES} of more" if len(found) > MOST_CHOICES else f"{len(found)} found"
-        return Page(((many, None),))
+        choose_from(self.entity, [])
+        found = self.explorer.entities(containing) if containing else self.explorer.all
+        self.is_cut = len(found) > MOST_CHOICES
+        choose_from(self.entity, [(entity.label, entity) for entity in found[:MOST_CHOICES]])
 
-    def _choose(self) -> None:
-        if not self.settling:
-            self._settle(self.at, _AT_THE_END)
-            self._ask(*self.areas)
+    def _begin(self, field: str) -> Page:
+        """The page of an entity at the end of time, with the instants to choose from."""
+        entity = self.entity.value
+        begins = [] if entity is None else self.explorer.beginnings(entity)
+        labels = [with_day(begin, self.explorer.zone) for begin in begins]
+        choose_from(self.at, [("the end of time", None), *zip(labels, begins, strict=True)])
+        return self._read(None, field)
 
-    def _ask(self, *names: str) -> None:
-        if self.settling:
-            return
-        words = {name: self._words(name) for name in names}
-        # All of them are of before from now on, not one after the other.
-        for name in names:
-            self.areas[name].wait(words[name])
-        for name in names:
-            self.areas[name].show(partial(self._answer, name), words[name])
+    def _read(self, at: datetime | None, field: str) -> Page:
+        """The page of what is chosen; what stands there already is not read once more."""
+        if self.entity.value is None:
+            return _NOBODY
+        parts = self.explorer.parts(self.entity.value, at, field)
+        self.parts = {key: self.parts.get(key, page) for key, page in parts.items()}
+        note = Page(((f"the first {MOST_CHOICES} entities of more; say a part of the key", None),))
+        return Page.of([note] * self.is_cut, self.parts.values())
 
-    def _words(self, name: str) -> str:
-        entity = self.entity.value.label if self.entity.value else "nobody"
-        when = "" if name == "timeline" else f", {self.explorer.when(self.at.value)}"
-        what = {"timeline": "its versions", "blame": "who is responsible", "why": f"why {self.field.value}"}
-        return f"{entity}: {what[name]}{when}"
-
-    def _answer(self, name: str, first: Callable[[], Page] | None = None) -> Page:
-        entity: Entity | None = self.entity.value
-        if entity is None:
-            return _NOBODY if name == "timeline" else Page(())
-        if name == "timeline":
-            begins = self.explorer.beginnings(entity)
-            labels = [with_day(each, self.explorer.zone) for each in begins]
-            self._settle(self.at, [*_AT_THE_END, *zip(labels, begins, strict=True)])
-            return first().section(0) if first else self.explorer.timeline(entity)
-        if name == "blame":
-            return self.explorer.blame(entity, self.at.value)
-        return self.explorer.why(entity, self.field.value, self.at.value)
-
-    def _settle(self, dropdown: Any, options: Sequence[Any]) -> None:
-        """Other options, and the first of them chosen; the areas follow afterwards and once."""
-        self.settling = True
-        try:
-            dropdown.options = options
-            # Without a choice before, a dropdown makes none of its own.
-            dropdown.index = 0 if options else None
-        finally:
-            self.settling = False
+    def _words(self, now: Values) -> str:
+        entity = now["entity"].label if now["entity"] else "nobody"
+        return f"{entity}, {self.explorer.when(now['at'])}, and why {now['field']} is what it is"

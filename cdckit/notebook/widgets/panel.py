@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from html import escape
@@ -52,6 +52,11 @@ class Page(NamedTuple):
     """
 
     sections: tuple[tuple[str, Table | None], ...]
+
+    @classmethod
+    def of(cls, *pages: Iterable[Page]) -> Page:
+        """All sections of these pages, in their order."""
+        return cls(tuple(section for several in pages for page in several for section in page.sections))
 
     def section(self, place: int) -> Page:
         """The section at that place alone."""
@@ -129,6 +134,54 @@ class Area:
         except Exception as error:
             self._html = f'<p role="alert" style="{_ALERT}">{escape(_sentence(error))}</p>'
         self.widget.value = self._html
+
+
+Values = Mapping[Any, Any]
+"""What is chosen, by control."""
+
+
+class Controls:
+    """
+    Controls above one area, which shows the page of their values, and follows them.
+
+    *page* is told what was chosen before and what is now.  What it changes in the controls is no move.
+    """
+
+    def __init__(
+        self,
+        library: Any,
+        controls: Mapping[Any, Any],
+        first: Callable[[], Page],
+        page: Callable[[Values, Values], Page],
+        words: Callable[[Values], str],
+    ) -> None:
+        self._controls, self._page, self._words = controls, page, words
+        self._area = Area(library)
+        self._read(first, "the first state")
+        for control in controls.values():
+            control.observe(lambda _: self.follow(), names="value")
+        row = library.HBox([*controls.values()], layout=library.Layout(flex_flow="row wrap"))
+        self.widget = library.VBox([row, self._area.widget])
+
+    def follow(self) -> None:
+        """Read the page of what is chosen now."""
+        if not self._is_reading:
+            before, now = self._values, self._chosen()
+            self._read(lambda: self._page(before, now), self._words(now))
+
+    def _read(self, page: Callable[[], Page], words: str) -> None:
+        self._is_reading = True
+        self._area.show(page, words)
+        self._values, self._is_reading = self._chosen(), False
+
+    def _chosen(self) -> Values:
+        return {name: control.value for name, control in self._controls.items()}
+
+
+def choose_from(dropdown: Any, options: Sequence[Any]) -> None:
+    """Give a dropdown other options, and choose the first of them; it makes no choice of its own."""
+    dropdown.options = options
+    dropdown.index = 0 if options else None
 
 
 def _sentence(error: Exception) -> str:

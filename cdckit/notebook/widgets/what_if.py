@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -23,8 +23,11 @@ from cdckit.notebook.tables import Table, show
 from cdckit.notebook.widgets.explorer import MOST_CHOICES, Entity, find_entities
 from cdckit.notebook.widgets.panel import (
     Area,
+    Controls,
     Page,
     Panel,
+    Values,
+    choose_from,
     in_zone,
     instant_text,
     join_texts,
@@ -54,8 +57,8 @@ def priority_board(
     What stands if the sources' words weighed otherwise: the changes, merged anew under other priorities.
 
     There is a number for each source, the entity priority of its changes.  Fields that have a priority
-    of their own (`field_priorities`) keep it, and so do the changes of a source whose number was never
-    touched: where they differ, the number begins with the highest.
+    of their own (`field_priorities`) keep it, and so do the changes of a source whose number stands where it
+    began: where they differ, that is the highest.
 
     Args:
         changes: One row per change, of at most 50 sources.
@@ -92,29 +95,21 @@ def priority_board(
     board.check()
 
     def build(library: Any, first: Callable[[], Page]) -> Any:
-        area = Area(library)
-        area.show(first, "the first state")
-        chosen: dict[str | None, int] = {}
-
-        def move(source: str | None, change: Mapping[str, Any]) -> None:
-            before = dict(chosen)
-            chosen[source] = change["new"]
-            words = f"{_name(source)} was {change['old']}"
-            area.show(lambda: board.page(before, dict(chosen), words), board.heading(chosen))
-
-        numbers = []
-        for found in board.sources:
-            number = library.BoundedIntText(
-                value=found.highest,
+        numbers = {}
+        for source in board.sources:
+            label = _label(source)
+            layout = library.Layout(width="auto", min_width=f"{len(label) + 16}ch")
+            numbers[source.source] = library.BoundedIntText(
+                value=source.highest,
                 min=_LOWEST_PRIORITY,
                 max=_HIGHEST_PRIORITY,
-                description=_label(found),
+                description=label,
                 style={"description_width": "initial"},
-                layout=library.Layout(width="auto", min_width=f"{len(_label(found)) + 16}ch"),
+                layout=layout,
             )
-            number.observe(partial(move, found.source), names="value")
-            numbers.append(number)
-        return library.VBox([library.HBox(numbers, layout=library.Layout(flex_flow="wrap")), area.widget])
+        return Controls(
+            library, numbers, first, board.page, lambda now: board.heading(board.chosen(now))
+        ).widget
 
     return Panel(board.first, build)
 
@@ -165,10 +160,18 @@ class _Board:
         )
         return f"{self._when}, with the priorities {order}{self._rule}"
 
+    def chosen(self, numbers: Values) -> dict[str | None, int]:
+        """The priorities of the sources whose number is another one than in the beginning."""
+        highest = {source.source: source.highest for source in self.sources}
+        return {name: number for name, number in numbers.items() if number != highest[name]}
+
     def first(self) -> Page:
         return Page(((self.heading({}), self._table(self._standing_versions({}, deletes=False))),))
 
-    def page(self, before: Mapping[str | None, int], after: Mapping[str | None, int], words: str) -> Page:
+    def page(self, numbers_before: Values, numbers: Values) -> Page:
+        before, after = self.chosen(numbers_before), self.chosen(numbers)
+        moved = [name for name, number in numbers.items() if number != numbers_before[name]]
+        words = ", ".join(f"{_name(name)} was {numbers_before[name]}" for name in moved)
         data = require_struct(self.changes, "data", function="priority_board")
         differences = self._changed_sources(before, after)
         changed = show(differences, rows=self.rows, order_by=["key", "field"], zone=self.zone)
@@ -346,33 +349,38 @@ class _FormWidget:
 
     def __init__(self, library: Any, form: _Form, first: Callable[[], Page]) -> None:
         self.form = form
-        self.containing = library.Text(description="containing", continuous_update=False)
+        containing = library.Text(description="containing", continuous_update=False)
         self.entity = library.Dropdown(description="entity")
         self.field = library.Dropdown(description="field", options=form.fields)
         labels = ("value", f"from ({form.zone})", "until", "by", "reason")
-        self.texts = [library.Text(description=each) for each in labels]
+        self.texts = [library.Text(description=label) for label in labels]
         self.show = library.Button(description="Show")
         self.apply = library.Button(description="Apply", disabled=True)
-        self.versions, self.difference = Area(library), Area(library)
-        self._list()
-        self.versions.show(first, "versions")
-        self.containing.observe(lambda _: self._list(), names="value")
-        self.entity.observe(lambda _: self._read(), names="value")
-        for each in (self.entity, self.field, *self.texts):
-            each.observe(lambda _: self._forget(), names="value")
+        self.difference = Area(library)
+
+        def begin() -> Page:
+            self._find("")
+            return first()
+
+        choice = {"containing": containing, "entity": self.entity}
+        self.versions = Controls(library, choice, begin, self._versions, lambda now: "versions")
+        for control in (self.entity, self.field, *self.texts):
+            control.observe(lambda _: self._forget(), names="value")
         self.show.on_click(lambda _: self.difference.show(self._difference, "what it would change"))
         self.apply.on_click(lambda _: self.difference.show(self._applied_page, "what was applied"))
-        rows = ([self.containing, self.entity, self.field], [*self.texts, self.show, self.apply])
-        controls = [library.HBox(row, layout=library.Layout(flex_flow="row wrap")) for row in rows]
-        self.widget = library.VBox([*controls, self.versions.widget, self.difference.widget])
+        controls = [self.field, *self.texts, self.show, self.apply]
+        row = library.HBox(controls, layout=library.Layout(flex_flow="row wrap"))
+        self.widget = library.VBox([self.versions.widget, row, self.difference.widget])
 
-    def _list(self) -> None:
-        found = self.form.entities(self.containing.value)[:MOST_CHOICES]
-        self.entity.options = [(each.label, each) for each in found]
-        self.entity.index, self.show.disabled = 0 if found else None, not found
+    def _find(self, containing: str) -> None:
+        found = self.form.entities(containing)[:MOST_CHOICES]
+        choose_from(self.entity, [(entity.label, entity) for entity in found])
+        self.show.disabled = not found
 
-    def _read(self) -> None:
-        self.versions.show(lambda: self.form.versions(self.entity.value), "versions")
+    def _versions(self, before: Values, now: Values) -> Page:
+        if now["containing"] != before["containing"]:
+            self._find(now["containing"])
+        return self.form.versions(self.entity.value)
 
     def _forget(self) -> None:
         self.apply.disabled = True
@@ -389,6 +397,6 @@ class _FormWidget:
     def _applied_page(self) -> Page:
         self.apply.disabled = True
         self.form.ledger.apply(self.right)
-        self._read()
+        self.versions.follow()
         (message,) = self.right.select("message_id").head(1)
         return Page(((f"Applied as “{message[0]}”", None),))

@@ -284,17 +284,24 @@ def test_the_explorer_follows_entity_instant_and_field(history: DataFrame, chang
 
 
 def test_another_entity_makes_all_tables_grey_at_once(history: DataFrame, changes: DataFrame) -> None:
-    """Not one after the other: of two entities none is shown beside the other."""
+    """Of two entities none is shown beside the other; another field reads no more than its reasons."""
     panel = widgets.entity_explorer(history, changes, keys=KEYS)
-    entity, seen = all_of(panel.widget, "Dropdown")[0], []
-    areas = all_of(panel.widget, "HTML")[1:]
-    assert len(areas) == 3
-    areas[0].observe(lambda change: seen.append([each.value for each in areas]), names="value")
+    (entity, _, field), seen = all_of(panel.widget, "Dropdown"), []
+    (area,) = all_of(panel.widget, "HTML")
+    area.observe(lambda change: seen.append(change["new"]), names="value")
     entity.value = entity.options[1][1]
-    last = seen[-1]  # when the timeline is read
-    assert "2 x: its versions" in last[0]
-    assert ["opacity:0.3" in each for each in last] == [False, True, True]
-    assert "reading 2 x: who is responsible, at the end of time" in last[1]
+    meanwhile, after = seen
+    assert "reading 2 x, at the end of time, and why a is what it is" in meanwhile
+    assert meanwhile.index("opacity:0.3") < meanwhile.index("1 x: its versions")
+    assert "1 x" not in after
+    context = history.sparkSession.sparkContext
+    context.setJobGroup("field", "another field")
+    try:
+        field.value = "h"
+        assert len(jobs_of(history.sparkSession, "field")) <= 2
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    assert "why h is what it is" in shown(panel.widget)
 
 
 def test_the_explorer_lists_the_entities_whose_key_contains_a_text(
