@@ -87,7 +87,13 @@ def of_notebook(path: Path) -> Image.Image:
 def small(image: Image.Image) -> Image.Image:
     """As wide as the column of the page, cut below where it is high, in few colours."""
     size = 2 * WIDTH, round(2 * WIDTH * image.height / image.width)
-    scaled = image.convert("RGB").resize(size, Image.Resampling.LANCZOS)
+    # A figure has no ground of its own, a page of an index is read on white and on black: white is sure.
+    ground = Image.new("RGBA", image.size, "white")
+    scaled = (
+        Image.alpha_composite(ground, image.convert("RGBA"))
+        .convert("RGB")
+        .resize(size, Image.Resampling.LANCZOS)
+    )
     return scaled.crop((0, 0, scaled.width, min(scaled.height, 2 * HEIGHT))).quantize(48)
 
 

@@ -38,10 +38,16 @@ an interrupt waits for Spark."""
 
 def attach() -> None:
     """Arrange for it where a Jupyter kernel runs this program; nothing elsewhere, and nothing twice."""
+    shell = kernel_shell()
+    if shell is not None:
+        load(shell)
+
+
+def kernel_shell() -> Any:
+    """The shell of the Jupyter kernel that runs this program; None elsewhere."""
     interactive = sys.modules.get("IPython")
     shell = interactive.get_ipython() if interactive else None
-    if getattr(shell, "kernel", None) is not None:
-        load(shell)
+    return None if getattr(shell, "kernel", None) is None else shell
 
 
 def load(shell: Any) -> None:
@@ -84,6 +90,9 @@ def summarize_error(error: Exception) -> tuple[str, str]:
 
     >>> summarize_error(ValueError("[USER_RAISED_EXCEPTION] merge() needs a key. SQLSTATE: P0001"))
     ('ValueError', 'merge() needs a key.')
+    >>> lines = "An exception", "Traceback (most recent call last):", "  File x", "InvalidChanges: no time"
+    >>> summarize_error(ValueError("\\n".join(lines)))
+    ('InvalidChanges', 'no time')
     """
     text = str(error).strip()
     message, _, trace = text.rpartition("Traceback (most recent call last):")

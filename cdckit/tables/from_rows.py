@@ -199,23 +199,8 @@ def changes_from(
     ...
     cdckit.tables.calls.UnfitTable: changes_from() cannot read the table: keys names Id, ...
     """
-    arguments = Arguments(
-        keys=keys,
-        sequence_by=sequence_by,
-        source=source,
-        apply_as_deletes=apply_as_deletes,
-        apply_as_truncates=apply_as_truncates,
-        ignore_null_updates=ignore_null_updates,
-        empty_texts=empty_texts,
-        column_list=column_list,
-        except_column_list=except_column_list,
-        effective=effective,
-        valid_from=valid_from,
-        valid_to=valid_to,
-        message=message,
-        priority=priority,
-    )
-    read = _read(frame, arguments)
+    # Before any other name is bound here: these are the parameters.
+    read = _read(frame, Arguments(**{name: value for name, value in locals().items() if name != "frame"}))
     if read.is_local:
         read.warn()
     changes = read.changes()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from html import escape
 from importlib import import_module
-from itertools import dropwhile
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -17,6 +15,7 @@ from pyspark.sql import types as T
 
 from cdckit.notebook.clock import with_day
 from cdckit.notebook.columns import NULL
+from cdckit.notebook.jupyter import kernel_shell, summarize_error
 from cdckit.notebook.messages import one_line
 from cdckit.notebook.tables import Cell, Grid, Table
 from cdckit.parts.arguments import free_name, quoted
@@ -100,7 +99,7 @@ class Panel:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         notes = "".join(f"<p>{escape(note)}</p>" for note in self._notes)
         static = {"text/plain": repr(self), "text/html": self._page.html + notes}
-        if not _kernel_runs() or self.widget is None:
+        if kernel_shell() is None or self.widget is None:
             return static
         return {**self.widget._repr_mimebundle_(), **static}
 
@@ -132,7 +131,8 @@ class Area:
             self._html = page().html
         # Whatever it is: raised in a callback it would end in a log that nobody looks at.
         except Exception as error:
-            self._html = f'<p role="alert" style="{_ALERT}">{escape(_sentence(error))}</p>'
+            sentence = ": ".join(summarize_error(error))[:_LONGEST_ERROR]
+            self._html = f'<p role="alert" style="{_ALERT}">{escape(sentence)}</p>'
         self.widget.value = self._html
 
 
@@ -184,14 +184,6 @@ def choose_from(dropdown: Any, options: Sequence[Any]) -> None:
     dropdown.index = 0 if options else None
 
 
-def _sentence(error: Exception) -> str:
-    """The class and the message of an error in one line: of one from a Spark worker the worker's own."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    raised = list(dropwhile(lambda line: not line.startswith("Traceback"), lines))[1:]
-    message = next((line for line in raised if not line[0].isspace()), lines[0] if lines else "")
-    return f"{type(error).__name__}: {message.strip()}"[:_LONGEST_ERROR]
-
-
 def instant_text(at: datetime, zone: tzinfo) -> str:
     """An instant with its day and its zone."""
     return f"{with_day(at, zone)} {zone}"
@@ -212,13 +204,6 @@ def _ipywidgets() -> Any:
         return import_module("ipywidgets")
     except ImportError:
         return None
-
-
-def _kernel_runs() -> bool:
-    """Whether a Jupyter kernel runs this: elsewhere nobody would answer a widget."""
-    interactive = sys.modules.get("IPython")
-    shell = interactive.get_ipython() if interactive else None
-    return getattr(shell, "kernel", None) is not None
 
 
 def on_clock(text: str, zone: tzinfo) -> str:
