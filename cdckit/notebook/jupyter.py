@@ -17,6 +17,7 @@ from html import escape
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -216,7 +217,8 @@ class _Progress:
 
     def _watch(self, ended: threading.Event) -> None:
         begun, pause, is_shown = time.monotonic(), _PATIENCE, False
-        name = {"display_id": f"cdckit-{id(self)}-{threading.get_ident()}"}
+        # Of this cell alone: a thread's number is given again, and then lines of cells before would follow.
+        name = {"display_id": f"cdckit-{uuid4()}"}
         while not ended.wait(pause):
             pause = _PAUSE
             forms = progress_forms(time.monotonic() - begun) if options.progress else _NOTHING

@@ -364,73 +364,63 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     argument, begin = ("effective", effective) if begin is None else ("valid_from", begin)
     says_time = isinstance(begin, str | Column)
     time, time_argument = (begin, argument) if says_time else (first_of(sequence), "sequence_by")
-    places = _text_places(sequence, parts)
-    rows = _Rows(
-        effective=_effective(call, begin, argument, sequence, parts),
-        time_said=call.time_text(time, within=True),
-        places_said=[_other_day(call.time_text(each)) for each in places],
-        until=None if end is None else _until(call, end),
-        known=_arrival(parts),
-        lacks_arrival=_lacks_arrival(parts) if begin is not None else F.lit(False),
-        outside_years=_outside_years(table, fields, parts),
-        # A time that alone says the order says it with all of its digits.
-        sequence=order_text(parts) if parts or sequence is not None else call.digits(begin),
-        message=None if message is None else call.text(message, "message"),
-        source=call.source(given.source),
-        deletes=call.condition(given.apply_as_deletes, "apply_as_deletes"),
-        truncates=call.condition(given.apply_as_truncates, "apply_as_truncates"),
-        corrupt=F.col(CORRUPT) if corrupt else F.lit(None).cast("string"),
-    )
+    places, known = _text_places(sequence, parts), _arrival(parts)
+    effective_at = _effective(call, begin, argument, sequence, parts)
+    until, end_said = _until(call, end)
+    sequence_text = order_text(parts)
+    if not parts and sequence is None:  # a time that alone says the order says it with all of its digits
+        sequence_text = call.digits(begin)
+    none, row = F.lit(None).cast("string"), F.lit(0).cast("bigint") if table.row is None else table.row
+    columns = {
+        "effective_timestamp": effective_at,
+        "time_said": call.time_text(time, within=True),
+        "places_said": F.array(*map(_other_day, map(call.time_text, places))).cast("array<string>"),
+        UNTIL: until,
+        "end_said": end_said,
+        "known": effective_at if known is None else F.coalesce(known, effective_at),
+        "lacks_arrival": F.lit(False) if begin is None else _lacks_arrival(parts),
+        "row": row,
+        "place": (row if sequence is None else F.lit(0)).cast("string"),
+        "returns": none,
+        "message": none if message is None else call.text(message, "message"),
+        "source": call.source(given.source),
+        "deletes": call.condition(given.apply_as_deletes, "apply_as_deletes"),
+        IS_TRUNCATE: call.condition(given.apply_as_truncates, "apply_as_truncates"),
+        "corrupt": F.col(CORRUPT) if corrupt else none,
+    }
     call.require_all()
-    cells = _cells(table, key_names, ignored, given.empty_texts)
-    statements = _statements(table, rows, key_names, {name: cells[name] for name in fields}, sequence is None)
+    assert sequence_text is not None
+    cells = _cells(table, fields, key_names, ignored, given.empty_texts)
+    kinds = T.StructType([table.frame.schema[name] for name in table.columns])
+    columns |= {
+        "sequence": sequence_text,
+        "outside_years": _outside_years(table, fields, parts),
+        "content": as_text(F.struct(*(F.col(quoted(name)) for name in table.columns)), kinds),
+        "lacks_key": reduce(and_, (cells[name].value.isNull() for name in key_names)),
+        "data": F.struct(*(cell.value.alias(name) for name, cell in cells.items())),
+        "carried": F.struct(*(cell.is_said.alias(name) for name, cell in cells.items())),
+    }
+    # Under names that no column of the table can meet any more.
+    statements = table.frame.select(*(value.alias(name) for name, value in columns.items()))
     if table.row is not None and sequence is not None and message is None:
-        statements = _with_returns(
-            statements, {name: table.frame.schema[name].dataType for name in key_names}
-        )
-    is_local = table.row is not None
+        statements = _with_returns(statements, {name: kinds[name].dataType for name in key_names})
     words = _Words(
         tuple(key_names),
         call.unreadable(time, time_argument, within=True),
-        tuple(call.unreadable(each, "sequence_by") for each in places),
+        tuple(call.unreadable(place, "sequence_by") for place in places),
         None if end is None else call.unreadable(end, "valid_to"),
         given.priority,
         # When a row is true is not when it came.
-        rows.known is not None and not _is_first(begin, given.sequence_by),
+        known is not None and not _is_first(begin, sequence),
     )
     empty = {name: table.empty[name] for name in fields if name in table.empty}
-    return _Read(statements, words, table.frame, is_local, empty)
+    return _Read(statements, words, table.frame, table.row is not None, empty)
 
 
 CORRUPT = "_corrupt_record"
 """Where Spark's readers of text keep a row that they cannot read."""
 
 _EMPTY_TEXTS = ("value", "null", "unsent")
-
-
-class _Rows(NamedTuple):
-    """What the call says of each row, as columns over the table."""
-
-    effective: Column
-    time_said: Column
-    places_said: Sequence[Column]
-    until: _Until | None
-    known: Column | None
-    lacks_arrival: Column
-    outside_years: Column
-    sequence: Column | None
-    message: Column | None
-    source: Column
-    deletes: Column
-    truncates: Column
-    corrupt: Column
-
-
-class _Until(NamedTuple):
-    """Until when a row is true, and what stands there, as text; null for both where the end is open."""
-
-    end: Column
-    said: Column
 
 
 class _Cell(NamedTuple):
@@ -441,11 +431,11 @@ class _Cell(NamedTuple):
 
 
 def _cells(
-    table: GivenTable, keys: Sequence[str], ignored: Sequence[str], empty_texts: str
+    table: GivenTable, fields: Sequence[str], keys: Sequence[str], ignored: Sequence[str], empty_texts: str
 ) -> dict[str, _Cell]:
-    """By column, what a row says in it: what null and an empty text say, `changes_from` tells."""
+    """By field, what a row says in it: what null and an empty text say, `changes_from` tells."""
     found = {}
-    for name in table.columns:
+    for name in fields:
         value = within_years(F.col(quoted(name)), table.frame.schema[name].dataType)
         is_said = value.isNotNull() if name in ignored and name not in keys else F.lit(True)
         if empty_texts != "value" and isinstance(table.frame.schema[name].dataType, TEXTS):
@@ -539,51 +529,18 @@ def _outside_years(table: GivenTable, fields: Sequence[str], parts: Sequence[Typ
     return F.array_compact(F.array(*found).cast("array<string>"))
 
 
-def _until(call: Call, expression: str | Column | datetime) -> _Until:
+def _until(call: Call, expression: str | Column | datetime | None) -> tuple[Column, Column]:
+    """Until when a row is true, and what stands there, as text; null for both where the end is open."""
+    if expression is None:
+        return F.lit(None).cast("timestamp_ltz"), F.lit(None).cast("string")
     end, said = _instant(call, expression, "valid_to"), call.time_text(expression)
-    stands_for_open = (
-        open_end(call.frame, expression)
-        if isinstance(expression, str) and expression in call.columns
-        else None
-    )
     is_open = is_never(end) | is_text_of_never(said)
-    if stands_for_open is not None:
-        is_open |= F.unix_micros(end) == F.lit(stands_for_open)
+    if isinstance(expression, str) and expression in call.columns:
+        stands_for_open = open_end(call.frame, expression)
+        if stands_for_open is not None:
+            is_open |= F.unix_micros(end) == F.lit(stands_for_open)
     # What cannot be read is neither open nor an end.
-    return _Until(*(F.when(is_open, None).otherwise(each) for each in (end, said)))
-
-
-def _statements(
-    table: GivenTable, rows: _Rows, keys: Sequence[str], fields: Mapping[str, _Cell], places_order: bool
-) -> DataFrame:
-    """Each row as what is known of it, under names that no column of the table can meet any more."""
-    kinds = T.StructType([table.frame.schema[name] for name in table.columns])
-    every = F.struct(*(F.col(quoted(name)) for name in table.columns))
-    row = F.lit(0).cast("bigint") if table.row is None else table.row
-    assert rows.sequence is not None
-    return table.frame.select(
-        rows.effective.alias("effective_timestamp"),
-        rows.time_said.alias("time_said"),
-        F.array(*rows.places_said).cast("array<string>").alias("places_said"),
-        (F.lit(None).cast("timestamp_ltz") if rows.until is None else rows.until.end).alias(UNTIL),
-        (F.lit(None).cast("string") if rows.until is None else rows.until.said).alias("end_said"),
-        rows.sequence.alias("sequence"),
-        (rows.effective if rows.known is None else F.coalesce(rows.known, rows.effective)).alias("known"),
-        rows.lacks_arrival.alias("lacks_arrival"),
-        rows.outside_years.alias("outside_years"),
-        row.alias("row"),
-        (row if places_order else F.lit(0)).cast("string").alias("place"),
-        as_text(every, kinds).alias("content"),
-        F.lit(None).cast("string").alias("returns"),
-        (F.lit(None).cast("string") if rows.message is None else rows.message).alias("message"),
-        rows.source.alias("source"),
-        rows.deletes.alias("deletes"),
-        rows.truncates.alias(IS_TRUNCATE),
-        rows.corrupt.alias("corrupt"),
-        reduce(and_, (fields[name].value.isNull() for name in keys)).alias("lacks_key"),
-        F.struct(*(cell.value.alias(name) for name, cell in fields.items())).alias("data"),
-        F.struct(*(cell.is_said.alias(name) for name, cell in fields.items())).alias("carried"),
-    )
+    return F.when(is_open, None).otherwise(end), F.when(is_open, None).otherwise(said)
 
 
 def _with_returns(statements: DataFrame, keys: Mapping[str, T.DataType]) -> DataFrame:

@@ -164,6 +164,9 @@ def test_a_kernel(kernel: Kernel) -> None:
     assert re.fullmatch(r"Spark: \d of 4 tasks, [12] s", first["data"]["text/plain"])
     assert re.match(r'<progress value="\d" max="4"', first["data"]["text/html"])
     assert of("update_display_data", seen)[-1]["data"] == {"text/plain": ""}
+    # The line of another cell is another one: an update would change those of all cells before it.
+    other, *_ = of("display_data", kernel.run("slow.count()"))
+    assert other["transient"]["display_id"] != first["transient"]["display_id"]
     assert of("display_data", kernel.run("options.progress = False\nslow.count()")) == []
 
     kernel.run(SLOW.format(seconds=60))

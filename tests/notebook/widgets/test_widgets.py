@@ -178,25 +178,25 @@ def test_a_priority_that_is_changed_changes_the_table_and_says_what_else(changes
     assert "\nnew|09:00|…|2|x|20|" in told
     assert "Values that this changed: till was 0" in told
     assert told.split("Values that this changed")[1].split("\n", 1)[1].strip().splitlines()[1:5] == [
-        "1 x|a|11|12|m2|m3|",
-        "2 x|a|NULL|20|m5|m4|",
-        "2 x|b|NULL|&lt;b&gt;|m5|m4|",
-        "2 x|deleted_indicator|true|false|m5|m4|",
+        "1|x|a|11|12|m2|m3|",
+        "2|x|a|NULL|20|m5|m4|",
+        "2|x|b|NULL|&lt;b&gt;|m5|m4|",
+        "2|x|deleted_indicator|true|false|m5|m4|",
     ]
     shop.value = 2
     told = shown(panel.widget)
     assert "with the priorities shop 2, till 2" in told
     assert "\n|11:00|…|1|x|12|" in told
     assert "\ngone|09:00|…|2|x|20|" in told
-    assert "2 x|deleted_indicator|false|true|m4|m5|" in told
-    assert "1 x|" not in told.split("Values that this changed")[1]
+    assert "2|x|deleted_indicator|false|true|m4|m5|" in told
+    assert "\n1|x|" not in told.split("Values that this changed")[1]
 
 
 def test_without_an_instant_the_board_shows_what_is_current(changes: DataFrame) -> None:
     panel = widgets.priority_board(changes, entity="thing", keys=KEYS)
     assert "current, with the priorities" in repr(panel)
     all_of(panel.widget, "BoundedIntText")[1].value = 2
-    assert "1 x|a|11|12|m2|m3|" in shown(panel.widget)
+    assert "1|x|a|11|12|m2|m3|" in shown(panel.widget)
 
 
 def test_a_field_that_has_a_priority_of_its_own_keeps_it(changes: DataFrame) -> None:
