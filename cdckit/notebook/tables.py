@@ -232,6 +232,33 @@ def show(
     return Table(partial(_read_grid, cells, shown, changes, most, width, as_zone(zone, function="show")))
 
 
+class _Column(NamedTuple):
+    """A column of a table, and what stands in its rows."""
+
+    column: TableColumn
+    values: list[Any]
+
+    @property
+    def kind(self) -> str:
+        return self.column.kind
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether it says something of some row, where it is one of those that seldom do."""
+        return self.kind not in ("state", "quiet") or any(value.value for value in self.values)
+
+    @property
+    def times(self) -> list[int]:
+        """Its instants, in microseconds."""
+        times = [value.value for value in self.values if value.sent and value.value is not None]
+        return times if self.kind in _INSTANTS else []
+
+    @property
+    def messages(self) -> set[str]:
+        own = {value.value for value in self.values if self.kind == "message" and value.value is not None}
+        return own | {value.m for value in self.values if value.m is not None}
+
+
 def _read_grid(
     cells: DataFrame,
     columns: Sequence[TableColumn],
@@ -242,69 +269,54 @@ def _read_grid(
 ) -> Grid:
     with describe_step(cells.sparkSession, f"show {most} rows"):
         found = [tuple(row) for row in cells.collect()]
-        # A column that says nothing of any row is left out, where it is of those that seldom do.
-        by_column = [
-            (column, [row[place] for row in found[:most]])
-            for place, column in enumerate(columns)
-            if column.kind not in ("state", "quiet") or any(row[place].value for row in found[:most])
-        ]
-        times = [_instants(column.kind, values) for column, values in by_column]
-        clock = Clock.of([micros for column_times in times for micros in column_times], zone)
-        names = {name for column, values in by_column for name in _messages(column.kind, values)}
+        rows = found[:most]
+        read = [_Column(column, [row[place] for row in rows]) for place, column in enumerate(columns)]
+        shown = [column for column in read if column.is_shown]
+        clock = Clock.of([micros for column in shown for micros in column.times], zone)
+        names = {name for column in shown for name in column.messages}
         labels = shorten_messages(names)
         if changes is not None:
             labels = label_messages(names, changes, clock.in_full)
     # Beginnings and ends are read together, so they are written alike; a field is written for itself.
-    bounds = timespec(
-        micros
-        for (column, _), column_times in zip(by_column, times, strict=True)
-        for micros in column_times
-        if column.kind != "instant"
-    )
-    headings, written = [], []
-    for (column, values), own in zip(by_column, times, strict=True):
-        spec = timespec(own) if column.kind == "instant" else bounds
+    bounds = timespec(micros for column in shown if column.kind != "instant" for micros in column.times)
+    headings, texts = [], []
+    for column in shown:
+        spec = timespec(column.times) if column.kind == "instant" else bounds
         instant = partial(clock.text, spec=spec)
-        texts = [_show_cell(value, column.kind, instant, labels, width) for value in values]
-        heading = Cell(one_line(column.heading))
+        heading = Cell(one_line(column.column.heading))
+        written = [_show_cell(value, column.kind, instant, labels, width) for value in column.values]
         if changes is not None:
-            heading, texts = _share_message(heading, texts)
+            heading, written = _share_message(heading, written)
         headings.append(heading)
-        written.append(texts)
-    every = [(column.kind, value) for column, values in by_column for value in values]
-    source = "after a value, or above all of a column, its source/the value's priority"
-    notes = {
-        _count(len(found), most): True,
-        clock.caption: any(times),
-        f"{OPEN} is an open end": any(kind == "end" and value.value is None for kind, value in every),
-        "blank was not sent": any(not value.sent for _, value in every),
-        "after a value its message/the value's priority" if changes is None else source: any(
-            value.m is not None for _, value in every
-        ),
-        "after a value the priority that it has of its own": any(
-            value.m is None and value.p for _, value in every
-        ),
-        _several(labels, names): changes is None,
-    }
+        texts.append(written)
+    states = [column.values for column in shown if column.kind == "state"]
+    notes = [_count(len(found), most), *_notes(shown, clock, named=changes is not None)]
+    notes += _several(labels, names) if changes is None else []
     return Grid(
         headings,
-        [column.kind == "number" for column, _ in by_column],
-        list(zip(*written, strict=True)),
-        [any(column.kind == "state" and values[n].value for column, values in by_column)
-         for n in range(len(found[:most]))],
-        "; ".join(note for note, holds in notes.items() if note and holds),
-    )  # fmt: skip
+        [column.kind == "number" for column in shown],
+        [*zip(*texts, strict=True)],
+        [any(values[place].value for values in states) for place in range(len(rows))],
+        "; ".join(notes),
+    )
 
 
-def _instants(kind: str, values: Iterable[Any]) -> list[int]:
-    if kind not in _INSTANTS:
-        return []
-    return [value.value for value in values if value.sent and value.value is not None]
-
-
-def _messages(kind: str, values: Iterable[Any]) -> set[str]:
-    own = {value.value for value in values if kind == "message" and value.value is not None}
-    return own | {value.m for value in values if value.m is not None}
+def _notes(columns: Sequence[_Column], clock: Clock, *, named: bool) -> list[str]:
+    """What a reader has to know of the cells: the caption says it once."""
+    values = [value for column in columns for value in column.values]
+    ends = [value for column in columns if column.kind == "end" for value in column.values]
+    message = "after a value its message/the value's priority"
+    source = "after a value, or above all of a column, its source/the value's priority"
+    notes = {
+        clock.caption: any(column.times for column in columns),
+        f"{OPEN} is an open end": any(value.value is None for value in ends),
+        "blank was not sent": any(not value.sent for value in values),
+        source if named else message: any(value.m is not None for value in values),
+        "after a value the priority that it has of its own": any(
+            value.m is None and value.p for value in values
+        ),
+    }
+    return [note for note, holds in notes.items() if holds]
 
 
 def _share_message(heading: Cell, cells: Sequence[Cell]) -> tuple[Cell, list[Cell]]:
@@ -315,11 +327,11 @@ def _share_message(heading: Cell, cells: Sequence[Cell]) -> tuple[Cell, list[Cel
     return heading._replace(message=messages.pop()), [cell._replace(message="") for cell in cells]
 
 
-def _several(messages: Mapping[str, MessageLabel], shown: Iterable[str]) -> str:
+def _several(messages: Mapping[str, MessageLabel], shown: Iterable[str]) -> list[str]:
     """Which names stand for messages that are not the same, in words."""
     of = Counter(messages[message].short for message in shown)
     alike = [f"{name} is {many} messages" for name, many in sorted(of.items()) if many > 1]
-    return f"{', '.join(alike)} without a name" if alike else ""
+    return [f"{', '.join(alike)} without a name"] if alike else []
 
 
 def _count(found: int, rows: int) -> str:
