@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, tzinfo
+from itertools import product
 from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
@@ -141,17 +142,13 @@ class Labels:
         room = box.transformed(self._axes.transData)
         look = {"fontsize": min(8.5, max(6.0, 0.45 * abs(room.height) + 1.5)), "color": colour}
         begin, middle = (box.x0, (box.y0 + box.y1) / 2), ((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2)
-        for turned in (0, 90):
+        for form, turned in product(forms, (0, 90)):
             from_left = left and not turned
             place: dict[str, Any] = {"ha": "left", "xytext": (5, 0)} if from_left else {"ha": "center"}
-            for form in forms:
-                text = self._write(form, begin if from_left else middle, rotation=turned, **place, **look)
-                wide = text.get_window_extent()
-                has_room = (
-                    wide.width <= room.width - (8 if left else 2) and wide.height <= abs(room.height) + 2
-                )
-                if self._keep(text, has_room):
-                    return True
+            text = self._write(form, begin if from_left else middle, rotation=turned, **place, **look)
+            wide, free = text.get_window_extent(), room.width - (8 if left else 2)
+            if self._keep(text, wide.width <= free and wide.height <= abs(room.height) + 2):
+                return True
         if not must:
             return False
         ground = {"facecolor": behind, "edgecolor": "none", "pad": 1.0}
