@@ -22,6 +22,7 @@ from cdckit.notebook.sessions import session
 from cdckit.parts import tables
 from cdckit.parts.arguments import (
     free_name,
+    nearest_name,
     quoted,
     quoted_if_needed,
     require_name,
@@ -341,7 +342,9 @@ class Call(tables.Call):
                 self.refuse(f"{argument}: Spark cannot read {expression!r} ({self._why(expression, error)})")
                 return None
             self.refuse(f"{argument}: {name} is no column{suggest_name(name, self.columns)}")
-            return None
+            # What else is wrong with the column that is probably meant is told at once.
+            near = nearest_name(expression, self.columns) if isinstance(expression, str) else None
+            return None if near is None else self._typed(near)
 
     def _why(self, expression: str | Column, error: Exception) -> str:
         """Why Spark cannot read an expression: what it says, or the types where it says nothing of use."""

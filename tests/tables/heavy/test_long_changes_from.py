@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 from cdckit import changes_from, merge, rejects
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import drop_rejects
-from cdckit.tables import UnfitTable, table_rows
+from cdckit.tables import table_rows
 from support.change_logs import DAY, KETTLE, Row, refused, versions
 
 
@@ -67,8 +67,6 @@ def test_what_an_empty_text_says_is_told_beside_null(spark: SparkSession) -> Non
     assert names("unsent", False) == ["kettle", "kettle", None]
     with pytest.raises(InvalidArgument, match="empty_texts to be one of value, null, unsent"):
         changes_from(frame, keys=["id"], empty_texts="nothing")
-    with pytest.raises(UnfitTable, match="empty_texts='null'"):
-        changes_from(frame, keys=["ID"], empty_texts="null")
     blank = pd.DataFrame({"id": ["", "a"], "name": ["x", ""]})
     assert refused(blank, keys=["id"]) == []
     assert refused(blank, keys=["id"], empty_texts="unsent") == [("KEY_MISSING", '{"id":"","name":"x"}')]
