@@ -19,14 +19,13 @@ from cdckit.debezium.decoding import decoded_by
 from cdckit.debezium.envelopes import (
     VARIABLE,
     Envelope,
-    Record,
     Source,
     Transaction,
     event_of,
     read_key,
     unread_event,
 )
-from cdckit.debezium.events import OF_ROWS, TEXTS, Event, EventFault, Image
+from cdckit.debezium.events import OF_ROWS, TEXTS, Event, EventFault, Image, Record
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import require_records
 from cdckit.parts import avro

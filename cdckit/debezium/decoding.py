@@ -10,11 +10,21 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.envelopes import Record, read_records
-from cdckit.debezium.events import EVENT_TYPES, Event, EventFault, Kind, event_columns, text_of
+from cdckit.debezium.envelopes import read_records
+from cdckit.debezium.events import (
+    EVENT_TYPES,
+    READ_COLUMNS,
+    Event,
+    EventFault,
+    Kind,
+    Record,
+    event_columns,
+    records_of,
+    text_of,
+)
 from cdckit.debezium.other_producers import read_maxwell, read_wal2json
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA, require_records
-from cdckit.parts.arguments import require_types
+from cdckit.parts.arguments import quoted, require_types
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import map_columns, without_garbage_collection
 
@@ -40,10 +50,6 @@ EVENT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(EVE
 Reader = Callable[[pa.Array, Sequence[Record]], list[Event]]
 """Makes events of the values of records, and of what else is read of them."""
 
-KEYS_OF_HEADERS = {"new_key": "__debezium.newkey", "old_key": "__debezium.oldkey"}
-READ_COLUMNS = ("value", "key", "offset", "timestamp")
-"""What is read of a record, beside its headers."""
-
 
 def require_events(decoded: DataFrame, *, function: str) -> None:
     """
@@ -55,30 +61,12 @@ def require_events(decoded: DataFrame, *, function: str) -> None:
     require_types(decoded, EVENT_SCHEMA, function=function)
 
 
-def header(name: str) -> Column:
-    """The text of the last header of this name; null without one."""
-    named = F.filter("headers", lambda header: header["key"] == F.lit(name))
-    return F.when(F.size(named) > 0, F.try_validate_utf8(F.element_at(named, -1)["value"].cast("string")))
-
-
-def with_headers(records: DataFrame) -> DataFrame:
-    """Records with the keys that their headers name."""
-    return records.withColumns({name: header(text) for name, text in KEYS_OF_HEADERS.items()})
-
-
-def batch_records(batch: pa.RecordBatch) -> list[Record]:
-    """What is read of the records of a batch."""
-    at = batch.column("timestamp").cast(pa.int64())
-    columns = [batch.column(name) for name in ("key", "value", "offset")]
-    named = [batch.column(name) for name in ("new_key", "old_key")]
-    return list(map(Record, *(column.to_pylist() for column in (*columns, at, *named))))
-
-
 def _event_batches(batches: Iterable[pa.RecordBatch], reader: Reader) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         with without_garbage_collection():
-            events = reader(batch.column("value"), batch_records(batch))
-            columns = _columns_of(events, batch.column("value"))
+            values = batch.column(READ_COLUMNS.index("value"))
+            events = reader(values, records_of(batch.rename_columns(READ_COLUMNS)))
+            columns = _columns_of(events, values)
         yield pa.RecordBatch.from_arrays(columns, list(EVENT_TYPES))
 
 
@@ -94,7 +82,9 @@ def _or_refused(event: Event, value: pa.Scalar) -> Event:
     try:
         event_columns([event])
     except RecursionError:
-        return Event(at=event.at).refuse(EventFault.NOT_JSON, text_of(value.as_py()))
+        return Event(event_timestamp=event.event_timestamp).refuse(
+            EventFault.NOT_JSON, text_of(value.as_py())
+        )
     return event
 
 
@@ -106,16 +96,17 @@ def decoded_by(records: DataFrame, reader: Reader) -> DataFrame:
     filters that do not read it go on to the records, and to their files.
     """
     kind = spark_columns(pa.schema(EVENT_TYPES.items()))
-    with_keys = with_headers(records.select(*RECORD_COLUMNS))
-    read = map_columns(
-        [*READ_COLUMNS, *KEYS_OF_HEADERS], partial(_event_batches, reader=reader), kind, pure=True
-    )
-    once = with_keys.withColumn("read", F.explode(F.array(read)))
-    decoded = once.select(*RECORD_COLUMNS, *(F.col("read")[name].alias(name) for name in EVENT_TYPES))
+    # For each row Spark looks back for the last list that was not null; an empty one is no different here.
+    headers = f"coalesce(headers, array()) AS {quoted(_HEADERS)}"
+    names = [*READ_COLUMNS[:-1], _HEADERS]
+    read = map_columns(names, partial(_event_batches, reader=reader), kind, pure=True)
+    once = records.selectExpr(*RECORD_COLUMNS, headers).withColumn("read", F.explode(F.array(read)))
+    decoded = once.select(*RECORD_COLUMNS, "read.*")
     vars(decoded)[_READ_BY] = (records, reader)
     return decoded
 
 
+_HEADERS = "headers, none for null"
 _READ_BY = "_cdckit_read_by"
 
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -20,6 +20,7 @@ from cdckit.debezium.events import (
     EventFault,
     Image,
     Kind,
+    Record,
     check_row,
     set_time,
     text_of,
@@ -43,22 +44,22 @@ _JSON_NAMES = {
 
 
 class Source(msgspec.Struct, gc=False, rename=_JSON_NAMES):
-    """What is read of a source block."""
+    """What is read of a source block; fields that stand in the order of the JSON are found at once."""
 
     connector: Any = None
     name: Any = None
+    ts_ms: Any = None
     snapshot: Any = None
     db: Any = None
+    sequence: Any = None
+    ts_us: Any = None
+    ts_ns: Any = None
     schema: Any = None
     table: Any = None
     collection: Any = None
     tx_id: Any = None
-    gtid: Any = None
-    ts_ms: Any = None
-    ts_us: Any = None
-    ts_ns: Any = None
-    sequence: Any = None
     lsn: Any = None
+    gtid: Any = None
     file: Any = None
     pos: Any = None
     row: Any = None
@@ -84,11 +85,11 @@ class Transaction(msgspec.Struct, gc=False):
 class Envelope(msgspec.Struct, gc=False, rename=_JSON_NAMES):
     """What is read of an event's envelope, and of what is not about a row."""
 
-    op: Any = None
     before: Any = None
     after: Any = None
     source: Source | None = None
     transaction: Transaction | None = None
+    op: Any = None
     ts_ms: Any = None
     ts_us: Any = None
     ts_ns: Any = None
@@ -106,20 +107,8 @@ class _Value(Envelope, gc=False, rename=_JSON_NAMES):
     schema: msgspec.Raw = msgspec.Raw()
 
 
-class Record(NamedTuple):
-    """What is read of a record, beside its value and the columns of its key."""
-
-    key: bytes | None
-    value: bytes | None
-    offset: int | None
-    at: int | None
-    """The record's own time, in microseconds."""
-    new_key: str | None
-    old_key: str | None
-
-
 _NO_SOURCE, _NOTHING = Source(), b"null"
-_read_value, _read_key = ObjectReader(_Value), ObjectReader(dict)
+_read_value, _read_object = ObjectReader(_Value), ObjectReader(dict)
 
 
 def read_records(values: pa.Array, records: Sequence[Record]) -> list[Event]:
@@ -150,7 +139,7 @@ def read_key(key: bytes | None) -> Image | None:
     """The columns of a key in JSON, with or without a schema; None for any other key."""
     if key is None:
         return None
-    columns = _read_key.object(key)
+    columns = _read_object.object(key)
     if columns is not None and "schema" in columns and isinstance(columns.get("payload"), dict):
         # Beside a schema alone: a column may have the name of the payload.
         columns = columns["payload"]
@@ -233,21 +222,22 @@ def _other_kind(envelope: Envelope, op: str | None, said: str | None) -> str | N
 _TOMBSTONE = re.compile(r'\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\}\s*')
 
 
-def _payload(said: str | None) -> Image:
-    """The object that a text is, or that stands in it beside a schema."""
-    value = json_value(said or "{}")
-    payload = value.get("payload")
+def _payload(said: str | None) -> Image | None:
+    """The object that a text is, or that stands in it beside a schema; None where it is too deep."""
+    value: Image | None = _read_object.object((said or "{}").encode())
+    payload = (value or {}).get("payload")
     return payload if isinstance(payload, dict) else value
 
 
 def _has_only_times(said: str | None) -> bool:
     """Whether a value, or its payload, says nothing else, as a heartbeat."""
-    return not _payload(said).keys() - {"ts_ms", "ts_us", "ts_ns"}
+    payload = _payload(said)
+    return payload is not None and not payload.keys() - {"ts_ms", "ts_us", "ts_ns"}
 
 
 def _refuse_row(event: Event, said: str | None) -> Event:
     """The event of a value that has no envelope: a row that was taken out of it, or something else."""
-    row = _payload(said)
+    row = _payload(said) or {}
     if not any(name.startswith("__") and name[2:] in _MARKS for name in row):
         return event.refuse(EventFault.NOT_AN_EVENT, said)
     return event.refuse(
@@ -294,11 +284,12 @@ def _transaction_id(envelope: Envelope, source: Source) -> str | None:
     block = envelope.transaction
     for said in (None if block is None else block.id, source.tx_id, source.gtid, envelope.id):
         if said is not None:
-            return _WITH_LSN.sub(r"\1", plain_text(said) or "")
+            text = plain_text(said) or ""
+            return text.partition(":")[0] if _WITH_LSN.fullmatch(text) else text
     return None
 
 
-_WITH_LSN = re.compile(r"^(\d+):\d+$")
+_WITH_LSN = re.compile(r"\d+:\d+")
 
 
 def _micros(block: Any) -> int | None:
@@ -390,7 +381,7 @@ def types_of(schema: bytes) -> dict[str, str | None] | None:
     >>> types_of(b'{"fields": [{"field": "after", "fields": [{"field": "day", "type": "int32"}]}]}')
     {'day': 'int32'}
     """
-    images = _read_key.object(schema) or {}
+    images = _read_object.object(schema) or {}
     rows = (image.get("fields") for image in _dicts(images.get("fields")) if image.get("field") in _ROWS)
     row = next((row for row in rows if row is not None), None)
     if not isinstance(row, list):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -76,12 +77,62 @@ class Kind(StrEnum):
     HEARTBEAT = "heartbeat"
 
 
+INSTANT = pa.timestamp("us", "UTC")
+_HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+RECORD_TYPES: dict[str, pa.DataType] = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": INSTANT,
+    "timestampType": pa.int32(),
+    "headers": pa.list_(pa.field("element", _HEADER)),
+}
+"""The columns of records, and their types."""
+READ_COLUMNS = ("key", "value", "offset", "timestamp", "headers")
+"""What is read of a record."""
+
+
+class Record(NamedTuple):
+    """What is read of a record."""
+
+    key: bytes | None
+    value: bytes | None
+    offset: int | None
+    at: int | None
+    """Its own time, in microseconds."""
+    new_key: str | None
+    old_key: str | None
+    """The keys that its headers name."""
+
+
+def records_of(batch: pa.RecordBatch) -> list[Record]:
+    """What is read of the records of a batch."""
+    columns = [batch.column(name).to_pylist() for name in ("key", "value", "offset")]
+    at = batch.column("timestamp").cast(pa.int64()).to_pylist()
+    headers = batch.column("headers")
+    if len(headers.flatten()) == 0:
+        return list(map(Record, *columns, at, repeat(None), repeat(None)))
+    named = [
+        [_last_header(found or (), f"__debezium.{name}") for found in headers.to_pylist()]
+        for name in ("newkey", "oldkey")
+    ]
+    return list(map(Record, *columns, at, *named))
+
+
+def _last_header(headers: Sequence[Mapping[str, Any]], name: str) -> str | None:
+    """The text of the last header of this name."""
+    values = [header["value"] for header in headers if header["key"] == name]
+    return text_of(values[-1]) if values else None
+
+
 Image = dict[str, Any]
 """A row as it was sent: each column that was sent, with its value as `cdckit.parts.json_objects` reads it."""
 
 
 class Event(msgspec.Struct, gc=False):
-    """What one record says: see `cdckit.debezium.EVENT_SCHEMA`; `at` is its time in microseconds."""
+    """What one record says: see `cdckit.debezium.EVENT_SCHEMA`; its time is in microseconds."""
 
     form: str | None = None
     kind: str | None = None
@@ -92,7 +143,7 @@ class Event(msgspec.Struct, gc=False):
     table: str | None = None
     operation: str | None = None
     snapshot: str | None = None
-    at: int | None = None
+    event_timestamp: int | None = None
     time_taken_from: str | None = None
     position: str | None = None
     transaction_id: str | None = None
@@ -114,12 +165,9 @@ class Event(msgspec.Struct, gc=False):
 
 
 TEXTS = pa.map_(pa.string(), pa.string())
-INSTANT = pa.timestamp("us", "UTC")
 _IMAGES = ("row_key", "before", "after", "types")
 EVENT_TYPES: dict[str, pa.DataType] = {
-    "event_timestamp" if name == "at" else name: (
-        INSTANT if name == "at" else TEXTS if name in _IMAGES else pa.string()
-    )
+    name: INSTANT if name == "event_timestamp" else TEXTS if name in _IMAGES else pa.string()
     for name in Event.__struct_fields__
 }
 """The columns of events, and their types."""
@@ -135,12 +183,11 @@ def event_columns(events: Sequence[Event]) -> list[pa.Array]:
 
 
 def _maps(images: Sequence[Any]) -> pa.Array:
-    entries = [None if image is None else list(map(_entry, image.items())) for image in images]
+    entries = [
+        None if image is None else [(name, plain_text(value)) for name, value in image.items()]
+        for image in images
+    ]
     return pa.array(entries, TEXTS)
-
-
-def _entry(entry: tuple[str, Any]) -> tuple[str, str | None]:
-    return entry[0], plain_text(entry[1])
 
 
 def table_name(event: Event) -> str:
@@ -164,7 +211,7 @@ def set_time(event: Event, candidates: Iterable[tuple[str, int | None]]) -> None
     """Give an event the first of the instants that is there, and say which it is."""
     for name, at in candidates:
         if at is not None and _FIRST <= at <= _LAST:
-            event.at, event.time_taken_from = at, name
+            event.event_timestamp, event.time_taken_from = at, name
             return
 
 
@@ -182,7 +229,7 @@ def check_row(event: Event, *, has_key: bool = False) -> Event:
         return event.refuse(EventFault.NO_TABLE)
     if event.kind == Kind.ROW and not _has_row(event, has_key=has_key):
         return event.refuse(EventFault.NO_ROW, finding=_CAPTURE_MODE if event.connector == MONGODB else "")
-    if event.kind == Kind.ROW and event.at is None:
+    if event.kind == Kind.ROW and event.event_timestamp is None:
         return event.refuse(EventFault.NO_TIME)
     return event
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from cdckit.debezium.envelopes import Record, unread_event
+from cdckit.debezium.envelopes import unread_event
 from cdckit.debezium.events import (
     CREATE,
     DELETE,
@@ -22,6 +22,7 @@ from cdckit.debezium.events import (
     EventFault,
     Image,
     Kind,
+    Record,
     check_row,
     set_time,
     text_of,

@@ -8,10 +8,12 @@ position, and count by their times.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
+
+import msgspec
 
 from cdckit.model.logs import LOG_END
 
@@ -46,24 +48,27 @@ def _postgresql(source: Source, offset: int | None) -> str | None:
     the event's own is `lsn` wherever it is there.  A snapshot and the first transaction after it know no
     commit, also where a stream was there before them: theirs is their own LSN.
     """
-    commit, lsn = _lsns(source.sequence)
-    own = next((number for number in (_whole(source.lsn), lsn) if number and number > 0), None)
-    return None if own is None else _join_digits(commit if commit and commit > 0 else own, own)
+    commit, last = _lsns(source.sequence)
+    own = _positive(source.lsn) or last
+    return None if own is None else _join_digits(commit or own, own)
 
 
 def _lsns(sequence: Any) -> tuple[int | None, int | None]:
     """The two numbers of a `sequence`, `["24023119","24023128"]`; either may be null."""
-    match = _SEQUENCE.fullmatch(sequence) if isinstance(sequence, str) else None
-    if match is not None:
-        return int(match[1]), int(match[2])
     try:
-        commit, own = json.loads(sequence)
-    except (TypeError, ValueError):
+        commit, own = _read_sequence(sequence)
+    except (msgspec.MsgspecError, RecursionError, TypeError, ValueError):
         return None, None
-    return _whole(commit), _whole(own)
+    return _positive(commit), _positive(own)
 
 
-_SEQUENCE = re.compile(r'\["(\d{1,20})","(\d{1,20})"\]', re.ASCII)
+def _positive(number: Any) -> int | None:
+    """An LSN that is one; the lowest of all is none."""
+    lsn = _whole(number)
+    return lsn if lsn is not None and lsn > 0 else None
+
+
+_read_sequence = msgspec.json.Decoder().decode
 
 
 def _binlog(source: Source, log: str, number: str) -> str | None:
@@ -84,27 +89,20 @@ def _binlog(source: Source, log: str, number: str) -> str | None:
 _FILE_NUMBER = re.compile(r"\d+$", re.ASCII)
 
 
-def _mysql(source: Source, offset: int | None) -> str | None:
+def _by_gtid(gtid: re.Pattern[str], source: Source, offset: int | None) -> str | None:
     """
-    By the GTID's server, or group, and tag, which name the log, and its number.
+    By the log that a GTID names, and the number of the transaction in it.
 
-    A group with several primaries counts in blocks, one for each, unless its
-    `group_replication_gtid_assignment_block_size` is 1: else its numbers say no order.
+    Of MySQL the server, or group, and tag name the log.  A group with several primaries counts in blocks, one
+    for each, unless its `group_replication_gtid_assignment_block_size` is 1: else its numbers say no order.
+    Of MariaDB the domain is the log, whose number counts on across the domain's servers.
     """
-    match = _GTID.fullmatch(source.gtid) if isinstance(source.gtid, str) else None
+    match = gtid.fullmatch(source.gtid) if isinstance(source.gtid, str) else None
     return _binlog(source, match[1], match[2]) if match else _binlog(source, "", "")
 
 
-_GTID = re.compile(r"([^@]+):(\d+)", re.ASCII)
-
-
-def _mariadb(source: Source, offset: int | None) -> str | None:
-    """By the GTID's domain, which is the log, and its number, which counts on across the domain's servers."""
-    match = _DOMAIN_GTID.fullmatch(source.gtid) if isinstance(source.gtid, str) else None
-    return _binlog(source, match[1], match[2]) if match else _binlog(source, "", "")
-
-
-_DOMAIN_GTID = re.compile(r"(\d+)-\d+-(\d+)", re.ASCII)
+_MYSQL_GTID = re.compile(r"([^@]+):(\d+)", re.ASCII)
+_MARIADB_GTID = re.compile(r"(\d+)-\d+-(\d+)", re.ASCII)
 
 
 def _by_lsn(source: Source, offset: int | None) -> str | None:
@@ -155,8 +153,8 @@ def _mongodb(source: Source, offset: int | None) -> str | None:
 
 _BY_CONNECTOR: Mapping[str, Callable[[Source, int | None], str | None]] = {
     "postgresql": _postgresql,
-    "mysql": _mysql,
-    "mariadb": _mariadb,
+    "mysql": partial(_by_gtid, _MYSQL_GTID),
+    "mariadb": partial(_by_gtid, _MARIADB_GTID),
     "sqlserver": _by_lsn,
     "db2": _by_lsn,
     "oracle": _oracle,
@@ -201,9 +199,9 @@ _MAXWELL = re.compile(r"(\d+):(\d+)$", re.ASCII)
 
 def _whole(number: Any) -> int | None:
     """A whole number, also one that is written as a text."""
-    if isinstance(number, str):
-        return int(number) if _WHOLE.fullmatch(number) else None
-    return number if isinstance(number, int) and not isinstance(number, bool) else None
+    if number.__class__ is int:
+        return number
+    return int(number) if isinstance(number, str) and _WHOLE.fullmatch(number) else None
 
 
 _WHOLE = re.compile(r"-?\d{1,20}", re.ASCII)
@@ -214,7 +212,7 @@ def _text(value: Any) -> str:
 
 
 def _digits(number: Any) -> str:
-    return f"{_text(number):0>{_DIGITS}}"
+    return _text(number).rjust(_DIGITS, "0")
 
 
 def _join_digits(*numbers: Any) -> str:

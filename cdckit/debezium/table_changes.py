@@ -14,35 +14,27 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.decoding import (
-    KEYS_OF_HEADERS,
-    READ_COLUMNS,
-    Reader,
-    batch_records,
-    read_by,
-    require_events,
-    with_headers,
-)
+from cdckit.debezium.decoding import Reader, read_by, require_events
 from cdckit.debezium.encodings import UNTYPED, encoding, field_names, is_schema, known_encoding, type_name
 from cdckit.debezium.envelopes import read_records
-from cdckit.debezium.events import EVENT_TYPES, OF_ROWS, TRUNCATE, Event, Kind, is_of_table, table_name
-from cdckit.debezium.other_producers import read_maxwell, read_wal2json
-from cdckit.debezium.rows import (
-    ARRIVAL,
-    PLACEHOLDER,
-    RejectedRecord,
-    TablePlan,
-    change_columns,
-    change_types,
-    find_rejects,
-    read_rows,
-    row_columns,
-    row_types,
+from cdckit.debezium.events import (
+    EVENT_TYPES,
+    OF_ROWS,
+    READ_COLUMNS,
+    TRUNCATE,
+    Event,
+    Kind,
+    is_of_table,
+    records_of,
+    table_name,
 )
+from cdckit.debezium.other_producers import read_maxwell, read_wal2json
+from cdckit.debezium.row_changes import change_columns, change_types
+from cdckit.debezium.rows import PLACEHOLDER, TablePlan, read_rows, row_columns, row_types
 from cdckit.debezium.snapshots import ended_snapshots, find_absences
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTYPED as UNTYPED_FIELDS
-from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA, REJECT, REJECT_SCHEMA
+from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.arguments import (
     microseconds,
     require_batch,
@@ -50,8 +42,7 @@ from cdckit.parts.arguments import (
     require_keys,
     require_name,
 )
-from cdckit.parts.arrow_types import arrow_schema, arrow_type, spark_columns, spark_type
-from cdckit.parts.arrow_widening import to_common_type
+from cdckit.parts.arrow_types import arrow_type, spark_columns, spark_type
 from cdckit.parts.widening import common_spark_type, is_number_beside_time
 from cdckit.parts.workers import WorkerPlan, without_garbage_collection, worker_reports
 
@@ -118,10 +109,10 @@ def _row_batches(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         with without_garbage_collection():
-            found = read_rows(events.of(batch), plan, OF_ROWS)
-            places = pa.array([row.place for row in found.rows], pa.int64())
+            rows = read_rows(events.of(batch), plan, OF_ROWS)
+            places = pa.array(rows.places, pa.int64())
             columns = [batch.column(name).take(places) for name in RECORD_COLUMNS]
-            columns += row_columns(found, plan)
+            columns += row_columns(rows, plan)
         yield pa.RecordBatch.from_arrays(columns, [*RECORD_COLUMNS, *row_types(plan)])
 
 
@@ -250,7 +241,7 @@ def changes(
         at = microseconds(snapshot_at, "snapshot_at", function="changes")
     rows, events = _events(given, RECORD_COLUMNS)
     by = partial(_change_batches, events=events, plan=plan, source=source, read_at=at)
-    kind = spark_columns(pa.schema(change_types(plan).items())).add(REJECT, REJECT_SCHEMA)
+    kind = spark_columns(pa.schema(change_types(plan).items()))
     stated = _with_untyped(WorkerPlan(rows, by, kind).rows(), plan)
     if not complete_snapshots:
         return stated
@@ -274,56 +265,16 @@ def _change_batches(
     source: str | None,
     read_at: int | None,
 ) -> Iterator[pa.RecordBatch]:
-    types = change_types(plan)
-    schema = pa.schema([*types.items(), (REJECT, _REJECT_TYPE)])
+    schema = pa.schema(change_types(plan).items())
     for batch in batches:
         with without_garbage_collection():
             told = events.of(batch)
-            found = read_rows(told, plan, (*OF_ROWS, TRUNCATE))
+            rows = read_rows(told, plan, (*OF_ROWS, TRUNCATE))
             since: Sequence[int | None] | None = None if read_at is None else [read_at] * batch.num_rows
             if _READ_AT in batch.schema.names:
                 since = batch.column(_READ_AT).cast(pa.int64()).to_pylist()
-            arrivals = [batch.column(name) for name in ARRIVAL]
-            columns = change_columns(found, plan, arrivals, source, since)
-            rejected = find_rejects(told, found, plan.table)
-        yield pa.RecordBatch.from_arrays([*columns, pa.nulls(len(columns[0]), _REJECT_TYPE)], schema=schema)
-        if rejected:
-            yield _reject_batch(batch, rejected, schema, source)
-
-
-_REJECT_TYPE = pa.struct(list(arrow_schema(REJECT_SCHEMA)))
-
-
-def _reject_batch(
-    batch: pa.RecordBatch, rejected: Sequence[RejectedRecord], schema: pa.Schema, source: str | None
-) -> pa.RecordBatch:
-    """The rejects among the changes of a batch: what a change says is null, but which record it was."""
-    places = pa.array([reject.place for reject in rejected], pa.int64())
-    record = {name: batch.column(name).take(places) for name in RECORD_COLUMNS}
-    codes = [
-        pa.array(texts, pa.string()) for texts in zip(*(reject[1:3] for reject in rejected), strict=True)
-    ]
-    count, arrival = len(rejected), [*(record[name] for name in ARRIVAL), pa.array([1] * len(rejected))]
-    topics = record["topic"].to_pylist()
-    named = [source or reject.source or topic for reject, topic in zip(rejected, topics, strict=True)]
-    texts = (record[name].cast(pa.string()).to_pylist() for name in ("topic", "partition", "offset"))
-    messages = [f"{who}:{'/'.join(place)}" for who, *place in zip(named, *texts, strict=True)]
-    said = {
-        "sequence": [""] * count,
-        "message_id": messages,
-        "source": named,
-        "priority": [0] * count,
-        "snapshot": [False] * count,
-    }
-    columns = {name: pa.array(values, schema.field(name).type) for name, values in said.items()}
-    kinds = schema.field("arrival").type
-    parts = [part.cast(kinds.field(at).type) for at, part in enumerate(arrival)]
-    columns["arrival"] = pa.StructArray.from_arrays(parts, fields=list(kinds))
-    whole = [part.cast(_REJECT_TYPE.field(at).type) for at, part in enumerate([*record.values(), *codes])]
-    columns[REJECT] = pa.StructArray.from_arrays(whole, fields=list(_REJECT_TYPE))
-    return pa.RecordBatch.from_arrays(
-        [columns.get(field.name, pa.nulls(count, field.type)) for field in schema], schema=schema
-    )
+            columns = change_columns(told, rows, plan, batch, source, since)
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _with_untyped(rows: DataFrame, plan: TablePlan) -> DataFrame:
@@ -345,53 +296,43 @@ class _Events:
     def of(self, batch: pa.RecordBatch) -> list[Event]:
         """The events of a batch, in its order."""
         if self.reader is not None:
-            return self.reader(batch.column("value"), batch_records(batch))
-        columns = [batch.column(name) for name in EVENT_TYPES]
-        fields = (_plain(column).to_pylist(maps_as_pydicts="lossy") for column in columns)
-        events = list(map(Event, *fields))
-        _read_images_again(events, batch)
+            return self.reader(batch.column("value"), records_of(batch))
+        columns = (
+            batch.column(name).cast(pa.int64() if name == "event_timestamp" else kind)
+            for name, kind in EVENT_TYPES.items()
+        )
+        events = list(map(Event, *(column.to_pylist(maps_as_pydicts="lossy") for column in columns)))
+        _read_rows_again(events, batch)
         return events
 
 
-def _plain(column: pa.Array) -> pa.Array:
-    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-
-
-def _read_images_again(events: list[Event], batch: pa.RecordBatch) -> None:
+def _read_rows_again(events: list[Event], batch: pa.RecordBatch) -> None:
     """
-    Give events of JSON their rows as they were sent.
+    Give events of JSON their rows as they were sent, by the reader that finds one.
 
     In the texts that a table of events has, nothing says whether `1234` was a number or a text, which may be
     Base64.
     """
-    at = [n for n, event in enumerate(events) if event.form == "json" and event.kind == Kind.ROW]
-    places = pa.array(at, pa.int64())
-    values, records = batch.column("value").take(places), batch_records(batch.take(places))
+    left = [place for place, event in enumerate(events) if event.form == "json" and event.kind == Kind.ROW]
     for reader in (read_records, read_wal2json, read_maxwell):
-        left = []
-        for n, event in enumerate(reader(values, records) if at else []):
-            if event.kind != Kind.ROW or event.error_code is not None:
-                left.append(n)
-                continue
-            asked = events[at[n]]
-            asked.before, asked.after, asked.row_key = event.before, event.after, event.row_key
-        at, records, values = (
-            [at[n] for n in left],
-            [records[n] for n in left],
-            values.take(pa.array(left, pa.int64())),
-        )
+        if not left:
+            return
+        records = batch.take(pa.array(left, pa.int64()))
+        read = list(zip(left, reader(records.column("value"), records_of(records)), strict=True))
+        for place, again in read:
+            if again.kind == Kind.ROW and again.error_code is None:
+                event = events[place]
+                event.before, event.after, event.row_key = again.before, again.after, again.row_key
+        left = [place for place, again in read if again.kind != Kind.ROW or again.error_code is not None]
 
 
 def _events(decoded: DataFrame, names: Sequence[str]) -> tuple[DataFrame, _Events]:
     """The rows of which workers make events, with the columns *names*, and how they do."""
     note = read_by(decoded)
     if note is not None:
-        records, reader = note
-        needed = [name for name in RECORD_COLUMNS if name in {*names, *READ_COLUMNS}]
-        return with_headers(records).select(*needed, *KEYS_OF_HEADERS), _Events(reader)
-    needed = [name for name in RECORD_COLUMNS if name in {*names, *READ_COLUMNS}]
+        return note[0].select(*names), _Events(note[1])
     more = [_READ_AT] if _READ_AT in decoded.columns else []
-    return decoded.select(*needed, *EVENT_TYPES, *more), _Events(None)
+    return decoded.select(*names, *EVENT_TYPES, *more), _Events(None)
 
 
 # Columns and their types ----------------------------------------------------------------------------------
@@ -427,7 +368,7 @@ def _table_plan(
         for name, kinds in _require_one_writing(types).items()
     }
     sent_as = {field: column for column, field in fields.items()}
-    return TablePlan(table, read, sent_as, named, placeholder, unreadable == "reject", to_common_type)
+    return TablePlan(table, read, sent_as, named, placeholder, unreadable == "reject")
 
 
 def _given_columns(given: Columns | None) -> dict[str, tuple[str, ...]]:

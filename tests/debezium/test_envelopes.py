@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdckit.debezium.envelopes import Record, read_records
-from cdckit.debezium.events import Event
+from cdckit.debezium.envelopes import read_records
+from cdckit.debezium.events import Event, Record
 
 
 def read(value: dict[str, Any], key: dict[str, Any] | None = None) -> Event:

@@ -39,6 +39,7 @@ KERNELS = (
     "debezium/events",
     "debezium/other_producers",
     "debezium/positions",
+    "debezium/row_changes",
     "debezium/rows",
     "model/faults",
     "model/logs",

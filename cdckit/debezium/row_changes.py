@@ -1,0 +1,280 @@
+"""The changes that the rows of a table are, and among them what cannot be used."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from cdckit.debezium.events import (
+    DELETE,
+    INSTANT,
+    READ,
+    RECORD_TYPES,
+    TRUNCATE,
+    Event,
+    is_of_table,
+    table_name,
+)
+from cdckit.debezium.rows import FAULTS, Key, Rows, TablePlan
+from cdckit.parts.json_objects import plain_text
+
+ARRIVAL = ("timestamp", "topic", "partition", "offset")
+_ARRIVAL_TYPE = pa.struct([*((name, RECORD_TYPES[name]) for name in ARRIVAL), ("record_number", pa.int32())])
+_REJECT_TYPE = pa.struct(
+    [*RECORD_TYPES.items(), ("error_code", pa.string()), ("error_description", pa.string())]
+)
+
+
+def change_types(plan: TablePlan) -> dict[str, pa.DataType]:
+    """The columns of changes, and their types."""
+    keys = [("id", pa.string()), ("old_key", plan.key_type), ("new_key", plan.key_type)]
+    return {
+        "operation": pa.string(),
+        "effective_timestamp": INSTANT,
+        "sequence": pa.string(),
+        "arrival": _ARRIVAL_TYPE,
+        "message_id": pa.string(),
+        "source": pa.string(),
+        "priority": pa.int32(),
+        "data": plan.data_type,
+        "carried": plan.carried_type,
+        "snapshot": pa.bool_(),
+        "moved": pa.struct(keys),
+        "faults": FAULTS,
+        "reject": _REJECT_TYPE,
+    }
+
+
+Move = tuple[str | None, Key, Key]
+"""Which move it is of a row, its old key and its new one."""
+
+
+class _Change(NamedTuple):
+    """A change, but for its data: those of a row or, where it leaves its key, that alone; or a reject."""
+
+    record: int
+    """The place of its record in the batch."""
+    row: int | None
+    operation: str | None
+    effective: int | None
+    sequence: str
+    message_id: str
+    source: str | None
+    snapshot: bool
+    number: int = 1
+    leaves: bool = False
+    move: Move | None = None
+    faults: list[str] | None = None
+    error: tuple[str | None, str | None] | None = None
+
+
+def change_columns(
+    events: Sequence[Event],
+    rows: Rows,
+    plan: TablePlan,
+    batch: pa.RecordBatch,
+    source: str | None,
+    read_at: Sequence[int | None] | None,
+) -> list[pa.Array]:
+    """
+    The columns of `change_types`, a row for each change and for each event that cannot be one.
+
+    Args:
+        events: What the records of the batch say.
+        rows: The rows of the table among them.
+        plan: How these were read.
+        batch: The records.
+        source: Its name; without it, what each event says, or else its topic.
+        read_at: For each record, from when on a row that a snapshot read is true; without it, as it says.
+    """
+    places = list(zip(*(batch.column(name).to_pylist() for name in ARRIVAL[1:]), strict=True))
+    changes = [
+        *_unread_events(events, plan.table, places, source),
+        *_row_changes(rows, places, source, read_at),
+    ]
+    columns = zip(*changes, strict=True) if changes else [()] * len(_Change._fields)
+    fields: dict[str, Any] = dict(zip(_Change._fields, columns, strict=True))
+    types, records = change_types(plan), pa.array(fields["record"], pa.int64())
+    arrival = [
+        *(batch.column(name).take(records) for name in ARRIVAL),
+        pa.array(fields["number"], pa.int32()),
+    ]
+    return [
+        pa.array(fields["operation"], pa.string()),
+        pa.array(fields["effective"], INSTANT),
+        pa.array(fields["sequence"], pa.string()),
+        pa.StructArray.from_arrays(arrival, fields=list(_ARRIVAL_TYPE)),
+        pa.array(fields["message_id"], pa.string()),
+        pa.array(fields["source"], pa.string()),
+        pa.array([0] * len(changes), pa.int32()),
+        *_images(rows, fields["row"], fields["leaves"], plan),
+        pa.array(fields["snapshot"], pa.bool_()),
+        _moves(fields["move"], types["moved"], plan),
+        pa.array(fields["faults"], FAULTS),
+        _rejects(fields["record"], fields["error"], batch),
+    ]
+
+
+def _unread_events(
+    events: Sequence[Event], table: str, places: Sequence[tuple[Any, ...]], source: str | None
+) -> Iterator[_Change]:
+    """The events in error, of the table or of nobody knows which."""
+    for record, event in enumerate(events):
+        if event.error_code is not None and (event.table is None or is_of_table(event, table)):
+            error = event.error_code, event.error_description
+            yield _reject(record, event, error, places[record], source)
+
+
+def _reject(
+    record: int,
+    event: Event,
+    error: tuple[str | None, str | None],
+    place: tuple[Any, ...],
+    source: str | None,
+) -> _Change:
+    name = source or event.source or place[0]
+    return _Change(record, None, None, None, "", f"{name}:{_text(place)}", name, False, error=error)
+
+
+def _text(place: tuple[Any, ...]) -> str:
+    return "/".join(str(part) for part in place if part is not None)
+
+
+UPSERT, DELETED = "upsert", "delete"
+_OPERATIONS = {DELETE: DELETED, TRUNCATE: "truncate"}
+
+
+def _row_changes(
+    rows: Rows, places: Sequence[tuple[Any, ...]], source: str | None, read_at: Sequence[int | None] | None
+) -> Iterator[_Change]:
+    """The change that each row is; where an update moved it, one more says that the old key is left."""
+    for row, (record, event, error) in enumerate(zip(rows.places, rows.events, rows.errors, strict=True)):
+        place = places[record]
+        if error is not None:
+            yield _reject(record, event, error, place, source)
+            continue
+        name, is_read = source or event.source or place[0], event.operation == READ
+        since = read_at[record] if is_read and read_at is not None else None
+        change = _Change(
+            record,
+            row,
+            _OPERATIONS.get(event.operation or "", UPSERT),
+            event.event_timestamp if since is None else since,
+            _sequence(event),
+            _message_id(event, name, place),
+            name,
+            is_read,
+            1,
+            False,
+            _move(rows, row, place),
+            rows.faults[row],
+        )
+        if rows.moved[row]:
+            yield change._replace(operation=DELETED, leaves=True)
+            change = change._replace(number=2)
+        yield change
+
+
+def _sequence(event: Event) -> str:
+    """The position; of a create that a changed key brought, the one behind that of its delete."""
+    if event.position is None:
+        return ""
+    return event.position if event.old_key is None else f"{event.position}/1"
+
+
+def _message_id(event: Event, source: str | None, place: tuple[Any, ...]) -> str:
+    """
+    Which event it is, of its source: by its position where it has one, else by its record.
+
+    The row that an incremental snapshot read may stand at the position of a change of the same row; and a
+    delete at that of a create, where the key that changed is not, or not all of, the key that is asked for.
+    Of MySQL a hash of both rows tells events of a compressed transaction apart, which may share a position;
+    of what a snapshot read the table: it has one position for all of them, and two may be of one entity.
+    """
+    if event.position is None:
+        return f"{source}:{_text(place)}"
+    of_operation = f"{event.operation}/" if event.operation in (READ, DELETE) else ""
+    if event.connector in ("mysql", "mariadb"):
+        apart = f"#{_digest(event)}"
+    else:
+        apart = f"#{table_name(event)}" if event.operation == READ else ""
+    return f"{source}:{of_operation}{event.position}{apart}"
+
+
+def _digest(event: Event) -> str:
+    images = [
+        row and {name: plain_text(value) for name, value in row.items()}
+        for row in (event.before, event.after)
+    ]
+    return hashlib.blake2b(json.dumps(images).encode(), digest_size=8).hexdigest().upper()
+
+
+def _move(rows: Rows, row: int, place: tuple[Any, ...]) -> Move | None:
+    """How the row came to another key: in one update, or in a delete and a create that name each other."""
+    event, key, other = rows.events[row], rows.keys[row], rows.other_keys[row]
+    if other is None and not rows.moved[row]:
+        return None
+    # Without the offset that a transaction of Oracle may need: its delete and its create are one move.
+    id_ = None if event.position is None else _WITH_OFFSET.sub(r"\1", event.position)
+    if rows.moved[row]:
+        return id_ or _text(place), rows.old_keys[row], key
+    assert other is not None
+    id_ = id_ or (None if event.event_timestamp is None else str(event.event_timestamp))
+    return (id_, key, other) if event.operation == DELETE else (id_, other, key)
+
+
+_WITH_OFFSET = re.compile(r"^(\d+/\d+/0+)/\d+$")
+
+
+# As columns -----------------------------------------------------------------------------------------------
+
+
+def _images(
+    rows: Rows, of_changes: Sequence[int | None], leaves: Sequence[bool], plan: TablePlan
+) -> list[pa.StructArray]:
+    """The rows of changes, and what was sent of them; of one that leaves its key, that key alone."""
+    data, carried = (image.take(pa.array(of_changes, pa.int64())) for image in rows.structs(plan))
+    if not any(leaves):
+        return [data, carried]
+    mask = pa.array(leaves, pa.bool_())
+    old = plan.key_array([None if row is None else rows.old_keys[row] for row in of_changes])
+    values, flags = [], []
+    for name, part, flag in zip(plan.columns, data.flatten(), carried.flatten(), strict=True):
+        is_key = name in plan.keys
+        other = old.field(plan.keys.index(name)) if is_key else pa.scalar(None, part.type)
+        values.append(pc.if_else(mask, other, part))
+        flags.append(pc.if_else(mask, is_key, flag))
+    return [
+        pa.StructArray.from_arrays(parts, fields=list(image.type), mask=image.is_null())
+        for parts, image in ((values, data), (flags, carried))
+    ]
+
+
+def _moves(moves: Sequence[Move | None], kind: pa.StructType, plan: TablePlan) -> pa.StructArray:
+    ids, old_keys, new_keys = (
+        zip(*(move or (None, None, None) for move in moves), strict=True) if moves else [()] * 3
+    )
+    columns = [pa.array(ids, pa.string()), plan.key_array(old_keys), plan.key_array(new_keys)]
+    mask = pa.array([move is None for move in moves], pa.bool_())
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
+
+
+def _rejects(
+    records: Sequence[int], errors: Sequence[tuple[str | None, str | None] | None], batch: pa.RecordBatch
+) -> pa.StructArray:
+    """The records of what is no change, and why; null for a change."""
+    if not any(errors):
+        return pa.nulls(len(errors), _REJECT_TYPE)
+    of_rejects = pa.array(
+        [None if error is None else record for record, error in zip(records, errors, strict=True)], pa.int64()
+    )
+    columns = [batch.column(name).take(of_rejects).cast(kind) for name, kind in RECORD_TYPES.items()]
+    codes = [pa.array([error and error[part] for error in errors], pa.string()) for part in (0, 1)]
+    mask = pa.array([error is None for error in errors], pa.bool_())
+    return pa.StructArray.from_arrays([*columns, *codes], fields=list(_REJECT_TYPE), mask=mask)
