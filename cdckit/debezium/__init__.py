@@ -19,16 +19,17 @@ A record that cannot be used has one of the catalogue's codes (`EventFault`).
 The streams of the prototype of 2014 are a door of their own, `cdckit.streams`.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from cdckit.debezium.decoding import EVENT_SCHEMA, decode, decode_maxwell, decode_wal2json, messages
 from cdckit.debezium.events import EventFault, Kind
-from cdckit.debezium.feed import Feed
 from cdckit.debezium.table_changes import UntypedColumns, changes, columns, table_rows
 from cdckit.debezium.transactions import find_frontiers, find_missing_events
 
 if TYPE_CHECKING:
     from cdckit.debezium.avro_events import decode_avro
+    from cdckit.debezium.feed import Feed
 
 __all__ = [
     "EVENT_SCHEMA",
@@ -49,10 +50,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Load `decode_avro` when it is named: who reads JSON needs no packages for Avro."""
-    if name != "decode_avro":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from cdckit.debezium import avro_events
+_HOMES = {"Feed": "feed", "decode_avro": "avro_events"}
 
-    return avro_events.decode_avro
+
+def __getattr__(name: str) -> object:
+    """Load what needs more than Spark when it is named: tables that are kept, and packages for Avro."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import pyarrow as pa
@@ -11,17 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.debezium.envelopes import read_records
-from cdckit.debezium.events import (
-    EVENT_TYPES,
-    READ_COLUMNS,
-    Event,
-    EventFault,
-    Kind,
-    Record,
-    event_columns,
-    records_of,
-    text_of,
-)
+from cdckit.debezium.events import EVENT_TYPES, READ_COLUMNS, Kind, Reader, event_batch
 from cdckit.debezium.other_producers import read_maxwell, read_wal2json
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA, require_records
 from cdckit.parts.arguments import quoted, require_types
@@ -47,9 +37,6 @@ EVENT_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(EVE
 - `new_key`, `old_key`: where the row went to, or came from, when its key changed (JSON);
 - `said`: the value as text, where it is not about a row."""
 
-Reader = Callable[[pa.Array, Sequence[Record]], list[Event]]
-"""Makes events of the values of records, and of what else is read of them."""
-
 
 def require_events(decoded: DataFrame, *, function: str) -> None:
     """
@@ -61,31 +48,14 @@ def require_events(decoded: DataFrame, *, function: str) -> None:
     require_types(decoded, EVENT_SCHEMA, function=function)
 
 
-def _event_batches(batches: Iterable[pa.RecordBatch], reader: Reader) -> Iterator[pa.RecordBatch]:
+def by_batch(
+    batches: Iterable[pa.RecordBatch], work: Callable[[pa.RecordBatch], pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """What *work* makes of each batch."""
     for batch in batches:
         with without_garbage_collection():
-            values = batch.column(READ_COLUMNS.index("value"))
-            events = reader(values, records_of(batch.rename_columns(READ_COLUMNS)))
-            columns = _columns_of(events, values)
-        yield pa.RecordBatch.from_arrays(columns, list(EVENT_TYPES))
-
-
-def _columns_of(events: list[Event], values: pa.Array) -> list[pa.Array]:
-    try:
-        return event_columns(events)
-    except RecursionError:
-        # What can just be read is too deep to be written; that may not cost the others their values.
-        return event_columns([_or_refused(event, values[at]) for at, event in enumerate(events)])
-
-
-def _or_refused(event: Event, value: pa.Scalar) -> Event:
-    try:
-        event_columns([event])
-    except RecursionError:
-        return Event(event_timestamp=event.event_timestamp).refuse(
-            EventFault.NOT_JSON, text_of(value.as_py())
-        )
-    return event
+            made = work(batch)
+        yield made
 
 
 def decoded_by(records: DataFrame, reader: Reader) -> DataFrame:
@@ -96,12 +66,11 @@ def decoded_by(records: DataFrame, reader: Reader) -> DataFrame:
     filters that do not read it go on to the records, and to their files.
     """
     kind = spark_columns(pa.schema(EVENT_TYPES.items()))
+    work = partial(event_batch, reader=reader)
+    read = map_columns([*READ_COLUMNS[:-1], _HEADERS], partial(by_batch, work=work), kind, pure=True)
     # For each row Spark looks back for the last list that was not null; an empty one is no different here.
-    headers = f"coalesce(headers, array()) AS {quoted(_HEADERS)}"
-    names = [*READ_COLUMNS[:-1], _HEADERS]
-    read = map_columns(names, partial(_event_batches, reader=reader), kind, pure=True)
-    once = records.selectExpr(*RECORD_COLUMNS, headers).withColumn("read", F.explode(F.array(read)))
-    decoded = once.select(*RECORD_COLUMNS, "read.*")
+    sent = records.selectExpr(*RECORD_COLUMNS, f"coalesce(headers, array()) AS {quoted(_HEADERS)}")
+    decoded = sent.withColumn("read", F.explode(F.array(read))).select(*RECORD_COLUMNS, "read.*")
     vars(decoded)[_READ_BY] = (records, reader)
     return decoded
 

@@ -7,7 +7,6 @@ its type of; of a value that the type cannot hold exactly it raises `Unreadable`
 
 from __future__ import annotations
 
-import base64
 import binascii
 import json
 import re
@@ -56,7 +55,7 @@ def _unscaled(text: str) -> int:
 
 def _bytes_of(text: str) -> bytes:
     try:
-        return base64.b64decode(text, validate=True)
+        return binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
         raise Unreadable from None
 

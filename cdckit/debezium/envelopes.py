@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -174,7 +174,7 @@ def event_of(
         new_key=record.new_key,
         old_key=record.old_key,
     )
-    set_time(event, (("source", _micros(source)), ("event", _micros(envelope)), ("record", record.at)))
+    set_time(event, _times(source, envelope, record))
     if op in OF_ROWS:
         event.kind, event.types = Kind.ROW, types
         if connector == MONGODB:
@@ -285,20 +285,29 @@ def _transaction_id(envelope: Envelope, source: Source) -> str | None:
     for said in (None if block is None else block.id, source.tx_id, source.gtid, envelope.id):
         if said is not None:
             text = plain_text(said) or ""
-            return text.partition(":")[0] if _WITH_LSN.fullmatch(text) else text
+            return text.partition(":")[0] if ":" in text and _WITH_LSN.fullmatch(text) else text
     return None
 
 
 _WITH_LSN = re.compile(r"\d+:\d+")
 
 
-def _micros(block: Any) -> int | None:
+def _times(source: Source, envelope: Envelope, record: Record) -> Iterator[tuple[str, int | None]]:
+    """When it was so, by who says it."""
+    yield "source", _micros(source)
+    yield "event", _micros(envelope)
+    yield "record", record.at
+
+
+def _micros(block: Source | Envelope) -> int | None:
     """An instant that is told in three precisions; 0 is none: old connectors said so of snapshots."""
-    for number, micros in ((block.ts_us, 1), (block.ts_ns, 0), (block.ts_ms, 1000)):
-        if number.__class__ is int:
-            at: int = number * micros if micros else number // 1000
-            if -_MOST <= at < _MOST:
-                return at or None
+    micros, nanos, millis = block.ts_us, block.ts_ns, block.ts_ms
+    if micros.__class__ is int and -_MOST <= micros < _MOST:
+        return micros or None
+    if nanos.__class__ is int and -_MOST <= nanos // 1000 < _MOST:
+        return nanos // 1000 or None
+    if millis.__class__ is int and -_MOST <= millis * 1000 < _MOST:
+        return millis * 1000 or None
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -76,6 +76,9 @@ class Kind(StrEnum):
     TOMBSTONE = "tombstone"
     HEARTBEAT = "heartbeat"
 
+
+ROW, TRUNCATED = Kind.ROW, Kind.TRUNCATE
+OF_TABLES = (ROW, TRUNCATED)
 
 INSTANT = pa.timestamp("us", "UTC")
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -173,8 +176,24 @@ EVENT_TYPES: dict[str, pa.DataType] = {
 """The columns of events, and their types."""
 
 
-def event_columns(events: Sequence[Event]) -> list[pa.Array]:
-    """The columns of `EVENT_TYPES`, a row for each event."""
+Reader = Callable[[pa.Array, Sequence[Record]], list[Event]]
+"""Makes events of the values of records, and of what else is read of them."""
+
+
+def event_batch(batch: pa.RecordBatch, reader: Reader) -> pa.RecordBatch:
+    """The columns of `EVENT_TYPES`, a row for each row of a batch of `READ_COLUMNS`."""
+    records = batch.rename_columns(READ_COLUMNS)
+    values = records.column("value")
+    events = reader(values, records_of(records))
+    try:
+        columns = _columns_of(events)
+    except RecursionError:
+        # What can just be read is too deep to be written; that may not cost the others their values.
+        columns = _columns_of([_or_refused(*pair) for pair in zip(events, values, strict=True)])
+    return pa.RecordBatch.from_arrays(columns, list(EVENT_TYPES))
+
+
+def _columns_of(events: Sequence[Event]) -> list[pa.Array]:
     fields = zip(*map(msgspec.structs.astuple, events), strict=True) if events else [()] * len(EVENT_TYPES)
     return [
         _maps(values) if kind == TEXTS else pa.array(values, kind)
@@ -188,6 +207,15 @@ def _maps(images: Sequence[Any]) -> pa.Array:
         for image in images
     ]
     return pa.array(entries, TEXTS)
+
+
+def _or_refused(event: Event, value: pa.Scalar) -> Event:
+    try:
+        _columns_of([event])
+    except RecursionError:
+        refused = Event(event_timestamp=event.event_timestamp)
+        return refused.refuse(EventFault.NOT_JSON, text_of(value.as_py()))
+    return event
 
 
 def table_name(event: Event) -> str:
@@ -225,17 +253,15 @@ def text_of(value: bytes | None) -> str | None:
 
 def check_row(event: Event, *, has_key: bool = False) -> Event:
     """The event, refused where it is about a row or a table and does not say which, or when."""
-    if event.kind in (Kind.ROW, Kind.TRUNCATE) and event.table is None:
+    is_row = event.kind == ROW
+    if event.table is None and (is_row or event.kind == TRUNCATED):
         return event.refuse(EventFault.NO_TABLE)
-    if event.kind == Kind.ROW and not _has_row(event, has_key=has_key):
+    if not is_row:
+        return event
+    needed = event.before if event.operation == DELETE else event.after
+    if needed is None and not (has_key and event.operation == DELETE):
         return event.refuse(EventFault.NO_ROW, finding=_CAPTURE_MODE if event.connector == MONGODB else "")
-    if event.kind == Kind.ROW and event.event_timestamp is None:
-        return event.refuse(EventFault.NO_TIME)
-    return event
-
-
-def _has_row(event: Event, *, has_key: bool) -> bool:
-    return event.before is not None or has_key if event.operation == DELETE else event.after is not None
+    return event.refuse(EventFault.NO_TIME) if event.event_timestamp is None else event
 
 
 _CAPTURE_MODE = (

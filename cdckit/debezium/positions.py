@@ -63,9 +63,11 @@ def _lsns(sequence: Any) -> tuple[int | None, int | None]:
 
 
 def _positive(number: Any) -> int | None:
-    """An LSN that is one; the lowest of all is none."""
-    lsn = _whole(number)
-    return lsn if lsn is not None and lsn > 0 else None
+    """An LSN, also one that is written as a text; one that is not above 0 is none."""
+    if isinstance(number, str):
+        is_whole = number.isascii() and number.isdecimal() and len(number) <= _DIGITS
+        number = int(number) if is_whole else None
+    return number if number.__class__ is int and number > 0 else None
 
 
 _read_sequence = msgspec.json.Decoder().decode

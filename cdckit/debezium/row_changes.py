@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from cdckit.debezium.events import (
     DELETE,
     INSTANT,
+    OF_ROWS,
     READ,
     RECORD_TYPES,
     TRUNCATE,
@@ -21,7 +22,7 @@ from cdckit.debezium.events import (
     is_of_table,
     table_name,
 )
-from cdckit.debezium.rows import FAULTS, Key, Rows, TablePlan
+from cdckit.debezium.rows import FAULTS, Key, Rows, TablePlan, read_rows
 from cdckit.parts.json_objects import plain_text
 
 ARRIVAL = ("timestamp", "topic", "partition", "offset")
@@ -74,30 +75,35 @@ class _Change(NamedTuple):
     error: tuple[str | None, str | None] | None = None
 
 
-def change_columns(
-    events: Sequence[Event],
-    rows: Rows,
-    plan: TablePlan,
+READ_AT = "snapshot_at"
+"""A column of records: from when on a row that a snapshot read is true."""
+
+
+def change_batch(
     batch: pa.RecordBatch,
+    events: Callable[[pa.RecordBatch], list[Event]],
+    plan: TablePlan,
     source: str | None,
-    read_at: Sequence[int | None] | None,
-) -> list[pa.Array]:
+    read_at: int | None,
+) -> pa.RecordBatch:
     """
     The columns of `change_types`, a row for each change and for each event that cannot be one.
 
     Args:
-        events: What the records of the batch say.
-        rows: The rows of the table among them.
-        plan: How these were read.
         batch: The records.
+        events: Gives what they say.
+        plan: How the rows of the table are read.
         source: Its name; without it, what each event says, or else its topic.
-        read_at: For each record, from when on a row that a snapshot read is true; without it, as it says.
+        read_at: From when on rows that a snapshot read are true, if the records have no column that says it;
+            without both, as the events say.
     """
+    found = events(batch)
+    rows = read_rows(found, plan, (*OF_ROWS, TRUNCATE))
+    since: Sequence[int | None] = [read_at] * len(found)
+    if READ_AT in batch.schema.names:
+        since = batch.column(READ_AT).cast(pa.int64()).to_pylist()
     places = list(zip(*(batch.column(name).to_pylist() for name in ARRIVAL[1:]), strict=True))
-    changes = [
-        *_unread_events(events, plan.table, places, source),
-        *_row_changes(rows, places, source, read_at),
-    ]
+    changes = [*_unread_events(found, plan.table, places, source), *_row_changes(rows, places, source, since)]
     columns = zip(*changes, strict=True) if changes else [()] * len(_Change._fields)
     fields: dict[str, Any] = dict(zip(_Change._fields, columns, strict=True))
     types, records = change_types(plan), pa.array(fields["record"], pa.int64())
@@ -105,7 +111,7 @@ def change_columns(
         *(batch.column(name).take(records) for name in ARRIVAL),
         pa.array(fields["number"], pa.int32()),
     ]
-    return [
+    arrays = [
         pa.array(fields["operation"], pa.string()),
         pa.array(fields["effective"], INSTANT),
         pa.array(fields["sequence"], pa.string()),
@@ -119,6 +125,7 @@ def change_columns(
         pa.array(fields["faults"], FAULTS),
         _rejects(fields["record"], fields["error"], batch),
     ]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(types.items()))
 
 
 def _unread_events(
@@ -151,7 +158,7 @@ _OPERATIONS = {DELETE: DELETED, TRUNCATE: "truncate"}
 
 
 def _row_changes(
-    rows: Rows, places: Sequence[tuple[Any, ...]], source: str | None, read_at: Sequence[int | None] | None
+    rows: Rows, places: Sequence[tuple[Any, ...]], source: str | None, read_at: Sequence[int | None]
 ) -> Iterator[_Change]:
     """The change that each row is; where an update moved it, one more says that the old key is left."""
     for row, (record, event, error) in enumerate(zip(rows.places, rows.events, rows.errors, strict=True)):
@@ -160,7 +167,7 @@ def _row_changes(
             yield _reject(record, event, error, place, source)
             continue
         name, is_read = source or event.source or place[0], event.operation == READ
-        since = read_at[record] if is_read and read_at is not None else None
+        since = read_at[record] if is_read else None
         change = _Change(
             record,
             row,

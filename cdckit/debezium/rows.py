@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import repeat
@@ -21,12 +21,14 @@ from cdckit.debezium.events import (
     DELETE,
     EVENT_TYPES,
     MONGODB,
+    OF_ROWS,
+    OF_TABLES,
+    RECORD_TYPES,
     TRUNCATE,
     UPDATE,
     Event,
     EventFault,
     Image,
-    Kind,
     is_of_table,
 )
 from cdckit.parts.arrow_widening import to_common_type
@@ -207,16 +209,13 @@ class Rows(NamedTuple):
         )
 
 
-_OF_TABLES = (Kind.ROW, Kind.TRUNCATE)
-
-
 def read_rows(events: Sequence[Event], plan: TablePlan, operations: Sequence[str]) -> Rows:
     """What the events say of the rows of a table; those in error and of other tables are passed over."""
     chosen = [
         (place, event)
         for place, event in enumerate(events)
         if event.operation in operations
-        and event.kind in _OF_TABLES
+        and event.kind in OF_TABLES
         and event.error_code is None
         and is_of_table(event, plan.table)
     ]
@@ -274,15 +273,14 @@ def _sent_values(event: Event, plan: TablePlan) -> Image:
         for name, value in after.items()
         if not (value in absent if value.__class__ is str else _is_absent(value, absent))
     }
-    for column in plan.readers:
-        name = column.sent_as
-        if name not in sent:
-            was = before.get(name)
-            if event.connector == MONGODB and name not in after:
-                sent[name] = None
-            elif was is not None and not _is_absent(was, absent):
-                sent[name] = was
-    return sent
+    if event.connector == MONGODB:
+        sent = {name: None for name in plan.sent_as.values() if name not in after} | sent
+    unchanged = {
+        name: was
+        for name, was in before.items()
+        if was is not None and name not in sent and not _is_absent(was, absent)
+    }
+    return sent | unchanged if unchanged else sent
 
 
 _PARTS = frozenset({list, dict})
@@ -376,11 +374,16 @@ def row_types(plan: TablePlan) -> dict[str, pa.DataType]:
     }
 
 
-def row_columns(rows: Rows, plan: TablePlan) -> list[pa.Array]:
-    """The columns of `row_types`."""
+def row_batch(
+    batch: pa.RecordBatch, events: Callable[[pa.RecordBatch], list[Event]], plan: TablePlan
+) -> pa.RecordBatch:
+    """The columns of the records and of `row_types`, a row for each that is about a row of the table."""
+    rows = read_rows(events(batch), plan, OF_ROWS)
     data, carried = rows.structs(plan)
     errors = [error or (None, None) for error in rows.errors]
-    return [
+    places = pa.array(rows.places, pa.int64())
+    columns = [
+        *(batch.column(name).take(places) for name in RECORD_TYPES),
         *(
             pa.array([getattr(event, name) for event in rows.events], EVENT_TYPES[name])
             for name in _OF_EVENTS
@@ -392,3 +395,4 @@ def row_columns(rows: Rows, plan: TablePlan) -> list[pa.Array]:
         pa.array(rows.faults, FAULTS),
         *(pa.array([error[part] for error in errors], pa.string()) for part in (0, 1)),
     ]
+    return pa.RecordBatch.from_arrays(columns, [*RECORD_TYPES, *row_types(plan)])

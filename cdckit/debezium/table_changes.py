@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.debezium.decoding import Reader, read_by, require_events
+from cdckit.debezium.decoding import by_batch, read_by, require_events
 from cdckit.debezium.encodings import UNTYPED, encoding, field_names, is_schema, known_encoding, type_name
-from cdckit.debezium.envelopes import read_records
-from cdckit.debezium.events import (
-    EVENT_TYPES,
-    OF_ROWS,
-    READ_COLUMNS,
-    TRUNCATE,
-    Event,
-    Kind,
-    is_of_table,
-    records_of,
-    table_name,
-)
-from cdckit.debezium.other_producers import read_maxwell, read_wal2json
-from cdckit.debezium.row_changes import change_columns, change_types
-from cdckit.debezium.rows import PLACEHOLDER, TablePlan, read_rows, row_columns, row_types
+from cdckit.debezium.event_tables import Events, of_records, read_table, report_types
+from cdckit.debezium.events import EVENT_TYPES, READ_COLUMNS
+from cdckit.debezium.row_changes import READ_AT, change_batch, change_types
+from cdckit.debezium.rows import PLACEHOLDER, TablePlan, row_batch, row_types
 from cdckit.debezium.snapshots import ended_snapshots, find_absences
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import UNTYPED as UNTYPED_FIELDS
@@ -44,7 +32,7 @@ from cdckit.parts.arguments import (
 )
 from cdckit.parts.arrow_types import arrow_type, spark_columns, spark_type
 from cdckit.parts.widening import common_spark_type, is_number_beside_time
-from cdckit.parts.workers import WorkerPlan, without_garbage_collection, worker_reports
+from cdckit.parts.workers import WorkerPlan, worker_reports
 
 Columns = Mapping[str, str | Sequence[str]]
 """By column the name of its type, or of several where its events differ."""
@@ -100,20 +88,9 @@ def table_rows(
     plan = _table_plan(decoded, table, keys, columns, placeholder, unreadable)
     source, events = _events(decoded, RECORD_COLUMNS)
     kind = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(pa.schema(row_types(plan).items()))])
-    rows = WorkerPlan(source, partial(_row_batches, events=events, plan=plan), kind).rows()
+    work = partial(row_batch, events=events, plan=plan)
+    rows = WorkerPlan(source, partial(by_batch, work=work), kind).rows()
     return _with_untyped(rows, plan)
-
-
-def _row_batches(
-    batches: Iterable[pa.RecordBatch], events: _Events, plan: TablePlan
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        with without_garbage_collection():
-            rows = read_rows(events.of(batch), plan, OF_ROWS)
-            places = pa.array(rows.places, pa.int64())
-            columns = [batch.column(name).take(places) for name in RECORD_COLUMNS]
-            columns += row_columns(rows, plan)
-        yield pa.RecordBatch.from_arrays(columns, [*RECORD_COLUMNS, *row_types(plan)])
 
 
 def changes(
@@ -236,13 +213,13 @@ def changes(
     at, given = None, decoded
     if isinstance(snapshot_at, Column):
         instants = require_instants(decoded, snapshot_at, "snapshot_at", function="changes")
-        given = decoded.withColumn(_READ_AT, instants)
+        given = decoded.withColumn(READ_AT, instants)
     elif snapshot_at is not None:
         at = microseconds(snapshot_at, "snapshot_at", function="changes")
     rows, events = _events(given, RECORD_COLUMNS)
-    by = partial(_change_batches, events=events, plan=plan, source=source, read_at=at)
+    work = partial(change_batch, events=events, plan=plan, source=source, read_at=at)
     kind = spark_columns(pa.schema(change_types(plan).items()))
-    stated = _with_untyped(WorkerPlan(rows, by, kind).rows(), plan)
+    stated = _with_untyped(WorkerPlan(rows, partial(by_batch, work=work), kind).rows(), plan)
     if not complete_snapshots:
         return stated
     require_batch(decoded, "decoded", "a Feed completes snapshots of streams", function="changes")
@@ -255,28 +232,6 @@ def changes(
     return stated.unionByName(absences)
 
 
-_READ_AT = "snapshot_at"
-
-
-def _change_batches(
-    batches: Iterable[pa.RecordBatch],
-    events: _Events,
-    plan: TablePlan,
-    source: str | None,
-    read_at: int | None,
-) -> Iterator[pa.RecordBatch]:
-    schema = pa.schema(change_types(plan).items())
-    for batch in batches:
-        with without_garbage_collection():
-            told = events.of(batch)
-            rows = read_rows(told, plan, (*OF_ROWS, TRUNCATE))
-            since: Sequence[int | None] | None = None if read_at is None else [read_at] * batch.num_rows
-            if _READ_AT in batch.schema.names:
-                since = batch.column(_READ_AT).cast(pa.int64()).to_pylist()
-            columns = change_columns(told, rows, plan, batch, source, since)
-        yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
 def _with_untyped(rows: DataFrame, plan: TablePlan) -> DataFrame:
     """The rows, whose data say which columns are texts as they were sent."""
     return rows.withMetadata(
@@ -287,52 +242,13 @@ def _with_untyped(rows: DataFrame, plan: TablePlan) -> DataFrame:
 # The events that rows are made of -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Events:
-    """How the events of a batch are come by: of records, by their reader; or of a table of events."""
-
-    reader: Reader | None
-
-    def of(self, batch: pa.RecordBatch) -> list[Event]:
-        """The events of a batch, in its order."""
-        if self.reader is not None:
-            return self.reader(batch.column("value"), records_of(batch))
-        columns = (
-            batch.column(name).cast(pa.int64() if name == "event_timestamp" else kind)
-            for name, kind in EVENT_TYPES.items()
-        )
-        events = list(map(Event, *(column.to_pylist(maps_as_pydicts="lossy") for column in columns)))
-        _read_rows_again(events, batch)
-        return events
-
-
-def _read_rows_again(events: list[Event], batch: pa.RecordBatch) -> None:
-    """
-    Give events of JSON their rows as they were sent, by the reader that finds one.
-
-    In the texts that a table of events has, nothing says whether `1234` was a number or a text, which may be
-    Base64.
-    """
-    left = [place for place, event in enumerate(events) if event.form == "json" and event.kind == Kind.ROW]
-    for reader in (read_records, read_wal2json, read_maxwell):
-        if not left:
-            return
-        records = batch.take(pa.array(left, pa.int64()))
-        read = list(zip(left, reader(records.column("value"), records_of(records)), strict=True))
-        for place, again in read:
-            if again.kind == Kind.ROW and again.error_code is None:
-                event = events[place]
-                event.before, event.after, event.row_key = again.before, again.after, again.row_key
-        left = [place for place, again in read if again.kind != Kind.ROW or again.error_code is not None]
-
-
-def _events(decoded: DataFrame, names: Sequence[str]) -> tuple[DataFrame, _Events]:
+def _events(decoded: DataFrame, names: Sequence[str]) -> tuple[DataFrame, Events]:
     """The rows of which workers make events, with the columns *names*, and how they do."""
     note = read_by(decoded)
     if note is not None:
-        return note[0].select(*names), _Events(note[1])
-    more = [_READ_AT] if _READ_AT in decoded.columns else []
-    return decoded.select(*names, *EVENT_TYPES, *more), _Events(None)
+        return note[0].select(*names), of_records(note[1])
+    more = [READ_AT] if READ_AT in decoded.columns else []
+    return decoded.select(*names, *EVENT_TYPES, *more), read_table
 
 
 # Columns and their types ----------------------------------------------------------------------------------
@@ -487,7 +403,7 @@ def _survey(decoded: DataFrame, table: str, function: str) -> _Survey:
     require_name(table, "table", function=function)
     require_batch(decoded, "decoded", "say its columns yourself", function=function)
     source, events = _events(decoded, READ_COLUMNS)
-    reports = worker_reports(source, partial(_report_types, events=events, table=table))
+    reports = worker_reports(source, partial(report_types, events=events, table=table))
     places: dict[tuple[str, str], int] = {}
     for report in reports:
         for place, name, kind in report["types"]:
@@ -497,25 +413,6 @@ def _survey(decoded: DataFrame, table: str, function: str) -> _Survey:
         tuple(sorted((place, name, kind) for (name, kind), place in places.items())),
         tuple(sorted({tuple(key) for report in reports for key in report["keys"]})),
     )
-
-
-def _report_types(batches: Iterable[pa.RecordBatch], events: _Events, table: str) -> Iterator[dict[str, Any]]:
-    tables: set[str] = set()
-    keys: set[tuple[str, ...]] = set()
-    named: set[tuple[tuple[str, str | None], ...]] = set()
-    for batch in batches:
-        for event in events.of(batch):
-            if event.error_code is not None or not is_of_table(event, table):
-                continue
-            if event.row_key is not None:
-                keys.add(tuple(event.row_key))
-            if event.kind in (Kind.ROW, Kind.TRUNCATE):
-                tables.add(table_name(event))
-                row = event.after if event.after is not None else event.before
-                named.add(tuple((event.types or dict.fromkeys(row or {})).items()))
-    # Null where wal2json was told to leave types out.
-    types = {(at, name, kind or UNTYPED) for row in named for at, (name, kind) in enumerate(row)}
-    yield {"tables": sorted(tables), "types": sorted(types), "keys": sorted(keys)}
 
 
 def distinct_types(type_texts: Sequence[str]) -> tuple[str, ...]:

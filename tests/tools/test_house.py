@@ -36,6 +36,7 @@ KERNELS = (
     "databus/window_machine",
     "debezium/encodings",
     "debezium/envelopes",
+    "debezium/event_tables",
     "debezium/events",
     "debezium/other_producers",
     "debezium/positions",
