@@ -9,23 +9,18 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from cdckit.debezium.decoding import decoded_by
 from cdckit.debezium.envelopes import (
     VARIABLE,
     Envelope,
-    Source,
-    Transaction,
     event_of,
     read_key,
     unread_event,
 )
-from cdckit.debezium.events import OF_ROWS, TEXTS, Event, EventFault, Image, Record
+from cdckit.debezium.events import OF_ROWS, Event, EventFault, Image, Record
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import require_records
 from cdckit.parts import avro
@@ -227,24 +222,24 @@ def _type(kind: Any) -> str:
     return plain if plain in known_types else "bytes" if plain == "fixed" else "string"
 
 
-def texts(values: pa.Array) -> pa.Array:
+def texts(values: pa.Array) -> list[str | None]:
     """
     The text of the JSON value for each value, as Debezium's JSON has it: bytes in Base64.
 
-    >>> texts(pa.array([{"scale": 2, "value": b"hi"}, None])).to_pylist()
+    >>> texts(pa.array([{"scale": 2, "value": b"hi"}, None]))
     ['{"scale":2,"value":"aGk="}', None]
     """
     kind = values.type
-    if pa.types.is_string(kind):
-        return values
     if pa.types.is_null(kind) or pa.types.is_boolean(kind) or pa.types.is_primitive(kind):
-        return pc.cast(values, pa.string())
+        plain: list[str | None] = values.cast(pa.string()).to_pylist()
+        return plain
     # Arrow has no Base64 and writes no JSON.
-    plain = values.to_pylist(maps_as_pydicts="lossy")
-    return pa.array([None if each is None else _text(each) for each in plain], pa.string())
+    return [_text(value) for value in values.to_pylist(maps_as_pydicts="lossy")]
 
 
-def _text(value: Any) -> str:
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
     return _base64(value) if isinstance(value, bytes) else as_json(value)
 
 
@@ -257,31 +252,26 @@ def _base64(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-def as_maps(rows: pa.Array) -> pa.Array:
+def images(rows: pa.Array) -> list[Image | None]:
     """
-    Each record as a map of its columns to their texts; null for null, and for what is no record.
+    Each record with the texts of its columns; None for null, and for what is no record.
 
-    >>> as_maps(pa.array([{"id": 1, "ok": None}, None])).to_pylist()
-    [[('id', '1'), ('ok', None)], None]
+    >>> images(pa.array([{"id": 1, "ok": None}, None]))
+    [{'id': '1', 'ok': None}, None]
     """
     if not pa.types.is_struct(rows.type):
-        return pa.nulls(len(rows), TEXTS)
-    valid = rows.is_valid().to_numpy(zero_copy_only=False)
-    there = rows.filter(pa.array(valid))
+        return [None] * len(rows)
     names = [field.name for field in rows.type]
-    columns = [texts(pc.struct_field(there, place)) for place in range(len(names))]
-    # Column after column, the texts of a row are as far from one another as there are rows.
-    by_row = np.arange(len(there) * len(names)).reshape(len(names), len(there)).T.ravel()
-    items = pa.concat_arrays([pa.nulls(0, pa.string()), *columns]).take(pa.array(by_row))
-    keys = pa.array(names, pa.string()).take(pa.array(np.tile(np.arange(len(names)), len(there))))
-    offsets = np.concatenate([[0], np.cumsum(valid * len(names))]).astype(np.int32)
-    return pa.MapArray.from_arrays(pa.array(offsets), keys, items, type=TEXTS, mask=pa.array(~valid))
+    columns = [texts(column) for column in rows.flatten()]
+    of_rows = zip(*columns, strict=True) if columns else [()] * len(rows)
+    there = rows.is_valid().to_pylist()
+    return [
+        dict(zip(names, row, strict=True)) if is_row else None
+        for is_row, row in zip(there, of_rows, strict=True)
+    ]
 
 
 MAGIC = b"\0"
-_LONGEST = (1 << 31) - 1
-
-Places = npt.NDArray[np.int64]
 
 
 class Registry(NamedTuple):
@@ -291,90 +281,74 @@ class Registry(NamedTuple):
     id_bytes: int
 
 
-class Group(NamedTuple):
+class Datums(NamedTuple):
     """Datums of one schema, or of none that is known: where they stand, what they are, what is wrong."""
 
-    places: Places
+    places: list[int]
     schema_id: int | None
     values: pa.Array
-    faults: pa.Array
-    findings: pa.Array
+    faults: list[EventFault | None]
+    findings: list[str | None]
 
 
-def groups(datums: pa.Array, registry: Registry) -> Iterator[Group]:
+def read_datums(datums: Sequence[bytes | None], registry: Registry) -> Iterator[Datums]:
     """The values or the keys of some records, by the schemas that they name; nulls are in none."""
     width = len(MAGIC) + registry.id_bytes
-    heads = pc.binary_slice(datums, 0, width)
-    is_framed = pc.and_(pc.equal(pc.binary_length(heads), width), pc.starts_with(heads, MAGIC.decode()))
-    framed = pc.fill_null(is_framed, False)
-    other = pc.and_(datums.is_valid(), pc.invert(framed))
-    yield from _refuse_group(other, EventFault.NOT_FRAMED)
-    by_head = {
-        head: int.from_bytes(head[len(MAGIC) :], "big")
-        for head in pc.unique(heads.filter(framed)).to_pylist()
-    }
-    strange = [head for head, schema_id in by_head.items() if schema_id not in registry.schemas]
-    unknown = pc.and_(framed, pc.is_in(heads, pa.array(strange, heads.type)))
-    schemas = [str(by_head[head]) for head in heads.filter(unknown).to_pylist()]
-    yield from _refuse_group(unknown, EventFault.UNKNOWN_SCHEMA, schemas)
-    for head, schema_id in by_head.items():
-        if schema_id not in registry.schemas:
+    by_schema: dict[int | None, list[int]] = {}
+    for place, datum in enumerate(datums):
+        if datum is not None:
+            is_framed = len(datum) >= width and datum.startswith(MAGIC)
+            schema_id = int.from_bytes(datum[len(MAGIC) : width], "big") if is_framed else None
+            by_schema.setdefault(schema_id, []).append(place)
+    for schema_id, places in by_schema.items():
+        if schema_id is None:
+            yield _refuse(places, EventFault.NOT_FRAMED, None)
             continue
-        chosen = pc.fill_null(pc.equal(heads, pa.scalar(head, heads.type)), False)
+        if schema_id not in registry.schemas:
+            yield _refuse(places, EventFault.UNKNOWN_SCHEMA, str(schema_id))
+            continue
         try:
             schema = plain_schema(registry.schemas[schema_id])
-        except avro.SchemaRefused as refused:
-            says = [f"{schema_id}: {refused}"] * chosen.true_count
-            yield from _refuse_group(chosen, EventFault.SCHEMA_UNUSABLE, says)
+        except SchemaRefused as refused:
+            yield _refuse(places, EventFault.SCHEMA_UNUSABLE, f"{schema_id}: {refused}")
             continue
-        places = np.flatnonzero(chosen.to_numpy(zero_copy_only=False))
-        bodies = pc.binary_slice(datums.take(pa.array(places)), width, _LONGEST)
-        start = 0
+        bodies, start = pa.array([(datums[place] or b"")[width:] for place in places], pa.binary()), 0
         for part in avro.decode_parts(bodies, schema):
-            count = len(part.errors)
-            wrong = pa.array([EventFault.DATUM_UNREADABLE.value] * count, pa.string())
-            faults = pc.if_else(part.errors.is_valid(), wrong, _no_text(count))
-            yield Group(places[start : start + count], schema_id, part.values, faults, part.errors)
-            start += count
+            findings = part.errors.to_pylist()
+            faults = [None if finding is None else EventFault.DATUM_UNREADABLE for finding in findings]
+            yield Datums(places[start : start + len(faults)], schema_id, part.values, faults, findings)
+            start += len(faults)
 
 
-def _refuse_group(chosen: pa.Array, fault: EventFault, findings: list[str] | None = None) -> Iterator[Group]:
-    places = np.flatnonzero(chosen.to_numpy(zero_copy_only=False))
+def _refuse(places: list[int], fault: EventFault, finding: str | None) -> Datums:
     count = len(places)
-    if count:
-        codes = pa.array([fault.value] * count, pa.string())
-        says = _no_text(count) if findings is None else pa.array(findings, pa.string())
-        yield Group(places, None, pa.nulls(count), codes, says)
-
-
-def _no_text(count: int) -> pa.Array:
-    return pa.nulls(count, pa.string())
+    return Datums(places, None, pa.nulls(count), [fault] * count, [finding] * count)
 
 
 def read_avro(values: pa.Array, records: Sequence[Record], registry: Registry) -> list[Event]:
     """The event of each record, whose value names the schema that it is written in."""
-    keys = _keys(pa.array([record.key for record in records], pa.binary()), registry)
-    events: list[Any] = [
+    keys = _read_keys([record.key for record in records], registry)
+    events = [
         unread_event(record, key.columns, EventFault.NOT_FRAMED, None)
         for record, key in zip(records, keys, strict=True)
     ]
-    for group in groups(values, registry):
-        envelopes = _envelopes(group.values)
-        types = None if group.schema_id is None else types_in(registry.schemas[group.schema_id])
-        said = zip(group.faults.to_pylist(), group.findings.to_pylist(), strict=True)
-        for at, (place, (fault, finding)) in enumerate(zip(group.places.tolist(), said, strict=True)):
+    for datums in read_datums([record.value for record in records], registry):
+        envelopes = _envelopes(datums.values)
+        types = None if datums.schema_id is None else types_in(registry.schemas[datums.schema_id])
+        wrong = zip(datums.places, datums.faults, datums.findings, strict=True)
+        for at, (place, fault, finding) in enumerate(wrong):
             record, key = records[place], keys[place]
             # What is wrong with the value is said first.
             if fault is not None or envelopes is None:
-                events[place] = unread_event(record, key.columns, EventFault[fault or _NO_EVENT], finding)
+                fault = fault or EventFault.NOT_AN_EVENT
+                events[place] = unread_event(record, key.columns, fault, finding)
                 continue
-            text = _other_text(envelopes[at], group.values[at])
-            event = event_of(envelopes[at], record, key.columns, types, "avro", text)
+            envelope, text = envelopes[at], None
+            if envelope.op not in OF_ROWS:
+                text = as_json(datums.values[at].as_py(maps_as_pydicts="lossy"))
+            event = event_of(envelope, record, key.columns, types, "avro", text)
             events[place] = event if key.fault is None else event.refuse(key.fault, key.finding)
     return events
-
-
-_NO_EVENT = EventFault.NOT_AN_EVENT.name
 
 
 class _Key(NamedTuple):
@@ -385,51 +359,36 @@ class _Key(NamedTuple):
     finding: str | None = None
 
 
-def _keys(keys: pa.Array, registry: Registry) -> list[_Key]:
+def _read_keys(keys: Sequence[bytes | None], registry: Registry) -> list[_Key]:
     """What the keys say; one that names no schema is JSON, or nothing."""
-    found = [_Key()] * len(keys)
-    for group in groups(keys, registry):
-        columns = as_maps(group.values).to_pylist(maps_as_pydicts="lossy")
-        said = zip(columns, group.faults.to_pylist(), group.findings.to_pylist(), strict=True)
-        for place, (row, fault, finding) in zip(group.places.tolist(), said, strict=True):
+    read = [_Key()] * len(keys)
+    for datums in read_datums(keys, registry):
+        of_datums = zip(datums.places, images(datums.values), datums.faults, datums.findings, strict=True)
+        for place, columns, fault, finding in of_datums:
             if fault == EventFault.NOT_FRAMED:
-                found[place] = _Key(read_key(keys[place].as_py()))
+                read[place] = _Key(read_key(keys[place]))
             elif fault is not None:
-                found[place] = _Key(row, EventFault[fault], f"in the key: {finding or ''}")
+                read[place] = _Key(columns, fault, f"in the key: {finding or ''}")
             else:
-                found[place] = _Key(row)
-    return found
+                read[place] = _Key(columns)
+    return read
 
 
 def _envelopes(values: pa.Array) -> list[Envelope] | None:
     """What each value says as an envelope, the columns of its rows as texts; None for what is no record."""
     if not pa.types.is_struct(values.type):
         return None
-    columns: dict[str, list[Any]] = {}
-    for field in msgspec.structs.fields(Envelope):
-        at = values.type.get_field_index(field.encode_name)
-        if at >= 0:
-            part = pc.struct_field(values, at)
-            is_row = field.name in ("before", "after") and pa.types.is_struct(part.type)
-            columns[field.name] = (as_maps(part) if is_row else part).to_pylist(maps_as_pydicts="lossy")
-    blocks = {"source": Source, "transaction": Transaction}
-    for name in blocks.keys() & columns.keys():
-        columns[name] = [_block(blocks[name], said) for said in columns[name]]
-    return [
-        Envelope(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
-    ] or [Envelope() for _ in range(len(values))]
-
-
-def _block(kind: type[Any], said: Any) -> Any:
-    if not isinstance(said, Mapping):
-        return None
-    names = ((field.name, field.encode_name) for field in msgspec.structs.fields(kind))
-    return kind(**{name: said[called] for name, called in names if called in said})
-
-
-def _other_text(envelope: Envelope, value: pa.Scalar) -> str | None:
-    """The value as JSON where it is not about a row."""
-    return None if envelope.op in OF_ROWS else as_json(value.as_py(maps_as_pydicts="lossy"))
+    columns = {
+        field.name: images(column)
+        if field.name in ("before", "after") and pa.types.is_struct(field.type)
+        else column.to_pylist(maps_as_pydicts="lossy")
+        for field, column in zip(values.type, values.flatten(), strict=True)
+    }
+    # A block is one, or nothing.
+    for name in {"source", "transaction"} & columns.keys():
+        columns[name] = [block if isinstance(block, dict) else None for block in columns[name]]
+    rows = zip(*columns.values(), strict=True) if columns else [()] * len(values)
+    return [msgspec.convert(dict(zip(columns, row, strict=True)), Envelope) for row in rows]
 
 
 @lru_cache(maxsize=512)

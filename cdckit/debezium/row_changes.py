@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cdckit.debezium.events import (
     DELETE,
@@ -22,7 +21,7 @@ from cdckit.debezium.events import (
     is_of_table,
     table_name,
 )
-from cdckit.debezium.rows import FAULTS, Key, Rows, TablePlan, read_rows
+from cdckit.debezium.rows import FAULTS, Rows, TablePlan, read_rows
 from cdckit.parts.json_objects import plain_text
 
 ARRIVAL = ("timestamp", "topic", "partition", "offset")
@@ -52,12 +51,8 @@ def change_types(plan: TablePlan) -> dict[str, pa.DataType]:
     }
 
 
-Move = tuple[str | None, Key, Key]
-"""Which move it is of a row, its old key and its new one."""
-
-
 class _Change(NamedTuple):
-    """A change, but for its data: those of a row or, where it leaves its key, that alone; or a reject."""
+    """A change, but for its data, those of a *row*; or a reject, which has an *error*."""
 
     record: int
     """The place of its record in the batch."""
@@ -69,8 +64,7 @@ class _Change(NamedTuple):
     source: str | None
     snapshot: bool
     number: int = 1
-    leaves: bool = False
-    move: Move | None = None
+    move: dict[str, Any] | None = None
     faults: list[str] | None = None
     error: tuple[str | None, str | None] | None = None
 
@@ -103,27 +97,34 @@ def change_batch(
     if READ_AT in batch.schema.names:
         since = batch.column(READ_AT).cast(pa.int64()).to_pylist()
     places = list(zip(*(batch.column(name).to_pylist() for name in ARRIVAL[1:]), strict=True))
-    changes = [*_unread_events(found, plan.table, places, source), *_row_changes(rows, places, source, since)]
-    columns = zip(*changes, strict=True) if changes else [()] * len(_Change._fields)
-    fields: dict[str, Any] = dict(zip(_Change._fields, columns, strict=True))
-    types, records = change_types(plan), pa.array(fields["record"], pa.int64())
-    arrival = [
-        *(batch.column(name).take(records) for name in ARRIVAL),
-        pa.array(fields["number"], pa.int32()),
+    changes = [
+        *_unread_events(found, plan.table, places, source),
+        *_row_changes(rows, plan, places, source, since),
     ]
+    fields = zip(*changes, strict=True) if changes else [()] * len(_Change._fields)
+    columns: dict[str, Any] = dict(zip(_Change._fields, fields, strict=True))
+    types, of_rows = change_types(plan), pa.array(columns["row"], pa.int64())
+    data, carried = (image.take(of_rows) for image in rows.structs(plan))
+    records, numbers = pa.array(columns["record"], pa.int64()), pa.array(columns["number"], pa.int32())
+    arrival = [*(batch.column(name).take(records) for name in ARRIVAL), numbers]
+    made = {
+        "operation": columns["operation"],
+        "effective_timestamp": columns["effective"],
+        "sequence": columns["sequence"],
+        "arrival": pa.StructArray.from_arrays(arrival, fields=list(_ARRIVAL_TYPE)),
+        "message_id": columns["message_id"],
+        "source": columns["source"],
+        "priority": [0] * len(changes),
+        "data": data,
+        "carried": carried,
+        "snapshot": columns["snapshot"],
+        "moved": columns["move"],
+        "faults": columns["faults"],
+        "reject": _rejects(columns["record"], columns["error"], batch),
+    }
     arrays = [
-        pa.array(fields["operation"], pa.string()),
-        pa.array(fields["effective"], INSTANT),
-        pa.array(fields["sequence"], pa.string()),
-        pa.StructArray.from_arrays(arrival, fields=list(_ARRIVAL_TYPE)),
-        pa.array(fields["message_id"], pa.string()),
-        pa.array(fields["source"], pa.string()),
-        pa.array([0] * len(changes), pa.int32()),
-        *_images(rows, fields["row"], fields["leaves"], plan),
-        pa.array(fields["snapshot"], pa.bool_()),
-        _moves(fields["move"], types["moved"], plan),
-        pa.array(fields["faults"], FAULTS),
-        _rejects(fields["record"], fields["error"], batch),
+        values if isinstance(values, pa.Array) else pa.array(values, types[name])
+        for name, values in made.items()
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(types.items()))
 
@@ -158,7 +159,11 @@ _OPERATIONS = {DELETE: DELETED, TRUNCATE: "truncate"}
 
 
 def _row_changes(
-    rows: Rows, places: Sequence[tuple[Any, ...]], source: str | None, read_at: Sequence[int | None]
+    rows: Rows,
+    plan: TablePlan,
+    places: Sequence[tuple[Any, ...]],
+    source: str | None,
+    read_at: Sequence[int | None],
 ) -> Iterator[_Change]:
     """The change that each row is; where an update moved it, one more says that the old key is left."""
     for row, (record, event, error) in enumerate(zip(rows.places, rows.events, rows.errors, strict=True)):
@@ -178,12 +183,11 @@ def _row_changes(
             name,
             is_read,
             1,
-            False,
-            _move(rows, row, place),
+            _move(rows, row, plan, place),
             rows.faults[row],
         )
         if rows.moved[row]:
-            yield change._replace(operation=DELETED, leaves=True)
+            yield change._replace(operation=DELETED, row=rows.leave(row, plan))
             change = change._replace(number=2)
         yield change
 
@@ -222,54 +226,23 @@ def _digest(event: Event) -> str:
     return hashlib.blake2b(json.dumps(images).encode(), digest_size=8).hexdigest().upper()
 
 
-def _move(rows: Rows, row: int, place: tuple[Any, ...]) -> Move | None:
+def _move(rows: Rows, row: int, plan: TablePlan, place: tuple[Any, ...]) -> dict[str, Any] | None:
     """How the row came to another key: in one update, or in a delete and a create that name each other."""
-    event, key, other = rows.events[row], rows.keys[row], rows.other_keys[row]
-    if other is None and not rows.moved[row]:
-        return None
+    event, key, old, other = rows.events[row], rows.keys[row], rows.old_keys[row], rows.other_keys[row]
+    if not rows.moved[row]:
+        if other is None:
+            return None
+        old, key = (key, other) if event.operation == DELETE else (other, key)
     # Without the offset that a transaction of Oracle may need: its delete and its create are one move.
     id_ = None if event.position is None else _WITH_OFFSET.sub(r"\1", event.position)
-    if rows.moved[row]:
-        return id_ or _text(place), rows.old_keys[row], key
-    assert other is not None
-    id_ = id_ or (None if event.event_timestamp is None else str(event.event_timestamp))
-    return (id_, key, other) if event.operation == DELETE else (id_, other, key)
+    if id_ is None and rows.moved[row]:
+        id_ = _text(place)
+    elif id_ is None and event.event_timestamp is not None:
+        id_ = str(event.event_timestamp)
+    return {"id": id_, "old_key": plan.key_struct(old), "new_key": plan.key_struct(key)}
 
 
 _WITH_OFFSET = re.compile(r"^(\d+/\d+/0+)/\d+$")
-
-
-# As columns -----------------------------------------------------------------------------------------------
-
-
-def _images(
-    rows: Rows, of_changes: Sequence[int | None], leaves: Sequence[bool], plan: TablePlan
-) -> list[pa.StructArray]:
-    """The rows of changes, and what was sent of them; of one that leaves its key, that key alone."""
-    data, carried = (image.take(pa.array(of_changes, pa.int64())) for image in rows.structs(plan))
-    if not any(leaves):
-        return [data, carried]
-    mask = pa.array(leaves, pa.bool_())
-    old = plan.key_array([None if row is None else rows.old_keys[row] for row in of_changes])
-    values, flags = [], []
-    for name, part, flag in zip(plan.columns, data.flatten(), carried.flatten(), strict=True):
-        is_key = name in plan.keys
-        other = old.field(plan.keys.index(name)) if is_key else pa.scalar(None, part.type)
-        values.append(pc.if_else(mask, other, part))
-        flags.append(pc.if_else(mask, is_key, flag))
-    return [
-        pa.StructArray.from_arrays(parts, fields=list(image.type), mask=image.is_null())
-        for parts, image in ((values, data), (flags, carried))
-    ]
-
-
-def _moves(moves: Sequence[Move | None], kind: pa.StructType, plan: TablePlan) -> pa.StructArray:
-    ids, old_keys, new_keys = (
-        zip(*(move or (None, None, None) for move in moves), strict=True) if moves else [()] * 3
-    )
-    columns = [pa.array(ids, pa.string()), plan.key_array(old_keys), plan.key_array(new_keys)]
-    mask = pa.array([move is None for move in moves], pa.bool_())
-    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=mask)
 
 
 def _rejects(

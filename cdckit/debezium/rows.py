@@ -89,8 +89,8 @@ class TablePlan:
 
     @cached_property
     def key_readers(self) -> list[ColumnReader]:
-        """Those of the key, in the order in which they stand in a row, as in the tuples that are keys."""
-        return [column for column in self.readers if column.name in self.keys]
+        """Those of the key, in the order in which they were named, as in the tuples that are keys."""
+        return [column for name in self.keys for column in self.readers if column.name == name]
 
     @cached_property
     def absent(self) -> frozenset[str]:
@@ -109,18 +109,12 @@ class TablePlan:
 
     @property
     def key_type(self) -> pa.StructType:
-        """The type of a key; its columns are in the order in which they were named."""
+        """The type of a key."""
         return pa.struct([(name, self.columns[name][1]) for name in self.keys])
 
-    def key_array(self, keys: Sequence[Key | None]) -> pa.StructArray:
-        """Keys as structs; null for None."""
-        places = {column.name: place for place, column in enumerate(self.key_readers)}
-        columns = [
-            pa.array([None if key is None else key[places[part.name]] for key in keys], part.type)
-            for part in self.key_type
-        ]
-        mask = pa.array([key is None for key in keys], pa.bool_())
-        return pa.StructArray.from_arrays(columns, fields=list(self.key_type), mask=mask)
+    def key_struct(self, key: Key) -> dict[str, Any]:
+        """A key with the names of its columns."""
+        return dict(zip(self.keys, key, strict=True))
 
 
 Key = tuple[Any, ...]
@@ -197,16 +191,24 @@ class Rows(NamedTuple):
     faults: list[list[str] | None]
     errors: list[tuple[str, str] | None]
 
+    def leave(self, row: int, plan: TablePlan) -> int:
+        """Add an image of a row that says its old key alone, and that it was sent; its place."""
+        old = plan.key_struct(self.old_keys[row])
+        for name, values, carried in zip(plan.columns, self.values, self.carried, strict=True):
+            values.append(old.get(name))
+            carried.append(name in old)
+        return len(self.carried[0]) - 1
+
     def structs(self, plan: TablePlan) -> tuple[pa.StructArray, pa.StructArray]:
         """The typed rows, and what was sent of them."""
-        data = zip(self.values, plan.data_type, strict=True)
-        carried = [pa.array(flags, pa.bool_()) for flags in self.carried]
-        return (
+        data, carried = (
             pa.StructArray.from_arrays(
-                [pa.array(values, part.type) for values, part in data], fields=list(plan.data_type)
-            ),
-            pa.StructArray.from_arrays(carried, fields=list(plan.carried_type)),
+                [pa.array(values, part.type) for values, part in zip(columns, kind, strict=True)],
+                fields=list(kind),
+            )
+            for columns, kind in ((self.values, plan.data_type), (self.carried, plan.carried_type))
         )
+        return data, carried
 
 
 def read_rows(events: Sequence[Event], plan: TablePlan, operations: Sequence[str]) -> Rows:
@@ -225,32 +227,26 @@ def read_rows(events: Sequence[Event], plan: TablePlan, operations: Sequence[str
     values = [
         column.read([row.get(column.sent_as) for row in sent], of_table, faults) for column in plan.readers
     ]
-    keys = [typed for typed, name in zip(values, plan.columns, strict=True) if name in plan.keys]
     listed = {} if plan.reject else {row: list(findings.values()) for row, findings in faults.items()}
-    changed, old_keys = zip(
-        *(
-            _read_old(column, typed, of_table, sent, faults)
-            for column, typed in zip(plan.key_readers, keys, strict=True)
-        ),
-        strict=True,
-    )
-    by_row = list(zip(*keys, strict=True))
+    typed = dict(zip(plan.columns, values, strict=True))
+    key_parts = [_read_old(column, typed[column.name], of_table, sent, faults) for column in plan.key_readers]
+    changed, old_keys = (list(zip(*parts, strict=True)) for parts in zip(*key_parts, strict=True))
+    keys = list(zip(*(typed[name] for name in plan.keys), strict=True))
     return Rows(
         places=[place for place, _ in chosen],
         events=of_table,
         values=values,
         carried=[[column.sent_as in row for row in sent] for column in plan.readers],
-        keys=by_row,
-        old_keys=list(zip(*old_keys, strict=True)),
+        keys=keys,
+        old_keys=old_keys,
         moved=[
-            event.operation == UPDATE and any(flags)
-            for event, flags in zip(of_table, zip(*changed, strict=True), strict=True)
+            event.operation == UPDATE and any(of_row) for event, of_row in zip(of_table, changed, strict=True)
         ],
         other_keys=[_other_key(event, plan) for event in of_table],
         faults=[listed.get(row) for row in range(len(of_table))],
         errors=[
             _find_error(event, key, faults.get(row, {}), plan)
-            for row, (event, key) in enumerate(zip(of_table, by_row, strict=True))
+            for row, (event, key) in enumerate(zip(of_table, keys, strict=True))
         ],
     )
 
@@ -327,24 +323,18 @@ def _other_key(event: Event, plan: TablePlan) -> Key | None:
     if sent is None:
         return None
     unread: Faults = defaultdict(dict)
-    (key,) = zip(
-        *(column.read([sent.get(column.sent_as)], [event], unread) for column in plan.key_readers),
-        strict=True,
-    )
+    key = tuple(column.read([sent.get(column.sent_as)], [event], unread)[0] for column in plan.key_readers)
     return None if None in key else key
 
 
 def _find_error(event: Event, key: Key, findings: dict[str, str], plan: TablePlan) -> tuple[str, str] | None:
     """The code and the sentence of what is wrong with a row, if anything is."""
-    wrong = [
-        findings[name]
-        for name in (plan.columns if findings else ())
-        if name in findings and (plan.reject or name in plan.keys)
-    ]
-    if wrong:
-        return _error(EventFault.VALUE_INVALID, wrong[0])
+    for name in plan.columns if findings else ():
+        if name in findings and (plan.reject or name in plan.keys):
+            return _error(EventFault.VALUE_INVALID, findings[name])
     if None in key and event.operation != TRUNCATE:
-        return _error(EventFault.KEY_MISSING, plan.key_readers[key.index(None)].name)
+        values = plan.key_struct(key)
+        return _error(EventFault.KEY_MISSING, next(n for n in plan.columns if values.get(n, "") is None))
     return None
 
 
@@ -390,7 +380,7 @@ def row_batch(
         ),
         data,
         carried,
-        plan.key_array(rows.old_keys),
+        pa.array([plan.key_struct(key) for key in rows.old_keys], plan.key_type),
         pa.array(rows.moved, pa.bool_()),
         pa.array(rows.faults, FAULTS),
         *(pa.array([error[part] for error in errors], pa.string()) for part in (0, 1)),

@@ -277,14 +277,23 @@ def _table_plan(
         _warn_of_texts(table, types)
         # Deletes of MongoDB alone have a key and no more; a truncate alone may have not even that.
         types = types or dict.fromkeys(keys, (UNTYPED,))
+    named = require_keys(keys, list(types), function="changes")
+    return table_plan(table, named, _require_one_writing(types), placeholder, reject=unreadable == "reject")
+
+
+def table_plan(
+    table: str,
+    keys: Sequence[str],
+    types: Mapping[str, tuple[str, ...]],
+    placeholder: str = PLACEHOLDER,
+    *,
+    reject: bool = True,
+) -> TablePlan:
+    """How the rows of a table are read, by the types of its columns."""
     fields = field_names(types)
-    named = tuple(fields[key] for key in require_keys(keys, list(types), function="changes"))
-    read = {
-        fields[name]: (kinds, arrow_type(common_type(name, kinds)))
-        for name, kinds in _require_one_writing(types).items()
-    }
+    columns = {fields[name]: (kinds, arrow_type(common_type(name, kinds))) for name, kinds in types.items()}
     sent_as = {field: column for column, field in fields.items()}
-    return TablePlan(table, read, sent_as, named, placeholder, unreadable == "reject")
+    return TablePlan(table, columns, sent_as, tuple(fields[key] for key in keys), placeholder, reject)
 
 
 def _given_columns(given: Columns | None) -> dict[str, tuple[str, ...]]:

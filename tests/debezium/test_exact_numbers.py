@@ -1,4 +1,4 @@
-"""Numbers of JSON keep their digits, whoever sends them."""
+"""Numbers of JSON keep their digits, whoever sends them; without a JVM."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from decimal import Context, Decimal
 from fractions import Fraction
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import debezium
-from cdckit.model.records import RECORD_SCHEMA
+from cdckit.debezium.events import Reader
+from cdckit.debezium.other_producers import read_maxwell, read_wal2json
+from support.database_events import batch, changes, events, rows
 from tools.tiers import seeds
 
 NUMBERS = [
@@ -90,11 +90,6 @@ def written(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def of(spark: SparkSession, *values: str) -> DataFrame:
-    rows = [(None, value.encode(), "t", 0, offset, None, 0, None) for offset, value in enumerate(values)]
-    return spark.createDataFrame(rows, RECORD_SCHEMA)
-
-
 def debezium_value(row: str, _: str = "") -> str:
     source = '{"connector": "mysql", "table": "t", "version": "2.7.0.Final"}'
     return f'{{"before": {row}, "after": {row}, "source": {source}, "op": "u", "ts_ms": 1}}'
@@ -109,51 +104,49 @@ def wal2json_value(_: str, columns: str) -> str:
     return f'{{"action": "U", "timestamp": "2024-03-01 12:00:00+00", {rest}}}'
 
 
-PRODUCERS: dict[str, tuple[Callable[[DataFrame], DataFrame], Callable[[str, str], str]]] = {
-    "maxwell": (debezium.decode_maxwell, maxwell_value),
-    "wal2json": (debezium.decode_wal2json, wal2json_value),
+PRODUCERS: dict[str, tuple[Reader, Callable[[str, str], str]]] = {
+    "maxwell": (read_maxwell, maxwell_value),
+    "wal2json": (read_wal2json, wal2json_value),
 }
 
 
 @pytest.mark.parametrize("producer", PRODUCERS)
 @seeds(1, soak=40)
-def test_every_value_is_what_was_sent(spark: SparkSession, producer: str, seed: int) -> None:
-    decode, written_by = PRODUCERS[producer]
+def test_every_value_is_what_was_sent(producer: str, seed: int) -> None:
+    reader, written_by = PRODUCERS[producer]
     chance = random.Random(seed)
-    events = [[(number, number)] for number in NUMBERS]
-    events += [[drawn(chance) for _ in range(chance.randint(1, 6))] for _ in range(200)]
+    drawn_events = [[(number, number)] for number in NUMBERS]
+    drawn_events += [[drawn(chance) for _ in range(chance.randint(1, 6))] for _ in range(200)]
     sent = []
-    for event in events:
+    for event in drawn_events:
         row = "{" + ", ".join(f'"c{place}": {text}' for place, (text, _) in enumerate(event)) + "}"
         columns = ", ".join(
             f'{{"name": "c{place}", "value": {text}}}' for place, (text, _) in enumerate(event)
         )
         sent.append(written_by(row, f"[{columns}]"))
-    found = decode(of(spark, *sent)).orderBy("offset").select("before", "after", "error_code").collect()
-    expected = [{f"c{place}": text for place, (_, text) in enumerate(event)} for event in events]
+    found = events(batch(sent), reader)
+    expected = [{f"c{place}": text for place, (_, text) in enumerate(event)} for event in drawn_events]
     assert [(row["before"], row["after"], row["error_code"]) for row in found] == [
         (row, row, None) for row in expected
     ]
 
 
 @seeds(1, soak=40)
-def test_a_text_is_what_debezium_sent(spark: SparkSession, seed: int) -> None:
+def test_a_text_is_what_debezium_sent(seed: int) -> None:
     """Of columns whose types nobody says; each event alone, and beside a schema."""
     chance = random.Random(seed)
-    events = [[(number, number)] for number in NUMBERS]
-    events += [[drawn(chance) for _ in range(chance.randint(1, 4))] for _ in range(200)]
+    drawn_events = [[(number, number)] for number in NUMBERS]
+    drawn_events += [[drawn(chance) for _ in range(chance.randint(1, 4))] for _ in range(200)]
     names = ["c0", "c1", "c2", "c3"]
     sent = []
-    for place, event in enumerate(events):
+    for place, event in enumerate(drawn_events):
         fields = [f'"{name}": {text}' for name, (text, _) in zip(names, event, strict=False)]
         value = debezium_value("{" + ", ".join([f'"id": {place}', *fields]) + "}")
         sent.append(value)
     beside_schema = [f'{{"schema": null, "payload": {value}}}' for value in sent]
     columns = {"id": "int32"} | dict.fromkeys(names, "string")
-    decoded = debezium.decode(of(spark, *sent, *beside_schema)).localCheckpoint()
-    rows = debezium.table_rows(decoded, "t", keys=["id"], columns=columns)
-    found = [tuple(row["data"])[1:] for row in rows.orderBy("offset").collect()]
-    expected = [(*(text for _, text in event), *[None] * (4 - len(event))) for event in events]
+    found = [tuple(row["data"].values())[1:] for row in rows(batch([*sent, *beside_schema]), ["id"], columns)]
+    expected = [(*(text for _, text in event), *[None] * (4 - len(event))) for event in drawn_events]
     assert (found[: len(sent)], found[len(sent) :]) == (expected, expected)
 
 
@@ -195,13 +188,12 @@ DECIMALS: list[tuple[str, tuple[Decimal | None, ...]]] = [
 ]  # fmt: skip
 
 
-def test_a_decimal_is_read_digit_by_digit_by_the_form_of_its_token(spark: SparkSession) -> None:
+def test_a_decimal_is_read_digit_by_digit_by_the_form_of_its_token() -> None:
     """A text is Base64, a number is a number, alone or beside a schema; of a key in `before` too."""
     values = [debezium_value(row) for row, _ in DECIMALS]
     beside_schema = [f'{{"schema": {{"type": "struct"}}, "payload": {value}}}' for value in values]
-    decoded = debezium.decode(of(spark, *values, *beside_schema)).localCheckpoint()
-    told = debezium.table_rows(decoded, "t", keys=["id"], columns=COLUMNS).orderBy("offset").collect()
-    found, expected = [tuple(row["data"]) for row in told], [row for _, row in DECIMALS]
+    told = rows(batch([*values, *beside_schema]), ["id"], COLUMNS)
+    found, expected = [tuple(row["data"].values()) for row in told], [row for _, row in DECIMALS]
     assert (found[: len(values)], found[len(values) :]) == (expected, expected)
     assert {(row["moved"], row["error_code"]) for row in told} == {(False, None)}
 
@@ -241,24 +233,24 @@ def drawn_cell(chance: random.Random, said: str, precision: int, scale: int) -> 
 
 
 @seeds(*range(2), soak=40)
-def test_a_number_is_what_python_says_it_is_or_a_fault(spark: SparkSession, seed: int) -> None:
+def test_a_number_is_what_python_says_it_is_or_a_fault(seed: int) -> None:
     """In columns of three types and several sizes, as numbers, as texts and in Base64."""
     chance = random.Random(seed)
     sizes = [
         (said, *size) for said in ("decimal", CONNECT, "numeric") for size in ((38, 18), (10, 2), (9, 0))
     ]
     columns = {f"c{place}": f"{said}({most},{scale})" for place, (said, most, scale) in enumerate(sizes)}
-    events = [chance.sample(list(zip(columns, sizes, strict=True)), chance.randint(1, 3)) for _ in range(600)]
+    samples = [
+        chance.sample(list(zip(columns, sizes, strict=True)), chance.randint(1, 3)) for _ in range(600)
+    ]
     sent, expected = [], list[dict[str, Decimal | None] | None]()
-    for event in events:
+    for event in samples:
         cells = {name: drawn_cell(chance, *size) for name, size in event}
         fields = [f'"{name}": {text}' for name, (text, _) in cells.items()]
         sent.append(debezium_value("{" + ", ".join([f'"id": {len(sent)}', *fields]) + "}"))
         values = {name: value for name, (_, value) in cells.items()}
         expected.append(None if None in values.values() else dict.fromkeys(columns) | values)
-    decoded = debezium.decode(of(spark, *sent)).localCheckpoint()
-    rows = debezium.table_rows(decoded, "t", keys=["id"], columns={"id": "int32", **columns})
-    found = rows.orderBy("offset").select("data", "error_code").collect()
+    found = rows(batch(sent), ["id"], {"id": "int32", **columns})
     told = [None if row["error_code"] else {name: row["data"][name] for name in columns} for row in found]
     wrong = [each for each in zip(sent, told, expected, strict=True) if each[1] != each[2]]
     assert wrong == []
@@ -298,7 +290,7 @@ HELD = [
 ]  # fmt: skip
 
 
-def test_a_number_that_its_type_cannot_hold_exactly_is_a_fault(spark: SparkSession) -> None:
+def test_a_number_that_its_type_cannot_hold_exactly_is_a_fault() -> None:
     """Too many digits on either side of the point, or no number at all; nothing is rounded."""
     cases = [(said, sent) for said, values in NOT_HELD.items() for sent in values]
     columns = {f"c{place}": said for place, said in enumerate(NOT_HELD)}
@@ -307,89 +299,69 @@ def test_a_number_that_its_type_cannot_hold_exactly_is_a_fault(spark: SparkSessi
         debezium_value(f'{{"id": {place}, "{names[said]}": {sent}}}')
         for place, (said, sent) in enumerate(cases)
     ]
-    rows = debezium.table_rows(
-        debezium.decode(of(spark, *values)).localCheckpoint(),
-        "t",
-        keys=["id"],
-        columns={"id": "int32", **columns},
-    )
-    # All are collected: Spark would plan a filter on the error, which every value is a part of, for a minute.
-    found = rows.select("offset", "data", "error_code").collect()
+    found = rows(batch(values), ["id"], {"id": "int32", **columns})
     assert len(found) == len(cases)
     assert [(cases[row["offset"]], row["data"]) for row in found if row["error_code"] is None] == []
 
 
-def test_a_number_is_held_whose_further_digits_are_zeros(spark: SparkSession) -> None:
+def test_a_number_is_held_whose_further_digits_are_zeros() -> None:
     columns = {"id": "int32", "plain": "decimal(10,2)", "connect": f"{CONNECT}(10,2)"}
     values = [
         debezium_value(f'{{"id": {place}, "plain": {sent}, "connect": {sent}}}')
         for place, (sent, _) in enumerate(HELD)
     ]
-    rows = debezium.table_rows(
-        debezium.decode(of(spark, *values)).localCheckpoint(), "t", keys=["id"], columns=columns
-    )
-    found = rows.orderBy("offset").select("data.plain", "data.connect").collect()
+    found = rows(batch(values), ["id"], columns)
     for name in ("plain", "connect"):
-        assert [row[name] for row in found] == [Decimal(expected) for _, expected in HELD], columns[name]
+        assert [row["data"][name] for row in found] == [Decimal(expected) for _, expected in HELD], columns[
+            name
+        ]
 
 
-def test_a_decimal_that_is_a_word_is_named_as_it_was_sent(spark: SparkSession) -> None:
-    rows = debezium.table_rows(
-        debezium.decode(
-            of(spark, debezium_value('{"id": 1, "a": true}'), debezium_value('{"id": 2, "a": 12345678}'))
-        ).localCheckpoint(),
-        "t",
-        keys=["id"],
-        columns={"id": "int32", "a": f"{CONNECT}(5,2)"},
-    )
-    told = [row["error_description"].partition("It says: ")[2] for row in rows.orderBy("offset").collect()]
+def test_a_decimal_that_is_a_word_is_named_as_it_was_sent() -> None:
+    values = [debezium_value('{"id": 1, "a": true}'), debezium_value('{"id": 2, "a": 12345678}')]
+    found = rows(batch(values), ["id"], {"id": "int32", "a": f"{CONNECT}(5,2)"})
+    told = [row["error_description"].partition("It says: ")[2] for row in found]
     assert told == ["a: true", "a: 12345678"]
 
 
-def test_a_key_that_is_a_whole_number_pairs_a_delete_with_its_create(spark: SparkSession) -> None:
+def test_a_key_that_is_a_whole_number_pairs_a_delete_with_its_create() -> None:
     """A header's key is read as the row's own: four digits that are a number are no Base64."""
     source = {"connector": "postgresql", "name": "shop", "table": "t", "sequence": '["1","2"]', "ts_ms": 1000}
     gone = {"op": "d", "before": {"id": 1234}, "source": source}
     come = {"op": "c", "after": {"id": 5678}, "source": source}
-    headers = [("newkey", '{"schema": {}, "payload": {"id": 5678}}'), ("oldkey", '{"id": 1234}')]
-    rows = [
-        (None, json.dumps(event).encode(), "t", 0, offset, None, 0, [(f"__debezium.{name}", key.encode())])
-        for offset, (event, (name, key)) in enumerate(zip([gone, come], headers, strict=True))
+    headers = [
+        {"__debezium.newkey": '{"schema": {}, "payload": {"id": 5678}}'},
+        {"__debezium.oldkey": '{"id": 1234}'},
     ]
-    decoded = debezium.decode(spark.createDataFrame(rows, RECORD_SCHEMA)).localCheckpoint()
-    told = debezium.changes(decoded, "t", keys=["id"], columns={"id": f"{CONNECT}(10,0)"}).collect()
+    told = changes(batch([gone, come], headers=headers), ["id"], {"id": f"{CONNECT}(10,0)"})
     assert [(row["moved"]["old_key"]["id"], row["moved"]["new_key"]["id"]) for row in told] == [
         (Decimal(1234), Decimal(5678))
     ] * 2
 
 
-def test_a_whole_number_is_itself_however_many_digits_it_has(spark: SparkSession) -> None:
+def test_a_whole_number_is_itself_however_many_digits_it_has() -> None:
     """Of four digits, eight, twelve, … each could be Base64."""
     numbers = [int("1234567890" * 4) // 10**cut for cut in range(2, 40)]
-    rows = [f'{{"id": {place}, "c": {number}}}' for place, number in enumerate(numbers)]
-    decoded = debezium.decode(of(spark, *map(debezium_value, rows))).localCheckpoint()
-    columns = {"id": "int32", "c": f"{CONNECT}(38,0)"}
-    told = debezium.changes(decoded, "t", keys=["id"], columns=columns).orderBy("arrival.offset")
-    assert [row["c"] for row in told.select("data.c").collect()] == [Decimal(number) for number in numbers]
+    values = [debezium_value(f'{{"id": {place}, "c": {number}}}') for place, number in enumerate(numbers)]
+    told = changes(batch(values), ["id"], {"id": "int32", "c": f"{CONNECT}(38,0)"})
+    assert [row["data"]["c"] for row in told] == [Decimal(number) for number in numbers]
 
 
-def test_a_delete_has_the_decimal_of_its_key(spark: SparkSession) -> None:
+def test_a_delete_has_the_decimal_of_its_key() -> None:
     cases = {
         '{"id": 1234}': Decimal("1234.00"),
         '{"id": "1234"}': BASE64_OF_1234 / 100,
         '{"schema": {}, "payload": {"id": 12345678901234567.89}}': Decimal("12345678901234567.89"),
     }
     value = b'{"op": "d", "ts_ms": 1, "source": {"connector": "postgresql", "table": "t"}}'
-    rows = [(key.encode(), value, "t", 0, offset, None, 0, None) for offset, key in enumerate(cases)]
-    decoded = debezium.decode(spark.createDataFrame(rows, RECORD_SCHEMA)).localCheckpoint()
-    told = debezium.changes(decoded, "t", keys=["id"], columns={"id": f"{CONNECT}(20,2)"})
-    found = [(row["operation"], row["data"]["id"]) for row in told.orderBy("arrival.offset").collect()]
+    told = changes(batch([value] * len(cases), keys=[*cases]), ["id"], {"id": f"{CONNECT}(20,2)"})
+    found = [(row["operation"], row["data"]["id"]) for row in told]
     assert dict(zip(cases, found, strict=True)) == {
         key: ("delete", expected) for key, expected in cases.items()
     }
 
 
-def test_events_of_one_place_that_differ_in_digits_are_two_messages(spark: SparkSession) -> None:
+def test_events_of_one_place_that_differ_in_digits_are_two_messages() -> None:
     """Events of a compressed transaction of MySQL share a position; a double could not tell these apart."""
     numbers = ["12345678901234567.89", "12345678901234567.90"]
     source = '{"connector": "mysql", "name": "m", "table": "t", "file": "a.1", "pos": 4, "row": 0}'
@@ -397,30 +369,25 @@ def test_events_of_one_place_that_differ_in_digits_are_two_messages(spark: Spark
         f'{{"after": {{"id": 1, "a": {number}}}, "source": {source}, "op": "u", "ts_ms": 1}}'
         for number in numbers
     ]
-    columns = {"id": "int32", "a": "decimal(38,2)"}
-    told = debezium.changes(
-        debezium.decode(of(spark, *values)).localCheckpoint(), "t", keys=["id"], columns=columns
-    ).collect()
+    told = changes(batch(values), ["id"], {"id": "int32", "a": "decimal(38,2)"})
     assert len({row["message_id"] for row in told}) == 2
 
 
-def test_what_is_no_json_stays_none(spark: SparkSession) -> None:
+def test_what_is_no_json_stays_none() -> None:
     """A number that JSON does not have is not made one by being looked for."""
     wrong = ["01.50", "1.50.2", ".50", "1.50e", "1.50x", "--1.50", "+1.50", "1.50 2.50", "{1.50: 2}", "[1.50"]
     values = [maxwell_value(f'{{"id": {each}}}', "") for each in wrong]
-    found = debezium.decode_maxwell(of(spark, *values, values[0] + ", 1.50")).select("error_code").collect()
+    found = events(batch([*values, values[0] + ", 1.50"]), read_maxwell)
     assert {row["error_code"] for row in found} == {"NOT_JSON"}
 
 
-def test_a_numeric_is_read_digit_by_digit(spark: SparkSession) -> None:
+def test_a_numeric_is_read_digit_by_digit() -> None:
     numbers = ["12345678901234567890.123456789012345678", "-0.000000000000000001", "1E-18", "19.90", "7"]
     columns = [
         f'[{{"name": "id", "type": "integer", "value": {place}}},'
         f' {{"name": "a", "type": "numeric(38,18)", "value": {number}}}]'
         for place, number in enumerate(numbers)
     ]
-    decoded = debezium.decode_wal2json(of(spark, *(wal2json_value("", each) for each in columns)))
-    told = debezium.changes(decoded, "t", keys=["id"], columns={"id": "integer", "a": "numeric(38,18)"})
-    assert [row["a"] for row in told.orderBy("arrival.offset").select("data.a").collect()] == [
-        Decimal(number) for number in numbers
-    ]
+    values, types = [wal2json_value("", each) for each in columns], {"id": "integer", "a": "numeric(38,18)"}
+    told = changes(batch(values), ["id"], types, read_wal2json)
+    assert [row["data"]["a"] for row in told] == [Decimal(number) for number in numbers]
