@@ -70,7 +70,7 @@ def decoded_by(records: DataFrame, reader: Reader) -> DataFrame:
     read = map_columns([*READ_COLUMNS[:-1], _HEADERS], partial(by_batch, work=work), kind, pure=True)
     # For each row Spark looks back for the last list that was not null; an empty one is no different here.
     sent = records.selectExpr(*RECORD_COLUMNS, f"coalesce(headers, array()) AS {quoted(_HEADERS)}")
-    decoded = sent.withColumn("read", F.explode(F.array(read))).select(*RECORD_COLUMNS, "read.*")
+    decoded = sent.withColumn("read", F.explode(F.array(read))).selectExpr(*RECORD_COLUMNS, "read.*")
     vars(decoded)[_READ_BY] = (records, reader)
     return decoded
 

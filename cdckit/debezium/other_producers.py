@@ -85,9 +85,8 @@ def _maxwell_event(row: _MaxwellRow | None, record: Record) -> Event:
     else:
         event.before = _image(row.old)
         # With the option `output_nulls=false` nulls are left out, and so is a column that became null.
-        event.after = (
-            None if data is None else data | dict.fromkeys((event.before or {}).keys() - data.keys())
-        )
+        left_out = {name: None for name in event.before or () if name not in (data or ())}
+        event.after = None if data is None else data | left_out
     if event.kind is None:
         fault = EventFault.NOT_AN_EVENT if kind is None else EventFault.UNKNOWN_OPERATION
         return event.refuse(fault, text_of(record.value) if kind is None else kind)

@@ -246,9 +246,9 @@ def _events(decoded: DataFrame, names: Sequence[str]) -> tuple[DataFrame, Events
     """The rows of which workers make events, with the columns *names*, and how they do."""
     note = read_by(decoded)
     if note is not None:
-        return note[0].select(*names), of_records(note[1])
+        return note[0].selectExpr(*names), of_records(note[1])
     more = [READ_AT] if READ_AT in decoded.columns else []
-    return decoded.select(*names, *EVENT_TYPES, *more), read_table
+    return decoded.selectExpr(*names, *EVENT_TYPES, *more), read_table
 
 
 # Columns and their types ----------------------------------------------------------------------------------

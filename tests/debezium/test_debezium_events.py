@@ -10,20 +10,24 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import debezium, merge, rejects, union_changes
+from cdckit.debezium.envelopes import read_records
+from cdckit.debezium.events import Reader
+from cdckit.debezium.other_producers import read_maxwell, read_wal2json
 from cdckit.errors import InvalidArgument
-from cdckit.model.changes import ORDER
-from cdckit.model.records import RECORD_SCHEMA, drop_rejects
+from cdckit.model.records import RECORD_SCHEMA
+from support.database_events import batch, changes, event_table, events, rows, types
 
 CASES = json.loads((Path(__file__).parents[1] / "cases/debezium/events.json").read_text())
-DECODERS = {
-    "debezium": debezium.decode,
-    "maxwell": debezium.decode_maxwell,
-    "wal2json": debezium.decode_wal2json,
+READERS: dict[str, Reader] = {
+    "debezium": read_records,
+    "maxwell": read_maxwell,
+    "wal2json": read_wal2json,
 }
 
 
@@ -47,21 +51,20 @@ def value_of(case: dict[str, Any]) -> bytes | None:
     return json.dumps(case["value"]).encode() if "value" in case else None
 
 
-@pytest.mark.parametrize("producer", DECODERS)
-def test_what_a_record_says(spark: SparkSession, producer: str) -> None:
+@pytest.mark.parametrize("producer", READERS)
+def test_what_a_record_says(producer: str) -> None:
     """Every case of a producer; none costs another its row."""
     cases = [case for case in CASES["decoding"] if case["producer"] == producer]
-    hostile = [b"\xff\xfe", b'{"a":' * 5000 + b"1" + b"}" * 5000, b'{"op":' + b"[" * 100_000]
-    values = [value_of(case) for case in cases] + hostile
-    sent = records(spark, values, [case.get("headers", {}) for case in cases] + [{}] * len(hostile))
-    decoded = DECODERS[producer](sent)
-    shown = decoded.withColumn("event_timestamp", F.col("event_timestamp").cast("string"))
-    rows = shown.orderBy("offset").collect()
-    assert len(rows) == len(values)
-    for case, row in zip(cases, rows, strict=False):
-        assert {name: row[name] for name in case["expected"]} == case["expected"], case["name"]
-    assert {row["error_code"] for row in rows[len(cases) :]} == {"NOT_JSON"}
-    assert [bytes(row["value"]) for row in rows[len(cases) :]] == hostile
+    deep = b'{"id": 1, "a": ' + b"[" * 900 + b"]" * 900 + b"}"
+    hostile = [b"\xff\xfe", b'{"a":' * 5000 + b"1" + b"}" * 5000, b'{"op":' + b"[" * 100_000, deep]
+    headers = [case.get("headers", {}) for case in cases] + [{}] * len(hostile)
+    found = events(batch([*map(value_of, cases), *hostile], headers=headers), READERS[producer])
+    for case, row in zip(cases, found, strict=False):
+        at = row["event_timestamp"]
+        shown = row | {"event_timestamp": at and re.sub(r"(\.\d*?)0*$", r"\1", f"{at:%F %T.%f}").rstrip(".")}
+        assert {name: shown[name] for name in case["expected"]} == case["expected"], case["name"]
+    refused = [row["error_code"] for row in found[len(cases) :]]
+    assert refused == ["NOT_JSON"] * 3 + ["NOT_AN_EVENT"]
 
 
 def test_a_record_has_its_own_time_where_its_event_says_none(spark: SparkSession) -> None:
@@ -98,7 +101,7 @@ def test_a_value_that_cannot_be_read_costs_its_row_or_itself(spark: SparkSession
     """As the caller says; but a key that cannot be read, now or before, always costs the row."""
     source = {"connector": "postgresql", "table": "t", "ts_ms": 1}
     good, far = {"a": "1.50", "b": 1_000_000}, "9" * 300
-    events: list[dict[str, Any]] = [
+    said: list[dict[str, Any]] = [
         {"op": "c", "after": {"id": 1} | good},
         {"op": "u", "after": {"id": 1, "a": "1234.50", "b": 1_000_000}},
         {"op": "u", "after": {"id": 1, "a": far, "b": "soon"}},
@@ -107,39 +110,31 @@ def test_a_value_that_cannot_be_read_costs_its_row_or_itself(spark: SparkSession
         {"op": "u", "before": {"id": 5}, "after": {"id": "six"} | good},
         {"op": "d", "before": {"id": 1, "a": "?", "b": "?"}},
     ]
-    values = [json.dumps(event | {"source": source}).encode() for event in events]
-    decoded = debezium.decode(records(spark, values, [{}] * len(values))).localCheckpoint()
-    call: dict[str, Any] = {
-        "keys": ["id"],
-        "columns": {"id": "int32", "a": "decimal(5,2)", "b": "io.debezium.time.MicroTimestamp"},
-    }
-    fare, at = Decimal("1.50"), datetime(1970, 1, 1, 0, 0, 1)
+    sent = batch([event | {"source": source} for event in said])
+    columns = {"id": "int32", "a": "decimal(5,2)", "b": "io.debezium.time.MicroTimestamp"}
+    fare, at = Decimal("1.50"), datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
     sound, gone = ("upsert", 1, fare, at, True, None), ("delete", 1, None, None, False, None)
     alone = ("upsert", 1, None, at, True, ["a: 1234.50"])
     both = ("upsert", 1, None, None, True, ["a: " + "9" * 200, "b: soon"])
     of_keys = {3: "id: five", 4: "id: five", 5: "id: six"}
-    for unreadable, changes, refused in [
-        ("reject", [sound, gone], {1: "a: 1234.50", 2: "a: " + "9" * 197} | of_keys),
-        ("null", [sound, alone, both, gone], of_keys),
+    for is_reject, expected, refused in [
+        (True, [sound, gone], {1: "a: 1234.50", 2: "a: " + "9" * 197} | of_keys),
+        (False, [sound, alone, both, gone], of_keys),
     ]:
-        stated = debezium.changes(decoded, "t", **call, unreadable=unreadable)
-        assert {row["offset"] for row in rejects(stated).collect()} == refused.keys()
-        told = drop_rejects(stated).orderBy("arrival.offset")
+        stated = changes(sent, ["id"], columns, reject=is_reject)
+        assert {row["reject"]["offset"] for row in stated if row["reject"]} == refused.keys()
         assert [
-            tuple(row) for row in told.select("operation", "data.*", "carried.a", "faults").collect()
-        ] == changes
-        rows = rejects(debezium.table_rows(decoded, "t", **call, unreadable=unreadable)).collect()
-        assert {row["offset"]: row["error_description"].partition("It says: ")[2] for row in rows} == refused
-        assert {row["error_code"] for row in rows} == {"VALUE_INVALID"}
+            (row["operation"], *row["data"].values(), row["carried"]["a"], row["faults"])
+            for row in stated
+            if row["reject"] is None
+        ] == expected
+        wrong = [row for row in rows(sent, ["id"], columns, reject=is_reject) if row["error_code"]]
+        assert {row["offset"]: row["error_description"].partition("It says: ")[2] for row in wrong} == refused
+        assert {row["error_code"] for row in wrong} == {"VALUE_INVALID"}
     with pytest.raises(InvalidArgument, match="needs unreadable to be one of reject, null"):
-        debezium.changes(decoded, "t", **call, unreadable="drop")
-
-
-def _other_keys(row: Row) -> list[str | None]:
-    """To which key a row went, and from which it came."""
-    side = {"delete": "new_key", "upsert": "old_key"}[row["operation"]]
-    other = row["moved"] and json.dumps(row["moved"][side].asDict(), separators=(",", ":"))
-    return [other, None] if side == "new_key" else [None, other]
+        debezium.changes(
+            debezium.decode(records(spark, [], [])), "t", keys=["id"], columns=columns, unreadable="drop"
+        )
 
 
 def _text(rows: DataFrame, name: str) -> Any:
@@ -149,25 +144,23 @@ def _text(rows: DataFrame, name: str) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES["changes"], ids=[case["name"] for case in CASES["changes"]])
-def test_what_events_are_as_changes(spark: SparkSession, case: dict[str, Any]) -> None:
-    values = [json.dumps(value).encode() for value, _ in case["values"]]
-    decoded = DECODERS[case["producer"]](records(spark, values, [headers for _, headers in case["values"]]))
-    call = {"keys": case["keys"], "columns": case["columns"]}
-    told = drop_rejects(debezium.changes(decoded, case["table"], **call))
-    found = told.orderBy("arrival.offset", "arrival.record_number").collect()
-    shown = [
-        [
-            row["operation"],
-            row["data"].asDict(),
-            row["carried"].asDict(),
-            *_other_keys(row),
-        ]
-        for row in found
-    ]
+def test_what_events_are_as_changes(case: dict[str, Any]) -> None:
+    values, headers = zip(*case["values"], strict=True)
+    call = case["keys"], case["columns"], READERS[case["producer"]], case["table"]
+    sent = batch(values, headers=headers)
+    found = [row for row in changes(sent, *call) if row["reject"] is None]
+    shown = [[row["operation"], row["data"], row["carried"], *_other_keys(row)] for row in found]
     assert shown == case["expected"]
     if "rejects" in case:
-        refused = rejects(debezium.table_rows(decoded, case["table"], **call)).orderBy("offset").collect()
-        assert [row["error_code"] for row in refused] == case["rejects"]
+        refused = [row["error_code"] for row in rows(sent, *call)]
+        assert [code for code in refused if code] == case["rejects"]
+
+
+def _other_keys(row: dict[str, Any]) -> list[str | None]:
+    """To which key a row went, and from which it came."""
+    side = {"delete": "new_key", "upsert": "old_key"}[row["operation"]]
+    other = row["moved"] and json.dumps(row["moved"][side], separators=(",", ":"))
+    return [other, None] if side == "new_key" else [None, other]
 
 
 def test_documents_are_rows_by_the_ids_that_their_keys_say(spark: SparkSession) -> None:
@@ -283,59 +276,72 @@ def test_changes_of_a_transaction_that_say_no_number(spark: SparkSession) -> Non
     assert gone["sequence"] < came["sequence"] < then["sequence"]
 
 
-def test_a_changed_key_keeps_its_row_where_other_columns_are_asked_for(spark: SparkSession) -> None:
+def test_a_changed_key_keeps_its_row_where_other_columns_are_asked_for() -> None:
     """The key of the records has the region too: a delete and a create at one position, of one number."""
     source = {"connector": "postgresql", "name": "shop", "table": "t", "sequence": '["1","2"]', "ts_ms": 1000}
     gone = {"op": "d", "before": {"id": 1, "region": "eu"}, "source": source}
     come = {"op": "c", "after": {"id": 1, "region": "us"}, "source": source}
-    # Of two partitions, the create may well arrive first.
-    sent = records(
-        spark,
-        [json.dumps(come).encode(), json.dumps(gone).encode()],
-        [{"__debezium.oldkey": '{"id":1,"region":"eu"}'}, {"__debezium.newkey": '{"id":1,"region":"us"}'}],
-    )
+    headers = [
+        {"__debezium.newkey": '{"id":1,"region":"us"}'},
+        {"__debezium.oldkey": '{"id":1,"region":"eu"}'},
+    ]
     columns = {"id": "int32", "region": "string"}
-    told = debezium.changes(debezium.decode(sent).localCheckpoint(), "t", keys=["id"], columns=columns)
-    first, second = told.orderBy(*ORDER).collect()
+    first, second = changes(batch([gone, come], headers=headers), ["id"], columns)
     assert (first["operation"], second["operation"], second["data"]["region"]) == ("delete", "upsert", "us")
+    assert first["sequence"] < second["sequence"]
     assert first["message_id"] != second["message_id"]
 
 
-def test_a_key_column_may_have_the_name_of_the_payload(spark: SparkSession) -> None:
+def test_a_key_column_may_have_the_name_of_the_payload() -> None:
     source = {"connector": "postgresql", "name": "shop", "table": "t", "sequence": '["1","2"]', "ts_ms": 1000}
     gone = {"op": "d", "before": {"payload": 1}, "source": source}
-    plain, beside = '{"payload":2}', '{"schema":{},"payload":{"payload":2}}'
-    sent = records(
-        spark, [json.dumps(gone).encode()] * 2, [{"__debezium.newkey": key} for key in (plain, beside)]
-    )
-    told = debezium.changes(
-        debezium.decode(sent).localCheckpoint(), "t", keys=["payload"], columns={"payload": "int32"}
-    )
-    assert [row["moved"]["new_key"]["payload"] for row in told.collect()] == [2, 2]
+    headers = [
+        {"__debezium.newkey": key} for key in ('{"payload":2}', '{"schema":{},"payload":{"payload":2}}')
+    ]
+    told = changes(batch([gone] * 2, headers=headers), ["payload"], {"payload": "int32"})
+    assert [row["moved"]["new_key"]["payload"] for row in told] == [2, 2]
 
 
-def test_a_redelivered_event_is_the_same_message(spark: SparkSession) -> None:
+def test_a_redelivered_event_is_the_same_message() -> None:
     """A delete and a read too, whose messages are not those of another change at their position."""
     source = {"connector": "postgresql", "name": "shop", "table": "t", "sequence": '["1","2"]', "ts_ms": 1000}
     said = {"r": {"after": {"id": 1}}, "u": {"after": {"id": 1}}, "d": {"before": {"id": 1}}}
-    values = [json.dumps({"op": op, "source": source} | image).encode() for op, image in said.items()]
-    sent = records(spark, values * 2, [{}] * 6)
-    told = debezium.changes(
-        debezium.decode(sent).localCheckpoint(), "t", keys=["id"], columns={"id": "int32"}
-    )
-    found = [row["message_id"] for row in told.orderBy("arrival.offset").collect()]
+    values = [{"op": op, "source": source} | image for op, image in said.items()]
+    found = [row["message_id"] for row in changes(batch(values * 2), ["id"], {"id": "int32"})]
     place = "00000000000000000001/00000000000000000002"
     assert found == [f"shop:r/{place}#t", f"shop:{place}", f"shop:d/{place}"] * 2
 
 
-def test_columns_of_events_that_say_no_types_are_untyped(spark: SparkSession) -> None:
-    """As wal2json's, told to leave types out."""
-    value = (
-        b'{"action": "I", "table": "t", "timestamp": "2024-03-01 12:00:00+00", "columns": [{"name": "a"}]}'
-    )
-    assert debezium.columns(debezium.decode_wal2json(records(spark, [value], [{}])), "t") == {
-        "a": ("untyped",)
+def test_a_record_without_a_place_is_a_reject_or_a_change_all_the_same() -> None:
+    """Records of a file may have no partition, and no offset."""
+    source = {"connector": "other", "name": "shop", "table": "t", "ts_ms": 1000}
+    sent = batch([{"op": "c", "after": {"id": 1}, "source": source}, "{"])
+    nowhere = sent.set_column(4, "offset", pa.array([None, None], pa.int64()))
+    refused, change = changes(nowhere, ["id"], {"id": "int32"})
+    assert (refused["reject"]["error_code"], refused["message_id"]) == ("NOT_JSON", "t:t/0")
+    assert (change["reject"], change["message_id"]) == (None, "shop:t/0")
+
+
+def test_a_table_of_events_gives_the_changes_of_its_records() -> None:
+    """Of any producer: its texts do not say whether `1234` was a number, or Base64."""
+    column, at = {"name": "id", "value": 1234}, {"timestamp": "2024-03-01 12:00:00+00"}
+    sent: dict[str, Any] = {
+        "debezium": {"op": "c", "after": {"id": 1234}, "source": {"table": "t", "ts_ms": 1}},
+        "maxwell": {"type": "insert", "table": "t", "ts": 1, "data": {"id": 1234}},
+        "wal2json": {"action": "I", "table": "t", "columns": [column]} | at,
     }
+    columns = {"id": "org.apache.kafka.connect.data.Decimal(10,0)"}
+    for producer, value in sent.items():
+        records, reader = batch([value, None, "{", value]), READERS[producer]
+        found = changes(event_table(records, reader), ["id"], columns, None)
+        assert found == changes(records, ["id"], columns, reader)
+        assert [row["data"]["id"] for row in found if row["data"]] == [1234, 1234]
+
+
+def test_columns_of_events_that_say_no_types_are_untyped() -> None:
+    """As wal2json's, told to leave types out."""
+    said = {"action": "I", "table": "t", "timestamp": "2024-03-01 12:00:00+00", "columns": [{"name": "a"}]}
+    assert types(batch([said]), read_wal2json) == {"a": ("untyped",)}
 
 
 @pytest.mark.usefixtures("whole_plans")

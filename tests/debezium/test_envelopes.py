@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from cdckit.debezium.envelopes import read_records
-from cdckit.debezium.events import Event, Record
+from cdckit.debezium.events import Event, Record, records_of
+from support.database_events import batch
 
 
 def read(value: dict[str, Any], key: dict[str, Any] | None = None) -> Event:
@@ -70,3 +71,9 @@ def test_a_row_that_was_taken_out_of_its_envelope_is_told_how_it_is_read() -> No
         "except_column_list=['timestamp', 'offset', '__deleted', '__source_ts_ms'])"
     )
     assert read({"id": 7, "status": "NEW"}).error_code == "NOT_AN_EVENT"
+
+
+def test_of_several_headers_of_a_name_the_last_counts() -> None:
+    name = "__debezium.newkey"
+    (record,) = records_of(batch([None], headers=[[(name, "1"), ("other", "2"), (name, "3")]]))
+    assert (record.new_key, record.old_key) == ("3", None)

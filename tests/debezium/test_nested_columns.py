@@ -14,11 +14,13 @@ from typing import Any
 import fastavro
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
 
 from cdckit import debezium, merge
+from cdckit.debezium.table_changes import table_plan
 from cdckit.errors import InvalidArgument
-from cdckit.model.records import RECORD_SCHEMA, drop_rejects
+from cdckit.model.records import RECORD_SCHEMA
+from cdckit.parts.arrow_types import spark_type
+from support.database_events import batch, changes, types
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 VARIABLE = "io.debezium.data.VariableScaleDecimal"
@@ -308,16 +310,14 @@ def test_one_row_in_every_encoding_is_one_row(spark: SparkSession, says_types: b
     assert [row.asDict() for row in history.collect()] == expected
 
 
-def test_digits_within_arrays_and_maps_are_all_read(spark: SparkSession) -> None:
+def test_digits_within_arrays_and_maps_are_all_read() -> None:
     """As numbers, by the form of each token: four digits are Base64, too."""
     after = (
-        b'{"id": 1, "a": [12345678901234567.89, 1234, "AMc=", "1234", 1E+3],'
-        b' "b": {"x": 0.1000000000000000001}, "c": [[1.10, 2]],'
-        b' "d": {"e": 1234, "f": "1234", "g": [19.900000000000000001]}}'
+        '{"id": 1, "a": [12345678901234567.89, 1234, "AMc=", "1234", 1E+3],'
+        ' "b": {"x": 0.1000000000000000001}, "c": [[1.10, 2]],'
+        ' "d": {"e": 1234, "f": "1234", "g": [19.900000000000000001]}}'
     )
-    value = (
-        b'{"after": ' + after + b', "source": {"connector": "mysql", "table": "t"}, "op": "c", "ts_ms": 1}'
-    )
+    value = f'{{"after": {after}, "source": {{"connector": "mysql", "table": "t"}}, "op": "c", "ts_ms": 1}}'
     columns = {
         "id": "int32",
         "a": f"array<{DECIMAL}(30,2)>",
@@ -325,23 +325,19 @@ def test_digits_within_arrays_and_maps_are_all_read(spark: SparkSession) -> None
         "c": "array<array<string>>",
         "d": f"struct<e: {DECIMAL}(10,0), f: {DECIMAL}(10,0), g: array<decimal(20,18)>>",
     }
-    told = debezium.changes(
-        debezium.decode(of(spark, value)).localCheckpoint(), "t", keys=["id"], columns=columns
-    )
+    [change] = changes(batch([value]), ["id"], columns)
     base64_of_1234 = int.from_bytes(bytes([0xD7, 0x6D, 0xF8]), signed=True)
     a = ["12345678901234567.89", "1234.00", "1.99", Decimal(base64_of_1234).scaleb(-2), "1000.00"]
-    assert [tuple(row["data"]) for row in told.collect()] == [
-        (
-            1,
-            [Decimal(each) for each in a],
-            {"x": Decimal("0.1000000000000000001")},
-            [["1.10", "2"]],
-            Row(e=Decimal(1234), f=Decimal(base64_of_1234), g=[Decimal("19.900000000000000001")]),
-        )
-    ]
+    assert change["data"] == {
+        "id": 1,
+        "a": [Decimal(each) for each in a],
+        "b": [("x", Decimal("0.1000000000000000001"))],
+        "c": [["1.10", "2"]],
+        "d": {"e": Decimal(1234), "f": Decimal(base64_of_1234), "g": [Decimal("19.900000000000000001")]},
+    }
 
 
-def test_a_part_that_cannot_be_read_costs_its_column(spark: SparkSession) -> None:
+def test_a_part_that_cannot_be_read_costs_its_column() -> None:
     """Null with a fault, or the row; never a shorter list."""
     columns = {
         "id": "int32",
@@ -356,71 +352,52 @@ def test_a_part_that_cannot_be_read_costs_its_column(spark: SparkSession) -> Non
         {"id": 4, "a": [[1]], "b": {"k": None}, "c": {"y": None, "z": "unknown"}},
         {"id": 5, "a": None, "b": None, "c": None},
     ]
-    decoded = debezium.decode(of(spark, *(event(row) for row in rows))).localCheckpoint()
-    told = debezium.changes(decoded, "t", keys=["id"], columns=columns, unreadable="null")
-    found = told.orderBy("arrival.offset").select("data.*", "faults").collect()
+    records = batch([event(row) for row in rows])
+    told = changes(records, ["id"], columns, reject=False)
     day = date(1970, 1, 2)
-    assert [tuple(row) for row in found] == [
-        (1, None, {"k": 1}, Row(x=1, y=[day]), ['a: [1,"x"]']),
+    assert [(*change["data"].values(), change["faults"]) for change in told] == [
+        (1, None, [("k", 1)], {"x": 1, "y": [day]}, ['a: [1,"x"]']),
         (2, [1], None, None, ['b: {"k":"x"}', 'c: {"x":1,"y":["x"]}']),
         (3, None, None, None, ['a: {"k":1}', "b: [1]", "c: 7"]),
-        (4, None, {"k": None}, Row(x=None, y=None), ["a: [[1]]"]),
+        (4, None, [("k", None)], {"x": None, "y": None}, ["a: [[1]]"]),
         (5, None, None, None, None),
     ]
-    rejected = debezium.changes(decoded, "t", keys=["id"], columns=columns)
-    [left] = drop_rejects(rejected).select("data.id").collect()
+    [left] = [change["data"] for change in changes(records, ["id"], columns) if change["reject"] is None]
     assert left["id"] == 5
 
 
-def test_a_list_that_did_not_change_was_not_sent(spark: SparkSession) -> None:
+def test_a_list_that_did_not_change_was_not_sent() -> None:
     """The placeholder is a list, too."""
     absent = "__debezium_unavailable_value"
-    row = {
-        "id": 1,
-        "a": [absent],
-        "b": [base64.b64encode(absent.encode()).decode()],
-        "c": list(absent.encode()),
-    }
+    coded = base64.b64encode(absent.encode()).decode()
+    row = {"id": 1, "a": [absent], "b": [coded], "c": list(absent.encode())}
     columns = {"id": "int32", "a": "array<string>", "b": f"array<{DECIMAL}(4,2)>", "c": "array<int32>"}
-    told = debezium.changes(
-        debezium.decode(of(spark, event(row))).localCheckpoint(), "t", keys=["id"], columns=columns
-    )
-    assert [tuple(each) for each in told.select("data.*", "carried.*").collect()] == [
-        (1, None, None, None, True, False, False, False)
-    ]
+    [change] = changes(batch([event(row)]), ["id"], columns)
+    assert change["data"] == {"id": 1} | dict.fromkeys("abc")
+    assert change["carried"] == {"id": True} | dict.fromkeys("abc", False)
 
 
-def test_a_column_whose_array_was_altered_is_read_as_each_event_says(spark: SparkSession) -> None:
+def test_a_column_whose_array_was_altered_is_read_as_each_event_says() -> None:
     """Two schemas that mean one type; of types that have none in common, text is the way."""
     micros = {"type": "int64", "name": "io.debezium.time.MicroTimestamp"}
     millis = {"type": "int64", "name": "io.debezium.time.Timestamp"}
-    texts = {"type": "string"}
     key = {"id": {"type": "int32"}}
 
-    def fields(items: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        return key | {"a": {"type": "array", "items": items}}
+    def sent(number: int, value: Any, items: dict[str, Any]) -> dict[str, Any]:
+        return beside_schema({"id": number, "a": [value]}, key | {"a": {"type": "array", "items": items}})
 
-    sent = [
-        beside_schema({"id": 1, "a": [1_000_000]}, fields(micros)),
-        beside_schema({"id": 2, "a": [1_000]}, fields(millis)),
-    ]
-    decoded = debezium.decode(of(spark, *sent)).localCheckpoint()
-    found = debezium.columns(decoded, "t")
+    both = [sent(1, 1_000_000, micros), sent(2, 1_000, millis)]
+    found = types(batch(both))
     assert len(found["a"]) == 2
-    for columns in (None, found):
-        told = debezium.changes(decoded, "t", keys=["id"], columns=columns)
-        seconds = told.select(F.col("data.a")[0].cast("long").alias("at")).collect()
-        assert [row["at"] for row in seconds] == [1, 1]
-    names = [f"array<{each['name']}>" for each in (micros, millis)]
+    instants = [change["data"]["a"][0].timestamp() for change in changes(batch(both), ["id"], found)]
+    assert instants == [1, 1]
     with pytest.raises(InvalidArgument, match="as columns names them"):
-        debezium.changes(decoded, "t", keys=["id"], columns={"id": "int32", "a": names})
-    other = debezium.decode(
-        of(spark, *sent, beside_schema({"id": 3, "a": ["x"]}, fields(texts)))
-    ).localCheckpoint()
+        table_plan("t", ["id"], found | {"a": tuple(f"array<{each['name']}>" for each in (micros, millis))})
+    other = batch([*both, sent(3, "x", {"type": "string"})])
     with pytest.raises(InvalidArgument, match="types that have one in common"):
-        debezium.changes(other, "t", keys=["id"])
-    told = debezium.changes(other, "t", keys=["id"], columns={"id": "int32", "a": "string"})
-    assert sorted(row["a"] for row in told.select("data.a").collect()) == ['["x"]', "[1000000]", "[1000]"]
+        table_plan("t", ["id"], types(other))
+    told = changes(other, ["id"], {"id": "int32", "a": "string"})
+    assert [change["data"]["a"] for change in told] == ["[1000000]", "[1000]", '["x"]']
 
 
 NESTED_TYPES = {
@@ -439,22 +416,17 @@ NESTED_TYPES = {
 }
 
 
-def test_a_nested_type_is_named_by_its_parts(spark: SparkSession) -> None:
+def test_a_nested_type_is_named_by_its_parts() -> None:
     """Of each name there is a column."""
-    columns = {f"c{place}": said for place, said in enumerate(NESTED_TYPES)}
-    rows = debezium.table_rows(
-        debezium.decode(of(spark)).localCheckpoint(), "t", keys=["id"], columns={"id": "int32"} | columns
-    )
-    data = rows.schema["data"].dataType
-    found = {said: data[name].dataType.simpleString() for name, said in columns.items()}  # type: ignore[index]
-    assert found == NESTED_TYPES
+    columns = {f"c{place}": (said,) for place, said in enumerate(NESTED_TYPES)}
+    plan = table_plan("t", ["c0"], columns)
+    found = [spark_type(field.type).simpleString() for field in plan.data_type]
+    assert dict(zip(NESTED_TYPES, found, strict=True)) == NESTED_TYPES
 
 
 @pytest.mark.parametrize(
     "said", ["array<", "array<nothing>", "map<string>", "struct<a>", "{}", '{"type": 1}']
 )
-def test_a_nested_type_that_is_none_is_refused(spark: SparkSession, said: str) -> None:
+def test_a_nested_type_that_is_none_is_refused(said: str) -> None:
     with pytest.raises(InvalidArgument, match="the name of a type"):
-        debezium.table_rows(
-            debezium.decode(of(spark)).localCheckpoint(), "t", keys=["id"], columns={"id": "int32", "a": said}
-        )
+        table_plan("t", ["id"], {"id": ("int32",), "a": (said,)})

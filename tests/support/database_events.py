@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from cdckit.debezium.envelopes import read_records
-from cdckit.debezium.event_tables import of_records, report_types
+from cdckit.debezium.event_tables import of_records, read_table, report_types
 from cdckit.debezium.events import READ_COLUMNS, RECORD_TYPES, Reader, event_batch
 from cdckit.debezium.row_changes import change_batch
 from cdckit.debezium.rows import row_batch
@@ -26,11 +26,15 @@ def as_bytes(value: Value) -> bytes | None:
 
 
 def batch(
-    values: Sequence[Value], *, keys: Sequence[Value] = (), headers: Sequence[Mapping[str, str]] = ()
+    values: Sequence[Value],
+    *,
+    keys: Sequence[Value] = (),
+    headers: Sequence[Mapping[str, str] | Sequence[tuple[str, str]]] = (),
 ) -> pa.RecordBatch:
     """Records of the topic `t`, without a time of their own, with offsets from 0 on."""
     count = len(values)
-    named = [[{"key": name, "value": text.encode()} for name, text in said.items()] for said in headers]
+    pairs = [said.items() if isinstance(said, Mapping) else said for said in headers]
+    named = [[{"key": name, "value": text.encode()} for name, text in some] for some in pairs]
     columns = {
         "key": [as_bytes(key) for key in keys] or [None] * count,
         "value": [as_bytes(value) for value in values],
@@ -56,24 +60,32 @@ def rows(
     keys: Sequence[str],
     columns: Mapping[str, Any],
     reader: Reader = read_records,
+    table: str = "t",
     **plan: Any,
 ) -> list[dict[str, Any]]:
-    """The rows of the table `t`, those in error among them."""
-    return row_batch(records, of_records(reader), table_plan("t", keys, _types(columns), **plan)).to_pylist()  # type: ignore[no-any-return]
+    """The rows of a table, those in error among them."""
+    made = row_batch(records, of_records(reader), table_plan(table, keys, _types(columns), **plan))
+    return made.to_pylist()  # type: ignore[no-any-return]
 
 
 def changes(
     records: pa.RecordBatch,
     keys: Sequence[str],
     columns: Mapping[str, Any],
-    reader: Reader = read_records,
+    reader: Reader | None = read_records,
+    table: str = "t",
     **plan: Any,
 ) -> list[dict[str, Any]]:
-    """The changes of the table `t`, and what cannot be one."""
-    made = change_batch(
-        records, of_records(reader), table_plan("t", keys, _types(columns), **plan), None, None
-    )
+    """The changes of a table, and what cannot be one; without a reader, of a table of events."""
+    by = read_table if reader is None else of_records(reader)
+    made = change_batch(records, by, table_plan(table, keys, _types(columns), **plan), None, None)
     return made.to_pylist()  # type: ignore[no-any-return]
+
+
+def event_table(records: pa.RecordBatch, reader: Reader) -> pa.RecordBatch:
+    """Records with their events beside them, as `decode` gives them."""
+    beside = event_batch(records.select(READ_COLUMNS), reader)
+    return pa.record_batch([*records.columns, *beside.columns], [*RECORD_TYPES, *beside.schema.names])
 
 
 def types(records: pa.RecordBatch, reader: Reader = read_records) -> dict[str, tuple[str, ...]]:
