@@ -22,6 +22,7 @@ from cdckit.debezium.events import (
     Kind,
     Record,
     check_row,
+    image_of,
     set_time,
     text_of,
 )
@@ -169,8 +170,8 @@ def event_of(
         position=position(connector, source, record.offset),
         transaction_id=_transaction_id(envelope, source),
         row_key=row_key,
-        before=_image(envelope.before),
-        after=_image(envelope.after),
+        before=image_of(envelope.before),
+        after=image_of(envelope.after),
         new_key=record.new_key,
         old_key=record.old_key,
     )
@@ -193,10 +194,6 @@ def event_of(
         event.said = said
         return check_row(event)
     return _refuse_row(event, said) if op is None else event.refuse(EventFault.UNKNOWN_OPERATION, op)
-
-
-def _image(row: Any) -> Image | None:
-    return row if isinstance(row, dict) else None
 
 
 def _other_kind(envelope: Envelope, op: str | None, said: str | None) -> str | None:
@@ -324,7 +321,7 @@ def _set_document(event: Event, envelope: Envelope) -> None:
     event.row_key = _document_key(event.row_key)
     if event.after is None and isinstance(envelope.after, str):
         try:
-            event.after = _image(json_value(envelope.after))
+            event.after = image_of(json_value(envelope.after))
         except (ValueError, RecursionError):
             return
         if event.after is not None and event.row_key is not None and _ID in event.after:

@@ -134,6 +134,11 @@ Image = dict[str, Any]
 """A row as it was sent: each column that was sent, with its value as `cdckit.parts.json_objects` reads it."""
 
 
+def image_of(row: Any) -> Image | None:
+    """A row that is one; None for anything else."""
+    return row if isinstance(row, dict) else None
+
+
 class Event(msgspec.Struct, gc=False):
     """What one record says: see `cdckit.debezium.EVENT_SCHEMA`; its time is in microseconds."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +23,7 @@ from cdckit.debezium.events import (
     Kind,
     Record,
     check_row,
+    image_of,
     set_time,
     text_of,
 )
@@ -46,9 +46,21 @@ class _MaxwellRow(msgspec.Struct, gc=False):
 
 
 _read_maxwell = ObjectReader(_MaxwellRow)
-_TYPES = {"insert": CREATE, "update": UPDATE, "delete": DELETE, "bootstrap-insert": READ}
-_OF_BOOTSTRAPS = ("bootstrap-start", "bootstrap-complete")
-_OF_SCHEMAS = re.compile(r"(?:database|table)-(?:create|alter|drop)")
+_NONE = None, None
+_MAXWELL_TYPES: Mapping[str | None, tuple[Kind | None, str | None]] = {
+    "insert": (Kind.ROW, CREATE),
+    "update": (Kind.ROW, UPDATE),
+    "delete": (Kind.ROW, DELETE),
+    "bootstrap-insert": (Kind.ROW, READ),
+    "bootstrap-start": (Kind.HEARTBEAT, None),
+    "bootstrap-complete": (Kind.HEARTBEAT, None),
+    **{
+        f"{what}-{how}": (Kind.SCHEMA_CHANGE, None)
+        for what in ("database", "table")
+        for how in ("create", "alter", "drop")
+    },
+}
+"""By type of a record what it is about, and what happened to the row."""
 _BEHIND_ALL = "9" * 20
 """The number of the last row of a transaction, which says that it is, and no number."""
 
@@ -62,12 +74,11 @@ def read_maxwell(values: pa.Array, records: Sequence[Record]) -> list[Event]:
 def _maxwell_event(row: _MaxwellRow | None, record: Record) -> Event:
     if row is None:
         return unread_event(record, None, EventFault.NOT_JSON, text_of(record.value))
-    kind, data = plain_text(row.type), _image(row.data)
-    operation = _TYPES.get(kind or "")
-    is_schema = kind is not None and _OF_SCHEMAS.fullmatch(kind) is not None
+    word, data = plain_text(row.type), image_of(row.data)
+    kind, operation = _MAXWELL_TYPES.get(word, _NONE)
     event = Event(
         form="json",
-        kind=_maxwell_kind(kind, is_schema=is_schema),
+        kind=kind,
         db=plain_text(row.database),
         table=plain_text(row.table),
         operation=operation,
@@ -77,35 +88,28 @@ def _maxwell_event(row: _MaxwellRow | None, record: Record) -> Event:
     number = plain_text(row.xoffset) or (_BEHIND_ALL if row.commit is True else "")
     event.position = maxwell_position(row.position, number)
     # Rows say seconds, DDL milliseconds.
-    unit = 1000 if is_schema else 1_000_000
+    unit = 1000 if kind == Kind.SCHEMA_CHANGE else 1_000_000
     at = row.ts * unit if row.ts.__class__ is int else None
-    set_time(event, (("source", at), ("record", None if kind is None else record.at)))
+    set_time(event, (("source", at), ("record", None if word is None else record.at)))
     if operation == DELETE:
         event.before = data
     else:
-        event.before = _image(row.old)
+        event.before = image_of(row.old)
         # With the option `output_nulls=false` nulls are left out, and so is a column that became null.
         left_out = {name: None for name in event.before or () if name not in (data or ())}
         event.after = None if data is None else data | left_out
+    return _check(event, "mysql", word, record)
+
+
+def _check(event: Event, connector: str, word: str | None, record: Record) -> Event:
+    """The event, of a database of this kind; refused where no *word* says what happened, or another one."""
+    said = text_of(record.value)
+    if word is None:
+        return event.refuse(EventFault.NOT_AN_EVENT, said)
     if event.kind is None:
-        fault = EventFault.NOT_AN_EVENT if kind is None else EventFault.UNKNOWN_OPERATION
-        return event.refuse(fault, text_of(record.value) if kind is None else kind)
-    event.connector = "mysql"
-    if operation is None:
-        event.said = text_of(record.value)
+        return event.refuse(EventFault.UNKNOWN_OPERATION, word)
+    event.connector, event.said = connector, None if event.kind == Kind.ROW else said
     return check_row(event)
-
-
-def _maxwell_kind(kind: str | None, *, is_schema: bool) -> str | None:
-    if kind in _TYPES:
-        return Kind.ROW
-    if kind in _OF_BOOTSTRAPS:
-        return Kind.HEARTBEAT
-    return Kind.SCHEMA_CHANGE if is_schema else None
-
-
-def _image(row: Any) -> Image | None:
-    return row if isinstance(row, dict) else None
 
 
 class _Column(msgspec.Struct, gc=False):
@@ -126,13 +130,14 @@ class _Wal2jsonRow(msgspec.Struct, gc=False):
 
 
 _read_wal2json = ObjectReader(_Wal2jsonRow)
-_ACTIONS = {"I": CREATE, "U": UPDATE, "D": DELETE, "T": TRUNCATE, "M": MESSAGE}
-_KINDS: Mapping[str, Kind] = {
-    **dict.fromkeys("IUD", Kind.ROW),
-    "T": Kind.TRUNCATE,
-    "M": Kind.MESSAGE,
-    "B": Kind.TRANSACTION,
-    "C": Kind.TRANSACTION,
+_WAL2JSON_ACTIONS: Mapping[str | None, tuple[Kind | None, str | None]] = {
+    "I": (Kind.ROW, CREATE),
+    "U": (Kind.ROW, UPDATE),
+    "D": (Kind.ROW, DELETE),
+    "T": (Kind.TRUNCATE, TRUNCATE),
+    "M": (Kind.MESSAGE, MESSAGE),
+    "B": (Kind.TRANSACTION, None),
+    "C": (Kind.TRANSACTION, None),
 }
 
 
@@ -146,29 +151,24 @@ def _wal2json_event(row: _Wal2jsonRow | None, record: Record) -> Event:
     if row is None:
         return unread_event(record, None, EventFault.NOT_JSON, text_of(record.value))
     action = plain_text(row.action)
+    kind, operation = _WAL2JSON_ACTIONS.get(action, _NONE)
     event = Event(
         form="json",
-        kind=_KINDS.get(action or ""),
+        kind=kind,
         schema=plain_text(row.schema),
         table=plain_text(row.table),
-        operation=_ACTIONS.get(action or ""),
+        operation=operation,
         position=lsn_position(row.lsn),
         transaction_id=plain_text(row.xid),
         before=_by_name(row.identity, "value"),
         after=_by_name(row.columns, "value"),
     )
-    said = None if action is None else record.at
-    set_time(event, (("source", _commit_time(row.timestamp)), ("record", said)))
-    if event.kind is None:
-        fault = EventFault.NOT_AN_EVENT if action is None else EventFault.UNKNOWN_OPERATION
-        return event.refuse(fault, text_of(record.value) if action is None else action)
-    event.connector = "postgresql"
-    if event.kind == Kind.ROW:
+    at = None if action is None else record.at
+    set_time(event, (("source", _commit_time(row.timestamp)), ("record", at)))
+    if kind == Kind.ROW:
         types = _by_name(row.identity if row.columns is None else row.columns, "type")
-        event.types = None if types is None else {name: plain_text(kind) for name, kind in types.items()}
-    else:
-        event.said = text_of(record.value)
-    return check_row(event)
+        event.types = None if types is None else {name: plain_text(said) for name, said in types.items()}
+    return _check(event, "postgresql", action, record)
 
 
 def _commit_time(said: Any) -> int | None:
