@@ -1,0 +1,173 @@
+"""Folds whose states are kept from batch to batch, one for each scope: plain Python, whatever keeps them."""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+WAITING, PROCESSED = "waiting", "processed"
+
+Place = tuple[int, int]
+"""What tells records apart: the commit that brought them, and a number within it."""
+
+
+class RecordOutcome(NamedTuple):
+    """
+    What became of a record; of one about which nothing is said, what its decoding says.
+
+    Args:
+        place: Of the record.
+        outcome: A word of the door's.
+        code, sentence: Why it cannot be used.
+        since, waits_for: Since when a record waits, in microseconds, and for what.
+        about: What the record speaks of, where that is known by other records only.
+    """
+
+    place: Place
+    outcome: str
+    code: str | None = None
+    sentence: str | None = None
+    since: int | None = None
+    waits_for: str | None = None
+    about: str | None = None
+
+    def after(self, before: RecordOutcome | None) -> RecordOutcome:
+        """The same behind one that was said before: what the record is about is still known."""
+        return self if self.about or before is None else self._replace(about=before.about)
+
+
+class Again(NamedTuple):
+    """A row for other scopes of the same fold."""
+
+    row: Any
+
+
+class ScopeState(NamedTuple):
+    """What is known of a scope, and the records that are taken once more when others come."""
+
+    scope: str
+    state: bytes | None = None
+    waiting: tuple[Place, ...] = ()
+
+
+class KeptFold(ABC):
+    """
+    What is known of one scope, and the rules by which rows are taken that come to it, batch after batch.
+
+    What follows from a row is any number of outcomes, of rows for the next fold, and of rows for other scopes
+    of this one (`Again`).
+
+    Args:
+        state: What is known of the scope; None where nothing is.
+        settings: What the door goes by.
+    """
+
+    name: ClassVar[str]
+    """By which its states are kept."""
+    takes: ClassVar[tuple[type, ...]]
+    """The types of rows that it takes; all others pass it by."""
+
+    @abstractmethod
+    def __init__(self, state: bytes | None, settings: Any) -> None:
+        raise NotImplementedError
+
+    @staticmethod
+    @abstractmethod
+    def spread(row: Any) -> Iterable[tuple[str, Any]]:
+        """The scopes of a row, each with what it is there."""
+        raise NotImplementedError
+
+    @staticmethod
+    @abstractmethod
+    def order(row: Any) -> Any:
+        """What the rows of a scope are sorted by."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def take(self, row: Any) -> Iterable[Any]:
+        """Take a row; what follows from it."""
+        raise NotImplementedError
+
+    def settle(self) -> Iterable[Any]:
+        """What follows once all rows of a batch are taken."""
+        return ()
+
+    @abstractmethod
+    def state(self) -> bytes | None:
+        """What is known now; None if nothing is."""
+        raise NotImplementedError
+
+    def waiting(self) -> Iterable[Place]:
+        """The records that are to be taken once more."""
+        return ()
+
+
+def bucket_of(scope: str, buckets: int) -> int:
+    """The bucket of a scope."""
+    return zlib.crc32(scope.encode()) % buckets
+
+
+def spread_rows(fold: type[KeptFold], rows: Iterable[Any]) -> dict[str, list[Any]]:
+    """Rows by the scopes that they come to."""
+    scopes = defaultdict[str, list[Any]](list)
+    for row in rows:
+        for scope, scoped in fold.spread(row):
+            scopes[scope].append(scoped)
+    return scopes
+
+
+def take_scopes(
+    fold: type[KeptFold],
+    settings: Any,
+    scopes: Mapping[str, list[Any]],
+    states: Mapping[str, ScopeState],
+    read: Callable[[list[Place]], Iterable[Any]],
+) -> tuple[list[ScopeState], list[Any]]:
+    """
+    Take the rows of some scopes.
+
+    Args:
+        fold, settings: How they are taken.
+        scopes: The rows of each scope, in any order.
+        states: What is known of these scopes.
+        read: Reads rows again, of records that wait.
+
+    Returns:
+        The states that are not what they were, and all that follows from the rows.
+
+    >>> class Sum(KeptFold):
+    ...     name, takes = "sum", (tuple,)
+    ...     def __init__(self, state, settings):
+    ...         self.sum = int(state or 0)
+    ...     @staticmethod
+    ...     def spread(row):
+    ...         return [row]
+    ...     @staticmethod
+    ...     def order(number):
+    ...         return number
+    ...     def take(self, number):
+    ...         self.sum += number
+    ...         yield self.sum
+    ...     def state(self):
+    ...         return b"%d" % self.sum
+    >>> rows = spread_rows(Sum, [("ann", 2), ("ben", 3), ("ann", 1)])
+    >>> states, results = take_scopes(Sum, None, rows, {"ann": ScopeState("ann", b"10")}, list)
+    >>> [(state.scope, state.state) for state in states], results
+    ([('ann', b'13'), ('ben', b'3')], [11, 13, 3])
+    """
+    places = [place for scope in scopes for place in states.get(scope, ScopeState(scope)).waiting]
+    waited = spread_rows(fold, read(places)) if places else {}
+    changed, results = list[ScopeState](), list[Any]()
+    for scope, rows in scopes.items():
+        before = states.get(scope, ScopeState(scope))
+        scope_fold = fold(before.state, settings)
+        for row in sorted([*waited.get(scope, ()), *rows], key=fold.order):
+            results += scope_fold.take(row)
+        results += scope_fold.settle()
+        after = ScopeState(scope, scope_fold.state(), tuple(scope_fold.waiting()))
+        if after != before:
+            changed.append(after)
+    return changed, results
