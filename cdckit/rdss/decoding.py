@@ -71,19 +71,15 @@ def decode(records: DataFrame, *, now: datetime | None = None, rules: Rules = RU
     records = require_records(records, function="decode")
     if now is not None and (not isinstance(now, datetime) or now.utcoffset() is None):
         raise InvalidArgument("decode", "now", "an aware datetime (one with tzinfo)", now)
-    return decode_with_columns(records, T.StructType(), now=now, rules=rules)
-
-
-def decode_with_columns(
-    records: DataFrame, beside: T.StructType, *, now: datetime | None = None, rules: Rules = RULES
-) -> DataFrame:
-    """What `decode` returns, and the columns *beside* of each record."""
-    keeps = [*RECORD_COLUMNS, *beside.fieldNames()]
     rule = partial(read_message, now=now, rules=rules)
-    read = with_rule(records, keeps, ["value", "timestamp"], rule, SLICED_MESSAGE)
+    return with_body(with_rule(records, RECORD_COLUMNS, ["value", "timestamp"], rule, SLICED_MESSAGE))
+
+
+def with_body(sliced: DataFrame, *beside: str) -> DataFrame:
+    """Rows that know where in the value the body stands, as `DECODED_SCHEMA`, and some columns beside it."""
     # The body is a piece of the value, which need not come back from the workers.
     body = F.substring("value", F.col("body_from"), F.col("body_length")).cast("string")
-    return read.withColumn("body", body).select(*DECODED_SCHEMA.fieldNames(), *beside.fieldNames())
+    return sliced.withColumn("body", body).select(*DECODED_SCHEMA.fieldNames(), *beside)
 
 
 def decorate_message(message: Mapping[str, Any], code: RdssFault, description: str) -> dict[str, Any]:

@@ -13,31 +13,29 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import BUCKET, BUCKETS, Kind
 from cdckit.ledger.erased_files import KNOWN
 from cdckit.ledger.erasure import ForgottenEntities, Request, forget_entities, with_known
-from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult
+from cdckit.ledger.fold_tables import last_outcomes, say_outcomes
+from cdckit.ledger.shell import Shell, WorkResult
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document, as_records
-from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, REJECT_SCHEMA
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA
 from cdckit.parts.arguments import require_flag, require_instant
 from cdckit.parts.values import guid
 from cdckit.parts.workers import describe_jobs
-from cdckit.rdss.decoding import queue_records
+from cdckit.rdss.decoding import queue_records, with_body
 from cdckit.rdss.exchange_erasure import forget_objects, object_uuids
 from cdckit.rdss.exchange_intake import Intake
+from cdckit.rdss.exchange_rules import Outcome, Status
 from cdckit.rdss.exchange_tables import (
     MESSAGES,
     MESSAGES_SCHEMA,
-    WAITING_SCHEMA,
-    Outcome,
     Settings,
-    Status,
-    find_wholes,
     is_erased,
     last_status,
     own_messages,
-    with_body,
+    whole_messages,
     with_outcomes,
 )
-from cdckit.rdss.existence import UNKNOWN_CODES
+from cdckit.rdss.existence_rules import UNKNOWN_CODES
 from cdckit.rdss.message_rows import VERDICT
 from cdckit.rdss.object_bodies import KEY
 from cdckit.rdss.objects import (
@@ -48,10 +46,9 @@ from cdckit.rdss.objects import (
     require_object_type,
 )
 from cdckit.rdss.reading import RULES, Rules
-from cdckit.rdss.sequences import waiting
+from cdckit.rdss.sequences import overdue_verdict
 from cdckit.rdss.validators import PRESERVATION, READ
 from cdckit.store import Snapshot, Transaction
-from cdckit.store.store import read_rows, read_some
 
 _TOLD = (
     *("message_id", "correlation_id", "message_class", "message_type", "sequence_id", "sequence_position"),
@@ -102,7 +99,7 @@ class Exchange(Shell):
         ledger of each type.  A message that comes late, and shows that others were about an unknown object
         when they were published, takes them back: the buckets of those objects are written anew.  Where such
         a message is a version of another, those about that version are looked at, too, step by step.
-        Once an object was erased, the names in each batch are hashed, and joined with those that were.
+        Once an object was erased, workers are told the names of all that were.
 
     Source:
         RDSS, "Local Data Repository", "Receiving", "Multi-Message Sequence".
@@ -143,7 +140,7 @@ class Exchange(Shell):
     {'erased'}
     """
 
-    kind = "RDSS exchange (form 4)"
+    kind = "RDSS exchange (form 5)"
 
     def __init__(
         self,
@@ -177,18 +174,18 @@ class Exchange(Shell):
         return WorkResult(written.rows)
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
-        rows = read_some(tables, WAITING)
-        if rows is None:
-            return 0
-        instant, given_up = require_instant(now, "now", function="expire"), F.col(GIVEN_UP).isNotNull()
-        judged = waiting(rows.where(~given_up), now=now, wait=wait, overdue="reject")
-        found = judged.where("is_overdue").count()
-        if found:
-            expired = judged.withColumn(GIVEN_UP, F.when(F.col("is_overdue"), instant))
-            columns = WAITING_SCHEMA.names
-            before = rows.where(given_up).select(*columns)
-            tables.replace(WAITING, expired.select(*columns).unionByName(before))
-        return found
+        since, instant = F.col("waiting_since"), require_instant(now, "now", function="expire")
+        waits = last_outcomes(tables).where(F.col("outcome") == Outcome.WAITING.value)
+        verdict = overdue_verdict()
+        given_up = {
+            "outcome": verdict["queue"],
+            **{name: verdict[name] for name in (ERROR_CODE, ERROR_DESCRIPTION)},
+        }
+        overdue = tables.scratch(waits.where(instant - since > F.lit(wait)).withColumns(given_up))
+        count = overdue.count()
+        if count:
+            say_outcomes(tables, overdue)
+        return count
 
     def _rebuild(self, tables: Transaction) -> WorkResult | None:
         if not tables.has(MESSAGES):
@@ -239,7 +236,7 @@ class Exchange(Shell):
         return with_outcomes(tables).where(_is_reject() & ~is_known)
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
-        found = read_rows(tables, WAITING, WAITING_SCHEMA).where(F.col(GIVEN_UP).isNull())
+        found = with_outcomes(tables).where(F.col("outcome") == Outcome.WAITING.value)
         place = ("message_id", "sequence_id", "sequence_position", "sequence_total")
         return found.select(*RECORD_COLUMNS, *place, "waiting_since", "waiting_for")
 
@@ -311,10 +308,10 @@ class Exchange(Shell):
             `sequence_total`, `published_timestamp`, `generator`, `tenant_jisc_id`; `object_uuid`; `status`
             (RECEIVED); `outcome` (`Outcome`, or `erased`); and of what is invalid or an error `queue`,
             `error_code` and `error_description`.  The parts of a longer message have one outcome each: all
-            that of the whole, once it is whole.  Of one that was erased its record's place is left, and where
-            its object came to be or went with it, its type, its time, and names that it did not have.
+            that of the whole, once it is whole.  Of one that was erased its record's place is left.
         """
-        return with_outcomes(self._snapshot()).select(*RECORD_COLUMNS, *_TOLD, "status", "outcome", *VERDICT)
+        status = F.lit(Status.RECEIVED.value).alias("status")
+        return with_outcomes(self._snapshot()).select(*RECORD_COLUMNS, *_TOLD, status, "outcome", *VERDICT)
 
     def own_messages(self) -> DataFrame:
         """
@@ -368,7 +365,7 @@ class Exchange(Shell):
         snapshot = self._snapshot()
         rows = with_outcomes(snapshot).where(F.col("outcome") == Outcome.PROCESSED.value)
         some = rows.where(F.col("message_type") == message_type).select(*MESSAGES_SCHEMA.fieldNames())
-        return find_wholes(some, snapshot, self._settings.rules)
+        return whole_messages(some, snapshot, self._settings.rules)
 
 
 def _is_reject() -> Column:

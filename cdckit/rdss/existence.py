@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -14,15 +15,14 @@ from cdckit.model.changes import DELETE, UPSERT, require_changes
 from cdckit.model.history import DELETED, SOURCE_MESSAGE, VALID_FROM, require_history
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.arguments import require_batch, require_columns, require_flag, require_int, require_types
-from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.folded_rows import explode_rule, fold_rows
+from cdckit.parts.folded_rows import explode_rule, fold_rows, with_rule
 from cdckit.parts.workers import compute_once
 from cdckit.rdss.decoding import DECODED_SCHEMA
-from cdckit.rdss.existence_rules import FOLLOWING, object_existence
+from cdckit.rdss.existence_rules import FAULTS, UNKNOWN_CODES, published_statements
 from cdckit.rdss.findings import BODY, RdssFault, json_path
-from cdckit.rdss.object_bodies import KEY, LINKS, NAMINGS, RELATED, named_objects, version_pairs
+from cdckit.rdss.object_bodies import KEY, LINKS, RELATED, named_objects, version_pairs
 from cdckit.rdss.objects import is_statement
-from cdckit.rdss.validators import CREATE, READ, REMOVE, UPDATE
+from cdckit.rdss.validators import CREATE, UPDATE
 
 _KEYED = T.StructType([T.StructField(KEY, T.StringType())])
 _OBJECTS = T.StructType([*_KEYED.fields, T.StructField(RELATED, T.StringType())])
@@ -255,63 +255,6 @@ def _require_both(objects: DataFrame, ancestry: DataFrame, *, function: str) -> 
     require_types(ancestry, _LINKS, function=function)
 
 
-_LIGHT = (
-    *("topic", "partition", "offset", "timestamp", "message_id", "message_type"),
-    *("published_timestamp", "object_uuid"),
-)
-
-NAMING_SCHEMA = T.StructType([*spark_columns(NAMINGS).fields, *(DECODED_SCHEMA[name] for name in _LIGHT)])
-"""One row is one message and an object that must exist for it, or does through it (`named`); `objects` are
-all of these."""
-
-
-def namings(decoded: DataFrame) -> DataFrame:
-    """
-    Which objects each message about one names: its own, and those of which it is a version.
-
-    These rows are all that `unknown_statements` needs, and small: they can be kept, and found by object.
-
-    Args:
-        decoded: What `decode` returned, its sequences assembled; all but valid creates, updates, deletes and
-            requests to read is passed over.
-
-    Returns:
-        One row per message and object (`NAMING_SCHEMA`).
-
-    Raises:
-        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned.
-
-    Cost: the relations of updates are read as JSON, no shuffle.
-
-    >>> named = namings(decoded).select("message_type", F.left("named", F.lit(8)).alias("named"))
-    >>> named.orderBy("message_type").show()
-    +--------------+--------+
-    |  message_type|   named|
-    +--------------+--------+
-    |MetadataCreate|00000384|
-    |MetadataDelete|00000384|
-    |MetadataUpdate|00000384|
-    +--------------+--------+
-    <BLANKLINE>
-    """
-    require_types(decoded, DECODED_SCHEMA, function="namings")
-    statements = decoded.where(is_statement(CREATE, UPDATE, REMOVE, READ))
-    body = F.when(F.col("message_type") == UPDATE, F.col("body"))
-    reads = ["message_type", "object_uuid", "body"]
-    light = statements.select(*_LIGHT, body.alias("body"))
-    return explode_rule(light, _LIGHT, reads, named_objects, NAMINGS).select(*NAMING_SCHEMA.fieldNames())
-
-
-_CODES = {
-    UPDATE: RdssFault.UPDATE_OF_UNKNOWN,
-    REMOVE: RdssFault.DELETE_OF_UNKNOWN,
-    READ: RdssFault.READ_OF_UNKNOWN,
-}
-
-UNKNOWN_CODES = tuple(code.value for code in _CODES.values())
-"""The codes of what is about an unknown object."""
-
-
 def with_unknown(
     decoded: DataFrame, *, known: DataFrame | None = None, keeps_deleted: bool = False
 ) -> DataFrame:
@@ -347,9 +290,9 @@ def with_unknown(
         MissingColumns, WrongColumnType: *decoded* is not what `decode` returned; or *known* is neither a
             history nor changes of research objects.
 
-    Cost: the ids of the messages are shuffled by object, with what is known of them, and by record; those
-        that are about a version of another object go through one task.  The messages themselves are joined
-        with the ids of those that are wrong.
+    Cost: the ids of the messages are shuffled by object, with what is known of them; those about objects
+        that are versions of each other go through one task.  The messages themselves are joined with the
+        ids of those that are wrong.
 
     Source:
         RDSS, "Metadata Error Codes", "Metadata Update", "Digital Object Versioning".
@@ -367,14 +310,18 @@ def with_unknown(
     require_types(decoded, DECODED_SCHEMA, function="with_unknown")
     require_batch(decoded, "decoded", "decode each batch (foreachBatch)", function="with_unknown")
     require_flag(keeps_deleted, "keeps_deleted", function="with_unknown")
-    wrong = unknown_statements(namings(decoded), known=known, keeps_deleted=keeps_deleted)
+    wrong = _unknown_statements(decoded, known, keeps_deleted)
     places = wrong.select(
         *(F.col(name).alias(f"_{name}") for name in _RECORD), F.lit(True).alias("_is_wrong")
     )
     same = reduce(Column.__and__, (F.col(name).eqNullSafe(F.col(f"_{name}")) for name in _RECORD))
-    is_wrong = is_statement(*_CODES) & F.col("_is_wrong").isNotNull()
-    judged = with_object_faults(decoded.join(places, same, "left"), is_wrong)
-    return judged.select(*decoded.columns)
+    is_wrong = is_statement(*FAULTS) & F.col("_is_wrong").isNotNull()
+    judged = decoded.join(places, same, "left")
+    columns = {
+        name: F.when(is_wrong, text).otherwise(F.col(name))
+        for name, text in object_fault(F.col("object_uuid")).items()
+    }
+    return judged.withColumns(columns).select(*decoded.columns)
 
 
 def find_unknown(
@@ -409,50 +356,34 @@ _RECORD = ("topic", "partition", "offset", "message_id")
 _ARRIVAL = ("timestamp", *_RECORD)
 
 
-def unknown_statements(
-    named: DataFrame, *, known: DataFrame | None = None, keeps_deleted: bool = False
-) -> DataFrame:
-    """
-    The messages about unknown objects, of those that name objects.
-
-    Args:
-        named: What `namings` returned.
-        known, keeps_deleted: As for `with_unknown`.
-
-    Returns:
-        One row per message: its `topic`, `partition`, `offset` and `message_id`.
-
-    Cost: as for `with_unknown`.
-
-    >>> unknown_statements(namings(decoded)).count()
-    0
-    """
-    is_version = (F.col("message_type") == UPDATE) & (F.size("objects") > 1)
-    statements = named.withColumns(
-        {"is_version": is_version, "is_message": F.lit(True), "known": F.lit(None).cast("boolean")}
-    ).drop("objects")
+def _unknown_statements(decoded: DataFrame, known: DataFrame | None, keeps_deleted: bool) -> DataFrame:
+    """The messages about unknown objects: one row for each, its `_RECORD`."""
+    light = (*_ARRIVAL, "message_type", "published_timestamp", "object_uuid")
+    body = F.when(F.col("message_type") == UPDATE, F.col("body")).alias("body")
+    said = decoded.where(is_statement(CREATE, *FAULTS)).select(*light, body)
+    reads = ["message_type", "object_uuid", "body"]
+    named = with_rule(said, light, reads, _list_objects, pa.schema([_OBJECT_LIST]))
+    statements = named.withColumns({"is_message": F.lit(True), "known": F.lit(None).cast("boolean")})
     if known is not None:
         before = _known_instants(known).withColumn("is_message", F.lit(False))
-        lasting = before.where("known") if keeps_deleted else before
-        statements = statements.unionByName(lasting, allowMissingColumns=True)
+        statements = statements.unionByName(before, allowMissingColumns=True)
+    # Versions of each other are looked at together, all others object by object.
+    linked = statements.where(F.size("objects") > 1).select(F.explode("objects").alias("object_uuid"))
+    is_linked = linked.distinct().withColumn("is_linked", F.lit(True))
+    family = F.when(F.col("is_linked").isNull(), F.col("object_uuid"))
+    statements = statements.join(is_linked, "object_uuid", "left").withColumn("family", family)
     # At one instant, what was known before stands first.
     order = ("published_timestamp", "is_message", *_ARRIVAL)
-    kept = ("published_timestamp", *_ARRIVAL, "message_type", "is_version")
-    answers = fold_rows(statements, object_existence(keeps_deleted), keeps=kept, order=order)
-    asked = (
-        answers.where(F.col("message_type").isin(*_CODES))
-        .groupBy(*_RECORD)
-        .agg(
-            F.coalesce(F.max("existed"), F.lit(False)).alias("existed"),
-            F.collect_set("follows").alias("follows"),
-            *(F.first(name).alias(name) for name in ("is_version", "published_timestamp", "timestamp")),
-        )
-    )
-    # Those that nobody follows, and that follow nobody, are looked at wherever they are.
-    is_alone = ~F.col("is_version") & (F.size("follows") == 0)
-    undecided = asked.where("NOT existed").withColumn("chain", F.when(is_alone, F.col("message_id")))
-    published = ("published_timestamp", *_ARRIVAL)
-    return fold_rows(undecided, FOLLOWING, keeps=_RECORD, order=published).where("is_wrong").select(*_RECORD)
+    plan = published_statements(keeps_deleted)
+    judged = fold_rows(statements, plan, keeps=_RECORD, order=order)
+    return judged.where("is_wrong").select(*_RECORD).distinct()
+
+
+_OBJECT_LIST = pa.field("objects", pa.list_(pa.string()))
+
+
+def _list_objects(message_type: str, own: str, body: str | None) -> tuple[list[str]]:
+    return (named_objects(message_type, own, body),)
 
 
 def _known_instants(known: DataFrame) -> DataFrame:
@@ -467,31 +398,28 @@ def _known_instants(known: DataFrame) -> DataFrame:
         known = require_history(known, VALID_FROM, DELETED, SOURCE_MESSAGE, function="with_unknown")
         key, at, message, exists = F.col(KEY), VALID_FROM, SOURCE_MESSAGE, ~F.col(DELETED)
     return known.select(
-        key.alias("named"),
+        key.alias("object_uuid"),
+        F.array(key).alias("objects"),
         F.col(at).alias("published_timestamp"),
         F.col(message).alias("message_id"),
         exists.alias("known"),
     )
 
 
-def with_object_faults(rows: DataFrame, is_wrong: Column) -> DataFrame:
-    """Rows of messages, those that are wrong with the verdict that they are about an unknown object."""
+def object_fault(about: Column) -> dict[str, Column]:
+    """The verdict on a message *about* an unknown object: what its columns have then."""
     place = f" At {json_path((*BODY, KEY))}: no object "
-    verdict = {
-        "queue": _text_by_type(lambda code: code.queue.value),
-        ERROR_CODE: _text_by_type(lambda code: code.value),
+    return {
+        "queue": _text_by_type(lambda fault: fault.queue.value),
+        ERROR_CODE: _text_by_type(lambda fault: fault.value),
         ERROR_DESCRIPTION: F.concat(
-            _text_by_type(lambda code: f"{code.describe()}{place}"),
-            "object_uuid",
+            _text_by_type(lambda fault: f"{fault.describe()}{place}"),
+            about,
             F.lit(" was known when the message was published."),
         ),
     }
-    before = {name: F.col(name) if name in rows.columns else F.lit(None) for name in verdict}
-    return rows.withColumns(
-        {name: F.when(is_wrong, text).otherwise(before[name]) for name, text in verdict.items()}
-    )
 
 
 def _text_by_type(text: Callable[[RdssFault], str]) -> Column:
     """What is said of a message by its type."""
-    return F.coalesce(*(F.when(F.col("message_type") == name, text(code)) for name, code in _CODES.items()))
+    return F.coalesce(*(F.when(F.col("message_type") == name, text(fault)) for name, fault in FAULTS.items()))

@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 import pyarrow as pa
 
 from cdckit.parts.fold import Fold, FoldPlan, Result
-from cdckit.rdss.validators import CREATE, REMOVE, UPDATE
+from cdckit.rdss.findings import RdssFault
+from cdckit.rdss.validators import CREATE, READ, REMOVE, UPDATE
+
+FAULTS = {
+    UPDATE: RdssFault.UPDATE_OF_UNKNOWN,
+    REMOVE: RdssFault.DELETE_OF_UNKNOWN,
+    READ: RdssFault.READ_OF_UNKNOWN,
+}
+"""By the type of a message what is said of it, where its object is unknown."""
+
+UNKNOWN_CODES = tuple(fault.value for fault in FAULTS.values())
+"""The codes of what is about an unknown object."""
 
 
-class ObjectExistence(Fold):
+def is_right(kind: str, existed: Iterable[bool]) -> bool:
     """
-    What is said of one object, in the order in which it was published.
+    Whether a message was right to be sent: its object existed, or one of which it is a version.
 
-    A create makes it exist, a delete ends that.  An update that is a version of another object makes it
-    exist, too, if it is right; what came after that depends on whether it is, which others decide.
+    A create never is an error: an object that is known to some already, and becomes public, comes as one.
+    """
+    return kind == CREATE or any(existed)
+
+
+def exists_after(kind: str, existed: bool, *, keeps_deleted: bool) -> bool:
+    """Whether an object exists after a message that is right: a read says nothing of it."""
+    if kind == REMOVE:
+        return keeps_deleted and existed
+    return kind in (CREATE, UPDATE) or existed
+
+
+class PublishedStatements(Fold):
+    """
+    What is said of objects, in the order in which it was published.
 
     Args:
         state: None; it is always known from the beginning.
@@ -24,69 +49,42 @@ class ObjectExistence(Fold):
 
     def __init__(self, state: Result | None, keeps_deleted: bool) -> None:
         self._keeps_deleted = keeps_deleted
-        self._existed: tuple[bool | None, str | None] = None, None
-        self._answers: dict[str, tuple[bool | None, str | None]] = {}
+        self._exist: dict[str, bool] = {}
+        self._known: dict[str, bool] = {}
+        self._verdicts: dict[str, bool] = {}
 
-    def take(
-        self,
-        named: str,
-        message_id: str,
-        kind: str | None,
-        own: str | None,
-        is_version: bool,
-        known: bool | None,
-    ) -> Result:
+    def take(self, message_id: str, kind: str | None, objects: list[str], known: bool | None) -> Result:
         """
-        Say whether the object existed before a message; or that it did if an update was right, and which.
+        Say whether a message is about an unknown object.
 
         Args:
-            named: The object.
-            message_id: A message that comes again has the answer of the first time.
+            message_id: A message that comes again has the verdict of the first time.
             kind: The type of the message; null for what was known before.
-            own: The object that the message is about, which need not be this one.
-            is_version: Whether that is a version of another object.
+            objects: The object that the message is about, and those of which that is a version.
             known: Whether the object existed from then on; of what was known before.
         """
-        answer = self._answers.setdefault(message_id, self._existed)
-        if known is not None:
-            self._existed = known, None
-        elif own == named:
-            if kind == CREATE:
-                self._existed = True, None
-            elif kind == REMOVE and not self._keeps_deleted:
-                self._existed = False, None
-            elif kind == UPDATE and is_version:
-                self._existed = None, message_id
-        return answer
+        about = objects[0]
+        existed = self._exist.get(about, False)
+        if kind is None:
+            self._known.setdefault(message_id, existed)
+            if known or not self._keeps_deleted:
+                self._exist[about] = bool(known)
+            return (False,)
+        if message_id in self._verdicts:
+            return (not self._verdicts[message_id],)
+        existed = self._known.get(message_id, existed)
+        right = is_right(kind, (existed, *(self._exist.get(name, False) for name in objects[1:])))
+        if right:
+            self._exist[about] = exists_after(kind, existed, keeps_deleted=self._keeps_deleted)
+        self._verdicts[message_id] = right
+        return (not right,)
 
 
-def object_existence(keeps_deleted: bool) -> FoldPlan:
-    """How the statements about each object are taken, in the order in which they were published."""
+def published_statements(keeps_deleted: bool) -> FoldPlan:
+    """How statements are taken, in the order in which they were published."""
     return FoldPlan(
-        scope=("named",),
-        reads=("named", "message_id", "message_type", "object_uuid", "is_version", "known"),
-        makes=pa.schema([("existed", pa.bool_()), ("follows", pa.string())]),
-        begin=partial(ObjectExistence, keeps_deleted=keeps_deleted),
+        scope=("family",),
+        reads=("message_id", "message_type", "objects", "known"),
+        makes=pa.schema([("is_wrong", pa.bool_())]),
+        begin=partial(PublishedStatements, keeps_deleted=keeps_deleted),
     )
-
-
-class FollowingMessages(Fold):
-    """Messages about objects that exist only if updates before them were right, as they were published."""
-
-    def __init__(self, state: Result | None) -> None:
-        self._wrong: set[str] = set()
-
-    def take(self, message_id: str, follows: list[str], is_version: bool) -> Result:
-        """Say whether a message is wrong: every update that it follows is, or there is none."""
-        is_wrong = self._wrong.issuperset(follows)
-        if is_wrong and is_version:
-            self._wrong.add(message_id)
-        return (is_wrong,)
-
-
-FOLLOWING = FoldPlan(
-    scope=("chain",),
-    reads=("message_id", "follows", "is_version"),
-    makes=pa.schema([("is_wrong", pa.bool_())]),
-    begin=FollowingMessages,
-)

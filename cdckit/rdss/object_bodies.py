@@ -73,15 +73,11 @@ def object_reader() -> Callable[[str], dict[str, Any]]:
 _NEWER, _OLDER = "isNewVersionOf", "isPreviousVersionOf"
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[1-5][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
-NAMINGS = pa.schema([("named", pa.string()), ("objects", pa.list_(pa.string()))])
 
-
-def named_objects(message_type: str, own: str, body: str | None) -> Iterable[Result]:
+def named_objects(message_type: str, own: str, body: str | None) -> list[str]:
     """List the objects of which one must exist for a message: its own, and those it is a version of."""
     content = None if body is None or message_type != UPDATE else _read_json(body)
-    versions = (name for _, name in _related_versions(content))
-    objects = list(dict.fromkeys([own, *versions]))
-    return [(name, objects) for name in objects]
+    return list(dict.fromkeys([own, *(name for _, name in _related_versions(content))]))
 
 
 LINKS = pa.schema([("newer", pa.string()), ("older", pa.string())])

@@ -42,10 +42,11 @@ def sequence_terms(header: Mapping[str, Any]) -> str:
     '2\\nMetadataRead\\nCommand\\n7\\ng'
     """
     total, tenant = int(header["messageSequence"]["total"]), int(header["tenantJiscID"])
-    return _terms(total, header["messageType"], header["messageClass"], tenant, header["generator"])
+    return join_terms(total, header["messageType"], header["messageClass"], tenant, header["generator"])
 
 
-def _terms(*values: int | str | None) -> str:
+def join_terms(*values: int | str | None) -> str:
+    """The same of the values: the total, and the type, class, tenant and generator."""
     return "\n".join(map(str, values))
 
 
@@ -100,7 +101,9 @@ class SequenceParts(Fold):
     ) -> Result | None:
         """Judge a part; a new one is held, since whether it waits depends on those that follow."""
         content = content_digest(msgspec.json.decode(body, type=str))
-        outcome = self.judge(_terms(total, message_type, message_class, tenant, generator), position, content)
+        outcome = self.judge(
+            join_terms(total, message_type, message_class, tenant, generator), position, content
+        )
         if outcome is None:
             self._arrivals.append(arrival)
             return None
@@ -114,17 +117,22 @@ class SequenceParts(Fold):
         """Say of the new parts whether their sequence is all there, or since when and for what they wait."""
         if not self._arrivals:
             return []
-        assert self._terms is not None
-        total = int(self._terms.partition("\n")[0])
-        missing = total - len(self._contents)
-        if not missing:
+        lacking = self.lacking()
+        if lacking is None:
             result: Result = (PartOutcome.COMPLETE, None, None, *_NO_FAULT)
         else:
-            first = next(place for place in range(1, total + 1) if place not in self._contents)
             since = min((arrival for arrival in self._arrivals if arrival is not None), default=None)
-            lacking = f"{missing} of {total} parts, the first of them part {first}"
             result = (PartOutcome.WAITING, since, lacking, *_NO_FAULT)
         return [result] * len(self._arrivals)
+
+    def lacking(self) -> str | None:
+        """How many parts are missing, and the first of them; None if all are there."""
+        total = int((self._terms or "0").partition("\n")[0])
+        missing = total - len(self._contents)
+        if not missing:
+            return None
+        first = next(place for place in range(1, total + 1) if place not in self._contents)
+        return f"{missing} of {total} parts, the first of them part {first}"
 
     def state(self) -> Result:
         pieces = self._contents.items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
@@ -30,7 +29,6 @@ PARTS_SCHEMA = T.StructType([*DECODED_SCHEMA.fields, *_OUTCOME])
 """One row is one record that holds a part of a longer message, and what became of it."""
 
 _ARRIVAL = ("timestamp", "topic", "partition", "offset", "message_id")
-CAME = "came"
 
 
 def parts(decoded: DataFrame) -> DataFrame:
@@ -94,21 +92,10 @@ def parts(decoded: DataFrame) -> DataFrame:
     instead = "hand its batches to a function: writeStream.foreachBatch(…)"
     require_batch(decoded, "decoded", instead, function="parts")
     one_of_several = F.col(ERROR_CODE).isNull() & (F.col("sequence_total") > 1)
-    judged = with_part_outcome(decoded.where(one_of_several), _ARRIVAL)
+    of_several = decoded.where(one_of_several)
+    kept = [name for name in decoded.columns if name not in PARTS.columns.names]
+    judged = fold_rows(of_several, PARTS, keeps=kept, order=_ARRIVAL)
     return judged.select(*dict.fromkeys([*decoded.columns, *PARTS_SCHEMA.names]))
-
-
-def with_part_outcome(rows: DataFrame, arrival: Sequence[str], known: DataFrame | None = None) -> DataFrame:
-    """
-    Parts with their outcome, as `parts` says it; behind the last of a sequence its `terms` and `pieces`.
-
-    Args:
-        rows: The parts, in the columns of `decode`.
-        arrival: The columns in whose order they came.
-        known: By `sequence_id`, the `terms` and `pieces` of sequences of which parts came before.
-    """
-    kept = [name for name in rows.columns if name not in PARTS.columns.names]
-    return fold_rows(rows, PARTS, keeps=kept, order=arrival, states=known)
 
 
 def waiting(
@@ -153,20 +140,20 @@ def waiting(
         "waited", at - F.col("waiting_since")
     )
     measured = late.withColumn("is_overdue", F.coalesce(F.col("waited") > F.lit(wait), F.lit(False)))
-    fault = RdssFault.INVALID_BODY
-    description = F.concat(
-        F.lit(fault.describe("At $.messageBody: the sequence lacks") + " "),
-        F.col("waiting_for"),
-        F.lit(", for which it waited too long."),
-    )
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
-    return measured.withColumns(
-        {
-            "queue": F.when(refused, F.lit(fault.queue.value)),
-            ERROR_CODE: F.when(refused, F.lit(fault.value)),
-            ERROR_DESCRIPTION: F.when(refused, description),
-        }
-    )
+    return measured.withColumns({name: F.when(refused, text) for name, text in overdue_verdict().items()})
+
+
+def overdue_verdict() -> dict[str, Column]:
+    """The verdict on a part that waited too long: what its columns have then."""
+    fault = RdssFault.INVALID_BODY
+    lacking = F.lit(fault.describe("At $.messageBody: the sequence lacks") + " ")
+    description = F.concat(lacking, F.col("waiting_for"), F.lit(", for which it waited too long."))
+    return {
+        "queue": F.lit(fault.queue.value),
+        ERROR_CODE: F.lit(fault.value),
+        ERROR_DESCRIPTION: description,
+    }
 
 
 IDENTITY = "identity"
@@ -180,20 +167,6 @@ _READ = T.StructType(
     ]
     + [DECODED_SCHEMA[ERROR_CODE]]
 )
-
-
-def identity() -> Column:
-    """
-    What makes a row of `decode` the same message again: its `messageId`; of a refused one its bytes, since
-    nobody knows whether its id is one.  Null for a part of a longer message, which has a place in a sequence.
-    """
-    refused = F.col(ERROR_CODE).isNotNull()
-    return F.when(refused, digest()).when(F.col("sequence_total") == 1, F.col("message_id"))
-
-
-def digest() -> Column:
-    """What makes a refused message the same again: its bytes."""
-    return F.sha2(F.coalesce("value", F.lit(b"")), 256)
 
 
 def with_repeats(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
@@ -230,24 +203,23 @@ def with_repeats(decoded: DataFrame, *, known: DataFrame | None = None) -> DataF
     """
     require_types(decoded, _READ, function="with_repeats")
     require_batch(decoded, "decoded", "decode each batch (foreachBatch)", function="with_repeats")
-    arrival = F.struct("timestamp", "topic", "partition", "offset").alias(CAME)
-    named = decoded.withColumns({IDENTITY: identity(), CAME: arrival})
+    # Of a refused one nobody knows whether its id is one: its bytes tell.
+    refused, digest = F.col(ERROR_CODE).isNotNull(), F.sha2(F.coalesce("value", F.lit(b"")), 256)
+    alone = F.when(F.col("sequence_total") == 1, F.col("message_id"))
+    identity = F.when(refused, digest).otherwise(alone)
+    came = F.struct("timestamp", "topic", "partition", "offset")
+    named = decoded.withColumn(IDENTITY, identity)
+    # What has no identity is none again: each such row is looked at alone, not all of them by one task.
+    same = Window.partitionBy(F.coalesce(IDENTITY, F.to_json(came))).orderBy(came)
+    placed = named.withColumn("is_repeat", (F.row_number().over(same) > 1) & F.col(IDENTITY).isNotNull())
     if known is not None:
         require_types(known, IDENTITY_SCHEMA, function="with_repeats")
-    return mark_repeats(named, known).drop(IDENTITY, CAME)
-
-
-def mark_repeats(named: DataFrame, known: DataFrame | None) -> DataFrame:
-    """The rows with `is_repeat`: it has the `identity` of one before it, by `came`, or of one of *known*."""
-    # What has no identity is none again: each such row is looked at alone, not all of them by one task.
-    same = Window.partitionBy(F.coalesce(IDENTITY, F.to_json(CAME))).orderBy(CAME)
-    again = (F.row_number().over(same) > 1) & F.col(IDENTITY).isNotNull()
-    placed = named.withColumn("is_repeat", again)
-    if known is None:
-        return placed
-    before = known.select(IDENTITY, F.lit(True).alias("_known")).distinct()
-    found = placed.join(before, on=IDENTITY, how="left")
-    return found.withColumn("is_repeat", F.col("is_repeat") | F.col("_known").isNotNull()).drop("_known")
+        before = known.select(IDENTITY, F.lit(True).alias("_known")).distinct()
+        is_known = F.col("_known").isNotNull()
+        placed = placed.join(before, on=IDENTITY, how="left").withColumn(
+            "is_repeat", F.col("is_repeat") | is_known
+        )
+    return placed.select(*decoded.columns, "is_repeat")
 
 
 def assemble_messages(parts: DataFrame, *, rules: Rules = RULES, max_bytes: int = 100_000_000) -> DataFrame:

@@ -2,74 +2,94 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from cdckit.rdss.existence_rules import FollowingMessages, ObjectExistence
+from cdckit.rdss.exchange_rules import Came, Message, Statement
+from cdckit.rdss.existence_rules import PublishedStatements
+from support.exchange_memory import ExchangeInMemory
 
 TYPES = {"C": "MetadataCreate", "U": "MetadataUpdate", "D": "MetadataDelete", "R": "MetadataRead"}
-ANSWERS = {True: "yes", False: "no", None: "?"}
 
-# In the order of publishing: `C x` says that the object x is created, `V5 x` that it is a version of another;
-# `U y` asks whether x existed, since y is a version of it; `+ x` and `- x` are what was known before.
-# Beside each stands whether x existed before it: yes, no, nothing is known (?), or if V5 is right.
+# In the order of publishing, with the verdict behind each: `C x` creates the object x, `U x<y,z` says that it
+# is a version of two others.
 EXISTENCE = {
-    "an object that nobody created": "U x ? | D x ? | R x no",
-    "from its create to its delete": "C x ? | U x yes | D x yes | U x no | R x no | C x no | R x yes",
-    "an update creates nothing": "U x ? | U x ?",
-    "a version of another exists if its update is right": "V5 x ? | R x V5 | D x V5 | R x no",
-    "a create after a version": "V5 x ? | C x V5 | R x yes",
-    "a version of an object that exists": "C x ? | V5 x yes | U x V5",
-    "others ask": "U y ? | C x ? | U y yes | V6 y yes | R x yes",
-    "what was known before": "+ x ? | U x yes | - x yes | U x no",
+    "an object that nobody created": "U x no | D x no | R x no",
+    "from its create to its delete": "C x ok | U x ok | D x ok | U x no | R x no | C x ok | R x ok",
+    "an update creates nothing": "U x no | U x no",
+    "a version of another exists if its update is right": "C y ok | U x<y ok | R x ok | D x ok | R x no",
+    "a version that outlives the other": "C y ok | U x<y ok | D y ok | U x ok | U z<y no | U z<x ok | R z ok",
+    "a chain that leads to no create is refused whole": "U x<y no | U z<x no | R z no | U x no",
+    "a create after a version": "U x<y no | C x ok | R x ok | U y<x ok | R y ok",
+    "one of several is enough": "C z ok | U x<y,z ok | U w<y,x ok | R w ok | R y no",
+    "of each other": "U x<y no | U y<x no | C x ok | U y<x ok | D x ok | U x<y ok",
+    "a version begins anew after a delete": "C y ok | U x<y ok | D x ok | U x<y ok | D y ok | D x ok",
+    "a create of what exists": "C x ok | C x ok | D x ok | D x no",
 }
 KEPT = {
-    "a deleted object exists still": "C x ? | D x yes | U x yes | D x yes | R x yes",
-    "a delete of what nobody created": "D x ? | U x ?",
-    "a version of another": "V5 x ? | D x V5 | R x V5",
+    "a deleted object exists still": "C x ok | D x ok | U x ok | D x ok | R x ok | U y<x ok",
+    "a delete of what nobody created": "D x no | U x no | U y<x no",
 }
-
-
-@pytest.mark.parametrize(
-    ("case", "keeps_deleted"),
-    [
-        pytest.param(case, keeps_deleted, id=name)
-        for cases, keeps_deleted in ((EXISTENCE, False), (KEPT, True))
-        for name, case in cases.items()
-    ],
-)
-def test_whether_an_object_existed(case: str, keeps_deleted: bool) -> None:
-    fold = ObjectExistence(None, keeps_deleted)
-    for number, line in enumerate(case.split(" | ")):
-        kind, own, expected = line.split()
-        is_version, known = kind.startswith("V"), {"+": True, "-": False}.get(kind)
-        message_type = TYPES.get("U" if is_version else kind)
-        message_id = kind if is_version else f"m{number}"
-        existed, follows = fold.take("x", message_id, message_type, own, is_version, known)
-        assert (follows or ANSWERS[existed]) == expected, line
-
-
-def test_a_message_that_comes_again_has_the_answer_of_the_first_time() -> None:
-    fold = ObjectExistence(None, keeps_deleted=False)
-    messages = [("u", "U"), ("c", "C"), ("u", "U"), ("d", "D"), ("d", "D"), ("v", "U")]
-    answers = [fold.take("x", name, TYPES[kind], "x", False, None)[0] for name, kind in messages]
-    assert answers == [None, None, None, True, True, False]
-
-
-# Messages that follow updates, in the order of publishing; `*` is one that is a version itself.
-FOLLOWING = [
-    ("it follows nobody", [("a", "", True)]),
-    ("a chain that leads to nothing is wrong whole", [("a*", "", True), ("b*", "a", True), ("c", "b", True)]),
-    ("an update that is not here is right", [("a*", "z", False), ("b", "a", False)]),
-    (
-        "one of several is enough",
-        [("a*", "", True), ("b*", "a z", False), ("c", "a", True), ("d", "b", False)],
-    ),
-    ("what is no version brings nothing", [("a", "", True), ("b", "a", False)]),
+CASES = [
+    pytest.param(case, keeps_deleted, id=name)
+    for cases, keeps_deleted in ((EXISTENCE, False), (KEPT, True))
+    for name, case in cases.items()
 ]
 
 
-@pytest.mark.parametrize("messages", [case for _, case in FOLLOWING], ids=[name for name, _ in FOLLOWING])
-def test_messages_are_wrong_that_follow_wrong_updates_alone(messages: list[tuple[str, str, bool]]) -> None:
-    fold = FollowingMessages(None)
-    for name, follows, expected in messages:
-        assert fold.take(name.rstrip("*"), follows.split(), name.endswith("*")) == (expected,), name
+def lines_of(case: str) -> list[tuple[str, list[str], str]]:
+    """The type, the objects, and the verdict."""
+    lines = (line.split() for line in case.split(" | "))
+    return [(TYPES[kind], objects.replace("<", ",").split(","), verdict) for kind, objects, verdict in lines]
+
+
+@pytest.mark.parametrize(("case", "keeps_deleted"), CASES)
+def test_whether_an_object_existed(case: str, keeps_deleted: bool) -> None:
+    fold = PublishedStatements(None, keeps_deleted)
+    for number, (kind, objects, expected) in enumerate(lines_of(case)):
+        for _ in range(2):  # a message that comes again has the verdict of the first time
+            [is_wrong] = fold.take(f"m{number}", kind, objects, None)
+            assert is_wrong == (expected == "no"), (number, kind, objects)
+
+
+@pytest.mark.parametrize(("case", "keeps_deleted"), CASES)
+def test_in_whatever_order_they_come_the_last_verdict_is_the_same(case: str, keeps_deleted: bool) -> None:
+    """All at once, one by one, the last first, and drawn; ledgers have what is right."""
+    lines = lines_of(case)
+    statements = []
+    for number, (kind, [about, *others], _) in enumerate(lines):
+        came = Came(number, number, "t", 0, 0, 0)
+        message = Message(came, [came.place], came, f"m{number}", None, kind, number, about, others)
+        statements.append(Statement(message))
+    one_by_one = [[statement] for statement in statements]
+    orders = [[statements], one_by_one, one_by_one[::-1]]
+    orders += [random.Random(seed).sample(one_by_one, len(one_by_one)) for seed in range(4)]
+    for order in orders:
+        exchange = ExchangeInMemory(keeps_deleted=keeps_deleted)
+        for rows in order:
+            exchange.fold(rows)
+        for number, (kind, _, expected) in enumerate(lines):
+            said = exchange.outcomes.get((number, 0))
+            assert (said is not None and said.code is not None) == (expected == "no"), number
+            assert ((number, 0) in exchange.applied) == (expected == "ok" and kind != TYPES["R"])
+
+
+def test_what_was_known_before() -> None:
+    """It says from when an object existed; a message that is known already has the verdict that it had."""
+    fold = PublishedStatements(None, keeps_deleted=False)
+    lines: list[tuple[str, str | None, bool | None, bool]] = [
+        ("a", None, True, False),
+        ("b", "U", None, False),
+        ("d", None, False, False),
+        ("d", "D", None, False),
+        ("e", "R", None, True),
+        ("f", None, True, False),
+        ("g", "R", None, False),
+    ]
+    for name, kind, known, expected in lines:
+        assert fold.take(name, kind and TYPES[kind], ["x"], known) == (expected,), name
+    kept = PublishedStatements(None, keeps_deleted=True)
+    for name, known in (("a", True), ("b", False)):
+        assert kept.take(name, None, ["x"], known) == (False,)
+    assert kept.take("c", TYPES["U"], ["x"], None) == (False,)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -24,9 +23,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdckit import rdss, samples
 from cdckit.errors import InvalidArgument
+from cdckit.ledger import fold_tables
+from cdckit.ledger.fold_tables import STATES
 from cdckit.model.records import RECORD_SCHEMA
+from cdckit.parts.kept_folds import bucket_of
 from cdckit.rdss import Exchange, Rules
-from cdckit.store import snapshot, transaction
+from cdckit.rdss.exchange_rules import Identity, Names
+from cdckit.rdss.exchange_tables import NAMES_NOTE
 from support.rdss_messages import as_bytes, changed, message
 from tools.tiers import seeds
 
@@ -115,9 +118,9 @@ def drawn(records: Sequence[Row], chance: random.Random, batches: int) -> list[l
 
 @seeds(1, soak=2)
 def test_any_order_and_any_batches_give_what_one_batch_gives(
-    spark: SparkSession, tmp_path: Path, seed: int
+    spark: SparkSession, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sample, with its faults, parts and late messages: each message has one outcome, in any order."""
+    """The sample, with its faults, parts and late messages: each has one outcome; at home and by workers."""
     records = spark.read.parquet(samples("rdss/records.parquet")).collect()
     rounds = drawn(records, random.Random(seed), 3)
     everything = spark.createDataFrame([row for each in rounds for row in each], RECORD_SCHEMA)
@@ -134,6 +137,11 @@ def test_any_order_and_any_batches_give_what_one_batch_gives(
     assert tables_of(apart) == expected
     apart.rebuild()
     assert tables_of(apart) == expected
+    monkeypatch.setattr(fold_tables, "hold_few_rows", lambda files: False)
+    spread = Exchange(spark, tmp_path / "spread", types=["Dataset"], buckets=3)
+    for each in rounds:
+        spread.receive(spark.createDataFrame(each, RECORD_SCHEMA))
+    assert tables_of(spread) == expected
 
 
 LONG = as_bytes(
@@ -214,33 +222,30 @@ def test_messages_of_our_own_that_come_back_are_duplicates(spark: SparkSession, 
         exchange.note_own(frame(spark, [mine]), rdss.Status.RECEIVED)
 
 
-def test_of_the_known_messages_only_the_buckets_of_a_batch_are_read(
+def test_of_what_is_known_only_the_buckets_of_a_batch_are_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     buckets = 8
     exchange = exchange_of(spark, tmp_path, buckets=buckets)
     many = [told("create", number, "09:00", 1) for number in range(30, 60)]
     exchange.receive(frame(spark, many))
-    there = {one.partition["bucket"] for one in exchange.store.snapshot().files("repository")}
-    assert there == set(range(buckets))
-    opened: list[tuple[str, str]] = []
-    read = snapshot.read_spark
-
-    def watched(spark: Any, location: Any, table: Any, files: Any, where: Any = None) -> DataFrame:
-        opened.extend((table.name, one.path) for one in files)
-        return read(spark, location, table, files, where)
-
-    for module in (snapshot, transaction):
-        monkeypatch.setattr(module, "read_spark", watched)
     before = exchange.store.snapshot()
+    there = {one.path: one.partition for one in before.files(STATES)}
+    assert {one["bucket"] for one in there.values() if one["fold"] == Identity.name} == set(range(buckets))
+    opened: list[str] = []
+    read = fold_tables.read_batches
+
+    def watched(target: Any, path: str, *names: Any) -> Any:
+        opened.append(path)
+        return read(target, path, *names)
+
+    monkeypatch.setattr(fold_tables, "read_batches", watched)
     again, new = many[0], told("create", 99, "10:00", 2)
-    needed = {zlib.crc32(uuid(number).encode()) % buckets for number in (30, 99)}
     exchange.receive(frame(spark, [(again[0], 90), new]))
-    found = {name: {path for of, path in opened if of == name} for name in ("repository", "messages")}
-    theirs = {one.path for one in before.files("repository") if one.partition["bucket"] in needed}
-    assert found["repository"] == theirs
-    assert len(theirs) == len(needed) == 2
-    assert not found["messages"] & {one.path for one in before.files("messages")}
+    found = [there[path]["bucket"] for path in opened if there.get(path, {}).get("fold") == Identity.name]
+    secret = json.loads(before.notes[NAMES_NOTE])
+    assert sorted(found) == sorted({bucket_of(Names(secret).of(uuid(n)), buckets) for n in (30, 99)})
+    assert not set(opened) & {one.path for one in before.files("messages")}
     assert outcomes(exchange) == {("processed", None): 31, ("duplicate", None): 1}
 
 

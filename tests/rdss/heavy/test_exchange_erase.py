@@ -136,7 +136,7 @@ def test_an_object_and_its_messages_are_forgotten(spark: SparkSession, tmp_path:
     assert (known[9], known[11], known[0x40]) == ("processed", "processed", "waiting")
     before = of_others(exchange, places, gone)
     remains = find_remains(tmp_path, SUBJECT)
-    tables = {"messages", "repository", "sequences", "namings", "outcomes", "Dataset.history"}
+    tables = {"messages", "own", "outcomes", "Dataset.history"}
     assert tables <= {path.split("/")[0] for path in remains}
     receipt = exchange.erase("Dataset", keys=[{"objectUUID": uuid(ADA)}], **WHO)
     assert find_remains(tmp_path, SUBJECT) == {}
@@ -253,7 +253,7 @@ def placed(messages: Sequence[Drawn], start: int) -> list[Sent]:
 
 
 STEPS: list[tuple[Any, str]] = [
-    (exchange_erasure, "_forget_known"),
+    (exchange_erasure, "_forget_own"),
     (shell, "erase_within"),
     (shell, "forget_past"),
     (store_erasure, "forget_versions"),
