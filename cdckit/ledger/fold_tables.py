@@ -1,9 +1,9 @@
 """
 Folds of a door whose states are kept in its store: `states` by scope and bucket, `outcomes` by record.
 
-One function takes the rows of a bucket, with the files that there are of it, and tells which files are to
-come and to go, and what follows.  Spark's workers call it, each for some buckets; or this program does, if
-a batch is small.
+`BucketStates` takes the rows of a bucket, with the files that there are of it, and tells which files are to
+come and to go, and what follows.  Spark's workers use it, each for some buckets; or this program does, if a
+batch is small.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.kept_folds import (
     Again,
     KeptFold,
@@ -49,45 +48,27 @@ MANY_FILES = 16
 _TURNS = 16
 """In how many bits the turns of one commit are counted."""
 
-PLACE_SCHEMA = T.StructType([T.StructField(name, T.LongType()) for name in PLACE])
+_PLACE = [(name, pa.int64()) for name in PLACE]
+_STATES = pa.schema(
+    [
+        *((FOLD, pa.string()), (BUCKET, pa.int32()), ("scope", pa.string()), (WRITTEN, pa.int64())),
+        ("state", pa.binary()),
+    ]
+)
+"""One row is a `ScopeState`, in MessagePack, as it was at some time; what was written last holds."""
 
-STATES_SCHEMA = T.StructType(
+_OUTCOMES = pa.schema(
     [
-        T.StructField(FOLD, T.StringType()),
-        T.StructField(BUCKET, T.IntegerType()),
-        T.StructField("scope", T.StringType()),
-        T.StructField(WRITTEN, T.LongType()),
-        T.StructField("state", T.BinaryType()),
-        T.StructField("waiting", T.ArrayType(PLACE_SCHEMA)),
+        *(*_PLACE, (WRITTEN, pa.int64()), ("outcome", pa.string())),
+        *((ERROR_CODE, pa.string()), (ERROR_DESCRIPTION, pa.string())),
+        *(("waiting_since", pa.timestamp("us", "UTC")), ("waiting_for", pa.string()), ("about", pa.string())),
     ]
 )
-"""One row is what was known of a scope at some time; what was written last holds."""
+"""One row is what became of a record at some time (`RecordOutcome`); what was written last holds."""
 
-OUTCOMES_SCHEMA = T.StructType(
-    [
-        *PLACE_SCHEMA,
-        T.StructField(WRITTEN, T.LongType()),
-        *(T.StructField(name, T.StringType()) for name in ("outcome", ERROR_CODE, ERROR_DESCRIPTION)),
-        T.StructField("waiting_since", T.TimestampType()),
-        *(T.StructField(name, T.StringType()) for name in ("waiting_for", "about")),
-    ]
-)
-"""One row is what became of a record at some time; what was written last holds."""
-
-_ROWS = T.StructType(
-    [
-        T.StructField("kind", T.StringType()),
-        T.StructField("row", T.BinaryType()),
-        T.StructField(WRITTEN, T.LongType()),
-    ]
-)
-_SPREAD = T.StructType(
-    [
-        T.StructField(BUCKET, T.IntegerType()),
-        T.StructField("scope", T.StringType()),
-        T.StructField("row", T.BinaryType()),
-    ]
-)
+_ROWS = pa.schema([("kind", pa.string()), ("row", pa.binary()), (WRITTEN, pa.int64())])
+_SPREAD = pa.schema([(BUCKET, pa.int32()), ("scope", pa.string()), ("row", pa.binary())])
+PLACE_SCHEMA = spark_columns(pa.schema(_PLACE))
 _REPORT, _AGAIN = "report", "again"
 
 
@@ -113,18 +94,6 @@ class DoorFolds:
     settings: Any
 
 
-class RecordFile(NamedTuple):
-    """A file of records, with the places that it may have."""
-
-    path: str
-    low: Place
-    high: Place
-
-    def may_have(self, place: Place) -> bool:
-        """Whether the record of a place may be in it."""
-        return all(low <= at <= high for low, at, high in zip(self.low, place, self.high, strict=True))
-
-
 @dataclass(frozen=True)
 class FoldTask:
     """
@@ -143,7 +112,7 @@ class FoldTask:
     door: DoorFolds
     fold: type[KeptFold]
     targets: Mapping[str, Target]
-    records: Sequence[RecordFile]
+    records: Sequence[File]
     states: Mapping[tuple[str, int], Sequence[str]]
     buckets: int
     written: int
@@ -152,8 +121,9 @@ class FoldTask:
     def read_records(self, places: Iterable[Place]) -> Iterator[Any]:
         """The rows of some records."""
         wanted = set(places)
+        where = {name: {place[at] for place in wanted} for at, name in enumerate(PLACE)}
         for file in self.records:
-            if any(map(file.may_have, wanted)):
+            if file.can_hold(where):
                 for batch in read_batches(self.targets[self.door.records], file.path, self.door.reads):
                     numbers = zip(*(batch.column(name).to_pylist() for name in PLACE), strict=True)
                     chosen = batch.filter(pa.array([number in wanted for number in numbers], pa.bool_()))
@@ -202,44 +172,28 @@ class BucketStates:
                     changed = {**_last_states(self._stored[key]), **changed}
                     changed = {scope: one for scope, one in changed.items() if one.state or one.waiting}
                     removed += files
-                states.take(_state_rows(key, changed.values(), task.written))
-            outcomes.take(_outcome_rows(self._outcomes.values(), task.written))
+                rows = [(*key, scope, task.written, _write(state)) for scope, state in changed.items()]
+                states.take(tuple_batch(rows, _STATES))
+            said = [(*place, task.written, *values) for place, *values in self._outcomes.values()]
+            outcomes.take(tuple_batch(said, _OUTCOMES))
             return {STATES: states.close(), OUTCOMES: outcomes.close(), "removed": removed}
 
 
+_write = msgspec.msgpack.encode
+_read_state = msgspec.msgpack.Decoder(ScopeState).decode
+
+
 def _last_states(rows: pa.Table) -> dict[str, ScopeState]:
-    found = {}
-    for row in rows.sort_by(WRITTEN).to_pylist():
-        waiting = tuple((place["batch"], place["number"]) for place in row["waiting"] or ())
-        found[row["scope"]] = ScopeState(row["scope"], row["state"], waiting)
-    return found
+    rows = rows.sort_by(WRITTEN)
+    columns = (rows.column(name).to_pylist() for name in ("scope", "state"))
+    return {scope: _read_state(state) for scope, state in zip(*columns, strict=True)}
 
 
-def _state_rows(key: tuple[str, int], states: Iterable[ScopeState], written: int) -> pa.RecordBatch:
-    rows = [
-        {
-            **dict(zip((FOLD, BUCKET), key, strict=True)),
-            "scope": state.scope,
-            WRITTEN: written,
-            "state": state.state,
-            "waiting": [dict(zip(PLACE, place, strict=True)) for place in state.waiting],
-        }
-        for state in states
-    ]
-    return pa.RecordBatch.from_pylist(rows, arrow_schema(STATES_SCHEMA))
-
-
-def _outcome_rows(outcomes: Iterable[RecordOutcome], written: int) -> pa.RecordBatch:
-    names = [name for name in OUTCOMES_SCHEMA.names if name not in (*PLACE, WRITTEN)]
-    rows = [
-        {
-            **dict(zip(PLACE, place, strict=True)),
-            WRITTEN: written,
-            **dict(zip(names, said, strict=True)),
-        }
-        for place, *said in outcomes
-    ]
-    return pa.RecordBatch.from_pylist(rows, arrow_schema(OUTCOMES_SCHEMA))
+def tuple_batch(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows as a batch."""
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 # Within a transaction --------------------------------------------------------------------------------------
@@ -263,21 +217,19 @@ class FoldTables:
         self._tables, self._door, self._buckets = tables, door, buckets
         self._turn = ((tables.base.version or 0) + 1) << _TURNS
         self._targets = {
-            STATES: tables.target(STATES, STATES_SCHEMA, [FOLD, BUCKET]),
-            OUTCOMES: tables.target(OUTCOMES, OUTCOMES_SCHEMA),
+            STATES: tables.target(STATES, spark_columns(_STATES), [FOLD, BUCKET]),
+            OUTCOMES: tables.target(OUTCOMES, spark_columns(_OUTCOMES)),
         }
 
     def take(self, records: Sequence[File]) -> FoldedRows:
         """Take records that are kept: of few of them all is done by this program."""
         tables, door = self._tables, self._door
-        schema = tables.schema(door.records)
-        target = self._targets[door.records] = tables.target(door.records, schema)
         if hold_few_rows(records):
+            target = tables.target(door.records, tables.schema(door.records))
             batches = (batch for file in records for batch in read_batches(target, file.path, door.reads))
             return self.take_rows([row for batch in batches for row in door.read(batch, door.settings)])
-        read = WorkerPlan(
-            tables.read(door.records, files=records).select(*door.reads), partial(_read, door=door), _ROWS
-        )
+        rows = tables.read(door.records, files=records).select(*door.reads)
+        read = WorkerPlan(rows, partial(_read, door=door), spark_columns(_ROWS))
         return self._fold(FoldedRows([], tables.scratch(read)))
 
     def take_rows(self, rows: Sequence[Any], *, rewrites: int = MANY_FILES) -> FoldedRows:
@@ -320,9 +272,9 @@ class FoldTables:
         taken, handed = rows.many.where(is_taken), rows.many.where(~is_taken)
         while True:
             task = self._task(fold)
-            spread = WorkerPlan(taken, partial(_spread, task=task), _SPREAD).rows()
+            spread = WorkerPlan(taken, partial(_spread, task=task), spark_columns(_SPREAD)).rows()
             take = partial(_take_buckets, task=task)
-            done = self._tables.scratch(WorkerPlan(spread.repartition(BUCKET), take, _ROWS))
+            done = self._tables.scratch(WorkerPlan(spread.repartition(BUCKET), take, spark_columns(_ROWS)))
             reports = done.where(F.col("kind") == _REPORT).collect()
             found = [msgspec.json.decode(report["row"]) for report in reports]
             self._adopt(found)
@@ -337,12 +289,9 @@ class FoldTables:
         states = defaultdict[tuple[str, int], list[str]](list)
         for file in tables.files(STATES):
             states[file.partition[FOLD], int(file.partition[BUCKET])].append(file.path)
-        records = []
-        if tables.has(door.records):
+        records = tables.files(door.records) if tables.has(door.records) else []
+        if records:
             self._targets[door.records] = tables.target(door.records, tables.schema(door.records))
-            for file in tables.files(door.records):
-                low, high = ((bounds["batch"], bounds["number"]) for bounds in (file.low, file.high))
-                records.append(RecordFile(file.path, low, high))
         return FoldTask(
             door, fold, dict(self._targets), records, dict(states), self._buckets, self._turn, rewrites
         )
@@ -357,17 +306,17 @@ class FoldTables:
 
 
 def say_outcomes(tables: Transaction, outcomes: DataFrame) -> None:
-    """Let records have other outcomes: rows of `OUTCOMES_SCHEMA`, but for when they are written."""
+    """Let records have other outcomes: rows of `last_outcomes`, but for when they are written."""
     written = F.lit(((tables.base.version or 0) + 1) << _TURNS).alias(WRITTEN)
-    columns = [written if name == WRITTEN else F.col(name) for name in OUTCOMES_SCHEMA.names]
+    columns = [written if name == WRITTEN else F.col(name) for name in _OUTCOMES.names]
     tables.append(OUTCOMES, outcomes.select(*columns))
 
 
 def last_outcomes(tables: Snapshot | Transaction) -> DataFrame:
     """What became of each record of which something was said: one row for each, without when it was."""
     if not tables.has(OUTCOMES):
-        return local_frame(tables.spark, [], OUTCOMES_SCHEMA).drop(WRITTEN)
-    names = [name for name in OUTCOMES_SCHEMA.names if name not in (*PLACE, WRITTEN, "about")]
+        return local_frame(tables.spark, [], spark_columns(_OUTCOMES)).drop(WRITTEN)
+    names = [name for name in _OUTCOMES.names if name not in (*PLACE, WRITTEN, "about")]
     last = F.max_by(F.struct(*names), WRITTEN).alias("last")
     said = tables.read(OUTCOMES).groupBy(*PLACE).agg(last, F.max("about").alias("about"))
     return said.select(*PLACE, *(F.col("last")[name].alias(name) for name in names), "about")
@@ -384,34 +333,29 @@ def state_of(tables: Snapshot, fold: type[KeptFold], scope: str, buckets: int) -
 # In the workers --------------------------------------------------------------------------------------------
 
 
-def _row_batch(rows: Sequence[tuple[str, bytes]], written: int = 0) -> pa.RecordBatch:
-    kinds, values = zip(*rows, strict=True)
-    columns = [pa.array(kinds), pa.array(values, pa.binary()), pa.array([written] * len(rows), pa.int64())]
-    return pa.RecordBatch.from_arrays(columns, names=_ROWS.names)
-
-
 def _read(batches: Iterable[pa.RecordBatch], door: DoorFolds) -> Iterator[pa.RecordBatch]:
     with without_garbage_collection():
         for batch in batches:
-            rows = [
-                (type(row).__name__, msgspec.msgpack.encode(row)) for row in door.read(batch, door.settings)
-            ]
-            if rows:
-                yield _row_batch(rows)
+            yield _row_batch(door.read(batch, door.settings), 0)
+
+
+def _row_batch(rows: Iterable[Any], written: int) -> pa.RecordBatch:
+    found = []
+    for row in rows:
+        kind, sent = (_AGAIN, row.row) if isinstance(row, Again) else (type(row).__name__, row)
+        found.append((kind, _write(sent), written))
+    return tuple_batch(found, _ROWS)
 
 
 def _spread(batches: Iterable[pa.RecordBatch], task: FoldTask) -> Iterator[pa.RecordBatch]:
     read = msgspec.msgpack.Decoder(task.door.rows).decode
     for batch in batches:
         found = [
-            (bucket_of(scope, task.buckets), scope, msgspec.msgpack.encode(scoped))
+            (bucket_of(scope, task.buckets), scope, _write(scoped))
             for row in batch.column("row").to_pylist()
             for scope, scoped in task.fold.spread(read(row))
         ]
-        if found:
-            columns = zip(zip(*found, strict=True), arrow_schema(_SPREAD), strict=True)
-            arrays = [pa.array(values, column.type) for values, column in columns]
-            yield pa.RecordBatch.from_arrays(arrays, names=_SPREAD.names)
+        yield tuple_batch(found, _SPREAD)
 
 
 def _take_buckets(batches: Iterable[pa.RecordBatch], task: FoldTask) -> Iterator[pa.RecordBatch]:
@@ -425,13 +369,7 @@ def _take_buckets(batches: Iterable[pa.RecordBatch], task: FoldTask) -> Iterator
         states, agains = BucketStates(task), 0
         for bucket in sorted(buckets):
             results = states.take(task.fold, bucket, buckets.pop(bucket))
-            rows = []
-            for result in results:
-                again = isinstance(result, Again)
-                agains += again
-                row = result.row if again else result
-                rows.append((_AGAIN if again else type(row).__name__, msgspec.msgpack.encode(row)))
-            if rows:
-                yield _row_batch(rows, task.written)
-        report = {**states.close(), _AGAIN: agains}
-        yield _row_batch([(_REPORT, msgspec.json.encode(report))])
+            agains += sum(isinstance(result, Again) for result in results)
+            yield _row_batch(results, task.written)
+        report = msgspec.json.encode({**states.close(), _AGAIN: agains})
+        yield tuple_batch([(_REPORT, report, task.written)], _ROWS)

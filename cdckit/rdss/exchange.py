@@ -94,12 +94,14 @@ class Exchange(Shell):
         OtherKind, NoFileSystem, DamagedTable: As for `Shell`.
 
     Cost:
-        `receive` reads and validates the messages once, in Python, and writes them once.  Of what is known of
-        messages and of objects, the buckets are read of those that the batch names.  Then two jobs for the
-        ledger of each type.  A message that comes late, and shows that others were about an unknown object
-        when they were published, takes them back: the buckets of those objects are written anew.  Where such
-        a message is a version of another, those about that version are looked at, too, step by step.
-        Once an object was erased, workers are told the names of all that were.
+        `receive` reads and validates the messages once, in Python, and writes them once.  What is known of
+        messages, sequences and objects stands in buckets, of which those are read that the batch names; of
+        few messages (a thousand, or a megabyte) this program does it, of more Spark's workers, with a shuffle
+        for each of three folds.  Then two jobs for the ledger of each type.  A message that comes late, and
+        shows that others were about an unknown object when they were published, takes them back: the buckets
+        of those objects are written anew.  Where such a message is a version of another, those about that
+        version are looked at, too, step by step.  Once an object was erased, workers are told the names of
+        all that were.
 
     Source:
         RDSS, "Local Data Repository", "Receiving", "Multi-Message Sequence".
@@ -281,7 +283,7 @@ class Exchange(Shell):
             MissingColumns, WrongColumnType: *records* are not records.
             InvalidArgument: They are a stream; *status* is another; or as for `receive`.
 
-        Cost: the messages are read and validated once, and a row for each is written.
+        Cost: the messages are read and validated once; their ids come to this program, which writes them.
 
         Source:
             RDSS, "Sending", "Local Data Repository".

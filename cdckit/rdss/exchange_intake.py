@@ -10,7 +10,6 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.ledger.fold_tables import (
     MANY_FILES,
@@ -21,11 +20,12 @@ from cdckit.ledger.fold_tables import (
     WRITTEN,
     FoldedRows,
     FoldTables,
+    tuple_batch,
 )
 from cdckit.ledger.tombstones import DESCRIPTIONS, ENTITY_ERASED
 from cdckit.ledger.upkeep import apply_within, withdraw_within
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS
-from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.arrow_types import arrow_schema, spark_columns
 from cdckit.parts.folded_rows import with_rule
 from cdckit.parts.kept_folds import Place
 from cdckit.parts.workers import WorkerPlan, compute_once, local_frame, run_together
@@ -51,9 +51,7 @@ from cdckit.store.writing import WriteResult
 # Nobody has delivered what is to be sent, so it has not expired.
 _BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
-_VERDICTS = T.StructType(
-    [*PLACE_SCHEMA, T.StructField("is_right", T.BooleanType()), T.StructField(WRITTEN, T.LongType())]
-)
+_VERDICTS = pa.schema([*((name, pa.int64()) for name in (*PLACE, WRITTEN)), ("is_right", pa.bool_())])
 
 
 class Intake:
@@ -169,7 +167,7 @@ class Intake:
     def _verdicts(self, rows: DataFrame) -> tuple[DataFrame | None, DataFrame | None]:
         """The same of many."""
         stated = rows.where(F.col("kind").isin(Right.__name__, Wrong.__name__))
-        last = WorkerPlan(stated, _read_verdicts, _VERDICTS).rows().groupBy(*PLACE)
+        last = WorkerPlan(stated, _read_verdicts, spark_columns(_VERDICTS)).rows().groupBy(*PLACE)
         verdicts = self._tables.scratch(last.agg(F.max_by("is_right", WRITTEN).alias("is_right")))
         is_wrong = ~F.col("is_right") & (F.col("batch") < self._batch)
         chosen = (verdicts.where("is_right"), verdicts.where(is_wrong))
@@ -185,12 +183,6 @@ def _read_verdicts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     read = msgspec.msgpack.Decoder(Right | Wrong).decode
     for batch in batches:
         rows, written = (batch.column(name).to_pylist() for name in ("row", WRITTEN))
-        found = [
-            (*place, isinstance(verdict, Right), turn)
-            for verdict, turn in zip(map(read, rows), written, strict=True)
-            for place in verdict.places
-        ]
-        if found:
-            columns = zip(zip(*found, strict=True), arrow_schema(_VERDICTS), strict=True)
-            arrays = [pa.array(values, column.type) for values, column in columns]
-            yield pa.RecordBatch.from_arrays(arrays, names=_VERDICTS.names)
+        verdicts = zip(map(read, rows), written, strict=True)
+        found = [(*place, turn, isinstance(row, Right)) for row, turn in verdicts for place in row.places]
+        yield tuple_batch(found, _VERDICTS)

@@ -358,15 +358,12 @@ _read_left = msgspec.msgpack.Decoder(Message).decode
 
 def read_rows(batch: pa.RecordBatch, settings: ExchangeRules) -> Iterator[Message | Part]:
     """What each message says that the folds go by."""
-    columns = []
-    for name in READS:
-        column = batch.column(name)
-        is_instant = pa.types.is_timestamp(column.type)
-        columns.append((column.cast(pa.int64()) if is_instant else column).to_pylist())
-    for row in zip(*columns, strict=True):
-        found = _read_row(dict(zip(READS, row, strict=True)), settings.names)
-        if found is not None:
-            yield found
+    columns = [batch.column(name) for name in READS]
+    numbers = [
+        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in columns
+    ]
+    rows = pa.RecordBatch.from_arrays(numbers, READS).to_pylist()
+    return filter(None, (_read_row(row, settings.names) for row in rows))
 
 
 def _read_row(row: Mapping[str, Any], names: Names) -> Message | Part | None:

@@ -142,6 +142,8 @@ def test_any_order_and_any_batches_give_what_one_batch_gives(
     for each in rounds:
         spread.receive(spark.createDataFrame(each, RECORD_SCHEMA))
     assert tables_of(spread) == expected
+    spread.rebuild()
+    assert tables_of(spread) == expected
 
 
 LONG = as_bytes(
