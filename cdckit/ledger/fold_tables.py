@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -273,8 +275,9 @@ class FoldTables:
         while True:
             task = self._task(fold)
             spread = WorkerPlan(taken, partial(_spread, task=task), spark_columns(_SPREAD)).rows()
+            in_order = spread.repartition(BUCKET).sortWithinPartitions(BUCKET, "scope")
             take = partial(_take_buckets, task=task)
-            done = self._tables.scratch(WorkerPlan(spread.repartition(BUCKET), take, spark_columns(_ROWS)))
+            done = self._tables.scratch(WorkerPlan(in_order, take, spark_columns(_ROWS)))
             reports = done.where(F.col("kind") == _REPORT).collect()
             found = [msgspec.json.decode(report["row"]) for report in reports]
             self._adopt(found)
@@ -333,10 +336,15 @@ def state_of(tables: Snapshot, fold: type[KeptFold], scope: str, buckets: int) -
 # In the workers --------------------------------------------------------------------------------------------
 
 
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 1_000, 1 << 26
+
+
 def _read(batches: Iterable[pa.RecordBatch], door: DoorFolds) -> Iterator[pa.RecordBatch]:
     with without_garbage_collection():
         for batch in batches:
-            yield _row_batch(door.read(batch, door.settings), 0)
+            # A record may have a megabyte.
+            for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
+                yield _row_batch(door.read(batch.slice(start, _ROWS_AT_ONCE), door.settings), 0)
 
 
 def _row_batch(rows: Iterable[Any], written: int) -> pa.RecordBatch:
@@ -360,16 +368,30 @@ def _spread(batches: Iterable[pa.RecordBatch], task: FoldTask) -> Iterator[pa.Re
 
 def _take_buckets(batches: Iterable[pa.RecordBatch], task: FoldTask) -> Iterator[pa.RecordBatch]:
     """Take the rows of some buckets: what follows, and behind it a report of the files."""
-    read = msgspec.msgpack.Decoder(task.door.rows).decode
+    states, agains = BucketStates(task), 0
     with without_garbage_collection():
-        buckets = defaultdict[int, defaultdict[str, list[Any]]](lambda: defaultdict(list))
-        for batch in batches:
-            for bucket, scope, row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                buckets[bucket][scope].append(read(row))
-        states, agains = BucketStates(task), 0
-        for bucket in sorted(buckets):
-            results = states.take(task.fold, bucket, buckets.pop(bucket))
+        for bucket, scopes in _scopes_of(batches, msgspec.msgpack.Decoder(task.door.rows)):
+            results = states.take(task.fold, bucket, scopes)
             agains += sum(isinstance(result, Again) for result in results)
             yield _row_batch(results, task.written)
         report = msgspec.json.encode({**states.close(), _AGAIN: agains})
         yield tuple_batch([(_REPORT, report, task.written)], _ROWS)
+
+
+def _scopes_of(
+    batches: Iterable[pa.RecordBatch], decoder: msgspec.msgpack.Decoder[Any]
+) -> Iterator[tuple[int, dict[str, list[Any]]]]:
+    """The rows by bucket and scope, in whose order they come; of large buckets some scopes at once."""
+    columns = ([column.to_pylist() for column in batch.columns] for batch in batches)
+    rows = (row for values in columns for row in zip(*values, strict=True))
+    for bucket, of_bucket in groupby(rows, itemgetter(0)):
+        scopes, count, size = dict[str, list[Any]](), 0, 0
+        for scope, of_scope in groupby(of_bucket, itemgetter(1)):
+            texts = [text for _, _, text in of_scope]
+            scopes[scope] = list(map(decoder.decode, texts))
+            count, size = count + len(texts), size + sum(map(len, texts))
+            if count > _ROWS_AT_ONCE or size > _BYTES_AT_ONCE:
+                yield bucket, scopes
+                scopes, count, size = {}, 0, 0
+        if scopes:
+            yield bucket, scopes
