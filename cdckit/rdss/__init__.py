@@ -21,7 +21,7 @@ A message that cannot be used has one of the catalogue's codes (`RdssFault`), wh
 
 from cdckit.rdss.decoding import decode, decorate_bytes, decorate_message, queue_records
 from cdckit.rdss.exchange import Exchange
-from cdckit.rdss.exchange_rules import Outcome, Status
+from cdckit.rdss.exchange_rows import Outcome, Status
 from cdckit.rdss.existence import (
     find_unknown,
     find_version_cycles,

@@ -24,7 +24,7 @@ from cdckit.parts.workers import describe_jobs
 from cdckit.rdss.decoding import queue_records, with_body
 from cdckit.rdss.exchange_erasure import forget_objects, object_uuids
 from cdckit.rdss.exchange_intake import Intake
-from cdckit.rdss.exchange_rules import Outcome, Status
+from cdckit.rdss.exchange_rows import Outcome, Status
 from cdckit.rdss.exchange_tables import (
     MESSAGES,
     MESSAGES_SCHEMA,

@@ -25,7 +25,7 @@ from cdckit.parts.arrow_types import arrow_schema
 from cdckit.parts.folded_rows import with_rule
 from cdckit.parts.kept_folds import Place
 from cdckit.parts.workers import local_frame
-from cdckit.rdss.exchange_rules import (
+from cdckit.rdss.exchange_rows import (
     ERASED,
     ERASED_REASON,
     ErasedWhole,

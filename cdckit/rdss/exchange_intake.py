@@ -31,7 +31,7 @@ from cdckit.parts.kept_folds import Place
 from cdckit.parts.workers import WorkerPlan, compute_once, local_frame, run_together
 from cdckit.rdss.decoding import decode
 from cdckit.rdss.exchange_erasure import forget_sequences, is_refused, note_refused
-from cdckit.rdss.exchange_rules import RECORD, ErasedWhole, OwnMessage, Right, Status, Wrong, read_record
+from cdckit.rdss.exchange_rows import RECORD, ErasedWhole, OwnMessage, Right, Status, Wrong, read_record
 from cdckit.rdss.exchange_tables import (
     MESSAGES,
     MESSAGES_SCHEMA,

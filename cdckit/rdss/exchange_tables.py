@@ -17,21 +17,19 @@ from cdckit.ledger.fold_tables import PLACE, PLACE_SCHEMA, STATES, DoorFolds, la
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_SCHEMA
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.rdss.decoding import with_body
-from cdckit.rdss.exchange_rules import (
+from cdckit.rdss.exchange_rows import (
     ERASED,
-    FOLDS,
     READS,
     RECORD,
     STATUSES,
     ExchangeRules,
-    Identity,
     Names,
     Outcome,
     Row,
-    Sequence,
     Status,
     read_rows,
 )
+from cdckit.rdss.exchange_rules import FOLDS, Identity, Sequence
 from cdckit.rdss.existence import object_fault
 from cdckit.rdss.existence_rules import UNKNOWN_CODES
 from cdckit.rdss.message_rows import VERDICT

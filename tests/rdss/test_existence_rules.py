@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cdckit.rdss.exchange_rules import Came, Message, Statement
+from cdckit.rdss.exchange_rows import Came, Message, Statement
 from cdckit.rdss.existence_rules import PublishedStatements
 from support.exchange_memory import ExchangeInMemory
 

@@ -11,9 +11,8 @@ import msgspec
 import pyarrow as pa
 
 from cdckit.parts.kept_folds import Again, Place, RecordOutcome, ScopeState, spread_rows, take_scopes
-from cdckit.rdss.exchange_rules import (
+from cdckit.rdss.exchange_rows import (
     ERASED,
-    FOLDS,
     READS,
     RECORD,
     ErasedWhole,
@@ -32,6 +31,7 @@ from cdckit.rdss.exchange_rules import (
     read_record,
     read_rows,
 )
+from cdckit.rdss.exchange_rules import FOLDS
 from cdckit.rdss.reading import RULES
 
 NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)

@@ -49,6 +49,7 @@ KERNELS = (
     "parts/json_text",
     "parts/kept_folds",
     "parts/text_values",
+    "rdss/exchange_rows",
     "rdss/exchange_rules",
     "rdss/existence_rules",
     "rdss/findings",

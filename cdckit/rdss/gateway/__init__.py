@@ -17,7 +17,7 @@ from cdckit.parts.arguments import require_package
 
 require_package("httpx", extra="gateway", part="cdckit.rdss.gateway")
 
-from cdckit.rdss.exchange_rules import Outcome, Status
+from cdckit.rdss.exchange_rows import Outcome, Status
 from cdckit.rdss.gateway.adaptor import ChannelAdaptor, HttpSource, PollResult, Source, SourceObject
 from cdckit.rdss.gateway.channels import Channel, Delivery, Machine, MemoryChannel, Message, Producer
 from cdckit.rdss.gateway.downloads import (

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from cdckit.errors import InvalidArgument
 from cdckit.rdss.decoding import decorate_bytes
-from cdckit.rdss.exchange_rules import Outcome
+from cdckit.rdss.exchange_rows import Outcome
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway.channels import Channel, Delivery, Machine, Message, Producer
 from cdckit.rdss.gateway.downloads import DownloadFailed, downloads_tried_once

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from cdckit.rdss.exchange_rules import Outcome, Status
+from cdckit.rdss.exchange_rows import Outcome, Status
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway.errors import FailedStatement, KnownMessage, NoRepository, RepositoryInUse
 from cdckit.rdss.gateway.repository import IncomingMessage, Judge, OutgoingMessage, RefusedMessage, Statement

@@ -12,7 +12,7 @@ if __name__ == "__main__":
 
     without_spark.install()
 
-from cdckit.rdss.exchange_rules import Outcome
+from cdckit.rdss.exchange_rows import Outcome
 from cdckit.rdss.gateway.repository import (
     IncomingMessage,
     OutgoingMessage,

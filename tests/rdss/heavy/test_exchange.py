@@ -28,7 +28,8 @@ from cdckit.ledger.fold_tables import STATES
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.parts.kept_folds import bucket_of
 from cdckit.rdss import Exchange, Rules
-from cdckit.rdss.exchange_rules import Identity, Names
+from cdckit.rdss.exchange_rows import Names
+from cdckit.rdss.exchange_rules import Identity
 from cdckit.rdss.exchange_tables import NAMES_NOTE
 from support.rdss_messages import as_bytes, changed, message
 from tools.tiers import seeds
