@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from cdckit.ledger import shell
 from cdckit.ledger.columns import Kind
-from cdckit.ledger.fold_tables import PLACE, PLACE_SCHEMA, STATES, DoorFolds, last_outcomes, state_of
+from cdckit.ledger.fold_tables import PLACE, PLACE_SCHEMA, DoorFolds, last_outcomes, state_of
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_SCHEMA
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.rdss.decoding import with_body
@@ -29,7 +29,7 @@ from cdckit.rdss.exchange_rows import (
     Status,
     read_rows,
 )
-from cdckit.rdss.exchange_rules import FOLDS, Identity, Sequence
+from cdckit.rdss.exchange_rules import FOLDS, Identity
 from cdckit.rdss.existence import object_fault
 from cdckit.rdss.existence_rules import UNKNOWN_CODES
 from cdckit.rdss.message_rows import VERDICT
@@ -95,7 +95,7 @@ class Settings(shell.Settings):
 
     def folds(self, tables: Transaction) -> DoorFolds:
         """What is folded in a transaction, by what was erased until now."""
-        erased = [row for row in rows_here(tables, ERASED_NAMES, ERASED_NAMES_SCHEMA) if row["name"]]
+        erased = list(rows_here(tables, ERASED_NAMES, ERASED_NAMES_SCHEMA))
         objects = {row["name"]: row["refuses"] for row in erased if row["of"] == OBJECT}
         sequences = frozenset(row["name"] for row in erased if row["of"] == SEQUENCE)
         rules = ExchangeRules(names_within(tables), self.rules, self.keeps_deleted, objects, sequences)
@@ -131,7 +131,7 @@ def whole_messages(rows: DataFrame, tables: Tables, rules: Rules) -> DataFrame:
     """Sound messages, of which all parts are among these rows of `MESSAGES`, in the columns of `decode`."""
     sound = rows.where(F.col(ERROR_CODE).isNull())
     alone = with_body(sound.where("sequence_total = 1"))
-    if not (tables.has(STATES) and tables.files(STATES, {"fold": [Sequence.name]})):
+    if not (tables.has(MESSAGES) and tables.files(MESSAGES, {"sequence_total": (2, None)})):
         return alone
     complete = {
         "part": F.lit(PartOutcome.COMPLETE.value),

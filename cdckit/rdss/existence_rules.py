@@ -50,7 +50,7 @@ class PublishedStatements(Fold):
     def __init__(self, state: Result | None, keeps_deleted: bool) -> None:
         self._keeps_deleted = keeps_deleted
         self._exist: dict[str, bool] = {}
-        self._known: dict[str, bool] = {}
+        self._known: dict[tuple[str, str], bool] = {}
         self._verdicts: dict[str, bool] = {}
 
     def take(self, message_id: str, kind: str | None, objects: list[str], known: bool | None) -> Result:
@@ -66,16 +66,19 @@ class PublishedStatements(Fold):
         about = objects[0]
         existed = self._exist.get(about, False)
         if kind is None:
-            self._known.setdefault(message_id, existed)
+            self._known.setdefault((about, message_id), existed)
             if known or not self._keeps_deleted:
                 self._exist[about] = bool(known)
             return (False,)
         if message_id in self._verdicts:
             return (not self._verdicts[message_id],)
-        existed = self._known.get(message_id, existed)
+        existed = self._known.get((about, message_id), existed)
         right = is_right(kind, (existed, *(self._exist.get(name, False) for name in objects[1:])))
         if right:
             self._exist[about] = exists_after(kind, existed, keeps_deleted=self._keeps_deleted)
+        elif len(objects) > 1:
+            # Nor does it by what is known of this very message.
+            self._exist[about] = False
         self._verdicts[message_id] = right
         return (not right,)
 
