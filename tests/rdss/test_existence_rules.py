@@ -9,6 +9,7 @@ import pytest
 from cdckit.rdss.exchange_rows import Came, Message, Statement
 from cdckit.rdss.existence_rules import PublishedStatements
 from support.exchange_memory import ExchangeInMemory
+from tools.tiers import seeds
 
 TYPES = {"C": "MetadataCreate", "U": "MetadataUpdate", "D": "MetadataDelete", "R": "MetadataRead"}
 
@@ -73,6 +74,33 @@ def test_in_whatever_order_they_come_the_last_verdict_is_the_same(case: str, kee
             said = exchange.outcomes.get((number, 0))
             assert (said is not None and said.code is not None) == (expected == "no"), number
             assert ((number, 0) in exchange.applied) == (expected == "ok" and kind != TYPES["R"])
+
+
+@seeds(3, soak=30)
+def test_random_statements_have_one_verdict_in_both_readers(seed: int) -> None:
+    """All of them in the order of publishing, and one by one as they come."""
+    draw = random.Random(seed)
+    keeps_deleted = draw.random() < 0.3
+    lines, fold, exchange = (
+        [],
+        PublishedStatements(None, keeps_deleted),
+        ExchangeInMemory(keeps_deleted=keeps_deleted),
+    )
+    for number in range(60):
+        kind, (about, *others) = draw.choice("CUUUDDR"), draw.sample("abcdef", draw.choice([1, 1, 2, 3]))
+        lines.append((number, TYPES[kind], about, others if kind == "U" else []))
+    expected = {
+        number: fold.take(f"m{number}", kind, [about, *others], None)[0]
+        for number, kind, about, others in lines
+    }
+    assert {True, False} == set(expected.values())
+    for number, kind, about, others in draw.sample(lines, len(lines)):
+        came = Came(number, number, "t", 0, 0, 0)
+        message = Message(came, [came.place], came, f"m{number}", None, kind, number, about, others)
+        exchange.fold([Statement(message)])
+    for number, is_wrong in expected.items():
+        said = exchange.outcomes.get((number, 0))
+        assert (said is not None and said.code is not None) == is_wrong, number
 
 
 def test_what_was_known_before() -> None:
