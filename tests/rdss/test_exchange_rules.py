@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 
+from cdckit.rdss.reading import Rules, split
 from support.exchange_memory import ExchangeInMemory
+from support.rdss_messages import as_bytes, changed, message
 from support.rdss_worlds import Naive, draw_worlds, uuid
 from tools.tiers import seeds
 
@@ -12,7 +14,7 @@ from tools.tiers import seeds
 @seeds(3, soak=20)
 def test_any_batches_are_read_as_one_message_after_the_other(seed: int) -> None:
     """Parts, whole messages, retries, contradictions, equal ids, messages of our own; and after a rebuild."""
-    chance, values, own = draw_worlds(seed, 12)
+    chance, values, own = draw_worlds(seed, WORLDS)
     naive = Naive(set(own))
     for value in values:
         naive.read(value)
@@ -36,8 +38,8 @@ def test_any_batches_are_read_as_one_message_after_the_other(seed: int) -> None:
 @seeds(2, soak=10)
 def test_what_is_forgotten_changes_nothing_for_others(seed: int) -> None:
     """Of each world an object goes, with its sequences; nor does it come back, however often it is sent."""
-    chance, values, _ = draw_worlds(seed, 12)
-    things = {uuid(world, 20 + world % 4) for world in range(12)}
+    chance, values, _ = draw_worlds(seed, WORLDS)
+    things = {uuid(world, 20 + world % 4) for world in range(WORLDS)}
     sent = [(value, number) for number, value in enumerate(values)]
     exchange, cut = ExchangeInMemory(), chance.randrange(1, len(values))
     exchange.receive(1, sent[:cut])
@@ -58,4 +60,40 @@ def test_what_is_forgotten_changes_nothing_for_others(seed: int) -> None:
         assert now == "erased" if was == "erased" else now in ("duplicate", "erased")
 
 
-ERASED = ("erased", None)
+def told(name: str, number: int, hour: int, about: int, *others: int, title: str = "Tides") -> bytes:
+    """The message of that number about an object, published at an hour; it may be a version of others."""
+    related = [
+        {"relationType": "isNewVersionOf", "identifier": {"identifierType": "UUID", "identifierValue": each}}
+        for each in (uuid(0, other) for other in others)
+    ]
+    published = {"publishedTimestamp": f"2024-03-01T{hour:02}:00:00Z"}
+    return as_bytes(
+        message(
+            name,
+            changed("/messageHeader/messageId", uuid(0, number)),
+            changed("/messageHeader/messageTimings", published),
+            changed("/messageBody/objectUUID", uuid(0, about)),
+            changed("/messageBody/objectTitle", title),
+            changed("/messageBody/objectRelatedIdentifier", related),
+        )
+    )
+
+
+def test_a_version_and_an_id_outlive_what_is_forgotten() -> None:
+    """Of a version its object came to be; a sequence claims its id where its last part came."""
+    parts = split(told("update", 4, 12, 2, title="Tides " * 300), rules=Rules(max_bytes=1200))
+    values = [
+        *(told("create", 1, 9, 1), told("update", 2, 10, 2, 1), told("update", 3, 11, 3, 2), *parts),
+        *(told("create", 4, 9, 5), told("update", 6, 13, 2), told("update", 7, 14, 6, 2)),
+    ]
+    exchange = ExchangeInMemory()
+    exchange.receive(1, [(value, number) for number, value in enumerate(values)])
+    done, again = ("processed", None), ("duplicate", None)
+    assert exchange.became() == [done] * 3 + [done] * len(parts) + [again, done, done]
+    exchange.erase({uuid(0, 2)})
+    for _ in ("as it is", "made anew"):
+        assert exchange.became() == [done, ERASED, done, *[ERASED] * len(parts), again, ERASED, done]
+        exchange.rebuild()
+
+
+ERASED, WORLDS = ("erased", None), 40
