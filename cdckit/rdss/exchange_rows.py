@@ -72,7 +72,7 @@ class Names:
         secret: Of the hashes of which these names are made, in hexadecimal digits.
 
     >>> Names("00ff").of("ada")
-    '742894398c8dc68a5d25530ba838e609'
+    '742894398c8d68ad25530ba838e6097b'
     """
 
     def __init__(self, secret: str) -> None:
