@@ -302,9 +302,7 @@ def read_record(value: bytes | None, arrival: datetime | None, *, settings: Exch
     is_refused = bool(refuses) and row[ERROR_CODE] is None and is_change(row)
     texts = {ERROR_CODE: ERASED, ERROR_DESCRIPTION: ERASED_REASON}
     texts |= {"generator": row["generator"]} if is_refused else {}
-    message_id, total, code = row["message_id"], row["sequence_total"], row[ERROR_CODE]
-    left = left_of(value, message_id, total, code, None, names=settings.names)
-    return (*map(texts.get, SLICED_MESSAGE.names), *left)
+    return (*map(texts.get, SLICED_MESSAGE.names), None)
 
 
 def is_change(row: Mapping[str, Any]) -> bool:

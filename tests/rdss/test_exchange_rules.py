@@ -94,6 +94,11 @@ def test_a_version_and_an_id_outlive_what_is_forgotten() -> None:
     for _ in ("as it is", "made anew"):
         assert exchange.became() == [done, ERASED, done, *[ERASED] * len(parts), again, ERASED, done]
         exchange.rebuild()
+    # What comes later is as if it had not come: it takes no id.
+    exchange.receive(2, [(told("update", 9, 15, 2), 100), (told("create", 9, 15, 8), 101)])
+    for _ in ("as it is", "made anew"):
+        assert exchange.became()[-2:] == [ERASED, done]
+        exchange.rebuild()
 
 
 ERASED, WORLDS = ("erased", None), 40
