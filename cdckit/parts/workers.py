@@ -188,7 +188,9 @@ def reports_at_home(work: Callable[[], Iterable[dict[str, Any]]]) -> list[dict[s
     """What this program did in the place of workers: what it raises is what they would have raised."""
     try:
         return [json.loads(json.dumps(each)) for each in work()]
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise PythonException("".join(format_exception(error))) from error
 
 

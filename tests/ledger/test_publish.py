@@ -23,7 +23,7 @@ from support.publications import opened, shown, told, values
 
 
 def test_only_what_was_touched_is_written(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_workers: None
 ) -> None:
     """And twice nothing."""
     monkeypatch.setattr(publication, "_FILE", 1000)
