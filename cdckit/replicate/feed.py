@@ -60,12 +60,13 @@ class Feed(TableFeed):
         OtherKind, NoFileSystem, DamagedTable: As for `Shell`.
 
     Cost:
-        `receive` is two small jobs, in which the records are kept; one in every sixteenth batch or so, which
-        writes small files of earlier ones together; some six more if metadata came; two if some of the
-        batch's data has to wait, which is written once more; one as long as data waits, which reads three
-        columns of it, and two more when some waits no longer.  Then, for each table of which rows came, its
-        rows are written once more, and two jobs of its ledger.  A table whose older rows read otherwise by
-        new metadata, as after a change of its key or of a type, is made anew from its records.
+        `receive` is two small jobs, in which the records are kept; one in every sixteenth batch or so,
+        which writes small files of earlier ones together; some six more if metadata came; two if some of
+        the batch's data has to wait, which is written once more; one as long as data waits, which reads
+        three columns of it, and two more when some waits no longer.  Then, for each table of which rows
+        came, its rows are written once more, in two jobs, and two jobs of its ledger; of few rows one each.
+        A table whose older rows read otherwise by new metadata, as after a change of its key or of a type,
+        is made anew from its records.
 
     Source:
         Replicate, "Typical consumer logic" and "wait a reasonable amount of time … activate the planned

@@ -129,7 +129,7 @@ def test_what_waits_is_written_once(spark: SparkSession, tmp_path: Path) -> None
 def test_only_tables_of_which_rows_came_are_read(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A feed may know thousands of tables, of which a batch has rows of few; each costs four jobs."""
+    """A feed may know thousands of tables, of which a batch has rows of few: two jobs each, of few rows."""
     read: list[str] = []
 
     def counted(self: intake.Intake, table: intake.FeedTable, received: DataFrame) -> None:
@@ -160,7 +160,7 @@ def test_only_tables_of_which_rows_came_are_read(
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     assert sorted(read[3:]) == ["ITEMS", "SHOPS"]
     # Two of the batch: its digest, and its records.
-    assert len(jobs_of(spark, "both")) == 2 + 2 * 4
+    assert len(jobs_of(spark, "both")) == 2 + 2 * 2
 
 
 def test_another_key_in_the_metadata_makes_the_ledger_anew(spark: SparkSession, tmp_path: Path) -> None:
