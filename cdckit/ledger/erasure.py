@@ -27,7 +27,7 @@ from cdckit.ledger.erased_files import KNOWN, erase_buckets
 from cdckit.ledger.receipts import NOT_ERASED, RECEIPT_SCHEMA, ErasedPart, Receipt
 from cdckit.ledger.tasks import Targets
 from cdckit.ledger.tombstones import ERASE, HASH, REFUSE, REFUSED_SCHEMA, TOMBSTONE_SCHEMA, Erasures
-from cdckit.ledger.upkeep import BYTES_PER_TASK, Upkeep, read_scopes, task_bytes
+from cdckit.ledger.upkeep import BYTES_PER_TASK, Upkeep, read_scopes, stored_bytes
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.changes import MOVED
 from cdckit.model.history import DELETED, VALID_FROM, VALID_TO
@@ -492,7 +492,7 @@ def _run(upkeep: Upkeep, entities: DataFrame, fields: list[str]) -> list[dict[st
     """Let a worker for each bucket write its files anew; one job, with a shuffle."""
     tasks = upkeep.bucket_tasks()
     erase = partial(erase_buckets, tasks=tasks, targets=upkeep.targets, fields=fields)
-    work = sum(map(task_bytes, tasks.values())) // BYTES_PER_TASK
+    work = sum(map(stored_bytes, tasks.values())) // BYTES_PER_TASK
     # By a number of its own: few rows would be put together in one task, that has all the files to write.
     spread = entities.repartition(max(1, min(len(tasks), max(_FEW, work))), BUCKET) if work else entities
     return worker_reports(spread, erase, large=True, heavy=bool(work))

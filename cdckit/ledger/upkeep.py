@@ -64,8 +64,8 @@ BYTES_PER_TASK = 8 << 20
 
 _LOG = logging.getLogger(__name__)
 
-AT_HOME = 4
-"""So many buckets at most are kept up at home, where they have little to read and write."""
+AT_HOME, BYTES_AT_HOME = 4, 64 << 20
+"""So many buckets at most, with so many bytes of files, are kept up at home: late changes have a log read."""
 
 _FEW = 8
 """Fewer tasks than these are not worth counting: as many then as the session has cores."""
@@ -457,9 +457,9 @@ def _run_tasks(spark: SparkSession, tasks: list[Task], targets: Targets) -> list
     """Let the workers do it, each some of the buckets."""
     if not tasks:
         return []
-    parts = sum(task_bytes(task) for task in tasks) // BYTES_PER_TASK
-    if not parts and len(tasks) <= AT_HOME:
+    if len(tasks) <= AT_HOME and sum(map(stored_bytes, tasks)) <= BYTES_AT_HOME:
         return [Outcome(**each) for each in reports_at_home(lambda: _keep_up(tasks, targets))]
+    parts = sum(task_bytes(task) for task in tasks) // BYTES_PER_TASK
     many = len(tasks)
     spread = spark.range(many) if parts < _FEW else spark.range(0, many, 1, min(parts, many))
     found = worker_reports(spread, partial(_keep_up_buckets, tasks=tasks, targets=targets), heavy=True)
@@ -468,13 +468,14 @@ def _run_tasks(spark: SparkSession, tasks: list[Task], targets: Targets) -> list
 
 def task_bytes(task: Task) -> int:
     """About how much a task reads and writes: of the log a column alone, if the bucket is not merged anew."""
-    sizes = [one.size for part in (task.fresh, task.unborn) for one in part]
-    opened = [one.size for one in task.open]
-    if task.anew:
-        return sum([*sizes, *opened, *(one.size for part in (task.log, task.closed) for one in part)])
-    # A change is about one of the files of open versions.
-    most = sum(one.rows for one in task.fresh) * max(opened, default=0)
-    return sum(sizes) + min(sum(opened), most)
+    parts = [task.fresh, task.open, task.unborn, *([task.log, task.closed] if task.anew else [])]
+    return sum(file.size for part in parts for file in part)
+
+
+def stored_bytes(task: Task) -> int:
+    """The bytes of all files of a bucket: the most that is read and written again."""
+    parts = (task.fresh, task.log, task.open, task.closed, task.unborn, task.words)
+    return sum(file.size for part in parts for file in part)
 
 
 def _keep_up_buckets(

@@ -128,6 +128,24 @@ def test_whom_a_condition_and_an_age_do_not_meet_nobody_forgets(copy: Ledger) ->
     assert copy.erase(where="v = 'nobody'", **WHO).entities == 0
 
 
+@pytest.mark.parametrize("is_much", [True, False])
+def test_a_ledger_with_much_to_write_is_left_to_workers(
+    copy: Ledger, monkeypatch: pytest.MonkeyPatch, is_much: bool
+) -> None:
+    """However few the entities are."""
+    plain, left_to_workers = erasure.worker_reports, []
+
+    def counted(source: Any, work: Any, **options: Any) -> Any:
+        left_to_workers.append(options["heavy"])
+        return plain(source, work, **options)
+
+    history = sum(file.size for file in copy.store.snapshot().files("history"))
+    monkeypatch.setattr(erasure, "BYTES_PER_TASK", history if is_much else 1 << 30)
+    monkeypatch.setattr(erasure, "worker_reports", counted)
+    assert copy.erase(where="true", **WHO).entities
+    assert left_to_workers == [is_much]
+
+
 def test_only_files_that_hold_them_are_written(copy: Ledger) -> None:
     snapshot = copy.store.snapshot()
     before = {name: {one.path for one in snapshot.files(name)} for name in ("changes", "history", "unborn")}
