@@ -50,8 +50,8 @@ def __getattr__(name: str) -> object:
     if home == __name__ and (name.startswith("_") or find_spec(f"{home}.{name}") is None):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = import_module(f"{home}.{name}") if home == __name__ else getattr(import_module(home), name)
-    if isfunction(found):
-        found = import_module("cdckit.parts.wrong_calls").with_answers(found)
+    if isfunction(found) and not hasattr(found, "__wrapped__"):
+        found = import_module("cdckit.parts.calls").takes()(found)
     globals()[name] = found
     return found
 

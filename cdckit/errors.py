@@ -4,12 +4,16 @@ In a door bad *data* never raises: it becomes a reject (see `cdckit.rejects`).  
 cannot mean anything: a column that is not there, an argument that is not of the needed form.  Behind the
 doors, data that break what a function needs of them end the job that reads them: changes without an
 instant in `merge`, versions that overlap in `as_of_join`.
+
+A *function* of None is the public one that is being called (`cdckit.parts.calls.takes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+
+from cdckit.parts.public_calls import called_function
 
 __all__ = [
     "CdcError",
@@ -34,11 +38,11 @@ class MissingColumns(CdcError, ValueError):
     """
 
     def __init__(
-        self, function: str, missing: Iterable[str], found: Iterable[str], remedy: str | None = None
+        self, function: str | None, missing: Iterable[str], found: Iterable[str], remedy: str | None = None
     ) -> None:
-        self.function, self.missing, self.found = function, tuple(missing), tuple(found)
+        self.function, self.missing, self.found = called_function(function), tuple(missing), tuple(found)
         self.remedy = remedy
-        super().__init__(function, self.missing, self.found, remedy)
+        super().__init__(self.function, self.missing, self.found, remedy)
 
     def __str__(self) -> str:
         sentence = (
@@ -52,11 +56,11 @@ class WrongColumnType(CdcError, TypeError):
     """A column is there, but is not of the type that the called function reads; *remedy* says what to do."""
 
     def __init__(
-        self, function: str, column: str, needed: str, found: str, remedy: str | None = None
+        self, function: str | None, column: str, needed: str, found: str, remedy: str | None = None
     ) -> None:
-        self.function, self.column, self.needed, self.found = function, column, needed, found
+        self.function, self.column, self.needed, self.found = called_function(function), column, needed, found
         self.remedy = remedy
-        super().__init__(function, column, needed, found, remedy)
+        super().__init__(self.function, column, needed, found, remedy)
 
     def __str__(self) -> str:
         sentence = f"{self.function}() needs the column {self.column} as {self.needed}; it is {self.found}."
@@ -73,16 +77,21 @@ class InvalidArgument(CdcError, ValueError):
 
     def __init__(
         self,
-        function: str,
+        function: str | None,
         argument: str,
         needed: str,
         found: object,
         example: str | None = None,
         remedy: str | None = None,
     ) -> None:
-        self.function, self.argument, self.needed, self.found = function, argument, needed, found
+        self.function, self.argument, self.needed, self.found = (
+            called_function(function),
+            argument,
+            needed,
+            found,
+        )
         self.example, self.remedy = example, remedy
-        super().__init__(function, argument, needed, found, example, remedy)
+        super().__init__(self.function, argument, needed, found, example, remedy)
 
     def __str__(self) -> str:
         sentence = f"{self.function}() needs {self.argument} to be {self.needed}; it is {self.found!r}."

@@ -146,7 +146,9 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     return merge_changes(changes, entity=entity, keys=keys, function="merge")
 
 
-def merge_changes(changes: DataFrame, *, entity: str, keys: Sequence[str], function: str) -> DataFrame:
+def merge_changes(
+    changes: DataFrame, *, entity: str, keys: Sequence[str], function: str | None = None
+) -> DataFrame:
     """What `merge` does, for functions whose errors should bear their own names."""
     require_name(entity, "entity", function=function)
     ordered = sort_by_entity(changes, entity=entity, keys=keys, function=function)
@@ -185,7 +187,7 @@ def sort_by_entity(
     *,
     entity: str,
     keys: Sequence[str],
-    function: str,
+    function: str | None = None,
     more: Mapping[str, Column] = MappingProxyType({}),
     reserved: Sequence[str] = (),
     few: bool = False,
@@ -266,7 +268,7 @@ def history_schema(data: T.StructType, *more: T.StructField) -> T.StructType:
 
 
 def check_fields(
-    changes: DataFrame, keys: Sequence[str], reserved: Sequence[str], function: str
+    changes: DataFrame, keys: Sequence[str], reserved: Sequence[str], function: str | None = None
 ) -> T.StructType:
     """The type of `data`; raises unless *changes* and *keys* are such as the merge can read."""
     require_changes(changes, function=function)
@@ -301,7 +303,7 @@ def check_fields(
     return data
 
 
-def fields_with_priority(changes: DataFrame, names: Sequence[str], function: str) -> list[str]:
+def fields_with_priority(changes: DataFrame, names: Sequence[str], function: str | None) -> list[str]:
     """The fields of which *changes* state a priority; raises unless they are fields, and it is an int."""
     if "field_priorities" not in changes.columns:
         return []

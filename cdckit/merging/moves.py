@@ -49,6 +49,7 @@ from cdckit.model.records import usable_changes
 from cdckit.parts.arguments import quoted, require_columns, require_struct
 from cdckit.parts.arrays import NOWHERE, Bools, Ints, first_of_entity, ints
 from cdckit.parts.arrow_types import arrow_schema, make_batch
+from cdckit.parts.public_calls import called_function
 from cdckit.parts.workers import WorkerPlan
 
 MOVE = "move"
@@ -362,7 +363,7 @@ def with_moves(
     changes: DataFrame,
     keys: Sequence[str],
     *,
-    function: str,
+    function: str | None = None,
     at_once: bool = False,
     known: DataFrame | None = None,
 ) -> DataFrame:
@@ -384,7 +385,7 @@ def with_moves(
         raise InvalidArgument(function, "changes", needed, changes.columns)
     changes = usable_changes(changes)
     if not changes.schema[MOVED].metadata.get(_COMPLETE):
-        return _refuse_incomplete(changes, keys, function)
+        return _refuse_incomplete(changes, keys, called_function(function))
     statements = changes if known is None else known
     words = find_inherited_words(statements, keys, function=function, at_once=at_once)
     plain = _with_all_priorities(with_comings(changes))
@@ -414,7 +415,7 @@ def with_comings(changes: DataFrame) -> DataFrame:
 
 
 def find_inherited_words(
-    changes: DataFrame, keys: Sequence[str], *, function: str, at_once: bool = False
+    changes: DataFrame, keys: Sequence[str], *, function: str | None = None, at_once: bool = False
 ) -> DataFrame:
     """
     The words that rows took along when their keys changed, as changes of their new keys.

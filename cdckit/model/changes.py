@@ -203,7 +203,7 @@ _NOT_A_HISTORY = (
 )
 
 
-def require_changes(changes: DataFrame, *, function: str) -> None:
+def require_changes(changes: DataFrame, *, function: str | None = None) -> None:
     """
     Raise unless *changes* has the columns of a table of changes (see `CHANGE_SCHEMA`).
 
@@ -226,7 +226,7 @@ def require_changes(changes: DataFrame, *, function: str) -> None:
             require_type(changes, name, kind, function=function)
 
 
-def require_moves(changes: DataFrame, keys: Sequence[str], *, function: str) -> None:
+def require_moves(changes: DataFrame, keys: Sequence[str], *, function: str | None = None) -> None:
     """Raise `WrongColumnType` unless `moved` says an id and both keys, all of *keys* in them."""
     kind = require_struct(changes, MOVED, function=function)
     parts = {each.name: each.dataType for each in kind}
@@ -242,7 +242,7 @@ def require_moves(changes: DataFrame, keys: Sequence[str], *, function: str) -> 
         raise WrongColumnType(function, MOVED, needed, kind.simpleString(), remedy)
 
 
-def require_distinct_fields(names: Iterable[str], *, function: str) -> None:
+def require_distinct_fields(names: Iterable[str], *, function: str | None = None) -> None:
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(name.lower(), name)
@@ -317,7 +317,7 @@ def statement_columns(
     reason: str,
     source: str,
     received_at: datetime | None,
-    function: str,
+    function: str | None = None,
 ) -> list[Column]:
     """
     What somebody states by hand about rows of a history, as the columns of changes before `priority`.

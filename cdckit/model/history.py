@@ -107,7 +107,7 @@ def with_open_ends(frame: DataFrame, column: str = VALID_TO) -> DataFrame:
     return frame.withColumn(column, F.nullif(F.col(quoted(column)), marker))
 
 
-def require_history(history: DataFrame, *columns: str, function: str) -> DataFrame:
+def require_history(history: DataFrame, *columns: str, function: str | None = None) -> DataFrame:
     """
     The history, in which an open end is null, whatever stood for it.
 
@@ -138,7 +138,7 @@ def _remedy(frame: DataFrame) -> str | None:
     return None
 
 
-def require_bitemporal(table: DataFrame, *columns: str, function: str) -> DataFrame:
+def require_bitemporal(table: DataFrame, *columns: str, function: str | None = None) -> DataFrame:
     """
     The table that `bitemporal` returned, in which an open end is null, whatever stood for it.
 
@@ -151,7 +151,7 @@ def require_bitemporal(table: DataFrame, *columns: str, function: str) -> DataFr
     return with_open_ends(with_open_ends(table) if VALID_TO in table.columns else table, SYSTEM_TO)
 
 
-def require_free(history: DataFrame, column: str, *, function: str) -> None:
+def require_free(history: DataFrame, column: str, *, function: str | None = None) -> None:
     """Raise `InvalidArgument` if *history* has a column of that name, in any case: it would be lost."""
     taken = [name for name in history.columns if name.lower() == column]
     if taken:
@@ -169,7 +169,7 @@ class Call(tables.Call):
 
     unfit, kind = UnfitHistory, "field"
 
-    def __init__(self, function: str, history: DataFrame) -> None:
+    def __init__(self, function: str | None, history: DataFrame) -> None:
         require_columns(history, [], function=function)
         super().__init__(function)
         self.known = business_fields(history)

@@ -12,6 +12,7 @@ from pyspark.sql.window import WindowSpec
 
 from cdckit.model.changes import ABSENT, TABLE, UPSERT, keep_key
 from cdckit.parts.arguments import quoted, quoted_if_needed, require_struct
+from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import as_text, comparable, has_times, is_outside_years, utc_clock
 
 _MARK = "list"
@@ -52,11 +53,12 @@ def list_arrival(taken_at: Column) -> Column:
     )
 
 
-def listed_field(frame: DataFrame, name: str, *, function: str) -> Column:
+def listed_field(frame: DataFrame, name: str, *, function: str | None = None) -> Column:
     """The values of a field of lists; one with a time that is not in the years 1 to 9999 ends the job."""
     value, kind = F.col(quoted(name)), frame.schema[name].dataType
     if not has_times(kind):
         return value.alias(name)
+    function = called_function(function)
     needed = f"{function}() needs every time of a list in the years 1 to 9999, and {name} is "
     remedy = ": make it null first, if it stands for a time that nobody knows"
     sentence = F.concat(F.lit(needed), as_text(value, kind), F.lit(remedy))
@@ -64,7 +66,12 @@ def listed_field(frame: DataFrame, name: str, *, function: str) -> Column:
 
 
 def compare_lists(
-    rows: DataFrame, keys: Sequence[str], no_time: Column, *, function: str, compared: bool = True
+    rows: DataFrame,
+    keys: Sequence[str],
+    no_time: Column,
+    *,
+    function: str | None = None,
+    compared: bool = True,
 ) -> DataFrame:
     """
     What lists say: who is there, who is gone with the next list, both, or nothing new.
@@ -81,6 +88,7 @@ def compare_lists(
         Changes, and beside them `begins`: whether an upsert is about an entity that the list before did
         not name.
     """
+    function = called_function(function)
     once, in_order = _drop_repeats(rows, keys, function)
     data = require_struct(rows, "data", function=function)
     follows = F.lag("next_taken").over(in_order).eqNullSafe(F.col("taken"))
@@ -112,7 +120,7 @@ def compare_lists(
     return _as_changes(statements.select("source", "said.*"))
 
 
-def _drop_repeats(rows: DataFrame, keys: Sequence[str], function: str) -> tuple[DataFrame, WindowSpec]:
+def _drop_repeats(rows: DataFrame, keys: Sequence[str], function: str | None) -> tuple[DataFrame, WindowSpec]:
     """The rows, each once; `again` where a list then says another thing of its entity; and their order."""
     data = require_struct(rows, "data", function=function)
     of_key = {
@@ -128,7 +136,7 @@ def _drop_repeats(rows: DataFrame, keys: Sequence[str], function: str) -> tuple[
     return marked.where(~(F.col("again") & F.col("same"))), in_order
 
 
-def content_digest(rows: DataFrame, function: str) -> Column:
+def content_digest(rows: DataFrame, function: str | None) -> Column:
     """A digest of what a row of a list says: what it tells apart, `merge` tells apart."""
     data = require_struct(rows, "data", function=function)
     carried = require_struct(rows, "carried", function=function)

@@ -27,12 +27,7 @@ from cdckit.parts.values import as_text
 NULL = "NULL"
 
 # What these columns are called above a table; everything that is not here is a field of the entity.
-_TIMES = {
-    VALID_FROM: "valid_from",
-    VALID_TO: "valid_to",
-    SYSTEM_FROM: "system_from",
-    SYSTEM_TO: "system_to",
-}
+_TIMES = {VALID_FROM: "valid_from", VALID_TO: "valid_to", SYSTEM_FROM: "system_from", SYSTEM_TO: "system_to"}
 _MARKS = {DELETED: "state", SOURCE_MESSAGE: "message", "guid": "guid"}
 _OF_CHANGES = {"effective_timestamp": "effective", "arrival": "arrived", "message_id": "message"}
 _ENDS = (VALID_TO, SYSTEM_TO)
@@ -87,7 +82,7 @@ def resolve_names(frame: DataFrame, given: Iterable[str]) -> list[str]:
     names = {heading: name for name, heading in _headings(frame).items()}
     known = set(frame.columns)
     if has_change_columns(frame):
-        known |= set(require_struct(frame, "data", function="show").names)
+        known |= set(require_struct(frame, "data").names)
     return [name if name in known else names.get(name, name) for name in given]
 
 
@@ -103,7 +98,7 @@ def _version_columns(frame: DataFrame, provenance: bool, width: int) -> list[Tab
     for name in (*_TIMES, *_MARKS):
         if name in types:
             needed = T.TimestampType() if name in _TIMES else HISTORY_SCHEMA[name].dataType
-            require_type(frame, name, needed, function="show")
+            require_type(frame, name, needed)
     entries = _provenance(frame) if FIELD_PROVENANCE in types and provenance else {}
     messages = () if DELETED in types else _MESSAGES
     columns = [
@@ -125,11 +120,11 @@ def _version_columns(frame: DataFrame, provenance: bool, width: int) -> list[Tab
 
 def _change_columns(frame: DataFrame, provenance: bool, width: int) -> list[TableColumn]:
     """Who says what first, then the fields, blank where not sent, then when and in which message."""
-    fields = require_struct(frame, "data", function="show").fields
-    carried = set(require_struct(frame, "carried", function="show").names)
+    fields = require_struct(frame, "data").fields
+    carried = set(require_struct(frame, "carried").names)
     ranks: set[str] = set()
     if provenance and "field_priorities" in frame.columns:
-        ranks = set(require_struct(frame, "field_priorities", function="show").names)
+        ranks = set(require_struct(frame, "field_priorities").names)
     columns = [
         TableColumn("source", "value", _cell(_column("source"))),
         TableColumn("operation", "operation", _cell(_column("operation"))),
@@ -225,7 +220,7 @@ def _cell(
 
 def _provenance(history: DataFrame) -> dict[str, Column]:
     """Where each field has its value from; what is no entry of a message and a priority says nothing."""
-    fields = require_struct(history, FIELD_PROVENANCE, function="show").fields
+    fields = require_struct(history, FIELD_PROVENANCE).fields
     return {
         field.name: F.col(FIELD_PROVENANCE).getField(field.name)
         for field in fields

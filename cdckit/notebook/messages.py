@@ -98,7 +98,7 @@ def label_messages(
 def require_changes(changes: DataFrame) -> None:
     """Raise `MissingColumns` or `WrongColumnType` unless *changes* say of a message who sent it, and when."""
     needed = ("message_id", "source", "effective_timestamp", "arrival")
-    require_types(changes, type(CHANGE_SCHEMA)([CHANGE_SCHEMA[name] for name in needed]), function="show")
+    require_types(changes, type(CHANGE_SCHEMA)([CHANGE_SCHEMA[name] for name in needed]))
 
 
 def one_line(text: str) -> str:

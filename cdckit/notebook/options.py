@@ -8,8 +8,9 @@ from datetime import UTC, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
-from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import nearest_name, require_flag
+from cdckit.parts.arguments import nearest_name, require_flag, wrong_argument
+from cdckit.parts.calls import Form
+from cdckit.parts.public_calls import called
 
 MOST_ROWS = 1000
 """As many as a table that is looked at may have."""
@@ -49,13 +50,12 @@ class Options:
         self.reset()
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name not in _CHECKS:
-            close = nearest_name(name, list(_CHECKS))
-            remedy = None if close is None else f"Is it options.{close}?"
-            raise InvalidArgument(
-                "options", "its attribute", f"one of {', '.join(_CHECKS)}", name, None, remedy
-            )
-        super().__setattr__(name, _CHECKS[name](value))
+        with called("options"):
+            if name not in _CHECKS:
+                close = nearest_name(name, list(_CHECKS))
+                remedy = None if close is None else f"Is it options.{close}?"
+                raise wrong_argument("its attribute", f"one of {', '.join(_CHECKS)}", name, remedy=remedy)
+            super().__setattr__(name, _CHECKS[name](value, name))
 
     def reset(self) -> None:
         """Choose again what was chosen at first."""
@@ -67,7 +67,7 @@ class Options:
         return f"zone={self.zone}, rows={self.rows}, eager={self.eager}, progress={self.progress}"
 
 
-def as_zone(zone: tzinfo | str | None, *, function: str) -> tzinfo:
+def as_zone(zone: tzinfo | str | None) -> tzinfo:
     """The zone itself or the one of that name, without one that of the options; else `InvalidArgument`."""
     zone = options.zone if zone is None else zone
     if isinstance(zone, tzinfo):
@@ -79,7 +79,7 @@ def as_zone(zone: tzinfo | str | None, *, function: str) -> tzinfo:
         needed = "a tzinfo, or the name of a zone as zoneinfo.available_timezones() lists them"
         close = _nearest_zone(str(zone))
         remedy = None if close is None else f"Is it {close!r}?"
-        raise InvalidArgument(function, "zone", needed, zone, remedy=remedy) from None
+        raise wrong_argument("zone", needed, zone, remedy=remedy) from None
 
 
 def _nearest_zone(name: str) -> str | None:
@@ -90,18 +90,21 @@ def _nearest_zone(name: str) -> str | None:
     return nearest_name(name, zones) or (None if city is None else by_city[city])
 
 
-def require_rows(number: int, argument: str, *, function: str) -> int:
-    """The number itself; raises `InvalidArgument` unless a table can have so many rows, or so wide values."""
+def _check_rows(number: Any, argument: str) -> Any:
     if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number <= MOST_ROWS:
-        raise InvalidArgument(function, argument, f"a number from 1 to {MOST_ROWS}", number)
+        raise wrong_argument(argument, f"a number from 1 to {MOST_ROWS}", number)
     return number
 
 
-_CHECKS: Mapping[str, Callable[[Any], object]] = {
-    "zone": lambda zone: as_zone(zone, function="options"),
-    "rows": lambda rows: require_rows(rows, "rows", function="options"),
-    "eager": lambda eager: require_flag(eager, "eager", function="options"),
-    "progress": lambda progress: require_flag(progress, "progress", function="options"),
+ROWS = Form(_check_rows, f"InvalidArgument: {{}} is no number from 1 to {MOST_ROWS:,}")
+"""So many rows a table can have, and so wide its values can be."""
+
+
+_CHECKS: Mapping[str, Callable[[Any, str], object]] = {
+    "zone": lambda zone, _: as_zone(zone),
+    "rows": ROWS.check,
+    "eager": require_flag,
+    "progress": require_flag,
 }
 """By option what is kept of a value that is assigned; each raises `InvalidArgument` for what it is not."""
 

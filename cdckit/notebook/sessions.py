@@ -19,6 +19,7 @@ from pyspark.sql.utils import is_remote
 
 from cdckit.errors import CdcError
 from cdckit.notebook import jupyter
+from cdckit.parts.calls import takes
 
 _ALWAYS = b"WARNING: Using incubator modules: jdk.incubator.vector"
 
@@ -92,6 +93,7 @@ class NoJava(CdcError, RuntimeError):
         )
 
 
+@takes()
 def session(
     *,
     app_name: str = "cdckit",

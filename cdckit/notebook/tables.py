@@ -24,15 +24,10 @@ from cdckit.notebook.columns import (
     select_columns,
     table_columns,
 )
-from cdckit.notebook.messages import (
-    MessageLabel,
-    label_messages,
-    one_line,
-    require_changes,
-    shorten_messages,
-)
-from cdckit.notebook.options import as_zone, options, require_rows
-from cdckit.parts.arguments import quoted, require_batch, require_columns, require_fields
+from cdckit.notebook.messages import MessageLabel, label_messages, one_line, require_changes, shorten_messages
+from cdckit.notebook.options import ROWS, as_zone, options
+from cdckit.parts.arguments import quoted, require_batch, require_fields
+from cdckit.parts.calls import rows_with, takes
 from cdckit.parts.workers import describe_step
 
 OPEN = "…"
@@ -139,6 +134,7 @@ def _html_cell(cell: Cell, number: bool, deleted: bool) -> str:
     return f'<td style="{style}"{title}>{look.format(escape(cell.text))}{message}</td>'
 
 
+@takes(frame=rows_with(), rows=ROWS.or_none(), width=ROWS)
 def show(
     frame: DataFrame,
     *,
@@ -191,8 +187,8 @@ def show(
     Raises:
         MissingColumns, WrongColumnType: A standard column is of another type than in a history; *changes*
             lack what names a message.
-        InvalidArgument: *frame* is no DataFrame or a stream; *rows* or *width* is not from 1 to 1000;
-            *order_by* or *columns* are not of *frame*; there is no such zone.
+        InvalidArgument: *frame* is a stream; *order_by* or *columns* are not of *frame*; there is no such
+            zone.
 
     Cost: nothing at the call; at the first display one job for *rows* + 1 rows (with *order_by* over
     the whole of *frame*), and with *changes* one more, which reads them.
@@ -213,23 +209,21 @@ def show(
     shop    delete     2               11:00      11:00    m3
     (4 rows; instants of 2024-01-01, UTC; blank was not sent)
     """
-    require_columns(frame, [], function="show")
-    require_batch(frame, "its table", "show what a query of the stream has written", function="show")
-    most = require_rows(options.rows if rows is None else rows, "rows", function="show")
-    require_rows(width, "width", function="show")
+    require_batch(frame, "its table", "show what a query of the stream has written")
+    most = options.rows if rows is None else rows
     if changes is not None:
         require_changes(changes)
     shown = table_columns(frame, provenance=provenance, width=width)
     if columns is not None:
         names = resolve_headings(frame, shown, [columns] if isinstance(columns, str) else columns)
         known = [each.heading for each in shown]
-        shown = select_columns(shown, require_fields(names, known, "columns", function="show"))
+        shown = select_columns(shown, require_fields(names, known, "columns"))
     ordered = frame if order_by is None else _order_rows(frame, order_by)
     # By place, not by name: a field may be called as another one's provenance is.
     cells = ordered.limit(most + 1).select(
         *(column.cell.alias(str(place)) for place, column in enumerate(shown))
     )
-    return Table(partial(_read_grid, cells, shown, changes, most, width, as_zone(zone, function="show")))
+    return Table(partial(_read_grid, cells, shown, changes, most, width, as_zone(zone)))
 
 
 class _Column(NamedTuple):
@@ -388,6 +382,6 @@ def _order_rows(frame: DataFrame, order_by: str | Sequence[str]) -> DataFrame:
         data = frame.schema["data"].dataType
         known = {name: F.col("data").getField(name) for name in getattr(data, "names", [])} | known
     names = resolve_names(frame, [order_by] if isinstance(order_by, str) else order_by)
-    chosen = require_fields(names, list(known), "order_by", function="show")
+    chosen = require_fields(names, list(known), "order_by")
     ties = [name for name in ("guid", VALID_FROM, SYSTEM_FROM) if name in frame.columns]
     return frame.orderBy(*(known[name] for name in dict.fromkeys([*chosen, *ties])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module, metadata
 from numbers import Integral
 
@@ -14,6 +15,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, MissingColumns, MissingExtra, WrongColumnType
 from cdckit.parts import instants
+from cdckit.parts.public_calls import UNDER_WAY, called_function
 from cdckit.parts.widening import WHOLE_KEYS
 
 
@@ -42,11 +44,25 @@ def suggest_names(names: Iterable[object], known: Sequence[str]) -> str | None:
     return f"Is it {' and '.join(suggestions)}?" if suggestions else None
 
 
+def wrong_argument(
+    argument: str, needed: str, found: object, example: str | None = None, remedy: str | None = None
+) -> InvalidArgument:
+    """The error about an argument of the public call that is under way (`cdckit.parts.calls.takes`)."""
+    return InvalidArgument(None, argument, needed, found, example, remedy)
+
+
+def wrong_type(column: str, needed: str, found: str, remedy: str | None = None) -> WrongColumnType:
+    """The same about a column of a table that was given."""
+    return WrongColumnType(None, column, needed, found, remedy)
+
+
 Call = Callable[[str], str]
 """The call that a function was asked by, given how an instant of it would be said."""
 
 
-def require_instant(at: datetime, argument: str, *, function: str, call: Call | None = None) -> Column:
+def require_instant(
+    at: datetime, argument: str, *, function: str | None = None, call: Call | None = None
+) -> Column:
     """
     The instant as a column; raises `InvalidArgument` for a naive datetime: no instant without its zone.
 
@@ -55,7 +71,9 @@ def require_instant(at: datetime, argument: str, *, function: str, call: Call | 
     return F.timestamp_micros(F.lit(microseconds(at, argument, function=function, call=call)))
 
 
-def microseconds(at: datetime, argument: str, *, function: str, call: Call | None = None) -> int:
+def microseconds(
+    at: datetime, argument: str, *, function: str | None = None, call: Call | None = None
+) -> int:
     """
     The instant as microseconds since 1970.
 
@@ -64,8 +82,7 @@ def microseconds(at: datetime, argument: str, *, function: str, call: Call | Non
     if not instants.is_datetime(at) or at.utcoffset() is None:
         needed, example = "an aware datetime (one with tzinfo)", None
         if call is not None or argument.isidentifier():
-            literal = instants.instant_literal(at)
-            written = f"{function}({argument}={literal})" if call is None else call(literal)
+            written = (call or partial(_call_with, argument, function))(instants.instant_literal(at))
             example = f"{written}  # or in another zone"
         raise InvalidArgument(function, argument, needed, at, example)
     if not instants.is_within_years(at):
@@ -73,24 +90,32 @@ def microseconds(at: datetime, argument: str, *, function: str, call: Call | Non
     return instants.microseconds(at)
 
 
-def require_period(start: datetime, end: datetime | None, *, function: str) -> tuple[Column, Column]:
+def _call_with(argument: str, function: str | None, literal: str) -> str:
+    """The call under way, in which *argument* is as *literal* has it; or one without other arguments."""
+    call = UNDER_WAY.get()
+    if function is None and call is not None and argument in {**call.by_place, **call.by_name}:
+        return call.written({argument: literal})
+    return f"{called_function(function)}({argument}={literal})"
+
+
+def require_period(
+    start: datetime, end: datetime | None, *, function: str | None = None
+) -> tuple[Column, Column]:
     """Start and end of a half-open period as columns; an end of None is open, a null column."""
 
-    def call(_: str) -> str:
-        until = None if end is None else instants.instant_literal(end)
-        return f"{function}(history, {instants.instant_literal(start)}, {until})"
-
-    first = require_instant(start, "start", function=function, call=call)
+    first = require_instant(start, "start", function=function)
     if end is None:
         return first, F.lit(None).cast("timestamp_ltz")
-    last = require_instant(end, "end", function=function, call=call)
+    last = require_instant(end, "end", function=function)
     # In UTC: Python compares two instants of one zone by their wall clocks, even in an hour that comes twice.
     if end.astimezone(UTC) <= start.astimezone(UTC):
         raise InvalidArgument(function, "end", f"after start, {start.isoformat()}", end.isoformat())
     return first, last
 
 
-def require_fields(fields: Iterable[str], known: Sequence[str], argument: str, *, function: str) -> list[str]:
+def require_fields(
+    fields: Iterable[str], known: Sequence[str], argument: str, *, function: str | None = None
+) -> list[str]:
     """The fields as a list; raises `InvalidArgument` for none, for one twice, for one that is not known."""
     found = listed(fields)
     if not found or set(found) - set(known) or len(set(found)) != len(found):
@@ -115,7 +140,7 @@ def both_sides(on: str | Iterable[str] | Mapping[str, str]) -> tuple[list[str], 
     return listed(on), listed(on)
 
 
-def require_keys(keys: Sequence[str], known: Sequence[str], *, function: str) -> list[str]:
+def require_keys(keys: Sequence[str], known: Sequence[str], *, function: str | None = None) -> list[str]:
     """
     The key fields as a list; raises `InvalidArgument` for a text, for none, for one twice or not known.
 
@@ -129,7 +154,7 @@ def require_keys(keys: Sequence[str], known: Sequence[str], *, function: str) ->
     return listed
 
 
-def require_name(name: str, argument: str, *, function: str) -> str:
+def require_name(name: str, argument: str, *, function: str | None = None) -> str:
     """The name itself; raises `InvalidArgument` for what is no text, and for the empty one."""
     if not isinstance(name, str) or not name:
         raise InvalidArgument(function, argument, "a name: a text that is not empty", name)
@@ -152,21 +177,23 @@ class StreamBatch(str):
         return self.stream, self.number
 
 
-def require_batch_id(batch: str | int | None, *, function: str) -> str | None:
+def require_batch_id(batch: str | int | None, *, function: str | None = None) -> str | None:
     """The id of a batch as text, None for no batch; raises `InvalidArgument` for an empty text."""
     if batch is None or (isinstance(batch, str | int) and not isinstance(batch, bool) and batch != ""):
         return str(batch) if isinstance(batch, int) else batch
     raise InvalidArgument(function, "batch", "a text or a number", batch)
 
 
-def require_flag(flag: bool, argument: str, *, function: str) -> bool:
+def require_flag(flag: bool, argument: str, *, function: str | None = None) -> bool:
     """The flag itself; raises `InvalidArgument` for all but True and False: "no" would count as yes."""
     if not isinstance(flag, bool):
         raise InvalidArgument(function, argument, "True or False", flag)
     return flag
 
 
-def require_int(number: int, argument: str, *, function: str, example: str | None = None) -> int:
+def require_int(
+    number: int, argument: str, *, function: str | None = None, example: str | None = None
+) -> int:
     """The number itself; raises `InvalidArgument` for what a column of the type int cannot hold."""
     if not isinstance(number, Integral) or isinstance(number, bool) or int(number) not in _INTS:
         needed = f"a whole number from {_INTS[0]} to {_INTS[-1]}"
@@ -178,11 +205,11 @@ _INTS = range(-(2**31), 2**31)
 
 
 def require_instants(
-    frame: DataFrame, at: datetime | Column, argument: str, *, function: str, call: Call | None = None
+    frame: DataFrame, at: datetime | Column, argument: str, *, function: str | None = None
 ) -> Column:
     """*at* as a column; raises `WrongColumnType` for a column over *frame* of anything but timestamps."""
     if not isinstance(at, Column):
-        return require_instant(at, argument, function=function, call=call)
+        return require_instant(at, argument, function=function)
     found = frame.select(at.alias("at")).schema["at"].dataType
     if not isinstance(found, T.TimestampType):
         raise WrongColumnType(function, argument, "timestamp", found.simpleString())
@@ -190,7 +217,7 @@ def require_instants(
 
 
 def require_columns(
-    frame: DataFrame, columns: Iterable[str], *, function: str, remedy: str | None = None
+    frame: DataFrame, columns: Iterable[str], *, function: str | None = None, remedy: str | None = None
 ) -> None:
     """
     Raise `MissingColumns` unless *frame* has all of *columns*; `InvalidArgument` if it is no DataFrame.
@@ -222,7 +249,7 @@ def _describe_frame(frame: object, remedy: str | None) -> tuple[object, None, st
 
 
 def require_types(
-    frame: DataFrame, needed: T.StructType, *, function: str, remedy: str | None = None
+    frame: DataFrame, needed: T.StructType, *, function: str | None = None, remedy: str | None = None
 ) -> None:
     """Raise unless *frame* has the columns of *needed* in their types, nullable or not."""
     require_columns(frame, needed.fieldNames(), function=function, remedy=remedy)
@@ -230,7 +257,7 @@ def require_types(
         require_type(frame, field.name, field.dataType, function=function)
 
 
-def require_type(frame: DataFrame, column: str, needed: T.DataType, *, function: str) -> None:
+def require_type(frame: DataFrame, column: str, needed: T.DataType, *, function: str | None = None) -> None:
     """Raise `WrongColumnType` unless *column* has the type *needed*, nullable or not."""
     found = frame.schema[column].dataType
     # simpleString leaves nullability out: a source that promises more than is needed is welcome.
@@ -239,7 +266,7 @@ def require_type(frame: DataFrame, column: str, needed: T.DataType, *, function:
 
 
 def require_alike(
-    frame: DataFrame, column: str, other: DataFrame, like: str, where: str, *, function: str
+    frame: DataFrame, column: str, other: DataFrame, like: str, where: str, *, function: str | None = None
 ) -> None:
     """Raise `WrongColumnType` unless *column* has the type that *like* has in the *other* table."""
     needed, kind = other.schema[like].dataType.simpleString(), frame.schema[column].dataType
@@ -248,7 +275,7 @@ def require_alike(
         raise WrongColumnType(function, column, f"{needed}, like {like} {where}", kind.simpleString(), remedy)
 
 
-def require_struct(frame: DataFrame, column: str, *, function: str) -> T.StructType:
+def require_struct(frame: DataFrame, column: str, *, function: str | None = None) -> T.StructType:
     """The struct type of *column*; raises `MissingColumns` or `WrongColumnType` without one."""
     require_columns(frame, [column], function=function)
     found = frame.schema[column].dataType
@@ -257,18 +284,18 @@ def require_struct(frame: DataFrame, column: str, *, function: str) -> T.StructT
     return found
 
 
-def require_batch(frame: DataFrame, argument: str, instead: str, *, function: str) -> None:
+def require_batch(frame: DataFrame, argument: str, instead: str, *, function: str | None = None) -> None:
     """Raise `InvalidArgument` for a stream, where all rows must be there at once; *instead* names the way."""
     if frame.isStreaming:
         raise InvalidArgument(function, argument, f"a batch of rows; of a stream, {instead}", "a stream")
 
 
-def require_distinct(frame: DataFrame, argument: str, *, function: str) -> None:
+def require_distinct(frame: DataFrame, argument: str, *, function: str | None = None) -> None:
     """Raise `InvalidArgument` if two columns have one name, be it in another case."""
     require_distinct_names(frame.columns, argument, function=function)
 
 
-def require_distinct_names(columns: Iterable[str], argument: str, *, function: str) -> None:
+def require_distinct_names(columns: Iterable[str], argument: str, *, function: str | None = None) -> None:
     """Raise `InvalidArgument` if two of the names are one, be it in another case."""
     found: dict[str, str] = {}
     for name in columns:

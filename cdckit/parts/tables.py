@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.parts.arguments import nearest_name, quoted, suggest_name
 from cdckit.parts.arrow_types import NoSuchArrowType, arrow_type
+from cdckit.parts.public_calls import called_function
 from cdckit.parts.table_values import UnfitValues, in_spark_types, read_objects, require_known_type
 from cdckit.parts.values import has_part
 from cdckit.parts.widening import has_void, void_as_text
@@ -32,9 +33,9 @@ class UnfitCall(CdcError, ValueError):
     what: ClassVar[str]
     """What was given."""
 
-    def __init__(self, function: str, wrong: Sequence[str], found: Sequence[str]) -> None:
-        self.function, self.wrong, self.found = function, tuple(wrong), tuple(found)
-        super().__init__(function, self.wrong, self.found)
+    def __init__(self, function: str | None, wrong: Sequence[str], found: Sequence[str]) -> None:
+        self.function, self.wrong, self.found = called_function(function), tuple(wrong), tuple(found)
+        super().__init__(self.function, self.wrong, self.found)
 
     def __str__(self) -> str:
         return (
@@ -50,8 +51,8 @@ class Call:
     kind: ClassVar[str]
     """What a name stands for: a column, or a field."""
 
-    def __init__(self, function: str) -> None:
-        self.function = function
+    def __init__(self, function: str | None = None) -> None:
+        self.function = called_function(function)
         self.wrong: list[str] = []
 
     def refuse(self, sentence: str) -> None:
@@ -112,7 +113,7 @@ def with_whole_keys(frame: AnyTable, keys: Collection[str]) -> AnyTable:
     return frame.astype(dict.fromkeys(floats, "Int64")) if floats else frame
 
 
-def as_spark(spark: SparkSession, frame: AnyTable, *, function: str) -> DataFrame:
+def as_spark(spark: SparkSession, frame: AnyTable, *, function: str | None = None) -> DataFrame:
     """
     The table as Spark's; raises `InvalidArgument` for what is none, or has two columns of one name.
 
@@ -130,7 +131,7 @@ def as_spark(spark: SparkSession, frame: AnyTable, *, function: str) -> DataFram
 _NEEDED = "a DataFrame of Spark or of pandas, or what speaks Arrow's stream (polars, DuckDB, pyarrow, ibis)"
 
 
-def spark_table(frame: object, *, function: str) -> DataFrame:
+def spark_table(frame: object, *, function: str | None = None) -> DataFrame:
     """A table that is Spark's already, as `as_spark` says."""
     if not isinstance(frame, DataFrame):
         is_lazy = type(frame).__name__ == "LazyFrame"
@@ -140,7 +141,7 @@ def spark_table(frame: object, *, function: str) -> DataFrame:
     return frame
 
 
-def require_types_of_histories(frame: DataFrame, *, function: str) -> None:
+def require_types_of_histories(frame: DataFrame, *, function: str | None = None) -> None:
     """Raise `InvalidArgument` for columns of types that workers are not given, or that have no text."""
     wrong = {
         one.name: one.dataType.simpleString() for one in frame.schema if not _is_of_histories(one.dataType)
@@ -161,7 +162,7 @@ def _is_of_histories(kind: T.DataType) -> bool:
         return False
 
 
-def require_distinct(columns: Collection[str], *, function: str) -> None:
+def require_distinct(columns: Collection[str], *, function: str | None = None) -> None:
     """Raise `InvalidArgument` where two columns have one name, or names that differ in case alone."""
     lower = [name.lower() for name in columns]
     twice = [name for name in columns if lower.count(name.lower()) > 1]
@@ -198,13 +199,13 @@ def without_void(frame: DataFrame) -> DataFrame:
     return frame.withColumns(typed) if typed else frame
 
 
-def as_arrow(frame: pd.DataFrame | ArrowStream, *, function: str) -> pa.Table:
+def as_arrow(frame: pd.DataFrame | ArrowStream, *, function: str | None = None) -> pa.Table:
     """The columns of a table whose rows have an order in types that Spark has, as `as_spark` says."""
     return as_arrow_with_digits(frame, function=function)[0]
 
 
 def as_arrow_with_digits(
-    frame: pd.DataFrame | ArrowStream, *, function: str
+    frame: pd.DataFrame | ArrowStream, *, function: str | None = None
 ) -> tuple[pa.Table, dict[str, list[str | None]]]:
     """
     The same, and by column of nanoseconds what is cut of them, as digits without zeros at their end.
@@ -239,7 +240,7 @@ def _digits_below_microseconds(values: pa.Array | pa.ChunkedArray) -> list[str |
 
 
 def _columns_of(
-    frame: pd.DataFrame | ArrowStream, *, function: str
+    frame: pd.DataFrame | ArrowStream, *, function: str | None = None
 ) -> tuple[list[str], Callable[[int], pa.Array | pa.ChunkedArray]]:
     """The names of the columns, and what gives the one at a place."""
     if isinstance(frame, pd.DataFrame):
@@ -291,12 +292,12 @@ def _library(frame: object) -> str:
     return type(frame).__module__.partition(".")[0].strip("_")
 
 
-def _tell_index(index: pd.Index, function: str) -> None:
+def _tell_index(index: pd.Index, function: str | None) -> None:
     """Log a warning where the index, which is left out, says more than at which place a row stands."""
     named = [str(name) for name in index.names if name is not None]
     if named or (len(index) and not is_integer_dtype(index.dtype)):
         sentence = "%s(): the index of the frame%s is left out; frame.reset_index() makes columns of it"
-        _LOG.warning(sentence, function, f" ({', '.join(named)})" if named else "")
+        _LOG.warning(sentence, called_function(function), f" ({', '.join(named)})" if named else "")
 
 
 def _as_texts(frame: object, names: list[str]) -> str:

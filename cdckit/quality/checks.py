@@ -16,9 +16,10 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.model.records import REJECT, drop_rejects
-from cdckit.notebook.options import require_rows
+from cdckit.notebook.options import ROWS
 from cdckit.notebook.tables import Cell, Grid, Table, show
-from cdckit.parts.arguments import quoted, require_batch, require_columns, require_package
+from cdckit.parts.arguments import quoted, require_batch, require_columns, require_package, wrong_argument
+from cdckit.parts.calls import rows_with, takes
 from cdckit.parts.workers import describe_step
 from cdckit.quality.suites import (
     ALIKE,
@@ -196,8 +197,7 @@ def _error_text(info: Mapping[str, Any]) -> str | None:
 
 def _unusable_sentence(sentence: Sentence, message: str) -> InvalidArgument:
     text = " ".join(message.split())[:500]
-    return InvalidArgument(
-        "check",
+    return wrong_argument(
         "suite",
         "of expectations that Great Expectations can run",
         sentence.type,
@@ -205,12 +205,12 @@ def _unusable_sentence(sentence: Sentence, message: str) -> InvalidArgument:
     )
 
 
-_FUNCTION = "check"
 VIEW = "cdckit_"
 """How the names of other tables begin that a suite reads: `cdckit_changes` is the table `changes`."""
 _MERGED = f"{VIEW}merged"
 
 
+@takes(frame=rows_with(), rows=ROWS)
 def check(
     frame: DataFrame,
     suite: str | Mapping[str, Any],
@@ -274,14 +274,13 @@ def check(
     11:00       …         2 ·m1/0  NULL ·m3/0  deleted ·m3/0  m3
     (1 row; instants of 2024-01-01, UTC; … is an open end; after a value its message/the value's priority)
     """
-    promised = read_suite(suite, function=_FUNCTION)
-    if isinstance(frame, DataFrame) and REJECT in frame.columns:
+    promised = read_suite(suite)
+    if REJECT in frame.columns:
         frame = drop_rejects(frame)
-    require_columns(frame, promised.columns, function=_FUNCTION)
-    require_batch(frame, "frame", "check each batch in writeStream.foreachBatch(…)", function=_FUNCTION)
+    require_columns(frame, promised.columns)
+    require_batch(frame, "frame", "check each batch in writeStream.foreachBatch(…)")
     _require_free(frame)
     promised = keep_promised(promised, frame)
-    require_rows(rows, "rows", function=_FUNCTION)
     views = _views(frame, promised, tables or {}, keys)
     with describe_step(frame.sparkSession, f"check: {promised.name}"), _cache_frame(frame, cache):
         return CheckResult(promised.name, *_check_sentences(promised, views, rows))
@@ -291,7 +290,7 @@ def _require_free(frame: DataFrame) -> None:
     taken = [name for name in frame.columns if name.lower() in (BREAKS, ALIKE)]
     if taken:
         needed = f"a table without the columns {BREAKS} and {ALIKE}, which check makes itself"
-        raise InvalidArgument(_FUNCTION, "frame", needed, taken, remedy="Give them other names.")
+        raise wrong_argument("frame", needed, taken, remedy="Give them other names.")
 
 
 def _check_sentences(
@@ -321,10 +320,10 @@ def _views(
     if lacking:
         needed = f"a mapping with {', '.join(suite.tables)}, which the suite {suite.name} reads"
         example = f"check(frame, {suite.name!r}, tables={{{lacking[0]!r}: …}})"
-        raise InvalidArgument(_FUNCTION, "tables", needed, sorted(tables), example)
+        raise wrong_argument("tables", needed, sorted(tables), example)
     views = {"batch": frame} | {VIEW + name: tables[name] for name in suite.tables}
     if any(_MERGED in str(each.kwargs) for each in suite.sentences):
-        views["batch"], views[_MERGED] = compare_with_log(frame, tables["changes"], keys, function=_FUNCTION)
+        views["batch"], views[_MERGED] = compare_with_log(frame, tables["changes"], keys)
     return views
 
 

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, Protocol, TypeGuard, TypeVar, runtime_checka
 from pyspark.sql import DataFrame
 
 from cdckit.errors import InvalidArgument
+from cdckit.parts.arguments import wrong_argument
+from cdckit.parts.calls import takes
 from cdckit.quality.checks import CheckResult, SentenceResult, check, ephemeral_context
 from cdckit.quality.suites import Suite, keep_promised, read_suite
 
-_FUNCTION = "check_all"
 _LONGEST = 200
 """So many bytes of a name stand in that of its file, which may have 255."""
 
@@ -51,7 +52,7 @@ def _find_contracts(given: object) -> dict[str, ContractTable]:
     found: dict[str, ContractTable] = {}
     for name, each in _walk_contracts(given, ""):
         if name in found:
-            raise InvalidArgument(_FUNCTION, "asked", "tables of different names", f"two of the name {name}")
+            raise wrong_argument("asked", "tables of different names", f"two of the name {name}")
         found[name] = each
     return found
 
@@ -64,10 +65,7 @@ def _walk_contracts(given: object, within: str) -> Iterator[tuple[str, ContractT
     wrong = [name for name, each in pairs.items() if len(each) != 2 or not isinstance(each[0], DataFrame)]
     if wrong:
         raise _no_contracts(pairs[wrong[0]], f"{within}{wrong[0]}.")
-    suites = {
-        name: keep_promised(read_suite(suite, function=_FUNCTION), table)
-        for name, (table, suite) in pairs.items()
-    }
+    suites = {name: keep_promised(read_suite(suite), table) for name, (table, suite) in pairs.items()}
     beside: dict[str, dict[str, DataFrame]] = {}
     for name, suite in suites.items():
         beside.setdefault(suite.name, {})[name] = pairs[name][0]
@@ -86,9 +84,10 @@ def _has_contracts(given: object) -> TypeGuard[HasContracts]:
 def _no_contracts(given: object, within: str) -> InvalidArgument:
     where = f"asked[{within[:-1]!r}]" if within else "asked"
     needed = "what has `contracts()`, as a ledger has, or a mapping of name to (table, suite)"
-    return InvalidArgument(_FUNCTION, where, needed, given, 'check_all({"flights": (history, "history")})')
+    return wrong_argument(where, needed, given, 'check_all({"flights": (history, "history")})')
 
 
+@takes()
 def check_all(
     contracts: HasContracts | Mapping[str, object],
     *,
@@ -157,7 +156,7 @@ def _tables_beside(
                 f"one table of the suite {table} beside {name}, which its suite {wanted.suite.name} reads"
             )
             remedy = f"Say which with tables={{{table!r}: …}}, or put each beside its own in a mapping."
-            raise InvalidArgument(_FUNCTION, "asked", needed, found, remedy=remedy)
+            raise wrong_argument("asked", needed, found, remedy=remedy)
     return {suite: next(iter(named.values())) for suite, named in wanted.beside.items()} | dict(tables)
 
 
@@ -264,6 +263,7 @@ def _result(result: SentenceResult, rows: int) -> dict[str, Any]:
 _Answer = TypeVar("_Answer")
 
 
+@takes()
 def gate(
     take: Callable[[DataFrame, int], _Answer],
     suite: str | Mapping[str, Any],

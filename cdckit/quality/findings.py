@@ -10,9 +10,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.merging.merge import check_fields
 from cdckit.model.changes import ORDER, UPSERT
+from cdckit.model.forms import history_with
 from cdckit.model.history import (
     DELETED,
     FIELD_PROVENANCE,
@@ -22,8 +22,6 @@ from cdckit.model.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
-    require_free,
-    require_history,
 )
 from cdckit.model.records import usable_changes
 from cdckit.parts.arguments import (
@@ -33,7 +31,9 @@ from cdckit.parts.arguments import (
     require_columns,
     require_fields,
     require_struct,
+    wrong_argument,
 )
+from cdckit.parts.calls import takes
 from cdckit.parts.values import comparable
 from cdckit.query.intervals import find_overlapping, fold_periods, is_period, key_column, period_rows
 
@@ -41,6 +41,7 @@ _EARLIEST = "-9999-01-01"
 """Before all that a history can say."""
 
 
+@takes(history=history_with(*HISTORY_SCHEMA.fieldNames()))
 def coalesce_versions(history: DataFrame, on: Iterable[str] | None = None) -> DataFrame:
     """
     Fold neighbouring versions of an entity that say the same into one.
@@ -61,7 +62,6 @@ def coalesce_versions(history: DataFrame, on: Iterable[str] | None = None) -> Da
         the fields *on* alone).  Who confirmed a value later, or with a higher priority, is gone.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* lacks a column of every history, or has it in another type.
         InvalidArgument: *on* is empty, or names a field twice or one that *history* does not have.
 
     Cost: one shuffle by guid and one sort.
@@ -81,14 +81,14 @@ def coalesce_versions(history: DataFrame, on: Iterable[str] | None = None) -> Da
     +------+--------------------+-------------------+-----------------+
     <BLANKLINE>
     """
-    history = require_history(history, *HISTORY_SCHEMA.fieldNames(), function="coalesce_versions")
     fields = business_fields(history)
     known = fields.fieldNames()
-    names = known if on is None else require_fields(on, known, "on", function="coalesce_versions")
+    names = known if on is None else require_fields(on, known, "on")
     content = F.struct(F.col(DELETED), *(comparable(F.col(quoted(n)), fields[n].dataType) for n in names))
     return fold_periods(history.select(*_folded_columns(history, names)), ["guid"], content)
 
 
+@takes(history=history_with("guid", VALID_FROM, VALID_TO, free=["overlapped_until_timestamp"]))
 def find_overlaps(history: DataFrame) -> DataFrame:
     """
     The versions that begin before an earlier version of the same entity has ended.
@@ -102,11 +102,6 @@ def find_overlaps(history: DataFrame) -> DataFrame:
         `overlapped_until_timestamp`, the end of the earlier version that ends last, null if that one is
         still current.  Of versions that begin together, the one that ends first counts as earlier.
         None for a history that `merge` gives.
-
-    Raises:
-        MissingColumns, WrongColumnType: *history* lacks `guid`, `valid_from_timestamp` or
-            `valid_to_timestamp`, or has it in another type.
-        InvalidArgument: *history* has a column `overlapped_until_timestamp` already.
 
     Cost: one shuffle by guid and one sort.
 
@@ -124,12 +119,13 @@ def find_overlaps(history: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     column = "overlapped_until_timestamp"
-    versions = _with_last_end_before(history, column, function="find_overlaps")
+    versions = _with_last_end_before(history, column)
     last = F.col(column)
     before_its_end = last.getField("open") | (F.col(VALID_FROM) < last.getField("end"))
     return versions.where(before_its_end).withColumn(column, last.getField("end"))
 
 
+@takes(history=history_with("guid", VALID_FROM, VALID_TO, free=["gap_from_timestamp"]))
 def find_gaps(history: DataFrame) -> DataFrame:
     """
     The versions that begin after all earlier versions of the same entity have ended.
@@ -142,11 +138,6 @@ def find_gaps(history: DataFrame) -> DataFrame:
         The offending rows, each the one after a gap: the same columns and `gap_from_timestamp`, the
         instant from which nothing was known of the entity.  None for a history that `merge` gives: it
         has a version for the time in which an entity is deleted.
-
-    Raises:
-        MissingColumns, WrongColumnType: *history* lacks `guid`, `valid_from_timestamp` or
-            `valid_to_timestamp`, or has it in another type.
-        InvalidArgument: *history* has a column `gap_from_timestamp` already.
 
     Cost: one shuffle by guid and one sort.
 
@@ -164,12 +155,13 @@ def find_gaps(history: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     column = "gap_from_timestamp"
-    versions = _with_last_end_before(history, column, function="find_gaps")
+    versions = _with_last_end_before(history, column)
     last = F.col(column)
     after_its_end = ~last.getField("open") & (F.col(VALID_FROM) > last.getField("end"))
     return versions.where(after_its_end).withColumn(column, last.getField("end"))
 
 
+@takes(history=history_with("guid", VALID_TO))
 def find_several_current(history: DataFrame) -> DataFrame:
     """
     The current versions of entities that have more than one.
@@ -180,10 +172,6 @@ def find_several_current(history: DataFrame) -> DataFrame:
     Returns:
         The offending rows, the same columns: all current versions of such an entity, deleted ones
         too.  None for a history that `merge` gives.
-
-    Raises:
-        MissingColumns, WrongColumnType: *history* lacks `guid` or `valid_to_timestamp`, or has it in
-            another type.
 
     Cost: one shuffle of the current versions by guid and one sort.
 
@@ -197,7 +185,6 @@ def find_several_current(history: DataFrame) -> DataFrame:
     +------+------+
     <BLANKLINE>
     """
-    history = require_history(history, "guid", VALID_TO, function="find_several_current")
     number = F.count(F.lit(1)).over(Window.partitionBy("guid"))
     # The row is held in one column: whatever its fields are called, they cannot be taken for the number.
     counted = history.where(F.col(VALID_TO).isNull()).select(
@@ -206,6 +193,7 @@ def find_several_current(history: DataFrame) -> DataFrame:
     return counted.where("number > 1").select("row.*")
 
 
+@takes(history=history_with(VALID_FROM, VALID_TO))
 def find_empty_periods(history: DataFrame) -> DataFrame:
     """
     The versions that are in force at no time: they end no later than they begin, or never begin.
@@ -218,20 +206,22 @@ def find_empty_periods(history: DataFrame) -> DataFrame:
         `valid_from_timestamp`, and those whose `valid_from_timestamp` is null.  None for a history
         that `merge` gives.
 
-    Raises:
-        MissingColumns, WrongColumnType: *history* lacks `valid_from_timestamp` or
-            `valid_to_timestamp`, or has it in another type.
-
     Cost: one filter, no shuffle.
 
     >>> at_once = history.withColumn("valid_to_timestamp", F.col("valid_from_timestamp"))
     >>> find_empty_periods(history).count(), find_empty_periods(at_once).count()
     (0, 4)
     """
-    history = require_history(history, VALID_FROM, VALID_TO, function="find_empty_periods")
     return history.where(F.col(VALID_FROM).isNull() | (F.col(VALID_TO) <= F.col(VALID_FROM)))
 
 
+UNCOVERED = ("uncovered_from_timestamp", "uncovered_to_timestamp")
+
+
+@takes(
+    history=history_with(VALID_FROM, VALID_TO, DELETED, free=UNCOVERED),
+    parent=history_with(VALID_FROM, VALID_TO, DELETED),
+)
 def find_uncovered(
     history: DataFrame, parent: DataFrame, on: str | Iterable[str] | Mapping[str, str]
 ) -> DataFrame:
@@ -255,11 +245,8 @@ def find_uncovered(
         and nothing covers it from there on).
 
     Raises:
-        MissingColumns, WrongColumnType: One of the histories lacks `valid_from_timestamp`,
-            `valid_to_timestamp` or `deleted_indicator`, or has it in another type; or a field that refers
-            has not the type of the one that it refers to.
-        InvalidArgument: *on* names no field, one twice or one that is not there; or *history* has one of
-            the two columns already.
+        WrongColumnType: A field that refers has not the type of the one that it refers to.
+        InvalidArgument: *on* names no field, one twice or one that is not there.
 
     Cost: one shuffle of *parent* by the fields that are referred to, and a sort; then a join of the stretches
         in which no parent is there, as `join_periods` makes it.
@@ -287,14 +274,12 @@ def find_uncovered(
     +------+-----+-----+-----+
     <BLANKLINE>
     """
-    function, begin, end = "find_uncovered", "uncovered_from_timestamp", "uncovered_to_timestamp"
-    for column in (begin, end):
-        require_free(history, column, function=function)
+    begin, end = UNCOVERED
     fields, referred = both_sides(on)
-    children = _existing_periods(history, fields, function=function)
-    parents = _existing_periods(parent, referred, function=function)
+    children = _existing_periods(history, fields)
+    parents = _existing_periods(parent, referred)
     for field, same in zip(fields, referred, strict=True):
-        require_alike(parent, same, history, field, "of the history", function=function)
+        require_alike(parent, same, history, field, "of the history")
     keys = [key_column(place) for place in range(len(fields))]
     orphans = children.join(parents.select(*keys).distinct(), keys, "left_anti")
     found = find_overlapping(children, _absences(parents, keys), keys).select(
@@ -306,12 +291,11 @@ def find_uncovered(
     return found.union(orphans.select("row", "begins", "ends")).select("row.*", begin, end)
 
 
-def _existing_periods(history: DataFrame, on: Iterable[str], *, function: str) -> DataFrame:
+def _existing_periods(history: DataFrame, on: Iterable[str]) -> DataFrame:
     """
     The versions that are there and refer, or can be referred to, by *on*, as `find_overlapping` takes them.
     """
-    history = require_history(history, VALID_FROM, VALID_TO, DELETED, function=function)
-    fields = require_fields(on, history.columns, "on", function=function)
+    fields = require_fields(on, history.columns, "on")
     refers = reduce(and_, (F.col(quoted(name)).isNotNull() for name in fields))
     return period_rows(history.where(~F.col(DELETED) & refers), fields, (VALID_FROM, VALID_TO))
 
@@ -339,16 +323,14 @@ def _folded_columns(history: DataFrame, names: Iterable[str]) -> list[Column]:
     columns = ["guid", VALID_FROM, VALID_TO, DELETED, *names, SOURCE_MESSAGE]
     chosen = [F.col(quoted(column)) for column in columns]
     if FIELD_PROVENANCE in history.columns:
-        entries = require_struct(history, FIELD_PROVENANCE, function="coalesce_versions").fieldNames()
+        entries = require_struct(history, FIELD_PROVENANCE).fieldNames()
         kept = [F.col(FIELD_PROVENANCE).getField(n).alias(n) for n in ("guid", *names) if n in entries]
         chosen.append(F.struct(*kept).alias(FIELD_PROVENANCE))
     return chosen
 
 
-def _with_last_end_before(history: DataFrame, column: str, *, function: str) -> DataFrame:
+def _with_last_end_before(history: DataFrame, column: str) -> DataFrame:
     """The versions in force at some time; *column* is the greatest end before each, null at the first."""
-    history = require_history(history, "guid", VALID_FROM, VALID_TO, function=function)
-    require_free(history, column, function=function)
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
     in_time = Window.partitionBy("guid").orderBy(begins, ends.asc_nulls_last())
     earlier = in_time.rowsBetween(Window.unboundedPreceding, -1)
@@ -360,11 +342,11 @@ def _last_end(ends: Column) -> Column:
     return F.max(F.struct(ends.isNull().alias("open"), ends.alias("end")))
 
 
-_FIND_CONTRADICTIONS = "find_contradictions"
 _COUNTS = "counts"
 _DIFFERS = "counts_differ"
 
 
+@takes()
 def find_contradictions(changes: DataFrame, *, keys: Sequence[str]) -> DataFrame:
     """
     The changes that claim to be one and the same, and differ.
@@ -408,12 +390,12 @@ def find_contradictions(changes: DataFrame, *, keys: Sequence[str]) -> DataFrame
     +------+----------+-------+------+
     <BLANKLINE>
     """
-    data = check_fields(changes, keys, STANDARD_COLUMNS, _FIND_CONTRADICTIONS)
+    data = check_fields(changes, keys, STANDARD_COLUMNS)
     changes = usable_changes(changes)
     taken = [name for name in changes.columns if name.lower() in (_COUNTS, _DIFFERS)]
     if taken:
         needed = f"free of columns {_COUNTS} and {_DIFFERS}: rename these first"
-        raise InvalidArgument(_FIND_CONTRADICTIONS, "changes", needed, taken)
+        raise wrong_argument("changes", needed, taken)
     entity = [F.col("guid")] if "guid" in changes.columns else [F.col("data").getField(key) for key in keys]
     one_change = Window.partitionBy(*entity, "source", "message_id", "arrival.record_number")
     in_order = one_change.orderBy(*ORDER)
@@ -430,7 +412,7 @@ def _statements(changes: DataFrame, data: T.StructType, keys: Sequence[str]) -> 
     is_upsert = F.col("operation") == UPSERT
     stated: list[str] = []
     if "field_priorities" in changes.columns:
-        stated = require_struct(changes, "field_priorities", function=_FIND_CONTRADICTIONS).fieldNames()
+        stated = require_struct(changes, "field_priorities").fieldNames()
     fields = []
     for place, field in enumerate(data):
         priority = F.col("priority")
@@ -441,17 +423,15 @@ def _statements(changes: DataFrame, data: T.StructType, keys: Sequence[str]) -> 
         word = F.struct(F.when(is_upsert, value).alias("value"), priority.alias("priority"))
         fields.append(F.when(speaks, word).alias(f"field_{place}"))
     return F.struct(
-        *(F.col(name) for name in ("operation", "effective_timestamp", "sequence", "priority")),
-        *fields,
+        *(F.col(name) for name in ("operation", "effective_timestamp", "sequence", "priority")), *fields
     )
 
 
 PLACE = ("topic", "partition", "offset")
 """Where a record lies."""
 
-_RECORD_OUTCOMES = "record_outcomes"
 
-
+@takes()
 def record_outcomes(records: DataFrame, **outcomes: DataFrame) -> DataFrame:
     """
     What became of each record: the tables in which it is found again.
@@ -487,7 +467,7 @@ def record_outcomes(records: DataFrame, **outcomes: DataFrame) -> DataFrame:
     """
     if not outcomes:
         example = "record_outcomes(records, changed=changes, rejected=rejects, waiting=waiting)"
-        raise InvalidArgument(_RECORD_OUTCOMES, "outcomes", "one table or more", {}, example)
+        raise wrong_argument("outcomes", "one table or more", {}, example)
     places = [_places(records).select("*", F.lit(None).cast("string").alias("outcome"))]
     places += [_places(table).select("*", F.lit(name).alias("outcome")) for name, table in outcomes.items()]
     return (
@@ -503,5 +483,5 @@ def record_outcomes(records: DataFrame, **outcomes: DataFrame) -> DataFrame:
 def _places(table: DataFrame) -> DataFrame:
     if "arrival" in table.columns:
         return usable_changes(table).select(*(F.col(f"arrival.{name}").alias(name) for name in PLACE))
-    require_columns(table, PLACE, function=_RECORD_OUTCOMES)
+    require_columns(table, PLACE)
     return table.select(*PLACE)

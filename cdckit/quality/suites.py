@@ -32,13 +32,20 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.merging.arrow_changes import GUID, KEYS
 from cdckit.merging.merge import merge_changes
 from cdckit.model.changes import MADE_OF, UNTIL, require_changes
 from cdckit.model.history import FIELD_PROVENANCE, STANDARD_COLUMNS, provenance_type
-from cdckit.parts.arguments import nearest_name, quoted, require_columns, require_struct, text_literal
+from cdckit.parts.arguments import (
+    nearest_name,
+    quoted,
+    require_columns,
+    require_struct,
+    text_literal,
+    wrong_argument,
+)
 from cdckit.parts.files import expectations
+from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import as_text, comparable
 from cdckit.parts.widening import as_type
 
@@ -98,7 +105,7 @@ def suite_names() -> list[str]:
     return sorted(path.stem for path in Path(expectations()).glob("*.json"))
 
 
-def read_suite(given: str | Mapping[str, Any], *, function: str) -> Suite:
+def read_suite(given: str | Mapping[str, Any]) -> Suite:
     """
     A suite by its name, or of the JSON that Great Expectations writes, as Python has it.
 
@@ -110,11 +117,11 @@ def read_suite(given: str | Mapping[str, Any], *, function: str) -> Suite:
         if given not in known:
             close = nearest_name(given, known)
             remedy = None if close is None else f"Probably {close!r} was meant."
-            raise InvalidArgument(function, "suite", f"one of {', '.join(known)}", given, remedy=remedy)
+            raise wrong_argument("suite", f"one of {', '.join(known)}", given, remedy=remedy)
         given = json.loads(Path(expectations(f"{given}.json")).read_text())
     if not isinstance(given, Mapping) or not given.get("expectations") or "name" not in given:
         needed = "the name of a suite, or a suite of Great Expectations as a mapping, name and expectations"
-        raise InvalidArgument(function, "suite", needed, given)
+        raise wrong_argument("suite", needed, given)
     meta = given.get("meta") or {}
     return Suite(
         given["name"],
@@ -390,7 +397,7 @@ _NEEDED = [GUID, "operation", "effective_timestamp", "message_id", "priority", "
 
 
 def compare_with_log(
-    history: DataFrame, log: DataFrame, keys: Sequence[str] | None = None, *, function: str
+    history: DataFrame, log: DataFrame, keys: Sequence[str] | None = None
 ) -> tuple[DataFrame, DataFrame]:
     """
     The history, and the one that its log gives, in the same columns and in forms that Spark can compare.
@@ -398,19 +405,19 @@ def compare_with_log(
     A field that only one of them has is null in the other.  Changes that say too little to be merged are left
     out: the suite `changes` tells of them.  Where the log says its keys, *keys* may be left out.
     """
-    require_changes(log, function=function)
-    require_columns(log, [GUID], function=function)
-    require_struct(history, FIELD_PROVENANCE, function=function)
+    require_changes(log)
+    require_columns(log, [GUID])
+    require_struct(history, FIELD_PROVENANCE)
     metadata = log.schema[GUID].metadata
     keys = keys or metadata.get(MADE_OF) or metadata.get(KEYS)
     if not keys:
         needed = "the key fields, which only the log of a ledger or a hub says itself"
-        example = f'{function}(history, "ledger", tables={{"changes": log}}, keys=["number"])'
-        raise InvalidArgument(function, "keys", needed, None, example)
+        example = f'{called_function()}(history, "ledger", tables={{"changes": log}}, keys=["number"])'
+        raise wrong_argument("keys", needed, None, example)
     whole = log.dropna(subset=_NEEDED)
     if UNTIL in log.columns:
         whole = whole.where(f"{UNTIL} IS NULL OR {UNTIL} > effective_timestamp")
-    due = merge_changes(whole, entity=GUID, keys=keys, function=function)
+    due = merge_changes(whole, entity=GUID, keys=keys)
     names = [*due.columns, *(name for name in history.columns if name not in due.columns)]
     columns = [_common_form(name, history, due) for name in names]
     return history.select(*(one for one, _ in columns)), due.select(*(other for _, other in columns))

@@ -12,9 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.history import DELETED
-from cdckit.parts.arguments import nearest_name, quoted
+from cdckit.parts.arguments import nearest_name, quoted, wrong_argument, wrong_type
 from cdckit.parts.values import comparable
 
 MEASURES = ("sum", "count", "mean")
@@ -61,7 +60,6 @@ def require_additive(
     by: str | Column | Sequence[str | Column],
     *,
     taken: Sequence[str],
-    function: str,
 ) -> AdditiveMeasure:
     """
     The measure, told of one row; raises where it has no exact parts.
@@ -74,36 +72,34 @@ def require_additive(
             "No message has a part of its own in a minimum, a median or a distinct count: explain the count "
             "or the sum of the rows that decide it, with a condition in value, such as F.when(condition, 1)."
         )
-        raise InvalidArgument(function, "measure", needed, measure, remedy=remedy)
+        raise wrong_argument("measure", needed, measure, remedy=remedy)
     groups = [by] if isinstance(by, str | Column) else list(by)
     named = []
     for each in groups:
-        column, name, kind = _told_of_a_row(fields, each, "by", function)
+        column, name, kind = _told_of_a_row(fields, each, "by")
         named.append((name, column, kind))
     names = [name for name, _, _ in named]
     if {name.lower() for name in names} & {*taken} or len(set(names)) < len(names):
         needed = f"of distinct names, none of them {', '.join(taken)}: use alias"
-        raise InvalidArgument(function, "by", needed, names)
+        raise wrong_argument("by", needed, names)
     if value is None:
         if measure != "count":
             needed = f"what the {measure} is of: only a count needs none"
-            raise InvalidArgument(function, "value", needed, value)
+            raise wrong_argument("value", needed, value)
         return AdditiveMeasure(measure, F.lit(1), F.lit(1), T.LongType(), named)
-    column, name, kind = _told_of_a_row(fields, value, "value", function)
+    column, name, kind = _told_of_a_row(fields, value, "value")
     weight = F.when(column.isNull(), 0).otherwise(1)
     if measure == "count":
         return AdditiveMeasure(measure, weight, weight, T.LongType(), named)
-    amounts = _amount_type(name, kind, function)
+    amounts = _amount_type(name, kind)
     number = F.coalesce(column.cast(amounts), F.lit(0).cast(amounts))
     return AdditiveMeasure(measure, number, weight, amounts, named)
 
 
-def _told_of_a_row(
-    fields: DataFrame, said: str | Column, argument: str, function: str
-) -> tuple[Column, str, T.DataType]:
+def _told_of_a_row(fields: DataFrame, said: str | Column, argument: str) -> tuple[Column, str, T.DataType]:
     """An expression, its name and its type; raises unless it can be told of one row."""
     if not isinstance(said, str | Column):
-        raise InvalidArgument(function, argument, "a field, an SQL expression or a column", said)
+        raise wrong_argument(argument, "a field, an SQL expression or a column", said)
     known = fields.columns
     try:
         column = said if isinstance(said, Column) else F.col(quoted(said)) if said in known else F.expr(said)
@@ -114,11 +110,11 @@ def _told_of_a_row(
         unknown = str(error.getCondition()).startswith("UNRESOLVED_COLUMN")
         close = nearest_name(said, known) if unknown and isinstance(said, str) else None
         reason = f"Is it {close}?" if close else f"Spark says: {str(error).splitlines()[0]}"
-        raise InvalidArgument(function, argument, needed, str(said), remedy=reason) from error
+        raise wrong_argument(argument, needed, str(said), remedy=reason) from error
     return column, field.name, field.dataType
 
 
-def _amount_type(name: str, kind: T.DataType, function: str) -> T.DecimalType:
+def _amount_type(name: str, kind: T.DataType) -> T.DecimalType:
     """The type of a difference of two such numbers; raises where it would not be exact."""
     if isinstance(kind, T.IntegralType):
         return T.DecimalType(20, 0)
@@ -129,4 +125,4 @@ def _amount_type(name: str, kind: T.DataType, function: str) -> T.DecimalType:
     remedy = (
         "Parts of floating numbers would not add up: cast them, such as F.col('…').cast('decimal(18,2)')."
     )
-    raise WrongColumnType(function, name, needed, kind.simpleString(), remedy)
+    raise wrong_type(name, needed, kind.simpleString(), remedy)

@@ -10,20 +10,15 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.model.history import (
-    DELETED,
-    VALID_FROM,
-    VALID_TO,
-    business_fields,
-    require_free,
-    require_history,
-    version_operation,
-)
-from cdckit.parts.arguments import require_flag, require_instants, require_period
+from cdckit.model.forms import history_with
+from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, business_fields, version_operation
+from cdckit.parts.arguments import require_instants, require_period
+from cdckit.parts.calls import FLAG, takes
 from cdckit.query.entity_keys import is_entity
 from cdckit.query.intervals import is_in_force, is_period
 
 
+@takes(history=history_with(VALID_FROM, VALID_TO, DELETED), deletes=FLAG)
 def as_of(history: DataFrame, valid_at: datetime | Column, *, deletes: bool = False) -> DataFrame:
     """
     Keep the version of each entity that was in force at *valid_at*.
@@ -45,10 +40,8 @@ def as_of(history: DataFrame, valid_at: datetime | Column, *, deletes: bool = Fa
         has none.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* lacks one of the three columns, or has it in another
-            type, or *valid_at* is a column of something else than timestamps.
-        InvalidArgument: *valid_at* is a naive datetime (no instant without its zone), or *deletes* is neither
-            True nor False.
+        InvalidArgument: *valid_at* is a naive datetime: no instant without its zone.
+        WrongColumnType: *valid_at* is a column of something else than timestamps.
 
     Cost: one filter, no shuffle.
 
@@ -65,13 +58,11 @@ def as_of(history: DataFrame, valid_at: datetime | Column, *, deletes: bool = Fa
     +------+------+--------------+
     <BLANKLINE>
     """
-    history = require_history(history, VALID_FROM, VALID_TO, DELETED, function="as_of")
-    instant = require_instants(
-        history, valid_at, "valid_at", function="as_of", call=lambda instant: f"as_of(history, {instant})"
-    )
-    return without_deleted(history.where(is_in_force(instant)), deletes, function="as_of")
+    versions = history.where(is_in_force(require_instants(history, valid_at, "valid_at")))
+    return versions if deletes else versions.where(~F.col(DELETED))
 
 
+@takes(history=history_with(VALID_TO, DELETED), deletes=FLAG)
 def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
     """
     Keep the version of each entity that is in force now: the one with an open end.
@@ -85,10 +76,6 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
         The same columns; at most one row per entity.  A version that begins in the future counts:
         the history knows of no clock (see `as_of` for an instant of your own).
 
-    Raises:
-        MissingColumns, WrongColumnType: *history* lacks one of the two columns, or has it in another type.
-        InvalidArgument: *deletes* is neither True nor False.
-
     Cost: one filter, no shuffle.
 
     >>> current(history).select("number", "name").show()
@@ -99,17 +86,11 @@ def current(history: DataFrame, *, deletes: bool = False) -> DataFrame:
     +------+------+
     <BLANKLINE>
     """
-    history = require_history(history, VALID_TO, DELETED, function="current")
-    return without_deleted(history.where(F.col(VALID_TO).isNull()), deletes, function="current")
+    versions = history.where(F.col(VALID_TO).isNull())
+    return versions if deletes else versions.where(~F.col(DELETED))
 
 
-def without_deleted(versions: DataFrame, deletes: bool, *, function: str) -> DataFrame:
-    """The versions; without those of deleted entities, unless *deletes* asks for them."""
-    return (
-        versions if require_flag(deletes, "deletes", function=function) else versions.where(~F.col(DELETED))
-    )
-
-
+@takes(history=history_with(VALID_FROM, VALID_TO, DELETED), deletes=FLAG)
 def between(history: DataFrame, start: datetime, end: datetime | None, *, deletes: bool = False) -> DataFrame:
     """
     Keep the versions that were in force at some time of a period, cut to it.
@@ -130,9 +111,7 @@ def between(history: DataFrame, start: datetime, end: datetime | None, *, delete
         ended later or are current; with an open end it stays null.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* lacks one of the three columns, or has it in another type.
-        InvalidArgument: *start* or *end* is a naive datetime, *end* is not after *start*, or *deletes* is
-            neither True nor False.
+        InvalidArgument: *start* or *end* is a naive datetime, or *end* is not after *start*.
 
     Cost: one filter, no shuffle.
 
@@ -154,17 +133,22 @@ def between(history: DataFrame, start: datetime, end: datetime | None, *, delete
     +------+------+--------------------+-------------------+
     <BLANKLINE>
     """
-    history = require_history(history, VALID_FROM, VALID_TO, DELETED, function="between")
-    first, last = require_period(start, end, function="between")
+    versions = versions_within(history, start, end)
+    return versions if deletes else versions.where(~F.col(DELETED))
+
+
+def versions_within(history: DataFrame, start: datetime, end: datetime | None) -> DataFrame:
+    """The versions that were in force at some time of a period, cut to it, deleted ones too."""
+    first, last = require_period(start, end)
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
     begun = F.lit(True) if end is None else begins < last
     not_ended = ends.isNull() | (ends > first)
     # Spark's greatest and least pass over nulls: an open end is later than any other.
     clipped = {VALID_FROM: F.greatest(begins, first), VALID_TO: F.least(ends, last)}
-    kept = history.where(begun & not_ended & is_period(begins, ends)).withColumns(clipped)
-    return without_deleted(kept, deletes, function="between")
+    return history.where(begun & not_ended & is_period(begins, ends)).withColumns(clipped)
 
 
+@takes(history=history_with("guid", VALID_FROM, DELETED, free=["operation"]))
 def with_operation(history: DataFrame) -> DataFrame:
     """
     Say of each version what happened to the entity when it began.
@@ -177,11 +161,6 @@ def with_operation(history: DataFrame) -> DataFrame:
         The same rows and columns, and `operation`: "insert" for the first version of an entity,
         "delete" for every deleted version (so also where a stronger delete follows a delete),
         "recreate" for a version that is alive after a deleted one, else "update".
-
-    Raises:
-        MissingColumns, WrongColumnType: *history* lacks `guid`, `valid_from_timestamp` or
-            `deleted_indicator`, or has it in another type.
-        InvalidArgument: *history* has a column `operation` already.
 
     Cost: one shuffle by guid and one sort.
 
@@ -198,12 +177,11 @@ def with_operation(history: DataFrame) -> DataFrame:
     +------+------+---------+
     <BLANKLINE>
     """
-    history = require_history(history, "guid", VALID_FROM, DELETED, function="with_operation")
-    require_free(history, "operation", function="with_operation")
     was_deleted = F.lag(DELETED).over(Window.partitionBy("guid").orderBy(VALID_FROM))
     return history.withColumn("operation", version_operation(was_deleted, F.col(DELETED)))
 
 
+@takes(history=history_with("guid", VALID_FROM, DELETED, free=["operation"]))
 def timeline(history: DataFrame, key: Mapping[str, Any]) -> DataFrame:
     """
     All versions of one entity, in their order.
@@ -219,11 +197,9 @@ def timeline(history: DataFrame, key: Mapping[str, Any]) -> DataFrame:
         `valid_from_timestamp`.  No row if there is no such entity.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* lacks `guid`, `valid_from_timestamp` or
-            `deleted_indicator`, or has it in another type.
         InvalidArgument: *key* is empty, no mapping, names a field that *history* does not have, or has
             a value of another type than its field (an aware datetime for a `timestamp`, a naive one for a
-            `timestamp_ntz`); *history* has a column `operation` already.
+            `timestamp_ntz`).
 
     Cost: two filters over the history, the first of them over `guid` and the fields of *key* alone;
     only the versions that are found are shuffled and sorted.  Their guids are broadcast: it is meant
@@ -240,10 +216,8 @@ def timeline(history: DataFrame, key: Mapping[str, Any]) -> DataFrame:
     +------+----+--------------------+---------+--------------+
     <BLANKLINE>
     """
-    history = require_history(history, "guid", VALID_FROM, DELETED, function="timeline")
-    require_free(history, "operation", function="timeline")
     known = T.StructType([history.schema["guid"], *business_fields(history)])
-    is_wanted = is_entity(key, known, function="timeline")
+    is_wanted = is_entity(key, known)
     # Without the hint Spark would shuffle all of the history: it cannot know how few entities these are.
     guids = F.broadcast(history.where(is_wanted).select("guid").distinct())
     found = history.join(guids, on="guid", how="left_semi")

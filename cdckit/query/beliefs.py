@@ -8,18 +8,17 @@ from datetime import datetime
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.errors import InvalidArgument
-from cdckit.model.history import (
-    DELETED,
-    SOURCE_MESSAGE,
-    SYSTEM_FROM,
-    SYSTEM_TO,
-    VALID_FROM,
-    VALID_TO,
-    require_bitemporal,
+from cdckit.model.forms import beliefs_with
+from cdckit.model.history import DELETED, SOURCE_MESSAGE, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
+from cdckit.parts.arguments import (
+    microseconds,
+    quoted,
+    require_fields,
+    require_instant,
+    require_instants,
+    wrong_argument,
 )
-from cdckit.parts import instants
-from cdckit.parts.arguments import microseconds, quoted, require_fields, require_instant, require_instants
+from cdckit.parts.calls import INSTANT, takes
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.bitemporal import history_fields, keep_known
 from cdckit.query.differences import DIFFERING, diff, require_reader_keys
@@ -36,6 +35,10 @@ _LEARNT = {
 """What a column of `diff` is called where one belief follows another."""
 
 
+BELIEFS = beliefs_with("guid", VALID_FROM, VALID_TO)
+
+
+@takes(table=BELIEFS)
 def beliefs_about(table: DataFrame, valid_at: datetime | Column) -> DataFrame:
     """
     What was believed about one instant, as a history whose time is that of knowledge.
@@ -54,9 +57,8 @@ def beliefs_about(table: DataFrame, valid_at: datetime | Column) -> DataFrame:
         interval is gone.
 
     Raises:
-        MissingColumns, WrongColumnType: *table* lacks one of the four columns of its intervals, or *valid_at*
-            is a column of something else than timestamps.
-        InvalidArgument: *valid_at* is naive.
+        InvalidArgument: *valid_at* is a naive datetime.
+        WrongColumnType: *valid_at* is a column of something else than timestamps.
 
     Cost: one filter, no shuffle.
 
@@ -76,19 +78,12 @@ def beliefs_about(table: DataFrame, valid_at: datetime | Column) -> DataFrame:
     +------+--------------------+-------------------+
     <BLANKLINE>
     """
-    function = "beliefs_about"
-    table = _require_table(table, function=function)
-    instant = require_instants(
-        table,
-        valid_at,
-        "valid_at",
-        function=function,
-        call=lambda instant: f"beliefs_about(table, {instant})",
-    )
+    instant = require_instants(table, valid_at, "valid_at")
     known = {VALID_FROM: F.col(SYSTEM_FROM), VALID_TO: F.col(SYSTEM_TO)}
     return table.where(is_in_force(instant)).withColumns(known).drop(SYSTEM_FROM, SYSTEM_TO)
 
 
+@takes(table=beliefs_with("guid", VALID_FROM, VALID_TO, DELETED))
 def diff_beliefs(
     table: DataFrame, earlier: datetime, later: datetime, *, keys: Sequence[str] = ()
 ) -> DataFrame:
@@ -111,7 +106,6 @@ def diff_beliefs(
         moments, there is `changes_between(beliefs_about(table, valid_at), earlier, later)`.
 
     Raises:
-        MissingColumns, WrongColumnType: *table* lacks one of its columns.
         InvalidArgument: A naive instant; *later* is not after *earlier*; *keys* as for `diff`.
 
     Cost: a filter, and `diff` of what it leaves.
@@ -132,12 +126,8 @@ def diff_beliefs(
     +------+-----------------+--------------------+----------+--------+
     <BLANKLINE>
     """
-    function = "diff_beliefs"
-    table = _require_table(table, DELETED, function=function)
-    then, now = (
-        is_in_force(moment, SYSTEM_FROM, SYSTEM_TO) for moment in _moments(earlier, later, function=function)
-    )
-    require_reader_keys(history_fields(table), keys, (*DIFFERING, *_LEARNT.values()), function=function)
+    then, now = (is_in_force(moment, SYSTEM_FROM, SYSTEM_TO) for moment in _moments(earlier, later))
+    require_reader_keys(history_fields(table), keys, (*DIFFERING, *_LEARNT.values()))
     # What is believed at both moments differs in nothing, whatever stands around it.
     gone, come = (
         keep_known(table.where(rows), at) for rows, at in ((then & ~now, earlier), (now & ~then, later))
@@ -145,6 +135,7 @@ def diff_beliefs(
     return diff(gone, come, keys=keys).withColumnsRenamed(_LEARNT)
 
 
+@takes(table=BELIEFS)
 def as_shown(table: DataFrame) -> DataFrame:
     """
     What a board showed that always told what was believed: at each instant the belief of then about then.
@@ -156,9 +147,6 @@ def as_shown(table: DataFrame) -> DataFrame:
         A history: each version while it was both in force and believed to be; `valid_from_timestamp` is
         the later of the two beginnings, `valid_to_timestamp` the earlier of the two ends.  What was
         learnt when it was over is not there, and neither is what was corrected before it came.
-
-    Raises:
-        MissingColumns, WrongColumnType: *table* lacks one of the four columns of its intervals.
 
     Cost: one filter, no shuffle.
 
@@ -177,7 +165,6 @@ def as_shown(table: DataFrame) -> DataFrame:
     +------+--------------------+-------------------+
     <BLANKLINE>
     """
-    table = _require_table(table, function="as_shown")
     # Spark's greatest and least pass over nulls: an open end is later than any other.
     begins, ends = F.greatest(VALID_FROM, SYSTEM_FROM), F.least(VALID_TO, SYSTEM_TO)
     begun = F.col(VALID_FROM).isNotNull() & F.col(SYSTEM_FROM).isNotNull()
@@ -185,6 +172,7 @@ def as_shown(table: DataFrame) -> DataFrame:
     return shown.drop(SYSTEM_FROM, SYSTEM_TO)
 
 
+@takes(table=beliefs_with("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE), until=INSTANT.or_none())
 def error_durations(
     table: DataFrame, fields: str | Sequence[str], *, until: datetime | None = None, keys: Sequence[str] = ()
 ) -> DataFrame:
@@ -215,9 +203,8 @@ def error_durations(
         A period has an end always: with the last message shown and true are one.
 
     Raises:
-        MissingColumns, WrongColumnType: *table* lacks one of its columns.
         InvalidArgument: *fields* or *keys* name nothing, something twice or something that is not there, or
-            *keys* a column of the answer; *until* is naive.
+            *keys* a column of the answer.
 
     Cost: an `overlay` of the two histories, and one more sort of the errors.
 
@@ -240,16 +227,14 @@ def error_durations(
     +------+-------+--------------------+-----------+----------+-------+
     <BLANKLINE>
     """
-    function = "error_durations"
-    table = _require_table(table, DELETED, SOURCE_MESSAGE, function=function)
     known = history_fields(table)
-    names = require_fields(fields, known.fieldNames(), "fields", function=function)
-    named = [field.name for field in require_reader_keys(known, keys, _ERRORS, function=function)]
+    names = require_fields(fields, known.fieldNames(), "fields")
+    named = [field.name for field in require_reader_keys(known, keys, _ERRORS)]
     ends = F.lit(True)
     if until is None:
         truth = table.where(F.col(SYSTEM_TO).isNull()).drop(SYSTEM_FROM, SYSTEM_TO)
     else:
-        last = require_instant(until, "until", function=function)
+        last = require_instant(until, "until")
         truth, ends = keep_known(table, until), F.col(VALID_FROM) < last
     needed = list(dict.fromkeys((*names, *named)))
     both = overlay(
@@ -281,21 +266,12 @@ def error_durations(
     )
 
 
-def _require_table(table: DataFrame, *more: str, function: str) -> DataFrame:
-    """The table; it must have what all these questions read, and *more* of the standard columns."""
-    return require_bitemporal(table, "guid", VALID_FROM, VALID_TO, *more, function=function)
-
-
-def _moments(earlier: datetime, later: datetime, *, function: str) -> list[Column]:
+def _moments(earlier: datetime, later: datetime) -> list[Column]:
     """Two moments of knowledge as columns; raises unless both are aware, and one after the other."""
-
-    def call(_: str) -> str:
-        return f"{function}(table, {instants.instant_literal(earlier)}, {instants.instant_literal(later)})"
-
-    first = microseconds(earlier, "earlier", function=function, call=call)
-    last = microseconds(later, "later", function=function, call=call)
+    first = microseconds(earlier, "earlier")
+    last = microseconds(later, "later")
     if last <= first:
-        raise InvalidArgument(function, "later", f"after earlier, {earlier.isoformat()}", later.isoformat())
+        raise wrong_argument("later", f"after earlier, {earlier.isoformat()}", later.isoformat())
     return [F.timestamp_micros(F.lit(moment)) for moment in (first, last)]
 
 

@@ -14,23 +14,20 @@ from pyspark.sql import types as T
 from cdckit.merging.arrow_changes import ARRIVED
 from cdckit.merging.beliefs import beliefs
 from cdckit.merging.merge import history_schema, merge_changes, sort_by_entity, with_guids
-from cdckit.model.changes import IS_EFFECTIVE, UNTIL, has_mark, require_changes
-from cdckit.model.history import (
-    SYSTEM_FROM,
-    SYSTEM_INTERVAL,
-    SYSTEM_TO,
-    business_fields,
-    require_bitemporal,
-    with_ends,
-)
-from cdckit.parts.arguments import require_instant, require_instants, require_name
+from cdckit.model.changes import IS_EFFECTIVE, UNTIL, has_mark
+from cdckit.model.forms import CHANGES, beliefs_with
+from cdckit.model.history import SYSTEM_FROM, SYSTEM_INTERVAL, SYSTEM_TO, business_fields, with_ends
+from cdckit.parts.arguments import require_instant, require_instants
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.calls import NAME, takes
+from cdckit.parts.public_calls import called_function
 from cdckit.parts.workers import WorkerPlan
 from cdckit.query.intervals import is_in_force
 
 _LOG = logging.getLogger(__name__)
 
 
+@takes(changes=CHANGES)
 def as_known(changes: DataFrame, known_at: datetime, *, entity: str, keys: Sequence[str]) -> DataFrame:
     """
     The history as it was believed at a moment: what the messages that had arrived by then say.
@@ -67,18 +64,12 @@ def as_known(changes: DataFrame, known_at: datetime, *, entity: str, keys: Seque
     +------+------+
     <BLANKLINE>
     """
-    require_changes(changes, function="as_known")
-    _tell_unsaid_arrival(changes, "as_known")
-
-    def call(instant: str) -> str:
-        return f"as_known(changes, {instant}, entity={entity!r}, keys={keys!r})"
-
-    known = F.col("arrival.timestamp") <= require_instant(
-        known_at, "known_at", function="as_known", call=call
-    )
-    return merge_changes(changes.where(known), entity=entity, keys=keys, function="as_known")
+    _tell_unsaid_arrival(changes)
+    known = F.col("arrival.timestamp") <= require_instant(known_at, "known_at")
+    return merge_changes(changes.where(known), entity=entity, keys=keys)
 
 
+@takes(entity=NAME)
 def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
     """
     Everything that was ever believed: each version with the interval in which it was.
@@ -146,32 +137,31 @@ def bitemporal(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataF
     +------+----------+--------+-----------+---------+
     <BLANKLINE>
     """
-    require_name(entity, "entity", function="bitemporal")
     ordered = sort_by_entity(
         changes,
         entity=entity,
         keys=keys,
-        function="bitemporal",
         more={ARRIVED: F.col("arrival.timestamp")},
         reserved=SYSTEM_INTERVAL.fieldNames(),
     )
-    _tell_unsaid_arrival(changes, "bitemporal")
+    _tell_unsaid_arrival(changes)
     schema = history_schema(ordered.data, *SYSTEM_INTERVAL.fields)
     by = partial(beliefs, layout=ordered.layout, schema=arrow_schema(schema, large=True))
     table = with_guids(WorkerPlan(ordered.changes, by, schema, large=True).rows(), ordered.layout, entity)
     return with_ends(table) if UNTIL in changes.columns else table
 
 
-def _tell_unsaid_arrival(changes: DataFrame, function: str) -> None:
+def _tell_unsaid_arrival(changes: DataFrame) -> None:
     """Log a warning where nothing says when a change came: a row that came late would be known too early."""
     if has_mark(changes.schema, "arrival", IS_EFFECTIVE):
         sentence = (
             "%s(): nothing says when some of these changes came, which count as known from when they are "
             "true; changes_from(…, effective=…, sequence_by=…) takes the time of arrival as sequence_by"
         )
-        _LOG.warning(sentence, function)
+        _LOG.warning(sentence, called_function())
 
 
+@takes(table=beliefs_with())
 def keep_known(table: DataFrame, known_at: datetime | Column) -> DataFrame:
     """
     Keep what was believed at a moment, of everything that `bitemporal` tells.
@@ -185,9 +175,8 @@ def keep_known(table: DataFrame, known_at: datetime | Column) -> DataFrame:
         A history: the same columns but for the system interval, which has been asked for.
 
     Raises:
-        MissingColumns, WrongColumnType: *table* has no system interval, or *known_at* is a column of
-            something else than timestamps.
         InvalidArgument: *known_at* is naive.
+        WrongColumnType: *known_at* is a column of something else than timestamps.
 
     Cost: one filter, no shuffle.
 
@@ -203,14 +192,7 @@ def keep_known(table: DataFrame, known_at: datetime | Column) -> DataFrame:
     +------+------+------------------+
     <BLANKLINE>
     """
-    table = require_bitemporal(table, function="keep_known")
-    moment = require_instants(
-        table,
-        known_at,
-        "known_at",
-        function="keep_known",
-        call=lambda instant: f"keep_known(table, {instant})",
-    )
+    moment = require_instants(table, known_at, "known_at")
     return table.where(is_in_force(moment, SYSTEM_FROM, SYSTEM_TO)).drop(SYSTEM_FROM, SYSTEM_TO)
 
 

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import quoted, require_batch, require_columns, require_fields, require_name
+from cdckit.parts.arguments import quoted, require_columns, require_fields, wrong_argument
+from cdckit.parts.calls import NAME, no_stream, rows_with, takes
 
-_SUMS = ("range", "rows", "checksum")
+SUMS = rows_with("range", "rows", "checksum", remedy="`range_checksums` makes them.")
 
 
+@takes(table=[rows_with(), no_stream("take its rows of one instant")], by=NAME)
 def range_checksums(table: DataFrame, by: str, fields: Mapping[str, str]) -> DataFrame:
     """
     Count the rows of each range of a table, and add up what they hold, whatever their order.
@@ -32,8 +33,7 @@ def range_checksums(table: DataFrame, by: str, fields: Mapping[str, str]) -> Dat
 
     Raises:
         MissingColumns: *table* lacks one of *fields*.
-        InvalidArgument: *by* is no text; *fields* are none; a type is a map or a variant, of which Spark has
-            no hash; *table* is a stream.
+        InvalidArgument: *fields* are none; a type is a map or a variant, of which Spark has no hash.
 
     Cost: one pass; what is shuffled is one row per range and task.
 
@@ -45,14 +45,13 @@ def range_checksums(table: DataFrame, by: str, fields: Mapping[str, str]) -> Dat
     >>> ours.collect() == theirs.collect()
     True
     """
-    require_name(by, "by", function="range_checksums")
-    require_columns(table, fields, function="range_checksums")
-    require_batch(table, "table", "take its rows of one instant", function="range_checksums")
+    require_columns(table, fields)
     summed = checksum_expression(fields)
     sums = F.count(F.lit(1)).alias("rows"), F.expr(summed).alias("checksum")
     return table.groupBy(F.expr(by).alias("range")).agg(*sums)
 
 
+@takes()
 def checksum_expression(fields: Mapping[str, str]) -> str:
     """
     Write the checksum of a group of rows in Spark's SQL, for a source that computes it itself.
@@ -71,17 +70,17 @@ def checksum_expression(fields: Mapping[str, str]) -> str:
     >>> print(checksum_expression({"number": "bigint"}))
     sum(CAST(xxhash64(`number` IS NULL, CAST(`number` AS bigint)) AS DECIMAL(20,0)))
     """
-    require_fields(fields, list(fields), "fields", function="range_checksums")
+    require_fields(fields, list(fields), "fields")
     unfit = [name for name, kind in fields.items() if "map<" in kind.lower() or "variant" in kind.lower()]
     if unfit:
-        raise InvalidArgument(
-            "range_checksums", "fields", "of types that Spark has a hash of: no map, no variant", unfit,
+        raise wrong_argument("fields", "of types that Spark has a hash of: no map, no variant", unfit,
             remedy="Leave them out here; `reconcile` compares them.",
         )  # fmt: skip
     parts = (f"{quoted(name)} IS NULL, CAST({quoted(name)} AS {kind})" for name, kind in fields.items())
     return f"sum(CAST(xxhash64({', '.join(parts)}) AS DECIMAL(20,0)))"
 
 
+@takes(ours=SUMS, theirs=SUMS)
 def find_differing_ranges(ours: DataFrame, theirs: DataFrame) -> DataFrame:
     """
     Find the ranges in which two tables differ, by their sums: those whose rows are then to be read.
@@ -93,9 +92,6 @@ def find_differing_ranges(ours: DataFrame, theirs: DataFrame) -> DataFrame:
     Returns:
         One row per range that differs, in no order: `range`, `our_rows` and `their_rows`, 0 where there are
         none.
-
-    Raises:
-        MissingColumns: One of them lacks a column of sums.
 
     Cost: a join of one row per range.
 
@@ -111,11 +107,11 @@ def find_differing_ranges(ours: DataFrame, theirs: DataFrame) -> DataFrame:
     +-----+--------+----------+
     <BLANKLINE>
     """
-    for sums in (ours, theirs):
-        require_columns(sums, _SUMS, function="find_differing_ranges", remedy="`range_checksums` makes them.")
     here, there = ours.alias("here"), theirs.alias("there")
     joined = here.join(there, F.col("here.range").eqNullSafe(F.col("there.range")), "outer")
-    rows, checksum = (F.col(f"here.{name}").eqNullSafe(F.col(f"there.{name}")) for name in _SUMS[1:])
+    rows, checksum = (
+        F.col(f"here.{name}").eqNullSafe(F.col(f"there.{name}")) for name in ("rows", "checksum")
+    )
     return joined.where(~(rows & checksum)).select(
         F.coalesce("here.range", "there.range").alias("range"),
         F.coalesce("here.rows", F.lit(0)).alias("our_rows"),

@@ -9,18 +9,19 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import WrongColumnType
 from cdckit.merging.arrow_changes import NO_PRIORITY
 from cdckit.model.changes import DELETE, UNTIL, UPSERT, statement_columns
-from cdckit.model.history import FIELD_PROVENANCE, VALID_FROM, VALID_TO, business_fields
-from cdckit.parts.arguments import quoted, require_fields, require_int, require_keys, require_struct
+from cdckit.model.forms import history_with
+from cdckit.model.history import DELETED, FIELD_PROVENANCE, VALID_FROM, VALID_TO, business_fields
+from cdckit.parts.arguments import quoted, require_fields, require_keys, require_struct, wrong_type
+from cdckit.parts.calls import INT, takes
 from cdckit.parts.widening import as_type, common_spark_type
-from cdckit.query.as_of import between
+from cdckit.query.as_of import versions_within
 
-_FUNCTION = "correct"
 _GREATEST = 2**31 - 1
 
 
+@takes(history=history_with(VALID_FROM, VALID_TO, DELETED), priority=INT.or_none())
 def correct(
     history: DataFrame,
     values: Mapping[str, object] | None,
@@ -67,8 +68,8 @@ def correct(
         by which `blame` and `why` show it and `revoke` takes it back.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* is none, or lacks `field_provenance`, which only *priority*
-            makes superfluous; or a value is not of its field's type.
+        MissingColumns, WrongColumnType: *history* lacks `field_provenance`, which only *priority* makes
+            superfluous; or a value is not of its field's type.
         InvalidArgument: An instant is naive, *end* is not after *start*; *values* are empty, or name a key or
             what is no field; *keys* are no fields; *by*, *reason* or *source* is no text.
 
@@ -96,9 +97,9 @@ def correct(
     +----+--------------------+--------------------------------------------+
     <BLANKLINE>
     """
-    versions = between(history, start, end)
+    versions = versions_within(history, start, end).where(~F.col(DELETED))
     fields = business_fields(history)
-    key = require_keys(keys, fields.fieldNames(), function=_FUNCTION)
+    key = require_keys(keys, fields.fieldNames())
     right = _right_values(history, values, [name for name in fields.fieldNames() if name not in key])
     data = F.struct(*(right.get(each.name, _of_key(each, key)).alias(each.name) for each in fields))
     stated = statement_columns(
@@ -109,7 +110,6 @@ def correct(
         reason=reason,
         source=source,
         received_at=received_at,
-        function=_FUNCTION,
     )
     weights = {name: _priority(history, priority, name) for name in right or ("guid",)}
     own = [weights.get(name, F.lit(None).cast("int")).alias(name) for name in fields.names]
@@ -130,14 +130,14 @@ def _right_values(
     if values is None:
         return {}
     found = {}
-    for name in require_fields(values, known, "values", function=_FUNCTION):
+    for name in require_fields(values, known, "values"):
         needed = history.schema[name].dataType
         value = values[name]
         value = value if isinstance(value, Column) else F.lit(value)
         given = history.select(value).schema[0].dataType
         common = common_spark_type(needed, given)
         if common is None or common.simpleString() != needed.simpleString():
-            raise WrongColumnType(_FUNCTION, name, needed.simpleString(), given.simpleString())
+            raise wrong_type(name, needed.simpleString(), given.simpleString())
         found[name] = as_type(value, given, needed, name)
     return found
 
@@ -149,8 +149,8 @@ def _of_key(field: T.StructField, keys: Sequence[str]) -> Column:
 def _priority(history: DataFrame, priority: int | None, name: str) -> Column:
     """As *priority*; or as what stands in the field, and above that and the row where the period ends."""
     if priority is not None:
-        return F.lit(require_int(priority, "priority", function=_FUNCTION))
-    entries = require_struct(history, FIELD_PROVENANCE, function=_FUNCTION).fieldNames()
+        return F.lit(priority)
+    entries = require_struct(history, FIELD_PROVENANCE).fieldNames()
     row = F.col(FIELD_PROVENANCE)["guid"]["p"]
     # A field that was never set has no priority, and `greatest` passes over nulls.
     own = F.col(FIELD_PROVENANCE)[name]["p"] if name in entries else F.lit(None).cast("int")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.model.history import (
     DELETED,
     FIELD_PROVENANCE,
@@ -21,15 +21,10 @@ from cdckit.model.history import (
     require_history,
     version_operation,
 )
-from cdckit.parts.arguments import quoted, require_fields, require_period, require_struct
+from cdckit.parts.arguments import quoted, require_fields, require_period, require_struct, wrong_argument
+from cdckit.parts.calls import Form, takes
 from cdckit.parts.values import as_text, comparable
-from cdckit.query.intervals import (
-    UNSOUND,
-    fold_periods,
-    is_ever_in_force,
-    is_period,
-    split_periods,
-)
+from cdckit.query.intervals import UNSOUND, fold_periods, is_ever_in_force, is_period, split_periods
 
 PRESENCE = T.StructField(DELETED, T.BooleanType())
 _CHANGED = ("changed_at_timestamp", "operation", "field", "from_value", "to_value", "message", "priority")
@@ -38,6 +33,22 @@ DIFFERING = ("field", VALID_FROM, VALID_TO, *_SAID)
 """The columns of `diff`, behind the guid and the keys."""
 
 
+def _check_comparable(history: Any, argument: str) -> DataFrame:
+    found = require_history(history, "guid", VALID_FROM, VALID_TO, DELETED)
+    if FIELD_PROVENANCE in found.columns:
+        require_struct(found, FIELD_PROVENANCE)
+    return found
+
+
+COMPARABLE = Form(
+    _check_comparable,
+    "MissingColumns, WrongColumnType: {} lacks a column of an interval, or has it in another type, or its "
+    "`field_provenance` is no struct",
+)
+"""A history whose values can be compared; `field_provenance` may be missing."""
+
+
+@takes(history=COMPARABLE)
 def changes_between(
     history: DataFrame, start: datetime, end: datetime | None, *, keys: Sequence[str] = ()
 ) -> DataFrame:
@@ -72,8 +83,6 @@ def changes_between(
         history (see `find_gaps`) the entity is inserted anew; that it went is no row.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* lacks `guid` or one of the columns of an interval, or
-            has it in another type, or its `field_provenance` is no struct.
         InvalidArgument: *start* or *end* is a naive datetime, or *end* is not after *start*; *keys* are no
             fields, or are called as a column of the answer.
 
@@ -93,9 +102,8 @@ def changes_between(
     +------+--------------------+---------+-----------------+----------+--------+-------+--------+
     <BLANKLINE>
     """
-    history = versions_of(history, function="changes_between")
-    named = require_reader_keys(business_fields(history), keys, _CHANGED, function="changes_between")
-    steps = version_steps(history, start, end, function="changes_between")
+    named = require_reader_keys(business_fields(history), keys, _CHANGED)
+    steps = version_steps(history, start, end)
     was, is_ = F.col("before"), F.col("version")
     operation = version_operation(value_of(was, PRESENCE), value_of(is_, PRESENCE))
     return steps.select(
@@ -107,6 +115,7 @@ def changes_between(
     ).where(F.col("field").isNotNull())
 
 
+@takes(a=COMPARABLE, b=COMPARABLE)
 def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
     """
     Where two histories of one kind of entity say different things.
@@ -136,8 +145,6 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
         are one row.
 
     Raises:
-        MissingColumns, WrongColumnType: One of them lacks `guid` or one of the columns of an interval,
-            or has it in another type, or its `field_provenance` is no struct.
         InvalidArgument: Their business fields have not the same names and types; *keys* are no fields, or
             are called as a column of the answer.
         SparkRuntimeException: When the result is computed (Spark's): two versions of one entity overlap in
@@ -154,10 +161,9 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
     +------+-----+--------------------+-------+-------+---------+---------+
     <BLANKLINE>
     """
-    a, b = (versions_of(each, function="diff") for each in (a, b))
     fields = business_fields(a).fields
     _require_same_fields(a, b)
-    named = require_reader_keys(business_fields(a), keys, DIFFERING, function="diff")
+    named = require_reader_keys(business_fields(a), keys, DIFFERING)
     left, right = F.col("a"), F.col("b")
     # All of one version: mixed, they might name an entity that there is not.
     told_by_a = is_there(left) | (left.isNotNull() & ~is_there(right))
@@ -196,21 +202,13 @@ def _two_words(left: Column, right: Column, field: T.StructField) -> dict[str, C
 
 
 def require_reader_keys(
-    fields: T.StructType, keys: Sequence[str], taken: Sequence[str], *, function: str
+    fields: T.StructType, keys: Sequence[str], taken: Sequence[str]
 ) -> list[T.StructField]:
     """The fields that *keys* name; raises if one is called as a column of the answer is, in any case."""
-    names = require_fields(keys, fields.fieldNames(), "keys", function=function) if keys else []
+    names = require_fields(keys, fields.fieldNames(), "keys") if keys else []
     if {name.lower() for name in names} & {"guid", *taken}:
-        raise InvalidArgument(function, "keys", f"called otherwise than {', '.join(taken)}", names)
+        raise wrong_argument("keys", f"called otherwise than {', '.join(taken)}", names)
     return [fields[name] for name in names]
-
-
-def versions_of(history: DataFrame, *, function: str) -> DataFrame:
-    """The history, if it is one whose values can be compared; `field_provenance` may be missing."""
-    found = require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
-    if FIELD_PROVENANCE in found.columns:
-        require_struct(found, FIELD_PROVENANCE, function=function)
-    return found
 
 
 def _require_same_fields(a: DataFrame, b: DataFrame) -> None:
@@ -219,7 +217,7 @@ def _require_same_fields(a: DataFrame, b: DataFrame) -> None:
     differing = {name: found.get(name) for name in [*known, *found] if known.get(name) != found.get(name)}
     if differing:
         needed = [f"{name} {known[name]}" if name in known else f"no {name}" for name in differing]
-        raise InvalidArgument("diff", "b", f"of the fields of a, with {', '.join(needed)}", differing)
+        raise wrong_argument("b", f"of the fields of a, with {', '.join(needed)}", differing)
 
 
 def version_rows(history: DataFrame) -> DataFrame:
@@ -227,7 +225,7 @@ def version_rows(history: DataFrame) -> DataFrame:
     fields = business_fields(history).fieldNames()
     entries: list[str] = []
     if FIELD_PROVENANCE in history.columns:
-        entries = require_struct(history, FIELD_PROVENANCE, function="version_rows").fieldNames()
+        entries = require_struct(history, FIELD_PROVENANCE).fieldNames()
     said_by = [
         (F.col(FIELD_PROVENANCE).getField(name) if name in entries else F.lit(None))
         .cast(provenance_type())
@@ -246,9 +244,9 @@ def version_rows(history: DataFrame) -> DataFrame:
     )
 
 
-def version_steps(history: DataFrame, start: datetime, end: datetime | None, *, function: str) -> DataFrame:
+def version_steps(history: DataFrame, start: datetime, end: datetime | None) -> DataFrame:
     """The versions that begin in a period, as `version_rows`; `before`, the one that lasted until then."""
-    first, last = require_period(start, end, function=function)
+    first, last = require_period(start, end)
     begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
     begun = F.lit(True) if end is None else begins < last
     # What ends at start is what the changes at start begin from.
@@ -313,4 +311,4 @@ def _side_by_side(a: DataFrame, b: DataFrame) -> DataFrame:
         for side, history in (("a", a), ("b", b))
     )
     whole = line.unionByName(other, allowMissingColumns=True)
-    return split_periods(whole, ["guid"], {"a": "a", "b": "b"}, why=UNSOUND, function="diff")
+    return split_periods(whole, ["guid"], {"a": "a", "b": "b"}, why=UNSOUND)

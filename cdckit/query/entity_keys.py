@@ -13,8 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
-from cdckit.parts.arguments import quoted, require_fields, require_instant
+from cdckit.parts.arguments import quoted, require_fields, require_instant, wrong_argument
 from cdckit.parts.instants import EPOCH
 from cdckit.parts.values import comparable, utc_clock
 
@@ -22,7 +21,7 @@ _DIGITS = 38
 _LONG = range(-(2**63), 2**63)
 
 
-def is_entity(key: Mapping[str, Any], known: T.StructType, *, within: str = "", function: str) -> Column:
+def is_entity(key: Mapping[str, Any], known: T.StructType, *, within: str = "") -> Column:
     """
     The condition that a row is of the entity with that key, null being a value like any other.
 
@@ -31,18 +30,17 @@ def is_entity(key: Mapping[str, Any], known: T.StructType, *, within: str = "", 
             entity that has these values.
         known: The fields that a key may name, with their types.
         within: The struct column that holds them; without it they are columns of the frame.
-        function: Who asks, for errors.
     """
     if not isinstance(key, Mapping):
-        raise InvalidArgument(function, "key", "a mapping of field to value", key)
-    require_fields(key, known.fieldNames(), "key", function=function)
+        raise wrong_argument("key", "a mapping of field to value", key)
+    require_fields(key, known.fieldNames(), "key")
     conditions = []
     for name, value in key.items():
         kind = known[name].dataType
         try:
             wanted = literal(value, kind)
         except ValueError:
-            raise InvalidArgument(function, f"key[{name!r}]", _needed_form(kind), value) from None
+            raise wrong_argument(f"key[{name!r}]", _needed_form(kind), value) from None
         inside = within and name != "guid"
         column = F.col(within).getField(name) if inside else F.col(quoted(name))
         conditions.append(comparable(column, kind).eqNullSafe(comparable(wanted, kind)))
@@ -112,7 +110,7 @@ def _float(value: Any, kind: T.DataType) -> Column:
 def _instant(value: Any, kind: T.DataType) -> Column:
     if value.utcoffset() is None:
         raise ValueError(value)
-    return require_instant(value, "key", function="literal")
+    return require_instant(value, "key")
 
 
 def _wall_clock(value: Any, kind: T.DataType) -> Column:

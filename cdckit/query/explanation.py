@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.merging.arrow_changes import ARRIVED, GUID, SNAPSHOT
 from cdckit.merging.effects import (
     AFTER,
@@ -31,15 +31,14 @@ from cdckit.merging.moves import with_moves
 from cdckit.model.changes import ARRIVAL_TYPE, MOVED, require_changes
 from cdckit.model.history import DELETED, HISTORY_SCHEMA, business_fields
 from cdckit.model.sources import unite
-from cdckit.parts.arguments import flat_columns, microseconds, quoted, require_instant, require_name
+from cdckit.parts.arguments import flat_columns, microseconds, quoted, require_instant, wrong_argument
 from cdckit.parts.arrays import NEVER
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.calls import NAME, Form, takes
 from cdckit.parts.values import guid
 from cdckit.parts.workers import WorkerPlan
 from cdckit.query.additive_measures import DIGITS, MEAN_TYPE, AdditiveMeasure, require_additive
 from cdckit.query.as_of import as_of
-
-_FUNCTION = "explain"
 
 LATE, NEW = "late", "new"
 CORRECTED, UPDATED, REMOVED, RECLASSIFIED = "corrected", "updated", "deleted", "reclassified"
@@ -72,6 +71,17 @@ class Belief:
     known_at: datetime | None = None
 
 
+def _check_belief(belief: Any, argument: str) -> Any:
+    if not isinstance(belief, Belief):
+        raise wrong_argument(argument, "a Belief(changes, valid_at, known_at)", belief)
+    require_changes(belief.changes)
+    return belief
+
+
+BELIEF = Form(_check_belief, "InvalidArgument: {} is no `Belief`, or one of its instants is naive")
+
+
+@takes(before=BELIEF, after=BELIEF, entity=NAME)
 def explain(
     before: Belief,
     after: Belief,
@@ -130,9 +140,9 @@ def explain(
     Raises:
         MissingColumns, WrongColumnType: As `merge`; or the numbers of *value* are floating, whose sums depend
             on the order, or none.
-        InvalidArgument: As `merge`; an instant is naive, or one of *after* lies before that of *before*;
-            *measure* is another one; *value* or *by* are nothing that can be told of one row, or *by* is
-            called as a column of the answer; or changes that say `snapshot` are not of one table.
+        InvalidArgument: As `merge`; an instant of *after* lies before that of *before*; *measure* is another
+            one; *value* or *by* are nothing that can be told of one row, or *by* is called as a column of the
+            answer; or changes that say `snapshot` are not of one table.
         PythonException: When the result is computed, as `merge`; as `bitemporal`, where rows moved.
 
     Changes that say `snapshot` have the times here that they have once all is known, as in `bitemporal`.
@@ -157,11 +167,8 @@ def explain(
     <BLANKLINE>
     """
     times = _require_order(before, after)
-    require_name(entity, "entity", function=_FUNCTION)
     changes, sides, apart = _known_to_either(before, after, keys)
-    asked = require_additive(
-        changes.select("data.*"), measure, value, by, taken=(GUID, *_ANSWER), function=_FUNCTION
-    )
+    asked = require_additive(changes.select("data.*"), measure, value, by, taken=(GUID, *_ANSWER))
     steps = _steps(changes, sides, Question(*times, apart), entity, keys)
     parts = _parts(steps, asked, before)
     if measure == "mean":
@@ -171,10 +178,6 @@ def explain(
 
 def _require_order(before: Belief, after: Belief) -> tuple[int, int]:
     """The two instants in microseconds; raises unless *after* is the later belief."""
-    for argument, belief in (("before", before), ("after", after)):
-        if not isinstance(belief, Belief):
-            raise InvalidArgument(_FUNCTION, argument, "a Belief(changes, valid_at, known_at)", belief)
-        require_changes(belief.changes, function=_FUNCTION)
     for name in ("valid_at", "known_at"):
         first, last = (_micros(belief, name) for belief in (before, after))
         # Of two tables each may know what the other never does: then an open end is no later moment.
@@ -183,18 +186,16 @@ def _require_order(before: Belief, after: Belief) -> tuple[int, int]:
             needed = f"not before before.{name}, {'which is open' if then is None else then.isoformat()}"
             remedy = "Change the places of the two: then each amount has the other sign."
             found = getattr(after, name).isoformat()
-            raise InvalidArgument(_FUNCTION, f"after.{name}", needed, found, remedy=remedy)
+            raise wrong_argument(f"after.{name}", needed, found, remedy=remedy)
     return _micros(before, "valid_at"), _micros(after, "valid_at")
 
 
 def _micros(belief: Belief, name: str) -> int:
-    def call(said: str) -> str:
-        return f"Belief(changes, {'known_at=' if name == 'known_at' else ''}{said})"
+    def call(literal: str) -> str:
+        return f"Belief(changes, {'known_at=' if name == 'known_at' else ''}{literal})"
 
     instant = getattr(belief, name)
-    if instant is None and name == "known_at":
-        return NEVER
-    return microseconds(instant, name, function=_FUNCTION, call=call)
+    return NEVER if instant is None and name == "known_at" else microseconds(instant, name, call=call)
 
 
 def _is_one_table(before: Belief, after: Belief) -> bool:
@@ -204,7 +205,7 @@ def _is_one_table(before: Belief, after: Belief) -> bool:
 def _is_known(belief: Belief) -> Column:
     if belief.known_at is None:
         return F.lit(True)
-    known_at = require_instant(belief.known_at, "known_at", function=_FUNCTION)
+    known_at = require_instant(belief.known_at, "known_at")
     return F.coalesce(F.col("arrival.timestamp") <= known_at, F.lit(False))
 
 
@@ -223,9 +224,9 @@ def _known_to_either(before: Belief, after: Belief, keys: Sequence[str]) -> tupl
         if SNAPSHOT in changes.columns:
             needed = "changes of the same table as before.changes, since they say `snapshot`"
             remedy = "Ask of one table what was known when: Belief(changes, valid_at, known_at=…)."
-            raise InvalidArgument(_FUNCTION, "after.changes", needed, "another table", remedy=remedy)
+            raise wrong_argument("after.changes", needed, "another table", remedy=remedy)
         if MOVED in changes.columns:
-            changes = with_moves(changes, keys, function=_FUNCTION)
+            changes = with_moves(changes, keys)
         tables.append(changes.withColumn(SIDES, F.lit(side)))
     return unite(tables, as_text=False), F.col(SIDES), True
 
@@ -247,7 +248,7 @@ def _steps(
     if MOVED in changes.columns:
         # What was taken along must have been known when the row moved, as in `bitemporal`.
         more[ARRIVED] = F.col("arrival.timestamp")
-    ordered = sort_by_entity(changes, entity=entity, keys=keys, function=_FUNCTION, more=more)
+    ordered = sort_by_entity(changes, entity=entity, keys=keys, more=more)
     schema = _step_schema(ordered.data)
     by = partial(effects, layout=ordered.layout, question=question, schema=arrow_schema(schema, large=True))
     steps = WorkerPlan(ordered.changes, by, schema, large=True).rows()
@@ -289,7 +290,7 @@ def _pieces(asked: AdditiveMeasure, before: Belief) -> list[Column]:
     stays = was.isNotNull() & now.isNotNull()
     moves = stays & ~asked.same_group(was, now)
     gone, came = (was.isNotNull() & now.isNull()) | moves, (now.isNotNull() & was.isNull()) | moves
-    then = require_instant(before.valid_at, "valid_at", function=_FUNCTION)
+    then = require_instant(before.valid_at, "valid_at")
     in_time = _of_step("effective_timestamp") <= then
     # Of what is not told anew, the reason says more than what became of the row.
     reason = (
@@ -336,7 +337,7 @@ def _with_means(
     parts: DataFrame, asked: AdditiveMeasure, before: Belief, entity: str, keys: Sequence[str]
 ) -> DataFrame:
     """The parts, each with what its step adds to the mean of its group: `amount`."""
-    merged = merge_changes(_known(before), entity=entity, keys=keys, function=_FUNCTION)
+    merged = merge_changes(_known(before), entity=entity, keys=keys)
     report = as_of(merged, before.valid_at).select(DELETED, *map(quoted, business_fields(merged).names))
     counted = report.select(asked.counted.alias("row")).groupBy("row.groups")
     at_first = counted.agg(F.sum("row.number").alias("number"), F.sum("row.weight").alias("weight"))

@@ -135,9 +135,9 @@ def _no_changes(sides: Sides) -> DataFrame:
 
 def _change_words(changes: DataFrame, sides: Sides) -> DataFrame:
     """Each change as a `word`: of each cell what it says, whether it does, and how much that counts."""
-    require_changes(changes, function="reconcile")
-    data = require_struct(changes, "data", function="reconcile")
-    require_fields([key.name for key in sides.keys], data.fieldNames(), "keys", function="reconcile")
+    require_changes(changes)
+    data = require_struct(changes, "data")
+    require_fields([key.name for key in sides.keys], data.fieldNames(), "keys")
     deleted = F.col("operation") != UPSERT
     values, carried, priorities = (
         [deleted.alias(DELETED)],
@@ -174,7 +174,7 @@ def _refused_records(records: DataFrame, name: str, sides: Sides) -> DataFrame:
         "Add what the records speak of as columns, for instance of JSON "
         "`F.get_json_object(F.col('value').cast('string'), '$.id')`."
     )
-    require_columns(records, [each.name for each in sides.keys], function="reconcile", remedy=remedy)
+    require_columns(records, [each.name for each in sides.keys], remedy=remedy)
     when, *why = _RECORD_COLUMNS[name]
     stated = [F.col(each).cast("string") for each in why if each in records.columns]
     at = F.col(when) if when in records.columns else F.lit(None)
@@ -200,8 +200,7 @@ def _weigh_proofs(found: DataFrame, proof: DataFrame, sides: Sides) -> DataFrame
     # Read twice and found once: Spark reuses what was shuffled, if both read the same columns.
     found = found.withColumn("digest", digest).repartition(*sides.places)
     stands = found.select(
-        *found.columns,
-        F.when(F.col("a").isNotNull(), _past(F.col("a.begins"), F.col("a"))).alias("past"),
+        *found.columns, F.when(F.col("a").isNotNull(), _past(F.col("a.begins"), F.col("a"))).alias("past")
     )
     # Inner, so that the few findings can be sent to the many proofs.
     joined = found.join(proof, same_keys(sides.places), "inner").unionByName(stands, allowMissingColumns=True)

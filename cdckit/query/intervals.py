@@ -13,6 +13,7 @@ from pyspark.sql.window import WindowSpec
 
 from cdckit.model.history import VALID_FROM, VALID_TO, with_open_ends
 from cdckit.parts.arguments import quoted
+from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import as_text, comparable
 
 APART = ("before", "after")
@@ -345,12 +346,7 @@ UNSOUND_OR_ON = f"{UNSOUND}, or `on` does not tell one entity from the next"
 
 
 def overlap_message(
-    of: Column,
-    key: Iterable[tuple[Column, T.DataType]],
-    at: Column,
-    *,
-    why: str = UNSOUND_OR_ON,
-    function: str,
+    of: Column, key: Iterable[tuple[Column, T.DataType]], at: Column, *, why: str = UNSOUND_OR_ON
 ) -> Column:
     """
     What to say of a version that begins while another one of its key is in force.
@@ -360,11 +356,10 @@ def overlap_message(
         key: The parts of the key, each with its type.
         at: When it begins.
         why: What may be wrong.
-        function: Who asks.
     """
     values = F.to_json(F.array(*(as_text(part, kind) for part, kind in key)))
     return F.concat(
-        F.lit(f"{function}() needs one version at a time per key in the "),
+        F.lit(f"{called_function()}() needs one version at a time per key in the "),
         of,
         F.lit("; of the key "),
         values,
@@ -375,12 +370,7 @@ def overlap_message(
 
 
 def split_periods(
-    line: DataFrame,
-    names: Sequence[str],
-    sides: Mapping[str, str],
-    *,
-    why: str = UNSOUND_OR_ON,
-    function: str,
+    line: DataFrame, names: Sequence[str], sides: Mapping[str, str], *, why: str = UNSOUND_OR_ON
 ) -> DataFrame:
     """
     For each period in which no side moves, the version of each side: a column by what the side is called.
@@ -405,7 +395,7 @@ def split_periods(
         )
     )
     key = [(F.col(name), line.schema[name].dataType) for name in names]
-    text = overlap_message(F.concat(F.lit("side "), fault), key, F.col("begins"), why=why, function=function)
+    text = overlap_message(F.concat(F.lit("side "), fault), key, F.col("begins"), why=why)
     last_of_its_instant = F.col("next").isNull() | (F.col("next") > F.col("begins"))
     now = [F.coalesce(F.col(side), before[side]).alias(side) for side in sides]
     sound = require_sound_rows(states, overlap=fault.isNotNull(), text=text, keep=last_of_its_instant)

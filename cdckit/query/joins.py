@@ -11,10 +11,17 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
-from cdckit.parts.arguments import both_sides, quoted, require_columns, require_instant
+from cdckit.parts.arguments import (
+    both_sides,
+    quoted,
+    require_columns,
+    require_instant,
+    wrong_argument,
+    wrong_type,
+)
 from cdckit.parts.arrow_types import arrow_schema
+from cdckit.parts.calls import takes
 from cdckit.parts.tables import AnyTable, as_spark, with_whole_keys
 from cdckit.parts.values import comparable
 from cdckit.parts.workers import map_columns
@@ -40,11 +47,12 @@ from cdckit.query.join_search import (
     answer_column,
     answer_columns,
 )
-from cdckit.query.lookups import FUNCTION, Lookup, LookupGroup, check_key, check_lookups, group_lookups
+from cdckit.query.lookups import Lookup, LookupGroup, check_key, check_lookups, group_lookups
 
 __all__ = ["Lookup", "as_of_join"]
 
 
+@takes()
 def as_of_join(
     facts: AnyTable, *lookups: Lookup, time: str, known: str | datetime | None = None
 ) -> DataFrame:
@@ -152,13 +160,13 @@ def as_of_join(
     """
     if not isinstance(facts, DataFrame):
         keys = {name for each in lookups if isinstance(each, Lookup) for name in both_sides(each.on)[0]}
-        facts = as_spark(SparkSession.active(), with_whole_keys(facts, keys), function=FUNCTION)
+        facts = as_spark(SparkSession.active(), with_whole_keys(facts, keys))
     moment = _moment(facts, time, known)
     # All are checked before the first is joined: an error speaks of what the caller gave.
     beliefs = known is not None
     sound = check_lookups(facts, lookups, beliefs=beliefs)
     on = [check_key(facts, lookup) for lookup in sound]
-    columns = [lookup.columns(function=FUNCTION) for lookup in sound]
+    columns = [lookup.columns() for lookup in sound]
     names = [*facts.columns, *(name for lookup in sound for name in lookup.added_names.values())]
     found = facts
     for group in group_lookups(sound, on, columns):
@@ -170,14 +178,14 @@ def as_of_join(
 def _moment(facts: DataFrame, time: str, known: str | datetime | None) -> Column | None:
     """The facts' moment of knowledge, if one is asked for; raises for columns that are no instants."""
     if not isinstance(time, str):
-        raise InvalidArgument(FUNCTION, "time", "the name of a timestamp column of the facts", time)
+        raise wrong_argument("time", "the name of a timestamp column of the facts", time)
     columns = [time, known] if isinstance(known, str) else [time]
     remedy = "A text is the name of a column; an instant is a datetime with tzinfo."
-    require_columns(facts, columns, function=FUNCTION, remedy=remedy)
+    require_columns(facts, columns, remedy=remedy)
     for name in columns:
         if not isinstance(kind := facts.schema[name].dataType, T.TimestampType):
             remedy = "Make it one: by `pandas.to_datetime(…, utc=True)`, or in Spark by `F.to_timestamp(…)`."
-            raise WrongColumnType(FUNCTION, name, "timestamp", kind.simpleString(), remedy)
+            raise wrong_type(name, "timestamp", kind.simpleString(), remedy)
     if known is None:
         return None
     if isinstance(known, str):
@@ -185,12 +193,8 @@ def _moment(facts: DataFrame, time: str, known: str | datetime | None) -> Column
 
     if not isinstance(known, datetime):
         needed = "the name of a timestamp column of the facts, or an aware datetime (one with tzinfo)"
-        raise InvalidArgument(FUNCTION, "known", needed, known)
-
-    def call(instant: str) -> str:
-        return f"as_of_join(facts, …, time={time!r}, known={instant})"
-
-    return require_instant(known, "known", function=FUNCTION, call=call)
+        raise wrong_argument("known", needed, known)
+    return require_instant(known, "known")
 
 
 class _Line(NamedTuple):
@@ -286,7 +290,7 @@ def _overlap_message(into: Column, line: DataFrame, group: LookupGroup) -> Colum
     """What to say of a version that begins while another one of its key is in force."""
     lookup = F.concat(F.lit("lookup '"), into, F.lit("'"))
     key = [(F.col(name), line.schema[name].dataType) for name in group.key]
-    return overlap_message(lookup, key, F.col(AT), function=FUNCTION)
+    return overlap_message(lookup, key, F.col(AT))
 
 
 def _look_up(facts: DataFrame, lookup_group: LookupGroup, time: str, known: Column | None) -> DataFrame:

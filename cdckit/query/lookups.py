@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
-from cdckit.errors import InvalidArgument
 from cdckit.model.history import (
     FIELD_PROVENANCE,
     HISTORY_SCHEMA,
@@ -33,11 +32,10 @@ from cdckit.parts.arguments import (
     require_flag,
     require_name,
     require_struct,
+    wrong_argument,
 )
 from cdckit.query.bitemporal import history_fields
 from cdckit.query.intervals import key_column
-
-FUNCTION = "as_of_join"
 
 DIRECTIONS = ("backward", "forward", "nearest")
 
@@ -52,28 +50,28 @@ class JoinedHistory:
     fields: Sequence[str] | None = None
     provenance: bool = False
 
-    def require_options(self, *, function: str) -> None:
+    def require_options(self) -> None:
         """Raise `InvalidArgument` for an *into* that is no name, or a *provenance* that is no flag."""
-        require_name(self.into, "into", function=function)
-        require_flag(self.provenance, "provenance", function=function)
+        require_name(self.into, "into")
+        require_flag(self.provenance, "provenance")
 
-    def require_rows(self, *, function: str) -> None:
+    def require_rows(self) -> None:
         """Raise `InvalidArgument` for a stream, or columns that differ in case alone."""
         argument = f"history of {self.into!r}"
-        require_distinct(self.history, argument, function=function)
-        require_batch(self.history, argument, "ask the table that keeps it", function=function)
+        require_distinct(self.history, argument)
+        require_batch(self.history, argument, "ask the table that keeps it")
 
-    def columns(self, *, function: str) -> list[str]:
+    def columns(self) -> list[str]:
         """The columns of a version in its struct: of the fields those that are wanted, or all."""
         known = history_fields(self.history).names
         fields = known if self.fields is None else listed(self.fields)
         if fields:
-            require_fields(fields, known, "fields", function=function)
+            require_fields(fields, known, "fields")
         # Not `system_to_timestamp`: when a belief ended is known only afterwards.
         system = [SYSTEM_FROM] if is_bitemporal(self.history) else []
         columns = ["guid", VALID_FROM, VALID_TO, *system, *fields, SOURCE_MESSAGE]
         if self.provenance:
-            require_struct(self.history, FIELD_PROVENANCE, function=function)
+            require_struct(self.history, FIELD_PROVENANCE)
             columns.append(FIELD_PROVENANCE)
         return columns
 
@@ -136,16 +134,16 @@ class Lookup(JoinedHistory):
 def check_lookups(facts: DataFrame, lookups: Sequence[Lookup], *, beliefs: bool) -> list[Lookup]:
     """The lookups, with null for every end that is open; raises for those of no meaning."""
     if not lookups or not all(isinstance(lookup, Lookup) for lookup in lookups):
-        raise InvalidArgument(FUNCTION, "lookups", "one or more Lookup", lookups)
+        raise wrong_argument("lookups", "one or more Lookup", lookups)
     for lookup in lookups:
         _require_options(lookup)
-    require_distinct(facts, "facts", function=FUNCTION)
-    require_batch(facts, "facts", "join each batch in writeStream.foreachBatch(…)", function=FUNCTION)
+    require_distinct(facts, "facts")
+    require_batch(facts, "facts", "join each batch in writeStream.foreachBatch(…)")
     taken = {name.lower(): name for name in facts.columns}
     for argument, name in [each for lookup in lookups for each in lookup.added_names.items()]:
         if name.lower() in taken:
             needed = f"a name other than {', '.join(taken.values())}"
-            raise InvalidArgument(FUNCTION, argument, needed, name)
+            raise wrong_argument(argument, needed, name)
         taken[name.lower()] = name
     # A table that several look into stays one.
     tables = {id(lookup.history): _table(lookup, beliefs=beliefs) for lookup in lookups}
@@ -153,26 +151,26 @@ def check_lookups(facts: DataFrame, lookups: Sequence[Lookup], *, beliefs: bool)
 
 
 def _require_options(lookup: Lookup) -> None:
-    lookup.require_options(function=FUNCTION)
-    require_flag(lookup.strictly, "strictly", function=FUNCTION)
+    lookup.require_options()
+    require_flag(lookup.strictly, "strictly")
     if lookup.reason is not None:
-        require_name(lookup.reason, "reason", function=FUNCTION)
+        require_name(lookup.reason, "reason")
     if lookup.direction not in DIRECTIONS:
-        raise InvalidArgument(FUNCTION, "direction", f"one of {', '.join(DIRECTIONS)}", lookup.direction)
+        raise wrong_argument("direction", f"one of {', '.join(DIRECTIONS)}", lookup.direction)
     tolerance = lookup.tolerance
     if tolerance is not None and (not isinstance(tolerance, timedelta) or tolerance < timedelta(0)):
-        raise InvalidArgument(FUNCTION, "tolerance", "a timedelta of no time or more, or None", tolerance)
+        raise wrong_argument("tolerance", "a timedelta of no time or more, or None", tolerance)
 
 
 def check_key(facts: DataFrame, lookup: Lookup) -> dict[str, str]:
     """The lookup's key as a mapping of fact column to field; raises unless both sides have it in one type."""
-    lookup.require_rows(function=FUNCTION)
+    lookup.require_rows()
     ours, theirs = both_sides(lookup.on)
-    require_fields(theirs, ["guid", *history_fields(lookup.history).names], "on", function=FUNCTION)
-    require_columns(facts, ours, function=FUNCTION)
+    require_fields(theirs, ["guid", *history_fields(lookup.history).names], "on")
+    require_columns(facts, ours)
     key = dict(zip(ours, theirs, strict=True))
     for column, name in key.items():
-        require_alike(facts, column, lookup.history, name, f"in {lookup.into}", function=FUNCTION)
+        require_alike(facts, column, lookup.history, name, f"in {lookup.into}")
     return key
 
 
@@ -180,15 +178,15 @@ def _table(lookup: Lookup, *, beliefs: bool) -> DataFrame:
     if not beliefs:
         if is_bitemporal(lookup.history):
             needed = f"said, since history of {lookup.into!r} has two times: when each fact asks"
-            raise InvalidArgument(FUNCTION, "known", needed, None)
-        return require_history(lookup.history, *HISTORY_SCHEMA.fieldNames(), function=FUNCTION)
+            raise wrong_argument("known", needed, None)
+        return require_history(lookup.history, *HISTORY_SCHEMA.fieldNames())
     if not {SYSTEM_FROM, SYSTEM_TO} <= set(lookup.history.columns):
         needed = (
             "a bitemporal table, since known is given: bitemporal(changes, …) makes one. (What has one time "
             "only, ask again without known; it may then tell what nobody knew.)"
         )
-        raise InvalidArgument(FUNCTION, f"history of {lookup.into!r}", needed, lookup.history.columns)
-    return require_bitemporal(lookup.history, *HISTORY_SCHEMA.fieldNames(), function=FUNCTION)
+        raise wrong_argument(f"history of {lookup.into!r}", needed, lookup.history.columns)
+    return require_bitemporal(lookup.history, *HISTORY_SCHEMA.fieldNames())
 
 
 class Source(NamedTuple):

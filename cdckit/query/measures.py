@@ -6,19 +6,34 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import reduce
 from operator import or_
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
-from cdckit.model.history import VALID_FROM, VALID_TO, business_fields, require_history
-from cdckit.parts.arguments import listed, quoted, require_fields, require_period
+from cdckit.model.forms import history_with
+from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, business_fields
+from cdckit.parts.arguments import listed, quoted, require_fields, require_period, wrong_argument, wrong_type
+from cdckit.parts.calls import Form, takes
 from cdckit.parts.instants import microseconds
-from cdckit.query.as_of import between
+from cdckit.query.as_of import versions_within
 from cdckit.query.intervals import comparable_column
 
+VERSIONS = history_with("guid", VALID_FROM, VALID_TO, DELETED)
 
+
+def _check_closed(end: Any, argument: str) -> Any:
+    if end is None:
+        needed = "an aware datetime: without one the answer would depend on when it is asked"
+        raise wrong_argument(argument, needed, end)
+    return end
+
+
+CLOSED = Form(_check_closed, "InvalidArgument: {} is None")
+
+
+@takes(history=VERSIONS, end=CLOSED)
 def durations(
     history: DataFrame,
     fields: str | Sequence[str],
@@ -50,8 +65,6 @@ def durations(
         maps comes as their sorted entries, one of variants as JSON: so equal values meet.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* lacks one of the columns of an interval, or has it in
-            another type.
         InvalidArgument: *start* or *end* is a naive datetime, *end* is not after *start*; *fields* or *by*
             names nothing, something twice or something that is not there; *history* has a field
             `seconds` or `versions` that is asked for.
@@ -76,14 +89,15 @@ def durations(
     """
     names = listed(fields)
     groups = listed(by)
-    kept = require_groups(history, groups, names, made=["seconds", "versions"], function="durations")
+    kept = require_groups(history, groups, names, made=["seconds", "versions"])
     return (
-        _in_force(history, start, end, function="durations")
+        _alive(history, start, end)
         .groupBy(*kept)
         .agg(_seconds().alias("seconds"), F.count(F.lit(1)).alias("versions"))
     )
 
 
+@takes(history=VERSIONS, end=CLOSED)
 def weighted_means(
     history: DataFrame,
     fields: str | Sequence[str],
@@ -111,7 +125,8 @@ def weighted_means(
         Values are added up as doubles, so the last digits may depend on the order of the rows.
 
     Raises:
-        As `durations`, and WrongColumnType for a field that is no number.
+        InvalidArgument: As `durations`.
+        WrongColumnType: A field is no number.
 
     Cost: one filter and one aggregation.
 
@@ -127,14 +142,14 @@ def weighted_means(
     +------+-----+
     <BLANKLINE>
     """
-    function = "weighted_means"
     names = listed(fields)
     groups = listed(by)
-    kept = require_groups(history, groups, names, made=[], function=function)[: len(groups)]
+    kept = require_groups(history, groups, names, made=[])[: len(groups)]
     for name in names:
-        require_number(history, name, function=function)
+        if not isinstance(kind := history.schema[name].dataType, T.NumericType):
+            raise wrong_type(name, "a number", kind.simpleString())
     means = [_mean(F.col(quoted(name)).cast("double")).alias(name) for name in names]
-    return _in_force(history, start, end, function=function).groupBy(*kept).agg(*means)
+    return _alive(history, start, end).groupBy(*kept).agg(*means)
 
 
 def require_groups(
@@ -144,52 +159,31 @@ def require_groups(
     *,
     argument: str = "fields",
     made: Sequence[str],
-    function: str,
 ) -> list[Column]:
     """
     The columns that rows are grouped by, in forms in which equal values meet: *by*, then *fields*, if any.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* lacks one of the columns of every history.
         InvalidArgument: Names that are none, come twice, are not there or are those of the columns that are
             *made*.
+
     """
-    history = require_history(history, "guid", VALID_FROM, VALID_TO, function=function)
     known = business_fields(history).fieldNames()
     groups, names = list(by), []
     if fields is not None:
-        names = require_fields(fields, known, argument, function=function)
+        names = require_fields(fields, known, argument)
     if groups:
         free = [name for name in ("guid", *known) if name not in names]
-        require_fields(groups, free, "by", function=function)
+        require_fields(groups, free, "by")
     taken = [name for name in (*groups, *names) if name.lower() in made]
     if taken:
-        raise InvalidArgument(
-            function, "history", f"of fields with other names than {', '.join(made)}", taken
-        )
+        raise wrong_argument("history", f"of fields with other names than {', '.join(made)}", taken)
     return [comparable_column(history, name).alias(name) for name in (*groups, *names)]
 
 
-def require_end(end: datetime, *, function: str) -> None:
-    """Raise `InvalidArgument` for a period without an end, which other questions have."""
-    if end is None:
-        raise InvalidArgument(
-            function, "end", "an aware datetime: without one the answer would depend on when it is asked", end
-        )
-
-
-def require_number(history: DataFrame, field: str, *, function: str) -> None:
-    """Raise `WrongColumnType` unless the field is a number."""
-    found = history.schema[field].dataType
-    if not isinstance(found, T.NumericType):
-        raise WrongColumnType(function, field, "a number", found.simpleString())
-
-
-def _in_force(history: DataFrame, start: datetime, end: datetime, *, function: str) -> DataFrame:
+def _alive(history: DataFrame, start: datetime, end: datetime) -> DataFrame:
     """The versions of entities that were there, cut to the period."""
-    require_end(end, function=function)
-    require_period(start, end, function=function)
-    return between(history, start, end)
+    return versions_within(history, start, end).where(~F.col(DELETED))
 
 
 def _micros() -> Column:
@@ -215,13 +209,13 @@ def _mean(value: Column) -> Column:
 
 ENTITIES = "entities"
 AT = "at_timestamp"
-_FUNCTION = "counts_over_time"
 _MOST = 1_000_000
 """As many instants as a grid may have: more are a slip of the hand."""
 _DAY = 86_400_000_000
 """In microseconds."""
 
 
+@takes(history=VERSIONS, end=CLOSED)
 def counts_over_time(
     history: DataFrame,
     start: datetime,
@@ -256,8 +250,7 @@ def counts_over_time(
         always one.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* lacks one of the columns of an interval, or has it in
-            another type; a field of *sums* is no number, or a double: sums over which values come and go
+        WrongColumnType: A field of *sums* is no number, or a double: sums over which values come and go
             would keep what rounding leaves, so cast it to a decimal.
         InvalidArgument: *start* or *end* is a naive datetime, *end* is not after *start*, *every* is no
             length or too short for a million instants; *by* or *sums* names something twice or something
@@ -293,14 +286,15 @@ def counts_over_time(
     """
     added = listed(sums)
     groups = listed(by)
-    require_end(end, function=_FUNCTION)
-    require_period(start, end, function=_FUNCTION)
+    require_period(start, end)
     columns = [ENTITIES, *([AT] if every is not None else [VALID_FROM, VALID_TO])]
-    require_groups(history, groups, added or None, argument="sums", made=columns, function=_FUNCTION)
+    require_groups(history, groups, added or None, argument="sums", made=columns)
     for name in added:
-        _require_exact(history, name)
+        if not isinstance(kind := history.schema[name].dataType, T.IntegralType | T.DecimalType):
+            needed = "a whole number or a decimal (what comes and goes must add up to nothing)"
+            raise wrong_type(name, needed, kind.simpleString())
     step = None if every is None else _require_grid(start, end, every)
-    net = _net_changes(between(history, start, end), groups, added, start, end, step)
+    net = _net_changes(_alive(history, start, end), groups, added, start, end, step)
     counted = _steps(net, end) if step is None else _sample_grid(net, start, end, step)
     return counted.select(
         *(F.col("group").getField(f"by_{index}").alias(name) for index, name in enumerate(groups)),
@@ -309,20 +303,12 @@ def counts_over_time(
     )
 
 
-def _require_exact(history: DataFrame, field: str) -> None:
-    """Raise `WrongColumnType` unless sums over the field are exact, whatever comes and goes."""
-    found = history.schema[field].dataType
-    if not isinstance(found, T.IntegralType | T.DecimalType):
-        needed = "a whole number or a decimal (what comes and goes must add up to nothing)"
-        raise WrongColumnType(_FUNCTION, field, needed, found.simpleString())
-
-
 def _require_grid(start: datetime, end: datetime, every: timedelta) -> int:
     """The distance of the grid's instants in microseconds."""
     step = every // timedelta(microseconds=1) if isinstance(every, timedelta) else 0
     if step < 1 or (microseconds(end) - microseconds(start)) // step >= _MOST:
         needed = f"None, or a timedelta that divides the period into at most {_MOST:,} parts"
-        raise InvalidArgument(_FUNCTION, "every", needed, every)
+        raise wrong_argument("every", needed, every)
     return step
 
 

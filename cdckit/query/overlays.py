@@ -11,7 +11,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.model.history import (
     DELETED,
     HISTORY_SCHEMA,
@@ -33,7 +32,9 @@ from cdckit.parts.arguments import (
     require_flag,
     require_name,
     require_type,
+    wrong_argument,
 )
+from cdckit.parts.calls import takes
 from cdckit.parts.values import comparable
 from cdckit.query.intervals import (
     ALLEN_RELATIONS,
@@ -52,7 +53,6 @@ from cdckit.query.intervals import (
 )
 from cdckit.query.lookups import JoinedHistory
 
-_OVERLAY = "overlay"
 _WAYS = ("inner", "left", "full")
 
 
@@ -80,6 +80,7 @@ class Layer(JoinedHistory):
     on: str | Sequence[str] | Mapping[str, str] = "guid"
 
 
+@takes()
 def overlay(*layers: Layer, how: str = "inner", fold: bool = False) -> DataFrame:
     """
     Histories laid on each other: for each period in which none of them moves, what each of them says.
@@ -148,7 +149,7 @@ def overlay(*layers: Layer, how: str = "inner", fold: bool = False) -> DataFrame
     <BLANKLINE>
     """
     layers = _check_layers(layers, how, fold)
-    columns = [side.columns(function=_OVERLAY) for side in layers]
+    columns = [side.columns() for side in layers]
     first, *others = layers
     key = listed(first.on)
     links = [dict(zip(key, key, strict=True)), *(_check_link(first, layer) for layer in others)]
@@ -160,12 +161,12 @@ def overlay(*layers: Layer, how: str = "inner", fold: bool = False) -> DataFrame
     for side in sides:
         if how == "full" and not side.has_key(key):
             needed = f"inner or left, where {side.layer.into} is found by the link {', '.join(side.link)}"
-            raise InvalidArgument(_OVERLAY, "how", needed, how)
+            raise wrong_argument("how", needed, how)
     lines = [_line(side, key) if side.has_key(key) else _line_by_link(first, key, side) for side in sides]
     names = [key_column(place) for place in range(len(key))]
     line = reduce(lambda one, more: one.unionByName(more, allowMissingColumns=True), lines)
     into = {side.column: side.layer.into for side in sides}
-    rows = keep_present(split_periods(line, names, into, function=_OVERLAY), into, how)
+    rows = keep_present(split_periods(line, names, into), into, how)
     if fold:
         rows = fold_periods(rows, names, F.struct(*map(_content, sides)))
     return rows.select(
@@ -205,40 +206,36 @@ class _Side(NamedTuple):
 def _check_layers(layers: Sequence[Layer], how: str, fold: bool) -> tuple[Layer, ...]:
     """The sides, with null for every end that is open; raises for those of no meaning."""
     if len(layers) < 2 or not all(isinstance(side, Layer) for side in layers):
-        raise InvalidArgument(_OVERLAY, "layers", "two or more Layers", layers)
+        raise wrong_argument("layers", "two or more Layers", layers)
     if how not in _WAYS:
-        raise InvalidArgument(_OVERLAY, "how", f"one of {', '.join(_WAYS)}", how)
-    require_flag(fold, "fold", function=_OVERLAY)
+        raise wrong_argument("how", f"one of {', '.join(_WAYS)}", how)
+    require_flag(fold, "fold")
     for side in layers:
-        side.require_options(function=_OVERLAY)
-        side.require_rows(function=_OVERLAY)
+        side.require_options()
+        side.require_rows()
     columns = HISTORY_SCHEMA.fieldNames()
-    return tuple(
-        replace(side, history=require_history(side.history, *columns, function=_OVERLAY)) for side in layers
-    )
+    return tuple(replace(side, history=require_history(side.history, *columns)) for side in layers)
 
 
 def _require_names(layers: Sequence[Layer], key: Sequence[str]) -> None:
     taken = {name.lower() for name in (*key, VALID_FROM, VALID_TO)}
     for side in layers:
         if side.into.lower() in taken:
-            raise InvalidArgument(
-                _OVERLAY, "into", f"a name other than {', '.join(sorted(taken))}", side.into
-            )
+            raise wrong_argument("into", f"a name other than {', '.join(sorted(taken))}", side.into)
         taken.add(side.into.lower())
 
 
 def _check_link(first: Layer, layer: Layer) -> dict[str, str]:
     """What the first side and this one have in common, as a mapping of its field to this one's."""
     if isinstance(first.on, Mapping):
-        raise InvalidArgument(_OVERLAY, "on", "of the first side, a field or a list of fields", first.on)
+        raise wrong_argument("on", "of the first side, a field or a list of fields", first.on)
     known, theirs_known = (["guid", *business_fields(each.history).fieldNames()] for each in (first, layer))
-    require_fields(first.on, known, "on", function=_OVERLAY)
+    require_fields(first.on, known, "on")
     ours, theirs = both_sides(layer.on)
-    require_fields(ours, known, "on", function=_OVERLAY)
-    require_fields(theirs, theirs_known, "on", function=_OVERLAY)
+    require_fields(ours, known, "on")
+    require_fields(theirs, theirs_known, "on")
     for field, same in zip(ours, theirs, strict=True):
-        require_alike(layer.history, same, first.history, field, f"in {first.into}", function=_OVERLAY)
+        require_alike(layer.history, same, first.history, field, f"in {first.into}")
     return dict(zip(ours, theirs, strict=True))
 
 
@@ -284,9 +281,7 @@ def _content(side: _Side) -> Column:
     return F.when(version.isNotNull(), F.struct(*parts)).alias(side.column)
 
 
-_JOIN_PERIODS = "join_periods"
-
-
+@takes()
 def join_periods(
     a: DataFrame,
     b: DataFrame,
@@ -350,11 +345,11 @@ def join_periods(
     +----+-------------+-----+
     <BLANKLINE>
     """
-    wanted = require_fields(relations, ALLEN_RELATIONS, "relations", function=_JOIN_PERIODS)
+    wanted = require_fields(relations, ALLEN_RELATIONS, "relations")
     key = _require_tables(a, b, on, period, into)
     if not key and set(wanted) & set(APART):
         needed = "on, where before or after is asked for: nearly every row is before or after every other"
-        raise InvalidArgument(_JOIN_PERIODS, "on", needed, on)
+        raise wrong_argument("on", needed, on)
     names = [key_column(index) for index in range(len(key))]
     one, other = period_rows(a, list(key), period), period_rows(b, list(key.values()), period)
     found = [
@@ -385,19 +380,19 @@ def _require_tables(
     key = dict(zip(*both_sides(on), strict=True))
     for argument, two in (("period", period), ("into", into)):
         if isinstance(two, str) or not isinstance(two, Sequence) or len(two) != 2:
-            raise InvalidArgument(_JOIN_PERIODS, argument, "a pair of names", two)
+            raise wrong_argument(argument, "a pair of names", two)
     for argument, frame, columns in (("a", a, key), ("b", b, key.values())):
-        require_columns(frame, [*period, *columns], function=_JOIN_PERIODS)
+        require_columns(frame, [*period, *columns])
         for column in period:
-            require_type(frame, column, T.TimestampType(), function=_JOIN_PERIODS)
-        require_distinct(frame, argument, function=_JOIN_PERIODS)
-        require_batch(frame, argument, "join what it has written", function=_JOIN_PERIODS)
+            require_type(frame, column, T.TimestampType())
+        require_distinct(frame, argument)
+        require_batch(frame, argument, "join what it has written")
     for column, same in key.items():
-        require_alike(b, same, a, column, "of a", function=_JOIN_PERIODS)
+        require_alike(b, same, a, column, "of a")
     for name in into:
-        require_name(name, "into", function=_JOIN_PERIODS)
+        require_name(name, "into")
     if len({name.lower() for name in (*into, "relation")}) < 3:
-        raise InvalidArgument(_JOIN_PERIODS, "into", "two names, neither of them relation", into)
+        raise wrong_argument("into", "two names, neither of them relation", into)
     return key
 
 

@@ -11,7 +11,6 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.changes import CHANGE_SCHEMA
 from cdckit.model.history import (
     DELETED,
@@ -31,7 +30,10 @@ from cdckit.parts.arguments import (
     require_struct,
     require_type,
     require_types,
+    wrong_argument,
+    wrong_type,
 )
+from cdckit.parts.calls import INSTANT, Form, rows_with, takes
 from cdckit.parts.values import as_text, comparable
 from cdckit.query.entity_keys import is_entity
 from cdckit.query.intervals import fold_periods, is_ever_in_force, is_in_force
@@ -40,9 +42,40 @@ MESSAGE_SOURCE = "message_source"
 MESSAGE_ARRIVAL = "message_arrival_timestamp"
 
 _GUID = "guid"
-_MESSAGE = T.StructType([CHANGE_SCHEMA[name] for name in ("message_id", "source", "arrival")])
 
 
+def _check_provenance(history: DataFrame, argument: str) -> DataFrame:
+    history = require_history(history, _GUID, VALID_FROM, VALID_TO, DELETED)
+    provenance = require_struct(history, FIELD_PROVENANCE)
+    if _GUID not in provenance.fieldNames():
+        raise wrong_type(FIELD_PROVENANCE, f"a struct with the entry {_GUID}", provenance.simpleString())
+    needed = provenance_type().simpleString()
+    for entry in provenance:
+        if (found := entry.dataType.simpleString()) != needed:
+            raise wrong_type(f"{FIELD_PROVENANCE}.{entry.name}", needed, found)
+    require_columns(history, [name for name in provenance.fieldNames() if name != _GUID])
+    return history
+
+
+def _check_senders(changes: Any, argument: str) -> Any:
+    require_types(
+        changes, T.StructType([CHANGE_SCHEMA[name] for name in ("message_id", "source", "arrival")])
+    )
+    return changes
+
+
+SAID = Form(
+    _check_provenance,
+    "MissingColumns, WrongColumnType: {} lacks a column that a history has, or a field of "
+    "`field_provenance`, or has it in another type",
+)
+SENDERS = Form(
+    _check_senders,
+    "MissingColumns, WrongColumnType: {} lacks `message_id`, `source` or `arrival`, or has it otherwise",
+)
+
+
+@takes(history=SAID, changes=SENDERS.or_none(), valid_at=INSTANT.or_none())
 def blame(
     history: DataFrame,
     key: Mapping[str, Any],
@@ -75,10 +108,7 @@ def blame(
         when nothing was known of the entity at *valid_at*.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* lacks a column that a history has, or a field of
-            `field_provenance`, or has it in another type; or *changes* are none.
-        InvalidArgument: *key* is empty, names no field or has a value of another type than its field, or
-            *valid_at* is a naive datetime.
+        InvalidArgument: *key* is empty, names no field or has a value of another type than its field.
 
     Cost: reads the history twice, a filter each; the guids that the first pass finds are sent to all
     workers.  Then one shuffle and sort of the values of the entities asked for.  With *changes* all of
@@ -97,17 +127,13 @@ def blame(
     +-----------------+-----+-------+------+--------+-------------------+
     <BLANKLINE>
     """
-    history, fields = _with_provenance(history, function="blame")
+    fields = _fields_with_provenance(history)
     identity = T.StructType([HISTORY_SCHEMA[_GUID], *fields.fields[1:]])
-    is_wanted = is_entity(key, identity, function="blame")
+    is_wanted = is_entity(key, identity)
     if valid_at is None:
         known, stands = history, F.col(VALID_TO).isNull()
     else:
-
-        def call(instant: str) -> str:
-            return f"blame(history, {dict(key)!r}, valid_at={instant})"
-
-        instant = require_instant(valid_at, "valid_at", function="blame", call=call)
+        instant = require_instant(valid_at, "valid_at")
         known, stands = history.where(F.col(VALID_FROM) <= instant), is_in_force(instant)
     # Without the hint the whole history would be shuffled to meet a handful of guids.
     entities = F.broadcast(history.where(stands & is_wanted).select(_GUID))
@@ -118,7 +144,6 @@ def blame(
     if changes is None:
         sent = told.withColumn("source", F.lit(None).cast("string"))
     else:
-        require_types(changes, _MESSAGE, function="blame")
         messages = F.broadcast(told.select(F.col("message").alias("message_id")).distinct())
         senders = _senders(changes.join(messages, "message_id", "left_semi"), "message")
         # Sent to the rows, which keep their order so: by a shuffle they would not.
@@ -127,6 +152,7 @@ def blame(
     return sent.select(_GUID, "field", "value", "message", "source", "priority", "since_timestamp")
 
 
+@takes(history=SAID)
 def values_by_message(history: DataFrame, messages: str | Iterable[str]) -> DataFrame:
     """
     Everything that one message, or several, are responsible for in a history.
@@ -149,7 +175,6 @@ def values_by_message(history: DataFrame, messages: str | Iterable[str]) -> Data
         replaced, and then has a row for each time.  Rows have no order.  Unknown messages have none.
 
     Raises:
-        MissingColumns, WrongColumnType: As in `blame`.
         InvalidArgument: *messages* are not texts.
 
     Cost: one filter; then one shuffle and one sort of the values that the messages are responsible for, one
@@ -167,13 +192,14 @@ def values_by_message(history: DataFrame, messages: str | Iterable[str]) -> Data
     +-----------------+------+-------+--------------------+------------------+
     <BLANKLINE>
     """
-    history, fields = _with_provenance(history, function="values_by_message")
-    wanted = _message_ids(messages, function="values_by_message")
+    fields = _fields_with_provenance(history)
+    wanted = _message_ids(messages)
     has_part = reduce(Column.__or__, (_entry(field)["m"].isin(wanted) for field in fields))
     values = _values(history.where(has_part), fields).where(F.col("message").isin(wanted))
     return _stretches(values).drop("place", "digest")
 
 
+@takes(history=SAID, changes=SENDERS)
 def count_sources(history: DataFrame, changes: DataFrame) -> DataFrame:
     """
     How many values of each field come from each source.
@@ -192,10 +218,6 @@ def count_sources(history: DataFrame, changes: DataFrame) -> DataFrame:
         part in the values of the field that anybody said, above 0 and at most 1.  A field that was never
         set has no row.  Rows have no order.
 
-    Raises:
-        MissingColumns, WrongColumnType: As in `blame`; or *changes* lack one of the three columns, or
-            have it in another type.
-
     Cost: the values are counted per field and message before anything is joined; then one shuffle of
     these counts, one of the distinct messages, and small ones.
 
@@ -210,8 +232,7 @@ def count_sources(history: DataFrame, changes: DataFrame) -> DataFrame:
     +-----------------+------+------+-----+
     <BLANKLINE>
     """
-    history, fields = _with_provenance(history, function="count_sources")
-    require_types(changes, _MESSAGE, function="count_sources")
+    fields = _fields_with_provenance(history)
     messages = _values(history, fields, texts=False).where(F.col("message").isNotNull())
     counted = messages.groupBy("field", "message").agg(F.count("*").alias("values"))
     known = with_messages(counted, changes, message="message")
@@ -222,6 +243,7 @@ def count_sources(history: DataFrame, changes: DataFrame) -> DataFrame:
     return by_source.withColumn("share", F.col("values") / of_field)
 
 
+@takes(frame=rows_with(), changes=SENDERS)
 def with_messages(frame: DataFrame, changes: DataFrame, *, message: str = SOURCE_MESSAGE) -> DataFrame:
     """
     Add what the changes know of a message: its source, and when it first arrived.
@@ -239,8 +261,7 @@ def with_messages(frame: DataFrame, changes: DataFrame, *, message: str = SOURCE
         distinct before the merge: `F.concat_ws(":", "source", "message_id")`.
 
     Raises:
-        MissingColumns, WrongColumnType: *frame* has no column *message*, or not as text; or *changes*
-            lack one of the three columns, or have it in another type.
+        MissingColumns, WrongColumnType: *frame* has no column *message*, or not as text.
         InvalidArgument: *frame* has one of the two new columns already: rename it first.
 
     Cost: one shuffle of the distinct messages and a join; if the messages are too many to be sent to
@@ -256,13 +277,12 @@ def with_messages(frame: DataFrame, changes: DataFrame, *, message: str = SOURCE
     +------+--------------+--------------+-------------------------+
     <BLANKLINE>
     """
-    require_columns(frame, [message], function="with_messages")
-    require_type(frame, message, T.StringType(), function="with_messages")
-    require_types(changes, _MESSAGE, function="with_messages")
+    require_columns(frame, [message])
+    require_type(frame, message, T.StringType())
     taken = [name for name in frame.columns if name.lower() in (MESSAGE_SOURCE, MESSAGE_ARRIVAL)]
     if taken:
         needed = f"a table without columns {MESSAGE_SOURCE} and {MESSAGE_ARRIVAL}: rename these first"
-        raise InvalidArgument("with_messages", "frame", needed, taken)
+        raise wrong_argument("frame", needed, taken)
     joined = frame.join(_senders(changes, message), [message], "left")
     # A join by name puts that column first.
     return joined.select(*(quoted(name) for name in (*frame.columns, MESSAGE_SOURCE, MESSAGE_ARRIVAL)))
@@ -282,6 +302,7 @@ Messages: TypeAlias = str | Iterable[str] | DataFrame
 """The id of a message, several ids, or a table of them."""
 
 
+@takes()
 def revoke(changes: DataFrame, messages: Messages, *, source: str | None = None) -> DataFrame:
     """
     The changes as if some messages had never come.
@@ -325,14 +346,14 @@ def revoke(changes: DataFrame, messages: Messages, *, source: str | None = None)
     <BLANKLINE>
     """
     if not (source is None or isinstance(source, str)):
-        raise InvalidArgument("revoke", "source", "the name of a source, or None", source)
+        raise wrong_argument("source", "the name of a source, or None", source)
     by_source = isinstance(messages, DataFrame) and "source" in messages.columns
     names = ["message_id", "source"] if by_source or source is not None else ["message_id"]
-    require_types(changes, T.StructType([CHANGE_SCHEMA[name] for name in names]), function="revoke")
+    require_types(changes, T.StructType([CHANGE_SCHEMA[name] for name in names]))
     of_source = F.lit(True) if source is None else F.col("source").eqNullSafe(source)
     if isinstance(messages, DataFrame):
         return _without_messages(changes, messages, of_source, by_source=by_source)
-    listed = _message_ids(messages, function="revoke")
+    listed = _message_ids(messages)
     is_revoked = of_source & F.coalesce(F.col("message_id").isin(listed), F.lit(False))
     return (
         changes.where(~_refuse_lists(is_revoked, _is_list_change(changes), F.col("message_id")))
@@ -362,7 +383,7 @@ def _without_messages(
     changes: DataFrame, messages: DataFrame, of_source: Column, *, by_source: bool
 ) -> DataFrame:
     names = ["message_id", "source"] if by_source else ["message_id"]
-    require_types(messages, T.StructType([CHANGE_SCHEMA[name] for name in names]), function="revoke")
+    require_types(messages, T.StructType([CHANGE_SCHEMA[name] for name in names]))
     wanted = messages.where("message_id IS NOT NULL").select(F.struct(*names).alias(_REVOKED))
     same = [F.col(name).eqNullSafe(F.col(quoted(_REVOKED)).getField(name)) for name in names]
     is_revoked = _refuse_lists(of_source, _is_list_change(changes), F.col("message_id"))
@@ -373,33 +394,22 @@ _REVOKED = "cdckit.revoked"
 """A name that no column of changes has."""
 
 
-def _message_ids(messages: str | Iterable[str], *, function: str) -> list[str]:
+def _message_ids(messages: str | Iterable[str]) -> list[str]:
     texts = [messages] if isinstance(messages, str) else messages
     listed = list(texts) if isinstance(texts, Iterable) else [texts]
     if not all(isinstance(message, str) for message in listed):
-        raise InvalidArgument(function, "messages", "the id of a message, or several", messages)
+        raise wrong_argument("messages", "the id of a message, or several", messages)
     return listed
 
 
-def _with_provenance(history: DataFrame, *, function: str) -> tuple[DataFrame, T.StructType]:
+def _fields_with_provenance(history: DataFrame) -> T.StructType:
     """
-    The history, and the columns of whose values it says where they come from, as they stand in it.
+    The columns of whose values a history says where they come from, as they stand in it.
 
     Taken from `field_provenance`: what somebody added to the history beside its fields is not one.
     """
-    history = require_history(history, _GUID, VALID_FROM, VALID_TO, DELETED, function=function)
-    provenance = require_struct(history, FIELD_PROVENANCE, function=function)
-    if _GUID not in provenance.fieldNames():
-        needed = f"a struct with the entry {_GUID}"
-        raise WrongColumnType(function, FIELD_PROVENANCE, needed, provenance.simpleString())
-    for entry in provenance:
-        needed, found = provenance_type().simpleString(), entry.dataType.simpleString()
-        if found != needed:
-            raise WrongColumnType(function, f"{FIELD_PROVENANCE}.{entry.name}", needed, found)
-    names = [name for name in provenance.fieldNames() if name != _GUID]
-    require_columns(history, names, function=function)
-    columns = history.schema
-    return history, T.StructType([columns[DELETED], *(columns[name] for name in names)])
+    names = [name for name in require_struct(history, FIELD_PROVENANCE).fieldNames() if name != _GUID]
+    return T.StructType([history.schema[name] for name in (DELETED, *names)])
 
 
 def _entry(field: T.StructField) -> Column:

@@ -10,11 +10,27 @@ from pyspark.sql import functions as F
 
 from cdckit.model.changes import DELETE, UPSERT, statement_columns
 from cdckit.model.history import FIELD_PROVENANCE, business_fields
-from cdckit.parts.arguments import require_columns, require_instant, require_struct
+from cdckit.parts.arguments import require_struct
+from cdckit.parts.calls import INSTANT, no_stream, rows_with, takes
 from cdckit.parts.tables import AnyTable
-from cdckit.query.differences import PRESENCE, provenance_of, require_reader_keys, same_value, value_of
+from cdckit.query.differences import (
+    COMPARABLE,
+    PRESENCE,
+    provenance_of,
+    require_reader_keys,
+    same_value,
+    value_of,
+)
 from cdckit.query.findings import explained_findings
-from cdckit.query.sides import DIFFERENT, EXTRA, MISSING, cast_where_needed, find_differences, read_sides
+from cdckit.query.sides import (
+    DIFFERENT,
+    EXTRA,
+    MISSING,
+    ONE_INSTANT,
+    cast_where_needed,
+    find_differences,
+    read_sides,
+)
 
 RECONCILIATION = "reconciliation"
 """The source of the changes that `repair` makes."""
@@ -26,6 +42,7 @@ _ANSWER = (
 _LOWEST = -(2**31) + 1
 
 
+@takes(history=[COMPARABLE, no_stream(ONE_INSTANT)], valid_at=INSTANT, complete_until=INSTANT.or_none())
 def reconcile(
     history: DataFrame,
     source: AnyTable,
@@ -88,11 +105,10 @@ def reconcile(
         holds both.
 
     Raises:
-        MissingColumns, WrongColumnType: *history*, or one of the tables, lacks a column, *source* and the
-            others those of *keys* among them, or has it in a type that cannot be compared.
-        InvalidArgument: *valid_at* or *complete_until* is naive; *keys* are no fields, or are called as a
-            column of the answer; *source* is no table, or has columns that are no fields of the history; a
-            table is a stream.
+        MissingColumns, WrongColumnType: One of the tables lacks a column, those of *keys* among them, or has
+            it in a type that cannot be compared.
+        InvalidArgument: *keys* are no fields, or are called as a column of the answer; *source* is no table,
+            a stream, or has columns that are no fields of the history.
 
     Cost: one full outer join of what was in force with *source*; what is wrong meets the past of the history,
     and the tables that are given, in one more join.
@@ -111,14 +127,13 @@ def reconcile(
     +------+---------+-----------------+-------------+------------+-------+-----------+
     <BLANKLINE>
     """
-    sides = read_sides(history, source, valid_at, keys, function="reconcile")
-    require_reader_keys(business_fields(sides.history), keys, _ANSWER, function="reconcile")
-    if complete_until is not None:
-        require_instant(complete_until, "complete_until", function="reconcile")
+    sides = read_sides(history, source, valid_at, keys)
+    require_reader_keys(business_fields(sides.history), keys, _ANSWER)
     unseen = complete_until if complete_until is not None and complete_until <= valid_at else None
     return explained_findings(sides, changes, rejects, waiting, unseen)
 
 
+@takes(found=rows_with("finding", "field", "explanation", "since_timestamp"))
 def count_findings(found: DataFrame) -> DataFrame:
     """
     How much is wrong, of what kind, and since when at the earliest: to be read before the rows.
@@ -129,9 +144,6 @@ def count_findings(found: DataFrame) -> DataFrame:
     Returns:
         One row per `finding`, `field` and `explanation`: `findings`, how many there are, and
         `since_timestamp`, the earliest.  No row where nothing is wrong.  Rows have no order.
-
-    Raises:
-        MissingColumns: *found* lacks one of these columns.
 
     Cost: one small shuffle.
 
@@ -149,12 +161,11 @@ def count_findings(found: DataFrame) -> DataFrame:
     +-------+-----------------+-----------+--------+-------------------+
     <BLANKLINE>
     """
-    kinds = ["finding", "field", "explanation"]
-    require_columns(found, [*kinds, "since_timestamp"], function="count_findings")
-    counted = found.groupBy(*kinds)
+    counted = found.groupBy("finding", "field", "explanation")
     return counted.agg(F.count(F.lit(1)).alias("findings"), F.min("since_timestamp").alias("since_timestamp"))
 
 
+@takes(history=[COMPARABLE, no_stream(ONE_INSTANT)], valid_at=INSTANT)
 def repair(
     history: DataFrame,
     source: AnyTable,
@@ -214,8 +225,8 @@ def repair(
     +------+------+-----------------------------------------------+
     <BLANKLINE>
     """
-    require_struct(history, FIELD_PROVENANCE, function="repair")
-    sides = read_sides(history, source, valid_at, keys, function="repair")
+    require_struct(history, FIELD_PROVENANCE)
+    sides = read_sides(history, source, valid_at, keys)
     key, compared = [{each.name for each in some} for some in (sides.keys, sides.fields)]
     a, b, finding = F.col("a"), F.col("b"), F.col("finding")
     values, carried, priorities = [], [], []
@@ -241,7 +252,6 @@ def repair(
         reason=reason,
         source=RECONCILIATION,
         received_at=received_at,
-        function="repair",
     )
     of_row = F.coalesce(provenance_of(a, PRESENCE).getField("p"), F.lit(_LOWEST))
     return find_differences(sides).select(

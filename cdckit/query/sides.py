@@ -12,7 +12,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.history import DELETED, business_fields
 from cdckit.parts.arguments import (
     quoted,
@@ -21,12 +20,14 @@ from cdckit.parts.arguments import (
     require_instant,
     require_keys,
     suggest_names,
+    wrong_argument,
+    wrong_type,
 )
 from cdckit.parts.tables import AnyTable, as_spark
 from cdckit.parts.values import comparable
 from cdckit.parts.widening import common_spark_type, is_made_text
 from cdckit.query.as_of import as_of
-from cdckit.query.differences import PRESENCE, is_there, same_value, value_of, version_rows, versions_of
+from cdckit.query.differences import PRESENCE, is_there, same_value, value_of, version_rows
 from cdckit.query.intervals import key_column
 
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
@@ -59,28 +60,22 @@ class Sides(NamedTuple):
         return [key_column(place) for place, _ in enumerate(self.keys)]
 
 
-def read_sides(
-    history: DataFrame, source: AnyTable, valid_at: datetime, keys: Sequence[str], *, function: str
-) -> Sides:
-    history = versions_of(history, function=function)
+ONE_INSTANT = "take its rows of one instant"
+
+
+def read_sides(history: DataFrame, source: AnyTable, valid_at: datetime, keys: Sequence[str]) -> Sides:
     known = business_fields(history).fieldNames()
-    key = require_keys(keys, known, function=function)
-    instant = require_instant(valid_at, "valid_at", function=function)
-    table = as_spark(history.sparkSession, source, function=function)
-    instead = "take its rows of one instant"
-    for argument, frame in (("history", history), ("source", table)):
-        require_batch(frame, argument, instead, function=function)
-    require_columns(
-        table, key, function=function, remedy="The source says by its keys which entity it means."
-    )
+    key = require_keys(keys, known)
+    instant = require_instant(valid_at, "valid_at")
+    table = as_spark(history.sparkSession, source)
+    require_batch(table, "source", ONE_INSTANT)
+    require_columns(table, key, remedy="The source says by its keys which entity it means.")
     unknown = [name for name in table.columns if name not in known]
     if unknown:
         needed = f"of columns that are fields of the history, {', '.join(known)}"
         remedy = suggest_names(unknown, known) or f"Leave the others out: source.drop({str(unknown)[1:-1]})."
-        raise InvalidArgument(function, "source", needed, unknown, remedy=remedy)
-    types = {
-        name: _common_type(name, history, table, function=function) for name in known if name in table.columns
-    }
+        raise wrong_argument("source", needed, unknown, remedy=remedy)
+    types = {name: _common_type(name, history, table) for name in known if name in table.columns}
 
     def alike(frame: DataFrame) -> DataFrame:
         columns = {
@@ -94,7 +89,7 @@ def read_sides(
     return Sides(alike(history), alike(table), instant, [fields[name] for name in key], compared)
 
 
-def _common_type(name: str, history: DataFrame, source: DataFrame, *, function: str) -> T.DataType:
+def _common_type(name: str, history: DataFrame, source: DataFrame) -> T.DataType:
     """The type that holds the values of both; raises where only their texts could be compared."""
     one, other = history.schema[name].dataType, source.schema[name].dataType
     common = common_spark_type(one, other)
@@ -103,7 +98,7 @@ def _common_type(name: str, history: DataFrame, source: DataFrame, *, function: 
     if common is None or is_other_time or is_made_text(common, one, other):
         needed = f"a type that compares exactly with the history's {one.simpleString()}"
         remedy = f'Cast it: source.withColumn("{name}", F.col("{name}").cast("{one.simpleString()}")).'
-        raise WrongColumnType(function, name, needed, other.simpleString(), remedy)
+        raise wrong_type(name, needed, other.simpleString(), remedy)
     return common
 
 

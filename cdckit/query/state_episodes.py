@@ -9,32 +9,29 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
+from cdckit.model.forms import history_with
 from cdckit.model.history import (
     DELETED,
     SOURCE_MESSAGE,
     VALID_FROM,
     VALID_TO,
     business_fields,
-    require_history,
     version_operation,
 )
-from cdckit.parts.arguments import listed, quoted, require_fields, require_name
+from cdckit.parts.arguments import listed, quoted, require_fields, require_name, wrong_argument, wrong_type
+from cdckit.parts.calls import takes
 from cdckit.parts.values import comparable
 from cdckit.query.differences import PRESENCE, is_there, same_value, value_of, version_steps
 from cdckit.query.intervals import fold_periods, is_ever_in_force
-from cdckit.query.measures import require_groups
+from cdckit.query.measures import VERSIONS, require_groups
 
 _LONGEST = 2**63 - 1
 """The longest time that Spark has, in microseconds."""
 
 
+@takes(history=history_with("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE))
 def episodes(
-    history: DataFrame,
-    condition: Column,
-    *,
-    keep: str | Sequence[str] = (),
-    bridge: timedelta = timedelta(0),
+    history: DataFrame, condition: Column, *, keep: str | Sequence[str] = (), bridge: timedelta = timedelta(0)
 ) -> DataFrame:
     """
     The longest periods in which a condition held for an entity, however many versions they took.
@@ -58,8 +55,7 @@ def episodes(
         `source_message`, that of the first of them.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* lacks one of the columns of a history, or has it in another
-            type, or *condition* is no boolean column over it.
+        WrongColumnType: *condition* is no boolean column over a version.
         InvalidArgument: *keep* names something that is no business field, or one twice; *condition* is no
             column; *bridge* is no length, or less than nothing.
 
@@ -78,20 +74,17 @@ def episodes(
     +------+--------------------+-------------------+--------+--------------+
     <BLANKLINE>
     """
-    function = "episodes"
-    needed = ("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE)
-    history = require_history(history, *needed, function=function)
     kept = listed(keep)
     if kept:
         free = [name for name in business_fields(history).fieldNames() if name.lower() != "versions"]
-        require_fields(kept, free, "keep", function=function)
+        require_fields(kept, free, "keep")
     if not isinstance(condition, Column):
-        raise InvalidArgument(function, "condition", "a column, such as F.expr('gate = 1')", condition)
+        raise wrong_argument("condition", "a column, such as F.expr('gate = 1')", condition)
     found = history.select(condition.alias("held")).schema["held"].dataType
     if not isinstance(found, T.BooleanType):
-        raise WrongColumnType(function, "condition", "boolean", found.simpleString())
+        raise wrong_type("condition", "boolean", found.simpleString())
     if not isinstance(bridge, timedelta) or bridge < timedelta(0):
-        raise InvalidArgument(function, "bridge", "a timedelta of no time or more", bridge)
+        raise wrong_argument("bridge", "a timedelta of no time or more", bridge)
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
     # In microseconds: a day that is added to a timestamp has 23 hours once a year, by the session's zone.
     gap = F.unix_micros(F.lead(VALID_FROM).over(in_time)) - F.unix_micros(VALID_TO)
@@ -115,6 +108,7 @@ def episodes(
     )
 
 
+@takes(history=VERSIONS)
 def transitions(
     history: DataFrame, field: str, start: datetime, end: datetime | None, *, by: str | Sequence[str] = ()
 ) -> DataFrame:
@@ -142,8 +136,6 @@ def transitions(
         (see `find_gaps`) the entity is inserted anew.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* lacks one of the columns of a history, or has it in another
-            type.
         InvalidArgument: *start* or *end* is a naive datetime, or *end* is not after *start*; *field* or *by*
             names something that is not there, or a column that the result has.
 
@@ -162,13 +154,11 @@ def transitions(
     +---------+----------+--------+-----------+
     <BLANKLINE>
     """
-    function = "transitions"
     groups = listed(by)
     new_columns = ["operation", "from_value", "to_value", "transitions"]
-    history = require_history(history, DELETED, function=function)
-    require_name(field, "field", function=function)
-    require_groups(history, groups, None, made=new_columns, function=function)
-    require_fields([field], business_fields(history).fieldNames(), "field", function=function)
+    require_name(field, "field")
+    require_groups(history, groups, None, made=new_columns)
+    require_fields([field], business_fields(history).fieldNames(), "field")
     columns = [name for name in dict.fromkeys((field, *groups)) if name != "guid"]
     kinds = {name: history.schema[name] for name in columns}
     narrow = history.select("guid", VALID_FROM, VALID_TO, DELETED, *map(quoted, columns))
@@ -189,7 +179,7 @@ def transitions(
     # A deleted version keeps the fields of the key.
     values = (F.when(is_there(version), comparable_value(version, field)) for version in (was, now))
     return (
-        version_steps(narrow, start, end, function=function)
+        version_steps(narrow, start, end)
         .where(changed)
         .groupBy(
             *(column.alias(name) for column, name in zip(by_group, groups, strict=True)),

@@ -11,17 +11,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT
 from cdckit.merging.merge import sort_by_entity
 from cdckit.merging.moves import brings_identity, with_moves
 from cdckit.merging.verdicts import PLACE, Question, verdicts
-from cdckit.model.changes import MOVED, TRUNCATE, require_changes
+from cdckit.model.changes import MOVED, TRUNCATE
+from cdckit.model.forms import CHANGES
 from cdckit.model.history import DELETED
 from cdckit.model.records import usable_changes
-from cdckit.parts.arguments import flat_columns, microseconds, require_fields, require_keys, require_struct
+from cdckit.parts.arguments import flat_columns, require_fields, require_keys, require_struct, wrong_argument
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.instants import instant_literal
+from cdckit.parts.calls import INSTANT, takes
+from cdckit.parts.instants import microseconds
 from cdckit.parts.workers import WorkerPlan
 from cdckit.query.entity_keys import is_entity
 
@@ -29,6 +30,7 @@ _AT_LAST = 2**63 - 1
 """Microseconds since 1970, as all instants here: after every one."""
 
 
+@takes(changes=CHANGES, valid_at=INSTANT.or_none(), known_at=INSTANT.or_none())
 def why(
     changes: DataFrame,
     key: Mapping[str, Any],
@@ -90,7 +92,7 @@ def why(
     Raises:
         MissingColumns, WrongColumnType: As `merge`.
         InvalidArgument: As `merge`; *key* does not name exactly the keys, or the guid where there is one,
-            or has a value of another type; *field* is not of the changes; *valid_at* or *known_at* is naive.
+            or has a value of another type; *field* is not of the changes.
         PythonException: When the result is computed, as `merge`; or several entities have had these key
             fields (its text holds `NotOneEntity`).
 
@@ -112,30 +114,23 @@ def why(
     +----+----------+------+----------+----------+
     <BLANKLINE>
     """
-    require_changes(changes, function="why")
     changes = usable_changes(changes)
-    data = require_struct(changes, "data", function="why")
+    data = require_struct(changes, "data")
     names = data.fieldNames()
-    (field,) = require_fields([field], [*names, DELETED], "field", function="why")
-
-    def call(_: str) -> str:
-        known = "" if known_at is None else f", known_at={instant_literal(known_at)}"
-        then = "" if valid_at is None else f", valid_at={instant_literal(valid_at)}"
-        return f"why(changes, {key!r}, {field!r}, keys={keys!r}{then}{known})"
-
+    (field,) = require_fields([field], [*names, DELETED], "field")
     question = Question(
         None if field == DELETED else names.index(field),
-        _AT_LAST if valid_at is None else microseconds(valid_at, "valid_at", function="why", call=call),
-        None if known_at is None else microseconds(known_at, "known_at", function="why", call=call),
+        _AT_LAST if valid_at is None else microseconds(valid_at),
+        None if known_at is None else microseconds(known_at),
     )
     if MOVED in changes.columns:
-        require_keys(keys, names, function="why")
+        require_keys(keys, names)
         # What was known then is what could be taken along then.
         known = None if known_at is None else changes.where(F.col("arrival.timestamp") <= F.lit(known_at))
-        changes = with_moves(changes, keys, function="why", known=known)
+        changes = with_moves(changes, keys, known=known)
     more = {"arrival_timestamp": F.col("arrival.timestamp"), PLACE: F.col("sequence")}
     mine = _keep_entity(changes, key, keys, data)
-    ordered = sort_by_entity(mine, entity="", keys=keys, function="why", more=more)
+    ordered = sort_by_entity(mine, entity="", keys=keys, more=more)
     schema = _verdict_schema(T.BooleanType() if field == DELETED else data[field].dataType)
     judge = partial(
         verdicts, layout=ordered.layout, question=question, schema=arrow_schema(schema, large=True)
@@ -147,15 +142,15 @@ def _keep_entity(
     changes: DataFrame, key: Mapping[str, Any], keys: Sequence[str], data: T.StructType
 ) -> DataFrame:
     """The changes of the entity, which *key* names by its guid or by all key fields."""
-    listed = require_keys(keys, data.fieldNames(), function="why")
+    listed = require_keys(keys, data.fieldNames())
     has_guid = GUID in changes.columns
     ways = [[GUID], listed] if has_guid else [listed]
     if not isinstance(key, Mapping) or set(key) not in map(set, ways):
         needed = ", or for ".join(", ".join(way) for way in ways)
         example = ", ".join(f"{name!r}: …" for name in listed)
-        raise InvalidArgument("why", "key", f"a value for each of {needed}, such as {{{example}}}", key)
+        raise wrong_argument("key", f"a value for each of {needed}, such as {{{example}}}", key)
     known = T.StructType([*data, *(changes.schema[name] for name in changes.columns if name == GUID)])
-    is_wanted = is_entity(key, known, within="data", function="why")
+    is_wanted = is_entity(key, known, within="data")
     every = F.col("operation") == TRUNCATE if SNAPSHOT in changes.columns else F.lit(False)
     if GUID in key or not brings_identity(changes, listed):
         return changes.where(is_wanted | every)

@@ -116,7 +116,7 @@ class GivenTable(NamedTuple):
         return f'frame.where("{quoted_if_needed(column)} is not null")'
 
 
-def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -> GivenTable:
+def as_table(frame: AnyTable, *, keys: Collection[object] = ()) -> GivenTable:
     """
     The table as Spark's (`cdckit.parts.tables`), and of one whose rows have an order each one's number.
 
@@ -125,7 +125,7 @@ def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -
     if isinstance(keys, list | tuple):
         frame = with_whole_keys(frame, [str(name) for name in keys if isinstance(name, str | Integral)])
     if has_order(frame):
-        arrow, digits_below = as_arrow_with_digits(frame, function=function)
+        arrow, digits_below = as_arrow_with_digits(frame)
         table, columns = arrow, arrow.column_names
         row = free_name("row number", columns)
         arrow = arrow.append_column(row, pa.array(range(1, len(arrow) + 1), pa.int64()))
@@ -138,8 +138,8 @@ def as_table(frame: AnyTable, *, function: str, keys: Collection[object] = ()) -
         found = session().createDataFrame(arrow)
         empty = empty_columns(found.select(*map(quoted, columns)), table)
         return GivenTable(found, columns, F.col(quoted(row)), pandas, digits, empty)
-    found = spark_table(frame, function=function)
-    require_types_of_histories(found, function=function)
+    found = spark_table(frame)
+    require_types_of_histories(found)
     return GivenTable(found, list(found.columns), None, empty=empty_columns(found))
 
 
@@ -148,8 +148,8 @@ class Call(tables.Call):
 
     unfit, kind = UnfitTable, "column"
 
-    def __init__(self, function: str, table: GivenTable) -> None:
-        super().__init__(function)
+    def __init__(self, table: GivenTable) -> None:
+        super().__init__()
         self.table, self.frame, self.columns = table, table.frame, table.columns
 
     def require_all(self) -> None:
@@ -278,7 +278,7 @@ class Call(tables.Call):
     def source(self, source: str | Column) -> Column:
         """Who says so: a name, or a column whose values are names."""
         if not isinstance(source, Column):
-            return F.lit(require_name(source, "source", function=self.function))
+            return F.lit(require_name(source, "source"))
         return self.text(source, "source")
 
     def text(self, expression: str | Column, argument: str) -> Column:

@@ -12,10 +12,10 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.model.changes import note_empty
 from cdckit.model.lists import NAMED_LISTS, compare_lists, listed_field
-from cdckit.parts.arguments import free_name, microseconds, quoted, require_batch, require_flag, require_int
+from cdckit.parts.arguments import free_name, microseconds, quoted, require_batch, wrong_argument, wrong_type
+from cdckit.parts.calls import FLAG, INT, takes
 from cdckit.parts.tables import AnyTable, require_distinct
 from cdckit.parts.widening import (
     TIMES_IN_LISTS,
@@ -48,56 +48,50 @@ class UnitedLists(NamedTuple):
     instants: Sequence[datetime] = ()
 
 
-def unite_lists(snapshots: Lists, keys: Collection[object], *, function: str) -> UnitedLists:
+def unite_lists(snapshots: Lists, keys: Collection[object]) -> UnitedLists:
     """One table of all lists; columns of one name get a type that holds the values of all lists."""
     if not isinstance(snapshots, Mapping | list | tuple):
-        table = as_table(snapshots, function=function, keys=keys).typed()  # type: ignore[arg-type]
-        require_batch(table.frame, "snapshots", _STREAMED, function=function)
+        table = as_table(snapshots, keys=keys).typed()  # type: ignore[arg-type]
+        require_batch(table.frame, "snapshots", _STREAMED)
         return UnitedLists(table)
-    return _union(_sort_lists(snapshots, keys, function=function), function=function)
+    return _union(_sort_lists(snapshots, keys))
 
 
-def _sort_lists(
-    snapshots: Any, keys: Collection[object], *, function: str
-) -> list[tuple[datetime, GivenTable]]:
+def _sort_lists(snapshots: Any, keys: Collection[object]) -> list[tuple[datetime, GivenTable]]:
     pairs = list(snapshots.items()) if isinstance(snapshots, Mapping) else list(snapshots)
     if not pairs or not all(isinstance(each, tuple) and len(each) == 2 for each in pairs):
         needed = (
             "a table, or full lists with the instants at which they were taken, such as "
             "{datetime(2024, 1, 1, tzinfo=UTC): frame}"
         )
-        raise InvalidArgument(function, "snapshots", needed, [type(each).__name__ for each in pairs])
+        raise wrong_argument("snapshots", needed, [type(each).__name__ for each in pairs])
     by_time: dict[int, tuple[datetime, GivenTable]] = {}
     for at, frame in pairs:
-        table = as_table(frame, function=function, keys=keys)
-        require_batch(table.frame, "snapshots", _STREAMED, function=function)
-        place = microseconds(at, "the instant of a list", function=function)
+        table = as_table(frame, keys=keys)
+        require_batch(table.frame, "snapshots", _STREAMED)
+        place = microseconds(at, "the instant of a list")
         if place in by_time:
-            raise InvalidArgument(function, "snapshots", "one list for each instant", at.isoformat())
+            raise wrong_argument("snapshots", "one list for each instant", at.isoformat())
         by_time[place] = at.astimezone(UTC), table
     return [by_time[place] for place in sorted(by_time)]
 
 
-def _union(lists: Sequence[tuple[datetime, GivenTable]], *, function: str) -> UnitedLists:
+def _union(lists: Sequence[tuple[datetime, GivenTable]]) -> UnitedLists:
     columns = [(table, name) for _, table in lists for name in table.columns]
     kinds: dict[str, T.DataType] = dict.fromkeys((name for _, name in columns), T.NullType())
     for table, name in columns:
         kind = table.empty.get(name, table.frame.schema[name].dataType)
-        kinds[name] = _common(name, kinds[name], kind, function)
+        kinds[name] = _common(name, kinds[name], kind)
     empty = {name: kind for name, kind in kinds.items() if has_void(kind)}
     for table, name in columns:
         if isinstance(kinds[name], T.NullType):
             kinds[name] = table.frame.schema[name].dataType
     kinds = {name: void_as_text(kind) for name, kind in kinds.items()}
-    require_distinct(list(kinds), function=function)
+    require_distinct(list(kinds))
     taken, after = free_name("taken", kinds), free_name("next taken", kinds)
     instants = [at for at, _ in lists]
     frames = [
-        table.frame.select(
-            *_columns(table, kinds),
-            _literal(at, function).alias(taken),
-            _literal(next_, function).alias(after),
-        )
+        table.frame.select(*_columns(table, kinds), _literal(at).alias(taken), _literal(next_).alias(after))
         for (at, table), next_ in zip(lists, [*instants[1:], None], strict=True)
     ]
     lacking = {name: [at for at, table in lists if name not in table.columns] for name in kinds}
@@ -118,24 +112,22 @@ def _columns(table: GivenTable, kinds: Mapping[str, T.DataType]) -> list[Column]
     ]
 
 
-def _common(name: str, known: T.DataType, found: T.DataType, function: str) -> T.DataType:
+def _common(name: str, known: T.DataType, found: T.DataType) -> T.DataType:
     common = common_spark_type(known, found, as_double=True)
     is_time_once = is_other_beside_time(known, found)
     if common is None or is_time_once:
         needed, remedy = known.simpleString(), TIMES_IN_LISTS if is_time_once else None
-        raise WrongColumnType(function, f"{name} of every list", needed, found.simpleString(), remedy)
+        raise wrong_type(f"{name} of every list", needed, found.simpleString(), remedy)
     return common
 
 
-def _literal(at: datetime | None, function: str) -> Column:
+def _literal(at: datetime | None) -> Column:
     if at is None:
         return F.lit(None).cast("timestamp_ltz")
-    return F.timestamp_micros(F.lit(microseconds(at, "the instant of a list", function=function)))
+    return F.timestamp_micros(F.lit(microseconds(at, "the instant of a list")))
 
 
-_FUNCTION = "changes_from_snapshots"
-
-
+@takes(priority=INT, compared=FLAG)
 def changes_from_snapshots(
     snapshots: Lists,
     *,
@@ -211,11 +203,9 @@ def changes_from_snapshots(
     +---------+-------------------+------------------------------+-----------+
     <BLANKLINE>
     """
-    require_int(priority, "priority", function=_FUNCTION)
-    require_flag(compared, "compared", function=_FUNCTION)
-    lists = unite_lists(snapshots, keys, function=_FUNCTION)
+    lists = unite_lists(snapshots, keys)
     taken_at = column_name(taken_at, lists.table.columns)
-    call = Call(_FUNCTION, lists.table)
+    call = Call(lists.table)
     key_names = call.keys(keys)
     fields = call.fields(key_names, column_list, except_column_list)
     by = call.source(source)
@@ -225,10 +215,10 @@ def changes_from_snapshots(
     if at is None:
         at = _list_time(call, taken_at, key_names)
     elif taken_at is not None:
-        raise InvalidArgument(_FUNCTION, "taken_at", "left out, since each list has its instant", taken_at)
+        raise wrong_argument("taken_at", "left out, since each list has its instant", taken_at)
     call.require_all()
     after = F.lit(None).cast("timestamp_ltz") if lists.next_taken is None else lists.next_taken
-    data = (listed_field(lists.table.frame, name, function=_FUNCTION) for name in fields)
+    data = (listed_field(lists.table.frame, name) for name in fields)
     rows = lists.table.frame.select(
         by.alias("source"),
         at.alias("taken"),
@@ -241,10 +231,10 @@ def changes_from_snapshots(
         ),
     )
     placed = rows if lists.next_taken is not None else _with_next(rows)
-    no_time = time.sentence(_FUNCTION, "time_said", F.to_json(F.col("data")))
-    changes = compare_lists(placed, key_names, no_time, function=_FUNCTION, compared=compared)
+    no_time = time.sentence("time_said", F.to_json(F.col("data")))
+    changes = compare_lists(placed, key_names, no_time, compared=compared)
     if lists.instants and isinstance(source, str):
-        instants = [microseconds(at, "taken_at", function=_FUNCTION) for at in lists.instants]
+        instants = [microseconds(at, "taken_at") for at in lists.instants]
         changes = changes.withMetadata("message_id", {NAMED_LISTS: {source: instants}})
     empty = {name: lists.table.empty[name] for name in fields if name in lists.table.empty}
     return (changes.withMetadata("data", note_empty(empty)) if empty else changes).drop("begins")
@@ -269,7 +259,7 @@ def _require_key_everywhere(
 def _carried(at: Column, lacking: Sequence[datetime]) -> Column:
     if not lacking:
         return F.lit(True)
-    instants = [microseconds(each, "the instant of a list", function=_FUNCTION) for each in lacking]
+    instants = [microseconds(each, "the instant of a list") for each in lacking]
     return ~F.unix_micros(at).isin(*instants)
 
 

@@ -14,12 +14,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.model.changes import DELETE, IS_EFFECTIVE, IS_PERIOD, TABLE, UNTIL, UPSERT, note_empty
 from cdckit.model.history import is_never, open_end
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA, reject_column
-from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int
+from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, wrong_argument
+from cdckit.parts.calls import takes
 from cdckit.parts.columns import built_once
+from cdckit.parts.public_calls import called_function
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import as_text, comparable, has_times, is_outside_years, within_years
 from cdckit.parts.workers import describe_step
@@ -38,10 +39,10 @@ from cdckit.tables.times import (
 from cdckit.tables.truncates import IS_TRUNCATE, with_absences
 
 _LOG = logging.getLogger(__name__)
-_FUNCTION = "changes_from"
 _RECORD_NUMBERS = 2**31 - 1
 
 
+@takes()
 def changes_from(
     frame: AnyTable,
     *,
@@ -206,10 +207,11 @@ def changes_from(
     changes = read.changes()
     if apply_as_truncates is None:
         return changes.drop(IS_TRUNCATE)
-    require_batch(read.frame, "frame", "leave the truncates out", function=_FUNCTION)
+    require_batch(read.frame, "frame", "leave the truncates out")
     return with_absences(changes, read.words.keys, read.frame.schema)
 
 
+@takes()
 def table_rows(frame: AnyTable, **arguments: Any) -> DataFrame:
     """
     The rows of a table, each as a change or as a reject.
@@ -301,10 +303,10 @@ class _Read(NamedTuple):
                 found = refused.agg(F.count("*"), F.min(ERROR_DESCRIPTION)).orderBy(ERROR_CODE).collect()
                 sentence = "%s() cannot use %s; cdckit.rejects(…) of the changes shows them: %s"
                 why = "".join(f"\n{many:,} {code}: {description}" for code, many, description in found)
-                _LOG.warning(sentence, _FUNCTION, describe_rows(rejected), why)
+                _LOG.warning(sentence, called_function(), describe_rows(rejected), why)
         if unknown:
             sentence = "%s(): %s without a time in sequence_by, known as if from the beginning"
-            _LOG.warning(sentence, _FUNCTION, describe_rows(unknown))
+            _LOG.warning(sentence, called_function(), describe_rows(unknown))
 
     def changes(self) -> DataFrame:
         """The rows as changes, rejects among them."""
@@ -337,16 +339,16 @@ class _Words(NamedTuple):
 
 
 def _read(frame: AnyTable, given: Arguments) -> _Read:
-    require_int(given.priority, "priority", function=_FUNCTION)
+    require_int(given.priority, "priority")
     if given.empty_texts not in _EMPTY_TEXTS:
         needed = f"one of {', '.join(_EMPTY_TEXTS)}"
-        raise InvalidArgument(_FUNCTION, "empty_texts", needed, given.empty_texts)
-    table = as_table(frame, function=_FUNCTION, keys=given.keys).typed()
+        raise wrong_argument("empty_texts", needed, given.empty_texts)
+    table = as_table(frame, keys=given.keys).typed()
     given = given.by_names(table.columns)
     corrupt = CORRUPT in table.columns and isinstance(table.frame.schema[CORRUPT].dataType, T.StringType)
     if corrupt:
         table = table._replace(columns=[name for name in table.columns if name != CORRUPT])
-    call = Call(_FUNCTION, table)
+    call = Call(table)
     key_names = call.keys(given.keys)
     fields = call.fields(key_names, given.column_list, given.except_column_list)
     begin, end, effective = given.valid_from, given.valid_to, given.effective
@@ -502,7 +504,7 @@ def _effective(
 
 def _instant(call: Call, expression: str | Column | datetime, argument: str) -> Column:
     if isinstance(expression, datetime):
-        return require_instant(expression, argument, function=_FUNCTION)
+        return require_instant(expression, argument)
     return call.instant(expression, argument)
 
 

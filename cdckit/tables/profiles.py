@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from cdckit.model.records import ERROR_CODE
 from cdckit.notebook.tables import Cell, Grid, Table
 from cdckit.parts.arguments import quoted, quoted_if_needed, require_batch
+from cdckit.parts.calls import takes
 from cdckit.parts.tables import AnyTable, are_made_floats
 from cdckit.parts.values import as_text, is_collated
 from cdckit.parts.workers import describe_step
@@ -23,7 +24,7 @@ from cdckit.tables.calls import UNFIT_KEYS, as_table
 from cdckit.tables.from_rows import CORRUPT, describe_rows, table_rows
 from cdckit.tables.times import TEXTS, as_instant, is_time, reading_expressions
 
-_FUNCTION, _WIDTH = "profile", 40
+_WIDTH = 40
 _NEARLY_ALL = 20
 """Numbers are times where no more than one in so many cannot be read: 1012024 may be 01.01.2024."""
 _DELETES = ("d", "del", "delete", "deleted")
@@ -106,6 +107,7 @@ class Profile(NamedTuple):
         return Table(lambda: Grid([*map(Cell, headings)], numbers, rows, [False] * len(rows), caption))
 
 
+@takes()
 def profile(frame: AnyTable) -> Profile:
     """
     Say what stands in a table, and how `changes_from` could read it.
@@ -143,8 +145,8 @@ def profile(frame: AnyTable) -> Profile:
     """
     pandas = frame if isinstance(frame, pd.DataFrame) else None
     made = [] if pandas is None else [str(name) for name, values in pandas.items() if _is_made_float(values)]
-    table = as_table(frame, function=_FUNCTION, keys=made).typed()
-    require_batch(table.frame, "frame", "profile a batch of it", function=_FUNCTION)
+    table = as_table(frame, keys=made).typed()
+    require_batch(table.frame, "frame", "profile a batch of it")
     kinds = {name: table.frame.schema[name].dataType for name in table.columns if name != CORRUPT}
     with describe_step(table.frame.sparkSession, "profile"):
         rows, columns = _columns(table.frame, kinds)

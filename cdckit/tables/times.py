@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from cdckit.model.changes import sortable_number
 from cdckit.parts.columns import built_once
+from cdckit.parts.public_calls import called_function
 from cdckit.parts.values import as_text, as_utc_instant, decimal_text, within_years
 
 NEEDED_TIME = (
@@ -179,9 +180,9 @@ class Unreadable(NamedTuple):
     words: str
     left_out: str
 
-    def sentence(self, function: str, said: str, row: Column) -> Column:
+    def sentence(self, said: str, row: Column) -> Column:
         """The sentence that ends a job: what is wrong, and the row."""
-        needs = F.lit(f"{function}() needs a time for every row, and ")
+        needs = F.lit(f"{called_function()}() needs a time for every row, and ")
         remedy = F.lit(f": leave such rows out, `{self.left_out}`, or name another time")
         remedy = F.when(is_missing(said), remedy).otherwise("")
         return F.concat(needs, self.finding(said), remedy, F.lit(".  The row: "), row)

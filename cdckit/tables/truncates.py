@@ -67,7 +67,7 @@ def _with_previous(truncates: DataFrame) -> DataFrame:
 
 
 def _absences(found: DataFrame, keys: Sequence[str], changes: DataFrame) -> DataFrame:
-    data = require_struct(changes, "data", function="changes_from")
+    data = require_struct(changes, "data")
     values, carried = keep_key(F.col("last.data"), keys, data)
     end = ("effective_timestamp", "sequence", "arrival", "message_id", "source", "priority")
     return found.select(

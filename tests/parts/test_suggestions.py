@@ -37,6 +37,6 @@ def test_unknown_names_are_asked_about_together_and_known_ones_are_not() -> None
 )
 def test_a_zone_is_known_by_its_city(said: str, meant: str) -> None:
     with pytest.raises(InvalidArgument, match=f"Is it '{meant}'"):
-        as_zone(said, function="show")
+        as_zone(said)
     with pytest.raises(InvalidArgument, match=r"it is 'nowhere at all'\.$"):
         options.zone = "nowhere at all"

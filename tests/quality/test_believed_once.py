@@ -72,7 +72,7 @@ def test_what_is_believed_not_once_is_found_and_nothing_else(spark: SparkSession
     columns = ["valid_from_timestamp", "valid_to_timestamp", "system_from_timestamp", "system_to_timestamp"]
     schema = ", ".join(["guid string", *(f"{name} timestamp" for name in columns)])
     frame = spark.createDataFrame(table, schema)
-    asked = sentences(read_suite("bitemporal", function="check"), frame)[-1]
+    asked = sentences(read_suite("bitemporal"), frame)[-1]
     found = breaking_rows(asked, {"batch": frame}).select("guid").distinct()
     sound = {guid for guid, rows in named.items() if is_sound(rows)}
     assert 700 < len(sound) < 1_400

@@ -307,7 +307,7 @@ def test_what_suites_ask_field_by_field_is_known() -> None:
     """And all that is known is asked: in a table with these columns, by some suite."""
     carried = T.StructType().add("number", "boolean")
     known = field_conditions(T.StructType().add("carried", carried))
-    suites = [read_suite(name, function="check") for name in suite_names()]
+    suites = [read_suite(name) for name in suite_names()]
     asked = [names_in_braces(each.by_field) for suite in suites for each in suite.sentences]
     assert set().union(*asked) == known.keys()
 

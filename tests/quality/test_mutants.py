@@ -26,10 +26,10 @@ def test_every_mutant_is_seen_and_nothing_sound_is_called_wrong(spark: SparkSess
 
 def broken(history: DataFrame, log: DataFrame) -> dict[str, list[str]]:
     """By guid, the suites that it breaks."""
-    alike, merged = compare_with_log(history, log, KEYS, function="check")
+    alike, merged = compare_with_log(history, log, KEYS)
     asked = []
     for name in ("history", "ledger"):
-        made = sentences(read_suite(name, function="check"), alike)
+        made = sentences(read_suite(name), alike)
         for rows, places in group_by_rows(made):
             some = " OR ".join(f"count_if({made[place].breaks}) > 0" for place in places)
             asked.append(f"SELECT guid, '{name}' AS suite FROM {rows} GROUP BY guid HAVING {some}")

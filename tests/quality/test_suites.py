@@ -23,15 +23,13 @@ from support.suites import KNOWN_BY_GUID, KNOWN_BY_NUMBER, sentences, told, view
 
 def test_every_sentence_of_every_suite_has_rows_that_break_it() -> None:
     for name in suite_names():
-        assert list(told(name)["breaks"]) == [
-            each.says for each in read_suite(name, function="check").sentences
-        ]
+        assert list(told(name)["breaks"]) == [each.says for each in read_suite(name).sentences]
 
 
 def test_what_only_spark_can_run_says_so() -> None:
     """Each query is in Spark's SQL; expectations of other sorts run on every engine of Great Expectations."""
     for name in suite_names():
-        for each in read_suite(name, function="check").stated["expectations"]:
+        for each in read_suite(name).stated["expectations"]:
             is_query = each["type"] == "unexpected_rows_expectation"
             assert (each["meta"].get("engine") == "Spark") == is_query
 
@@ -39,7 +37,7 @@ def test_what_only_spark_can_run_says_so() -> None:
 def test_a_query_says_which_rows_break_it_of_those_that_it_looks_at() -> None:
     """So conditions on the same rows can be counted together."""
     for name in suite_names():
-        for each in read_suite(name, function="check").sentences:
+        for each in read_suite(name).sentences:
             if each.type == "unexpected_rows_expectation":
                 made = to_sql(each, T.StructType())
                 assert made is not None
@@ -54,7 +52,7 @@ def test_what_breaks_a_sentence_breaks_no_other(spark: SparkSession, name: str) 
     more = stated.get("breaks_more", [])
     cases = [*stated["breaks"].values(), *more, stated["good"]]
     tables = views(spark, name, cases)
-    made = sentences(read_suite(name, function="check"), tables["batch"])
+    made = sentences(read_suite(name), tables["batch"])
     parts = []
     for rows, places in group_by_rows(made):
         known = "int(number)" if name in KNOWN_BY_NUMBER else "`case`"
@@ -84,7 +82,7 @@ def values(name: str) -> list[str]:
     """The codes that a suite allows."""
     found: list[str] = next(
         each.kwargs["value_set"]
-        for each in read_suite(name, function="check").sentences
+        for each in read_suite(name).sentences
         if each.kwargs.get("column") == "error_code" and "value_set" in each.kwargs
     )
     return found

@@ -294,9 +294,7 @@ def test_keys_of_questions(spark: SparkSession, sides: tuple[DataFrame, DataFram
     """A Python value finds what equals it, in any zone: `timeline`, `blame` and `why` ask so."""
     asked = [(kind, value) for kind in TYPES for value in VALUES[kind] if value.python is not ABSENT]
     schema = sides[0].schema
-    conditions = [
-        is_entity({FIELDS[kind]: value.python}, schema, function="timeline") for kind, value in asked
-    ]
+    conditions = [is_entity({FIELDS[kind]: value.python}, schema) for kind, value in asked]
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:

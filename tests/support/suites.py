@@ -57,7 +57,7 @@ def views(spark: SparkSession, name: str, cases: Cases) -> dict[str, DataFrame]:
     }
     if name == "ledger":
         tables["batch"], tables[VIEW + "merged"] = compare_with_log(
-            tables["batch"], tables[VIEW + "changes"], LEDGER_KEYS, function="check"
+            tables["batch"], tables[VIEW + "changes"], LEDGER_KEYS
         )
     return tables
 

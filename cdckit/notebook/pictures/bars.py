@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
+from cdckit.model.forms import history_with
 from cdckit.model.history import (
     DELETED,
     FIELD_PROVENANCE,
@@ -21,7 +21,6 @@ from cdckit.model.history import (
     VALID_FROM,
     VALID_TO,
     business_fields,
-    require_history,
 )
 from cdckit.notebook.options import as_zone
 from cdckit.notebook.pictures.axes import Bar, Labels, ValueTexts, draw_bars, rows_axis
@@ -39,7 +38,6 @@ from cdckit.notebook.pictures.style import (
     in_style,
     one_line,
     open_end_mark,
-    require_limit,
     source_looks,
     source_name,
     text_figure,
@@ -47,16 +45,19 @@ from cdckit.notebook.pictures.style import (
     with_number,
     with_sources,
 )
-from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct
+from cdckit.parts.arguments import quoted, require_columns, require_fields, require_struct, wrong_argument
+from cdckit.parts.calls import COUNT, takes
 from cdckit.parts.values import as_text
 from cdckit.query.as_of import with_operation
 
+_NEEDED = ("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE)
 _OPERATIONS = ("insert", "update", "delete", "recreate")
 
 
 _MOST_VERSIONS = 2_000
 
 
+@takes(history=history_with(*_NEEDED), limit=COUNT)
 def validity_bars(
     history: DataFrame,
     *,
@@ -89,10 +90,9 @@ def validity_bars(
         are not drawn; by source, who began how many of the versions that are drawn.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* lacks a column that a history has, or *changes* one
-            that changes have, or has it in another type.
-        InvalidArgument: *label* names no field, *colour_by* is something else, *changes* are missing,
-            *limit* is not a positive number; or there is no such zone.
+        MissingColumns, WrongColumnType: *changes* lack a column that changes have, or have it otherwise.
+        InvalidArgument: *label* names no field, *colour_by* is something else, *changes* are missing; or
+            there is no such zone.
 
     Cost: one job: an aggregate by entity; the few entities then meet the history in a broadcast join.
     By source also a join with the messages of *changes*.
@@ -104,21 +104,17 @@ def validity_bars(
     >>> [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
     ['mug', 'teapot']
     """
-    function = "validity_bars"
-    needed = ("guid", VALID_FROM, VALID_TO, DELETED, SOURCE_MESSAGE)
-    history = require_history(history, *needed, function=function)
     fields = business_fields(history)
-    names = require_fields(label, ["guid", *fields.fieldNames()], "label", function=function)
+    names = require_fields(label, ["guid", *fields.fieldNames()], "label")
     if colour_by not in ("operation", "source"):
-        raise InvalidArgument(function, "colour_by", "operation or source", colour_by)
+        raise wrong_argument("colour_by", "operation or source", colour_by)
     if colour_by == "source" and changes is None:
-        raise InvalidArgument(function, "changes", "given, to know the sources of the messages", changes)
-    require_limit(limit, function)
-    clock = as_zone(zone, function=function)
+        raise wrong_argument("changes", "given, to know the sources of the messages", changes)
+    clock = as_zone(zone)
 
     texts = [as_text(F.col(quoted(name)), history.schema[name].dataType) for name in names]
     kept = with_ends(history).where(F.col(VALID_FROM).isNotNull())
-    named = kept.select(*needed, F.nullif(F.concat_ws(" ", *texts), F.lit("")).alias("label"))
+    named = kept.select(*_NEEDED, F.nullif(F.concat_ws(" ", *texts), F.lit("")).alias("label"))
     alive = F.when(~F.col(DELETED) & F.col("label").isNotNull(), F.col(VALID_FROM))
     of_entities = named.groupBy("guid").agg(
         F.coalesce(F.max_by("label", alive), F.max("label"), F.lit("")).alias("entity"),
@@ -135,7 +131,7 @@ def validity_bars(
     )
     versions = with_operation(named.drop("label").join(F.broadcast(drawn), on="guid", how="inner"))
     if changes is not None and colour_by == "source":
-        versions = with_sources(versions, changes, SOURCE_MESSAGE, function)
+        versions = with_sources(versions, changes, SOURCE_MESSAGE)
     ordered = versions.crossJoin(F.broadcast(total)).orderBy("entity", "guid", VALID_FROM)
     rows, more = first_rows(ordered, _MOST_VERSIONS)
     if not rows:
@@ -202,6 +198,7 @@ _MOST_NAMED = 2
 """As many sources as a title has room for."""
 
 
+@takes(history=history_with("guid", VALID_FROM, VALID_TO, DELETED), limit=COUNT)
 def provenance_map(
     history: DataFrame,
     changes: DataFrame,
@@ -235,10 +232,10 @@ def provenance_map(
         where it is another one than before, or once for all in the line below the title.
 
     Raises:
-        MissingColumns, WrongColumnType: *history* lacks a column that a history has, or *changes* one
-            that changes have, or has it in another type.
+        MissingColumns, WrongColumnType: *history* lacks a field of `field_provenance`; *changes* lack a
+            column that changes have, or have it in another type.
         InvalidArgument: *key* is empty or names no field; a timestamp in it is naive; *fields* names no
-            field; *limit* is not a positive number; or there is no such zone.
+            field; or there is no such zone.
 
     Cost: one job: two filters over the history, and a join with the messages of *changes*.
 
@@ -249,14 +246,11 @@ def provenance_map(
     >>> pictures.provenance_map(history, changes, {"number": 2}).get_suptitle()
     '2: deleted in the end, 1 value from shop'
     """
-    function = "provenance_map"
-    history = require_history(history, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
-    provenance = require_struct(history, FIELD_PROVENANCE, function=function)
+    provenance = require_struct(history, FIELD_PROVENANCE)
     known = [name for name in provenance.fieldNames() if name != "guid"]
-    require_columns(history, known, function=function)
-    names = known if fields is None else require_fields(fields, known, "fields", function=function)
-    require_limit(limit, function)
-    clock = as_zone(zone, function=function)
+    require_columns(history, known)
+    names = known if fields is None else require_fields(fields, known, "fields")
+    clock = as_zone(zone)
 
     cells = [
         F.struct(
@@ -267,10 +261,10 @@ def provenance_map(
         for place, name in enumerate(names)
     ]
     interval = [F.col(name) for name in (VALID_FROM, VALID_TO, DELETED)]
-    found = entity_rows(with_ends(history), key, [*interval, F.array(*cells).alias("cells")], function)
+    found = entity_rows(with_ends(history), key, [*interval, F.array(*cells).alias("cells")])
     first = found.orderBy(VALID_FROM).limit(limit + 1)
     single = first.select("matching", VALID_FROM, VALID_TO, DELETED, F.inline("cells"))
-    values = with_sources(single, changes, "message", function).orderBy(VALID_FROM, "place")
+    values = with_sources(single, changes, "message").orderBy(VALID_FROM, "place")
     rows, _ = first_rows(values, (limit + 1) * len(names))
     if not rows:
         return text_figure(f"The history has no entity {entity_text(key, clock)}.")

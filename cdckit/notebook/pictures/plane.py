@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.model.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO, require_bitemporal
+from cdckit.model.forms import beliefs_with
+from cdckit.model.history import DELETED, SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO
 from cdckit.notebook.options import as_zone
 from cdckit.notebook.pictures.axes import Labels, ValueTexts, draw_bar, time_axis
 from cdckit.notebook.pictures.style import (
@@ -34,12 +35,12 @@ from cdckit.notebook.pictures.style import (
     in_style,
     ink_on,
     open_end_mark,
-    require_limit,
     text_figure,
     value_shades,
     with_number,
 )
 from cdckit.parts.arguments import quoted, require_fields
+from cdckit.parts.calls import COUNT, takes
 from cdckit.query.bitemporal import history_fields
 
 NO_END = float("inf")
@@ -95,6 +96,7 @@ def latest_known(areas: list[Area]) -> Area | None:
     return latest if latest is not None and latest.y0 - latest.x0 >= SECOND else None
 
 
+@takes(table=beliefs_with("guid", VALID_FROM, VALID_TO, DELETED), limit=COUNT)
 def bitemporal_plane(
     table: DataFrame,
     key: Mapping[str, Any],
@@ -123,9 +125,8 @@ def bitemporal_plane(
         latest, and that value is written in any case.  Arrows are ends that are open.
 
     Raises:
-        MissingColumns, WrongColumnType: *table* lacks one of the columns that `bitemporal` returns.
-        InvalidArgument: *key* or *field* name no field; a timestamp in *key* is naive; *limit* is not a
-            positive number; or there is no such zone.
+        InvalidArgument: *key* or *field* name no field; a timestamp in *key* is naive; or there is no such
+            zone.
 
     Cost: one job: two filters over the table.
 
@@ -139,14 +140,11 @@ def bitemporal_plane(
     >>> pictures.bitemporal_plane(table, {"number": 1}, "name").get_suptitle()
     'name of 1: each value was known when it began'
     """
-    function = "bitemporal_plane"
-    table = require_bitemporal(table, "guid", VALID_FROM, VALID_TO, DELETED, function=function)
-    (field,) = require_fields([field], history_fields(table).fieldNames(), "field", function=function)
-    require_limit(limit, function)
-    clock = as_zone(zone, function=function)
+    (field,) = require_fields([field], history_fields(table).fieldNames(), "field")
+    clock = as_zone(zone)
     kind = table.schema[field].dataType
     times = [F.col(name) for name in (SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO, DELETED)]
-    found = entity_rows(table, key, [*times, exact_text(F.col(quoted(field)), kind).alias("value")], function)
+    found = entity_rows(table, key, [*times, exact_text(F.col(quoted(field)), kind).alias("value")])
     rows, more = first_rows(found.orderBy(SYSTEM_FROM, VALID_FROM), limit)
     if not rows:
         return text_figure(f"The table has no entity {entity_text(key, clock)}.")

@@ -15,7 +15,6 @@ from matplotlib.transforms import Bbox
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.notebook.pictures.axes import Labels, draw_bar, rows_axis
 from cdckit.notebook.pictures.style import (
     HATCH,
@@ -25,12 +24,12 @@ from cdckit.notebook.pictures.style import (
     in_style,
     ink_on,
     one_line,
-    require_limit,
     source_looks,
     text_figure,
     with_number,
 )
-from cdckit.parts.arguments import require_types
+from cdckit.parts.arguments import require_types, wrong_argument
+from cdckit.parts.calls import COUNT, takes
 
 _SHARED, _ALONE, _MOST = "#c9d3df", "#5b7794", 400
 
@@ -44,6 +43,7 @@ class Call(NamedTuple):
     end: float
 
 
+@takes()
 def callbacks(calls: Iterable[tuple[str, str, float, float]]) -> Figure:
     """
     Calls of listeners below each other, in the order in which they began and ended.
@@ -71,7 +71,7 @@ def callbacks(calls: Iterable[tuple[str, str, float, float]]) -> Figure:
     """
     listed = [Call(*each) for each in calls]
     if len(listed) > _MOST:
-        raise InvalidArgument("callbacks", "calls", f"{_MOST} or fewer", len(listed))
+        raise wrong_argument("calls", f"{_MOST} or fewer", len(listed))
     return _draw_calls(listed) if listed else text_figure("There are no calls.")
 
 
@@ -124,6 +124,7 @@ _READ = T.StructType(
 )
 
 
+@takes(limit=COUNT)
 def event_windows(events: DataFrame, *, limit: int = 120) -> Figure:
     """
     The events of one stream in their order, a row for each source, and the windows that they are in.
@@ -141,7 +142,6 @@ def event_windows(events: DataFrame, *, limit: int = 120) -> Figure:
 
     Raises:
         MissingColumns, WrongColumnType: *events* has no events with windows.
-        InvalidArgument: *limit* is not a positive number.
 
     Cost: one job that sorts and takes the first rows.
 
@@ -154,8 +154,7 @@ def event_windows(events: DataFrame, *, limit: int = 120) -> Figure:
     >>> pictures.event_windows(events).get_suptitle()
     '1 of 2 windows passes; 1 open'
     """
-    require_types(events, _READ, function="event_windows")
-    require_limit(limit, "event_windows")
+    require_types(events, _READ)
     chosen = events.select(*_READ.fieldNames()).orderBy("offset")
     rows, more = first_rows(chosen, limit)
     return _draw_windows(rows, more) if rows else text_figure("There are no events.")

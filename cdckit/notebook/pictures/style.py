@@ -22,7 +22,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.model.history import VALID_TO, is_never
 from cdckit.notebook.clock import Clock, timespec
 from cdckit.parts.arguments import require_columns
@@ -92,7 +91,7 @@ warnings.filterwarnings(
     "ignore", message=r"Glyph \d+ .* missing from font", module=r"cdckit\.notebook\.pictures"
 )
 
-in_style = rc_context(
+STYLE: Mapping[Any, Any] = MappingProxyType(
     {
         "font.family": [*rcParams["font.family"], *(name for name in _FONTS if name in _INSTALLED)],
         "font.size": 9,
@@ -116,6 +115,9 @@ in_style = rc_context(
         "ytick.color": INK,
     }
 )
+"""How these pictures look, as matplotlib's settings: `plt.rcParams.update(STYLE)` makes your own look so."""
+
+in_style = rc_context(dict(STYLE))
 """The decorator of what draws: all that is drawn within it looks so, whatever the program has chosen."""
 
 
@@ -246,13 +248,9 @@ def duration_text(seconds: float) -> str:
     return ("-" if seconds < 0 else "") + (" ".join(parts[:2]) or "0 s")
 
 
-def entity_rows(
-    table: DataFrame, key: Mapping[str, Any], columns: Sequence[Column], function: str
-) -> DataFrame:
+def entity_rows(table: DataFrame, key: Mapping[str, Any], columns: Sequence[Column]) -> DataFrame:
     """These columns of the rows of one entity, and `matching`: how many entities have this key."""
-    is_wanted = is_entity(
-        key, T.StructType([table.schema["guid"], *history_fields(table)]), function=function
-    )
+    is_wanted = is_entity(key, T.StructType([table.schema["guid"], *history_fields(table)]))
     one = table.where(is_wanted).agg(F.min("guid").alias("one"), F.count_distinct("guid").alias("matching"))
     return table.select(F.col("guid").alias("one"), *columns).join(F.broadcast(one), on="one", how="inner")
 
@@ -262,9 +260,9 @@ def with_ends(history: DataFrame) -> DataFrame:
     return history.withColumn(VALID_TO, F.when(~is_never(F.col(VALID_TO)), F.col(VALID_TO)))
 
 
-def with_sources(frame: DataFrame, changes: DataFrame, message: str, function: str) -> DataFrame:
+def with_sources(frame: DataFrame, changes: DataFrame, message: str) -> DataFrame:
     """The source of each row's message, and the sources of all changes, which choose the colours."""
-    require_columns(changes, ["message_id", "source"], function=function)
+    require_columns(changes, ["message_id", "source"])
     every = changes.agg(F.array_sort(F.collect_set("source")).alias("sources"))
     return with_messages(frame, changes, message=message).crossJoin(F.broadcast(every))
 
@@ -278,8 +276,3 @@ def first_rows(frame: DataFrame, limit: int) -> tuple[list[dict[str, Any]], bool
     """The first rows, and whether there are more."""
     rows: list[dict[str, Any]] = frame.limit(limit + 1).toArrow().to_pylist()
     return rows[:limit], len(rows) > limit
-
-
-def require_limit(limit: int, function: str) -> None:
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise InvalidArgument(function, "limit", "a positive number", limit)

@@ -15,8 +15,7 @@ from matplotlib.ticker import PercentFormatter
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from cdckit.errors import InvalidArgument
-from cdckit.model.changes import require_changes
+from cdckit.model.forms import CHANGES
 from cdckit.model.records import usable_changes
 from cdckit.notebook.clock import with_day
 from cdckit.notebook.options import as_zone
@@ -31,14 +30,14 @@ from cdckit.notebook.pictures.style import (
     in_style,
     ink_on,
     one_line,
-    require_limit,
     source_looks,
     source_name,
     text_figure,
     value_shades,
     with_number,
 )
-from cdckit.parts.arguments import quoted, require_fields, require_struct
+from cdckit.parts.arguments import quoted, require_fields, require_struct, wrong_argument
+from cdckit.parts.calls import COUNT, takes
 from cdckit.parts.values import as_text
 from cdckit.query.measures import durations
 
@@ -49,6 +48,7 @@ _DURATIONS = {
 }  # fmt: skip
 
 
+@takes(changes=CHANGES, limit=COUNT)
 def arrivals(
     changes: DataFrame, *, keys: Sequence[str], limit: int = 5_000, zone: tzinfo | str | None = None
 ) -> Figure:
@@ -70,8 +70,7 @@ def arrivals(
         came latest has its delay and its key beside it, and of up to 20 more the delay where there is room.
 
     Raises:
-        MissingColumns, WrongColumnType: *changes* is not a table of changes.
-        InvalidArgument: *keys* name no field, *limit* is not a positive number, or there is no such zone.
+        InvalidArgument: *keys* name no field, or there is no such zone.
 
     Cost: one job, two shuffles and a sort by entity; done twice, once to count and once to draw.
 
@@ -79,13 +78,10 @@ def arrivals(
     >>> pictures.arrivals(changes, keys=["number"]).get_suptitle()
     '0 of 4 changes arrived late'
     """
-    function = "arrivals"
-    require_changes(changes, function=function)
     changes = usable_changes(changes)
-    data = require_struct(changes, "data", function=function)
-    names = require_fields(keys, data.fieldNames(), "keys", function=function)
-    require_limit(limit, function)
-    clock = as_zone(zone, function=function)
+    data = require_struct(changes, "data")
+    names = require_fields(keys, data.fieldNames(), "keys")
+    clock = as_zone(zone)
     values = [(F.col("data").getField(name), data[name].dataType) for name in names]
     identity = (
         F.struct("guid")
@@ -183,7 +179,6 @@ def _delay_axis(axes: Axes, delays: Sequence[float]) -> None:
     axes.grid(True, axis="y")
 
 
-_FUNCTION = "duration_shares"
 _MOST_VALUES = 8
 _MOST_ROWS = 5_000
 _NARROWEST = 0.03
@@ -196,6 +191,7 @@ _Times = Mapping[str, "Counter[str]"]
 """By group, the seconds of each value."""
 
 
+@takes(limit=COUNT)
 def duration_shares(
     history: DataFrame,
     field: str,
@@ -224,7 +220,7 @@ def duration_shares(
         drawn; behind each group stands how much time all its entities had together.
 
     Raises:
-        As `durations`; InvalidArgument also if *limit* is not a positive number, or there is no such zone.
+        As `durations`; InvalidArgument also if there is no such zone.
 
     Cost: one job, that of `durations`; at most 5,000 of its rows are collected, those that lasted longest.
 
@@ -235,9 +231,8 @@ def duration_shares(
     'name was “teapot” for 50% of the time'
     """
     if not isinstance(by, str) or not isinstance(field, str):
-        raise InvalidArgument(_FUNCTION, "by" if isinstance(field, str) else "field", "one field", by)
-    require_limit(limit, _FUNCTION)
-    clock = as_zone(zone, function=_FUNCTION)
+        raise wrong_argument("by" if isinstance(field, str) else "field", "one field", by)
+    clock = as_zone(zone)
     measured = durations(history, field, start, end, by=by)
     kinds = history.schema
     longest = measured.select(

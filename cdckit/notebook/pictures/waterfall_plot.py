@@ -14,7 +14,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.notebook.options import as_zone
 from cdckit.notebook.pictures.axes import draw_bar, rows_axis
 from cdckit.notebook.pictures.style import (
@@ -26,16 +25,15 @@ from cdckit.notebook.pictures.style import (
     first_rows,
     in_style,
     one_line,
-    require_limit,
     source_looks,
     text_figure,
     value_shades,
     with_number,
 )
-from cdckit.parts.arguments import quoted, require_columns, require_name
+from cdckit.parts.arguments import quoted, require_columns, wrong_argument
+from cdckit.parts.calls import COUNT, NAME, rows_with, takes
 from cdckit.parts.values import as_text, utc_clock
 
-_FUNCTION = "waterfall"
 _KINDS = {
     **dict.fromkeys(("late", "new", "newly valid"), PALETTE["insert"]),
     **dict.fromkeys(("corrected", "updated", "reclassified", "reranked"), PALETTE["update"]),
@@ -48,6 +46,7 @@ _NEAR = 0.25
 """Where the steps take a smaller share of the axis than that, it does not begin at 0."""
 
 
+@takes(parts=rows_with("amount", "message_id"), measure=NAME, limit=COUNT)
 def waterfall(
     parts: DataFrame,
     *,
@@ -74,9 +73,8 @@ def waterfall(
         the order of their size, days in their own.
 
     Raises:
-        MissingColumns: *parts* lack `amount`, `message_id` or the column *by*.
-        InvalidArgument: *before* is no exact number, *measure* no text, *limit* not a positive number; or
-            there is no such zone.
+        MissingColumns: *parts* lack the column *by*.
+        InvalidArgument: *before* is no exact number; or there is no such zone.
 
     Cost: one job: an aggregate by *by*, of which the largest rows are collected.
 
@@ -89,14 +87,12 @@ def waterfall(
     >>> pictures.waterfall(parts, before=2, measure="products").get_suptitle()
     'products: 1 instead of 2; deleted -1'
     """
-    require_columns(parts, ["amount", "message_id", by], function=_FUNCTION)
+    require_columns(parts, [by])
     if isinstance(before, bool) or not isinstance(before, int | Decimal):
-        raise InvalidArgument(_FUNCTION, "before", "an int or a Decimal, the number of before", before)
-    require_name(measure, "measure", function=_FUNCTION)
-    require_limit(limit, _FUNCTION)
+        raise wrong_argument("before", "an int or a Decimal, the number of before", before)
     kind = parts.schema[by].dataType
     is_day = isinstance(kind, T.TimestampType)
-    step = _day_of(F.col(quoted(by)), as_zone(zone, function=_FUNCTION)) if is_day else None
+    step = _day_of(F.col(quoted(by)), as_zone(zone)) if is_day else None
     named = parts.select(
         as_text(F.col(quoted(by)), kind).alias("step") if step is None else step.alias("step"),
         "amount",

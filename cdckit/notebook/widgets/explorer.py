@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import InvalidArgument
 from cdckit.model.history import STANDARD_COLUMNS, VALID_FROM, business_fields
 from cdckit.notebook.clock import short_instants, with_day
 from cdckit.notebook.options import as_zone
@@ -29,7 +28,8 @@ from cdckit.notebook.widgets.panel import (
     join_texts,
     mark_changes,
 )
-from cdckit.parts.arguments import quoted, require_fields, require_instant, require_struct
+from cdckit.parts.arguments import quoted, require_fields, require_instant, require_struct, wrong_argument
+from cdckit.parts.calls import takes
 from cdckit.parts.instants import EPOCH
 from cdckit.parts.values import as_text
 from cdckit.query.as_of import as_of, with_operation
@@ -43,6 +43,7 @@ _WHOLE_LABELS = (
 )
 
 
+@takes()
 def as_of_slider(
     history: DataFrame,
     instants: Sequence[datetime] | tuple[datetime, datetime, timedelta],
@@ -90,12 +91,11 @@ def as_of_slider(
     09:00       11:00     2       mug     m1
     (2 rows; instants of 2024-01-01, UTC)
     """
-    listed, clock = _instants(instants), as_zone(zone, function=_SLIDER)
+    listed, clock = _instants(instants), as_zone(zone)
     known = business_fields(history)
-    shown = known.names if fields is None else require_fields(fields, known.names, "fields", function=_SLIDER)
+    shown = known.names if fields is None else require_fields(fields, known.names, "fields")
     kept = history.select(
-        *(quoted(name) for name in shown),
-        *(name for name in STANDARD_COLUMNS if name in history.columns),
+        *(quoted(name) for name in shown), *(name for name in STANDARD_COLUMNS if name in history.columns)
     )
     shown_fields = [known[name] for name in shown]
     sortable = [
@@ -151,22 +151,20 @@ def _instants(instants: Sequence[datetime] | tuple[datetime, datetime, timedelta
     if len(listed) == 3 and isinstance(listed[2], timedelta):
         return _steps(*listed)
     for instant in listed:
-        require_instant(instant, "instants", function=_SLIDER)
+        require_instant(instant, "instants")
     if not 1 <= len(listed) <= _MOST_INSTANTS:
-        raise InvalidArgument(
-            _SLIDER, "instants", f"1 to {_MOST_INSTANTS} instants", f"{len(listed)} instants"
-        )
+        raise wrong_argument("instants", f"1 to {_MOST_INSTANTS} instants", f"{len(listed)} instants")
     return listed
 
 
 def _steps(start: Any, end: Any, step: timedelta) -> list[datetime]:
     for instant in (start, end):
-        require_instant(instant, "instants", function=_SLIDER)
+        require_instant(instant, "instants")
     # In UTC: Python counts the hours between two datetimes of one zone on the clock at the wall.
     first, last = start.astimezone(UTC), end.astimezone(UTC)
     if step <= timedelta(0) or last < first or (last - first) // step >= _MOST_INSTANTS:
         needed = f"a start, an end not before it, and a step that makes at most {_MOST_INSTANTS} instants"
-        raise InvalidArgument(_SLIDER, "instants", needed, (start.isoformat(), end.isoformat(), str(step)))
+        raise wrong_argument("instants", needed, (start.isoformat(), end.isoformat(), str(step)))
     return [first + number * step for number in range((last - first) // step + 1)]
 
 
@@ -179,6 +177,7 @@ _LONGEST_VALUE = 300  # the reasons of `why` are sentences
 _END_OF_TIME = datetime(9999, 12, 31, tzinfo=UTC)
 
 
+@takes()
 def entity_explorer(
     history: DataFrame,
     changes: DataFrame,
@@ -221,7 +220,7 @@ def entity_explorer(
     >>> print(values.splitlines()[0], "|", reasons.splitlines()[0])
     who is responsible, at the end of time | why name is what it is, at the end of time
     """
-    clock = as_zone(zone, function="entity_explorer")
+    clock = as_zone(zone)
     explorer = _Explorer(history, changes, tuple(keys), rows, clock)
     explorer.check()
     return Panel(explorer.first, lambda library, first: _ExplorerWidget(library, explorer, first).widget)
@@ -265,7 +264,7 @@ class _Explorer:
     def check(self) -> None:
         """Raise what is wrong with the arguments; lazy frames are made and nothing is read."""
         known = business_fields(self.history).names
-        require_fields(self.keys, known, "keys", function="entity_explorer")
+        require_fields(self.keys, known, "keys")
         nobody = Entity("", "", (None,) * len(self.keys))
         self.timeline(nobody)
         self.blame(nobody, None)
@@ -274,9 +273,9 @@ class _Explorer:
     @property
     def fields(self) -> list[str]:
         """The fields to choose from; the keys, of which little is to be said, come last."""
-        data = require_struct(self.changes, "data", function="entity_explorer").names
+        data = require_struct(self.changes, "data").names
         both = [name for name in business_fields(self.history).names if name in data]
-        require_fields(self.keys, both, "keys", function="entity_explorer")
+        require_fields(self.keys, both, "keys")
         return [name for name in both if name not in self.keys] + list(self.keys)
 
     @cached_property
@@ -320,11 +319,7 @@ class _Explorer:
         by_guid = "guid" in self.changes.columns
         key = {"guid": entity.guid} if by_guid else dict(zip(self.keys, entity.key, strict=True))
         answer = why(
-            self.changes,
-            key,
-            field,
-            keys=self.keys,
-            valid_at=_END_OF_TIME if at is None else at,
+            self.changes, key, field, keys=self.keys, valid_at=_END_OF_TIME if at is None else at
         ).select(
             "step",
             F.col("effective_timestamp").alias("effective"),

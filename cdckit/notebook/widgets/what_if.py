@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.errors import InvalidArgument
 from cdckit.ledger import Ledger
 from cdckit.ledger.columns import Kind
 from cdckit.merging.merge import merge
@@ -31,7 +30,8 @@ from cdckit.notebook.widgets.panel import (
     instant_text,
     mark_changes,
 )
-from cdckit.parts.arguments import quoted, require_instant, require_struct
+from cdckit.parts.arguments import quoted, require_instant, require_struct, wrong_argument
+from cdckit.parts.calls import takes
 from cdckit.query.as_of import as_of, current
 from cdckit.query.corrections import correct
 from cdckit.query.differences import diff
@@ -40,6 +40,7 @@ _MOST_SOURCES = 50
 _LOWEST_PRIORITY, _HIGHEST_PRIORITY = -(2**31), 2**31 - 1
 
 
+@takes()
 def priority_board(
     changes: DataFrame,
     *,
@@ -84,11 +85,11 @@ def priority_board(
     10:00       …         1       teapot  m2       7165d408…
     (1 row; instants of 2024-01-01, UTC; … is an open end)
     """
-    clock = as_zone(zone, function="priority_board")
+    clock = as_zone(zone)
     board = _Board(changes, entity, tuple(keys), valid_at, rows, provenance, clock)
     merge(changes, entity=entity, keys=keys)
     if valid_at is not None:
-        require_instant(valid_at, "valid_at", function="priority_board")
+        require_instant(valid_at, "valid_at")
     board.check()
 
     def build(library: Any, first: Callable[[], Page]) -> Any:
@@ -137,7 +138,7 @@ class _Board:
         found = self.changes.groupBy("source").agg(*ends).orderBy("source").limit(_MOST_SOURCES + 1).collect()
         if len(found) > _MOST_SOURCES:
             needed = f"of at most {_MOST_SOURCES} sources"
-            raise InvalidArgument("priority_board", "changes", needed, f"of {len(found)} or more")
+            raise wrong_argument("changes", needed, f"of {len(found)} or more")
         return [_Source(*row) for row in found]
 
     @cached_property
@@ -145,7 +146,7 @@ class _Board:
         """What the caption has to add, where numbers do not decide about every field."""
         if "field_priorities" not in self.changes.columns:
             return ""
-        fields = require_struct(self.changes, "field_priorities", function="priority_board").names
+        fields = require_struct(self.changes, "field_priorities").names
         own = [F.col("field_priorities").getField(name).isNotNull() for name in fields]
         found = self.changes.where(reduce(Column.__or__, own, F.lit(False))).limit(1).collect()
         return "; fields with a priority of their own keep it" if found else ""
@@ -169,7 +170,7 @@ class _Board:
         before, after = self.chosen(numbers_before), self.chosen(numbers)
         moved = [name for name, number in numbers.items() if number != numbers_before[name]]
         words = ", ".join(f"{_name(name)} was {numbers_before[name]}" for name in moved)
-        data = require_struct(self.changes, "data", function="priority_board")
+        data = require_struct(self.changes, "data")
         differences = self._differences(before, after)
         changed = show(differences, rows=self.rows, order_by=[*self.keys, "field"], zone=self.zone)
         now, then = (self._standing_versions(priorities, deletes=False) for priorities in (after, before))
@@ -231,6 +232,7 @@ def _priority_range(source: _Source) -> str:
     return str(source.highest) if one else f"{source.lowest} to {source.highest}"
 
 
+@takes()
 def correction_form(ledger: Ledger, *, rows: int | None = None, zone: tzinfo | str | None = None) -> Panel:
     """
     A steward's correction: which value for which period, what it would change, and then its application.
@@ -260,7 +262,7 @@ def correction_form(ledger: Ledger, *, rows: int | None = None, zone: tzinfo | s
     ...     print(repr(correction_form(ledger)).splitlines()[0])
     1: its versions
     """
-    form = _Form(ledger, rows, as_zone(zone, function="correction_form"))
+    form = _Form(ledger, rows, as_zone(zone))
     return Panel(form.first, lambda library, first: _FormWidget(library, form, first).widget)
 
 

@@ -83,7 +83,7 @@ def test_great_expectations_says_the_same_of_the_same_rows(spark: SparkSession, 
     for view, table in tables.items():
         if view.startswith(VIEW):
             table.createOrReplaceTempView(view)
-    suite = read_suite(name, function="check")
+    suite = read_suite(name)
     context = ephemeral_context("a test")
     asset = context.data_sources.add_spark("spark", persist=False).add_dataframe_asset("rows")
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch(

@@ -1,0 +1,48 @@
+"""The tables of the model as forms of arguments, for `cdckit.parts.calls.takes`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cdckit.model.changes import require_changes
+from cdckit.model.history import require_bitemporal, require_free, require_history
+from cdckit.parts.calls import Form
+
+
+def history_with(*columns: str, free: Sequence[str] = ()) -> Form:
+    """A history of one moment that has these of the standard columns, and none of the names in *free*."""
+
+    def check(history: Any, argument: str) -> Any:
+        history = require_history(history, *columns)
+        for name in free:
+            require_free(history, name)
+        return history
+
+    lacks = (
+        f"MissingColumns, WrongColumnType: {{}} lacks one of {_listed(columns)}, or has it in another type"
+    )
+    return Form(
+        check, f"{lacks}; or has a column {_listed(free)} already (InvalidArgument)" if free else lacks
+    )
+
+
+def beliefs_with(*columns: str) -> Form:
+    """A table that `bitemporal` returned, with these of the standard columns."""
+
+    def check(table: Any, argument: str) -> Any:
+        return require_bitemporal(table, *columns)
+
+    return Form(check, "MissingColumns, WrongColumnType: {} is not what `bitemporal` returns")
+
+
+def _check_changes(changes: Any, argument: str) -> Any:
+    require_changes(changes)
+    return changes
+
+
+CHANGES = Form(_check_changes, "MissingColumns, WrongColumnType: {} is no table of changes")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

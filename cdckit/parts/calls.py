@@ -1,0 +1,202 @@
+"""Arguments of public functions, checked once, where a function is called, by what its signature says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
+from inspect import Parameter, Signature, cleandoc, signature
+from textwrap import fill
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from cdckit.errors import InvalidArgument, WrongCall
+from cdckit.parts.arguments import (
+    microseconds,
+    nearest_name,
+    require_batch,
+    require_columns,
+    require_flag,
+    require_int,
+    require_name,
+    suggest_name,
+)
+from cdckit.parts.public_calls import UNDER_WAY, PublicCall, literal
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Form(NamedTuple):
+    """
+    What an argument must be.
+
+    Args:
+        check: Is given the value and the name of the argument; answers the value that the function works
+            with, or raises.
+        raises: What the docstring says of that: the errors, a colon, and when, `{}` being the argument.
+    """
+
+    check: Callable[[Any, str], Any]
+    raises: str
+
+    def or_none(self) -> Form:
+        """The same form, which None has too."""
+        return self._replace(
+            check=lambda value, argument: None if value is None else self.check(value, argument)
+        )
+
+
+def _check_instant(value: Any, argument: str) -> Any:
+    microseconds(value, argument)
+    return value
+
+
+def _check_count(value: Any, argument: str) -> Any:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InvalidArgument(None, argument, "a positive number", value)
+    return value
+
+
+FLAG = Form(require_flag, "InvalidArgument: {} is neither True nor False")
+NAME = Form(require_name, "InvalidArgument: {} is no text, or an empty one")
+INT = Form(require_int, "InvalidArgument: {} is no whole number of 32 bits")
+COUNT = Form(_check_count, "InvalidArgument: {} is no positive number")
+INSTANT = Form(_check_instant, "InvalidArgument: {} is a naive datetime: no instant without its zone")
+
+
+def rows_with(*columns: str, remedy: str | None = None) -> Form:
+    """A table of Spark that has these columns; *remedy* says what makes one."""
+
+    def check(frame: Any, argument: str) -> Any:
+        require_columns(frame, columns, remedy=remedy)
+        return frame
+
+    return Form(
+        check,
+        f"MissingColumns: {{}} lacks {' or '.join(columns)}"
+        if columns
+        else "InvalidArgument: {} is no table of Spark",
+    )
+
+
+def no_stream(instead: str) -> Form:
+    """A batch of rows; of a stream, *instead* names the way."""
+
+    def check(frame: Any, argument: str) -> Any:
+        require_batch(frame, argument, instead)
+        return frame
+
+    return Form(check, "InvalidArgument: {} is a stream")
+
+
+def takes(**forms: Form | Sequence[Form]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """
+    Decorate a public function with the forms of its arguments.
+
+    Each argument is checked, and replaced by what its form answers; one that is left out is not.  A call that
+    leaves out an argument, or has one that there is not, raises `WrongCall`, with a call that would do.
+    Errors that the function raises, or what it calls, name it where they name nobody else.  What the forms
+    raise is written into the docstring.
+
+    >>> @takes(minutes=INT)
+    ... def brew(water: float, *, leaves: int, minutes: int = 3) -> None: ...
+    >>> try:
+    ...     brew(0.5, leafs=2)
+    ... except WrongCall as error:
+    ...     print(str(error).replace(". ", ".\\n"))
+    brew() cannot be called: it needs leaves; leafs is no argument (is it leaves?).
+    It is called as brew(water, *, leaves, minutes=3).
+    A call that would do: brew(water, leaves=2)
+    >>> brew(0.5, leaves=2, minutes="three")
+    Traceback (most recent call last):
+    ...
+    cdckit.errors.InvalidArgument: brew() needs minutes to be a whole number from ...
+    """
+    every = [
+        (name, form)
+        for name, listed in forms.items()
+        for form in ([listed] if isinstance(listed, Form) else listed)
+    ]
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        called_as = signature(function)
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                bound = called_as.bind(*args, **kwargs)
+            except TypeError:
+                raise _wrong_call(function.__name__, called_as, args, kwargs) from None
+            by_place = dict(zip(called_as.parameters, args, strict=False))
+            by_place.pop("self", None)
+            call = UNDER_WAY.set(PublicCall(function.__name__, by_place, kwargs))
+            try:
+                for name, form in every:
+                    if name in bound.arguments:
+                        bound.arguments[name] = form.check(bound.arguments[name], name)
+                return function(*bound.args, **bound.kwargs)
+            finally:
+                UNDER_WAY.reset(call)
+
+        checked.__doc__ = _with_raises(function.__doc__, every)
+        return checked
+
+    return decorate
+
+
+def _with_raises(docstring: str | None, forms: Sequence[tuple[str, Form]]) -> str | None:
+    """The docstring, with what the forms raise before what the function raises itself."""
+    entries: dict[str, list[str]] = {}
+    for name, form in forms:
+        errors, _, reason = form.raises.partition(": ")
+        entries.setdefault(errors, []).append(reason.format(f"*{name}*"))
+    if docstring is None or not entries:
+        return docstring
+    wrap = partial(fill, width=100, initial_indent=" " * 4, subsequent_indent=" " * 8)
+    lines = "".join(wrap(f"{errors}: {'; '.join(reasons)}.") + "\n" for errors, reasons in entries.items())
+    text = cleandoc(docstring)
+    if "\nRaises:\n" in text:
+        return text.replace("\nRaises:\n", f"\nRaises:\n{lines}", 1)
+    place = re.search(r"^(Cost:|Source:|>>> )", text, re.MULTILINE)
+    end = place.start() if place else len(text) + 2
+    return f"{text[:end].rstrip()}\n\nRaises:\n{lines}\n{text[end:]}"
+
+
+def _wrong_call(
+    function: str, called_as: Signature, args: tuple[object, ...], kwargs: Mapping[str, object]
+) -> WrongCall:
+    parameters = called_as.parameters
+    by_place = [
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
+    ]
+    placed, others = by_place[: len(args)], [name for name in parameters if name not in by_place[: len(args)]]
+    needed = [name for name in others if _is_needed(parameters[name]) and name not in kwargs]
+    wrong = [f"it needs {' and '.join(needed)}"] if needed else []
+    values = dict(kwargs)
+    if len(args) > len(placed):
+        wrong.append(f"it takes {len(placed)} of its arguments by their place, and got {len(args)}")
+        free = [name for name in others if name not in kwargs]
+        values |= dict(zip(free, args[len(placed) :], strict=False))
+    for name in kwargs:
+        if name in placed:
+            wrong.append(f"{name} is given twice")
+            del values[name]
+        elif name not in parameters:
+            wrong.append(f"{name} is no argument{suggest_name(name, others)}")
+            near = nearest_name(name, [other for other in others if other not in kwargs])
+            value = values.pop(name)
+            if near is not None:
+                values[near] = value
+    is_mended = len(values) + len(placed) >= len({*kwargs, *placed}) and not set(needed) - set(values)
+    named = [f"{name}={literal(name, value)}" for name, value in values.items()]
+    plain = [parameter.replace(annotation=Parameter.empty) for parameter in parameters.values()]
+    shown = Signature(plain)
+    example = f"{function}({', '.join([*placed, *named])})" if is_mended else None
+    return WrongCall(function, wrong, f"{function}{shown}", example)
+
+
+def _is_needed(parameter: Parameter) -> bool:
+    is_one = parameter.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    return is_one and parameter.default is Parameter.empty
