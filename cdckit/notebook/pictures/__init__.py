@@ -16,13 +16,14 @@ require_package("matplotlib", extra="notebooks", part="cdckit.notebook.pictures"
 from cdckit.notebook.pictures.bars import provenance_map, validity_bars
 from cdckit.notebook.pictures.plane import bitemporal_plane
 from cdckit.notebook.pictures.streams import callbacks, event_windows
-from cdckit.notebook.pictures.style import PALETTE, SIZE, Look
+from cdckit.notebook.pictures.style import PALETTE, SIZE, STYLE, Look
 from cdckit.notebook.pictures.time_shares import arrivals, duration_shares
 from cdckit.notebook.pictures.waterfall_plot import waterfall
 
 __all__ = [
     "PALETTE",
     "SIZE",
+    "STYLE",
     "Look",
     "arrivals",
     "bitemporal_plane",
