@@ -22,7 +22,7 @@ class Clock(NamedTuple):
     @classmethod
     def of(cls, micros: Iterable[int], zone: tzinfo) -> Clock:
         """The clock of these instants."""
-        moments = [moment for moment in (_moment(each, zone) for each in micros) if moment is not None]
+        moments = [moment for moment in (_moment(number, zone) for number in micros) if moment is not None]
         days = {moment.date() for moment in moments}
         # An hour that happens twice, or a summer among winters: then each instant needs its offset.
         offsets = len({moment.utcoffset() for moment in moments}) > 1 or any(map(_happens_twice, moments))
@@ -54,7 +54,7 @@ def short_instants(instants: Sequence[datetime], zone: tzinfo) -> tuple[list[str
     """Instants as short as they can be together, and the words for what they share."""
     micros = [microseconds(instant) for instant in instants]
     clock = Clock.of(micros, zone)
-    return [clock.text(each, timespec(micros)) for each in micros], clock.caption
+    return [clock.text(number, timespec(micros)) for number in micros], clock.caption
 
 
 def with_day(at: datetime, zone: tzinfo) -> str:
@@ -66,7 +66,7 @@ def with_day(at: datetime, zone: tzinfo) -> str:
 def timespec(micros: Iterable[int]) -> str:
     """How fine these instants are, as `isoformat` calls it: seconds only where one has some."""
     listed = list(micros)
-    return next(word for unit, word in _TIMESPECS if all(each % unit == 0 for each in listed))
+    return next(word for unit, word in _TIMESPECS if all(number % unit == 0 for number in listed))
 
 
 def _happens_twice(moment: datetime) -> bool:

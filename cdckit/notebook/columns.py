@@ -66,24 +66,24 @@ def table_columns(frame: DataFrame, *, provenance: bool, width: int) -> list[Tab
 
 def select_columns(columns: Sequence[TableColumn], headings: Sequence[str]) -> list[TableColumn]:
     """The columns with these headings, in their order; and the state, which says what is deleted."""
-    chosen = [each for heading in headings for each in columns if each.heading == heading]
-    return chosen + [each for each in columns if each.kind == "state" and each not in chosen]
+    chosen = [column for heading in headings for column in columns if column.heading == heading]
+    return chosen + [column for column in columns if column.kind == "state" and column not in chosen]
 
 
 def resolve_headings(frame: DataFrame, shown: Sequence[TableColumn], names: Iterable[str]) -> list[str]:
     """What stands above the columns that are asked for: a name that is no heading is one of *frame*'s."""
     headings = _headings(frame)
-    known = {each.heading for each in shown}
-    return [name if name in known else headings.get(name, name) for name in names]
+    shown_headings = {column.heading for column in shown}
+    return [name if name in shown_headings else headings.get(name, name) for name in names]
 
 
 def resolve_names(frame: DataFrame, given: Iterable[str]) -> list[str]:
     """The names of the columns that are asked for: one that *frame* does not have may be a heading."""
     names = {heading: name for name, heading in _headings(frame).items()}
-    known = set(frame.columns)
+    columns = set(frame.columns)
     if has_change_columns(frame):
-        known |= set(require_struct(frame, "data").names)
-    return [name if name in known else names.get(name, name) for name in given]
+        columns |= set(require_struct(frame, "data").names)
+    return [name if name in columns else names.get(name, name) for name in given]
 
 
 def _headings(frame: DataFrame) -> dict[str, str]:
@@ -201,8 +201,8 @@ def _value(column: Column, kind: T.DataType, width: int) -> Column:
         "instant": lambda: _micros(column),
         "bytes": lambda: F.struct(F.substring(column, 1, width).alias("first"), F.length(column).alias("of")),
     }
-    found = as_shown.get(_kind(kind), lambda: F.substring(as_text(column, kind), 1, width + 1))()
-    return F.when(column.isNotNull(), found) if _kind(kind) == "bytes" else found
+    cell = as_shown.get(_kind(kind), lambda: F.substring(as_text(column, kind), 1, width + 1))()
+    return F.when(column.isNotNull(), cell) if _kind(kind) == "bytes" else cell
 
 
 def _cell(

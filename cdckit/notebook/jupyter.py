@@ -58,8 +58,8 @@ def load(shell: Any) -> None:
     forms.for_type(Table, partial(_show_forms, shell, table_forms))
     # By its name, since what it is imported from imports this module.
     forms.for_type_by_name("cdckit.outputs.scd", "ScdType4", partial(_show_forms, shell, type_4_forms))
-    known = (getattr(each, "__self__", None) for each in shell.events.callbacks["pre_run_cell"])
-    if not any(isinstance(each, _Progress) for each in known):
+    listeners = (getattr(callback, "__self__", None) for callback in shell.events.callbacks["pre_run_cell"])
+    if not any(isinstance(listener, _Progress) for listener in listeners):
         progress, interrupts = _Progress(shell), _Interrupts()
         shell.events.register("pre_run_cell", progress.begin)
         shell.events.register("post_run_cell", progress.end)
@@ -129,13 +129,13 @@ def table_forms(table: Table) -> _Forms:
 
 def type_4_forms(tables: Any) -> _Forms:
     """The two tables of `scd_type_4`, each below its name."""
-    found = {"current": frame_forms(tables.current), "history": frame_forms(tables.history)}
-    forms = {name: each for name, each in found.items() if each is not None}
-    if len(forms) < len(found):
+    every_form = {"current": frame_forms(tables.current), "history": frame_forms(tables.history)}
+    forms = {name: form for name, form in every_form.items() if form is not None}
+    if len(forms) < len(every_form):
         return None
     return {
-        "text/plain": "\n\n".join(f"{name}\n{each['text/plain']}" for name, each in forms.items()),
-        "text/html": "".join(f"<p><b>{name}</b></p>{each['text/html']}" for name, each in forms.items()),
+        "text/plain": "\n\n".join(f"{name}\n{form['text/plain']}" for name, form in forms.items()),
+        "text/html": "".join(f"<p><b>{name}</b></p>{form['text/html']}" for name, form in forms.items()),
     }
 
 

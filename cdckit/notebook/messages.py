@@ -69,8 +69,8 @@ def label_messages(
         return labels
     at = F.col("arrival")
     # As a table: a thousand rows of a hundred fields name more messages than a plan can hold.
-    named = local_frame(changes.sparkSession, [(each,) for each in messages], "message_id string")
-    found = (
+    named = local_frame(changes.sparkSession, [(message,) for message in messages], "message_id string")
+    senders = (
         changes.join(F.broadcast(named), on="message_id", how="left_semi")
         .groupBy("message_id")
         .agg(
@@ -81,7 +81,7 @@ def label_messages(
         )
         .collect()
     )
-    for row in found:
+    for row in senders:
         # Sources number their messages independently: an id may be of several.
         name = one_line(" or ".join(row["sources"])) or labels[row["message_id"]].short
         facts: Mapping[str, str] = {
@@ -103,4 +103,4 @@ def require_changes(changes: DataFrame) -> None:
 
 def one_line(text: str) -> str:
     """Line ends, and what would turn or hide the text around it, as their escapes."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)

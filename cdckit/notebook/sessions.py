@@ -169,11 +169,11 @@ def session(
 
 def _running_session() -> SparkSession | None:
     try:
-        found = SparkSession.active()
-        found.range(0)  # One whose context was stopped is found as well, and can do nothing.
+        active = SparkSession.active()
+        active.range(0)  # One whose context was stopped is found as well, and can do nothing.
     except (PySparkRuntimeError, AttributeError):
         return None
-    return found
+    return active
 
 
 def _cache_java_names() -> None:
@@ -259,8 +259,8 @@ def forked_workers(config: Mapping[str, str]) -> dict[str, str]:
 def _package_is_found() -> bool:
     """Whether a Python that is started here finds this very package: who knows what `sys.path` was told."""
     code = "import importlib.util as u; print(u.find_spec('cdckit').origin)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    return found.stdout.strip() == str(Path(__file__).parents[1] / "__init__.py")
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return process.stdout.strip() == str(Path(__file__).parents[1] / "__init__.py")
 
 
 # Java's second compiler makes a program of seconds slower: it takes as long as all else together.  The first

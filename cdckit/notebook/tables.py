@@ -116,8 +116,8 @@ _LOOKS = {
 def _width(text: str) -> int:
     """How many columns a text takes where all characters are equally wide, but for the wide ones."""
     return sum(
-        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1
-        for each in text
+        0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+        for sign in text
     )
 
 
@@ -216,8 +216,8 @@ def show(
     shown = table_columns(frame, provenance=provenance, width=width)
     if columns is not None:
         names = resolve_headings(frame, shown, [columns] if isinstance(columns, str) else columns)
-        known = [each.heading for each in shown]
-        shown = select_columns(shown, require_fields(names, known, "columns"))
+        headings = [column.heading for column in shown]
+        shown = select_columns(shown, require_fields(names, headings, "columns"))
     ordered = frame if order_by is None else _order_rows(frame, order_by)
     # By place, not by name: a field may be called as another one's provenance is.
     cells = ordered.limit(most + 1).select(
@@ -249,8 +249,10 @@ class _Column(NamedTuple):
 
     @property
     def messages(self) -> set[str]:
-        own = {value.value for value in self.values if self.kind == "message" and value.value is not None}
-        return own | {value.m for value in self.values if value.m is not None}
+        messages = {
+            value.value for value in self.values if self.kind == "message" and value.value is not None
+        }
+        return messages | {value.m for value in self.values if value.m is not None}
 
 
 def _read_grid(
@@ -262,8 +264,8 @@ def _read_grid(
     zone: tzinfo,
 ) -> Grid:
     with describe_step(cells.sparkSession, f"show {most} rows"):
-        found = [tuple(row) for row in cells.collect()]
-        rows = found[:most]
+        every_row = [tuple(row) for row in cells.collect()]
+        rows = every_row[:most]
         read = [_Column(column, [row[place] for row in rows]) for place, column in enumerate(columns)]
         shown = [column for column in read if column.is_shown]
         clock = Clock.of([micros for column in shown for micros in column.times], zone)
@@ -284,7 +286,7 @@ def _read_grid(
         headings.append(heading)
         texts.append(written)
     states = [column.values for column in shown if column.kind == "state"]
-    notes = [_count(len(found), most), *_notes(shown, clock, named=changes is not None)]
+    notes = [_count(len(every_row), most), *_notes(shown, clock, named=changes is not None)]
     notes += _several(labels, names) if changes is None else []
     return Grid(
         headings,
@@ -328,10 +330,10 @@ def _several(messages: Mapping[str, MessageLabel], shown: Iterable[str]) -> list
     return [f"{', '.join(alike)} without a name"] if alike else []
 
 
-def _count(found: int, rows: int) -> str:
-    if found > rows:
+def _count(number: int, rows: int) -> str:
+    if number > rows:
         return f"first {rows} row{'s' if rows != 1 else ''} of more"
-    return f"{found} row{'s' if found != 1 else ''}" if found else "no rows"
+    return f"{number} row{'s' if number != 1 else ''}" if number else "no rows"
 
 
 def _show_cell(
@@ -377,11 +379,11 @@ def _shorten(text: str, longest: int) -> str:
 
 
 def _order_rows(frame: DataFrame, order_by: str | Sequence[str]) -> DataFrame:
-    known = {name: F.col(quoted(name)) for name in frame.columns}
+    columns = {name: F.col(quoted(name)) for name in frame.columns}
     if has_change_columns(frame):
         data = frame.schema["data"].dataType
-        known = {name: F.col("data").getField(name) for name in getattr(data, "names", [])} | known
+        columns = {name: F.col("data").getField(name) for name in getattr(data, "names", [])} | columns
     names = resolve_names(frame, [order_by] if isinstance(order_by, str) else order_by)
-    chosen = require_fields(names, list(known), "order_by")
+    chosen = require_fields(names, list(columns), "order_by")
     ties = [name for name in ("guid", VALID_FROM, SYSTEM_FROM) if name in frame.columns]
-    return frame.orderBy(*(known[name] for name in dict.fromkeys([*chosen, *ties])))
+    return frame.orderBy(*(columns[name] for name in dict.fromkeys([*chosen, *ties])))

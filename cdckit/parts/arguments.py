@@ -19,27 +19,27 @@ from cdckit.parts.public_calls import UNDER_WAY, called_function
 from cdckit.parts.widening import WHOLE_KEYS
 
 
-def nearest_name(name: object, known: Iterable[str]) -> str | None:
+def nearest_name(name: object, candidates: Iterable[str]) -> str | None:
     """
-    The one of the *known* names that is most like *name*, upper and lower case being alike, if one is.
+    Find the candidate that is most like *name*, upper and lower case being alike; None where none is.
 
     >>> nearest_name("Nmae", ["number", "name"]), nearest_name("colour", ["number", "name"])
     ('name', None)
     """
-    by_lower = {each.lower(): each for each in known}
+    by_lower = {candidate.lower(): candidate for candidate in candidates}
     close = difflib.get_close_matches(str(name).lower(), by_lower, n=1)
     return by_lower[close[0]] if close else None
 
 
-def suggest_name(name: object, known: Iterable[str]) -> str:
+def suggest_name(name: object, candidates: Iterable[str]) -> str:
     """The question that follows a name that is unknown; nothing where no name is like it."""
-    close = nearest_name(name, known)
+    close = nearest_name(name, candidates)
     return "" if close is None else f" (is it {close}?)"
 
 
-def suggest_names(names: Iterable[object], known: Sequence[str]) -> str | None:
+def suggest_names(names: Iterable[object], candidates: Sequence[str]) -> str | None:
     """The question for all names that are unknown, as a sentence; None where no name is like one of them."""
-    near = {str(name): nearest_name(name, known) for name in names if name not in known}
+    near = {str(name): nearest_name(name, candidates) for name in names if name not in candidates}
     suggestions = [f"{close} for {name}" for name, close in near.items() if close is not None]
     return f"Is it {' and '.join(suggestions)}?" if suggestions else None
 
@@ -114,14 +114,14 @@ def require_period(
 
 
 def require_fields(
-    fields: Iterable[str], known: Sequence[str], argument: str, *, function: str | None = None
+    fields: Iterable[str], choices: Sequence[str], argument: str, *, function: str | None = None
 ) -> list[str]:
     """The fields as a list; raises `InvalidArgument` for none, for one twice, for one that is not known."""
-    found = listed(fields)
-    if not found or set(found) - set(known) or len(set(found)) != len(found):
-        needed = f"one or more fields among {', '.join(known)}"
-        raise InvalidArgument(function, argument, needed, found, remedy=suggest_names(found, known))
-    return found
+    names = listed(fields)
+    if not names or set(names) - set(choices) or len(set(names)) != len(names):
+        needed = f"one or more fields among {', '.join(choices)}"
+        raise InvalidArgument(function, argument, needed, names, remedy=suggest_names(names, choices))
+    return names
 
 
 def listed(names: str | Iterable[str]) -> list[str]:
@@ -140,16 +140,16 @@ def both_sides(on: str | Iterable[str] | Mapping[str, str]) -> tuple[list[str], 
     return listed(on), listed(on)
 
 
-def require_keys(keys: Sequence[str], known: Sequence[str], *, function: str | None = None) -> list[str]:
+def require_keys(keys: Sequence[str], choices: Sequence[str], *, function: str | None = None) -> list[str]:
     """
     The key fields as a list; raises `InvalidArgument` for a text, for none, for one twice or not known.
 
     Also for a set: a guid is made of the key fields in their order.
     """
     listed = list(keys) if isinstance(keys, Sequence) and not isinstance(keys, str) else []
-    if not listed or [name for name in listed if name not in known] or len(set(listed)) != len(listed):
-        needed = f"a list of distinct fields among {', '.join(known)}"
-        close = f"Say keys={[keys]!r}." if keys in known else suggest_names(listed or [keys], known)
+    if not listed or [name for name in listed if name not in choices] or len(set(listed)) != len(listed):
+        needed = f"a list of distinct fields among {', '.join(choices)}"
+        close = f"Say keys={[keys]!r}." if keys in choices else suggest_names(listed or [keys], choices)
         raise InvalidArgument(function, "keys", needed, keys, remedy=close)
     return listed
 
@@ -210,9 +210,9 @@ def require_instants(
     """*at* as a column; raises `WrongColumnType` for a column over *frame* of anything but timestamps."""
     if not isinstance(at, Column):
         return require_instant(at, argument, function=function)
-    found = frame.select(at.alias("at")).schema["at"].dataType
-    if not isinstance(found, T.TimestampType):
-        raise WrongColumnType(function, argument, "timestamp", found.simpleString())
+    kind = frame.select(at.alias("at")).schema["at"].dataType
+    if not isinstance(kind, T.TimestampType):
+        raise WrongColumnType(function, argument, "timestamp", kind.simpleString())
     return at
 
 
@@ -236,9 +236,9 @@ def _describe_frame(frame: object, remedy: str | None) -> tuple[object, None, st
     if not type(frame).__module__.startswith("pandas"):
         return frame, None, remedy
     columns = ", ".join(map(str, getattr(frame, "columns", [])))
-    found = f"a {type(frame).__name__} of pandas with the columns {columns}"
+    description = f"a {type(frame).__name__} of pandas with the columns {columns}"
     return (
-        found,
+        description,
         None,
         remedy
         or (
@@ -259,10 +259,10 @@ def require_types(
 
 def require_type(frame: DataFrame, column: str, needed: T.DataType, *, function: str | None = None) -> None:
     """Raise `WrongColumnType` unless *column* has the type *needed*, nullable or not."""
-    found = frame.schema[column].dataType
+    kind = frame.schema[column].dataType
     # simpleString leaves nullability out: a source that promises more than is needed is welcome.
-    if found.simpleString() != needed.simpleString():
-        raise WrongColumnType(function, column, needed.simpleString(), found.simpleString())
+    if kind.simpleString() != needed.simpleString():
+        raise WrongColumnType(function, column, needed.simpleString(), kind.simpleString())
 
 
 def require_alike(
@@ -278,10 +278,10 @@ def require_alike(
 def require_struct(frame: DataFrame, column: str, *, function: str | None = None) -> T.StructType:
     """The struct type of *column*; raises `MissingColumns` or `WrongColumnType` without one."""
     require_columns(frame, [column], function=function)
-    found = frame.schema[column].dataType
-    if not isinstance(found, T.StructType):
-        raise WrongColumnType(function, column, "a struct", found.simpleString())
-    return found
+    kind = frame.schema[column].dataType
+    if not isinstance(kind, T.StructType):
+        raise WrongColumnType(function, column, "a struct", kind.simpleString())
+    return kind
 
 
 def require_batch(frame: DataFrame, argument: str, instead: str, *, function: str | None = None) -> None:
@@ -297,12 +297,12 @@ def require_distinct(frame: DataFrame, argument: str, *, function: str | None = 
 
 def require_distinct_names(columns: Iterable[str], argument: str, *, function: str | None = None) -> None:
     """Raise `InvalidArgument` if two of the names are one, be it in another case."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for name in columns:
-        if name.lower() in found:
+        if name.lower() in names:
             needed = "of columns that differ in more than case"
-            raise InvalidArgument(function, argument, needed, [found[name.lower()], name])
-        found[name.lower()] = name
+            raise InvalidArgument(function, argument, needed, [names[name.lower()], name])
+        names[name.lower()] = name
 
 
 def flat_columns(text: str) -> T.StructType:
@@ -312,11 +312,11 @@ def flat_columns(text: str) -> T.StructType:
     >>> flat_columns("name string, ordinal integer").simpleString()
     'struct<name:string,ordinal:int>'
     """
-    found = T.StructType()
-    for each in text.split(","):
-        name, kind = each.split()
-        found.add(name, kind)
-    return found
+    columns = T.StructType()
+    for column in text.split(","):
+        name, kind = column.split()
+        columns.add(name, kind)
+    return columns
 
 
 def quoted(name: str) -> str:
@@ -336,7 +336,7 @@ def quoted_if_needed(name: str) -> str:
 
 def free_name(name: str, taken: Collection[str]) -> str:
     """A name for one more column: this one, or one like it that no column has in any case."""
-    while name.lower() in {each.lower() for each in taken}:
+    while name.lower() in {other.lower() for other in taken}:
         name += "_"
     return name
 

@@ -120,6 +120,8 @@ def takes(**forms: Form | Sequence[Form]) -> Callable[[Callable[P, R]], Callable
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         called_as = signature(function)
+        if unknown := forms.keys() - called_as.parameters:
+            raise TypeError(f"{function.__name__} has no argument {', '.join(sorted(unknown))}")
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:

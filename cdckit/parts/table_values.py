@@ -119,7 +119,7 @@ def _of_extension(values: pa.ExtensionArray) -> pa.Array:
     """Values of a type that Arrow itself defines beyond its own: a UUID is its text."""
     name = getattr(values.type, "extension_name", "")
     if name == "arrow.uuid":
-        texts = [one if one is None else str(UUID(bytes=one)) for one in values.storage.to_pylist()]
+        texts = [value if value is None else str(UUID(bytes=value)) for value in values.storage.to_pylist()]
         return pa.array(texts, pa.string())
     if name == "arrow.bool8":
         return pc.not_equal(values.storage, 0)
@@ -171,41 +171,41 @@ def read_objects(values: Iterable[Any]) -> Iterable[Any]:
 
 def _reader(values: Iterable[Any]) -> _Reader | None:
     """What reads each of these objects, at every depth; None where they are read as they are."""
-    values = [one for one in values if not _is_missing(one)]
+    values = [value for value in values if not _is_missing(value)]
     classes = set(map(type, values))
 
     def has(*kinds: type) -> bool:
-        return any(issubclass(one, kinds) for one in classes)
+        return any(issubclass(class_, kinds) for class_ in classes)
 
     # Arrow would make bytes of texts, and days since 1970 of numbers beside dates.
-    several = {_kind_of(one) for one in classes} - {None}
+    several = {_kind_of(class_) for class_ in classes} - {None}
     if len(several) > 1:
         raise UnfitValues(" and ".join(name for name in _KINDS if name in several))
     if has(set, frozenset):
         raise UnfitValues("sets, which have no order: make lists of them, such as by sorted()")
     if has(pd.Timestamp, pd.Timedelta) and any(map(_has_nanoseconds, values)):
         raise UnfitValues("nanoseconds as objects: pandas.to_datetime() or to_timedelta() makes their type")
-    if has(Decimal) and any(isinstance(one, Decimal) and one.is_infinite() for one in values):
+    if has(Decimal) and any(isinstance(value, Decimal) and value.is_infinite() for value in values):
         raise UnfitValues("an infinite decimal")
     if has(UUID):
-        return lambda one: str(one) if isinstance(one, UUID) else one
+        return lambda value: str(value) if isinstance(value, UUID) else value
     if has(datetime) and (date in classes or _mix_zones(values)):
         return _as_instant
     if has(*_LISTS):
-        within = _reader(part for one in values if isinstance(one, _LISTS) for part in one)
-        return within and (lambda one: list(map(within, one)) if isinstance(one, _LISTS) else one)
-    return _reader_of_mappings([one for one in values if isinstance(one, dict)]) if has(dict) else None
+        within = _reader(part for value in values if isinstance(value, _LISTS) for part in value)
+        return within and (lambda value: list(map(within, value)) if isinstance(value, _LISTS) else value)
+    return _reader_of_mappings([value for value in values if isinstance(value, dict)]) if has(dict) else None
 
 
 def _reader_of_mappings(values: list[dict[Any, Any]]) -> _Reader | None:
-    names = {name for one in values for name in one}
-    found = {name: _reader(one[name] for one in values if name in one) for name in names}
-    readers = {name: reader for name, reader in found.items() if reader is not None}
+    names = {name for value in values for name in value}
+    every_reader = {name: _reader(value[name] for value in values if name in value) for name in names}
+    readers = {name: reader for name, reader in every_reader.items() if reader is not None}
 
-    def read(one: Any) -> Any:
-        if not isinstance(one, dict):
-            return one
-        return {name: readers[name](part) if name in readers else part for name, part in one.items()}
+    def read(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {name: readers[name](part) if name in readers else part for name, part in value.items()}
 
     return read if readers else None
 
@@ -215,23 +215,23 @@ def _kind_of(of: type) -> str | None:
     return next((name for name, kinds in _KINDS.items() if issubclass(of, kinds)), None)
 
 
-def _has_nanoseconds(one: Any) -> bool:
-    part = "nanosecond" if isinstance(one, pd.Timestamp) else "nanoseconds"
-    return bool(getattr(one, part, 0))
+def _has_nanoseconds(value: Any) -> bool:
+    part = "nanosecond" if isinstance(value, pd.Timestamp) else "nanoseconds"
+    return bool(getattr(value, part, 0))
 
 
-def _is_missing(one: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     """Whether pandas takes it for a missing value; its NaN and NaT are not equal to themselves."""
-    return one is None or one is pd.NA or (not isinstance(one, np.ndarray) and one != one)
+    return value is None or value is pd.NA or (not isinstance(value, np.ndarray) and value != value)
 
 
 def _mix_zones(values: list[Any]) -> bool:
-    zones = (one.tzinfo for one in values if instants.is_datetime(one))
+    zones = (value.tzinfo for value in values if instants.is_datetime(value))
     return len({zone is None for zone in zones}) > 1
 
 
-def _as_instant(one: Any) -> Any:
+def _as_instant(value: Any) -> Any:
     """A date or a datetime as an instant, in UTC where it says no zone; anything else as it is."""
-    if instants.is_datetime(one):
-        return one.replace(tzinfo=UTC) if one.tzinfo is None else one
-    return datetime(one.year, one.month, one.day, tzinfo=UTC) if type(one) is date else one
+    if instants.is_datetime(value):
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value
+    return datetime(value.year, value.month, value.day, tzinfo=UTC) if type(value) is date else value

@@ -93,7 +93,7 @@ class CheckResult:
     @property
     def broken(self) -> tuple[SentenceResult, ...]:
         """The sentences that the table breaks."""
-        return tuple(each for each in self.results if each.broken)
+        return tuple(result for result in self.results if result.broken)
 
     def require(self, severity: str = "info") -> CheckResult:
         """
@@ -106,24 +106,30 @@ class CheckResult:
         if severity not in SEVERITIES:
             raise InvalidArgument("require", "severity", f"one of {', '.join(SEVERITIES)}", severity)
         least = SEVERITIES.index(severity)
-        broken = [each for each in self.broken if SEVERITIES.index(each.sentence.severity) >= least]
+        broken = [result for result in self.broken if SEVERITIES.index(result.sentence.severity) >= least]
         if broken:
-            first = {each.sentence.says: repr(each.examples) for each in broken if each.examples is not None}
-            numbers = {each.sentence.says: each.broken for each in broken}
+            first = {
+                result.sentence.says: repr(result.examples)
+                for result in broken
+                if result.examples is not None
+            }
+            numbers = {result.sentence.says: result.broken for result in broken}
             raise BrokenPromises(self.suite, self.rows, numbers, first)
         return self
 
     def __repr__(self) -> str:
         shown = [
-            f"{each.sentence.says}\n{each.examples!r}" for each in self.broken if each.examples is not None
+            f"{result.sentence.says}\n{result.examples!r}"
+            for result in self.broken
+            if result.examples is not None
         ]
         return "\n\n".join([repr(self._sentences), *shown])
 
     def _repr_html_(self) -> str:
         shown = [
-            f'<p style="margin:1em 0 0.2em">{escape(each.sentence.says)}</p>{each.examples._repr_html_()}'
-            for each in self.broken
-            if each.examples is not None
+            f'<p style="margin:1em 0 0.2em">{escape(result.sentence.says)}</p>{result.examples._repr_html_()}'
+            for result in self.broken
+            if result.examples is not None
         ]
         return "".join([self._sentences._repr_html_(), *shown])
 
@@ -132,8 +138,8 @@ class CheckResult:
         return Table(self._grid)
 
     def _grid(self) -> Grid:
-        some = any(each.broken for each in self.results)
-        rows = [_row(each, some) for each in self.results]
+        some = any(result.broken for result in self.results)
+        rows = [_row(result, some) for result in self.results]
         headings = ["rows that break it", "of what weight", "sentence"] if some else ["sentence"]
         kept = f"{len(self.results) - len(self.broken)} of {_count(len(self.results), 'sentence')} kept"
         caption = f"{self.suite}: {kept} by {_count(self.rows, 'row')}"
@@ -177,22 +183,26 @@ def count_by_great_expectations(frame: DataFrame, sentences: Sequence[Sentence])
 
     asset = context.data_sources.add_spark("frames", persist=False).add_dataframe_asset("rows")
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
-    for each in sentences:
+    for sentence in sentences:
         try:
-            stated = ExpectationConfiguration(type=each.type, kwargs=dict(each.kwargs)).to_domain_obj()
+            stated = ExpectationConfiguration(
+                type=sentence.type, kwargs=dict(sentence.kwargs)
+            ).to_domain_obj()
         except (GreatExpectationsError, ValueError, TypeError) as error:
-            raise _unusable_sentence(each, str(error)) from error
+            raise _unusable_sentence(sentence, str(error)) from error
         result = batch.validate(stated, result_format="BASIC")
         message = _error_text(result.exception_info or {})
         if message is not None:
-            raise _unusable_sentence(each, message)
+            raise _unusable_sentence(sentence, message)
         yield 0 if result.success else int(result.result.get("unexpected_count") or 1)
 
 
 def _error_text(info: Mapping[str, Any]) -> str | None:
     """What went wrong: it is told once, or for each number that Great Expectations wanted."""
-    infos = [info, *(each for each in info.values() if isinstance(each, Mapping))]
-    return next((str(each.get("exception_message")) for each in infos if each.get("raised_exception")), None)
+    infos = [info, *(part for part in info.values() if isinstance(part, Mapping))]
+    return next(
+        (str(entry.get("exception_message")) for entry in infos if entry.get("raised_exception")), None
+    )
 
 
 def _unusable_sentence(sentence: Sentence, message: str) -> InvalidArgument:
@@ -296,11 +306,11 @@ def _require_free(frame: DataFrame) -> None:
 def _check_sentences(
     suite: Suite, views: Mapping[str, DataFrame], rows: int
 ) -> tuple[int, tuple[SentenceResult, ...]]:
-    queries = [to_sql(each, views["batch"].schema) for each in suite.sentences]
-    seen, numbers = count([each for each in queries if each is not None], views)
-    strange = [each for each, query in zip(suite.sentences, queries, strict=True) if query is None]
+    queries = [to_sql(sentence, views["batch"].schema) for sentence in suite.sentences]
+    seen, numbers = count([query for query in queries if query is not None], views)
+    strange = [sentence for sentence, query in zip(suite.sentences, queries, strict=True) if query is None]
     others = count_by_great_expectations(views["batch"], strange)
-    found = []
+    results = []
     for sentence, query in zip(suite.sentences, queries, strict=True):
         number = next(others) if query is None else next(numbers)
         shown = None
@@ -309,8 +319,8 @@ def _check_sentences(
             order = [name for name in suite.order_by if name in broken_by.columns]
             shown = show(broken_by, rows=rows, order_by=order or None)
             repr(shown)  # now, while the table is there
-        found.append(SentenceResult(sentence, number, shown))
-    return seen, tuple(found)
+        results.append(SentenceResult(sentence, number, shown))
+    return seen, tuple(results)
 
 
 def _views(
@@ -322,7 +332,7 @@ def _views(
         example = f"check(frame, {suite.name!r}, tables={{{lacking[0]!r}: …}})"
         raise wrong_argument("tables", needed, sorted(tables), example)
     views = {"batch": frame} | {VIEW + name: tables[name] for name in suite.tables}
-    if any(_MERGED in str(each.kwargs) for each in suite.sentences):
+    if any(_MERGED in str(sentence.kwargs) for sentence in suite.sentences):
         views["batch"], views[_MERGED] = compare_with_log(frame, tables["changes"], keys)
     return views
 
@@ -362,20 +372,20 @@ def count(sentences: Sequence[SqlSentence], views: Mapping[str, DataFrame]) -> t
 
 def breaking_rows(sentence: SqlSentence, views: Mapping[str, DataFrame]) -> DataFrame:
     """The rows that break a sentence, with the columns of the table where they are rows of it."""
-    found = sql(f"SELECT * FROM {sentence.rows} WHERE {sentence.breaks}", views)
+    rows = sql(f"SELECT * FROM {sentence.rows} WHERE {sentence.breaks}", views)
     columns = views["batch"].columns
-    if len({name.lower() for name in found.columns}) < len(found.columns):
-        return found.toDF(*_distinct_names(found.columns))
-    if set(columns) <= set(found.columns):
-        return found.select(*(F.col(quoted(name)) for name in columns))
-    return found
+    if len({name.lower() for name in rows.columns}) < len(rows.columns):
+        return rows.toDF(*_distinct_names(rows.columns))
+    if set(columns) <= set(rows.columns):
+        return rows.select(*(F.col(quoted(name)) for name in columns))
+    return rows
 
 
 def _distinct_names(names: Sequence[str]) -> list[str]:
     """The names of columns, numbered where one was there before: in Spark such a column has no name."""
     apart: list[str] = []
     for name in names:
-        new, number, taken = name, 2, {each.lower() for each in apart}
+        new, number, taken = name, 2, {other.lower() for other in apart}
         while new.lower() in taken:
             new, number = f"{name} ({number})", number + 1
         apart.append(new)

@@ -49,31 +49,31 @@ def _find_contracts(given: object) -> dict[str, ContractTable]:
     A suite finds other tables among those beside its own: the table `changes` is the one that is to keep the
     suite `changes`.
     """
-    found: dict[str, ContractTable] = {}
-    for name, each in _walk_contracts(given, ""):
-        if name in found:
+    contracts: dict[str, ContractTable] = {}
+    for name, contract in _walk_contracts(given, ""):
+        if name in contracts:
             raise wrong_argument("asked", "tables of different names", f"two of the name {name}")
-        found[name] = each
-    return found
+        contracts[name] = contract
+    return contracts
 
 
 def _walk_contracts(given: object, within: str) -> Iterator[tuple[str, ContractTable]]:
     named = given.contracts() if _has_contracts(given) else given
     if not isinstance(named, Mapping) or not all(isinstance(name, str) for name in named):
         raise _no_contracts(given, within)
-    pairs = {name: each for name, each in named.items() if isinstance(each, tuple)}
-    wrong = [name for name, each in pairs.items() if len(each) != 2 or not isinstance(each[0], DataFrame)]
+    pairs = {name: entry for name, entry in named.items() if isinstance(entry, tuple)}
+    wrong = [name for name, entry in pairs.items() if len(entry) != 2 or not isinstance(entry[0], DataFrame)]
     if wrong:
         raise _no_contracts(pairs[wrong[0]], f"{within}{wrong[0]}.")
     suites = {name: keep_promised(read_suite(suite), table) for name, (table, suite) in pairs.items()}
     beside: dict[str, dict[str, DataFrame]] = {}
     for name, suite in suites.items():
         beside.setdefault(suite.name, {})[name] = pairs[name][0]
-    for name, each in named.items():
+    for name, entry in named.items():
         if name in pairs:
-            yield within + name, ContractTable(each[0], suites[name], beside)
+            yield within + name, ContractTable(entry[0], suites[name], beside)
         else:
-            yield from _walk_contracts(each, f"{within}{name}.")
+            yield from _walk_contracts(entry, f"{within}{name}.")
 
 
 def _has_contracts(given: object) -> TypeGuard[HasContracts]:
@@ -134,15 +134,15 @@ def check_all(
     {'changes': 4, 'history': 4, 'ledger': 4}
     """
     every = _find_contracts(contracts)
-    beside = {name: _tables_beside(name, each, tables or {}) for name, each in every.items()}
+    beside = {name: _tables_beside(name, contract, tables or {}) for name, contract in every.items()}
     context = None if docs is None else ephemeral_context("Data Docs")
-    found = {
-        name: check(each.table, each.suite.stated, tables=beside[name], keys=keys, rows=rows)
-        for name, each in every.items()
+    results = {
+        name: check(contract.table, contract.suite.stated, tables=beside[name], keys=keys, rows=rows)
+        for name, contract in every.items()
     }
     if context is not None and docs is not None:
-        _write(context, found, {name: each.suite for name, each in every.items()}, Path(docs))
-    return found
+        _write(context, results, {name: contract.suite for name, contract in every.items()}, Path(docs))
+    return results
 
 
 def _tables_beside(
@@ -151,16 +151,18 @@ def _tables_beside(
     """The tables that its suite may read; of several beside it that could be one of them, none is taken."""
     for table in wanted.suite.tables:
         if len(wanted.beside.get(table, ())) > 1 and table not in tables:
-            found = ", ".join(wanted.beside[table])
+            names = ", ".join(wanted.beside[table])
             needed = (
                 f"one table of the suite {table} beside {name}, which its suite {wanted.suite.name} reads"
             )
             remedy = f"Say which with tables={{{table!r}: …}}, or put each beside its own in a mapping."
-            raise wrong_argument("asked", needed, found, remedy=remedy)
+            raise wrong_argument("asked", needed, names, remedy=remedy)
     return {suite: next(iter(named.values())) for suite, named in wanted.beside.items()} | dict(tables)
 
 
-def _write(context: Any, found: Mapping[str, CheckResult], suites: Mapping[str, Suite], folder: Path) -> None:
+def _write(
+    context: Any, results: Mapping[str, CheckResult], suites: Mapping[str, Suite], folder: Path
+) -> None:
     """What was found as results of Great Expectations, and its pages about them in a folder."""
     from great_expectations.core import RunIdentifier
     from great_expectations.data_context.types.resource_identifiers import (
@@ -177,13 +179,13 @@ def _write(context: Any, found: Mapping[str, CheckResult], suites: Mapping[str, 
     run = RunIdentifier(run_name="cdckit", run_time=now)
     pages = _file_names(suites)
     names = _file_names({suite.name for suite in suites.values()})
-    for name, each in suites.items():
-        suite = replace(each, name=names[each.name])
+    for name, stated in suites.items():
+        suite = replace(stated, name=names[stated.name])
         written = _suite(suite)
-        if written.name not in {each.name for each in context.suites.all()}:
+        if written.name not in {suite.name for suite in context.suites.all()}:
             context.suites.add(written)
         key = ValidationResultIdentifier(ExpectationSuiteIdentifier(suite.name), run, pages[name])
-        context.validation_results_store.set(key, _results(found[name], suite, name, run))
+        context.validation_results_store.set(key, _results(results[name], suite, name, run))
     context.build_data_docs(site_names=["cdckit"])
 
 
@@ -220,7 +222,7 @@ def _suite(suite: Suite) -> Any:
 def _results(checked: CheckResult, suite: Suite, name: str, run: Any) -> Any:
     from great_expectations.core import ExpectationSuiteValidationResult, ExpectationValidationResult
 
-    configurations = [each.configuration for each in _suite(suite).expectations]
+    configurations = [expectation.configuration for expectation in _suite(suite).expectations]
     results = [
         ExpectationValidationResult(
             success=not result.broken,

@@ -82,8 +82,8 @@ def coalesce_versions(history: DataFrame, on: Iterable[str] | None = None) -> Da
     <BLANKLINE>
     """
     fields = business_fields(history)
-    known = fields.fieldNames()
-    names = known if on is None else require_fields(on, known, "on")
+    every_name = fields.fieldNames()
+    names = every_name if on is None else require_fields(on, every_name, "on")
     content = F.struct(F.col(DELETED), *(comparable(F.col(quoted(n)), fields[n].dataType) for n in names))
     return fold_periods(history.select(*_folded_columns(history, names)), ["guid"], content)
 
@@ -282,13 +282,13 @@ def find_uncovered(
         require_alike(parent, same, history, field, "of the history")
     keys = [key_column(place) for place in range(len(fields))]
     orphans = children.join(parents.select(*keys).distinct(), keys, "left_anti")
-    found = find_overlapping(children, _absences(parents, keys), keys).select(
+    uncovered = find_overlapping(children, _absences(parents, keys), keys).select(
         "a.row",
         F.greatest("a.begins", "b.begins").alias(begin),
         # An open end is null, and `least` passes over nulls.
         F.least("a.ends", "b.ends").alias(end),
     )
-    return found.union(orphans.select("row", "begins", "ends")).select("row.*", begin, end)
+    return uncovered.union(orphans.select("row", "begins", "ends")).select("row.*", begin, end)
 
 
 def _existing_periods(history: DataFrame, on: Iterable[str]) -> DataFrame:
@@ -315,8 +315,8 @@ def _absences(periods: DataFrame, keys: Iterable[str]) -> DataFrame:
     after = F.struct(F.col("until.end").alias("begins"), F.col("next").alias("ends"))
     before = F.struct(F.lit(_EARLIEST).cast("timestamp_ltz").alias("begins"), begins.alias("ends"))
     absences = F.array(F.when(~F.col("until.open"), after), F.when(F.col("number") == 1, before))
-    found = followed.select(*keys, F.inline(absences)).where(is_period(begins, ends))
-    return found.withColumn("row", F.lit(None).cast("int"))
+    stretches = followed.select(*keys, F.inline(absences)).where(is_period(begins, ends))
+    return stretches.withColumn("row", F.lit(None).cast("int"))
 
 
 def _folded_columns(history: DataFrame, names: Iterable[str]) -> list[Column]:

@@ -113,11 +113,11 @@ def read_suite(given: str | Mapping[str, Any]) -> Suite:
         InvalidArgument: There is none of that name, or it has no expectations.
     """
     if isinstance(given, str):
-        known = suite_names()
-        if given not in known:
-            close = nearest_name(given, known)
+        names = suite_names()
+        if given not in names:
+            close = nearest_name(given, names)
             remedy = None if close is None else f"Probably {close!r} was meant."
-            raise wrong_argument("suite", f"one of {', '.join(known)}", given, remedy=remedy)
+            raise wrong_argument("suite", f"one of {', '.join(names)}", given, remedy=remedy)
         given = json.loads(Path(expectations(f"{given}.json")).read_text())
     if not isinstance(given, Mapping) or not given.get("expectations") or "name" not in given:
         needed = "the name of a suite, or a suite of Great Expectations as a mapping, name and expectations"
@@ -136,7 +136,7 @@ def read_suite(given: str | Mapping[str, Any]) -> Suite:
 def keep_promised(suite: Suite, frame: DataFrame) -> Suite:
     """The suite without what this table does not promise, such as no gaps where changes may end."""
     marks = {mark for column in frame.schema for mark, is_so in column.metadata.items() if is_so}
-    kept = [place for place, each in enumerate(suite.sentences) if each.unless not in marks]
+    kept = [place for place, sentence in enumerate(suite.sentences) if sentence.unless not in marks]
     stated = {**suite.stated, "expectations": [suite.stated["expectations"][place] for place in kept]}
     return replace(suite, sentences=tuple(suite.sentences[place] for place in kept), stated=stated)
 
@@ -217,7 +217,7 @@ def _condition(sort: str, of: Mapping[str, Any], schema: T.StructType) -> str | 
 
     None for what Great Expectations has a word of its own: a set with null or without values, no bounds.
     """
-    column, one, other = (_name(str(of.get(argument))) for argument in ("column", "column_A", "column_B"))
+    column, left, other = (_name(str(of.get(argument))) for argument in ("column", "column_A", "column_B"))
     match sort.removeprefix("expect_column_"):
         case "values_to_not_be_null":
             return _is_null(str(of["column"]), schema)
@@ -226,7 +226,7 @@ def _condition(sort: str, of: Mapping[str, Any], schema: T.StructType) -> str | 
         case "values_to_match_regex":
             return f"NOT {column} RLIKE {_literal(of['regex'])}"
         case "pair_values_a_to_be_greater_than_b":
-            return f"{one} {'<' if of.get('or_equal') else '<='} {other}"
+            return f"{left} {'<' if of.get('or_equal') else '<='} {other}"
         case "values_to_be_in_set":
             values = of.get("value_set") or [None]
             return None if None in values else f"{column} NOT IN ({', '.join(map(_literal, values))})"
@@ -247,13 +247,13 @@ def group_by_rows(sentences: Sequence[SqlSentence]) -> list[tuple[str, list[int]
 
     The sentences about the rows of the table are asked of wider ones, where there are such.
     """
-    found: dict[str, list[int]] = {}
-    for place, each in enumerate(sentences):
-        found.setdefault(each.rows, []).append(place)
-    wider = next((rows for rows in found if rows != BATCH and are_table_rows(rows)), None)
-    if wider is not None and BATCH in found:
-        found[wider] += found.pop(BATCH)
-    return list(found.items())
+    groups: dict[str, list[int]] = {}
+    for place, sentence in enumerate(sentences):
+        groups.setdefault(sentence.rows, []).append(place)
+    wider = next((rows for rows in groups if rows != BATCH and are_table_rows(rows)), None)
+    if wider is not None and BATCH in groups:
+        groups[wider] += groups.pop(BATCH)
+    return list(groups.items())
 
 
 def with_breaks(rows: str, sentences: Mapping[int, SqlSentence]) -> tuple[str, list[str]]:
@@ -263,12 +263,14 @@ def with_breaks(rows: str, sentences: Mapping[int, SqlSentence]) -> tuple[str, l
     It is made of the table before rows are compared with others, so that the columns which only these
     sentences read are not carried through a shuffle.  Returns these rows, and the condition of each sentence.
     """
-    own = [place for place, each in sentences.items() if each.rows == BATCH][:_BITS]
-    bits = {place: 1 << number for number, place in enumerate(own)}  # one number for all: a row stays narrow
+    places = [place for place, sentence in sentences.items() if sentence.rows == BATCH][:_BITS]
+    bits = {
+        place: 1 << number for number, place in enumerate(places)
+    }  # one number for all: a row stays narrow
     flags = " | ".join(f"IF({sentences[place].breaks}, {bit}L, 0L)" for place, bit in bits.items())
     wider = _fill(rows, batch=f"(SELECT *, {flags} AS {BREAKS} FROM {BATCH})") if bits else rows
     conditions = {place: f"{BREAKS} & {bit}L <> 0" for place, bit in bits.items()}
-    return wider, [conditions.get(place, each.breaks) for place, each in sentences.items()]
+    return wider, [conditions.get(place, sentence.breaks) for place, sentence in sentences.items()]
 
 
 def are_table_rows(rows: str) -> bool:
@@ -420,18 +422,18 @@ def compare_with_log(
     due = merge_changes(whole, entity=GUID, keys=keys)
     names = [*due.columns, *(name for name in history.columns if name not in due.columns)]
     columns = [_common_form(name, history, due) for name in names]
-    return history.select(*(one for one, _ in columns)), due.select(*(other for _, other in columns))
+    return history.select(*(ours for ours, _ in columns)), due.select(*(other for _, other in columns))
 
 
-def with_differences(found: DataFrame) -> DataFrame:
+def with_differences(rows: DataFrame) -> DataFrame:
     """
     The same rows, each with what differs between its structs `has` and `due` as texts in their place.
 
     A text says, by name, what the fields have that the other side has not so; other tables stay as they are.
     """
-    kinds = [found.schema[side].dataType for side in SIDES if side in found.columns]
+    kinds = [rows.schema[side].dataType for side in SIDES if side in rows.columns]
     if len(kinds) < 2 or not all(isinstance(kind, T.StructType) for kind in kinds):
-        return found
+        return rows
     texts = [_texts(F.col(side), kind) for side, kind in zip(SIDES, kinds, strict=True)]
     names = [name for name in texts[0] if name in texts[1]]
     same = {name: texts[0][name].eqNullSafe(texts[1][name]) for name in names}
@@ -442,27 +444,27 @@ def with_differences(found: DataFrame) -> DataFrame:
             for name in names
         ]
         shown[side] = F.when(F.col(side).isNotNull(), F.concat_ws(", ", *parts))
-    return found.withColumns(shown)
+    return rows.withColumns(shown)
 
 
 def _texts(side: Column, kind: T.DataType) -> dict[str, Column]:
     """By name the texts of a struct's parts, of the fields of a version the values, which come first."""
     assert isinstance(kind, T.StructType)
-    found: dict[str, Column] = {}
-    for part in sorted(kind, key=lambda each: each.name != FIELDS):
+    texts: dict[str, Column] = {}
+    for part in sorted(kind, key=lambda part: part.name != FIELDS):
         value = side[part.name]
         if isinstance(part.dataType, T.StructType):
-            inner = {each.name: as_text(value[each.name], each.dataType) for each in part.dataType}
+            inner = {entry.name: as_text(value[entry.name], entry.dataType) for entry in part.dataType}
             prefix = "" if part.name == FIELDS else f"{part.name}."
-            found |= {prefix + name: text for name, text in inner.items()}
+            texts |= {prefix + name: text for name, text in inner.items()}
         else:
-            found[part.name] = as_text(value, part.dataType)
-    return found
+            texts[part.name] = as_text(value, part.dataType)
+    return texts
 
 
-def _common_form(name: str, one: DataFrame, other: DataFrame) -> tuple[Column, Column]:
+def _common_form(name: str, table: DataFrame, other: DataFrame) -> tuple[Column, Column]:
     """A column of two tables in one type: text, unless they have it in the same."""
-    kinds = [each.schema[name].dataType if name in each.columns else None for each in (one, other)]
+    kinds = [frame.schema[name].dataType if name in frame.columns else None for frame in (table, other)]
     if name == FIELD_PROVENANCE:
         fields = {field: None for kind in kinds if isinstance(kind, T.StructType) for field in kind.names}
         made = [_provenance(kind, [*fields]) for kind in kinds]
@@ -482,7 +484,9 @@ def _text(name: str, kind: T.DataType | None) -> Column:
 def _provenance(kind: T.DataType | None, fields: Sequence[str]) -> Column:
     assert isinstance(kind, T.StructType)
     entry, column = provenance_type(), F.col(FIELD_PROVENANCE)
-    if kind.names == fields and all(each.dataType == entry for each in kind):
+    if kind.names == fields and all(field.dataType == entry for field in kind):
         return column
-    entries = (column[each].cast(entry) if each in kind.names else F.lit(None).cast(entry) for each in fields)
-    return F.struct(*(made.alias(each) for made, each in zip(entries, fields, strict=True)))
+    entries = (
+        column[field].cast(entry) if field in kind.names else F.lit(None).cast(entry) for field in fields
+    )
+    return F.struct(*(made.alias(field) for made, field in zip(entries, fields, strict=True)))

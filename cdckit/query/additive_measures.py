@@ -44,10 +44,10 @@ class AdditiveMeasure(NamedTuple):
         """How many digits an amount has after the point."""
         return self.amounts.scale if isinstance(self.amounts, T.DecimalType) else 0
 
-    def same_group(self, one: Column, other: Column) -> Column:
+    def same_group(self, row: Column, other: Column) -> Column:
         """Whether two rows that are `counted` are of one group; never null."""
         same = (
-            comparable(one.groups[name], kind).eqNullSafe(comparable(other.groups[name], kind))
+            comparable(row.groups[name], kind).eqNullSafe(comparable(other.groups[name], kind))
             for name, _, kind in self.by
         )
         return reduce(and_, same, F.lit(True))
@@ -75,8 +75,8 @@ def require_additive(
         raise wrong_argument("measure", needed, measure, remedy=remedy)
     groups = [by] if isinstance(by, str | Column) else list(by)
     named = []
-    for each in groups:
-        column, name, kind = _told_of_a_row(fields, each, "by")
+    for group in groups:
+        column, name, kind = _told_of_a_row(fields, group, "by")
         named.append((name, column, kind))
     names = [name for name, _, _ in named]
     if {name.lower() for name in names} & {*taken} or len(set(names)) < len(names):
@@ -96,21 +96,29 @@ def require_additive(
     return AdditiveMeasure(measure, number, weight, amounts, named)
 
 
-def _told_of_a_row(fields: DataFrame, said: str | Column, argument: str) -> tuple[Column, str, T.DataType]:
+def _told_of_a_row(
+    fields: DataFrame, expression: str | Column, argument: str
+) -> tuple[Column, str, T.DataType]:
     """An expression, its name and its type; raises unless it can be told of one row."""
-    if not isinstance(said, str | Column):
-        raise wrong_argument(argument, "a field, an SQL expression or a column", said)
-    known = fields.columns
+    if not isinstance(expression, str | Column):
+        raise wrong_argument(argument, "a field, an SQL expression or a column", expression)
+    columns = fields.columns
     try:
-        column = said if isinstance(said, Column) else F.col(quoted(said)) if said in known else F.expr(said)
+        column = (
+            expression
+            if isinstance(expression, Column)
+            else F.col(quoted(expression))
+            if expression in columns
+            else F.expr(expression)
+        )
         # Beside the fields: so an aggregate, which would be told of many rows, cannot pass for one of a row.
         field = fields.select("*", column).schema[-1]
     except AnalysisException as error:
-        needed = f"a field, or an expression of one row, of {', '.join(known)}"
+        needed = f"a field, or an expression of one row, of {', '.join(columns)}"
         unknown = str(error.getCondition()).startswith("UNRESOLVED_COLUMN")
-        close = nearest_name(said, known) if unknown and isinstance(said, str) else None
+        close = nearest_name(expression, columns) if unknown and isinstance(expression, str) else None
         reason = f"Is it {close}?" if close else f"Spark says: {str(error).splitlines()[0]}"
-        raise wrong_argument(argument, needed, str(said), remedy=reason) from error
+        raise wrong_argument(argument, needed, str(expression), remedy=reason) from error
     return column, field.name, field.dataType
 
 

@@ -216,9 +216,9 @@ def timeline(history: DataFrame, key: Mapping[str, Any]) -> DataFrame:
     +------+----+--------------------+---------+--------------+
     <BLANKLINE>
     """
-    known = T.StructType([history.schema["guid"], *business_fields(history)])
-    is_wanted = is_entity(key, known)
+    fields = T.StructType([history.schema["guid"], *business_fields(history)])
+    is_wanted = is_entity(key, fields)
     # Without the hint Spark would shuffle all of the history: it cannot know how few entities these are.
     guids = F.broadcast(history.where(is_wanted).select("guid").distinct())
-    found = history.join(guids, on="guid", how="left_semi")
-    return with_operation(found).orderBy("guid", VALID_FROM)
+    versions = history.join(guids, on="guid", how="left_semi")
+    return with_operation(versions).orderBy("guid", VALID_FROM)

@@ -79,8 +79,8 @@ def beliefs_about(table: DataFrame, valid_at: datetime | Column) -> DataFrame:
     <BLANKLINE>
     """
     instant = require_instants(table, valid_at, "valid_at")
-    known = {VALID_FROM: F.col(SYSTEM_FROM), VALID_TO: F.col(SYSTEM_TO)}
-    return table.where(is_in_force(instant)).withColumns(known).drop(SYSTEM_FROM, SYSTEM_TO)
+    knowledge = {VALID_FROM: F.col(SYSTEM_FROM), VALID_TO: F.col(SYSTEM_TO)}
+    return table.where(is_in_force(instant)).withColumns(knowledge).drop(SYSTEM_FROM, SYSTEM_TO)
 
 
 @takes(table=beliefs_with("guid", VALID_FROM, VALID_TO, DELETED))
@@ -129,10 +129,10 @@ def diff_beliefs(
     then, now = (is_in_force(moment, SYSTEM_FROM, SYSTEM_TO) for moment in _moments(earlier, later))
     require_reader_keys(history_fields(table), keys, (*DIFFERING, *_LEARNT.values()))
     # What is believed at both moments differs in nothing, whatever stands around it.
-    gone, come = (
+    old_beliefs, new_beliefs = (
         keep_known(table.where(rows), at) for rows, at in ((then & ~now, earlier), (now & ~then, later))
     )
-    return diff(gone, come, keys=keys).withColumnsRenamed(_LEARNT)
+    return diff(old_beliefs, new_beliefs, keys=keys).withColumnsRenamed(_LEARNT)
 
 
 @takes(table=BELIEFS)
@@ -227,9 +227,9 @@ def error_durations(
     +------+-------+--------------------+-----------+----------+-------+
     <BLANKLINE>
     """
-    known = history_fields(table)
-    names = require_fields(fields, known.fieldNames(), "fields")
-    named = [field.name for field in require_reader_keys(known, keys, _ERRORS)]
+    columns = history_fields(table)
+    names = require_fields(fields, columns.fieldNames(), "fields")
+    named = [field.name for field in require_reader_keys(columns, keys, _ERRORS)]
     ends = F.lit(True)
     if until is None:
         truth = table.where(F.col(SYSTEM_TO).isNull()).drop(SYSTEM_FROM, SYSTEM_TO)

@@ -65,8 +65,8 @@ def as_known(changes: DataFrame, known_at: datetime, *, entity: str, keys: Seque
     <BLANKLINE>
     """
     _tell_unsaid_arrival(changes)
-    known = F.col("arrival.timestamp") <= require_instant(known_at, "known_at")
-    return merge_changes(changes.where(known), entity=entity, keys=keys)
+    is_known = F.col("arrival.timestamp") <= require_instant(known_at, "known_at")
+    return merge_changes(changes.where(is_known), entity=entity, keys=keys)
 
 
 @takes(entity=NAME)

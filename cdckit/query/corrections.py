@@ -101,7 +101,7 @@ def correct(
     fields = business_fields(history)
     key = require_keys(keys, fields.fieldNames())
     right = _right_values(history, values, [name for name in fields.fieldNames() if name not in key])
-    data = F.struct(*(right.get(each.name, _of_key(each, key)).alias(each.name) for each in fields))
+    data = F.struct(*(right.get(field.name, _of_key(field, key)).alias(field.name) for field in fields))
     stated = statement_columns(
         F.lit(DELETE if values is None else UPSERT),
         F.col(VALID_FROM),
@@ -112,25 +112,25 @@ def correct(
         received_at=received_at,
     )
     weights = {name: _priority(history, priority, name) for name in right or ("guid",)}
-    own = [weights.get(name, F.lit(None).cast("int")).alias(name) for name in fields.names]
+    priorities = [weights.get(name, F.lit(None).cast("int")).alias(name) for name in fields.names]
     return versions.select(
         *stated,
         (F.lit(NO_PRIORITY) if right else weights["guid"]).alias("priority"),
         data.alias("data"),
         F.struct(*(F.lit(name in {*key, *right}).alias(name) for name in fields.names)).alias("carried"),
-        F.struct(*own).alias("field_priorities"),
+        F.struct(*priorities).alias("field_priorities"),
         F.col(VALID_TO).alias(UNTIL),
     )
 
 
 def _right_values(
-    history: DataFrame, values: Mapping[str, object] | None, known: Sequence[str]
+    history: DataFrame, values: Mapping[str, object] | None, fields: Sequence[str]
 ) -> dict[str, Column]:
     """The values in the types of their fields."""
     if values is None:
         return {}
-    found = {}
-    for name in require_fields(values, known, "values"):
+    columns = {}
+    for name in require_fields(values, fields, "values"):
         needed = history.schema[name].dataType
         value = values[name]
         value = value if isinstance(value, Column) else F.lit(value)
@@ -138,8 +138,8 @@ def _right_values(
         common = common_spark_type(needed, given)
         if common is None or common.simpleString() != needed.simpleString():
             raise wrong_type(name, needed.simpleString(), given.simpleString())
-        found[name] = as_type(value, given, needed, name)
-    return found
+        columns[name] = as_type(value, given, needed, name)
+    return columns
 
 
 def _of_key(field: T.StructField, keys: Sequence[str]) -> Column:
@@ -153,6 +153,6 @@ def _priority(history: DataFrame, priority: int | None, name: str) -> Column:
     entries = require_struct(history, FIELD_PROVENANCE).fieldNames()
     row = F.col(FIELD_PROVENANCE)["guid"]["p"]
     # A field that was never set has no priority, and `greatest` passes over nulls.
-    own = F.col(FIELD_PROVENANCE)[name]["p"] if name in entries else F.lit(None).cast("int")
-    above = F.least(F.greatest(own, row), F.lit(_GREATEST - 1)) + 1
-    return F.when(F.col(VALID_TO).isNull(), own).otherwise(above).cast("int")
+    field_priority = F.col(FIELD_PROVENANCE)[name]["p"] if name in entries else F.lit(None).cast("int")
+    above = F.least(F.greatest(field_priority, row), F.lit(_GREATEST - 1)) + 1
+    return F.when(F.col(VALID_TO).isNull(), field_priority).otherwise(above).cast("int")

@@ -34,10 +34,10 @@ DIFFERING = ("field", VALID_FROM, VALID_TO, *_SAID)
 
 
 def _check_comparable(history: Any, argument: str) -> DataFrame:
-    found = require_history(history, "guid", VALID_FROM, VALID_TO, DELETED)
-    if FIELD_PROVENANCE in found.columns:
-        require_struct(found, FIELD_PROVENANCE)
-    return found
+    versions = require_history(history, "guid", VALID_FROM, VALID_TO, DELETED)
+    if FIELD_PROVENANCE in versions.columns:
+        require_struct(versions, FIELD_PROVENANCE)
+    return versions
 
 
 COMPARABLE = Form(
@@ -212,11 +212,17 @@ def require_reader_keys(
 
 
 def _require_same_fields(a: DataFrame, b: DataFrame) -> None:
-    known = {field.name: field.dataType.simpleString() for field in business_fields(a)}
-    found = {field.name: field.dataType.simpleString() for field in business_fields(b)}
-    differing = {name: found.get(name) for name in [*known, *found] if known.get(name) != found.get(name)}
+    fields_of_a = {field.name: field.dataType.simpleString() for field in business_fields(a)}
+    fields_of_b = {field.name: field.dataType.simpleString() for field in business_fields(b)}
+    differing = {
+        name: fields_of_b.get(name)
+        for name in [*fields_of_a, *fields_of_b]
+        if fields_of_a.get(name) != fields_of_b.get(name)
+    }
     if differing:
-        needed = [f"{name} {known[name]}" if name in known else f"no {name}" for name in differing]
+        needed = [
+            f"{name} {fields_of_a[name]}" if name in fields_of_a else f"no {name}" for name in differing
+        ]
         raise wrong_argument("b", f"of the fields of a, with {', '.join(needed)}", differing)
 
 
@@ -271,15 +277,15 @@ def provenance_of(version: Column, field: T.StructField) -> Column:
     return version.getField("said_by").getField("guid" if field == PRESENCE else field.name)
 
 
-def same_value(one: Column, other: Column, field: T.StructField) -> Column:
+def same_value(version: Column, other: Column, field: T.StructField) -> Column:
     """Whether two versions have equal values of the field (`cdckit.parts.values`); never null."""
-    return comparable(value_of(one, field), field.dataType).eqNullSafe(
+    return comparable(value_of(version, field), field.dataType).eqNullSafe(
         comparable(value_of(other, field), field.dataType)
     )
 
 
 def differing_cells(
-    one: Column,
+    version: Column,
     other: Column,
     fields: Iterable[T.StructField],
     describe: Callable[[T.StructField], Mapping[str, Column]],
@@ -291,7 +297,7 @@ def differing_cells(
     """
     cells = (
         F.when(
-            ~same_value(one, other, field),
+            ~same_value(version, other, field),
             F.struct(
                 F.lit(field.name).alias("field"),
                 *(column.alias(name) for name, column in describe(field).items()),

@@ -21,7 +21,7 @@ _DIGITS = 38
 _LONG = range(-(2**63), 2**63)
 
 
-def is_entity(key: Mapping[str, Any], known: T.StructType, *, within: str = "") -> Column:
+def is_entity(key: Mapping[str, Any], fields: T.StructType, *, within: str = "") -> Column:
     """
     The condition that a row is of the entity with that key, null being a value like any other.
 
@@ -33,10 +33,10 @@ def is_entity(key: Mapping[str, Any], known: T.StructType, *, within: str = "") 
     """
     if not isinstance(key, Mapping):
         raise wrong_argument("key", "a mapping of field to value", key)
-    require_fields(key, known.fieldNames(), "key")
+    require_fields(key, fields.fieldNames(), "key")
     conditions = []
     for name, value in key.items():
-        kind = known[name].dataType
+        kind = fields[name].dataType
         try:
             wanted = literal(value, kind)
         except ValueError:
@@ -120,19 +120,21 @@ def _wall_clock(value: Any, kind: T.DataType) -> Column:
 
 
 def _array(value: Any, kind: Any) -> Column:
-    return F.array(*(literal(each, kind.elementType) for each in value)).cast(kind)
+    return F.array(*(literal(item, kind.elementType) for item in value)).cast(kind)
 
 
 def _map(value: Any, kind: Any) -> Column:
-    keys = F.array(*(literal(each, kind.keyType) for each in value)).cast(T.ArrayType(kind.keyType))
-    items = [literal(each, kind.valueType) for each in value.values()]
+    keys = F.array(*(literal(item, kind.keyType) for item in value)).cast(T.ArrayType(kind.keyType))
+    items = [literal(item, kind.valueType) for item in value.values()]
     return F.map_from_arrays(keys, F.array(*items).cast(T.ArrayType(kind.valueType))).cast(kind)
 
 
 def _struct(value: Any, kind: Any) -> Column:
     if set(value) != set(kind.fieldNames()):
         raise ValueError(value)
-    return F.struct(*(literal(value[each.name], each.dataType).alias(each.name) for each in kind)).cast(kind)
+    return F.struct(*(literal(value[field.name], field.dataType).alias(field.name) for field in kind)).cast(
+        kind
+    )
 
 
 _LITERALS: dict[Any, tuple[Any, Callable[[Any, T.DataType], Column]]] = {

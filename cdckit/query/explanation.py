@@ -185,8 +185,8 @@ def _require_order(before: Belief, after: Belief) -> tuple[int, int]:
             then = getattr(before, name)
             needed = f"not before before.{name}, {'which is open' if then is None else then.isoformat()}"
             remedy = "Change the places of the two: then each amount has the other sign."
-            found = getattr(after, name).isoformat()
-            raise wrong_argument(f"after.{name}", needed, found, remedy=remedy)
+            instant = getattr(after, name).isoformat()
+            raise wrong_argument(f"after.{name}", needed, instant, remedy=remedy)
     return _micros(before, "valid_at"), _micros(after, "valid_at")
 
 
@@ -238,9 +238,9 @@ def _steps(
     if SNAPSHOT not in changes.columns and not question.apart:
         at = F.timestamp_micros(F.lit(question.after))
         changes = changes.where(F.coalesce(F.col("effective_timestamp") <= at, F.lit(True)))
-    arrived, *rest = ARRIVAL_TYPE.fieldNames()
+    arrived, *order = ARRIVAL_TYPE.fieldNames()
     # The rest says the order of what one belief does not know, and need not travel with all that both know.
-    place = [F.when(sides != CORE, F.col(f"arrival.{part}")).alias(part) for part in rest]
+    place = [F.when(sides != CORE, F.col(f"arrival.{part}")).alias(part) for part in order]
     more = {SIDES: sides, PLACE: F.struct(f"arrival.{arrived}", *place)}
     if question.apart:
         # Two changes are one if nothing tells them apart.
@@ -277,9 +277,9 @@ def _of_step(name: str) -> Column:
 def _parts(steps: DataFrame, asked: AdditiveMeasure, before: Belief) -> DataFrame:
     """What each step takes from a group, gives to one, or changes in one: `piece`, beside the step."""
     step, was = quoted(_STEP), quoted(_WAS)
-    told = steps.select(step, f"{step}.was.*").select(step, asked.counted.alias(_WAS))
-    told = told.select(step, was, f"{step}.now.*").select(step, was, asked.counted.alias(_NOW))
-    parts = told.select(step, F.explode(F.array_compact(F.array(*_pieces(asked, before)))).alias("piece"))
+    counted = steps.select(step, f"{step}.was.*").select(step, asked.counted.alias(_WAS))
+    counted = counted.select(step, was, f"{step}.now.*").select(step, was, asked.counted.alias(_NOW))
+    parts = counted.select(step, F.explode(F.array_compact(F.array(*_pieces(asked, before)))).alias("piece"))
     counts = F.col("piece.number") != 0
     return parts.where(counts | (F.col("piece.weight") != 0) if asked.measure == "mean" else counts)
 
@@ -289,7 +289,7 @@ def _pieces(asked: AdditiveMeasure, before: Belief) -> list[Column]:
     was, now = F.col(quoted(_WAS)), F.col(quoted(_NOW))
     stays = was.isNotNull() & now.isNotNull()
     moves = stays & ~asked.same_group(was, now)
-    gone, came = (was.isNotNull() & now.isNull()) | moves, (now.isNotNull() & was.isNull()) | moves
+    leaves, enters = (was.isNotNull() & now.isNull()) | moves, (now.isNotNull() & was.isNull()) | moves
     then = require_instant(before.valid_at, "valid_at")
     in_time = _of_step("effective_timestamp") <= then
     # Of what is not told anew, the reason says more than what became of the row.
@@ -302,9 +302,9 @@ def _pieces(asked: AdditiveMeasure, before: Belief) -> list[Column]:
     # What a row had counted moves to the other group; what it counts more is a piece of its own.
     given = F.when(moves & reason.isNull(), was).otherwise(now)
     pieces = [
-        (gone, was, F.when(moves, RECLASSIFIED).otherwise(REMOVED), -was.number, -was.weight),
+        (leaves, was, F.when(moves, RECLASSIFIED).otherwise(REMOVED), -was.number, -was.weight),
         (
-            came,
+            enters,
             now,
             F.when(moves, RECLASSIFIED).when(in_time, LATE).otherwise(NEW),
             given.number,
@@ -346,14 +346,14 @@ def _with_means(
     )
     step, backwards = _of_step("step"), _of_step("step") == UNDONE
     passes = step.isin(BEGAN, ENDED)
-    arrived, *rest = (_of_step(PLACE).getField(part) for part in ARRIVAL_TYPE.fieldNames()[:-1])
-    told = [arrived, *(F.when(~passes, part) for part in rest)]
-    told += [_of_step(name) for name in ("message_id", "source", GUID)]
+    arrived, *place_parts = (_of_step(PLACE).getField(part) for part in ARRIVAL_TYPE.fieldNames()[:-1])
+    arrival_order = [arrived, *(F.when(~passes, part) for part in place_parts)]
+    arrival_order += [_of_step(name) for name in ("message_id", "source", GUID)]
     order = [
         F.when(passes, BEGAN).otherwise(step).asc_nulls_first(),
-        *(F.when(backwards, each).desc() for each in told),
+        *(F.when(backwards, part).desc() for part in arrival_order),
         _of_step("at"),
-        *told,
+        *arrival_order,
         F.col("piece.place"),
     ]
     window = Window.partitionBy("groups").orderBy(*order)

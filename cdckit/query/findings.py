@@ -73,7 +73,7 @@ def explained_findings(
         _refused_records(none if rejects is None else rejects, _REJECT, sides),
         _refused_records(none if waiting is None else waiting, _WAITING, sides),
     ]
-    proof = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), proofs)
+    proof = reduce(lambda table, other: table.unionByName(other, allowMissingColumns=True), proofs)
     return _explained_cells(_weigh_proofs(find_differences(sides), proof, sides), sides, unseen_from)
 
 
@@ -174,9 +174,9 @@ def _refused_records(records: DataFrame, name: str, sides: Sides) -> DataFrame:
         "Add what the records speak of as columns, for instance of JSON "
         "`F.get_json_object(F.col('value').cast('string'), '$.id')`."
     )
-    require_columns(records, [each.name for each in sides.keys], remedy=remedy)
+    require_columns(records, [key.name for key in sides.keys], remedy=remedy)
     when, *why = _RECORD_COLUMNS[name]
-    stated = [F.col(each).cast("string") for each in why if each in records.columns]
+    stated = [F.col(column).cast("string") for column in why if column in records.columns]
     at = F.col(when) if when in records.columns else F.lit(None)
     keys = zip(sides.places, sides.keys, strict=True)
     return records.select(
@@ -191,25 +191,27 @@ def _refused_records(records: DataFrame, name: str, sides: Sides) -> DataFrame:
     )
 
 
-def _weigh_proofs(found: DataFrame, proof: DataFrame, sides: Sides) -> DataFrame:
+def _weigh_proofs(findings: DataFrame, proof: DataFrame, sides: Sides) -> DataFrame:
     """One row per finding; of each cell what the proofs say: since when, by what word, whether by hand."""
     # A digest of what the source says: should it name an entity twice, these are two findings.
     row = T.StructType([PRESENCE, *sides.keys, *sides.fields])
     digest = F.xxhash64(as_text(F.col("b.values"), row))
-    one = [*sides.places, "guid", "finding", "digest"]
+    identity = [*sides.places, "guid", "finding", "digest"]
     # Read twice and found once: Spark reuses what was shuffled, if both read the same columns.
-    found = found.withColumn("digest", digest).repartition(*sides.places)
-    stands = found.select(
-        *found.columns, F.when(F.col("a").isNotNull(), _past(F.col("a.begins"), F.col("a"))).alias("past")
+    findings = findings.withColumn("digest", digest).repartition(*sides.places)
+    stands = findings.select(
+        *findings.columns, F.when(F.col("a").isNotNull(), _past(F.col("a.begins"), F.col("a"))).alias("past")
     )
     # Inner, so that the few findings can be sent to the many proofs.
-    joined = found.join(proof, same_keys(sides.places), "inner").unionByName(stands, allowMissingColumns=True)
+    joined = findings.join(proof, same_keys(sides.places), "inner").unionByName(
+        stands, allowMissingColumns=True
+    )
     its_own = F.col("guid").isNull() | F.col("guid").eqNullSafe(F.col("past.guid"))
-    before = F.lag("past.ends").over(Window.partitionBy(*one).orderBy("past.begins"))
+    before = F.lag("past.ends").over(Window.partitionBy(*identity).orderBy("past.begins"))
     proven = joined.withColumn("past", F.when(its_own, F.col("past"))).withColumn(
         "goes_on", before.eqNullSafe(F.col("past.begins"))
     )
-    return proven.groupBy(*one).agg(
+    return proven.groupBy(*identity).agg(
         *(F.first(side).alias(side) for side in ("a", "b")),
         F.max("past.guid").alias("known_guid"),
         *(F.max(name).alias(name) for name in (_REJECT, _WAITING)),
@@ -227,7 +229,7 @@ def _proofs_of(field: T.StructField, sides: Sides) -> dict[str, Column]:
     other = past.isNotNull() & ~(is_there(version) & same_value(version, a, field))
     begins = F.when(past.isNotNull() & ~F.col("goes_on"), past.getField("begins"))
     stretch = F.greatest(F.max(F.when(other, past.getField("ends"))), F.max(begins))
-    gone = F.max(F.when(is_there(version), past.getField("ends")))
+    last_end = F.max(F.when(is_there(version), past.getField("ends")))
     says = same_value(word, b, field)
     if field == PRESENCE:
         # What the source does not know it says by its silence: that is what a delete says.
@@ -243,7 +245,7 @@ def _proofs_of(field: T.StructField, sides: Sides) -> dict[str, Column]:
     )
     by_hand = word.getField("by_hand") & (message == provenance_of(a, field).getField("m"))
     return {
-        "since": F.when(F.first(missing), gone).otherwise(stretch) if field == PRESENCE else stretch,
+        "since": F.when(F.first(missing), last_end).otherwise(stretch) if field == PRESENCE else stretch,
         "word": F.max(F.when(is_same_word, last_word)),
         "by_hand": F.max(by_hand),
     }
@@ -276,8 +278,8 @@ def _explain_cell(
     if unseen_from is not None:
         until = unseen_from.astimezone(UTC).replace(tzinfo=None).isoformat(" ")
         cases.append((F.lit(True), NOT_YET_SEEN, F.lit(f"complete until {until}")))
-    found = F.lit(None).cast("struct<explanation string, evidence string>")
+    explanation = F.lit(None).cast("struct<explanation string, evidence string>")
     for holds, name, evidence in reversed(cases):
         case = F.struct(F.lit(str(name)).alias("explanation"), evidence.alias("evidence"))
-        found = F.when(holds, case).otherwise(found)
-    return found
+        explanation = F.when(holds, case).otherwise(explanation)
+    return explanation

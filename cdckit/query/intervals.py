@@ -138,13 +138,13 @@ def _column(given: Column | str) -> Column:
     return F.col(quoted(given)) if isinstance(given, str) else given
 
 
-def _order(one: Column, other: Column) -> Column:
-    return F.when(one < other, -1).when(one == other, 0).otherwise(1)
+def _order(value: Column, other: Column) -> Column:
+    return F.when(value < other, -1).when(value == other, 0).otherwise(1)
 
 
-def _end_order(one: Column, other: Column) -> Column:
-    open_ends = F.when(other.isNull(), F.when(one.isNull(), 0).otherwise(-1)).when(one.isNull(), 1)
-    return F.coalesce(open_ends, _order(one, other))
+def _end_order(value: Column, other: Column) -> Column:
+    open_ends = F.when(other.isNull(), F.when(value.isNull(), 0).otherwise(-1)).when(value.isNull(), 1)
+    return F.coalesce(open_ends, _order(value, other))
 
 
 _CHUNK = 32
@@ -203,9 +203,9 @@ def _compare_all(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
     )
 
 
-def _begins_before_end(one: str, other: str) -> Column:
+def _begins_before_end(side: str, other: str) -> Column:
     end = F.col(f"{other}ends")
-    return end.isNull() | (F.col(f"{one}begins") < end)
+    return end.isNull() | (F.col(f"{side}begins") < end)
 
 
 def _same(keys: Sequence[str]) -> Column:
@@ -237,13 +237,13 @@ def _number_periods(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFram
         _moments(b, keys, is_a=False), allowMissingColumns=True
     )
     counted = _count_by_key(moments, keys) if keys else _count_by_hour(moments)
-    own = F.when(F.col("is_a"), F.col("before_a")).otherwise(F.col("before_b"))
+    number = F.when(F.col("is_a"), F.col("before_a")).otherwise(F.col("before_b"))
     others = F.when(F.col("is_a"), F.col("before_b")).otherwise(F.col("before_a"))
     # Equal periods of a table are numbered alike: the end of any of them will do.
     same = Window.partitionBy(*keys, "is_a", "begins", "ends")
     high = F.max("others").over(same.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing))
     return (
-        counted.withColumns({"number": own, "others": others})
+        counted.withColumns({"number": number, "others": others})
         .withColumn("high", high)
         .where("place > 0")
         .select(*keys, "is_a", "begins", "ends", "a", "b", "number", F.col("others").alias("low"), "high")

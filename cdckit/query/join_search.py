@@ -106,9 +106,9 @@ class VersionIndex:
         self._versions = versions
         self._times = np.unique(np.concatenate([versions.begins, versions.ends]))
         self._moments = np.unique(np.concatenate([versions.known, versions.forgotten]))
-        low, high = (self._moment(versions.key, each) for each in (versions.known, versions.forgotten))
+        low, high = (self._moment(versions.key, moments) for moments in (versions.known, versions.forgotten))
         self._leaves = np.unique(np.concatenate([low, high]))
-        low, high = (np.searchsorted(self._leaves, each) for each in (low, high))
+        low, high = (np.searchsorted(self._leaves, bound) for bound in (low, high))
         begins = np.searchsorted(self._times, versions.begins)
         self._levels: list[_Level] = []
         for height, node, version in _nodes(low, high):
@@ -124,7 +124,7 @@ class VersionIndex:
 
         With *just_before* it is what ends at the point, or later, and began before it.
         """
-        found = np.full(len(points.key), NOWHERE)
+        versions = np.full(len(points.key), NOWHERE)
         begins = self._versions.begins
         last = self._last_begin(points, just_before)
         for level, node in self._lists_of(points):
@@ -132,10 +132,10 @@ class VersionIndex:
             version, here = self._listed_versions(level, node, stands)
             here &= _is_in_force(self._versions.ends[version], points, just_before)
             # Both are in force from the later beginning on: that is the instant to tell.
-            later = np.where(begins[found] > begins[version], found, version)
-            _require_one(here & (found != NOWHERE), later)
-            found[here] = version[here]
-        return found
+            later = np.where(begins[versions] > begins[version], versions, version)
+            _require_one(here & (versions != NOWHERE), later)
+            versions[here] = version[here]
+        return versions
 
     def next_to_begin(self, points: Points, *, later: bool = False) -> Ints:
         """
@@ -143,21 +143,21 @@ class VersionIndex:
 
         With *later* one that begins just there does not count.
         """
-        found = np.full(len(points.key), NOWHERE)
+        versions = np.full(len(points.key), NOWHERE)
         begins = np.full(len(points.key), NEVER)
         first = np.searchsorted(self._times, points.valid_at, side="right" if later else "left")
         for level, node in self._lists_of(points):
             stands = np.searchsorted(level.place, node + first)
             version, here = self._listed_versions(level, node, stands)
             starts = self._versions.begins[version]
-            _require_one(here & (found != NOWHERE) & (starts == begins), version)
+            _require_one(here & (versions != NOWHERE) & (starts == begins), version)
             here &= starts < begins
-            found[here], begins[here] = version[here], starts[here]
-        return found
+            versions[here], begins[here] = version[here], starts[here]
+        return versions
 
     def any_in_force(self, points: Points, *, just_before: bool = False, or_later: bool = False) -> Bools:
         """Whether any version is in force at each point, or just before it, or will be; they may overlap."""
-        found = np.zeros(len(points.key), dtype=bool)
+        hits = np.zeros(len(points.key), dtype=bool)
         many = len(self._times)
         last = many - 1 if or_later else self._last_begin(points, just_before)
         ends = np.searchsorted(self._times, self._versions.ends)
@@ -167,8 +167,8 @@ class VersionIndex:
             stands = np.searchsorted(level.place, node + last, side="right") - 1
             _, here = self._listed_versions(level, node, stands)
             end = self._times[latest[np.maximum(stands, 0)] % many]
-            found |= here & _is_in_force(end, points, just_before)
-        return found
+            hits |= here & _is_in_force(end, points, just_before)
+        return hits
 
     def _last_begin(self, points: Points, just_before: bool) -> Ints:
         """For each point the last of the times at which a version may have begun, if it is in force."""
@@ -198,7 +198,7 @@ class VersionIndex:
     def _require_no_overlap(self) -> None:
         for level in self._levels:
             node = level.place // len(self._times)
-            begins, ends = (each[level.version] for each in (self._versions.begins, self._versions.ends))
+            begins, ends = (bounds[level.version] for bounds in (self._versions.begins, self._versions.ends))
             _require_one((node[1:] == node[:-1]) & (begins[1:] < ends[:-1]), level.version[1:])
 
 
@@ -292,10 +292,10 @@ def answer_points(
     order = np.lexsort((points.known_at, points.key))
     points, has_time = Points(*(column[order] for column in points)), has_time[order]
     try:
-        found, distance, ahead = _nearest(versions.select(alive), points, how)
+        nearest, distance, ahead = _nearest(versions.select(alive), points, how)
     except Overlap as overlap:
         raise Overlap(int(alive[overlap.version])) from None
-    version = np.append(alive, NOWHERE)[found]
+    version = np.append(alive, NOWHERE)[nearest]
     reason = np.full(len(version), NO_VERSION)
     if how.reason:
         reason = _reasons(versions, deleted, points, how)
@@ -313,17 +313,17 @@ def _nearest(alive: Versions, points: Points, how: LookupRule) -> tuple[Ints, Di
     index = VersionIndex(alive)
     # Where nothing is found, NOWHERE takes the last one of these.
     begins = np.append(alive.begins, 0)
-    found = np.full(len(points.key), NOWHERE)
-    distance, ahead = np.zeros(len(found), dtype=np.uint64), np.zeros(len(found), dtype=bool)
+    nearest = np.full(len(points.key), NOWHERE)
+    distance, ahead = np.zeros(len(nearest), dtype=np.uint64), np.zeros(len(nearest), dtype=bool)
     if how.direction != "forward":
-        found = index.in_force(points, just_before=how.strictly)
-        distance = _time_between(begins[found], points.valid_at)
+        nearest = index.in_force(points, just_before=how.strictly)
+        distance = _time_between(begins[nearest], points.valid_at)
     if how.direction != "backward":
         later = index.next_to_begin(points, later=how.strictly)
         until = _time_between(points.valid_at, begins[later])
-        ahead = (later != NOWHERE) & ((found == NOWHERE) | (until < distance))
-        found, distance = np.where(ahead, later, found), np.where(ahead, until, distance)
-    return found, distance, ahead
+        ahead = (later != NOWHERE) & ((nearest == NOWHERE) | (until < distance))
+        nearest, distance = np.where(ahead, later, nearest), np.where(ahead, until, distance)
+    return nearest, distance, ahead
 
 
 def _time_between(first: Ints, second: Ints) -> Distances:
@@ -336,7 +336,7 @@ def _reasons(versions: Versions, deleted: Bools, points: Points, how: LookupRule
     reason = np.full(len(points.key), NO_VERSION)
     learnt = versions.select(~deleted & (versions.known > _ALWAYS))
     before = learnt._replace(known=np.full(len(learnt.key), _ALWAYS), forgotten=learnt.known)
-    gone = VersionIndex(versions.select(deleted), may_overlap=True)
+    deletes = VersionIndex(versions.select(deleted), may_overlap=True)
     # Nearest looks both ways, and just before an instant something else may be in force than at it.
     if how.direction != "forward":
         unknown = VersionIndex(before, may_overlap=True)
@@ -346,9 +346,9 @@ def _reasons(versions: Versions, deleted: Bools, points: Points, how: LookupRule
         from_then = points._replace(valid_at=points.valid_at + int(how.strictly))
         reason[begins.any_in_force(from_then, or_later=True)] = NOT_YET
     if how.direction != "forward":
-        reason[gone.any_in_force(points, just_before=how.strictly)] = DELETED
+        reason[deletes.any_in_force(points, just_before=how.strictly)] = DELETED
     if how.direction != "backward":
-        reason[gone.any_in_force(points, or_later=True)] = DELETED
+        reason[deletes.any_in_force(points, or_later=True)] = DELETED
     return reason
 
 
@@ -436,20 +436,20 @@ def _scatter(count: int, rows: Ints, values: pa.Array) -> pa.Array:
 def _answers(table: pa.RecordBatch, number: Ints, facts: Ints, rows: Ints, how: LookupRule) -> Answers:
     """What the facts in some rows find among the versions in others; raises `Overlap` with one of those."""
     points, has_time = _points(table, number, facts)
-    begins, known = (_micros(table, name, rows, _ALWAYS) for name in (AT, KNOWN))
+    begins, known_from = (_micros(table, name, rows, _ALWAYS) for name in (AT, KNOWN))
     ends, forgotten = (_micros(table, name, rows, NEVER) for name in (UNTIL, FORGOTTEN))
-    versions = Versions(number[rows], begins, ends, known, forgotten)
+    versions = Versions(number[rows], begins, ends, known_from, forgotten)
     deleted = bools(table.column(IS_DELETED).take(pa.array(rows)))
     return answer_points(versions, deleted, points, has_time, how)
 
 
 def _points(table: pa.RecordBatch, number: Ints, facts: Ints) -> tuple[Points, Bools]:
     """The points at which facts ask, and which facts have the times to ask."""
-    at, known = (_micros(table, name, facts, _ALWAYS) for name in (AT, KNOWN))
+    at, known_at = (_micros(table, name, facts, _ALWAYS) for name in (AT, KNOWN))
     has_time = np.ones(len(facts), dtype=bool)
     for name in {AT, KNOWN} & set(table.schema.names):
         has_time &= np.asarray(table.column(name).is_valid())[facts]
-    return Points(number[facts], np.where(has_time, at, 0), known), has_time
+    return Points(number[facts], np.where(has_time, at, 0), known_at), has_time
 
 
 def _micros(table: pa.RecordBatch, name: str, rows: Ints, instead: int) -> Ints:

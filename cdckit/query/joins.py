@@ -159,7 +159,7 @@ def as_of_join(
     <BLANKLINE>
     """
     if not isinstance(facts, DataFrame):
-        keys = {name for each in lookups if isinstance(each, Lookup) for name in both_sides(each.on)[0]}
+        keys = {name for lookup in lookups if isinstance(lookup, Lookup) for name in both_sides(lookup.on)[0]}
         facts = as_spark(SparkSession.active(), with_whole_keys(facts, keys))
     moment = _moment(facts, time, known)
     # All are checked before the first is joined: an error speaks of what the caller gave.
@@ -168,11 +168,11 @@ def as_of_join(
     on = [check_key(facts, lookup) for lookup in sound]
     columns = [lookup.columns() for lookup in sound]
     names = [*facts.columns, *(name for lookup in sound for name in lookup.added_names.values())]
-    found = facts
+    joined = facts
     for group in group_lookups(sound, on, columns):
         plain = not beliefs and all(lookup.is_plain for lookup, _ in group.lookups)
-        found = _in_force(found, group, time) if plain else _look_up(found, group, time, moment)
-    return found.select(*map(quoted, names))
+        joined = _in_force(joined, group, time) if plain else _look_up(joined, group, time, moment)
+    return joined.select(*map(quoted, names))
 
 
 def _moment(facts: DataFrame, time: str, known: str | datetime | None) -> Column | None:
@@ -237,7 +237,7 @@ def _line(facts: DataFrame, group: LookupGroup, time: str, known: Column | None 
     )
     # A deleted version is no answer; where somebody asks for the reason, it is one.
     asks_why = [
-        any(each.reason is not None for each in group.of(place)) for place in range(len(group.sources))
+        any(lookup.reason is not None for lookup in group.of(place)) for place in range(len(group.sources))
     ]
     answers = [
         source.history.where(counts if asks_why[place] else counts & ~F.col(DELETED)).select(
@@ -282,7 +282,7 @@ def _sort_by_number(line: DataFrame, group: str, number: Column) -> DataFrame:
     first, which takes them near to their places, and the window's own sort has little left to do.
     """
     # The upper half is of the group, the lower of the number.
-    upper, lower = (F.coalesce(each.cast("long"), F.lit(0)) for each in (F.col(group), number))
+    upper, lower = (F.coalesce(half.cast("long"), F.lit(0)) for half in (F.col(group), number))
     return line.sortWithinPartitions(F.shiftleft(upper, 32).bitwiseOR(lower.bitwiseAND(F.lit((1 << 32) - 1))))
 
 
@@ -343,9 +343,9 @@ def _with_version(line: DataFrame, group: str, index: int, place: int, later: Se
     near = _sort_by_number(line, group, stand * 2 + source.isNull().cast("long"))
     in_line = Window.partitionBy(group).orderBy(stand.asc_nulls_first(), source.asc_nulls_last())
     so_far = in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    found = F.last(_version(place), ignorenulls=True).over(so_far)
+    version = F.last(_version(place), ignorenulls=True).over(so_far)
     # Versions that are needed afterwards carry none: what is sorted again is to be narrow.
-    of_fact = F.when(source.isNull(), found) if later else found
+    of_fact = F.when(source.isNull(), version) if later else version
     return near.withColumn(_found_column(index), of_fact).where(source.isNull() | source.isin(*later))
 
 

@@ -63,10 +63,10 @@ class JoinedHistory:
 
     def columns(self) -> list[str]:
         """The columns of a version in its struct: of the fields those that are wanted, or all."""
-        known = history_fields(self.history).names
-        fields = known if self.fields is None else listed(self.fields)
+        names = history_fields(self.history).names
+        fields = names if self.fields is None else listed(self.fields)
         if fields:
-            require_fields(fields, known, "fields")
+            require_fields(fields, names, "fields")
         # Not `system_to_timestamp`: when a belief ended is known only afterwards.
         system = [SYSTEM_FROM] if is_bitemporal(self.history) else []
         columns = ["guid", VALID_FROM, VALID_TO, *system, *fields, SOURCE_MESSAGE]
@@ -140,7 +140,7 @@ def check_lookups(facts: DataFrame, lookups: Sequence[Lookup], *, beliefs: bool)
     require_distinct(facts, "facts")
     require_batch(facts, "facts", "join each batch in writeStream.foreachBatch(…)")
     taken = {name.lower(): name for name in facts.columns}
-    for argument, name in [each for lookup in lookups for each in lookup.added_names.items()]:
+    for argument, name in [pair for lookup in lookups for pair in lookup.added_names.items()]:
         if name.lower() in taken:
             needed = f"a name other than {', '.join(taken.values())}"
             raise wrong_argument(argument, needed, name)
@@ -236,11 +236,11 @@ def group_lookups(
 
     These stand in the order in which the first lookup names them, as an error tells the key.
     """
-    found: dict[frozenset[str], LookupGroup] = {}
+    groups: dict[frozenset[str], LookupGroup] = {}
     for lookup, key, lookup_columns in zip(lookups, keys, columns, strict=True):
-        group = found.setdefault(frozenset(key), LookupGroup(tuple(key), [], []))
+        group = groups.setdefault(frozenset(key), LookupGroup(tuple(key), [], []))
         source = Source(lookup.history, tuple(key[name] for name in group.columns), tuple(lookup_columns))
         if source not in group.sources:
             group.sources.append(source)
         group.lookups.append((lookup, group.sources.index(source)))
-    return list(found.values())
+    return list(groups.values())

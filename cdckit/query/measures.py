@@ -168,12 +168,12 @@ def require_groups(
             *made*.
 
     """
-    known = business_fields(history).fieldNames()
+    columns = business_fields(history).fieldNames()
     groups, names = list(by), []
     if fields is not None:
-        names = require_fields(fields, known, argument)
+        names = require_fields(fields, columns, argument)
     if groups:
-        free = [name for name in ("guid", *known) if name not in names]
+        free = [name for name in ("guid", *columns) if name not in names]
         require_fields(groups, free, "by")
     taken = [name for name in (*groups, *names) if name.lower() in made]
     if taken:
@@ -358,9 +358,9 @@ def _group(versions: DataFrame, by: Sequence[str]) -> Column:
 
 def _widen(versions: DataFrame, name: str) -> Column:
     """A number in the type that its sums have; a null adds nothing."""
-    found, value = versions.schema[name].dataType, F.col(quoted(name))
-    if isinstance(found, T.DecimalType):
-        kind = T.DecimalType(min(found.precision + 10, 38), found.scale).simpleString()
+    data_type, value = versions.schema[name].dataType, F.col(quoted(name))
+    if isinstance(data_type, T.DecimalType):
+        kind = T.DecimalType(min(data_type.precision + 10, 38), data_type.scale).simpleString()
     else:
         kind = "bigint"
     return F.coalesce(value.cast(kind), F.lit(0).cast(kind))
@@ -423,7 +423,7 @@ def _sample_grid(net: DataFrame, start: datetime, end: datetime, step: int) -> D
     in_line = Window.partitionBy("group").orderBy("at")
     so_far = _sum_changes(net, in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow))
     last = F.coalesce(F.lead("at").over(in_line), F.lit(number)) - 1
-    known = net.select("group", "at", last.alias("last"), *so_far)
-    each = known.select("group", F.explode(F.sequence("at", "last")).alias("number"), *_measures(net))
+    values = net.select("group", "at", last.alias("last"), *so_far)
+    samples = values.select("group", F.explode(F.sequence("at", "last")).alias("number"), *_measures(net))
     at = F.timestamp_micros(F.lit(microseconds(start)) + F.col("number") * F.lit(step))
-    return each.select("group", at.alias(AT), *_measures(net))
+    return samples.select("group", at.alias(AT), *_measures(net))

@@ -164,7 +164,7 @@ def overlay(*layers: Layer, how: str = "inner", fold: bool = False) -> DataFrame
             raise wrong_argument("how", needed, how)
     lines = [_line(side, key) if side.has_key(key) else _line_by_link(first, key, side) for side in sides]
     names = [key_column(place) for place in range(len(key))]
-    line = reduce(lambda one, more: one.unionByName(more, allowMissingColumns=True), lines)
+    line = reduce(lambda table, more: table.unionByName(more, allowMissingColumns=True), lines)
     into = {side.column: side.layer.into for side in sides}
     rows = keep_present(split_periods(line, names, into), into, how)
     if fold:
@@ -229,11 +229,13 @@ def _check_link(first: Layer, layer: Layer) -> dict[str, str]:
     """What the first side and this one have in common, as a mapping of its field to this one's."""
     if isinstance(first.on, Mapping):
         raise wrong_argument("on", "of the first side, a field or a list of fields", first.on)
-    known, theirs_known = (["guid", *business_fields(each.history).fieldNames()] for each in (first, layer))
-    require_fields(first.on, known, "on")
+    first_fields, layer_fields = (
+        ["guid", *business_fields(side.history).fieldNames()] for side in (first, layer)
+    )
+    require_fields(first.on, first_fields, "on")
     ours, theirs = both_sides(layer.on)
-    require_fields(ours, known, "on")
-    require_fields(theirs, theirs_known, "on")
+    require_fields(ours, first_fields, "on")
+    require_fields(theirs, layer_fields, "on")
     for field, same in zip(ours, theirs, strict=True):
         require_alike(layer.history, same, first.history, field, f"in {first.into}")
     return dict(zip(ours, theirs, strict=True))
@@ -259,8 +261,8 @@ def _line_by_link(first: Layer, key: Sequence[str], side: _Side) -> DataFrame:
         return _alive(of).select(*key_columns(of.history, fields), *period, row.alias("row"))
 
     leading = periods(first, side.link, F.struct(*key_columns(first.history, key)))
-    found = periods(side.layer, side.link.values(), side.version)
-    pairs = find_overlapping(leading, found, [key_column(part) for part in range(len(side.link))])
+    targets = periods(side.layer, side.link.values(), side.version)
+    pairs = find_overlapping(leading, targets, [key_column(part) for part in range(len(side.link))])
     # Spark's least passes over nulls: an open end is later than any other.
     ends = F.least("a.ends", "b.ends")
     return pairs.select(
@@ -351,14 +353,14 @@ def join_periods(
         needed = "on, where before or after is asked for: nearly every row is before or after every other"
         raise wrong_argument("on", needed, on)
     names = [key_column(index) for index in range(len(key))]
-    one, other = period_rows(a, list(key), period), period_rows(b, list(key.values()), period)
-    found = [
-        join(one, other, names)
+    left, other = period_rows(a, list(key), period), period_rows(b, list(key.values()), period)
+    tables = [
+        join(left, other, names)
         for kinds, join in ((SHARING, find_overlapping), (TOUCHING, _pair_touching), (APART, _pair_apart))
         if set(wanted) & set(kinds)
     ]
-    pairs = found[0]
-    for more in found[1:]:
+    pairs = tables[0]
+    for more in tables[1:]:
         pairs = pairs.unionByName(more)
     # A name of a column has no parts: these are fields of structs.
     relation = allen_relation(*(F.col(f"{side}.{end}") for side in "ab" for end in ("begins", "ends")))
@@ -411,9 +413,9 @@ def _pair_apart(a: DataFrame, b: DataFrame, keys: Sequence[str]) -> DataFrame:
 def _pair_where(a: DataFrame, b: DataFrame, keys: Sequence[str], condition: Column) -> DataFrame:
     """The pairs of one key for which a condition on the structs `a` and `b` holds."""
     period = F.struct("begins", "ends", "row")
-    one, other = (
+    left, other = (
         frame.select(*(F.col(key).alias(f"{side}_{key}") for key in keys), period.alias(side))
         for frame, side in ((a, "a"), (b, "b"))
     )
     same = (F.col(f"a_{key}").eqNullSafe(F.col(f"b_{key}")) for key in keys)
-    return one.join(other, reduce(Column.__and__, same, condition), "inner").select("a", "b")
+    return left.join(other, reduce(Column.__and__, same, condition), "inner").select("a", "b")

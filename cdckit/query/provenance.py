@@ -51,8 +51,8 @@ def _check_provenance(history: DataFrame, argument: str) -> DataFrame:
         raise wrong_type(FIELD_PROVENANCE, f"a struct with the entry {_GUID}", provenance.simpleString())
     needed = provenance_type().simpleString()
     for entry in provenance:
-        if (found := entry.dataType.simpleString()) != needed:
-            raise wrong_type(f"{FIELD_PROVENANCE}.{entry.name}", needed, found)
+        if (kind := entry.dataType.simpleString()) != needed:
+            raise wrong_type(f"{FIELD_PROVENANCE}.{entry.name}", needed, kind)
     require_columns(history, [name for name in provenance.fieldNames() if name != _GUID])
     return history
 
@@ -131,24 +131,24 @@ def blame(
     identity = T.StructType([HISTORY_SCHEMA[_GUID], *fields.fields[1:]])
     is_wanted = is_entity(key, identity)
     if valid_at is None:
-        known, stands = history, F.col(VALID_TO).isNull()
+        versions, stands = history, F.col(VALID_TO).isNull()
     else:
         instant = require_instant(valid_at, "valid_at")
-        known, stands = history.where(F.col(VALID_FROM) <= instant), is_in_force(instant)
+        versions, stands = history.where(F.col(VALID_FROM) <= instant), is_in_force(instant)
     # Without the hint the whole history would be shuffled to meet a handful of guids.
     entities = F.broadcast(history.where(stands & is_wanted).select(_GUID))
     # By entity alone, so that the rows of one stay together, in the order of the fields.
-    values = _values(known.join(entities, _GUID, "left_semi"), fields).repartition(_GUID)
+    values = _values(versions.join(entities, _GUID, "left_semi"), fields).repartition(_GUID)
     since = F.when(F.col("message").isNotNull(), F.col(VALID_FROM)).alias("since_timestamp")
-    told = _stretches(values).where(stands).select("*", since)
+    answer = _stretches(values).where(stands).select("*", since)
     if changes is None:
-        sent = told.withColumn("source", F.lit(None).cast("string"))
+        sent = answer.withColumn("source", F.lit(None).cast("string"))
     else:
-        messages = F.broadcast(told.select(F.col("message").alias("message_id")).distinct())
+        messages = F.broadcast(answer.select(F.col("message").alias("message_id")).distinct())
         senders = _senders(changes.join(messages, "message_id", "left_semi"), "message")
         # Sent to the rows, which keep their order so: by a shuffle they would not.
         named = F.broadcast(senders.select("message", F.col(MESSAGE_SOURCE).alias("source")))
-        sent = told.join(named, "message", "left")
+        sent = answer.join(named, "message", "left")
     return sent.select(_GUID, "field", "value", "message", "source", "priority", "since_timestamp")
 
 
@@ -235,8 +235,8 @@ def count_sources(history: DataFrame, changes: DataFrame) -> DataFrame:
     fields = _fields_with_provenance(history)
     messages = _values(history, fields, texts=False).where(F.col("message").isNotNull())
     counted = messages.groupBy("field", "message").agg(F.count("*").alias("values"))
-    known = with_messages(counted, changes, message="message")
-    by_source = known.groupBy("field", F.col(MESSAGE_SOURCE).alias("source")).agg(
+    by_sender = with_messages(counted, changes, message="message")
+    by_source = by_sender.groupBy("field", F.col(MESSAGE_SOURCE).alias("source")).agg(
         F.sum("values").alias("values")
     )
     of_field = F.sum("values").over(Window.partitionBy("field"))

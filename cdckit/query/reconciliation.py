@@ -133,13 +133,13 @@ def reconcile(
     return explained_findings(sides, changes, rejects, waiting, unseen)
 
 
-@takes(found=rows_with("finding", "field", "explanation", "since_timestamp"))
-def count_findings(found: DataFrame) -> DataFrame:
+@takes(findings=rows_with("finding", "field", "explanation", "since_timestamp"))
+def count_findings(findings: DataFrame) -> DataFrame:
     """
     How much is wrong, of what kind, and since when at the earliest: to be read before the rows.
 
     Args:
-        found: What `reconcile` returns, or some of its rows.
+        findings: What `reconcile` returns, or some of its rows.
 
     Returns:
         One row per `finding`, `field` and `explanation`: `findings`, how many there are, and
@@ -161,7 +161,7 @@ def count_findings(found: DataFrame) -> DataFrame:
     +-------+-----------------+-----------+--------+-------------------+
     <BLANKLINE>
     """
-    counted = found.groupBy("finding", "field", "explanation")
+    counted = findings.groupBy("finding", "field", "explanation")
     return counted.agg(F.count(F.lit(1)).alias("findings"), F.min("since_timestamp").alias("since_timestamp"))
 
 
@@ -227,22 +227,22 @@ def repair(
     """
     require_struct(history, FIELD_PROVENANCE)
     sides = read_sides(history, source, valid_at, keys)
-    key, compared = [{each.name for each in some} for some in (sides.keys, sides.fields)]
+    key, compared = [{field.name for field in some} for some in (sides.keys, sides.fields)]
     a, b, finding = F.col("a"), F.col("b"), F.col("finding")
     values, carried, priorities = [], [], []
-    for own in business_fields(history):
-        field = sides.history.schema[own.name]
-        if own.name in key:
+    for column in business_fields(history):
+        field = sides.history.schema[column.name]
+        if column.name in key:
             value, is_said = F.coalesce(value_of(b, field), value_of(a, field)), F.lit(True)
-        elif own.name in compared:
+        elif column.name in compared:
             is_said = (finding == MISSING) | ((finding == DIFFERENT) & ~same_value(a, b, field))
             value = F.when(is_said, value_of(b, field))
         else:
             value, is_said = F.lit(None).cast(field.dataType), F.lit(False)
         stands = F.coalesce(provenance_of(a, field).getField("p"), F.lit(_LOWEST))
-        values.append(cast_where_needed(value, field.dataType, own.dataType).alias(own.name))
-        carried.append(is_said.alias(own.name))
-        priorities.append(F.when(finding == DIFFERENT, stands).alias(own.name))
+        values.append(cast_where_needed(value, field.dataType, column.dataType).alias(column.name))
+        carried.append(is_said.alias(column.name))
+        priorities.append(F.when(finding == DIFFERENT, stands).alias(column.name))
     data, operation = F.struct(*values), F.when(finding == EXTRA, DELETE).otherwise(UPSERT)
     stated = statement_columns(
         operation,

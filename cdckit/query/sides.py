@@ -64,18 +64,18 @@ ONE_INSTANT = "take its rows of one instant"
 
 
 def read_sides(history: DataFrame, source: AnyTable, valid_at: datetime, keys: Sequence[str]) -> Sides:
-    known = business_fields(history).fieldNames()
-    key = require_keys(keys, known)
+    names = business_fields(history).fieldNames()
+    key = require_keys(keys, names)
     instant = require_instant(valid_at, "valid_at")
     table = as_spark(history.sparkSession, source)
     require_batch(table, "source", ONE_INSTANT)
     require_columns(table, key, remedy="The source says by its keys which entity it means.")
-    unknown = [name for name in table.columns if name not in known]
+    unknown = [name for name in table.columns if name not in names]
     if unknown:
-        needed = f"of columns that are fields of the history, {', '.join(known)}"
-        remedy = suggest_names(unknown, known) or f"Leave the others out: source.drop({str(unknown)[1:-1]})."
+        needed = f"of columns that are fields of the history, {', '.join(names)}"
+        remedy = suggest_names(unknown, names) or f"Leave the others out: source.drop({str(unknown)[1:-1]})."
         raise wrong_argument("source", needed, unknown, remedy=remedy)
-    types = {name: _common_type(name, history, table) for name in known if name in table.columns}
+    types = {name: _common_type(name, history, table) for name in names if name in table.columns}
 
     def alike(frame: DataFrame) -> DataFrame:
         columns = {
@@ -91,13 +91,13 @@ def read_sides(history: DataFrame, source: AnyTable, valid_at: datetime, keys: S
 
 def _common_type(name: str, history: DataFrame, source: DataFrame) -> T.DataType:
     """The type that holds the values of both; raises where only their texts could be compared."""
-    one, other = history.schema[name].dataType, source.schema[name].dataType
-    common = common_spark_type(one, other)
+    kind, other = history.schema[name].dataType, source.schema[name].dataType
+    common = common_spark_type(kind, other)
     # What differs is stated in the history's type, and an instant is no date.
-    is_other_time = one != other and isinstance(common, T.TimestampType | T.TimestampNTZType)
-    if common is None or is_other_time or is_made_text(common, one, other):
-        needed = f"a type that compares exactly with the history's {one.simpleString()}"
-        remedy = f'Cast it: source.withColumn("{name}", F.col("{name}").cast("{one.simpleString()}")).'
+    is_other_time = kind != other and isinstance(common, T.TimestampType | T.TimestampNTZType)
+    if common is None or is_other_time or is_made_text(common, kind, other):
+        needed = f"a type that compares exactly with the history's {kind.simpleString()}"
+        remedy = f'Cast it: source.withColumn("{name}", F.col("{name}").cast("{kind.simpleString()}")).'
         raise wrong_type(name, needed, other.simpleString(), remedy)
     return common
 
@@ -130,7 +130,7 @@ def find_differences(sides: Sides) -> DataFrame:
 
 def _source_versions(sides: Sides) -> DataFrame:
     """The rows of the source, as versions: `b`."""
-    fields = [F.col(quoted(each.name)) for each in (*sides.keys, *sides.fields)]
+    fields = [F.col(quoted(field.name)) for field in (*sides.keys, *sides.fields)]
     values = F.struct(F.lit(False).alias(DELETED), *fields)
     return sides.source.select(F.struct(values.alias("values")).alias("b"))
 

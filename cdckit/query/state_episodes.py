@@ -80,9 +80,9 @@ def episodes(
         require_fields(kept, free, "keep")
     if not isinstance(condition, Column):
         raise wrong_argument("condition", "a column, such as F.expr('gate = 1')", condition)
-    found = history.select(condition.alias("held")).schema["held"].dataType
-    if not isinstance(found, T.BooleanType):
-        raise wrong_type("condition", "boolean", found.simpleString())
+    kind = history.select(condition.alias("held")).schema["held"].dataType
+    if not isinstance(kind, T.BooleanType):
+        raise wrong_type("condition", "boolean", kind.simpleString())
     if not isinstance(bridge, timedelta) or bridge < timedelta(0):
         raise wrong_argument("bridge", "a timedelta of no time or more", bridge)
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)

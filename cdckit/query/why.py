@@ -126,8 +126,10 @@ def why(
     if MOVED in changes.columns:
         require_keys(keys, names)
         # What was known then is what could be taken along then.
-        known = None if known_at is None else changes.where(F.col("arrival.timestamp") <= F.lit(known_at))
-        changes = with_moves(changes, keys, known=known)
+        known_changes = (
+            None if known_at is None else changes.where(F.col("arrival.timestamp") <= F.lit(known_at))
+        )
+        changes = with_moves(changes, keys, known=known_changes)
     more = {"arrival_timestamp": F.col("arrival.timestamp"), PLACE: F.col("sequence")}
     mine = _keep_entity(changes, key, keys, data)
     ordered = sort_by_entity(mine, entity="", keys=keys, more=more)
@@ -149,8 +151,8 @@ def _keep_entity(
         needed = ", or for ".join(", ".join(way) for way in ways)
         example = ", ".join(f"{name!r}: …" for name in listed)
         raise wrong_argument("key", f"a value for each of {needed}, such as {{{example}}}", key)
-    known = T.StructType([*data, *(changes.schema[name] for name in changes.columns if name == GUID)])
-    is_wanted = is_entity(key, known, within="data")
+    fields = T.StructType([*data, *(changes.schema[name] for name in changes.columns if name == GUID)])
+    is_wanted = is_entity(key, fields, within="data")
     every = F.col("operation") == TRUNCATE if SNAPSHOT in changes.columns else F.lit(False)
     if GUID in key or not brings_identity(changes, listed):
         return changes.where(is_wanted | every)

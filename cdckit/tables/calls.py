@@ -135,12 +135,12 @@ def as_table(frame: AnyTable, *, keys: Collection[object] = ()) -> GivenTable:
             arrow = arrow.append_column(beside, pa.array(texts, pa.string()))
             digits[name] = F.col(quoted(beside))
         pandas = frame if isinstance(frame, pd.DataFrame) else None
-        found = session().createDataFrame(arrow)
-        empty = empty_columns(found.select(*map(quoted, columns)), table)
-        return GivenTable(found, columns, F.col(quoted(row)), pandas, digits, empty)
-    found = spark_table(frame)
-    require_types_of_histories(found)
-    return GivenTable(found, list(found.columns), None, empty=empty_columns(found))
+        rows = session().createDataFrame(arrow)
+        empty = empty_columns(rows.select(*map(quoted, columns)), table)
+        return GivenTable(rows, columns, F.col(quoted(row)), pandas, digits, empty)
+    rows = spark_table(frame)
+    require_types_of_histories(rows)
+    return GivenTable(rows, list(rows.columns), None, empty=empty_columns(rows))
 
 
 class Call(tables.Call):
@@ -173,11 +173,11 @@ class Call(tables.Call):
     def listed(self, columns: Sequence[str | Column], argument: str) -> list[str]:
         """Columns of the table, named by texts or by `col(…)`, in a list."""
         if isinstance(columns, Sequence) and not isinstance(columns, str):
-            return self.names([self._name(each) for each in columns], argument, self.columns)
-        found = [columns] if isinstance(columns, str) and columns in self.columns else []
-        remedy = f", such as {found!r}" if found else ""
+            return self.names([self._name(column) for column in columns], argument, self.columns)
+        names = [columns] if isinstance(columns, str) and columns in self.columns else []
+        remedy = f", such as {names!r}" if names else ""
         self.refuse(f"{argument} is {columns!r}, and must be a list of columns{remedy}")
-        return found
+        return names
 
     def parts(
         self, expressions: str | Column | Sequence[str | Column] | None, argument: str
@@ -190,11 +190,11 @@ class Call(tables.Call):
             if isinstance(expressions, str | Column) or not isinstance(expressions, Iterable)
             else list(expressions)
         )
-        found = [self.expression(each, argument) for each in several]
-        typed = [each for each in found if each is not None]
-        for each in typed:
-            if order_text([each]) is None:
-                self.refuse(f"{argument} is {each.kind.simpleString()}, and must be {NEEDED_ORDER}")
+        columns = [self.expression(expression, argument) for expression in several]
+        typed = [part for part in columns if part is not None]
+        for part in typed:
+            if order_text([part]) is None:
+                self.refuse(f"{argument} is {part.kind.simpleString()}, and must be {NEEDED_ORDER}")
         if expressions is not None and not several:
             self.refuse(f"{argument} is empty")
         return typed
@@ -205,26 +205,26 @@ class Call(tables.Call):
             return parts
         instant = as_instant(parts[0].value, parts[0].kind)
         assert instant is not None
-        found = self.frame.where(instant.isNotNull()).limit(1).count()
+        number = self.frame.where(instant.isNotNull()).limit(1).count()
         time = TypedColumn(instant, T.TimestampType(), parts[0].digits)
-        return [time, *parts[1:]] if found else parts
+        return [time, *parts[1:]] if number else parts
 
     def condition(self, expression: str | Column | None, argument: str) -> Column:
         """A condition; where it is null it does not hold."""
-        found = None if expression is None else self.expression(expression, argument)
-        if found is None:
+        typed = None if expression is None else self.expression(expression, argument)
+        if typed is None:
             return F.lit(False)
-        if not isinstance(found.kind, T.BooleanType):
+        if not isinstance(typed.kind, T.BooleanType):
             needed = "must be a condition, such as \"operation = 'D'\""
-            self.refuse(f"{argument} is {found.kind.simpleString()}, and {needed}")
-        return F.coalesce(found.value, F.lit(False))
+            self.refuse(f"{argument} is {typed.kind.simpleString()}, and {needed}")
+        return F.coalesce(typed.value, F.lit(False))
 
     def instant(self, expression: str | Column, argument: str) -> Column:
         """Instants of a column or an expression; null where a text is no ISO 8601."""
-        found = self.expression(expression, argument)
-        instant = None if found is None else as_instant(found.value, found.kind)
-        if found is not None and instant is None:
-            self.refuse(f"{argument} is {found.kind.simpleString()}, and must be {NEEDED_TIME}")
+        typed = self.expression(expression, argument)
+        instant = None if typed is None else as_instant(typed.value, typed.kind)
+        if typed is not None and instant is None:
+            self.refuse(f"{argument} is {typed.kind.simpleString()}, and must be {NEEDED_TIME}")
         return F.lit(None).cast("timestamp_ltz") if instant is None else instant
 
     def digits(self, expression: object) -> Column:
@@ -244,8 +244,8 @@ class Call(tables.Call):
         text = F.lit(None).cast("string")
         if isinstance(expression, str | Column):
             with suppress(*_SPARK_ERRORS):
-                found = self._typed(expression)
-                text = as_text(found.value, found.kind)
+                typed = self._typed(expression)
+                text = as_text(typed.value, typed.kind)
         column = self._text_column(expression) if within else None
         return text if column is None else F.coalesce(text, F.col(quoted(column)))
 
@@ -283,8 +283,8 @@ class Call(tables.Call):
 
     def text(self, expression: str | Column, argument: str) -> Column:
         """The texts of a column or an expression."""
-        found = self.expression(expression, argument)
-        return F.lit(None).cast("string") if found is None else as_text(found.value, found.kind)
+        typed = self.expression(expression, argument)
+        return F.lit(None).cast("string") if typed is None else as_text(typed.value, typed.kind)
 
     def lacks_time(self, sequence: object, kind: T.DataType) -> None:
         """Note that nothing says when a row is true, its *sequence* being of *kind*."""
@@ -321,11 +321,11 @@ class Call(tables.Call):
         instant = as_instant(text, self._kind(name))
         assert instant is not None
         ways = F.collect_set(reading_expressions(text, quoted_if_needed(name)))
-        (found,) = self.frame.where(text.isNotNull()).agg(F.bool_and(instant.isNotNull()), ways).collect()
-        is_iso, several = found
+        (row,) = self.frame.where(text.isNotNull()).agg(F.bool_and(instant.isNotNull()), ways).collect()
+        is_iso, several = row
         if is_iso:
             return [name]
-        return [way for way in several[0] if all(way in each for each in several)] if several else []
+        return [way for way in several[0] if all(way in reading for reading in several)] if several else []
 
     def expression(self, expression: str | Column, argument: str) -> TypedColumn | None:
         """A column of the table by its name, or an expression over them; None where that is wrong."""
@@ -333,9 +333,9 @@ class Call(tables.Call):
             self.refuse(f"{argument} is {expression!r}, and must be a column, an expression or its text")
             return None
         try:
-            found = self._typed(expression)
-            self._tell_zone(found.kind, expression, argument)
-            return found
+            typed = self._typed(expression)
+            self._tell_zone(typed.kind, expression, argument)
+            return typed
         except _SPARK_ERRORS as error:
             name = _unknown_name(error)
             if name is None:
@@ -418,7 +418,7 @@ class Call(tables.Call):
 def column_name(value: Any, columns: Collection[str]) -> Any:
     """An argument in which the numbers that pandas calls columns by are their names, also within a list."""
     if isinstance(value, list | tuple):
-        return [column_name(one, columns) for one in value]
+        return [column_name(part, columns) for part in value]
     is_name = isinstance(value, Integral) and not isinstance(value, bool) and str(value) in columns
     return str(value) if is_name else value
 

@@ -59,12 +59,12 @@ def unite_lists(snapshots: Lists, keys: Collection[object]) -> UnitedLists:
 
 def _sort_lists(snapshots: Any, keys: Collection[object]) -> list[tuple[datetime, GivenTable]]:
     pairs = list(snapshots.items()) if isinstance(snapshots, Mapping) else list(snapshots)
-    if not pairs or not all(isinstance(each, tuple) and len(each) == 2 for each in pairs):
+    if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
         needed = (
             "a table, or full lists with the instants at which they were taken, such as "
             "{datetime(2024, 1, 1, tzinfo=UTC): frame}"
         )
-        raise wrong_argument("snapshots", needed, [type(each).__name__ for each in pairs])
+        raise wrong_argument("snapshots", needed, [type(pair).__name__ for pair in pairs])
     by_time: dict[int, tuple[datetime, GivenTable]] = {}
     for at, frame in pairs:
         table = as_table(frame, keys=keys)
@@ -95,9 +95,9 @@ def _union(lists: Sequence[tuple[datetime, GivenTable]]) -> UnitedLists:
         for (at, table), next_ in zip(lists, [*instants[1:], None], strict=True)
     ]
     lacking = {name: [at for at, table in lists if name not in table.columns] for name in kinds}
-    one = reduce(DataFrame.unionByName, frames)
+    united = reduce(DataFrame.unionByName, frames)
     at, next_at = F.col(quoted(taken)), F.col(quoted(after))
-    return UnitedLists(GivenTable(one, list(kinds), None, empty=empty), at, next_at, lacking, instants)
+    return UnitedLists(GivenTable(united, list(kinds), None, empty=empty), at, next_at, lacking, instants)
 
 
 def _columns(table: GivenTable, kinds: Mapping[str, T.DataType]) -> list[Column]:
@@ -112,12 +112,12 @@ def _columns(table: GivenTable, kinds: Mapping[str, T.DataType]) -> list[Column]
     ]
 
 
-def _common(name: str, known: T.DataType, found: T.DataType) -> T.DataType:
-    common = common_spark_type(known, found, as_double=True)
-    is_time_once = is_other_beside_time(known, found)
+def _common(name: str, kind: T.DataType, other: T.DataType) -> T.DataType:
+    common = common_spark_type(kind, other, as_double=True)
+    is_time_once = is_other_beside_time(kind, other)
     if common is None or is_time_once:
-        needed, remedy = known.simpleString(), TIMES_IN_LISTS if is_time_once else None
-        raise wrong_type(f"{name} of every list", needed, found.simpleString(), remedy)
+        needed, remedy = kind.simpleString(), TIMES_IN_LISTS if is_time_once else None
+        raise wrong_type(f"{name} of every list", needed, other.simpleString(), remedy)
     return common
 
 
@@ -252,14 +252,14 @@ def _require_key_everywhere(
 ) -> None:
     for name in keys:
         if lacking.get(name):
-            at = ", ".join(each.isoformat() for each in lacking[name])
+            at = ", ".join(instant.isoformat() for instant in lacking[name])
             call.refuse(f"the key {name} is no column of the list of {at}")
 
 
 def _carried(at: Column, lacking: Sequence[datetime]) -> Column:
     if not lacking:
         return F.lit(True)
-    instants = [microseconds(each, "the instant of a list") for each in lacking]
+    instants = [microseconds(instant, "the instant of a list") for instant in lacking]
     return ~F.unix_micros(at).isin(*instants)
 
 

@@ -300,9 +300,9 @@ class _Read(NamedTuple):
             rejected = sum(many for code, _, many in by_fate if code is not None)
             if rejected:
                 refused = self.rows().where(F.col(ERROR_CODE).isNotNull()).groupBy(ERROR_CODE)
-                found = refused.agg(F.count("*"), F.min(ERROR_DESCRIPTION)).orderBy(ERROR_CODE).collect()
+                faults = refused.agg(F.count("*"), F.min(ERROR_DESCRIPTION)).orderBy(ERROR_CODE).collect()
                 sentence = "%s() cannot use %s; cdckit.rejects(…) of the changes shows them: %s"
-                why = "".join(f"\n{many:,} {code}: {description}" for code, many, description in found)
+                why = "".join(f"\n{many:,} {code}: {description}" for code, many, description in faults)
                 _LOG.warning(sentence, called_function(), describe_rows(rejected), why)
         if unknown:
             sentence = "%s(): %s without a time in sequence_by, known as if from the beginning"
@@ -366,7 +366,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     argument, begin = ("effective", effective) if begin is None else ("valid_from", begin)
     says_time = isinstance(begin, str | Column)
     time, time_argument = (begin, argument) if says_time else (first_of(sequence), "sequence_by")
-    places, known = _text_places(sequence, parts), _arrival(parts)
+    places, arrival = _text_places(sequence, parts), _arrival(parts)
     effective_at = _effective(call, begin, argument, sequence, parts)
     until, end_said = _until(call, end)
     sequence_text = order_text(parts)
@@ -379,7 +379,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
         "places_said": F.array(*map(_other_day, map(call.time_text, places))).cast("array<string>"),
         UNTIL: until,
         "end_said": end_said,
-        "known": effective_at if known is None else F.coalesce(known, effective_at),
+        "known": effective_at if arrival is None else F.coalesce(arrival, effective_at),
         "lacks_arrival": F.lit(False) if begin is None else _lacks_arrival(parts),
         "row": row,
         "place": (row if sequence is None else F.lit(0)).cast("string"),
@@ -413,7 +413,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
         None if end is None else call.unreadable(end, "valid_to"),
         given.priority,
         # When a row is true is not when it came.
-        known is not None and not _is_first(begin, sequence),
+        arrival is not None and not _is_first(begin, sequence),
     )
     empty = {name: table.empty[name] for name in fields if name in table.empty}
     return _Read(statements, words, table.frame, table.row is not None, empty)
@@ -436,7 +436,7 @@ def _cells(
     table: GivenTable, fields: Sequence[str], keys: Sequence[str], ignored: Sequence[str], empty_texts: str
 ) -> dict[str, _Cell]:
     """By field, what a row says in it: what null and an empty text say, `changes_from` tells."""
-    found = {}
+    cells = {}
     for name in fields:
         value = within_years(F.col(quoted(name)), table.frame.schema[name].dataType)
         is_said = value.isNotNull() if name in ignored and name not in keys else F.lit(True)
@@ -445,8 +445,8 @@ def _cells(
             if empty_texts == "unsent" and name not in keys:
                 is_said &= ~is_empty
             value = F.when(~is_empty, value)
-        found[name] = _Cell(value, is_said)
-    return found
+        cells[name] = _Cell(value, is_said)
+    return cells
 
 
 def _ignored(call: Call, columns: bool | Sequence[str | Column], fields: Sequence[str]) -> list[str]:
@@ -483,8 +483,8 @@ def _is_first(begin: object, sequence: object) -> bool:
 
 def _lacks_arrival(parts: Sequence[TypedColumn]) -> Column:
     """Whether a row could say by its sequence when it came, and does not."""
-    known = _sequence_time(parts)
-    return F.lit(False) if known is None else known.isNull()
+    instant = _sequence_time(parts)
+    return F.lit(False) if instant is None else instant.isNull()
 
 
 def _effective(
@@ -496,10 +496,10 @@ def _effective(
 ) -> Column:
     if expression is not None:
         return _instant(call, expression, argument)
-    known = _sequence_time(parts)
-    if known is None and parts:
+    instant = _sequence_time(parts)
+    if instant is None and parts:
         call.lacks_time(sequence, parts[0].kind)
-    return F.timestamp_seconds(F.lit(0)) if known is None else known
+    return F.timestamp_seconds(F.lit(0)) if instant is None else instant
 
 
 def _instant(call: Call, expression: str | Column | datetime, argument: str) -> Column:
@@ -511,7 +511,9 @@ def _instant(call: Call, expression: str | Column | datetime, argument: str) -> 
 def _text_places(sequence: object, parts: Sequence[TypedColumn]) -> list[object]:
     """The parts of a sequence that are texts: a day in a form that does not sort may stand there."""
     given = sequence if isinstance(sequence, list | tuple) else [sequence]
-    return [each for each, part in zip(given, parts, strict=False) if isinstance(part.kind, TEXTS)]
+    return [
+        expression for expression, part in zip(given, parts, strict=False) if isinstance(part.kind, TEXTS)
+    ]
 
 
 def _other_day(text: Column) -> Column:
@@ -523,26 +525,26 @@ def _outside_years(table: GivenTable, fields: Sequence[str], parts: Sequence[Typ
     kinds = {name: table.frame.schema[name].dataType for name in fields}
     named = [(name, F.col(quoted(name)), kind) for name, kind in kinds.items()]
     named += [("sequence_by", part.value, part.kind) for part in parts]
-    found = (
+    texts = (
         F.when(is_outside_years(value, kind), F.concat(F.lit(f"{name} is "), as_text(value, kind)))
         for name, value, kind in named
         if has_times(kind)
     )
-    return F.array_compact(F.array(*found).cast("array<string>"))
+    return F.array_compact(F.array(*texts).cast("array<string>"))
 
 
 def _until(call: Call, expression: str | Column | datetime | None) -> tuple[Column, Column]:
     """Until when a row is true, and what stands there, as text; null for both where the end is open."""
     if expression is None:
         return F.lit(None).cast("timestamp_ltz"), F.lit(None).cast("string")
-    end, said = _instant(call, expression, "valid_to"), call.time_text(expression)
-    is_open = is_never(end) | is_text_of_never(said)
+    end, text = _instant(call, expression, "valid_to"), call.time_text(expression)
+    is_open = is_never(end) | is_text_of_never(text)
     if isinstance(expression, str) and expression in call.columns:
         stands_for_open = open_end(call.frame, expression)
         if stands_for_open is not None:
             is_open |= F.unix_micros(end) == F.lit(stands_for_open)
     # What cannot be read is neither open nor an end.
-    return F.when(is_open, None).otherwise(end), F.when(is_open, None).otherwise(said)
+    return F.when(is_open, None).otherwise(end), F.when(is_open, None).otherwise(text)
 
 
 def _with_returns(statements: DataFrame, keys: Mapping[str, T.DataType]) -> DataFrame:
@@ -559,8 +561,8 @@ def _with_returns(statements: DataFrame, keys: Mapping[str, T.DataType]) -> Data
 def _with_digest(statements: DataFrame) -> DataFrame:
     times = [as_text(F.col(name), T.TimestampType()) for name in ("effective_timestamp", UNTIL)]
     # Null adds nothing to the text: the digest of most rows is that of a table without ends or returns.
-    said = ("sequence", times[0], "place", "content", times[1], "returns")
-    return statements.withColumn("digest", F.md5(F.concat_ws("\n", *said)))
+    identity = ("sequence", times[0], "place", "content", times[1], "returns")
+    return statements.withColumn("digest", F.md5(F.concat_ws("\n", *identity)))
 
 
 @built_once

@@ -171,7 +171,7 @@ def profile(frame: AnyTable) -> Profile:
         notes.append(f"Rejects under the first call: {counts}; `rejects(table_rows(frame, …))` shows them.")
     if len(arguments) > _MOST_CALLS:
         notes.append(f"The first {_MOST_CALLS} of {len(arguments)} calls that would do:")
-    calls = tuple(_call(words, each) for each in arguments[:_MOST_CALLS])
+    calls = tuple(_call(words, options) for options in arguments[:_MOST_CALLS])
     shown = tuple(_with_uses(column, kinds[column.name], keys, rows) for column in columns)
     return Profile(rows, repeated, shown, tuple(notes), calls, refused)
 
@@ -192,10 +192,10 @@ def _columns(frame: DataFrame, kinds: Mapping[str, T.DataType]) -> tuple[int, li
     # What is exploded is worked out once for each row, and not wherever a count reads it.
     once = frame.select(F.explode(F.array(cells)).alias("cells"))
     facts = (_facts(f"cells.{place}", kind).alias(str(place)) for place, kind in enumerate(kinds.values()))
-    (found,) = once.agg(F.count("*").alias("rows"), *facts).collect()
-    rows = found["rows"]
+    (row,) = once.agg(F.count("*").alias("rows"), *facts).collect()
+    rows = row["rows"]
     return rows, [
-        _column(name, kind, rows, found[str(place)].asDict())
+        _column(name, kind, rows, row[str(place)].asDict())
         for place, (name, kind) in enumerate(kinds.items())
     ]
 
@@ -256,32 +256,32 @@ def _facts(cell: str, kind: T.DataType) -> Column:
     return F.struct(*(fact.alias(name) for name, fact in facts.items()))
 
 
-def _column(name: str, kind: T.DataType, rows: int, found: Mapping[str, Any]) -> ColumnProfile:
+def _column(name: str, kind: T.DataType, rows: int, facts: Mapping[str, Any]) -> ColumnProfile:
     """A column by its facts, with what it can be but for a key and a source."""
-    filled, words = rows - found["nulls"] - found["empty"], quoted_if_needed(name)
+    filled, words = rows - facts["nulls"] - facts["empty"], quoted_if_needed(name)
     readings: tuple[str, ...] = (words,) if is_time(kind) and filled else ()
     deletes: tuple[str, ...] = ()
     can_be = [f"time: {words}"] if readings else []
     # What is not even half of times holds something else; so do numbers that are not nearly all of them.
     share = 2 if isinstance(kind, TEXTS) else _NEARLY_ALL
-    if "ways" in found and filled:
-        if found["other"] * share <= filled:
-            readings = _readings(name, found["iso"], [[*ways] for ways in found["ways"]])
+    if "ways" in facts and filled:
+        if facts["other"] * share <= filled:
+            readings = _readings(name, facts["iso"], [[*ways] for ways in facts["ways"]])
         if readings:
-            said = {0: ", no zone said", filled - found["other"]: ", zones said"}
-            zones = said.get(found["zoned"], ", some say a zone") if isinstance(kind, TEXTS) else ""
+            zone_notes = {0: ", no zone said", filled - facts["other"]: ", zones said"}
+            zones = zone_notes.get(facts["zoned"], ", some say a zone") if isinstance(kind, TEXTS) else ""
             doubt = "perhaps " if _is_number(kind) else ""
             can_be.append(f"{doubt}time: {' or '.join(readings)}{zones}")
         # A comma before three digits alone may part thousands.
-        if found["decimals"] and found["numbers"] * 2 >= filled:
+        if facts["decimals"] and facts["numbers"] * 2 >= filled:
             number = f"try_cast(replace(replace({words}, '.', ''), ',', '.') as double)"
             can_be.append(f"number with a decimal comma: {number}")
-        if found["operations"] == filled and found["deletes"]:
-            deletes = tuple(sorted(found["deletes"]))
+        if facts["operations"] == filled and facts["deletes"]:
+            deletes = tuple(sorted(facts["deletes"]))
             can_be.append(f"marks deletes by {', '.join(deletes)}")
-    counts = found["nulls"], found["empty"], min(found["distinct"], rows)
+    counts = facts["nulls"], facts["empty"], min(facts["distinct"], rows)
     return ColumnProfile(
-        name, kind.simpleString(), *counts, found["example"], readings, deletes, tuple(can_be)
+        name, kind.simpleString(), *counts, facts["example"], readings, deletes, tuple(can_be)
     )
 
 
@@ -322,8 +322,8 @@ def _keys(
 
     sets = [(name,) for name in parts] + [*combinations(parts[:_MOST_PARTS], 2)]
     counts = [_count_distinct(places([*key, *times])) for key in sets]
-    (found,) = frame.agg(F.count_distinct(places(kinds)), *counts).collect()
-    whole, *several = found
+    (row,) = frame.agg(F.count_distinct(places(kinds)), *counts).collect()
+    whole, *several = row
     unique = [key for key, many in zip(sets, several, strict=True) if many >= whole * _NEARLY]
     alone = {key for key in unique if len(key) == 1}
     keys = [key for key in unique if len(key) == 1 or not any((part,) in alone for part in key)]
@@ -376,7 +376,7 @@ def _arguments(
 ) -> list[dict[str, Any]]:
     """The arguments of each call that would do: what says the time or the operation is no field."""
     keys = [key for key in keys if _is_called_key(key)] or keys
-    ways: list[tuple[str, str] | None] = [(one.name, way) for one in times for way in one.readings]
+    ways: list[tuple[str, str] | None] = [(time.name, way) for time in times for way in time.readings]
     marks: list[ColumnProfile | None] = [flags[0]] if len(flags) == 1 else [None]
     marks += [None] if marks[0] is not None and _may_be_grades(marks[0]) else []
     calls = []

@@ -131,9 +131,9 @@ def reading_expressions(text: Column, text_column: str) -> Column:
     +--------------------------------------------------------------------+
     <BLANKLINE>
     """
-    days = _first_like(text, {sign: F.array(*map(F.lit, each)) for sign, each in _DAYS.items()})
+    days = _first_like(text, {sign: F.array(*map(F.lit, forms)) for sign, forms in _DAYS.items()})
     clock, zone = (
-        F.coalesce(_first_like(text, {sign: F.lit(each) for sign, each in signs.items()}), F.lit(""))
+        F.coalesce(_first_like(text, {sign: F.lit(form) for sign, form in signs.items()}), F.lit(""))
         for signs in (_CLOCKS, _ZONES)
     )
     none = F.array().cast("array<string>")
@@ -163,9 +163,9 @@ def is_other_day(text: Column) -> Column:
     return F.coalesce(has_day & _parse_text(F.trim(text)).isNull(), F.lit(False))
 
 
-def _first_like(text: Column, found: Mapping[str, Column]) -> Column:
+def _first_like(text: Column, expressions: Mapping[str, Column]) -> Column:
     """What stands for the first of the regular expressions that is found in the text; null without one."""
-    return F.coalesce(*(F.when(text.rlike(sign), each) for sign, each in found.items()))
+    return F.coalesce(*(F.when(text.rlike(sign), expression) for sign, expression in expressions.items()))
 
 
 class Unreadable(NamedTuple):
@@ -180,26 +180,26 @@ class Unreadable(NamedTuple):
     words: str
     left_out: str
 
-    def sentence(self, said: str, row: Column) -> Column:
+    def sentence(self, text_column: str, row: Column) -> Column:
         """The sentence that ends a job: what is wrong, and the row."""
         needs = F.lit(f"{called_function()}() needs a time for every row, and ")
         remedy = F.lit(f": leave such rows out, `{self.left_out}`, or name another time")
-        remedy = F.when(is_missing(said), remedy).otherwise("")
-        return F.concat(needs, self.finding(said), remedy, F.lit(".  The row: "), row)
+        remedy = F.when(is_missing(text_column), remedy).otherwise("")
+        return F.concat(needs, self.finding(text_column), remedy, F.lit(".  The row: "), row)
 
-    def finding(self, said: str) -> Column:
+    def finding(self, text_column: str) -> Column:
         """What stands there instead of a time, and how that can be read."""
-        return _finding(self.argument, self.words, said)
+        return _finding(self.argument, self.words, text_column)
 
 
-def is_missing(said: str) -> Column:
+def is_missing(text_column: str) -> Column:
     """Whether there is nothing that could be read as a time."""
-    return F.coalesce(F.trim(F.expr(said)) == "", F.lit(True))
+    return F.coalesce(F.trim(F.expr(text_column)) == "", F.lit(True))
 
 
 @built_once
-def _finding(argument: str, words: str, said: str) -> Column:
-    value = F.expr(said)
+def _finding(argument: str, words: str, text_column: str) -> Column:
+    value = F.expr(text_column)
     nothing = F.when(value.isNull(), "null").otherwise("empty")
     ways = reading_expressions(value, words)
     ways = F.transform(ways, lambda way: F.concat(F.lit(f'{argument}="'), way, F.lit('"')))
@@ -213,7 +213,7 @@ def _finding(argument: str, words: str, said: str) -> Column:
     unlike = F.lit("', which is not ISO 8601, such as 2024-12-31 23:59: ")
     shown = F.concat(F.lit(f"{words} is '"), value)
     return (
-        F.when(is_missing(said), F.concat(F.lit(f"{words} is "), nothing))
+        F.when(is_missing(text_column), F.concat(F.lit(f"{words} is "), nothing))
         .when(value.rlike(_OUTSIDE_YEARS), F.concat(shown, F.lit("', not in the years 1 to 9999")))
         .when((F.size(ways) == 0) & is_day, F.concat(shown, F.lit("', and there is no such day")))
         .otherwise(F.concat(shown, unlike, way))
@@ -253,9 +253,9 @@ def order_text(parts: list[TypedColumn]) -> Column | None:
 
 
 def _join_parts(parts: list[TypedColumn]) -> Column | None:
-    written = [_part(each) for each in parts]
-    known = [each for each in written if each is not None]
-    return F.concat(*known) if len(known) == len(written) else None
+    written = [_part(part) for part in parts]
+    texts = [text for text in written if text is not None]
+    return F.concat(*texts) if len(texts) == len(written) else None
 
 
 def _part(part: TypedColumn) -> Column | None:
@@ -276,7 +276,7 @@ def _part(part: TypedColumn) -> Column | None:
 def _text(part: TypedColumn) -> Column | None:
     value, kind, digits = part
     if isinstance(kind, T.StructType):
-        parts = [TypedColumn(value.getField(each.name), each.dataType) for each in kind]
+        parts = [TypedColumn(value.getField(field.name), field.dataType) for field in kind]
         inside = _join_parts(parts)
         return None if inside is None else F.when(value.isNotNull(), inside)
     if isinstance(kind, T.IntegralType):

@@ -49,9 +49,9 @@ def with_absences(changes: DataFrame, keys: Sequence[str], kinds: T.StructType) 
     met = mentions.join(F.broadcast(ends), F.col("by").eqNullSafe(F.col("source")) & first, how="inner")
     entity = [F.col(f"`key {n}`") for n in range(len(keys))]
     last = F.max_by(F.struct("operation", "data", "end"), "in_order").alias("last")
-    found = met.groupBy("by", "ends", *entity).agg(last).where(F.col("last.operation") != DELETE)
+    entities = met.groupBy("by", "ends", *entity).agg(last).where(F.col("last.operation") != DELETE)
     # What a truncate ends has no end itself.
-    return statements.unionByName(_absences(found, keys, statements), allowMissingColumns=True)
+    return statements.unionByName(_absences(entities, keys, statements), allowMissingColumns=True)
 
 
 def _place() -> Column:
@@ -66,11 +66,11 @@ def _with_previous(truncates: DataFrame) -> DataFrame:
     return placed.withColumn("previous", F.lag("ends").over(in_order))
 
 
-def _absences(found: DataFrame, keys: Sequence[str], changes: DataFrame) -> DataFrame:
+def _absences(entities: DataFrame, keys: Sequence[str], changes: DataFrame) -> DataFrame:
     data = require_struct(changes, "data")
     values, carried = keep_key(F.col("last.data"), keys, data)
     end = ("effective_timestamp", "sequence", "arrival", "message_id", "source", "priority")
-    return found.select(
+    return entities.select(
         F.lit(ABSENT).alias("operation"),
         *(F.col("last.end").getField(name).alias(name) for name in end),
         values.alias("data"),

@@ -171,15 +171,21 @@ def _bars_of_entities(rows: list[dict[str, Any]], more: bool, colour_by: str, zo
     return picture
 
 
-def _outcome_text(found: Mapping[str, Any], labels: Sequence[str]) -> str:
+def _outcome_text(counts: Mapping[str, Any], labels: Sequence[str]) -> str:
     """What became of the entities: how many are deleted in the end, how many came back."""
-    entities, gone, back = found["entities"], found["gone"], found["back"]
+    entities, deleted, back = counts["entities"], counts["gone"], counts["back"]
     if entities == 1:
-        end = "is deleted in the end" if gone else "was deleted and came back" if back else "is never deleted"
+        end = (
+            "is deleted in the end"
+            if deleted
+            else "was deleted and came back"
+            if back
+            else "is never deleted"
+        )
         return f"{labels[0]} {end}"
-    ends = [(gone, "is deleted in the end", "are deleted in the end"),
+    ends = [(deleted, "is deleted in the end", "are deleted in the end"),
             (back, "was deleted and came back", "were deleted and came back")]  # fmt: skip
-    parts = [(number, one if number == 1 else several) for number, one, several in ends if number]
+    parts = [(number, singular if number == 1 else several) for number, singular, several in ends if number]
     lines = [
         f"{number:,} {'' if place else f'of {entities:,} entities '}{words}"
         for place, (number, words) in enumerate(parts)
@@ -190,8 +196,8 @@ def _outcome_text(found: Mapping[str, Any], labels: Sequence[str]) -> str:
 def _sources_text(counted: Counter[str]) -> str:
     """Which source began how many of the versions, the busiest first."""
     (first, most), *others = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
-    rest = "".join(f", {name} {number:,}" for name, number in others)
-    return f"{first} began {most:,} of {with_number(counted.total(), 'version')}{rest}"
+    others_text = "".join(f", {name} {number:,}" for name, number in others)
+    return f"{first} began {most:,} of {with_number(counted.total(), 'version')}{others_text}"
 
 
 _MOST_NAMED = 2
@@ -247,9 +253,9 @@ def provenance_map(
     '2: deleted in the end, 1 value from shop'
     """
     provenance = require_struct(history, FIELD_PROVENANCE)
-    known = [name for name in provenance.fieldNames() if name != "guid"]
-    require_columns(history, known)
-    names = known if fields is None else require_fields(fields, known, "fields")
+    every_field = [name for name in provenance.fieldNames() if name != "guid"]
+    require_columns(history, every_field)
+    names = every_field if fields is None else require_fields(fields, every_field, "fields")
     clock = as_zone(zone)
 
     cells = [
@@ -261,8 +267,8 @@ def provenance_map(
         for place, name in enumerate(names)
     ]
     interval = [F.col(name) for name in (VALID_FROM, VALID_TO, DELETED)]
-    found = entity_rows(with_ends(history), key, [*interval, F.array(*cells).alias("cells")])
-    first = found.orderBy(VALID_FROM).limit(limit + 1)
+    versions = entity_rows(with_ends(history), key, [*interval, F.array(*cells).alias("cells")])
+    first = versions.orderBy(VALID_FROM).limit(limit + 1)
     single = first.select("matching", VALID_FROM, VALID_TO, DELETED, F.inline("cells"))
     values = with_sources(single, changes, "message").orderBy(VALID_FROM, "place")
     rows, _ = first_rows(values, (limit + 1) * len(names))

@@ -144,8 +144,8 @@ def bitemporal_plane(
     clock = as_zone(zone)
     kind = table.schema[field].dataType
     times = [F.col(name) for name in (SYSTEM_FROM, SYSTEM_TO, VALID_FROM, VALID_TO, DELETED)]
-    found = entity_rows(table, key, [*times, exact_text(F.col(quoted(field)), kind).alias("value")])
-    rows, more = first_rows(found.orderBy(SYSTEM_FROM, VALID_FROM), limit)
+    beliefs = entity_rows(table, key, [*times, exact_text(F.col(quoted(field)), kind).alias("value")])
+    rows, more = first_rows(beliefs.orderBy(SYSTEM_FROM, VALID_FROM), limit)
     if not rows:
         return text_figure(f"The table has no entity {entity_text(key, clock)}.")
     return _draw(rows, field, kind, key, clock, f"the first {limit:,} beliefs" if more else "")

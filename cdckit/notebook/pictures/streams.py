@@ -69,7 +69,7 @@ def callbacks(calls: Iterable[tuple[str, str, float, float]]) -> Figure:
     >>> pictures.callbacks([*both, ("a", "event 1", 0.3, 0.5), ("b", "event 2", 0.3, 0.4)]).get_suptitle()
     '2 listeners: 1 callback to all, 2 to one'
     """
-    listed = [Call(*each) for each in calls]
+    listed = [Call(*call) for call in calls]
     if len(listed) > _MOST:
         raise wrong_argument("calls", f"{_MOST} or fewer", len(listed))
     return _draw_calls(listed) if listed else text_figure("There are no calls.")

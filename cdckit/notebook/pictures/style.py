@@ -251,8 +251,10 @@ def duration_text(seconds: float) -> str:
 def entity_rows(table: DataFrame, key: Mapping[str, Any], columns: Sequence[Column]) -> DataFrame:
     """These columns of the rows of one entity, and `matching`: how many entities have this key."""
     is_wanted = is_entity(key, T.StructType([table.schema["guid"], *history_fields(table)]))
-    one = table.where(is_wanted).agg(F.min("guid").alias("one"), F.count_distinct("guid").alias("matching"))
-    return table.select(F.col("guid").alias("one"), *columns).join(F.broadcast(one), on="one", how="inner")
+    entity = table.where(is_wanted).agg(
+        F.min("guid").alias("one"), F.count_distinct("guid").alias("matching")
+    )
+    return table.select(F.col("guid").alias("one"), *columns).join(F.broadcast(entity), on="one", how="inner")
 
 
 def with_ends(history: DataFrame) -> DataFrame:

@@ -289,7 +289,7 @@ def _parts(times: Counter[str], shades: Mapping[str, str]) -> Iterator[tuple[str
     for value in shades:
         seconds = times[value]
         if value == _OTHERS:
-            seconds = sum(time for each, time in times.items() if each not in shades)
+            seconds = sum(time for other, time in times.items() if other not in shades)
         if seconds:
             yield value, left, seconds / whole
             left += seconds / whole

@@ -105,10 +105,10 @@ def waterfall(
     if not rows:
         return text_figure(f"{measure}: {_number(Decimal(before))}, in both reports")
     steps = [_Step(_NOTHING if row["step"] is None else row["step"], Decimal(row["amount"])) for row in rows]
-    rest = Decimal(rows[0]["total"]) - sum(each.amount for each in steps)
+    remainder = Decimal(rows[0]["total"]) - sum(step.amount for step in steps)
     if is_day:
-        steps.sort(key=lambda each: each.name)
-    drawn = [*steps, *([_Step(_OTHERS, rest)] if more else [])]
+        steps.sort(key=lambda step: step.name)
+    drawn = [*steps, *([_Step(_OTHERS, remainder)] if more else [])]
     note = f"the parts of {with_number(rows[0]['messages'], 'message')}, by {'day of ' if is_day else ''}{by}"
     return _picture(drawn, Decimal(before), measure, note, _looks(by, steps), by_kind=by == "kind")
 
@@ -124,7 +124,7 @@ def _day_of(instant: Column, zone: tzinfo) -> Column:
 
 
 def _looks(by: str, steps: Sequence[_Step]) -> dict[str, Look]:
-    names = [each.name for each in steps]
+    names = [step.name for step in steps]
     if by == "kind":
         return {name: _KINDS.get(name, PALETTE["update"]) for name in names}
     if by == "source":

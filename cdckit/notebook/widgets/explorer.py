@@ -92,12 +92,12 @@ def as_of_slider(
     (2 rows; instants of 2024-01-01, UTC)
     """
     listed, clock = _instants(instants), as_zone(zone)
-    known = business_fields(history)
-    shown = known.names if fields is None else require_fields(fields, known.names, "fields")
+    every_field = business_fields(history)
+    shown = every_field.names if fields is None else require_fields(fields, every_field.names, "fields")
     kept = history.select(
         *(quoted(name) for name in shown), *(name for name in STANDARD_COLUMNS if name in history.columns)
     )
-    shown_fields = [known[name] for name in shown]
+    shown_fields = [every_field[name] for name in shown]
     sortable = [
         field.name
         for field in shown_fields
@@ -241,14 +241,14 @@ def find_entities(history: DataFrame, keys: Sequence[str], containing: str) -> l
     label = join_texts(as_text(F.col(quoted(name)), types[name].dataType) for name in keys)
     places = [str(place) for place in range(len(keys))]
     named = (column.alias(place) for column, place in zip(columns, places, strict=True))
-    found = (
+    rows = (
         history.select(label.alias("label"), "guid", *named)
         .where(F.lower("label").contains(containing.lower()))
         .distinct()
         .orderBy(*places, "guid")
         .limit(MOST_CHOICES + 1)
     )
-    return [Entity(row.pop("label"), row.pop("guid"), tuple(row.values())) for row in collect_rows(found)]
+    return [Entity(row.pop("label"), row.pop("guid"), tuple(row.values())) for row in collect_rows(rows)]
 
 
 @dataclass(frozen=True)
@@ -263,8 +263,8 @@ class _Explorer:
 
     def check(self) -> None:
         """Raise what is wrong with the arguments; lazy frames are made and nothing is read."""
-        known = business_fields(self.history).names
-        require_fields(self.keys, known, "keys")
+        names = business_fields(self.history).names
+        require_fields(self.keys, names, "keys")
         nobody = Entity("", "", (None,) * len(self.keys))
         self.timeline(nobody)
         self.blame(nobody, None)
@@ -288,8 +288,8 @@ class _Explorer:
     def beginnings(self, entity: Entity) -> list[datetime]:
         """Where its versions begin, the last first."""
         begins = F.unix_micros(VALID_FROM).alias("begins")
-        found = self._versions(entity).select(begins).orderBy(F.desc("begins")).limit(MOST_CHOICES)
-        return [EPOCH + timedelta(microseconds=row["begins"]) for row in found.collect()]
+        rows = self._versions(entity).select(begins).orderBy(F.desc("begins")).limit(MOST_CHOICES)
+        return [EPOCH + timedelta(microseconds=row["begins"]) for row in rows.collect()]
 
     def first(self) -> Page:
         return Page.of(self.parts(self.all[0], None, self.fields[0]).values()) if self.all else _NOBODY
@@ -383,9 +383,9 @@ class _ExplorerWidget:
     def _find(self, containing: str) -> None:
         # What was found before may not stay in the list if the search fails.
         choose_from(self.entity, [])
-        found = self.explorer.entities(containing) if containing else self.explorer.all
-        self.is_cut = len(found) > MOST_CHOICES
-        choose_from(self.entity, [(entity.label, entity) for entity in found[:MOST_CHOICES]])
+        entities = self.explorer.entities(containing) if containing else self.explorer.all
+        self.is_cut = len(entities) > MOST_CHOICES
+        choose_from(self.entity, [(entity.label, entity) for entity in entities[:MOST_CHOICES]])
 
     def _begin(self, field: str) -> Page:
         """The page of an entity at the end of time, with the instants to choose from."""

@@ -262,8 +262,8 @@ class Marked(NamedTuple):
         """How many rows are new, changed and gone, in words.  A job."""
         words = (NEW, CHANGED, GONE)
         counted = self.rows.agg(*(F.count_if(F.col(MARK) == word).alias(word) for word in words))
-        (found,) = counted.collect()
-        numbers = (f"{found[word]:,} {word}" for word in words if found[word])
+        (row,) = counted.collect()
+        numbers = (f"{row[word]:,} {word}" for word in words if row[word])
         return ", ".join(numbers) or "nothing changed"
 
     def show(self, table: Table, fields: Sequence[T.StructField], zone: tzinfo) -> Table:

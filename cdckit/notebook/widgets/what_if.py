@@ -135,11 +135,11 @@ class _Board:
     @cached_property
     def sources(self) -> list[_Source]:
         ends = F.min("priority").alias("lowest"), F.max("priority").alias("highest")
-        found = self.changes.groupBy("source").agg(*ends).orderBy("source").limit(_MOST_SOURCES + 1).collect()
-        if len(found) > _MOST_SOURCES:
+        rows = self.changes.groupBy("source").agg(*ends).orderBy("source").limit(_MOST_SOURCES + 1).collect()
+        if len(rows) > _MOST_SOURCES:
             needed = f"of at most {_MOST_SOURCES} sources"
-            raise wrong_argument("changes", needed, f"of {len(found)} or more")
-        return [_Source(*row) for row in found]
+            raise wrong_argument("changes", needed, f"of {len(rows)} or more")
+        return [_Source(*row) for row in rows]
 
     @cached_property
     def _rule(self) -> str:
@@ -147,14 +147,15 @@ class _Board:
         if "field_priorities" not in self.changes.columns:
             return ""
         fields = require_struct(self.changes, "field_priorities").names
-        own = [F.col("field_priorities").getField(name).isNotNull() for name in fields]
-        found = self.changes.where(reduce(Column.__or__, own, F.lit(False))).limit(1).collect()
-        return "; fields with a priority of their own keep it" if found else ""
+        has_priority = [F.col("field_priorities").getField(name).isNotNull() for name in fields]
+        examples = self.changes.where(reduce(Column.__or__, has_priority, F.lit(False))).limit(1).collect()
+        return "; fields with a priority of their own keep it" if examples else ""
 
     def heading(self, chosen: Mapping[str | None, int]) -> str:
         """What the table stands for: the instant, and the priorities of all sources."""
         order = ", ".join(
-            f"{_name(each.source)} {chosen.get(each.source, _priority_range(each))}" for each in self.sources
+            f"{_name(source.source)} {chosen.get(source.source, _priority_range(source))}"
+            for source in self.sources
         )
         return f"{self._when}, with the priorities {order}{self._rule}"
 
@@ -213,8 +214,8 @@ class _Board:
             stands = (F.col(VALID_FROM) <= F.lit(self.valid_at)) & (stands | (ends > F.lit(self.valid_at)))
         values = F.col("a_value").alias("before"), F.col("b_value").alias("after")
         names = [quoted(name) for name in self.keys]
-        found = diff(*both, keys=self.keys).where(stands)
-        return found.select(*names, "field", *values, "a_message", "b_message")
+        differences = diff(*both, keys=self.keys).where(stands)
+        return differences.select(*names, "field", *values, "a_message", "b_message")
 
 
 def _name(source: str | None) -> str:
@@ -228,8 +229,8 @@ def _label(source: _Source) -> str:
 
 
 def _priority_range(source: _Source) -> str:
-    one = source.lowest == source.highest
-    return str(source.highest) if one else f"{source.lowest} to {source.highest}"
+    is_single = source.lowest == source.highest
+    return str(source.highest) if is_single else f"{source.lowest} to {source.highest}"
 
 
 @takes()
@@ -280,7 +281,7 @@ class _Form:
 
     @property
     def fields(self) -> list[str]:
-        return [each for each in business_fields(self.ledger.history()).names if each not in self.kind.keys]
+        return [name for name in business_fields(self.ledger.history()).names if name not in self.kind.keys]
 
     def entities(self, containing: str) -> list[Entity]:
         return find_entities(self.ledger.history(), self.kind.keys, containing)
@@ -347,9 +348,9 @@ class _FormWidget:
         self.widget = library.VBox([self.versions.widget, row, self.difference.widget])
 
     def _find(self, containing: str) -> None:
-        found = self.form.entities(containing)[:MOST_CHOICES]
-        choose_from(self.entity, [(entity.label, entity) for entity in found])
-        self.show.disabled = not found
+        entities = self.form.entities(containing)[:MOST_CHOICES]
+        choose_from(self.entity, [(entity.label, entity) for entity in entities])
+        self.show.disabled = not entities
 
     def _versions(self, before: Values, now: Values) -> Page:
         if now["containing"] != before["containing"]:
@@ -362,7 +363,7 @@ class _FormWidget:
 
     def _difference(self) -> Page:
         self.apply.disabled = True
-        texts = (each.value.strip() for each in self.texts)
+        texts = (text.value.strip() for text in self.texts)
         self.right = self.form.correction(self.entity.value, self.field.value, *texts).localCheckpoint()
         page = self.form.difference(self.entity.value, self.right)
         self.apply.disabled = self.right.isEmpty()
