@@ -7,30 +7,35 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from inspect import signature
-from operator import and_, or_
+from operator import and_
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.model.changes import DELETE, IS_EFFECTIVE, IS_PERIOD, TABLE, UNTIL, UPSERT, note_empty
+from cdckit.model.changes import UNTIL, note_empty
 from cdckit.model.history import is_never, open_end
-from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, REJECT_SCHEMA, reject_column
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.arguments import quoted, require_batch, require_instant, require_int, wrong_argument
 from cdckit.parts.calls import takes
-from cdckit.parts.columns import built_once
 from cdckit.parts.public_calls import called_function
 from cdckit.parts.tables import AnyTable
 from cdckit.parts.values import as_text, comparable, has_times, is_outside_years, within_years
 from cdckit.parts.workers import describe_step
-from cdckit.tables.calls import Call, GivenTable, TableFault, as_table, column_name, first_of
+from cdckit.tables.calls import Call, GivenTable, as_table, column_name, first_of
+from cdckit.tables.statements import (
+    Words,
+    change_columns,
+    error_columns,
+    record_columns,
+    row_reject,
+    with_digest,
+)
 from cdckit.tables.times import (
     TEXTS,
     TypedColumn,
-    Unreadable,
     as_instant,
-    is_missing,
     is_other_day,
     is_text_of_never,
     is_time,
@@ -39,7 +44,6 @@ from cdckit.tables.times import (
 from cdckit.tables.truncates import IS_TRUNCATE, with_absences
 
 _LOG = logging.getLogger(__name__)
-_RECORD_NUMBERS = 2**31 - 1
 
 
 @takes()
@@ -285,7 +289,7 @@ class _Read(NamedTuple):
     """What the rows of a table say, what is wrong with them, and the table."""
 
     statements: DataFrame
-    words: _Words
+    words: Words
     frame: DataFrame
     is_local: bool
     empty: dict[str, T.DataType]
@@ -294,7 +298,7 @@ class _Read(NamedTuple):
     def warn(self) -> None:
         """Log a warning where rows are rejects, and where nobody can tell when they came."""
         with describe_step(self.frame.sparkSession, "changes_from: count the rejects"):
-            code = _error_columns(self.words)[ERROR_CODE]
+            code = error_columns(self.words)[ERROR_CODE]
             by_fate = self.statements.groupBy(code.alias("code"), "lacks_arrival").count().collect()
             unknown = sum(many for code, lacks, many in by_fate if lacks and code is None)
             rejected = sum(many for code, _, many in by_fate if code is not None)
@@ -310,32 +314,20 @@ class _Read(NamedTuple):
 
     def changes(self) -> DataFrame:
         """The rows as changes, rejects among them."""
-        return self._as_changes(_reject_column(self.words))
+        return self._as_changes(row_reject(self.words))
 
     def rows(self) -> DataFrame:
         """All rows as changes and as records, with what is wrong with them."""
-        return self._as_changes(*_record_columns(self.words))
+        return self._as_changes(*record_columns(self.words))
 
     def _as_changes(self, *more: Column) -> DataFrame:
-        changes = _with_digest(self.statements).select(*_change_columns(self.words), *more)
+        changes = with_digest(self.statements).select(*change_columns(self.words), *more)
         return changes.withMetadata("data", note_empty(self.empty)) if self.empty else changes
 
 
 def describe_rows(many: int) -> str:
     """So many rows, in words."""
     return f"{many:,} row{'s' if many != 1 else ''}"
-
-
-class _Words(NamedTuple):
-    """What the call says of all rows alike: what stands in each of them has the same names in every call."""
-
-    keys: tuple[str, ...]
-    time: Unreadable
-    places: tuple[Unreadable, ...]
-    end: Unreadable | None
-    priority: int
-    says_arrival: bool
-    """Whether the call says when a row came."""
 
 
 def _read(frame: AnyTable, given: Arguments) -> _Read:
@@ -406,7 +398,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
     statements = table.frame.select(*(value.alias(name) for name, value in columns.items()))
     if table.row is not None and sequence is not None and message is None:
         statements = _with_returns(statements, {name: kinds[name].dataType for name in key_names})
-    words = _Words(
+    words = Words(
         tuple(key_names),
         call.unreadable(time, time_argument, within=True),
         tuple(call.unreadable(place, "sequence_by") for place in places),
@@ -556,115 +548,3 @@ def _with_returns(statements: DataFrame, keys: Mapping[str, T.DataType]) -> Data
     times = F.sum("comes").over(Window.partitionBy(*place, "content").orderBy("row"))
     returns = F.nullif(times, F.lit(1)).cast("string")
     return statements.withColumn("comes", comes).withColumn("returns", returns).drop("comes")
-
-
-def _with_digest(statements: DataFrame) -> DataFrame:
-    times = [as_text(F.col(name), T.TimestampType()) for name in ("effective_timestamp", UNTIL)]
-    # Null adds nothing to the text: the digest of most rows is that of a table without ends or returns.
-    identity = ("sequence", times[0], "place", "content", times[1], "returns")
-    return statements.withColumn("digest", F.md5(F.concat_ws("\n", *identity)))
-
-
-@built_once
-def _change_columns(words: _Words) -> tuple[str | Column, ...]:
-    """The columns of changes, and whether it is a truncate, over statements with their digests."""
-    sound = _error_columns(words)[ERROR_CODE].isNull()
-    end = F.col(UNTIL).alias(UNTIL, metadata={IS_PERIOD: True})
-    # A message may say several things of one entity: which of them it is, its content tells.
-    number = F.when(F.col("message").isNull(), 1).otherwise(
-        F.pmod(F.xxhash64("digest"), F.lit(_RECORD_NUMBERS)) + 1
-    )
-    return (
-        F.when(sound, F.when(F.col("deletes"), DELETE).otherwise(UPSERT)).alias("operation"),
-        "effective_timestamp",
-        *([] if words.end is None else [end]),
-        "sequence",
-        F.struct(
-            F.col("known").alias("timestamp"),
-            F.lit(TABLE).alias("topic"),
-            F.lit(0).alias("partition"),
-            F.col("row").alias("offset"),
-            F.when(F.col(IS_TRUNCATE), 0).otherwise(number).cast("int").alias("record_number"),
-        ).alias("arrival", metadata={} if words.says_arrival else {IS_EFFECTIVE: True}),
-        # The source first: a table that does not know it shows who said so all the same.
-        F.coalesce("message", F.concat_ws("-", "source", "digest")).alias("message_id"),
-        "source",
-        F.lit(words.priority).alias("priority"),
-        "data",
-        "carried",
-        (F.col(IS_TRUNCATE) & sound).alias(IS_TRUNCATE),
-    )
-
-
-@built_once
-def _reject_column(words: _Words) -> Column:
-    return reject_column({**_record(), **_error_columns(words)})
-
-
-@built_once
-def _record_columns(words: _Words) -> tuple[Column, ...]:
-    """The row as a record, and what is wrong with it."""
-    columns = {**_record(), **_error_columns(words)}
-    return tuple(value.cast(REJECT_SCHEMA[name].dataType).alias(name) for name, value in columns.items())
-
-
-def _record() -> dict[str, Column]:
-    """The row as a record."""
-    return {
-        "key": F.lit(None),
-        "value": F.encode(F.coalesce("corrupt", "content"), "UTF-8"),
-        "topic": F.lit(TABLE),
-        "partition": F.lit(0),
-        "offset": F.col("row"),
-        "timestamp": F.col("known"),
-        "timestampType": F.lit(0),
-        "headers": F.lit(None),
-    }
-
-
-@built_once
-def _error_columns(words: _Words) -> dict[str, Column]:
-    """What is wrong with a row: the first of its faults."""
-    faults = _faults(words)
-    codes = (F.when(wrong, F.lit(str(fault))) for fault, (wrong, _) in faults.items())
-    sentences = (
-        F.when(wrong, F.concat(F.lit(f"{fault.sentence} "), finding, F.lit(".")))
-        for fault, (wrong, finding) in faults.items()
-    )
-    return {ERROR_CODE: F.coalesce(*codes), ERROR_DESCRIPTION: F.coalesce(*sentences)}
-
-
-def _faults(words: _Words) -> dict[TableFault, tuple[Column, Column]]:
-    """What can be wrong with a row, where it is, and what to say of it."""
-    has_no_time = F.col("effective_timestamp").isNull()
-    # All columns are read whatever is asked: Spark calls a row corrupt by those that it needs.
-    is_corrupt = F.col("corrupt").isNotNull() & F.col("content").isNotNull()
-    finding = words.time.finding("time_said")
-    lacks_key = F.col("lacks_key") & ~F.col(IS_TRUNCATE)
-    return {
-        TableFault.ROW_UNREADABLE: (is_corrupt, F.lit("It is kept as it came")),
-        TableFault.TIME_MISSING: (has_no_time & is_missing("time_said"), finding),
-        TableFault.TIME_UNREADABLE: (has_no_time, finding),
-        **_place_faults(words.places),
-        **({} if words.end is None else _end_faults(words.end)),
-        TableFault.TIME_OUT_OF_RANGE: (F.size("outside_years") > 0, F.array_join("outside_years", ", ")),
-        TableFault.KEY_MISSING: (lacks_key, F.lit(f"The keys are {', '.join(words.keys)}")),
-    }
-
-
-def _place_faults(places: Sequence[Unreadable]) -> dict[TableFault, tuple[Column, Column]]:
-    if not places:
-        return {}
-    texts = {f"places_said[{number}]": place for number, place in enumerate(places)}
-    wrong = {text: F.expr(text).isNotNull() for text in texts}
-    findings = (F.when(wrong[text], place.finding(text)) for text, place in texts.items())
-    return {TableFault.SEQUENCE_UNREADABLE: (reduce(or_, wrong.values()), F.coalesce(*findings))}
-
-
-def _end_faults(end: Unreadable) -> dict[TableFault, tuple[Column, Column]]:
-    not_later = F.coalesce(F.col(UNTIL) <= F.col("effective_timestamp"), F.lit(False))
-    period = F.concat(F.lit("It says from "), F.concat_ws(" until ", "time_said", "end_said"))
-    return {
-        TableFault.END_UNREADABLE: (F.col(UNTIL).isNull() & ~is_missing("end_said"), end.finding("end_said")),
-        TableFault.END_NOT_LATER: (not_later, period),
-    }
