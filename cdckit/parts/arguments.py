@@ -82,20 +82,21 @@ def microseconds(
     if not instants.is_datetime(at) or at.utcoffset() is None:
         needed, example = "an aware datetime (one with tzinfo)", None
         if call is not None or argument.isidentifier():
-            written = (call or partial(_call_with, argument, function))(instants.instant_literal(at))
-            example = f"{written}  # or in another zone"
+            written = (call or partial(_call_with, argument, function, at))(instants.instant_literal(at))
+            example = written and f"{written}  # or in another zone"
         raise InvalidArgument(function, argument, needed, at, example)
     if not instants.is_within_years(at):
         raise InvalidArgument(function, argument, "in the years 1 to 9999, in UTC", at)
     return instants.microseconds(at)
 
 
-def _call_with(argument: str, function: str | None, literal: str) -> str:
-    """The call under way, in which *argument* is as *literal* has it; or one without other arguments."""
+def _call_with(argument: str, function: str | None, at: object, literal: str) -> str | None:
+    """The call under way with *literal* for *at*, if that is the argument; or one without other arguments."""
     call = UNDER_WAY.get()
-    if function is None and call is not None and argument in {**call.by_place, **call.by_name}:
-        return call.written({argument: literal})
-    return f"{called_function(function)}({argument}={literal})"
+    arguments = {} if function is not None or call is None else {**call.by_place, **call.by_name}
+    if call is None or argument not in arguments:
+        return f"{called_function(function)}({argument}={literal})"
+    return call.written({argument: literal}) if arguments[argument] is at else None
 
 
 def require_period(

@@ -123,15 +123,18 @@ def takes(**forms: Form | Sequence[Form]) -> Callable[[Callable[P, R]], Callable
         if unknown := forms.keys() - called_as.parameters:
             raise TypeError(f"{function.__name__} has no argument {', '.join(sorted(unknown))}")
 
+        places = [
+            f"*{name}" if parameter.kind is Parameter.VAR_POSITIONAL else name
+            for name, parameter in called_as.parameters.items()
+        ]
+
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
                 bound = called_as.bind(*args, **kwargs)
             except TypeError:
                 raise _wrong_call(function.__name__, called_as, args, kwargs) from None
-            by_place = dict(zip(called_as.parameters, args, strict=False))
-            by_place.pop("self", None)
-            call = UNDER_WAY.set(PublicCall(function.__name__, by_place, kwargs))
+            call = UNDER_WAY.set(PublicCall(function.__name__, dict(zip(places, args, strict=False)), kwargs))
             try:
                 for name, form in every:
                     if name in bound.arguments:

@@ -46,7 +46,7 @@ def range_checksums(table: DataFrame, by: str, fields: Mapping[str, str]) -> Dat
     True
     """
     require_columns(table, fields)
-    summed = checksum_expression(fields)
+    summed = _sum_of_hashes(fields)
     sums = F.count(F.lit(1)).alias("rows"), F.expr(summed).alias("checksum")
     return table.groupBy(F.expr(by).alias("range")).agg(*sums)
 
@@ -70,6 +70,10 @@ def checksum_expression(fields: Mapping[str, str]) -> str:
     >>> print(checksum_expression({"number": "bigint"}))
     sum(CAST(xxhash64(`number` IS NULL, CAST(`number` AS bigint)) AS DECIMAL(20,0)))
     """
+    return _sum_of_hashes(fields)
+
+
+def _sum_of_hashes(fields: Mapping[str, str]) -> str:
     require_fields(fields, list(fields), "fields")
     unfit = [name for name, kind in fields.items() if "map<" in kind.lower() or "variant" in kind.lower()]
     if unfit:

@@ -10,7 +10,7 @@ import pytest
 
 import cdckit
 from cdckit.errors import CdcError, InvalidArgument, WrongCall
-from cdckit.parts.arguments import wrong_argument
+from cdckit.parts.arguments import microseconds, wrong_argument
 from cdckit.parts.calls import FLAG, INSTANT, INT, takes
 from cdckit.parts.public_calls import called_function
 
@@ -97,6 +97,26 @@ def test_an_instant_without_a_zone_is_shown_within_the_call_that_had_it() -> Non
     assert refused.value.example == (
         "ring(3, at=datetime(2024, 1, 1, tzinfo=UTC), loud=False)  # or in another zone"
     )
+
+
+@takes()
+def toll(bells: list[datetime]) -> None:
+    """Ring several."""
+    for bell in bells:
+        microseconds(bell, "bells")
+
+
+def test_an_instant_among_several_is_shown_without_a_call() -> None:
+    """No call that would do can be written of it alone."""
+    with pytest.raises(InvalidArgument, match=r"^toll\(\) needs bells to be an aware datetime") as refused:
+        toll([datetime(2024, 1, 1)])
+    assert refused.value.example is None
+
+
+def test_a_form_of_no_argument_is_refused_where_the_function_is_defined() -> None:
+    """Such as of one that has another name by now."""
+    with pytest.raises(TypeError, match="toll has no argument bell"):
+        takes(bell=INT)(toll)
 
 
 def test_what_the_forms_raise_stands_in_the_docstring() -> None:

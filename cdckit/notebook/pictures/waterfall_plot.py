@@ -46,7 +46,7 @@ _NEAR = 0.25
 """Where the steps take a smaller share of the axis than that, it does not begin at 0."""
 
 
-@takes(parts=rows_with("amount", "message_id"), measure=NAME, limit=COUNT)
+@takes(parts=rows_with(), measure=NAME, limit=COUNT)
 def waterfall(
     parts: DataFrame,
     *,
@@ -73,7 +73,7 @@ def waterfall(
         the order of their size, days in their own.
 
     Raises:
-        MissingColumns: *parts* lack the column *by*.
+        MissingColumns: *parts* lack `amount`, `message_id` or the column *by*.
         InvalidArgument: *before* is no exact number; or there is no such zone.
 
     Cost: one job: an aggregate by *by*, of which the largest rows are collected.
@@ -87,7 +87,7 @@ def waterfall(
     >>> pictures.waterfall(parts, before=2, measure="products").get_suptitle()
     'products: 1 instead of 2; deleted -1'
     """
-    require_columns(parts, [by])
+    require_columns(parts, ["amount", "message_id", by])
     if isinstance(before, bool) or not isinstance(before, int | Decimal):
         raise wrong_argument("before", "an int or a Decimal, the number of before", before)
     kind = parts.schema[by].dataType
