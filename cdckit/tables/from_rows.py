@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import reduce
 from inspect import signature
 from operator import and_
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
@@ -205,7 +206,7 @@ def changes_from(
     cdckit.tables.calls.UnfitTable: changes_from() cannot read the table: keys names Id, ...
     """
     # Before any other name is bound here: these are the parameters.
-    read = _read(frame, Arguments(**{name: value for name, value in locals().items() if name != "frame"}))
+    read = _read(**locals())
     if read.is_local:
         read.warn()
     changes = read.changes()
@@ -257,32 +258,7 @@ def table_rows(frame: AnyTable, **arguments: Any) -> DataFrame:
     """
     call = signature(changes_from).bind(frame, **arguments)
     call.apply_defaults()
-    given = {name: value for name, value in call.arguments.items() if name != "frame"}
-    return _read(frame, Arguments(**given)).rows()
-
-
-class Arguments(NamedTuple):
-    """How rows are to be read: the arguments of `changes_from` but the table, which tells what each means."""
-
-    keys: Sequence[str | Column]
-    sequence_by: str | Column | Sequence[str | Column] | None
-    source: str | Column
-    apply_as_deletes: str | Column | None
-    apply_as_truncates: str | Column | None
-    ignore_null_updates: bool | Sequence[str | Column]
-    empty_texts: str
-    column_list: Sequence[str | Column] | None
-    except_column_list: Sequence[str | Column] | None
-    effective: str | Column | datetime | None
-    valid_from: str | Column | datetime | None
-    valid_to: str | Column | datetime | None
-    message: str | Column | None
-    priority: int
-
-    def by_names(self, columns: Collection[str]) -> Arguments:
-        """The same, with names where numbers name columns."""
-        named = {name: column_name(value, columns) for name, value in self._asdict().items()}
-        return Arguments(**{**named, "priority": self.priority})
+    return _read(**call.arguments).rows()
 
 
 class _Read(NamedTuple):
@@ -330,13 +306,15 @@ def describe_rows(many: int) -> str:
     return f"{many:,} row{'s' if many != 1 else ''}"
 
 
-def _read(frame: AnyTable, given: Arguments) -> _Read:
-    require_int(given.priority, "priority")
+def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
+    """The rows of a table, read as the arguments of `changes_from` say."""
+    require_int(priority, "priority")
+    given = SimpleNamespace(**arguments)
     if given.empty_texts not in _EMPTY_TEXTS:
         needed = f"one of {', '.join(_EMPTY_TEXTS)}"
         raise wrong_argument("empty_texts", needed, given.empty_texts)
     table = as_table(frame, keys=given.keys).typed()
-    given = given.by_names(table.columns)
+    given = SimpleNamespace(**{name: column_name(value, table.columns) for name, value in arguments.items()})
     corrupt = CORRUPT in table.columns and isinstance(table.frame.schema[CORRUPT].dataType, T.StringType)
     if corrupt:
         table = table._replace(columns=[name for name in table.columns if name != CORRUPT])
@@ -403,7 +381,7 @@ def _read(frame: AnyTable, given: Arguments) -> _Read:
         call.unreadable(time, time_argument, within=True),
         tuple(call.unreadable(place, "sequence_by") for place in places),
         None if end is None else call.unreadable(end, "valid_to"),
-        given.priority,
+        priority,
         # When a row is true is not when it came.
         arrival is not None and not _is_first(begin, sequence),
     )
