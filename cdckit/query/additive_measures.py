@@ -76,7 +76,7 @@ def require_additive(
     groups = [by] if isinstance(by, str | Column) else list(by)
     named = []
     for group in groups:
-        column, name, kind = _told_of_a_row(fields, group, "by")
+        column, name, kind = _row_expression(fields, group, "by")
         named.append((name, column, kind))
     names = [name for name, _, _ in named]
     if {name.lower() for name in names} & {*taken} or len(set(names)) < len(names):
@@ -87,7 +87,7 @@ def require_additive(
             needed = f"what the {measure} is of: only a count needs none"
             raise wrong_argument("value", needed, value)
         return AdditiveMeasure(measure, F.lit(1), F.lit(1), T.LongType(), named)
-    column, name, kind = _told_of_a_row(fields, value, "value")
+    column, name, kind = _row_expression(fields, value, "value")
     weight = F.when(column.isNull(), 0).otherwise(1)
     if measure == "count":
         return AdditiveMeasure(measure, weight, weight, T.LongType(), named)
@@ -96,7 +96,7 @@ def require_additive(
     return AdditiveMeasure(measure, number, weight, amounts, named)
 
 
-def _told_of_a_row(
+def _row_expression(
     fields: DataFrame, expression: str | Column, argument: str
 ) -> tuple[Column, str, T.DataType]:
     """An expression, its name and its type; raises unless it can be told of one row."""

@@ -246,7 +246,7 @@ def error_durations(
         both = both.withColumn(VALID_TO, F.least(VALID_TO, last))
     errors = both.select(
         "guid",
-        *(_true_or_shown(name).alias(name) for name in named),
+        *(_true_value(name).alias(name) for name in named),
         VALID_FROM,
         VALID_TO,
         F.inline(F.array(*(_error(table, name) for name in names))),
@@ -275,7 +275,7 @@ def _moments(earlier: datetime, later: datetime) -> list[Column]:
     return [F.timestamp_micros(F.lit(moment)) for moment in (first, last)]
 
 
-def _true_or_shown(name: str) -> Column:
+def _true_value(name: str) -> Column:
     """The true value where there is truth, be it null: a key of two fields is that of one version."""
     true, shown = (F.col(side).getField(name) for side in ("truth", "shown"))
     return F.when(F.col("truth").isNotNull(), true).otherwise(shown)

@@ -70,8 +70,8 @@ def explained_findings(
     proofs = [
         _past_versions(sides),
         _change_words(_no_changes(sides) if changes is None else changes, sides),
-        _refused_records(none if rejects is None else rejects, _REJECT, sides),
-        _refused_records(none if waiting is None else waiting, _WAITING, sides),
+        _records_of_no_use(none if rejects is None else rejects, _REJECT, sides),
+        _records_of_no_use(none if waiting is None else waiting, _WAITING, sides),
     ]
     proof = reduce(lambda table, other: table.unionByName(other, allowMissingColumns=True), proofs)
     return _explained_cells(_weigh_proofs(find_differences(sides), proof, sides), sides, unseen_from)
@@ -168,7 +168,7 @@ def _change_words(changes: DataFrame, sides: Sides) -> DataFrame:
     return with_key_columns(words, F.col(_WORD), sides, OTHER_SIDE)
 
 
-def _refused_records(records: DataFrame, name: str, sides: Sides) -> DataFrame:
+def _records_of_no_use(records: DataFrame, name: str, sides: Sides) -> DataFrame:
     """Records that are no changes, by the key that they name, as proofs of that *name*: when, and why."""
     remedy = (
         "Add what the records speak of as columns, for instance of JSON "

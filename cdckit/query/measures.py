@@ -23,17 +23,17 @@ from cdckit.query.intervals import comparable_column
 VERSIONS = history_with("guid", VALID_FROM, VALID_TO, DELETED)
 
 
-def _check_closed(end: Any, argument: str) -> Any:
+def _check_end(end: Any, argument: str) -> Any:
     if end is None:
         needed = "an aware datetime: without one the answer would depend on when it is asked"
         raise wrong_argument(argument, needed, end)
     return end
 
 
-CLOSED = Form(_check_closed, "InvalidArgument: {} is None")
+END = Form(_check_end, "InvalidArgument: {} is None")
 
 
-@takes(history=VERSIONS, end=CLOSED)
+@takes(history=VERSIONS, end=END)
 def durations(
     history: DataFrame,
     fields: str | Sequence[str],
@@ -97,7 +97,7 @@ def durations(
     )
 
 
-@takes(history=VERSIONS, end=CLOSED)
+@takes(history=VERSIONS, end=END)
 def weighted_means(
     history: DataFrame,
     fields: str | Sequence[str],
@@ -215,7 +215,7 @@ _DAY = 86_400_000_000
 """In microseconds."""
 
 
-@takes(history=VERSIONS, end=CLOSED)
+@takes(history=VERSIONS, end=END)
 def counts_over_time(
     history: DataFrame,
     start: datetime,

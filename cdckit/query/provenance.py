@@ -57,25 +57,25 @@ def _check_provenance(history: DataFrame, argument: str) -> DataFrame:
     return history
 
 
-def _check_senders(changes: Any, argument: str) -> Any:
+def _check_message_sources(changes: Any, argument: str) -> Any:
     require_types(
         changes, T.StructType([CHANGE_SCHEMA[name] for name in ("message_id", "source", "arrival")])
     )
     return changes
 
 
-SAID = Form(
+WITH_PROVENANCE = Form(
     _check_provenance,
     "MissingColumns, WrongColumnType: {} lacks a column that a history has, or a field of "
     "`field_provenance`, or has it in another type",
 )
-SENDERS = Form(
-    _check_senders,
+MESSAGE_SOURCES = Form(
+    _check_message_sources,
     "MissingColumns, WrongColumnType: {} lacks `message_id`, `source` or `arrival`, or has it otherwise",
 )
 
 
-@takes(history=SAID, changes=SENDERS.or_none(), valid_at=INSTANT.or_none())
+@takes(history=WITH_PROVENANCE, changes=MESSAGE_SOURCES.or_none(), valid_at=INSTANT.or_none())
 def blame(
     history: DataFrame,
     key: Mapping[str, Any],
@@ -152,7 +152,7 @@ def blame(
     return sent.select(_GUID, "field", "value", "message", "source", "priority", "since_timestamp")
 
 
-@takes(history=SAID)
+@takes(history=WITH_PROVENANCE)
 def values_by_message(history: DataFrame, messages: str | Iterable[str]) -> DataFrame:
     """
     Everything that one message, or several, are responsible for in a history.
@@ -199,7 +199,7 @@ def values_by_message(history: DataFrame, messages: str | Iterable[str]) -> Data
     return _stretches(values).drop("place", "digest")
 
 
-@takes(history=SAID, changes=SENDERS)
+@takes(history=WITH_PROVENANCE, changes=MESSAGE_SOURCES)
 def count_sources(history: DataFrame, changes: DataFrame) -> DataFrame:
     """
     How many values of each field come from each source.
@@ -243,7 +243,7 @@ def count_sources(history: DataFrame, changes: DataFrame) -> DataFrame:
     return by_source.withColumn("share", F.col("values") / of_field)
 
 
-@takes(frame=rows_with(), changes=SENDERS)
+@takes(frame=rows_with(), changes=MESSAGE_SOURCES)
 def with_messages(frame: DataFrame, changes: DataFrame, *, message: str = SOURCE_MESSAGE) -> DataFrame:
     """
     Add what the changes know of a message: its source, and when it first arrived.

@@ -251,7 +251,7 @@ NEW, GONE, CHANGED = "new", "gone", "changed"
 _LONGEST = 24
 
 
-class Marked(NamedTuple):
+class MarkedRows(NamedTuple):
     """Rows with a mark of what changed, and by field the column that says what it was before."""
 
     rows: DataFrame
@@ -301,7 +301,7 @@ class Marked(NamedTuple):
         return table.map(change)
 
 
-def mark_changes(now: DataFrame, before: DataFrame, fields: Sequence[T.StructField]) -> Marked:
+def mark_changes(now: DataFrame, before: DataFrame, fields: Sequence[T.StructField]) -> MarkedRows:
     """
     Compare two tables of the same columns, among them `guid`, and a row for each guid.
 
@@ -329,4 +329,4 @@ def mark_changes(now: DataFrame, before: DataFrame, fields: Sequence[T.StructFie
         mark.alias(MARK),
         *(text.alias(columns[name]) for name, text in was.items()),
     )
-    return Marked(rows.select(MARK, "row.*", *map(quoted, columns.values())), columns)
+    return MarkedRows(rows.select(MARK, "row.*", *map(quoted, columns.values())), columns)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from cdckit.errors import InvalidArgument
 from cdckit.ledger import Ledger
 from cdckit.ledger.columns import Kind
 from cdckit.merging.merge import merge
@@ -30,7 +31,7 @@ from cdckit.notebook.widgets.panel import (
     instant_text,
     mark_changes,
 )
-from cdckit.parts.arguments import quoted, require_instant, require_struct, wrong_argument
+from cdckit.parts.arguments import quoted, require_instant, require_struct
 from cdckit.parts.calls import takes
 from cdckit.query.as_of import as_of, current
 from cdckit.query.corrections import correct
@@ -138,7 +139,7 @@ class _Board:
         rows = self.changes.groupBy("source").agg(*ends).orderBy("source").limit(_MOST_SOURCES + 1).collect()
         if len(rows) > _MOST_SOURCES:
             needed = f"of at most {_MOST_SOURCES} sources"
-            raise wrong_argument("changes", needed, f"of {len(rows)} or more")
+            raise InvalidArgument("priority_board", "changes", needed, f"of {len(rows)} or more")
         return [_Source(*row) for row in rows]
 
     @cached_property
