@@ -112,7 +112,7 @@ class Ledger:
     ) -> None:
         require_name(entity, "entity", function="Ledger")
         listed = [] if isinstance(keys, str) or not isinstance(keys, Sequence) else list(keys)
-        if not listed or len(set(listed)) != len(listed) or not all(isinstance(each, str) for each in listed):
+        if not listed or len(set(listed)) != len(listed) or not all(isinstance(item, str) for item in listed):
             raise InvalidArgument("Ledger", "keys", "a list of distinct fields", keys)
         if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
             raise InvalidArgument("Ledger", "buckets", "a whole number from 1 on", buckets)
@@ -330,31 +330,38 @@ class Ledger:
         def work(transaction: Transaction) -> ApplyResult:
             nonlocal taken, is_first
             # Another writer may have been the first.
-            known = kind.stored_kind(transaction.base, self._buckets).for_changes(by_guid)
+            stored_kind = kind.stored_kind(transaction.base, self._buckets).for_changes(by_guid)
             if key is not None and self.store.batch(key) is not None:
                 content = sum_digests(rows, F.col(CONTENT)) if taken is None else taken[1].digest
                 done = transaction.commit(batch=key, digest=content, reads=())
                 return ApplyResult(done.version, 0, repeated=True)
-            is_first = not transaction.has(known.changes)
-            known, fit = known.for_fields(transaction, rows.schema).fit(transaction, rows)
-            require_times_stay(known.filled_fields(transaction), log_fields(fit.schema))
-            upkeep = Upkeep(transaction, known, fit.schema)
-            asides = (transaction.base.named.get(name) for name in (known.erased, known.rejects))
-            by = known, upkeep.targets.log, *asides
+            is_first = not transaction.has(stored_kind.changes)
+            stored_kind, fit = stored_kind.for_fields(transaction, rows.schema).fit(transaction, rows)
+            require_times_stay(stored_kind.filled_fields(transaction), log_fields(fit.schema))
+            upkeep = Upkeep(transaction, stored_kind, fit.schema)
+            asides = (transaction.base.named.get(name) for name in (stored_kind.erased, stored_kind.rejects))
+            by = stored_kind, upkeep.targets.log, *asides
             # A table that an overtaken commit was to make is not there.
-            if taken is None or taken[0] != by or (taken[1].rejects and not transaction.has(known.rejects)):
+            if (
+                taken is None
+                or taken[0] != by
+                or (taken[1].rejects and not transaction.has(stored_kind.rejects))
+            ):
                 if taken is not None:
-                    transaction.discard(known.changes, taken[1].files)
+                    transaction.discard(stored_kind.changes, taken[1].files)
                 taken = by, upkeep.take(with_call_numbers(fit, (transaction.base.version or 0) + 1))
             fresh, content, listed = taken[1][:3]
             upkeep.keep_aside(taken[1])
-            with_lists = lists_in_changes(transaction, known, changes, listed)
+            with_lists = lists_in_changes(transaction, stored_kind, changes, listed)
             news, buckets = upkeep.run(fresh)
-            looked_at = [*run_gate(gate, transaction, known, buckets), *([known.lists] if with_lists else [])]
+            looked_at = [
+                *run_gate(gate, transaction, stored_kind, buckets),
+                *([stored_kind.lists] if with_lists else []),
+            ]
             done = transaction.commit(batch=key, digest=content, reads=looked_at)
             if done.repeated:
                 return ApplyResult(done.version, 0, repeated=True)
-            return ApplyResult(done.version, news, rejects=sum(one.rows for one in taken[1].rejects))
+            return ApplyResult(done.version, news, rejects=sum(file.rows for file in taken[1].rejects))
 
         result = self.store.atomically(work)
         if result.rejects:
@@ -858,9 +865,9 @@ class Ledger:
         return self.store.vacuum(older_than)
 
     def _batch_id(self, batch: str | int | None) -> str | None:
-        found = require_batch_id(batch, function="apply")
-        if not self._kind.name or found is None:
-            return found
-        if isinstance(found, StreamBatch):
-            return StreamBatch(f"{self._kind.name}/{found.stream}", found.number)
-        return f"{self._kind.name}/{found}"
+        batch_id = require_batch_id(batch, function="apply")
+        if not self._kind.name or batch_id is None:
+            return batch_id
+        if isinstance(batch_id, StreamBatch):
+            return StreamBatch(f"{self._kind.name}/{batch_id.stream}", batch_id.number)
+        return f"{self._kind.name}/{batch_id}"

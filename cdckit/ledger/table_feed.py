@@ -100,7 +100,7 @@ class TableFeed(Shell):
     def _rejects(self, tables: Snapshot) -> DataFrame:
         given_up = self._read_waiting(tables).where(F.col(GIVEN_UP).isNotNull())
         rejected = read_rows(tables, REJECTS, REJECTED_SCHEMA)
-        rows = (each.select(*REJECT_SCHEMA.names) for each in (rejected, given_up))
+        rows = (rejects.select(*REJECT_SCHEMA.names) for rejects in (rejected, given_up))
         return each_once(reduce(DataFrame.unionByName, rows), ERROR_CODE)
 
     def _read_waiting(self, tables: Tables) -> DataFrame:
@@ -147,8 +147,8 @@ class TableIntake:
             ERROR_DESCRIPTION: description,
             GIVEN_UP: F.lit(None).cast("timestamp_ltz"),
         }
-        found = rows.withColumns(columns).select(*waiting_schema(self.received).fieldNames())
-        return self._transaction.append(WAITING, found, compact_at=MANY_FILES).rows
+        waiting_rows = rows.withColumns(columns).select(*waiting_schema(self.received).fieldNames())
+        return self._transaction.append(WAITING, waiting_rows, compact_at=MANY_FILES).rows
 
     def _take_waiting(self, waiting: DataFrame, is_ready: Column) -> DataFrame:
         """Take what is ready out of what waits, and return it as it had come."""
