@@ -512,7 +512,7 @@ def lists_in_changes(
     transaction: Transaction, kind: Kind, changes: DataFrame, list_instants: Mapping[str | None, set[int]]
 ) -> bool:
     """
-    Let a ledger that takes *changes* have the lists that they were made of; *list_instants* were found in them.
+    Let a ledger that takes *changes* have the lists that they were made of; *list_instants* are in them.
 
     Such changes say what each list said against the one before it *in the call that made them*.  So they
     hold if that call had all lists of the source that the ledger has, the same ones, and went on from there.
