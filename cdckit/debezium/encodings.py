@@ -183,10 +183,10 @@ def _parse(text: str) -> datetime:
     except ValueError:
         pass
     try:
-        day, rest = _SHORT_DAY.fullmatch(plain).groups()  # type: ignore[union-attr]
+        day, time = _SHORT_DAY.fullmatch(plain).groups()  # type: ignore[union-attr]
         year, month, date = day.split("-")
-        later = timedelta(days=1 if _MIDNIGHT.match(rest) else 0)
-        at = datetime.fromisoformat(f"{year}-{month:0>2}-{date:0>2}{_MIDNIGHT.sub('T00:00', rest)}")
+        later = timedelta(days=1 if _MIDNIGHT.match(time) else 0)
+        at = datetime.fromisoformat(f"{year}-{month:0>2}-{date:0>2}{_MIDNIGHT.sub('T00:00', time)}")
         return at + later
     except (AttributeError, ValueError, OverflowError):
         raise Unreadable from None

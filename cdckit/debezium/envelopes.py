@@ -185,24 +185,24 @@ def event_of(
         elif event.position is None and _has_other_cells(event):
             return event.refuse(EventFault.OTHER_ENVELOPE, connector)
         return check_row(event, has_key=record.key is not None)
-    said = text_of(record.value) if text is None else text
-    event.kind = _other_kind(envelope, op, said)
+    value = text_of(record.value) if text is None else text
+    event.kind = _other_kind(envelope, op, value)
     event.types = types if op == TRUNCATE else None
     if connector == MONGODB:
         event.row_key = _document_key(row_key)
     if event.kind is not None:
-        event.said = said
+        event.said = value
         return check_row(event)
-    return _refuse_row(event, said) if op is None else event.refuse(EventFault.UNKNOWN_OPERATION, op)
+    return _refuse_row(event, value) if op is None else event.refuse(EventFault.UNKNOWN_OPERATION, op)
 
 
-def _other_kind(envelope: Envelope, op: str | None, said: str | None) -> str | None:
+def _other_kind(envelope: Envelope, op: str | None, value: str | None) -> str | None:
     """What a record is about that is not about a row."""
     if op == TRUNCATE:
         return Kind.TRUNCATE
     if op == MESSAGE:
         return Kind.MESSAGE
-    if said is not None and _TOMBSTONE.fullmatch(said):
+    if value is not None and _TOMBSTONE.fullmatch(value):
         return Kind.TOMBSTONE
     if op is not None:
         return None
@@ -211,7 +211,7 @@ def _other_kind(envelope: Envelope, op: str | None, said: str | None) -> str | N
         return Kind.TRANSACTION
     if envelope.source is not None and (envelope.database_name, envelope.ddl) != (None, None):
         return Kind.SCHEMA_CHANGE
-    if envelope.ts_ms is not None and _has_only_times(said):
+    if envelope.ts_ms is not None and _has_only_times(value):
         return Kind.HEARTBEAT
     return None
 
@@ -219,24 +219,24 @@ def _other_kind(envelope: Envelope, op: str | None, said: str | None) -> str | N
 _TOMBSTONE = re.compile(r'\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\}\s*')
 
 
-def _payload(said: str | None) -> Image | None:
+def _payload(text: str | None) -> Image | None:
     """The object that a text is, or that stands in it beside a schema; None where it is too deep."""
-    value: Image | None = _read_object.object((said or "{}").encode())
+    value: Image | None = _read_object.object((text or "{}").encode())
     payload = (value or {}).get("payload")
     return payload if isinstance(payload, dict) else value
 
 
-def _has_only_times(said: str | None) -> bool:
+def _has_only_times(value: str | None) -> bool:
     """Whether a value, or its payload, says nothing else, as a heartbeat."""
-    payload = _payload(said)
+    payload = _payload(value)
     return payload is not None and not payload.keys() - {"ts_ms", "ts_us", "ts_ns"}
 
 
-def _refuse_row(event: Event, said: str | None) -> Event:
+def _refuse_row(event: Event, value: str | None) -> Event:
     """The event of a value that has no envelope: a row that was taken out of it, or something else."""
-    row = _payload(said) or {}
+    row = _payload(value) or {}
     if not any(name.startswith("__") and name[2:] in _MARKS for name in row):
-        return event.refuse(EventFault.NOT_AN_EVENT, said)
+        return event.refuse(EventFault.NOT_AN_EVENT, value)
     return event.refuse(
         EventFault.UNWRAPPED, finding=f"A call that would do: {_row_call(row, event.row_key)}"
     )
@@ -279,9 +279,9 @@ def _transaction_id(envelope: Envelope, source: Source) -> str | None:
     Behind PostgreSQL's number Debezium says the LSN of each event (https://github.com/debezium/debezium/pull/3945).
     """
     block = envelope.transaction
-    for said in (None if block is None else block.id, source.tx_id, source.gtid, envelope.id):
-        if said is not None:
-            text = plain_text(said) or ""
+    for id_ in (None if block is None else block.id, source.tx_id, source.gtid, envelope.id):
+        if id_ is not None:
+            text = plain_text(id_) or ""
             return text.partition(":")[0] if ":" in text and _WITH_LSN.fullmatch(text) else text
     return None
 
@@ -325,8 +325,8 @@ def _set_document(event: Event, envelope: Envelope) -> None:
         except (ValueError, RecursionError):
             return
         if event.after is not None and event.row_key is not None and _ID in event.after:
-            known = event.row_key[_ID]
-            event.after[_ID] = event.after[_ID] if known is None else known
+            document_id = event.row_key[_ID]
+            event.after[_ID] = event.after[_ID] if document_id is None else document_id
 
 
 def _document_key(row_key: Image | None) -> Image | None:
@@ -412,7 +412,7 @@ def _column_type(column: dict[str, Any]) -> str | None:
     kind, name = plain_text(column.get("type")), plain_text(column.get("name"))
     parts = [(part, column.get(part)) for part in _PARTS.get(kind or "", ())]
     if parts and name != VARIABLE and all(part is not None for _, part in parts):
-        return f'{{"type":"{kind}",' + ",".join(f'"{part}":{json_text(said)}' for part, said in parts) + "}"
+        return f'{{"type":"{kind}",' + ",".join(f'"{part}":{json_text(value)}' for part, value in parts) + "}"
     parameters = column.get("parameters")
     scale = parameters.get("scale") if isinstance(parameters, dict) else None
     if name is None or scale is None:

@@ -118,7 +118,7 @@ def records_of(batch: pa.RecordBatch) -> list[Record]:
     if len(headers.flatten()) == 0:
         return list(map(Record, *columns, at, repeat(None), repeat(None)))
     named = [
-        [_last_header(found or (), f"__debezium.{name}") for found in headers.to_pylist()]
+        [_last_header(header or (), f"__debezium.{name}") for header in headers.to_pylist()]
         for name in ("newkey", "oldkey")
     ]
     return list(map(Record, *columns, at, *named))

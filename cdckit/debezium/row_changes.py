@@ -91,14 +91,14 @@ def change_batch(
         read_at: From when on rows that a snapshot read are true, if the records have no column that says it;
             without both, as the events say.
     """
-    found = events(batch)
-    rows = read_rows(found, plan, (*OF_ROWS, TRUNCATE))
-    since: Sequence[int | None] = [read_at] * len(found)
+    event_rows = events(batch)
+    rows = read_rows(event_rows, plan, (*OF_ROWS, TRUNCATE))
+    since: Sequence[int | None] = [read_at] * len(event_rows)
     if READ_AT in batch.schema.names:
         since = batch.column(READ_AT).cast(pa.int64()).to_pylist()
     places = list(zip(*(batch.column(name).to_pylist() for name in ARRIVAL[1:]), strict=True))
     changes = [
-        *_unread_events(found, plan.table, places, source),
+        *_unread_events(event_rows, plan.table, places, source),
         *_row_changes(rows, plan, places, source, since),
     ]
     fields = zip(*changes, strict=True) if changes else [()] * len(_Change._fields)

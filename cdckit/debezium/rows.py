@@ -154,14 +154,14 @@ def _refuse(value: Any) -> Any:
     raise Unreadable
 
 
-def _common_reader(own: Encoding, common: pa.DataType) -> Read:
+def _common_reader(encoding: Encoding, common: pa.DataType) -> Read:
     """What reads a value that is written in one of several ways, in the type that all have in common."""
-    return own.read if own.type == common else partial(_read_common, own, common)
+    return encoding.read if encoding.type == common else partial(_read_common, encoding, common)
 
 
-def _read_common(own: Encoding, common: pa.DataType, value: Any) -> Any:
-    (found,) = to_common_type(pa.array([own.read(value)], own.type), common)
-    return (found.cast(pa.int64()) if pa.types.is_timestamp(common) else found).as_py()
+def _read_common(encoding: Encoding, common: pa.DataType, value: Any) -> Any:
+    (common_value,) = to_common_type(pa.array([encoding.read(value)], encoding.type), common)
+    return (common_value.cast(pa.int64()) if pa.types.is_timestamp(common) else common_value).as_py()
 
 
 class Rows(NamedTuple):

@@ -94,8 +94,8 @@ def carried_column(word: int) -> str:
 
 def flat_columns(names: Sequence[str], priorities: Sequence[str], says_places: bool) -> list[str]:
     """What these columns are, as texts: a column made by functions is half a dozen calls into the JVM."""
-    known = [name for name in OPERATIONS if says_places or name != TRUNCATE]
-    codes = " ".join(f"WHEN '{name}' THEN {OPERATIONS.index(name)}" for name in known)
+    operations = [name for name in OPERATIONS if says_places or name != TRUNCATE]
+    codes = " ".join(f"WHEN '{name}' THEN {OPERATIONS.index(name)}" for name in operations)
     columns = [
         f"CAST(CASE operation {codes} END AS byte) AS operation",
         "priority",
@@ -224,12 +224,12 @@ class Changes:
         """That of the changes at these positions; anything where there is none."""
         if index not in self.layout.field_priorities:
             return self.priority[at]
-        own = self.table.column(priority_column(index)).take(positions(at))
-        return self._field_priority(own, self.priority[at])
+        stated = self.table.column(priority_column(index)).take(positions(at))
+        return self._field_priority(stated, self.priority[at])
 
     @staticmethod
-    def _field_priority(own: pa.Array, priority: Ints) -> Ints:
-        return np.where(bools(own.is_null()), priority, ints(pc.fill_null(own, 0)))
+    def _field_priority(stated: pa.Array, priority: Ints) -> Ints:
+        return np.where(bools(stated.is_null()), priority, ints(pc.fill_null(stated, 0)))
 
     def values_at(self, index: int, at: Ints) -> pa.Array:
         """The field's value as the changes at these positions leave it: null after a delete or nowhere."""
@@ -255,10 +255,10 @@ class Changes:
             again[order[1:]] = self.same_record(entity, order[1:], order[:-1])
         return again
 
-    def same_record(self, entity: Ints, one: Ints, other: Ints) -> Bools:
-        """Pair by pair, whether the changes at *one* and at *other* are the same word about one entity."""
+    def same_record(self, entity: Ints, first: Ints, other: Ints) -> Bools:
+        """Pair by pair, whether the changes at *first* and at *other* are the same word about one entity."""
         columns = (entity, *self._identity.identity)
-        same: Bools = np.logical_and.reduce([column[one] == column[other] for column in columns])
+        same: Bools = np.logical_and.reduce([column[first] == column[other] for column in columns])
         return same
 
     def order_by_record(self, entity: Ints) -> Ints:

@@ -144,8 +144,8 @@ def _moves(changes: Changes, counts: Bools) -> _Moves:
         first = np.searchsorted(name[at], name[at])
         sides.append((name[at] * len(changes) + np.arange(len(at)) - first, at))
     (left, leaving), (right, arriving) = sides
-    _, one, other = np.intersect1d(left, right, assume_unique=True, return_indices=True)
-    return _Moves(leaving[one], arriving[other])
+    _, left_at, other = np.intersect1d(left, right, assume_unique=True, return_indices=True)
+    return _Moves(leaving[left_at], arriving[other])
 
 
 def _require_at_once(changes: Changes, entity: Ints, moves: _Moves) -> None:
@@ -189,9 +189,9 @@ def _inherit_standing(
     """What stands before each delete and was not sent with its upsert, given what was taken along so far."""
     words = _inherited_words(changes, entity, taken)
     all_, origin, of = _insert_words(changes, entity, words)
-    own = origin[:, 0] == NOWHERE
+    starts = origin[:, 0] == NOWHERE
     place = np.empty(len(changes), np.int64)
-    place[origin[own, 1]] = np.flatnonzero(own)
+    place[origin[starts, 1]] = np.flatnonzero(starts)
     leaving = place[moves.leaving]
     if all_.has_ends:
         standing, of, leaving = _standing_changes(all_, of, leaving)
@@ -203,14 +203,14 @@ def _inherit_standing(
     before, arriving = number[leaving][counted] - 1, moves.arriving[counted]
     alive = ~did.dead[before]
     before, arriving = before[alive], arriving[alive]
-    found = [_NOTHING]
+    all_values = [_NOTHING]
     for index in set(range(len(changes.layout.fields))) - set(changes.layout.keys):
         stands = field(then, did, index, then.field_priority(index)).standing[before]
         unsent = (stands != NOWHERE) & ~changes.carries(index)[arriving]
         at = stands[unsent]
         source_rows = np.where(origin[at, 0] == NOWHERE, origin[at, 1], origin[at, 0])
-        found.append(_InheritedValues(arriving[unsent], source_rows, np.full(len(at), index)))
-    arriving, source_rows, fields = (np.concatenate(part) for part in zip(*found, strict=True))
+        all_values.append(_InheritedValues(arriving[unsent], source_rows, np.full(len(at), index)))
+    arriving, source_rows, fields = (np.concatenate(part) for part in zip(*all_values, strict=True))
     order = np.lexsort((fields, source_rows, arriving))
     return _InheritedValues(arriving[order], source_rows[order], fields[order])
 
@@ -275,8 +275,8 @@ def _insert_words(changes: Changes, entity: Ints, words: _InheritedWords) -> tup
     the position of the change, or of the upsert.
     """
     count = len(changes)
-    own = np.stack([np.full(count, NOWHERE), np.arange(count)], axis=1)
-    origin = np.concatenate([own, np.stack([words.origin, words.arriving], axis=1)])
+    own_rows = np.stack([np.full(count, NOWHERE), np.arange(count)], axis=1)
+    origin = np.concatenate([own_rows, np.stack([words.origin, words.arriving], axis=1)])
     order = np.argsort(origin[:, 1], kind="stable")
     both = pa.Table.from_batches([changes.table, words.table]).combine_chunks().to_batches()[0]
     among = Changes(both.take(pa.array(order)), changes.layout)
@@ -286,9 +286,9 @@ def _insert_words(changes: Changes, entity: Ints, words: _InheritedWords) -> tup
 def _with_own_places(changes: Changes, words: _InheritedWords, schema: pa.Schema) -> pa.RecordBatch:
     """The words at the places that their upserts say themselves."""
     names = words.table.schema.names
-    own = {name: words.table.column(f"own_{name}") for name in OWN if f"own_{name}" in names}
+    own_columns = {name: words.table.column(f"own_{name}") for name in OWN if f"own_{name}" in names}
     columns = dict(zip(names, words.table.columns, strict=True))
-    return make_batch({**columns, **own}, schema)
+    return make_batch({**columns, **own_columns}, schema)
 
 
 def families(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -302,12 +302,12 @@ def families(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[p
     pairs = [np.zeros((2, 0), np.int64)]
     pairs += [np.stack([ints(column) for column in batch.columns]) for batch in batches]
     nodes, ends = np.unique(np.concatenate(pairs, axis=1), return_inverse=True)
-    one, other = ends.reshape(2, -1)
+    first, other = ends.reshape(2, -1)
     family, before = np.arange(len(nodes)), None
     while before is None or not np.array_equal(family, before):
         before = family.copy()
-        lower = np.minimum(family[one], family[other])
-        for end in (one, other):
+        lower = np.minimum(family[first], family[other])
+        for end in (first, other):
             np.minimum.at(family, family[end], lower)
         family = family[family]
     yield make_batch({schema.names[0]: pa.array(nodes), schema.names[1]: pa.array(nodes[family])}, schema)
@@ -502,11 +502,11 @@ def _with_all_priorities(changes: DataFrame) -> DataFrame:
     stated: list[str] = []
     if "field_priorities" in changes.columns:
         stated = require_struct(changes, "field_priorities", function="merge").fieldNames()
-    own = [
+    priorities = [
         (F.col("field_priorities").getField(name) if name in stated else F.lit(None).cast("int")).alias(name)
         for name in names
     ]
-    return changes.withColumn("field_priorities", F.struct(*own))
+    return changes.withColumn("field_priorities", F.struct(*priorities))
 
 
 def _as_changes(flat: DataFrame, like: DataFrame) -> DataFrame:

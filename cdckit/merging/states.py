@@ -162,8 +162,8 @@ class States(NamedTuple):
         shared, now, before = changes.share_messages(entity), slice(1, None), slice(None, -1)
         parts: list[tuple[Ints, Differ]] = [(self.row, Differ(changes, shared, changes.priority))]
         for index, stands in enumerate(self.standing):
-            own = None if index in changes.layout.keys else changes.field_priority(index)
-            parts.append((stands, Differ(changes, shared, own, index)))
+            priorities = None if index in changes.layout.keys else changes.field_priority(index)
+            parts.append((stands, Differ(changes, shared, priorities, index)))
         differs: Bools = np.ones(len(self.ends), dtype=bool)
         plain = (self.entity, self.dead, *self.key_priorities)
         differs[1:] = np.logical_or.reduce(
@@ -288,7 +288,7 @@ def _find_alive(changes: Changes, entity: Ints, keep: Bools) -> Bools:
         dead = np.zeros(len(changes), dtype=bool)
         dead[tried] = steps(changes.where(tried), entity[tried]).dead
         before = row_before(last_where(tried, of), of)
-        found: Bools = (before == NOWHERE) | ~dead[before]
-        if (found == alive)[keep & changes.is_absence].all():
-            return found
-        alive = found
+        is_alive: Bools = (before == NOWHERE) | ~dead[before]
+        if (is_alive == alive)[keep & changes.is_absence].all():
+            return is_alive
+        alive = is_alive

@@ -125,14 +125,14 @@ def verdicts(
     if first_of_entity(changes.table, layout.identity).sum() != 1:
         raise NotOneEntity()
     ruling = _judge_changes(changes, question)
-    speaks, own = _words(changes, question.field)
+    speaks, priorities = _words(changes, question.field)
     spoken = np.flatnonzero(speaks)
     at = pa.array(spoken)
     by, verdict, table = positions(ruling.by), pa.array(ruling.verdict[speaks]), changes.table
-    stated = np.where(ruling.of_row, changes.priority, own)
-    overruling = np.where(ruling.of_row, changes.priority[ruling.by_priority], own[ruling.by_priority])
-    reason_texts = [*(each.reason for each in _ALL), _TIE, _NEVER_STOOD, _DELETED]
-    reasons = pa.array(reason_texts + [_ALONG + each for each in reason_texts])
+    stated = np.where(ruling.of_row, changes.priority, priorities)
+    overruling = np.where(ruling.of_row, changes.priority[ruling.by_priority], priorities[ruling.by_priority])
+    reason_texts = [*(reason.reason for reason in _ALL), _TIE, _NEVER_STOOD, _DELETED]
+    reasons = pa.array(reason_texts + [_ALONG + text for text in reason_texts])
     reason = _reasons(changes, ruling, stated, overruling) + len(reason_texts) * changes.is_taken_along
     columns = {
         "step": pa.array(np.arange(1, len(at) + 1, dtype=np.int32)),
@@ -143,7 +143,7 @@ def verdicts(
         "operation": pa.array(OPERATIONS).take(table.column("operation")).take(at),
         "value": _stated_values(changes, question.field, spoken),
         "priority": pa.array(stated.astype(np.int32)).take(at),
-        "verdict": pa.array([str(each) for each in _ALL]).take(verdict),
+        "verdict": pa.array([str(reason) for reason in _ALL]).take(verdict),
         "reason": reasons.take(pa.array(reason[speaks])),
         "by_message": table.column("message_id").take(by).take(at),
         "by_source": table.column("source").take(by).take(at),
@@ -197,23 +197,25 @@ def _judge_changes(changes: Changes, question: Question) -> _Ruling:
     verdict[later] = _ALL.index(Verdict.NOT_YET_EFFECTIVE)
     judged_rows = np.flatnonzero(~unknown & ~later)
     then = changes.take(judged_rows)
-    one = np.ones(len(then), dtype=np.int64)
-    repeated, until = then.find_repeats(one), then.until()
+    ones = np.ones(len(then), dtype=np.int64)
+    repeated, until = then.find_repeats(ones), then.until()
     expired = (until <= question.valid_at) & (until != NEVER)
     verdict[judged_rows[expired]] = _ALL.index(Verdict.EXPIRED)
     verdict[judged_rows[repeated]] = _ALL.index(Verdict.REPEATED)
-    counts = effective(then, one, ~(repeated | expired))
+    counts = effective(then, ones, ~(repeated | expired))
     counted, then = judged_rows[counts], then.where(counts)
     if len(then):
-        did, index = steps(then, one[: len(then)]), question.field
+        did, index = steps(then, ones[: len(then)]), question.field
         if index is None:
-            found = _judge_row(then, did)
+            row_verdicts = _judge_row(then, did)
         else:
-            found = _judge_field(did, field(then, did, index, then.field_priority(index)))
-        verdict[counted] = found.verdict
-        ruling.by[counted] = np.where(found.by == NOWHERE, NOWHERE, counted[found.by])
-        ruling.by_priority[counted] = np.where(found.by == NOWHERE, NOWHERE, counted[found.by_priority])
-        ruling.of_row[counted] = found.of_row
+            row_verdicts = _judge_field(did, field(then, did, index, then.field_priority(index)))
+        verdict[counted] = row_verdicts.verdict
+        ruling.by[counted] = np.where(row_verdicts.by == NOWHERE, NOWHERE, counted[row_verdicts.by])
+        ruling.by_priority[counted] = np.where(
+            row_verdicts.by == NOWHERE, NOWHERE, counted[row_verdicts.by_priority]
+        )
+        ruling.of_row[counted] = row_verdicts.of_row
     return ruling
 
 

@@ -114,9 +114,9 @@ def versions(
             changes, entity = changes.where(keep), entity[keep]
         del table  # Of one large entity, what does not count need not be held while the rest is written.
         if len(changes):
-            found = find_versions(changes, entity)
-            for some in portions(changes, len(found.begin)):
-                yield version_rows(changes, found.at(some), schema)
+            all_versions = find_versions(changes, entity)
+            for some in portions(changes, len(all_versions.begin)):
+                yield version_rows(changes, all_versions.at(some), schema)
 
 
 def may_matter(changes: Changes, entity: Ints) -> Bools:

@@ -162,7 +162,7 @@ def empty_fields(columns: T.StructType) -> dict[str, T.DataType]:
     assert isinstance(data.dataType, T.StructType)
     noted = json.loads(data.metadata.get(EMPTY, "null"))
     fields = [*data.dataType, *(T.StructType.fromJson(noted) if noted else ())]
-    return {one.name: one.dataType for one in fields if has_void(one.dataType)}
+    return {field.name: field.dataType for field in fields if has_void(field.dataType)}
 
 
 def note_empty(fields: Mapping[str, T.DataType]) -> dict[str, str]:
@@ -191,7 +191,9 @@ def typed_fields(columns: T.StructType) -> list[str]:
     data, untyped = columns["data"].dataType, untyped_fields(columns)
     assert isinstance(data, T.StructType)
     others = () if UNTYPED in columns["data"].metadata else (T.StringType, T.NullType)
-    return [each.name for each in data if each.name not in untyped and not isinstance(each.dataType, others)]
+    return [
+        field.name for field in data if field.name not in untyped and not isinstance(field.dataType, others)
+    ]
 
 
 _HOW_TO_MAKE = (
@@ -229,7 +231,7 @@ def require_changes(changes: DataFrame, *, function: str) -> None:
 def require_moves(changes: DataFrame, keys: Sequence[str], *, function: str) -> None:
     """Raise `WrongColumnType` unless `moved` says an id and both keys, all of *keys* in them."""
     kind = require_struct(changes, MOVED, function=function)
-    parts = {each.name: each.dataType for each in kind}
+    parts = {field.name: field.dataType for field in kind}
     sides = [parts.get(name) for name in ("old_key", "new_key")]
     complete = all(isinstance(side, T.StructType) and set(keys) <= set(side.fieldNames()) for side in sides)
     if not isinstance(parts.get("id"), T.StringType) or not complete:
@@ -358,8 +360,8 @@ def field_priority(changes: DataFrame, name: str) -> Column:
 def keep_key(data: Column, keys: Sequence[str], kinds: T.StructType) -> tuple[Column, Column]:
     """`data` with nothing but its key, and the `carried` that goes with it."""
     values = [
-        (data.getField(each.name) if each.name in keys else F.lit(None).cast(each.dataType)).alias(each.name)
-        for each in kinds
+        (data.getField(kind.name) if kind.name in keys else F.lit(None).cast(kind.dataType)).alias(kind.name)
+        for kind in kinds
     ]
-    carried = [F.lit(each.name in keys).alias(each.name) for each in kinds]
+    carried = [F.lit(kind.name in keys).alias(kind.name) for kind in kinds]
     return F.struct(*values), F.struct(*carried)

@@ -85,8 +85,8 @@ def with_ends(history: DataFrame) -> DataFrame:
 
 def open_end(history: DataFrame, column: str = VALID_TO) -> int | None:
     """What stands for an end that is open, beside null, where the table says so (`scd_type_2` does)."""
-    found = history.schema[column].metadata.get(OPEN_END)
-    return found if isinstance(found, int) else None
+    meaning = history.schema[column].metadata.get(OPEN_END)
+    return meaning if isinstance(meaning, int) else None
 
 
 # 14 hours early: 9999-01-01 of a zone east of UTC is in the year before.
@@ -179,8 +179,8 @@ class Call(tables.Call):
             needed = field.dataType.simpleString()
             if field.name in missing:
                 self.refuse(f"the column {field.name} ({needed}) is missing: `merge` makes it")
-            elif (found := history.schema[field.name].dataType.simpleString()) != needed:
-                self.refuse(f"{field.name} is {found}, and must be {needed}")
+            elif (kind := history.schema[field.name].dataType.simpleString()) != needed:
+                self.refuse(f"{field.name} is {kind}, and must be {needed}")
         self.history = history if missing else require_history(history, function=function)
         """The history, with null for an end that is open."""
 
@@ -192,12 +192,12 @@ class Call(tables.Call):
             self.refuse(f"{argument} is {names!r}, and must be a list of fields")
             return []
         listed = [names] if isinstance(names, str) else list(names)
-        for each in listed:
-            if not isinstance(each, str):
-                self.refuse(f"{argument} names {each!r}, which is no text")
+        for item in listed:
+            if not isinstance(item, str):
+                self.refuse(f"{argument} names {item!r}, which is no text")
         if not listed and not empty:
             self.refuse(f"{argument} is empty")
-        texts = [each for each in listed if isinstance(each, str)]
+        texts = [item for item in listed if isinstance(item, str)]
         return [self.known[name] for name in self.names(texts, argument, self.known.fieldNames())]
 
     def new_columns(self, names: Iterable[str]) -> None:

@@ -96,7 +96,7 @@ def compare_lists(
         (~F.col("follows")).alias("begins"),
     )
     values, only = keep_key(F.col("data"), keys, data)
-    gone = F.struct(
+    withdrawn = F.struct(
         F.lit(ABSENT).alias("operation"),
         F.col("next_taken").alias("effective_timestamp"),
         *weighed,
@@ -107,8 +107,10 @@ def compare_lists(
     is_new = ~unchanged if compared else F.lit(True)
     ends = F.col("next_taken").isNotNull() & ~goes_on
     says = once.withColumns({"follows": follows, "is_new": is_new, "ends": ends})
-    both = F.array(F.when(F.col("is_new"), stated), F.when(F.col("ends"), gone))
-    statements = says.select("source", F.explode(F.filter(both, lambda each: each.isNotNull())).alias("said"))
+    both = F.array(F.when(F.col("is_new"), stated), F.when(F.col("ends"), withdrawn))
+    statements = says.select(
+        "source", F.explode(F.filter(both, lambda column: column.isNotNull())).alias("said")
+    )
     return _as_changes(statements.select("source", "said.*"))
 
 
@@ -150,7 +152,9 @@ def _operation(keys: Sequence[str], no_time: Column, function: str) -> Column:
     twice = f"{function}() needs each entity once in a list, and one names it again, not the same: "
     return (
         F.when(F.col("taken").isNull(), F.raise_error(no_time))
-        .when(reduce(and_, (each.isNull() for each in of_key)), F.raise_error(F.concat(F.lit(no_key), row)))
+        .when(
+            reduce(and_, (column.isNull() for column in of_key)), F.raise_error(F.concat(F.lit(no_key), row))
+        )
         .when(F.col("again"), F.raise_error(F.concat(F.lit(twice), row)))
         .otherwise(UPSERT)
     )

@@ -65,7 +65,7 @@ def require_records(records: DataFrame, *, function: str) -> DataFrame:
         for name, value in _USUAL.items()
         if name not in records.columns
     }
-    kinds = {each.name: each.dataType for each in records.schema}
+    kinds = {field.name: field.dataType for field in records.schema}
     cast = {
         name: F.col(name).cast(kind)
         for name, kind in _WHOLE.items()
@@ -106,7 +106,7 @@ def reject_column(row: Mapping[str, Column]) -> Column:
         row: The columns of `REJECT_SCHEMA` by name, `error_code` among them; null stands for one that lacks.
     """
     nothing = F.lit(None)
-    parts = (row.get(each.name, nothing).cast(each.dataType).alias(each.name) for each in REJECT_SCHEMA)
+    parts = (row.get(field.name, nothing).cast(field.dataType).alias(field.name) for field in REJECT_SCHEMA)
     # A part that were never null would be null in Arrow all the same, where the whole is.
     whole = F.struct(*parts).cast(REJECT_SCHEMA)
     return F.when(row[ERROR_CODE].isNotNull(), whole).alias(REJECT)
@@ -141,9 +141,9 @@ def with_reject(changes: DataFrame) -> DataFrame:
 
 def add_rejects(changes: DataFrame, rejected: DataFrame) -> DataFrame:
     """Changes and, as rows of which `REJECT` alone is known, rejects (`REJECT_SCHEMA`)."""
-    one = {name: F.col(name) for name in REJECT_SCHEMA.names}
+    columns = {name: F.col(name) for name in REJECT_SCHEMA.names}
     arrival = F.struct("timestamp", "topic", "partition", "offset", F.lit(1).alias("record_number"))
-    rows = rejected.select(arrival.alias("arrival"), reject_column(one))
+    rows = rejected.select(arrival.alias("arrival"), reject_column(columns))
     return changes.unionByName(rows, allowMissingColumns=True)
 
 

@@ -64,10 +64,10 @@ class UnknownSource(CdcError, ValueError):
         super().__init__(self.unknown, self.known, example)
 
     def __str__(self) -> str:
-        found = ", ".join(repr(each) for each in self.known) or "no source that has a name"
+        names = ", ".join(repr(name) for name in self.known) or "no source that has a name"
         sentence = (
-            f"with_priorities() would do nothing for {', '.join(repr(each) for each in self.unknown)}: "
-            f"the changes come from {found}."
+            f"with_priorities() would do nothing for {', '.join(repr(name) for name in self.unknown)}: "
+            f"the changes come from {names}."
         )
         return sentence if self.example is None else f"{sentence} A call that would do: {self.example}"
 
@@ -96,9 +96,11 @@ def require_sources(changes: DataFrame, priorities: Mapping[str, Priority]) -> N
     """
     unused = {row["source"]: row["sources"] for row in find_unused_priorities(changes, priorities).collect()}
     if unused:
-        known = next(iter(unused.values()))
+        sources = next(iter(unused.values()))
         unknown = [source for source in priorities if source in unused]
-        near = {source: nearest_name(source, known) if source in unused else source for source in priorities}
+        near = {
+            source: nearest_name(source, sources) if source in unused else source for source in priorities
+        }
         right = {
             close: priorities[source]
             for source, close in near.items()
@@ -106,7 +108,7 @@ def require_sources(changes: DataFrame, priorities: Mapping[str, Priority]) -> N
             if close is not None and (source not in unused or close not in priorities)
         }
         example = None if None in near.values() else f"with_priorities(changes, {right!r})"
-        raise UnknownSource(unknown, known, example)
+        raise UnknownSource(unknown, sources, example)
 
 
 FieldRule = str | Callable[..., Column]
@@ -151,20 +153,20 @@ def with_fields(changes: DataFrame, fields: Mapping[str, FieldRule]) -> DataFram
     <BLANKLINE>
     """
     require_changes(changes, function="with_fields")
-    known = require_struct(changes, "data", function="with_fields").fieldNames()
+    fields_there = require_struct(changes, "data", function="with_fields").fieldNames()
     if not isinstance(fields, Mapping) or not fields:
         needed = "a mapping of names to fields, or to functions of fields"
         raise InvalidArgument("with_fields", "fields", needed, fields, '{"flight": "number"}')
-    made_of = {name: _needed_fields(name, wording, known) for name, wording in fields.items()}
+    made_of = {name: _needed_fields(name, wording, fields_there) for name, wording in fields.items()}
     data = [_worded_field(name, wording, made_of[name]).alias(name) for name, wording in fields.items()]
     carried = [
-        reduce(and_, (F.col("carried").getField(each) for each in names), F.lit(True)).alias(name)
+        reduce(and_, (F.col("carried").getField(name) for name in names), F.lit(True)).alias(name)
         for name, names in made_of.items()
     ]
     replaced = {"data": F.struct(*data), "carried": F.struct(*carried)}
     if "field_priorities" in changes.columns:
-        own = [_lowest_priority(changes, names).alias(name) for name, names in made_of.items()]
-        replaced["field_priorities"] = F.struct(*own)
+        priorities = [_lowest_priority(changes, names).alias(name) for name, names in made_of.items()]
+        replaced["field_priorities"] = F.struct(*priorities)
     if MOVED in changes.columns:
         replaced[MOVED] = _rename_move(changes, fields, made_of)
     return changes.withColumns(replaced).drop("guid")
@@ -174,8 +176,8 @@ def _rename_move(
     changes: DataFrame, fields: Mapping[str, FieldRule], made_of: Mapping[str, list[str]]
 ) -> Column:
     """Both keys of a move in the same words: the fields that can be made of a key alone."""
-    known = changes.select(f"{MOVED}.old_key.*").columns
-    of_key = [name for name, names in made_of.items() if names and set(names) <= set(known)]
+    key_fields = changes.select(f"{MOVED}.old_key.*").columns
+    of_key = [name for name, names in made_of.items() if names and set(names) <= set(key_fields)]
     if not of_key:
         return F.lit(None).cast(changes.schema[MOVED].dataType)
 
@@ -189,25 +191,25 @@ def _rename_move(
     return F.when(F.col(MOVED).isNotNull(), both)
 
 
-def _needed_fields(name: str, wording: FieldRule, known: list[str]) -> list[str]:
+def _needed_fields(name: str, wording: FieldRule, names_there: list[str]) -> list[str]:
     """The fields that one is made of."""
     if callable(wording):
         parameters = signature(wording).parameters.values()
-        needed = [each for each in parameters if each.default is Parameter.empty]
-        if any(each.kind is Parameter.KEYWORD_ONLY for each in needed):
+        needed = [parameter for parameter in parameters if parameter.default is Parameter.empty]
+        if any(parameter.kind is Parameter.KEYWORD_ONLY for parameter in needed):
             form = "a function whose parameters are not by keyword only"
             raise InvalidArgument("with_fields", f"fields[{name!r}]", form, wording)
-        names = [each.name for each in needed]
+        names = [parameter.name for parameter in needed]
     else:
         names = [wording]
-    unknown = [each for each in names if each not in known]
+    unknown = [name for name in names if name not in names_there]
     if unknown:
-        raise InvalidArgument("with_fields", f"fields[{name!r}]", f"of {', '.join(known)}", unknown)
+        raise InvalidArgument("with_fields", f"fields[{name!r}]", f"of {', '.join(names_there)}", unknown)
     return names
 
 
 def _worded_field(name: str, wording: FieldRule, names: list[str], of: str = "data") -> Column:
-    columns = [F.col(of).getField(each) for each in names]
+    columns = [F.col(of).getField(name) for name in names]
     column = wording(*columns) if callable(wording) else columns[0]
     if not isinstance(column, Column):
         raise InvalidArgument("with_fields", f"fields[{name!r}]", "a function that returns a column", column)
@@ -216,10 +218,13 @@ def _worded_field(name: str, wording: FieldRule, names: list[str], of: str = "da
 
 def _lowest_priority(changes: DataFrame, names: list[str]) -> Column:
     """Of the fields' own priorities the lowest; one without counts as the entity, if another has one."""
-    own = [field_priority(changes, each) for each in names]
-    if len(own) < 2:
-        return own[0] if own else F.lit(None).cast("int")
-    return F.when(F.coalesce(*own).isNotNull(), F.least(*(F.coalesce(each, "priority") for each in own)))
+    priorities = [field_priority(changes, name) for name in names]
+    if len(priorities) < 2:
+        return priorities[0] if priorities else F.lit(None).cast("int")
+    return F.when(
+        F.coalesce(*priorities).isNotNull(),
+        F.least(*(F.coalesce(priority, "priority") for priority in priorities)),
+    )
 
 
 @dataclass(frozen=True)
@@ -361,9 +366,9 @@ def find_unused_priorities(changes: DataFrame, priorities: Mapping[str, Priority
     """
     require_types(changes, T.StructType([CHANGE_SCHEMA["source"]]), function="find_unused_priorities")
     _require_priorities(priorities, function="find_unused_priorities")
-    known = changes.agg(F.array_sort(F.collect_set("source")).alias("sources"))
+    sources = changes.agg(F.array_sort(F.collect_set("source")).alias("sources"))
     named = F.array(*map(F.lit, priorities)).cast("array<string>")
-    return known.select(F.explode(F.array_except(named, "sources")).alias("source"), "sources")
+    return sources.select(F.explode(F.array_except(named, "sources")).alias("source"), "sources")
 
 
 def _require_priorities(priorities: Mapping[str, Priority], *, function: str) -> None:
@@ -481,13 +486,13 @@ def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
     untyped = _untyped_fields(tables)
     fields: dict[str, T.DataType] = {}
     for changes in tables:
-        for found in require_struct(changes, "data", function="union_changes"):
-            known = fields.setdefault(found.name, found.dataType)
-            common = common_spark_type(known, found.dataType, as_double=True)
-            if common is None or (not as_text and is_made_text(common, known, found.dataType)):
-                both = f"{known.simpleString()} in one and {found.dataType.simpleString()} in another"
-                raise WrongColumnType("union_changes", f"data.{found.name}", _ONE_TYPE, both, _CAST)
-            fields[found.name] = common
+        for column in require_struct(changes, "data", function="union_changes"):
+            type_ = fields.setdefault(column.name, column.dataType)
+            common = common_spark_type(type_, column.dataType, as_double=True)
+            if common is None or (not as_text and is_made_text(common, type_, column.dataType)):
+                both = f"{type_.simpleString()} in one and {column.dataType.simpleString()} in another"
+                raise WrongColumnType("union_changes", f"data.{column.name}", _ONE_TYPE, both, _CAST)
+            fields[column.name] = common
     require_distinct_fields(fields, function="union_changes")
     metadata = untyped | _lacking_fields(tables, fields) | (note_empty(empty) if empty else {})
     some = {column for changes in tables for column in changes.columns}
@@ -535,9 +540,9 @@ def _with_settled_types(tables: Sequence[DataFrame]) -> tuple[list[DataFrame], d
     kinds: dict[str, T.DataType] = {}
     without = [empty_fields(changes.schema) for changes in tables]
     for changes, empty in zip(tables, without, strict=True):
-        for one in require_struct(changes, "data", function="union_changes"):
-            kind = empty.get(one.name, one.dataType)
-            kinds[one.name] = fill_void(kinds.get(one.name, kind), kind) or kinds[one.name]
+        for column in require_struct(changes, "data", function="union_changes"):
+            kind = empty.get(column.name, column.dataType)
+            kinds[column.name] = fill_void(kinds.get(column.name, kind), kind) or kinds[column.name]
     settled = [
         with_empty_as(
             changes,
@@ -554,43 +559,45 @@ def _with_settled_types(tables: Sequence[DataFrame]) -> tuple[list[DataFrame], d
 
 def _untyped_fields(tables: Iterable[DataFrame]) -> dict[str, list[str]]:
     """The metadata of the united `data`; raises where one has a field as it was sent, another of a type."""
-    found = list(dict.fromkeys(name for each in tables for name in untyped_fields(each.schema)))
+    names = list(dict.fromkeys(name for table in tables for name in untyped_fields(table.schema)))
     for changes in tables:
         for name in typed_fields(changes.schema):
-            if name in found:
+            if name in names:
                 is_ = changes.select(F.col("data").getField(name)).schema[0].dataType.simpleString()
                 remedy = (
                     "Give `columns=` where the others are made: for each column how the source writes it."
                 )
                 needed = f"{AS_SENT}, as in the others"
                 raise WrongColumnType("union_changes", f"data.{name}", needed, is_, remedy)
-    is_told = any(UNTYPED in each.schema["data"].metadata for each in tables)
-    return {UNTYPED: found} if is_told else {}
+    is_told = any(UNTYPED in table.schema["data"].metadata for table in tables)
+    return {UNTYPED: names} if is_told else {}
 
 
 def _lacking_fields(tables: Iterable[DataFrame], fields: Iterable[str]) -> dict[str, Any]:
     """The metadata of the united `data`: which fields each of the tables lacks, of those that lack some."""
-    found: list[list[str]] = []
+    lacks_of_tables: list[list[str]] = []
     for changes in tables:
         data = changes.schema["data"]
         has = set(require_struct(changes, "data", function="union_changes").fieldNames())
         lacks = [name for name in fields if name not in has]
         before = data.metadata.get(LACKING, {}).values() or [[]]
-        found += [sorted({*each, *lacks}) for each in before]
-    distinct = [each for n, each in enumerate(found) if each and each not in found[:n]]
-    return {LACKING: {str(n): each for n, each in enumerate(distinct)}} if distinct else {}
+        lacks_of_tables += [sorted({*some, *lacks}) for some in before]
+    distinct = [
+        lacks for n, lacks in enumerate(lacks_of_tables) if lacks and lacks not in lacks_of_tables[:n]
+    ]
+    return {LACKING: {str(n): lacks for n, lacks in enumerate(distinct)}} if distinct else {}
 
 
 def _require_same_types(tables: Iterable[DataFrame]) -> None:
     """What the tables have beside the columns of changes: under one name, one type."""
-    known: dict[str, str] = {}
+    types: dict[str, str] = {}
     for changes in tables:
         for column in changes.schema:
             if column.name not in ("data", "carried", "field_priorities", MOVED):
-                found = column.dataType.simpleString()
-                needed = known.setdefault(column.name.lower(), found)
-                if found != needed:
-                    raise WrongColumnType("union_changes", column.name, needed, found)
+                type_name = column.dataType.simpleString()
+                needed = types.setdefault(column.name.lower(), type_name)
+                if type_name != needed:
+                    raise WrongColumnType("union_changes", column.name, needed, type_name)
 
 
 def _with_fields(
@@ -613,8 +620,8 @@ def _with_fields(
         "carried": F.struct(*(column.alias(name) for column, name in zip(carried, fields, strict=True))),
     }
     if with_priority:
-        own = [field_priority(changes, name).alias(name) for name in fields]
-        replaced["field_priorities"] = F.struct(*own)
+        priorities = [field_priority(changes, name).alias(name) for name in fields]
+        replaced["field_priorities"] = F.struct(*priorities)
     if MOVED in changes.columns:
         sides = {side: _key_in(changes, side, fields) for side in ("old_key", "new_key")}
         moved = F.struct(F.col(f"{MOVED}.id"), *(key.alias(side) for side, key in sides.items()))
@@ -629,10 +636,10 @@ def _key_in(changes: DataFrame, side: str, fields: Mapping[str, T.DataType]) -> 
     return F.struct(
         *(
             as_type(
-                F.col(f"{MOVED}.{side}.{quoted(each.name)}"), each.dataType, fields[each.name], each.name
-            ).alias(each.name)
-            for each in kinds
-            if each.name in fields
+                F.col(f"{MOVED}.{side}.{quoted(kind.name)}"), kind.dataType, fields[kind.name], kind.name
+            ).alias(kind.name)
+            for kind in kinds
+            if kind.name in fields
         )
     )
 

@@ -53,9 +53,9 @@ def group_starts(*columns: Ints) -> Bools:
 
 def last_where(marked: Bools, of: Segments) -> Ints:
     """For every row the position of the last marked row of its segment so far, itself included."""
-    found = np.maximum.accumulate(np.where(marked, of.positions, NOWHERE))
-    found[found < of.start] = NOWHERE
-    return found
+    last = np.maximum.accumulate(np.where(marked, of.positions, NOWHERE))
+    last[last < of.start] = NOWHERE
+    return last
 
 
 def row_before(values: Ints, of: Segments) -> Ints:
@@ -149,18 +149,18 @@ def number_values(values: pa.Array) -> Ints:
     """
     kind = values.type
     if pa.types.is_map(kind):
-        found = _number_maps(values)
+        numbers = _number_maps(values)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        found = _number_lists(*_elements(values, values.values))
+        numbers = _number_lists(*_elements(values, values.values))
     elif _is_variant(kind):
-        found = _number_variants(values)
+        numbers = _number_variants(values)
     elif pa.types.is_struct(kind):
-        found = _number_rows(
+        numbers = _number_rows(
             [number_values(values.field(index)) for index in range(kind.num_fields)], len(values)
         )
     else:
-        found = _number_plain(values)
-    return np.where(np.asarray(values.is_valid()), found, NOWHERE)
+        numbers = _number_plain(values)
+    return np.where(np.asarray(values.is_valid()), numbers, NOWHERE)
 
 
 def _number_plain(values: pa.Array) -> Ints:

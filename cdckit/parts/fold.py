@@ -225,14 +225,14 @@ class _Results:
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """The rows before the first that is held."""
-        known = self._held[0] if self._held else len(self._rows)
-        if not known:
+        count = self._held[0] if self._held else len(self._rows)
+        if not count:
             return
-        columns = zip(zip(*self._rows[:known], strict=True), self._columns, strict=True)
+        columns = zip(zip(*self._rows[:count], strict=True), self._columns, strict=True)
         arrays = [pa.array(values, column.type) for values, column in columns]
         yield pa.RecordBatch.from_arrays(arrays, schema=self._columns)
-        self._rows, self.characters = self._rows[known:], 0
-        self._held = [place - known for place in self._held]
+        self._rows, self.characters = self._rows[count:], 0
+        self._held = [place - count for place in self._held]
 
 
 def _size(value: Any) -> int:

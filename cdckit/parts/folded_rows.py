@@ -52,7 +52,7 @@ def with_rule(
     Of lists that are read, there is an empty one for null.
     """
     require_package_on_server(rows.sparkSession)
-    filled = rows.select(*(_without_null_list(each, reads) for each in rows.schema))
+    filled = rows.select(*(_without_null_list(field, reads) for field in rows.schema))
     made = filled.withColumn(_MADE, rule_column(reads, rule, makes))
     return made.select(*map(quoted, keeps), *_fields(F.col(quoted(_MADE)), makes))
 
@@ -92,8 +92,8 @@ def fold_rows(
     Cost: one shuffle by scope, a sort, and a pass of the columns that are looked at through Python.
     """
     require_package_on_server(rows.sparkSession)
-    known = spark_columns(plan.states)
-    nothing = [F.lit(None).cast(kind.dataType).alias(kind.name) for kind in known]
+    state_columns = spark_columns(plan.states)
+    nothing = [F.lit(None).cast(kind.dataType).alias(kind.name) for kind in state_columns]
     needed = dict.fromkeys([*keeps, *plan.scope, *plan.reads, *order])
     folded = rows.select(*map(quoted, needed), F.lit(False).alias(IS_STATE))
     if states is not None:
@@ -101,7 +101,7 @@ def fold_rows(
         folded = folded.unionByName(before.withColumn(IS_STATE, F.lit(True)), allowMissingColumns=True)
     elif nothing:
         folded = folded.select("*", *nothing)
-    filled = folded.select(*(_without_null_list(each, plan.sent) for each in folded.schema))
+    filled = folded.select(*(_without_null_list(field, plan.sent) for field in folded.schema))
     scope = [quoted(name) for name in plan.scope]
     # To tell two rows apart by a number takes no look at their texts, whose beginnings are mostly the same.
     together = filled.repartition(*scope).withColumn(_SCOPE, F.hash(*scope))

@@ -123,7 +123,7 @@ def _fit(value: Any, kind: Any) -> Any:
         return msgspec.Raw(json_text(value).encode())
     if get_origin(kind) is list:
         (part,) = get_args(kind)
-        return [_fit(each, part) for each in value] if isinstance(value, list) else None
+        return [_fit(item, part) for item in value] if isinstance(value, list) else None
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         if not isinstance(value, dict):
             return None

@@ -58,23 +58,25 @@ class Call:
         """Note what is wrong."""
         self.wrong.append(sentence)
 
-    def names(self, named: Sequence[str], argument: str, known: Sequence[str]) -> list[str]:
+    def names(self, named: Sequence[str], argument: str, names_there: Sequence[str]) -> list[str]:
         """The names that are known, each once, a misspelt one as the one that is near."""
-        found = []
+        names = []
         for name in named:
-            near = name if name in known else nearest_name(name, known)
+            near = name if name in names_there else nearest_name(name, names_there)
             if near != name:
-                self.refuse(f"{argument} names {name}, which is no {self.kind}{suggest_name(name, known)}")
+                self.refuse(
+                    f"{argument} names {name}, which is no {self.kind}{suggest_name(name, names_there)}"
+                )
             if near is not None:
-                found.append(near)
+                names.append(near)
         if len(set(named)) < len(named):
             self.refuse(f"{argument} names a {self.kind} twice: {', '.join(named)}")
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(names))
 
-    def require_sound(self, found: Iterable[str]) -> None:
+    def require_sound(self, values: Iterable[str]) -> None:
         """Raise with all that was found wrong, if anything was; *found* are the columns that there are."""
         if self.wrong:
-            raise self.unfit(self.function, self.wrong, list(found))
+            raise self.unfit(self.function, self.wrong, list(values))
 
 
 class ArrowStream(Protocol):
@@ -143,7 +145,9 @@ def spark_table(frame: object, *, function: str) -> DataFrame:
 def require_types_of_histories(frame: DataFrame, *, function: str) -> None:
     """Raise `InvalidArgument` for columns of types that workers are not given, or that have no text."""
     wrong = {
-        one.name: one.dataType.simpleString() for one in frame.schema if not _is_of_histories(one.dataType)
+        field.name: field.dataType.simpleString()
+        for field in frame.schema
+        if not _is_of_histories(field.dataType)
     }
     if wrong:
         texts = ", ".join(f"{name!r}: F.col({quoted(name)!r}).cast('string')" for name in wrong)
@@ -185,7 +189,7 @@ def empty_columns(frame: DataFrame, table: pa.Table | None = None) -> dict[str, 
     """
     columns = {} if table is None else dict(zip(table.column_names, table.columns, strict=True))
     void = [name for name, values in columns.items() if values.null_count == len(values)]
-    return {one.name: one.dataType for one in frame.schema if has_void(one.dataType)} | dict.fromkeys(
+    return {field.name: field.dataType for field in frame.schema if has_void(field.dataType)} | dict.fromkeys(
         void, T.NullType()
     )
 

@@ -174,8 +174,8 @@ def _few_rows(rows: DataFrame, order: Sequence[str | Column]) -> pa.Table | None
     if _bytes_read(some) > HOME_BYTES:
         return None
     # Nobody knows how many rows come of one.
-    found = some.toArrow()
-    return found if found.num_rows <= HOME_ROWS else None
+    few_rows = some.toArrow()
+    return few_rows if few_rows.num_rows <= HOME_ROWS else None
 
 
 def _bytes_read(rows: DataFrame) -> int:
@@ -187,7 +187,7 @@ def _bytes_read(rows: DataFrame) -> int:
 def reports_at_home(work: Callable[[], Iterable[dict[str, Any]]]) -> list[dict[str, Any]]:
     """What this program did in the place of workers: what it raises is what they would have raised."""
     try:
-        return [json.loads(json.dumps(each)) for each in work()]
+        return [json.loads(json.dumps(report)) for report in work()]
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -223,7 +223,7 @@ def map_columns(
     """
 
     def one_each(columns_of_batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-        batches = (pa.RecordBatch.from_arrays(list(each), list(names)) for each in columns_of_batches)
+        batches = (pa.RecordBatch.from_arrays(list(columns), list(names)) for columns in columns_of_batches)
         for result in _run_function(batches, function, large=large):
             yield pa.StructArray.from_arrays(result.columns, result.schema.names)
 
@@ -251,7 +251,9 @@ def _without_null_lists(rows: DataFrame) -> tuple[DataFrame, list[int]]:
     null: forty thousand records without headers took three seconds.
     """
     empty = {T.ArrayType: "array()", T.MapType: "map()"}
-    places = [place for place, one in enumerate(rows.schema) if one.nullable and type(one.dataType) in empty]
+    places = [
+        place for place, field in enumerate(rows.schema) if field.nullable and type(field.dataType) in empty
+    ]
     if not places:
         return rows, places
     sent = [quoted(name) for name in rows.columns]
@@ -277,7 +279,7 @@ def _with_nulls(batch: pa.RecordBatch, marked: Sequence[int]) -> pa.RecordBatch:
 def _with_texts(batches: Iterable[pa.RecordBatch], *, large: bool) -> Iterator[pa.RecordBatch]:
     """The same rows with all texts and bytes large, or none; those are in batches that fit."""
     for batch in batches:
-        schema = pa.schema([one.with_type(with_texts(one.type, large=large)) for one in batch.schema])
+        schema = pa.schema([field.with_type(with_texts(field.type, large=large)) for field in batch.schema])
         if schema == batch.schema:
             yield batch
         else:
@@ -290,7 +292,7 @@ def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     if batch.nbytes <= _MOST_BYTES or batch.num_rows < 2:
         return [batch]
     half = batch.num_rows // 2
-    halves = (batch.take(pa.array(range(*each))) for each in ((0, half), (half, batch.num_rows)))
+    halves = (batch.take(pa.array(range(*bounds))) for bounds in ((0, half), (half, batch.num_rows)))
     return [piece for some in halves for piece in _pieces(some)]
 
 
@@ -318,8 +320,8 @@ def compute_once(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
         return None
     if some.num_rows > _FEW and not few:
         return kept
-    found = rows.sparkSession.createDataFrame(some, rows.schema)
-    return found.coalesce(1) if few else found
+    frame = rows.sparkSession.createDataFrame(some, rows.schema)
+    return frame.coalesce(1) if few else frame
 
 
 def local_table(rows: DataFrame) -> pa.Table:
@@ -338,7 +340,7 @@ def local_frame(
     """
     kind = columns if isinstance(columns, T.StructType) else cast(T.StructType, T.StructType.fromDDL(columns))
     schema = arrow_schema(kind)
-    named = [dict(zip(schema.names, each, strict=True)) for each in rows]
+    named = [dict(zip(schema.names, row, strict=True)) for row in rows]
     table: Any = pa.Table.from_pylist(named, schema)
     return spark.createDataFrame(table, kind)
 
@@ -361,7 +363,7 @@ def run_together(spark: SparkSession, work: Callable[[Item], Result], items: Ite
         # Each with a copy of the caller's properties: Spark notes there what a thread is running.
         begun = [pool.submit(inheritable_thread_target(spark)(work), item) for item in items]
         try:
-            return [each.result() for each in begun]
+            return [task.result() for task in begun]
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -477,7 +479,7 @@ def _read_if_changed(finder: zipimporter) -> None:
 def _state(finder: zipimporter) -> tuple[int, int] | None:
     """What tells a changed archive from what it was; None if it is not there any more."""
     try:
-        found = os.stat(finder.archive)
+        status = os.stat(finder.archive)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size

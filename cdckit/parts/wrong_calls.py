@@ -47,7 +47,11 @@ def _wrong_call(
     function: str, called_as: Signature, args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> WrongCall:
     parameters = called_as.parameters
-    by_place = [each.name for each in parameters.values() if each.kind is Parameter.POSITIONAL_OR_KEYWORD]
+    by_place = [
+        parameter.name
+        for parameter in parameters.values()
+        if parameter.kind is Parameter.POSITIONAL_OR_KEYWORD
+    ]
     placed, others = by_place[: len(args)], [name for name in parameters if name not in by_place[: len(args)]]
     needed = [name for name in others if _is_needed(parameters[name]) and name not in kwargs]
     wrong = [f"it needs {' and '.join(needed)}"] if needed else []
@@ -62,13 +66,13 @@ def _wrong_call(
             del values[name]
         elif name not in parameters:
             wrong.append(f"{name} is no argument{suggest_name(name, others)}")
-            near = nearest_name(name, [each for each in others if each not in kwargs])
+            near = nearest_name(name, [name for name in others if name not in kwargs])
             value = values.pop(name)
             if near is not None:
                 values[near] = value
     is_mended = len(values) + len(placed) >= len({*kwargs, *placed}) and not set(needed) - set(values)
     named = [f"{name}={_literal(name, value)}" for name, value in values.items()]
-    plain = [each.replace(annotation=Parameter.empty) for each in parameters.values()]
+    plain = [parameter.replace(annotation=Parameter.empty) for parameter in parameters.values()]
     shown = Signature(plain)
     example = f"{function}({', '.join([*placed, *named])})" if is_mended else None
     return WrongCall(function, wrong, f"{function}{shown}", example)

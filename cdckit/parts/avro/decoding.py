@@ -98,10 +98,10 @@ class _Walk:
             there = at < self.end[rows[going]]
             self.fits[rows[going[~there]]] = False
             going, at = going[there], at[there]
-            found = self.bytes[at].astype(np.uint64)
-            value[going] |= (found & np.uint64(0x7F)) << np.uint64(7 * byte)
+            words = self.bytes[at].astype(np.uint64)
+            value[going] |= (words & np.uint64(0x7F)) << np.uint64(7 * byte)
             self.place[rows[going]] += 1
-            going = going[found >= 0x80]
+            going = going[words >= 0x80]
             if not len(going):
                 break
         self.fits[rows[going]] = False

@@ -348,8 +348,8 @@ def read(datums: pa.BinaryArray, root: Node) -> pa.Array:
     base = secrets.randbits(63)
     items = _items(datums, root, base)
     marks = items.field(items.type.num_fields - 1)
-    found = np.frombuffer(marks.buffers()[1], np.uint64, len(marks), marks.offset * MARK)
-    if not np.array_equal(found, _marks(base, len(datums))):
+    marks_read = np.frombuffer(marks.buffers()[1], np.uint64, len(marks), marks.offset * MARK)
+    if not np.array_equal(marks_read, _marks(base, len(datums))):
         raise Unreadable("its bytes do not end where its value ends")
     return items.field(0) if root.kind != "null" else pa.nulls(len(items))
 
