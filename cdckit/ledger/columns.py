@@ -52,7 +52,7 @@ from cdckit.parts.widening import (
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.columns import as_columns
 
-FORMAT = 2
+FORMAT = 3
 BUCKETS = 64
 _NOTE = "cdckit.ledger"
 
@@ -410,8 +410,7 @@ LISTS_SCHEMA = T.StructType(
         T.StructField("rows", T.LongType()),
     ]
 )
-"""One row per list: who gave it, when it was taken, and how many entities it named; null where it came as
-changes, which do not tell."""
+"""One row per list: who gave it, when it was taken, and how many entities it named."""
 
 
 def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> DataFrame:

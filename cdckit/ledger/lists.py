@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import reduce
-from operator import or_
 from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import SparkRuntimeException
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -36,7 +34,7 @@ from cdckit.ledger.tombstones import Erasures, drop_erased
 from cdckit.ledger.upkeep import ApplyResult, Upkeep, remove_changes
 from cdckit.ledger.views import Gate, run_gate
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.changes import ABSENT, CHANGE_SCHEMA, UPSERT, empty_fields, note_empty, with_empty_as
+from cdckit.model.changes import ABSENT, UPSERT, empty_fields, note_empty, with_empty_as
 from cdckit.model.lists import (
     NAMED_LISTS,
     compare_lists,
@@ -59,7 +57,7 @@ from cdckit.parts.arguments import (
 )
 from cdckit.parts.instants import FIRST_MICROSECOND, INSTANT, LAST_MICROSECOND, instant_literal
 from cdckit.parts.tables import AnyTable, as_arrow, as_spark, empty_columns, has_order, with_whole_keys
-from cdckit.parts.values import as_text, guid
+from cdckit.parts.values import guid
 from cdckit.parts.widening import common_spark_type, is_made_text
 from cdckit.parts.workers import local_frame
 from cdckit.store import Snapshot, Transaction
@@ -67,7 +65,7 @@ from cdckit.store import Snapshot, Transaction
 _LOG = logging.getLogger(__name__)
 FUNCTION = "apply_list"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-KnownLists = dict[str | None, dict[int, int | None]]
+KnownLists = dict[str, dict[int, int]]
 """The lists of each source: how many entities each names, by its instant in microseconds."""
 
 
@@ -337,11 +335,9 @@ def apply_lists(
     all_lists = known_lists(transaction.base, kind)
     lists = all_lists.get(given.source, {})
     again = [at for at in given.taken if at in lists]
-    counts = require_same(transaction, kind, given, again) if again else {}
-    all_lists[given.source] = lists = {**lists, **counts}
+    if again:
+        require_same(transaction, kind, given, again)
     if len(again) == len(given.taken):
-        if all_lists != known_lists(transaction.base, kind):
-            note_lists(transaction, kind, all_lists)
         return ApplyResult(transaction.commit(reads=[kind.lists]).version, 0, repeated=True)
     others = ", ".join(sorted(repr(name) for name in all_lists if name != given.source))
     if others and not lists:
@@ -350,7 +346,7 @@ def apply_lists(
     restatement = restate_lists(transaction, kind, given.source, lists, given)
     _warn_of_left_out(transaction, kind, given, restatement.before)
     counts, lost = count_lists(transaction, kind, given.source, lists, restatement, max_deleted)
-    all_lists[given.source] |= counts
+    all_lists[given.source] = {**lists, **counts}
     return replace(_apply_restatement(transaction, kind, restatement, all_lists, gate), deleted=lost)
 
 
@@ -381,10 +377,6 @@ def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate
     if at not in lists:
         needed = f"an instant at which a list of {source!r} was taken; ledger.lists() shows them"
         raise InvalidArgument("revoke_list", "taken_at", needed, to_instant(at))
-    if lists[at] is None:
-        reason = "it came as changes, in which lists that said nothing new are not named"
-        remedy = "Give it, and the later ones of this source, to ledger.apply_list first: then it knows them."
-        raise UnfitList("revoke_list", source, to_instant(at), reason, remedy)
     restatement = restate_lists(transaction, kind, source, lists, None, [at])
     all_lists[source] = {instant: rows for instant, rows in lists.items() if instant != at}
     return _apply_restatement(transaction, kind, restatement, all_lists, gate)
@@ -416,12 +408,12 @@ def require_share(max_deleted: float | None) -> None:
 # Judging --------------------------------------------------------------------------------------------------
 
 
-def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again: list[int]) -> dict[int, int]:
+def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again: list[int]) -> None:
     """
-    How many entities each list names that the ledger has and that is given again.
+    Require that lists which the ledger has, and that are given again, name the same.
 
     Raises:
-        UnfitList: It is given with other content.
+        UnfitList: One is given with other content.
 
     Cost: one scan of the log and two aggregations.
     """
@@ -430,20 +422,15 @@ def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again:
     both = unite([there, rows])
     at = F.unix_micros("effective_timestamp").alias("at")
     contents = both.select(at, "given", content_digest(both, FUNCTION).alias("content")).distinct()
-    same = contents.groupBy("at", "content").agg(F.sum("given").alias("given"), F.count("*").alias("said"))
-    counted = same.groupBy("at").agg(F.sum("given"), F.count_if(F.col("said") == 1))
-    counts = dict.fromkeys(again, 0)
-    for at_, rows_, differing in counted.collect():
-        if differing:
-            reason = f"the ledger has a list of this instant, and {differing} rows of the two differ"
-            remedy = (
-                "If both are parts of one list, take the old one back and apply them together, in one table; "
-                "if the new one is right, take the old one back and apply that: "
-                f"ledger.revoke_list(taken_at={instant_literal(to_instant(at_))}, source={given.source!r})."
-            )
-            raise UnfitList(FUNCTION, given.source, to_instant(at_), reason, remedy)
-        counts[at_] = rows_
-    return counts
+    alone = contents.groupBy("at", "content").count().where("count = 1")
+    for instant, differing in alone.groupBy("at").count().orderBy("at").limit(1).collect():
+        reason = f"the ledger has a list of this instant, and {differing} rows of the two differ"
+        remedy = (
+            "If both are parts of one list, take the old one back and apply them together, in one table; "
+            "if the new one is right, take the old one back and apply that: "
+            f"ledger.revoke_list(taken_at={instant_literal(to_instant(instant))}, source={given.source!r})."
+        )
+        raise UnfitList(FUNCTION, given.source, to_instant(instant), reason, remedy)
 
 
 _MANY_LOST = 10
@@ -454,7 +441,7 @@ def count_lists(
     transaction: Transaction,
     kind: Kind,
     source: str,
-    lists: Mapping[int, int | None],
+    lists: Mapping[int, int],
     restatement: Restatement,
     max_deleted: float | None,
 ) -> tuple[dict[int, int], int]:
@@ -464,13 +451,12 @@ def count_lists(
     Raises:
         UnfitList: One lost a larger share of the one before it than *max_deleted*; or all, without that.
 
-    Cost: of what changes, one aggregation; a scan of the log where the list before one came as changes, or
-        something was erased.
+    Cost: of what changes, one aggregation; a scan of the log where something was erased.
     """
     at = F.unix_micros("effective_timestamp").alias("at")
     # After an erasure fewer are left than were named.
     is_whole = Erasures.of(transaction, kind) is None
-    counts = {instant: rows for instant, rows in lists.items() if is_whole and rows is not None}
+    counts = dict(lists) if is_whole else {}
     before = [instant for instant in restatement.before.values() if instant is not None]
     unknown = [instant for instant in before if instant in lists and instant not in counts]
     if unknown:
@@ -508,88 +494,21 @@ def count_lists(
     return {instant: counts[instant] for instant in new}, sum(news.get(instant, (0, 0))[1] for instant in new)
 
 
-def lists_in_changes(
-    transaction: Transaction, kind: Kind, changes: DataFrame, list_instants: Mapping[str | None, set[int]]
-) -> bool:
+def require_no_lists(changes: DataFrame, logged: Iterable[tuple[str | None, int]] = ()) -> None:
     """
-    Let a ledger that takes *changes* have the lists that they were made of; *list_instants* are in them.
+    Raise `UnfitList` for changes that full lists were compared for, as they or what was *logged* of them say.
 
-    Such changes say what each list said against the one before it *in the call that made them*.  So they
-    hold if that call had all lists of the source that the ledger has, the same ones, and went on from there.
-
-    Returns:
-        Whether there are any.
-
-    Raises:
-        UnfitList: They do not.
-
-    Cost: nothing for other changes, nor for the first lists of a source; else one scan of the log and one of
-        *changes*.
+    What such a list says is right against the one before it in the call that compared them.  The ledger
+    compares each with the one before it in the ledger, and knows then which lists it has.
     """
-    named: dict[str | None, list[int]] = changes.schema["message_id"].metadata.get(NAMED_LISTS, {})
-    listed = {
-        source: {*list_instants.get(source, ()), *named.get(source, ())}
-        for source in {*list_instants, *named}
-    }
-    all_lists = known_lists(transaction.base, kind) if listed else {}
-    until: dict[str | None, int] = {}
-    for source, instants in listed.items():
-        there, new = all_lists.get(source, {}), sorted(instants - set(all_lists.get(source, {})))
-        if there and new and new[0] < max(there):
-            raise _unfit_list(source, new[0], "some of which are later")
-        names_all = instants <= set(named.get(source, ()))
-        if names_all and any(at <= max(instants) and at not in instants for at in there):
-            raise _unfit_list(source, new[0] if new else min(instants), "some of which it leaves out")
-        if there:
-            until[source] = min(max(there), max(instants))
-    for source in _find_unrepeated(transaction, kind, changes, until) if until else []:
-        new = sorted(listed[source] - set(all_lists[source]))
-        raise _unfit_list(source, new[0] if new else min(listed[source]), "and what those say is not in it")
-    now = {
-        source: {**dict.fromkeys(instants), **all_lists.get(source, {})}
-        for source, instants in listed.items()
-    }
-    if any(now[source] != all_lists.get(source) for source in now):
-        note_lists(transaction, kind, {**all_lists, **now})
-    return bool(listed)
-
-
-def _find_unrepeated(
-    transaction: Transaction, kind: Kind, changes: DataFrame, until: Mapping[str | None, int]
-) -> list[str | None]:
-    """
-    A source of which the log and the changes do not say the same until the instant, if there is one.
-
-    What was erased is in neither; so a list may say again what the one before it said, and `apply_list` has
-    not taken that.
-    """
-    at = F.unix_micros("effective_timestamp")
-    is_due = reduce(or_, (_is_of_source(source) & (at <= last) for source, last in until.items()))
-    there = visible_changes(transaction.read(kind.changes), kind)
-    key = {name: F.col("data").getField(name) for name in kind.keys}
-    given = changes if kind.by_guid else changes.withColumn(GUID, guid(kind.entity, key))
-    columns = [*CHANGE_SCHEMA.names, "data", "carried", GUID]
-    given = drop_erased(given, transaction, kind)
-    sides = (there.withColumn("side", F.lit(0)), given.withColumn("side", F.lit(1)))
-    both = unite([side.where(is_due).select(*columns, "side") for side in sides])
-    # A field that a list did not send is null in a table of all lists.
-    content = as_text(F.col("data"), require_struct(both, "data", function="apply"))
-    digests = F.md5(F.concat("operation", content)).alias("content")
-    stated = both.select("source", GUID, "message_id", "effective_timestamp", digests, "side")
-    in_order = Window.partitionBy("side", "source", GUID).orderBy("effective_timestamp", "content")
-    before = F.lag("content").over(in_order)
-    news = stated.withColumn("is_news", ~before.eqNullSafe(F.col("content"))).where("is_news")
-    alone = news.groupBy("source", GUID, "message_id", "content").count()
-    return [row[0] for row in alone.where("count = 1").select("source").limit(1).collect()]
-
-
-def _unfit_list(source: str | None, at: int, why: str) -> UnfitList:
-    reason = f"it is not compared with the lists of this source that the ledger has, {why}"
-    remedy = (
-        "A list says what is gone against the one before it: give it to the ledger as it is, "
-        f"ledger.apply_list(rows, taken_at={instant_literal(to_instant(at))}, source={source!r})."
-    )
-    return UnfitList("apply", source, to_instant(at), reason, remedy)
+    named: dict[str, list[int]] = changes.schema["message_id"].metadata.get(NAMED_LISTS, {})
+    for source, at in [*((source, instants[0]) for source, instants in named.items()), *logged]:
+        reason = "a ledger compares full lists by itself, so it takes none as changes"
+        remedy = (
+            f"Give the list as it is: ledger.apply_list(rows, taken_at={instant_literal(to_instant(at))}, "
+            f"source={source!r}); or many at once, with taken_at= the name of a column that tells them apart."
+        )
+        raise UnfitList("apply", source, to_instant(at), reason, remedy)
 
 
 def _unusable_list(source: str, at: int, error: SparkRuntimeException) -> UnfitList:

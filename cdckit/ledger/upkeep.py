@@ -102,14 +102,14 @@ class LoggedChanges(NamedTuple):
     Args:
         files: Each holds changes of one bucket.
         digest: Of the batch: the sum over its rows, whatever their order.
-        lists: Of which lists there are changes: the instants of each source's.
+        lists: Of which full lists there are changes: the source and the instant of each.
         refused: Files of the table of changes that were refused.
         rejects: Files of the table of rejects.
     """
 
     files: list[File]
     digest: int
-    lists: dict[str | None, set[int]]
+    lists: list[tuple[str | None, int]]
     refused: list[File]
     rejects: list[File]
 
@@ -191,9 +191,7 @@ class Upkeep:
                 else parse_report((file for report in reports for file in report[name]), target)
             )
 
-        lists: dict[str | None, set[int]] = {}
-        for source, at in (named_list for report in reports for named_list in report["lists"]):
-            lists.setdefault(source, set()).add(at)
+        lists = sorted({(source, at) for report in reports for source, at in report["lists"]}, key=str)
         content = to_signed(sum(report["content"] for report in reports))
         asides = files("refused", aside.refused), files("rejects", aside.rejects)
         if has_rejects and not asides[1] and not tables.base.has(kind.rejects):

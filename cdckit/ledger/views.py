@@ -157,8 +157,8 @@ class View:
         The full lists of sources (`Ledger.apply_list`): one row for each.
 
         Returns:
-            `source`; `taken`, the instant; `rows`, how many entities the list named, null where it came as
-            changes, which do not tell.  No row if there was none.
+            `source`; `taken`, the instant; `rows`, how many entities the list named.  No row if there was
+            none.
         """
         return read_rows(self._snapshot, self.kind.lists, LISTS_SCHEMA)
 
