@@ -41,6 +41,7 @@ from cdckit.ledger.columns import (
     with_all_priorities,
     words_columns,
 )
+from cdckit.ledger.flat_rows import flatten_structs, nest_structs
 from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task, select_rows, with_columns
 from cdckit.ledger.tombstones import REFUSED_SCHEMA, VERDICT, refused_rows, with_verdicts
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT, Layout
@@ -48,7 +49,6 @@ from cdckit.model.changes import IS_PERIOD, MOVED, TRUNCATE, UNTIL, has_mark, wi
 from cdckit.model.records import REJECT, usable_changes
 from cdckit.parts.arrays import bools, ints
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.flat_rows import flatten_structs, nest_structs
 from cdckit.parts.values import guid
 from cdckit.parts.widening import void_as_text
 from cdckit.parts.workers import reports_at_home, worker_reports
