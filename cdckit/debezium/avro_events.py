@@ -196,7 +196,7 @@ def _fields(kind: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _nullable_type(kind: Any) -> Any:
-    """What a type holds that may be null."""
+    """Find what a type holds that may be null."""
     if not isinstance(kind, list):
         return kind
     others = [branch for branch in kind if branch != "null"]
@@ -360,7 +360,7 @@ class _Key(NamedTuple):
 
 
 def _read_keys(keys: Sequence[bytes | None], registry: Registry) -> list[_Key]:
-    """What the keys say; one that names no schema is JSON, or nothing."""
+    """Read what the keys say; one that names no schema is JSON, or nothing."""
     read = [_Key()] * len(keys)
     for datums in read_datums(keys, registry):
         of_datums = zip(datums.places, images(datums.values), datums.faults, datums.findings, strict=True)
@@ -375,7 +375,7 @@ def _read_keys(keys: Sequence[bytes | None], registry: Registry) -> list[_Key]:
 
 
 def _envelopes(values: pa.Array) -> list[Envelope] | None:
-    """What each value says as an envelope, the columns of its rows as texts; None for what is no record."""
+    """Read each value as an envelope, the columns of its rows as texts; None for what is no record."""
     if not pa.types.is_struct(values.type):
         return None
     columns = {
@@ -410,7 +410,7 @@ Schemas = Mapping[int, str | Sequence[str]]
 
 def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent") -> DataFrame:
     """
-    What every record of Debezium's topics says, where values and keys are in Avro; see `decode`.
+    Decode every record of Debezium's topics where values and keys are in Avro; see `decode`.
 
     A value begins with a zero byte and the id of its schema in a registry; so does a key, or it is JSON.
     Values are read as their schema's `connect.name` means them, or as its logical type where there is none.
@@ -461,7 +461,7 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
 
 
 def _texts(schemas: Schemas) -> dict[int, str]:
-    """By id one text that defines all that it names."""
+    """Find by id one text that defines all that it names."""
     if isinstance(schemas, Mapping):
         given = {id_: [text] if isinstance(text, str) else text for id_, text in schemas.items()}
         if all(isinstance(id_, int) and _are_texts(text) for id_, text in given.items()):

@@ -155,7 +155,7 @@ def event_of(
     form: str,
     text: str | None = None,
 ) -> Event:
-    """What an envelope says, in whatever *form* it was; *text* is the value as JSON, if its bytes are not."""
+    """Read an envelope, in whatever *form* it was; *text* is the value as JSON, if its bytes are not."""
     source, op = envelope.source or _NO_SOURCE, plain_text(envelope.op)
     connector = plain_text(source.connector)
     event = Event(
@@ -197,7 +197,7 @@ def event_of(
 
 
 def _other_kind(envelope: Envelope, op: str | None, value: str | None) -> str | None:
-    """What a record is about that is not about a row."""
+    """Tell what a record is about that is not about a row."""
     if op == TRUNCATE:
         return Kind.TRUNCATE
     if op == MESSAGE:
@@ -227,7 +227,7 @@ def _payload(text: str | None) -> Image | None:
 
 
 def _has_only_times(value: str | None) -> bool:
-    """Whether a value, or its payload, says nothing else, as a heartbeat."""
+    """Tell whether a value, or its payload, says nothing else, as a heartbeat."""
     payload = _payload(value)
     return payload is not None and not payload.keys() - {"ts_ms", "ts_us", "ts_ns"}
 
@@ -274,7 +274,7 @@ _SQL_TYPES = {int: "bigint", bool: "boolean", msgspec.Raw: "decimal(38,9)"}
 
 def _transaction_id(envelope: Envelope, source: Source) -> str | None:
     """
-    Which transaction, in the same words in its events and in its begin and end.
+    Name the transaction, in the same words in its events and in its begin and end.
 
     Behind PostgreSQL's number Debezium says the LSN of each event (https://github.com/debezium/debezium/pull/3945).
     """
@@ -290,7 +290,7 @@ _WITH_LSN = re.compile(r"\d+:\d+")
 
 
 def _times(source: Source, envelope: Envelope, record: Record) -> Iterator[tuple[str, int | None]]:
-    """When it was so, by who says it."""
+    """Read when it was so, by who says it."""
     yield "source", _micros(source)
     yield "event", _micros(envelope)
     yield "record", record.at
@@ -342,7 +342,7 @@ _YUGABYTEDB = "yugabytedb"
 
 
 def _has_other_cells(event: Event) -> bool:
-    """Whether a row has a cell for each column, as Cassandra's, by rules that are not known here."""
+    """Tell whether a row has a cell for each column, as Cassandra's, by rules that are not known here."""
     row = event.after or event.before or {}
     cells = [cell for cell in row.values() if cell is not None]
     return bool(cells) and all(isinstance(cell, dict) and {"value", "set"} <= cell.keys() for cell in cells)
@@ -379,7 +379,7 @@ def _cell_type(kind: str | None) -> str | None:
 @lru_cache(maxsize=512)
 def types_of(schema: bytes) -> dict[str, str | None] | None:
     """
-    What the schema beside a payload says of each column: the name of its meaning, or else its type.
+    Read what the schema beside a payload says of each column: the name of its meaning, or else its type.
 
     The scale of a decimal stands behind the name, its precision before the scale if it is known; of an array,
     a map or a struct it is the schema.  None where it says nothing, or names a column twice.

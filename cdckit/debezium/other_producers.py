@@ -180,7 +180,7 @@ def _commit_time(value: Any) -> int | None:
 
 
 def _by_name(columns: list[_Column | None] | None, part: str) -> Image | None:
-    """By name, one thing that is said of each column; None where a name is missing or there twice."""
+    """Find by name one thing that is said of each column; None where a name is missing or there twice."""
     if columns is None or any(column is None or column.name is None for column in columns):
         return None
     values = {plain_text(column.name): getattr(column, part) for column in columns if column is not None}

@@ -93,7 +93,7 @@ _FILE_NUMBER = re.compile(r"\d+$", re.ASCII)
 
 def _by_gtid(gtid: re.Pattern[str], source: Source, offset: int | None) -> str | None:
     """
-    By the log that a GTID names, and the number of the transaction in it.
+    Place by the log that a GTID names, and the number of the transaction in it.
 
     Of MySQL the server, or group, and tag name the log.  A group with several primaries counts in blocks, one
     for each, unless its `group_replication_gtid_assignment_block_size` is 1: else its numbers say no order.
@@ -165,7 +165,7 @@ _BY_CONNECTOR: Mapping[str, Callable[[Source, int | None], str | None]] = {
 
 
 def is_read(source: Source) -> bool:
-    """Whether a snapshot read the row: it says `true`, `first`, `last`, `incremental`, …"""
+    """Tell whether a snapshot read the row: it says `true`, `first`, `last`, `incremental`, …"""
     return source.snapshot not in (None, False, "false")
 
 

@@ -106,7 +106,7 @@ def changes(
     complete_snapshots: bool = False,
 ) -> DataFrame:
     """
-    What the events say of the rows of one table.
+    Make changes of the events of one table.
 
     A create, an update and a read of a snapshot are upserts, a delete is a delete.  What an event did not
     send, such as a large value that did not change, is not carried; where the event says what it was before,
@@ -289,7 +289,7 @@ def table_plan(
     *,
     reject: bool = True,
 ) -> TablePlan:
-    """How the rows of a table are read, by the types of its columns."""
+    """Plan how the rows of a table are read, by the types of its columns."""
     fields = field_names(types)
     columns = {fields[name]: (kinds, arrow_type(common_type(name, kinds))) for name, kinds in types.items()}
     sent_as = {field: column for column, field in fields.items()}
@@ -339,7 +339,7 @@ def common_type(name: str, kinds: Sequence[str]) -> T.DataType:
 
 
 def _require_one_writing(writings: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """The same columns; raises where events with types and events without any are about one of them."""
+    """Raise where events with types and events without any are about one column."""
     mixed = {name: kinds for name, kinds in writings.items() if UNTYPED in kinds and len(kinds) > 1}
     if mixed:
         needed = "given: some events do not say how they write a column of which others say it"
@@ -409,7 +409,7 @@ class _Survey:
 
 
 def _survey(decoded: DataFrame, table: str, function: str) -> _Survey:
-    """What all events of a table say of its columns and its key; a job that brings a row for each type."""
+    """Survey what events say of a table's columns and key; a job that brings a row for each type."""
     require_name(table, "table", function=function)
     require_batch(decoded, "decoded", "say its columns yourself", function=function)
     source, events = _events(decoded, READ_COLUMNS)

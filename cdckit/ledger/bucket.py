@@ -136,7 +136,7 @@ class _Files:
         self.removed[table] += [file.path for file in files]
 
     def close(self) -> dict[str, list[dict[str, Any]]]:
-        """What was written."""
+        """Write what waits, and report it."""
         return {name: table_files.close() for name, table_files in self._open.items()}
 
     def discard(self) -> None:
@@ -208,7 +208,7 @@ def _with_hidden_columns(
 
 
 def _holds_any(target: Target, path: str, guids: pa.Array) -> bool:
-    """Whether a file has rows of one of these entities."""
+    """Tell whether a file has rows of one of these entities."""
     return bool(len(guids)) and any(
         pc.any(pc.is_in(batch.column(0), value_set=guids)).as_py()
         for batch in read_batches(target, path, [GUID])

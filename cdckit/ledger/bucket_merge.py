@@ -149,7 +149,7 @@ class _Others(NamedTuple):
     message: Ints
 
     def row_of(self, origins: _Origins, index: int, is_set: Bools) -> Ints:
-        """Which of the changes carries a field, for each version in which it is set."""
+        """Find the change that carries a field, for each version in which it is set."""
         version = np.flatnonzero(is_set)
         message = origins.fields[index][is_set]
         places = self.versions + np.searchsorted(self.keys, version * len(origins.texts) + message)
@@ -197,7 +197,7 @@ def merge_bucket(
     unborn: pa.RecordBatch,
     rewritten: pa.Array,
 ) -> MergeResult:
-    """What comes of *new* changes, and of *rewritten*, the entities to which other words were taken."""
+    """Merge *new* changes into a bucket, and the entities *rewritten*, to which other words were taken."""
     late = _find_late(task, targets, new, opened, unborn)
     again = _merge_again(task, targets, select_rows(new, late), rewritten)
     later = select_rows(new, ~late)
@@ -260,7 +260,7 @@ def _find_late(
 
 
 def _find_behind(values: pa.Array, bound: pa.Array) -> Bools:
-    """Which values are not beyond what they are bound by; null binds none."""
+    """Find the values that are not beyond what they are bound by; null binds none."""
     return bools(pc.less_equal(values, bound.cast(values.type)))
 
 
@@ -352,7 +352,7 @@ def _latest_positions(sorted_rows: list[pa.RecordBatch]) -> tuple[pa.Array, pa.A
 
 
 def _some_end(rows: pa.RecordBatch, entity: Ints) -> pa.Array:
-    """For each entity, which are numbered from 0, whether some of its changes end."""
+    """Tell for each entity, which are numbered from 0, whether some of its changes end."""
     ends = np.zeros(int(entity.max(initial=-1)) + 1, dtype=bool)
     if UNTIL in rows.schema.names:
         ends[entity[np.asarray(rows.column(UNTIL).is_valid())]] = True
@@ -360,7 +360,7 @@ def _some_end(rows: pa.RecordBatch, entity: Ints) -> pa.Array:
 
 
 def _last_places(rows: pa.RecordBatch, entity: Ints) -> pa.Array:
-    """For each entity, which are numbered from 0, the last place that its changes say; null without one."""
+    """Find for each entity, numbered from 0, the last place that its changes say; null without one."""
     sequence = rows.column("sequence")
     last = np.full(int(entity.max(initial=-1)) + 1, NOWHERE)
     if SNAPSHOT in rows.schema.names:
@@ -374,7 +374,7 @@ def _last_places(rows: pa.RecordBatch, entity: Ints) -> pa.Array:
 
 
 def may_be_repeated(identities: pa.Array, logged: list[pa.Array]) -> Bools:
-    """Which of the new changes share the hash of their identity with a known one, or with each other."""
+    """Find the new changes that share the hash of their identity with a logged one, or with each other."""
     new = ints(identities)
     hits = [ints(some.filter(pc.is_in(some, value_set=identities))) for some in logged]
     values, counts = np.unique(new, return_counts=True)
@@ -384,7 +384,7 @@ def may_be_repeated(identities: pa.Array, logged: list[pa.Array]) -> Bools:
 
 def is_repeated(rows: pa.RecordBatch, is_new: Bools) -> Bools:
     """
-    Which of the new changes say nothing that the log has not.
+    Find the new changes that say nothing that the log has not.
 
     Of a change that came twice (source, message and record number, of one entity) the one that stands first
     in the order counts.  So one says nothing if another stands before it and had arrived before it, or is

@@ -162,7 +162,7 @@ class Kind:
 
     def stored_kind(self, snapshot: Snapshot, buckets: int | None = None) -> Kind:
         """
-        The same as the store knows it; raises `OtherKind` if that is about something else.
+        Describe the ledger as the store knows it; raises `OtherKind` if that is about something else.
 
         *buckets* is how many were asked for; None takes those that it has.
         """
@@ -207,7 +207,7 @@ class Kind:
         return log_fields(transaction.schema(self.changes)) if is_there else T.StructType()
 
     def filled_fields(self, transaction: Transaction) -> T.StructType:
-        """Those of its fields in which something stands, in all of their parts."""
+        """Keep its fields in which something stands, in all of their parts."""
         return T.StructType(
             [field for field in self.fields(transaction) if field.name not in self.empty.names]
         )
@@ -242,7 +242,7 @@ class Kind:
 
     def fitting_types(self, transaction: Transaction, rows: T.StructType) -> dict[str, T.DataType]:
         """
-        By name the types that the log has, or can have, of fields of changes in which nothing stands.
+        Find by name the types that the log has, or can have, of fields of changes in which nothing stands.
 
         So has each field that leaves open what its values, or parts of them, are, here or in the log: what
         either of the two leaves open the other one says, and if neither does it is text.
@@ -331,7 +331,7 @@ def _with_noted_fields(kind: Kind, note: Mapping[str, Any]) -> Kind:
 
 
 def _find_empty(rows: DataFrame, names: Sequence[str]) -> list[str]:
-    """Those of the fields in which nothing stands."""
+    """Find the fields in which nothing stands."""
     if not names:
         return []
     filled = rows.agg(*(F.count(F.col("data").getField(name)).alias(name) for name in names)).first()
@@ -514,7 +514,7 @@ def _identity_digest() -> Column:
 
 @built_once
 def _content_digest(names: tuple[str, ...], data: T.StructType) -> Column:
-    """Of all that a change says; a null beside a value is another content than the value beside the null."""
+    """Digest all that a change says; a null beside a value is not the value beside a null."""
     columns = [F.col(name) for name in names]
     for field in data:
         value = F.col("data").getField(field.name)
@@ -612,7 +612,7 @@ def visible_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:
 
 
 def _carried_flags(log: DataFrame) -> Column:
-    """Whether each field was carried: not, by changes from before the field was known."""
+    """Tell whether each field was carried: not, by changes from before the field was known."""
     flags = [
         F.coalesce(F.col("carried").getField(name), F.lit(False)).alias(name)
         for name in log_fields(log.schema).fieldNames()

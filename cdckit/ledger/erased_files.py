@@ -90,7 +90,7 @@ def _erase(task: Task, targets: Targets, guids: pa.Array) -> tuple[pa.Array, dic
 def _erase_fields(
     task: Task, targets: Targets, guids: pa.Array, fields: list[str]
 ) -> tuple[pa.Array, dict[str, RewrittenPart]]:
-    """Of entities some fields go, as if nobody had ever sent them; which of them the log has."""
+    """Take fields of entities out, as if nobody had ever sent them; returns which of them the log has."""
     all_parts: list[pa.Array] = []
 
     def strip(rows: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:

@@ -147,7 +147,7 @@ class Request:
         return Receipt(*about, **counts)
 
     def is_answered_by(self, receipt: Receipt, kind: Kind) -> bool:
-        """Whether a receipt may be of this request, whose entities no keys name."""
+        """Tell whether a receipt may be of this request, whose entities no keys name."""
         made = (receipt.entity, receipt.erased_by, receipt.reason, receipt.fields, receipt.later)
         return self.keys is None and made == (kind.entity, self.by, self.reason, self.fields, self.later)
 
@@ -271,7 +271,7 @@ def erase_from_ledger(tables: Transaction, kind: Kind, request: Request) -> Rece
 
 
 def _kept_rejects(tables: Transaction, kind: Kind) -> tuple[str, ...]:
-    """What is not erased of the rejects of a ledger."""
+    """Describe what is not erased of the rejects of a ledger."""
     count = tables.read(kind.rejects).count() if tables.has(kind.rejects) else 0
     if not count:
         return ()
@@ -308,7 +308,7 @@ def forget_entities(
 
 
 def count_named(entities: DataFrame, named: DataFrame | None) -> ForgottenEntities:
-    """Of how many entities, as `with_known` gives them, there are rows in *named*, and of how many not."""
+    """Count the entities, as `with_known` gives them, of which there are rows in *named*, and the others."""
     news = entities.where(~F.col(KNOWN))
     if named is None:
         return ForgottenEntities(0, news.count())
@@ -386,7 +386,7 @@ def _stored_receipt(tables: Snapshot, kind: Kind, number: str) -> Receipt:
 
 
 def _last_receipt(tables: Transaction, kind: Kind, request: Request) -> Receipt:
-    """Of entities of which nothing is left: by which erasure they went last; an empty one for none."""
+    """Find the erasure by which entities went last of which nothing is left; an empty receipt without one."""
     stones = tables.read(kind.erased) if tables.has(kind.erased) else None
     receipt = None
     if (
@@ -526,7 +526,7 @@ def _tables(kind: Kind, targets: Targets) -> dict[str, tuple[str, Target]]:
 
 
 def _untouched(tables: Transaction, names: Iterable[str]) -> dict[str, tuple[int, str]]:
-    """By table, how many of its files stay as they are, and a digest of what its log says of them."""
+    """Count by table the files that stay as they are, and digest what its log says of them."""
     digests = {}
     for name in names:
         before = {file.path for file in tables.base.files(name)}

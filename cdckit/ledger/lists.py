@@ -284,7 +284,7 @@ def restate_lists(
 
 
 def list_rows_at(transaction: Transaction, kind: Kind, source: str, instants: Collection[int]) -> DataFrame:
-    """What the lists of a source named at some instants, as upserts of these instants."""
+    """Read what the lists of a source named at some instants, as upserts of these instants."""
     spark = transaction.spark
     log = visible_changes(transaction.read(kind.changes), kind).where(_is_of_source(source))
     at = local_frame(spark, [(instant,) for instant in instants], "at long")
@@ -330,7 +330,7 @@ def _stale(
 def apply_lists(
     transaction: Transaction, kind: Kind, given: GivenLists, max_deleted: float | None, gate: Gate | None
 ) -> ApplyResult:
-    """What `Ledger.apply_list` does, and the commit."""
+    """Do what `Ledger.apply_list` does, and commit."""
     given = _without_erased(transaction, kind, _cast_to_log(transaction, kind, given))
     all_lists = known_lists(transaction.base, kind)
     lists = all_lists.get(given.source, {})
@@ -371,7 +371,7 @@ def _warn_of_left_out(
 
 
 def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate: Gate | None) -> ApplyResult:
-    """What `Ledger.revoke_list` does, and the commit."""
+    """Do what `Ledger.revoke_list` does, and commit."""
     all_lists = known_lists(transaction.base, kind)
     lists = all_lists.get(source, {})
     if at not in lists:
@@ -446,7 +446,7 @@ def count_lists(
     max_deleted: float | None,
 ) -> tuple[dict[int, int], int]:
     """
-    How many entities each list names that comes, and how many all of them lack that those before them named.
+    Count the entities that each new list names, and those that all of them lack beside the lists before.
 
     Raises:
         UnfitList: One lost a larger share of the one before it than *max_deleted*; or all, without that.
@@ -512,7 +512,7 @@ def require_no_lists(changes: DataFrame, logged: Iterable[tuple[str | None, int]
 
 
 def _unusable_list(source: str, at: int, error: SparkRuntimeException) -> UnfitList:
-    """What `compare_lists` says of a row that no list can hold, as the error of the ledger."""
+    """Turn what `compare_lists` says of a row that no list can hold into the error of the ledger."""
     sentence = (error.getMessageParameters() or {})["errorMessage"].removeprefix(f"{FUNCTION}() ")
     remedy = "Nothing of the list was taken: mend it, and give it again."
     return UnfitList(FUNCTION, source, to_instant(at), f"it {sentence}", remedy)

@@ -38,7 +38,7 @@ class SharedRecords(CdcError, ValueError):
 
 
 def record_place(prefix: str = "") -> Column:
-    """Where a record stands, as a text."""
+    """Write where a record stands, as a text."""
     return F.to_json(F.struct(*(F.col(f"{prefix}{name}").alias(name) for name in _PARTS)))
 
 
@@ -128,7 +128,7 @@ def rewrite_rows(
 
 
 def _summary(rows: DataFrame, marked: DataFrame) -> tuple[int, str]:
-    """How many of the rows are chosen, and 64 bits of all others, in whatever order they are; one job."""
+    """Count the chosen rows, and sum 64 bits of all others, in whatever order they are; one job."""
     row_digest = F.xxhash64(*map(quoted, rows.columns)).cast("decimal(38,0)")
     others = F.sum(F.when(F.col(_CHOSEN).isNull(), row_digest))
     [counts] = marked.agg(F.count(_CHOSEN), others).collect()

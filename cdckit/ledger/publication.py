@@ -56,7 +56,7 @@ def publish(
     anew: bool,
     options: dict[str, str] | None,
 ) -> int:
-    """What `Ledger.publish` does; *kind_of* tells what the ledger of the store is about."""
+    """Do what `Ledger.publish` does; *kind_of* tells what the ledger of the store is about."""
     attempt = partial(_try_to_publish, store, kind_of, target, form, anew, options)
     return first_answer(str(target), attempt)
 
@@ -69,7 +69,7 @@ def _try_to_publish(
     anew: bool,
     options: dict[str, str] | None,
 ) -> int | None:
-    """As `publish`; None if another writer was faster."""
+    """Publish, unless another writer was faster: then None."""
     number, now = _form_number(form), store.snapshot()
     history = _History(now, kind_of(now), form)
     columns = history.apply_form(now.read(history.kind.history, files=[])).schema

@@ -122,7 +122,7 @@ class PublishedTable:
         return stored_names(storable_columns(columns, self._folder), stored_columns)
 
     def has_columns(self, columns: T.StructType) -> bool:
-        """Whether the table has just such columns."""
+        """Tell whether the table has just such columns."""
         return self._head is not None and self._head.state.stored == self.stored(columns)
 
     def files(self) -> list[File]:
@@ -213,7 +213,7 @@ class CatalogueTable:
         return stored_names(storable_columns(columns, self._name), table_columns)
 
     def has_columns(self, columns: T.StructType) -> bool:
-        """Whether the table has just such columns."""
+        """Tell whether the table has just such columns."""
         # What must not be null there is Delta's to see to.
         return self._exists and (
             self.stored(columns).simpleString() == self._spark.table(self._name).schema.simpleString()

@@ -49,7 +49,7 @@ _VALUES = ("key", "value", "headers")
 
 
 def waiting_schema(received: T.StructType) -> T.StructType:
-    """What waits of records that are kept so: for what, what is wrong if it is given up, and when it was."""
+    """Build the schema of records that wait: for what, what is wrong if given up, and when they were."""
     errors = [field for field in ERROR_FIELDS if field.name not in received.names]
     more = [T.StructField(WAITING_FOR, T.StringType()), T.StructField(GIVEN_UP, T.TimestampType())]
     return T.StructType([*received.fields, *errors, *more])
@@ -82,7 +82,7 @@ class TableFeed(Shell):
 
     @abstractmethod
     def _shown(self) -> Sequence[str | Column]:
-        """What `waiting` shows beside the columns of a record."""
+        """Show in `waiting` these columns beside those of a record."""
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         if not tables.has(WAITING):
@@ -104,7 +104,7 @@ class TableFeed(Shell):
         return each_once(reduce(DataFrame.unionByName, rows), ERROR_CODE)
 
     def _read_waiting(self, tables: Tables) -> DataFrame:
-        """What waits, each record once: if it came again after it was given up, it is given up."""
+        """Read what waits, each record once: if it came again after it was given up, it is given up."""
         rows = read_rows(tables, WAITING, waiting_schema(self.received))
         record = Window.partitionBy(*PLACES, content_of_record())
         return each_once(rows.withColumn(GIVEN_UP, F.max(GIVEN_UP).over(record)))

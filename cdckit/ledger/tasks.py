@@ -54,7 +54,7 @@ class FileRange(NamedTuple):
     messages: tuple[str, str] | None = None
 
     def may_name(self, messages: Sequence[str]) -> bool:
-        """Whether one of these ids, which are in their order, can be in the file."""
+        """Tell whether one of these ids, which are in their order, can be in the file."""
         if self.messages is None:
             return True
         first = bisect_left(messages, self.messages[0])

@@ -83,13 +83,13 @@ class Erasures:
 
     @staticmethod
     def of(tables: Snapshot | Transaction, kind: Kind) -> Erasures | None:
-        """What is noted; None if nothing was ever erased."""
+        """Read what is noted; None if nothing was ever erased."""
         note = read_note(tables, _note(kind), None)
         return None if note is None else Erasures(note["secret"], tuple(note["fields"]))
 
     @staticmethod
     def begin(tables: Transaction, kind: Kind, fields: tuple[str, ...]) -> Erasures:
-        """The same with more fields, or with a new secret; noted."""
+        """Note more fields, or a new secret."""
         erasures = Erasures.of(tables, kind) or Erasures(secrets.token_hex(32))
         more = Erasures(erasures.secret, tuple(dict.fromkeys([*erasures.fields, *fields])))
         write_note(tables, _note(kind), {"secret": more.secret, "fields": more.fields})
@@ -164,7 +164,7 @@ def drop_erased(rows: DataFrame, tables: Transaction, kind: Kind) -> DataFrame:
 
 
 def erased_changes(changes: DataFrame, tables: Transaction, kind: Kind) -> DataFrame | None:
-    """Those of changes that speak of entities of which nothing is left; None if there is no such entity."""
+    """Find the changes that speak of entities of which nothing is left; None if there is no such entity."""
     erasures = Erasures.of(tables, kind)
     if erasures is None:
         return None
@@ -230,7 +230,7 @@ def _without(names: list[str], rows: DataFrame) -> dict[str, Column]:
 
 
 def refused_rows(changes: pa.RecordBatch) -> pa.RecordBatch:
-    """Of changes with their verdicts, what is kept of those that are refused; for workers."""
+    """Keep what is noted of refused changes, of changes with their verdicts; for workers."""
     some = changes.filter(pc.not_equal(pc.fill_null(changes.column(VERDICT), ""), ""))
     codes, arrival = some.column(VERDICT), some.column("arrival")
     sentences = pa.array([DESCRIPTIONS[code] for code in codes.to_pylist()], codes.type)

@@ -305,7 +305,7 @@ class Upkeep:
 
 
 def read_scopes(kind: Kind, buckets: list[int]) -> list[Scope]:
-    """What an upkeep of these buckets must find as it was."""
+    """List what an upkeep of these buckets must find as it was."""
     parts: list[Scope] = [(name, {BUCKET: buckets}) for name in (kind.changes, kind.history, kind.unborn)]
     # Who was erased meanwhile must not come back.
     return [*parts, kind.erased]
@@ -313,7 +313,7 @@ def read_scopes(kind: Kind, buckets: list[int]) -> list[Scope]:
 
 def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> list[Scope]:
     """
-    What `Ledger.apply` does, without a commit, for the shells of doors; what the commit must find as it was.
+    Do what `Ledger.apply` does, without a commit, for doors; returns what the commit must find as it was.
 
     A ledger that is there keeps its number of buckets; rejects are kept by the shell.  Raises as
     `Ledger.apply`.
@@ -442,7 +442,7 @@ def _warn_of_ties(ties: list[list[str]]) -> None:
 
 
 def _has_types(rows: T.DataType, columns: T.DataType) -> bool:
-    """Whether the rows need no cast; fields that they lack, they lack."""
+    """Tell whether the rows need no cast; fields that they lack, they lack."""
     if isinstance(rows, T.StructType) and isinstance(columns, T.StructType):
         wanted = {field.name: field.dataType for field in columns}
         return all(field.name in wanted and _has_types(field.dataType, wanted[field.name]) for field in rows)

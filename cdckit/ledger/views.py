@@ -359,7 +359,7 @@ class Pending(View):
         return visible_changes(self._keep_touched(changes), self.kind, min(self._buckets, default=0))
 
     def _read_scopes(self) -> list[Scope]:
-        """What the commit must find as it was, so that the gate's word holds of what it makes."""
+        """List what the commit must find as it was, so that the gate's word holds of what it makes."""
         whole: list[Scope] = [self.kind.changes, self.kind.history] if self._beyond else []
         return [*read_scopes(self.kind, self._buckets), *whole]
 

@@ -50,7 +50,7 @@ def find_beliefs(
     changes: Changes, entity: Ints, period: tuple[int, int] | None = None
 ) -> tuple[Changes, Ints, Beliefs]:
     """
-    What was believed, by entity, beginning and moment of knowledge, with the changes that count for it.
+    Find what was believed, by entity, beginning and moment of knowledge, with the changes that count for it.
 
     Args:
         changes: Sorted, with the column `ARRIVED`.
@@ -126,7 +126,7 @@ def _epochs(changes: Changes, entity: Ints) -> _Epochs:
 
 
 def _last_moments(changes: Changes, entity: Ints, moment: Ints) -> Ints:
-    """For each change the last moment of its entity that is not behind its end; its own without one."""
+    """Find for each change the last moment of its entity that is not behind its end; its own without one."""
     if not changes.has_ends:
         return moment
     instants, until = changes.instants(), changes.until()
@@ -148,7 +148,7 @@ def _split_epochs(epochs: _Epochs, row_bytes: int) -> Iterator[Ints]:
 
 
 def _merge_epochs(changes: Changes, epochs: _Epochs, some: Ints) -> Beliefs:
-    """What is believed in some epochs, each for itself."""
+    """Merge what is believed in some epochs, each for itself."""
     size = epochs.size[some]
     epoch = np.repeat(some, size)
     offset = np.arange(len(epoch)) - np.repeat(np.cumsum(size) - size, size)

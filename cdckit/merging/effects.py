@@ -170,7 +170,7 @@ def _number(columns: Ints) -> Ints:
 
 
 def _find_steps(changes: Changes, beliefs: Beliefs, at: int, side: int) -> _Steps:
-    """What stands at an instant as one message after the other is told, or undone."""
+    """Find what stands at an instant as one message after the other is told, or undone."""
     versions = beliefs.versions
     in_force = np.flatnonzero((versions.begin <= at) & (versions.end > at))
     order = in_force[np.lexsort((beliefs.since[in_force], versions.states.entity[in_force]))]
@@ -185,7 +185,7 @@ def _find_steps(changes: Changes, beliefs: Beliefs, at: int, side: int) -> _Step
 
 
 def _find_passing(changes: Changes, whose: Ints, beliefs: Beliefs, question: Question) -> _Steps:
-    """What stands as time passes, by what both beliefs know."""
+    """Find what stands as time passes, by what both beliefs know."""
     versions, states = beliefs.versions, beliefs.versions.states
     core = np.flatnonzero(beliefs.since == 0)
     order = core[np.lexsort((versions.begin[core], states.entity[core]))]
@@ -202,7 +202,7 @@ def _find_passing(changes: Changes, whose: Ints, beliefs: Beliefs, question: Que
 
 def _successions(whose: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     """
-    What follows what, and when: of intervals that are sorted, and of which none of one entity overlap.
+    Tell what follows what, and when: of intervals that are sorted, none of one entity overlapping another.
 
     `NOWHERE` comes before the first and after the last interval of an entity, and in a gap.
     """

@@ -90,7 +90,7 @@ class Words(NamedTuple):
 
 
 def _of_entity(rank: Ints, entity: Ints) -> Ints:
-    """For each change the greatest of the ranks of its entity; entities are numbered, growing."""
+    """Find for each change the greatest of the ranks of its entity; entities are numbered, growing."""
     first = np.flatnonzero(group_starts(entity))
     greatest = np.maximum.reduceat(rank, first)
     return np.repeat(greatest, np.diff(first, append=len(entity)))
@@ -103,7 +103,7 @@ def _ranks(priority: Ints) -> Ints:
 
 def find_overruled(words: Words, node: Ints, position: Ints, lasting: Bools) -> Bools:
     """
-    Which rows cannot matter.
+    Find the rows that cannot matter.
 
     Args:
         words: Of all changes.
@@ -352,7 +352,7 @@ def _prune_nodes(nodes: _Nodes, times: _Times, words: Words) -> _Nodes:
 
 
 def _merge_stretches(changes: Changes, leaves: _Nodes, stretches: _Stretches, instants: Ints) -> Versions:
-    """What stands in each stretch for itself."""
+    """Merge what stands in each stretch for itself."""
     position, number = leaves.position, leaves.low[leaves.node] + 1
     then = changes.take(position)
     keep = effective(then, number, np.ones(len(then), dtype=bool))

@@ -147,7 +147,7 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
 
 
 def merge_changes(changes: DataFrame, *, entity: str, keys: Sequence[str], function: str) -> DataFrame:
-    """What `merge` does, for functions whose errors should bear their own names."""
+    """Merge as `merge`, for functions whose errors should bear their own names."""
     require_name(entity, "entity", function=function)
     ordered = sort_by_entity(changes, entity=entity, keys=keys, function=function)
     history = with_guids(_versions(ordered).rows(), ordered.layout, entity)
@@ -156,7 +156,7 @@ def merge_changes(changes: DataFrame, *, entity: str, keys: Sequence[str], funct
 
 def plan_versions(changes: DataFrame, *, entity: str, keys: Sequence[str], few: bool = False) -> WorkerPlan:
     """
-    What `merge` makes, for whoever wants files of it, not rows.
+    Plan what `merge` makes, for whoever wants files of it, not rows.
 
     For changes that have their guid, or a key of which workers can make it.  If they are known to be *few*,
     one task sorts them: that needs no shuffle.

@@ -186,7 +186,7 @@ def _find_inherited(changes: Changes, entity: Ints, moves: _Moves) -> _Inherited
 def _inherit_standing(
     changes: Changes, entity: Ints, moves: _Moves, taken: _InheritedValues
 ) -> _InheritedValues:
-    """What stands before each delete and was not sent with its upsert, given what was taken along so far."""
+    """Find what stands before each delete and its upsert did not send, given what was taken along so far."""
     words = _inherited_words(changes, entity, taken)
     all_, origin, of = _insert_words(changes, entity, words)
     starts = origin[:, 0] == NOWHERE
@@ -216,7 +216,7 @@ def _inherit_standing(
 
 
 def _standing_changes(changes: Changes, entity: Ints, leaving: Ints) -> tuple[Ints, Ints, Ints]:
-    """Of moves the changes up to the delete that hold then; of which move each is; where the deletes are."""
+    """Find of moves the changes that hold at the delete; of which move each is; where the deletes are."""
     first = np.searchsorted(entity, entity[leaving])
     size = leaving + 1 - first
     move = np.repeat(np.arange(len(leaving)), size)
@@ -293,7 +293,7 @@ def _with_own_places(changes: Changes, words: _InheritedWords, schema: pa.Schema
 
 def families(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """
-    Which keys moves connect.
+    Find which keys moves connect.
 
     Args:
         batches: All moves: two numbers, those of the two keys.
@@ -486,7 +486,7 @@ def _key_number(struct: str, keys: Sequence[str], data: T.StructType) -> Column:
 
 
 def _move_name(keys: Sequence[str], data: T.StructType) -> Column:
-    """Of which move a change is part: the same text of both; null of all others."""
+    """Name the move of which a change is part: the same text of both; null of all others."""
 
     def named(side: str) -> Column:
         parts = (F.col(f"{MOVED}.{side}.{quoted(key)}").cast(data[key].dataType).alias(key) for key in keys)
@@ -530,7 +530,7 @@ def _as_changes(flat: DataFrame, like: DataFrame) -> DataFrame:
 
 def brings_identity(changes: DataFrame, keys: Sequence[str]) -> bool:
     """
-    Whether the column `guid` says which entity a change is about.
+    Tell whether the column `guid` says which entity a change is about.
 
     Not where it is there beside the key fields that it is made of, as in `Ledger.changes`: then every
     change is about the entity of its key, carried or not.

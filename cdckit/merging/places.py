@@ -148,7 +148,7 @@ def arrivals(rows: pa.RecordBatch) -> Ints:
 
 
 def is_placed(rows: pa.RecordBatch) -> Bools:
-    """Which changes say their place in the log of their source."""
+    """Tell which changes say their place in the log of their source."""
     sequence = pc.fill_null(rows.column("sequence"), "")
     return bools(pc.and_(pc.not_equal(sequence, ""), rows.column(SNAPSHOT).is_valid()))
 
@@ -206,7 +206,7 @@ def _bound_reads(table: pa.RecordBatch, entity: Ints, instants: Ints) -> tuple[p
 
 
 def _have_any(marked: Bools, *whose: Ints) -> Bools:
-    """For each row, whether any of those that are of the same is marked."""
+    """Tell for each row whether any of those that are of the same is marked."""
     number = np.unique(np.stack(whose), axis=1, return_inverse=True)[1].ravel()
     have_any: Bools = np.isin(number, number[marked])
     return have_any
@@ -258,7 +258,7 @@ def _counted_behind(table: pa.RecordBatch, rows: Ints, others: Ints | None) -> p
 
 
 def _are_copies(table: pa.RecordBatch, entity: Ints) -> Bools:
-    """Which changes had come before: they bound no other, since a ledger has the first alone."""
+    """Find the changes that had come before: they bound no other, since a ledger has the first alone."""
     message = number_texts(table.column("message_id"))
     copies = np.zeros(len(message), dtype=bool)
     if message.max(initial=-1) + 1 < len(message):
@@ -292,7 +292,7 @@ def _no_later(times: Ints, bounds: Bools, *whose: Ints) -> Ints:
 
 
 def has_log(places: pa.Array) -> pa.Array:
-    """Whether each place begins with the name of its log; null for null."""
+    """Tell whether each place begins with the name of its log; null for null."""
     return pc.match_substring(places, LOG_END)
 
 
@@ -330,7 +330,7 @@ _ORDERED = ["effective_timestamp", *PLACES, "message_id", "source"]
 
 
 def _next_truncate(order: Ints, source: Ints, count: int, asks: Bools) -> Ints:
-    """For each change that *asks*, the next truncate of its source in *order*; those are the first rows."""
+    """Find for each change that *asks* the next truncate of its source in *order*: the first rows."""
     is_truncate = order < count
     behind = np.where(is_truncate, np.arange(len(order)), len(order))
     behind = np.minimum.accumulate(behind[::-1])[::-1]

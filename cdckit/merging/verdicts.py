@@ -153,7 +153,7 @@ def verdicts(
 
 
 def _reasons(changes: Changes, ruling: _Ruling, stated: Ints, overruling: Ints) -> Ints:
-    """For each change the place of its reason: of its verdict or, beyond these, of a case of that."""
+    """Find for each change the place of its reason: of its verdict or, beyond these, of a case of that."""
     tie, never_stood, deleted = range(len(_ALL), len(_ALL) + 3)
     reason, instants = ruling.verdict.copy(), changes.instants()
     reason[changes.is_delete & (ruling.verdict == _ALL.index(Verdict.WON))] = deleted
@@ -175,7 +175,7 @@ def _find_equal(changes: Changes, column: str, some: Ints, others: Ints) -> Bool
 
 
 def _words(changes: Changes, index: int | None) -> tuple[Bools, Ints]:
-    """Which changes speak of the field, or of the row, and with which priority."""
+    """Tell which changes speak of the field, or of the row, and with which priority."""
     if index is None:
         return ~changes.is_taken_along, changes.priority
     speaks = np.where(changes.is_delete, index not in changes.layout.keys, changes.carries(index))
@@ -183,7 +183,7 @@ def _words(changes: Changes, index: int | None) -> tuple[Bools, Ints]:
 
 
 def _stated_values(changes: Changes, index: int | None, at: Ints) -> pa.Array:
-    """What the changes at these positions say of the field, or of the row: whether it is deleted."""
+    """Read what the changes at these positions say of the field, or of the row: whether it is deleted."""
     return pa.array(changes.is_delete[at]) if index is None else changes.values_at(index, at)
 
 
@@ -220,7 +220,7 @@ def _judge_changes(changes: Changes, question: Question) -> _Ruling:
 
 
 def _find_unknown(changes: Changes, known: int | None) -> Bools:
-    """Which changes had not arrived at the moment of knowledge: one without a time of arrival never has."""
+    """Find the changes that had not arrived at the moment of knowledge: without a time one never has."""
     if known is None:
         return np.zeros(len(changes), dtype=bool)
     arrived = changes.table.column("arrival_timestamp")
@@ -228,7 +228,7 @@ def _find_unknown(changes: Changes, known: int | None) -> Bools:
 
 
 def _judge_field(did: Steps, field: Field) -> _Ruling:
-    """What became of the words about one field, of changes that all count."""
+    """Judge what became of the words about one field, of changes that all count."""
     wins = field.standing == did.of.positions
     standing, ranking = row_before(field.standing, did.of), row_before(field.ruling, did.of)
     stopped = ~did.live & ~did.kill
@@ -252,7 +252,7 @@ def _judge_field(did: Steps, field: Field) -> _Ruling:
 
 
 def _judge_row(changes: Changes, did: Steps) -> _Ruling:
-    """What became of the words about the row itself, of changes that all count."""
+    """Judge what became of the words about the row itself, of changes that all count."""
     wins, ruler, was_dead = did.row == did.of.positions, row_before(did.row, did.of), _was_dead(did)
     again = (changes.is_delete == was_dead) & (changes.priority == changes.priority[ruler])
     everything = np.ones(len(wins), dtype=bool)
@@ -280,7 +280,7 @@ def _winners(wins: Bools, standing: Ints) -> list[tuple[Bools, Verdict, Ints]]:
 
 
 def _first_case(cases: list[tuple[Bools, Verdict, Ints]]) -> tuple[Ints, Ints]:
-    """For each change the verdict, and who overruled it, of the first case that it is one of."""
+    """Find for each change the verdict, and who overruled it, of the first case that it is one of."""
     which = [condition for condition, _, _ in cases]
     places = [_ALL.index(verdict) for _, verdict, _ in cases]
     nothing = _ALL.index(Verdict.NOTHING_THERE)
@@ -288,7 +288,7 @@ def _first_case(cases: list[tuple[Bools, Verdict, Ints]]) -> tuple[Ints, Ints]:
 
 
 def _next_winner(wins: Bools) -> Ints:
-    """For each winner the next one, or `NOWHERE`."""
+    """Find for each winner the next one, or `NOWHERE`."""
     winners = np.flatnonzero(wins)
     following = np.full(len(wins), NOWHERE)
     following[winners[:-1]] = winners[1:]

@@ -147,7 +147,7 @@ ORDER = ("effective_timestamp", "sequence", "arrival", "message_id", "source")
 
 
 def has_mark(columns: T.StructType, name: str, mark: str) -> bool:
-    """Whether the metadata of a column has a mark; without the column it has none."""
+    """Tell whether the metadata of a column has a mark; without the column it has none."""
     return name in columns.fieldNames() and mark in columns[name].metadata
 
 
@@ -166,7 +166,7 @@ def empty_fields(columns: T.StructType) -> dict[str, T.DataType]:
 
 
 def note_empty(fields: Mapping[str, T.DataType]) -> dict[str, str]:
-    """What the metadata of `data` say of such fields: see `EMPTY`."""
+    """Note such fields in the metadata of `data`: see `EMPTY`."""
     return {EMPTY: T.StructType([T.StructField(name, kind) for name, kind in fields.items()]).json()}
 
 
@@ -322,7 +322,7 @@ def statement_columns(
     function: str,
 ) -> list[Column]:
     """
-    What somebody states by hand about rows of a history, as the columns of changes before `priority`.
+    Make columns of changes, before `priority`, of what somebody states by hand about rows of a history.
 
     *content* tells apart what one call, or two at one instant, say of an entity.
     """

@@ -58,7 +58,7 @@ def records(spark: SparkSession, documents: Iterable[Document], *, received_at: 
 def make_records(
     spark: SparkSession, documents: Iterable[Document], at: datetime, *, argument: str, function: str
 ) -> DataFrame:
-    """What `records` returns, for a function under whose name, and its argument's, errors are told."""
+    """Make records as `records` does; errors bear the name of another function and its argument."""
     if not isinstance(documents, Sequence | Iterator) or isinstance(documents, str | bytes):
         raise InvalidArgument(function, argument, "a list of documents", documents)
     stored = require_instant(at, "received_at", function=function)
@@ -137,7 +137,7 @@ def as_records(
     spark: SparkSession, given: DataFrame | Iterable[Document], received_at: datetime | None, *, shell: str
 ) -> DataFrame:
     """
-    What the `receive` of a *shell* is given, as a table of records.
+    Make a table of records of what the `receive` of a *shell* is given.
 
     Args:
         spark: The session.

@@ -29,7 +29,7 @@ def list_message_id(source: Column, taken_at: Column) -> Column:
 
 
 def is_list_change() -> Column:
-    """Whether a change is what a list says, which its message tells; never null."""
+    """Tell whether a change is what a list says, which its message tells; never null."""
     has_mark = F.col("message_id").contains(f"{_MARK}-")
     message = list_message_id(F.col("source"), F.col("effective_timestamp"))
     # Most messages are none: of those the name is not made.
@@ -37,12 +37,12 @@ def is_list_change() -> Column:
 
 
 def is_table_row() -> Column:
-    """Whether a change is a row of a table that is no list: its row number orders it within that table."""
+    """Tell whether a change is a row of a table that is no list: its row number orders it there."""
     return (F.col("arrival.topic") == TABLE) & ~is_list_change()
 
 
 def list_arrival(taken_at: Column) -> Column:
-    """Where a list stands among all arrivals: it is known when it is taken."""
+    """Place a list among all arrivals: it is known when it is taken."""
     return F.struct(
         taken_at.alias("timestamp"),
         F.lit(TABLE).alias("topic"),
@@ -67,7 +67,7 @@ def compare_lists(
     rows: DataFrame, keys: Sequence[str], no_time: Column, *, function: str, compared: bool = True
 ) -> DataFrame:
     """
-    What lists say: who is there, who is gone with the next list, both, or nothing new.
+    Compare lists: who is there, who is gone with the next list, both, or nothing new.
 
     Args:
         rows: One row per row of a list: `source`, `taken`, `next_taken` (when the next list of the source was

@@ -50,7 +50,7 @@ _HOW_TO_READ = (
 
 def require_records(records: DataFrame, *, function: str) -> DataFrame:
     """
-    The same rows with all columns of `RECORD_SCHEMA` in their types; more columns are fine.
+    Put all columns of `RECORD_SCHEMA` into their types; more columns are fine.
 
     Headers and timestamp types that are not there are added; numbers may be of another whole type.
 
@@ -100,7 +100,7 @@ REJECT = "reject"
 
 def reject_column(row: Mapping[str, Column]) -> Column:
     """
-    What `REJECT` says of a row: the record and its error; null where `error_code` is.
+    Make `REJECT` of a row: the record and its error; null where `error_code` is.
 
     Args:
         row: The columns of `REJECT_SCHEMA` by name, `error_code` among them; null stands for one that lacks.
@@ -114,7 +114,7 @@ def reject_column(row: Mapping[str, Column]) -> Column:
 
 def door_reject(columns: Collection[str], lacks_key: Column | None = None) -> tuple[Column, Column]:
     """
-    Of a door's rows, which have the *columns*: whether one is no change, and what `REJECT` says of it.
+    Tell of a door's rows, which have the *columns*, whether one is no change, and make its `REJECT`.
 
     One that has no error but *lacks_key* is a reject, too.
     """
@@ -148,7 +148,7 @@ def add_rejects(changes: DataFrame, rejected: DataFrame) -> DataFrame:
 
 
 def usable_changes(changes: DataFrame) -> DataFrame:
-    """Those of changes that are no rejects."""
+    """Keep the changes that are no rejects."""
     changes = with_reject(changes)
     return drop_rejects(changes) if REJECT in changes.columns else changes
 

@@ -117,7 +117,7 @@ FieldRule = str | Callable[..., Column]
 
 def with_fields(changes: DataFrame, fields: Mapping[str, FieldRule]) -> DataFrame:
     """
-    The same changes in the words of another source: each field is made of the fields that there are.
+    Put changes into the words of another source: each field is made of the fields that there are.
 
     Give what two sources call differently one name and one form before `union_changes`, the fields of the
     key above all.
@@ -217,7 +217,7 @@ def _worded_field(name: str, wording: FieldRule, names: list[str], of: str = "da
 
 
 def _lowest_priority(changes: DataFrame, names: list[str]) -> Column:
-    """Of the fields' own priorities the lowest; one without counts as the entity, if another has one."""
+    """Find the lowest of the fields' own priorities; one without counts as the entity, if another has one."""
     priorities = [field_priority(changes, name) for name in names]
     if len(priorities) < 2:
         return priorities[0] if priorities else F.lit(None).cast("int")
@@ -385,7 +385,7 @@ def _require_priorities(priorities: Mapping[str, Priority], *, function: str) ->
 
 
 def _as_priority(value: object) -> Priority:
-    """What may have been meant: a number for the entity, a mapping for single fields."""
+    """Read what may have been meant: a number for the entity, a mapping for single fields."""
     with suppress(InvalidArgument):
         if isinstance(value, Priority):
             return value
@@ -476,7 +476,7 @@ def _with_table_numbers(tables: Iterable[DataFrame]) -> tuple[list[DataFrame], i
 
 def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
     """
-    As `union_changes`; but a field in types that differ, and are not numbers, is text where *as_text*.
+    Unite as `union_changes`; but a field in types that differ, and are not numbers, is text where *as_text*.
 
     A ledger keeps such a field so: its source may change a type, and one text is one value there.
     """
@@ -589,7 +589,7 @@ def _lacking_fields(tables: Iterable[DataFrame], fields: Iterable[str]) -> dict[
 
 
 def _require_same_types(tables: Iterable[DataFrame]) -> None:
-    """What the tables have beside the columns of changes: under one name, one type."""
+    """Raise unless columns beside those of changes are of one type under one name in all tables."""
     types: dict[str, str] = {}
     for changes in tables:
         for column in changes.schema:
@@ -606,7 +606,7 @@ def _with_fields(
     with_priority: bool,
     metadata: dict[str, Any],
 ) -> DataFrame:
-    """The same changes with a `data` and a `carried` (and priorities) of exactly these fields."""
+    """Give changes a `data` and a `carried` (and priorities) of exactly these fields."""
     has = {field.name: field.dataType for field in require_struct(changes, "data", function="union_changes")}
     data = [
         as_type(F.col("data").getField(name), has[name], kind, name)

@@ -128,7 +128,7 @@ def spark_columns(columns: pa.Schema) -> T.StructType:
 
 def with_texts(arrow: pa.DataType, *, large: bool) -> pa.DataType:
     """
-    The same type with every text and all bytes in it large, or none.
+    Make every text and all bytes in a type large, or none.
 
     The offsets of a large one have 64 bits: together its values may have more than 2 GiB.
 
@@ -190,7 +190,7 @@ def slices(batch: pa.RecordBatch, name: str, size: int) -> Iterator[pa.RecordBat
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """As Arrow's own cast, which forgets elements where those of a list are all null by their type."""
+    """Cast as Arrow does, which forgets elements where those of a list are all null by their type."""
     if values.type == kind:
         return values
     if not _is_null_type(kind):
@@ -220,7 +220,7 @@ def list_parts(values: pa.Array) -> list[pa.Array]:
 
 
 def _is_null_type(kind: pa.DataType) -> bool:
-    """Whether a part of the type is that of nulls alone."""
+    """Tell whether a part of the type is that of nulls alone."""
     return any(
         pa.types.is_null(kind.field(place).type) or _is_null_type(kind.field(place).type)
         for place in range(kind.num_fields)

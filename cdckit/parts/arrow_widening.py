@@ -100,7 +100,7 @@ def _is_arrow_time(kind: pa.DataType) -> bool:
 
 
 def _common_arrow_time(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Of dates a date; else the instant in the finer unit, of UTC where one of the two has a zone."""
+    """Unite two dates to a date; else to the instant in the finer unit, of UTC where one has a zone."""
     instants = [kind for kind in (left, right) if pa.types.is_timestamp(kind)]
     if not instants:
         return pa.date32()
@@ -174,7 +174,7 @@ def number_texts(numbers: pa.Array) -> pa.Array:
 
 
 def _float_text(number: float, shortest: str) -> str:
-    """As Java writes it, unless it is whole; *shortest* has the digits that tell it from other floats."""
+    """Write a float as Java does, unless it is whole; *shortest* has the digits that tell it apart."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
@@ -190,6 +190,6 @@ def _float_text(number: float, shortest: str) -> str:
 
 
 def decimal_digits(value: Decimal) -> str:
-    """What `cdckit.parts.values.decimal_text` gives, of a Python decimal."""
+    """Write a Python decimal as `cdckit.parts.values.decimal_text` does."""
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

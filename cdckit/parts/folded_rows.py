@@ -31,7 +31,7 @@ _SCOPE, _MADE = "number of the scope", "made of the row"
 
 def rule_column(reads: Sequence[str], rule: Rule, makes: pa.Schema) -> Column:
     """
-    What each row comes to by a rule, as a struct.
+    Apply a rule to each row, as a struct.
 
     Args:
         reads: The columns whose values the rule is given, two or more.
@@ -60,7 +60,7 @@ def with_rule(
 def explode_rule(
     rows: DataFrame, keeps: Sequence[str], reads: Sequence[str], rule: Rules, makes: pa.Schema
 ) -> DataFrame:
-    """The same by a rule that makes any number of rows of one: a row for each of them."""
+    """Apply a rule that makes any number of rows of one: a row for each of them."""
     by = partial(list_results, rule=rule, makes=makes)
     listed = with_rule(rows, keeps, reads, by, listed_columns(makes))
     exploded = listed.withColumn(LISTED, F.explode(LISTED))
@@ -76,7 +76,7 @@ def fold_rows(
     states: DataFrame | None = None,
 ) -> DataFrame:
     """
-    What rows come to, taken one after the other within their scopes.
+    Fold rows, one after the other within their scopes.
 
     Args:
         rows: The rows, with the columns that *plan* names, a batch.

@@ -24,14 +24,14 @@ _MICROSECONDS_OF = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def is_datetime(at: object) -> TypeGuard[datetime]:
-    """Whether this is a datetime: pandas' NaT is one by its class, and no time at all."""
+    """Tell whether this is a datetime: pandas' NaT is one by its class, and no time at all."""
     # It is not equal to itself, as NaN is not.
     return isinstance(at, datetime) and at == at
 
 
 def is_within_years(at: datetime) -> bool:
     """
-    Whether an instant is in the years 1 to 9999 of UTC: at either end, another zone's clock may say more.
+    Tell whether an instant is in the years 1 to 9999 of UTC: another zone's clock may say more at either end.
 
     >>> is_within_years(datetime.max.replace(tzinfo=UTC))
     True

@@ -68,7 +68,7 @@ def members(
 
 def elements(text: str, decoder: json.JSONDecoder = _DECODER) -> list[slice]:
     """
-    Where the elements of the one JSON array that *text* holds stand in it.
+    Find where the elements of the one JSON array that *text* holds stand in it.
 
     Raises:
         ValueError: It is no JSON array, or more than one.
@@ -91,7 +91,7 @@ def elements(text: str, decoder: json.JSONDecoder = _DECODER) -> list[slice]:
 
 
 def _pass_sign(text: str, at: int, needed: str) -> int:
-    """Where the text goes on behind the sign that is needed here, and the space around it."""
+    """Pass the sign that is needed here, and the space around it: where the text goes on."""
     at = _skip_space(text, at)
     if text[at : at + 1] != needed:
         raise ValueError(f"{needed} is missing at character {at}")

@@ -90,7 +90,7 @@ AnyTable = DataFrame | pd.DataFrame | ArrowStream
 
 
 def has_order(frame: object) -> TypeGuard[pd.DataFrame | ArrowStream]:
-    """Whether a table's rows have the order in which they stand: all but Spark's."""
+    """Tell whether a table's rows have the order in which they stand: all but Spark's."""
     return not isinstance(frame, DataFrame) and hasattr(frame, "__arrow_c_stream__")
 
 
@@ -99,7 +99,7 @@ _EXACT = 2.0**53
 
 
 def are_made_floats(values: pd.Series) -> bool:
-    """Whether these are floats, and whole numbers as well: what pandas makes of them beside an empty cell."""
+    """Tell whether these are floats and whole numbers: what pandas makes of those beside empty cells."""
     if not is_float_dtype(values.dtype):
         return False
     filled = values.dropna()
@@ -269,7 +269,7 @@ def _columns_of(
 
 
 def _of_polars(frame: Any) -> tuple[list[str], Callable[[int], pa.Array | pa.ChunkedArray]]:
-    """The same of polars, column by column: of one that Arrow does not have, polars hands on no table."""
+    """Read a frame of polars column by column: of one that Arrow does not have, polars hands on no table."""
 
     def column(place: int) -> pa.Array | pa.ChunkedArray:
         values = frame.to_series(place)
@@ -304,7 +304,7 @@ def _tell_index(index: pd.Index, function: str) -> None:
 
 
 def _as_texts(frame: object, names: list[str]) -> str:
-    """How these columns become texts, by the library that the table is of."""
+    """Write these columns as texts, by the library that the table is of."""
     library = _library(frame)
     if library == "pandas":
         # By `str` an empty cell would become the text "nan", which is a value.

@@ -74,7 +74,7 @@ def _without_exponent(number: Column) -> Column:
 
 
 def _without_end_zeros(number: Column) -> Column:
-    """Of a number's text with a point, without the zeros at its end and a point that is left there."""
+    """Drop the zeros at the end of a number's text with a point, and a point that is left there."""
     return F.regexp_replace(number, r"\.0+$|(\.[0-9]*[1-9])0+$", "$1")
 
 
@@ -112,13 +112,13 @@ _LAST_DAY = (2**63 - 1) // _MICROSECONDS_A_DAY
 
 
 def has_times(kind: T.DataType) -> bool:
-    """Whether there are dates or timestamps in values of the type, at any depth."""
+    """Tell whether there are dates or timestamps in values of the type, at any depth."""
     return has_part(kind, lambda part: isinstance(part, T.TimestampType | T.TimestampNTZType | T.DateType))
 
 
 def is_outside_years(value: Column, kind: T.DataType) -> Column:
     """
-    Whether a time in a value, at any depth, is not in the years 1 to 9999; never null.
+    Tell whether a time in a value, at any depth, is not in the years 1 to 9999; never null.
 
     Spark has such times, and databases write infinities as such; Python could not show them.
 
@@ -175,7 +175,7 @@ def comparable(value: Column, kind: T.DataType) -> Column:
 
 
 def _canonical(value: Column, kind: T.DataType) -> Column:
-    """The same value, written in one way of several: maps with their keys sorted, 0.0 for -0.0."""
+    """Write a value in one way of several: maps with their keys sorted, 0.0 for -0.0."""
     if isinstance(kind, T.FloatType | T.DoubleType):
         return F.when(value == 0, F.lit(0.0).cast(kind)).otherwise(value)
     if has_part(kind, lambda part: isinstance(part, T.MapType | T.FloatType | T.DoubleType)):
@@ -215,7 +215,7 @@ def _entries(value: Column, kind: T.MapType, form: _Form) -> Column:
 
 
 def has_part(kind: T.DataType, is_one: Callable[[T.DataType], bool]) -> bool:
-    """Whether the type, or a part of it, is one of those."""
+    """Tell whether the type, or a part of it, is one of those."""
     if isinstance(kind, T.StructType):
         return any(has_part(field.dataType, is_one) for field in kind)
     if isinstance(kind, T.ArrayType):
@@ -226,7 +226,7 @@ def has_part(kind: T.DataType, is_one: Callable[[T.DataType], bool]) -> bool:
 
 
 def is_collated(kind: T.DataType) -> bool:
-    """Whether this is text that has an order and an equality of its own."""
+    """Tell whether this is text that has an order and an equality of its own."""
     return " collate " in kind.simpleString() and not isinstance(kind, T.StructType | T.ArrayType | T.MapType)
 
 
@@ -299,7 +299,7 @@ def _json_part(name: str, column: Column) -> Column:
 
 
 def can_be_guids(types: Mapping[str, pa.DataType]) -> bool:
-    """Whether `guids` knows the text of all such keys; see `as_text` for dates and instants."""
+    """Tell whether `guids` knows the text of all such keys; see `as_text` for dates and instants."""
     return all(
         pa.types.is_string(type_)
         or pa.types.is_boolean(type_)
@@ -311,7 +311,7 @@ def can_be_guids(types: Mapping[str, pa.DataType]) -> bool:
 
 def guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:
     """
-    What `guid` gives, where the keys are at hand as Arrow arrays: for workers that see each key once.
+    Compute `guid` where the keys are at hand as Arrow arrays: for workers that see each key once.
 
     Cost: two to three microseconds a row.
 
@@ -333,12 +333,12 @@ NAME_END = "}}"
 
 
 def name_start(entity: str) -> str:
-    """What they begin with."""
+    """Write the text with which the names of a kind of entity begin."""
     return f'{{"entity":{_quoted(entity)},"key":{{'
 
 
 def name_parts(name: str, values: pa.Array) -> list[str]:
-    """What stands between, with commas, of one key field in each row: empty for null."""
+    """Write the parts between, with commas, of one key field in each row: empty for null."""
     start, values = _quoted(name) + ":", key_text(values)
     text = _json_text(values.type)
     return ["" if value is None else start + text(value) for value in _python_values(values)]

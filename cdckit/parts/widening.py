@@ -96,7 +96,7 @@ def fill_void(left: T.DataType, right: T.DataType) -> T.DataType | None:
 
 
 def has_void(kind: T.DataType) -> bool:
-    """Whether a type leaves open what a value, or a part of one, would be."""
+    """Tell whether a type leaves open what a value, or a part of one, would be."""
     return void_as_text(kind) != kind
 
 
@@ -151,7 +151,7 @@ def as_filled(value: Column, kind: T.DataType, filled: T.DataType) -> Column:
 
 def is_made_text(common: T.DataType | None, *kinds: T.DataType) -> bool:
     """
-    Whether what `common_spark_type` found is text although one of the *kinds* is none: 10 is to be "10".
+    Tell whether `common_spark_type` has found text although one of the *kinds* is none: 10 is to be "10".
 
     >>> text = T.StringType()
     >>> is_made_text(text, T.LongType(), text), is_made_text(text, text, text)
@@ -176,7 +176,7 @@ TIMES_IN_LISTS = (
 
 def is_number_beside_time(left: T.DataType, right: T.DataType) -> bool:
     """
-    Whether one of two types is of numbers and the other of dates or instants, or they have such parts.
+    Tell whether one of two types is of numbers and the other of dates or instants, or they have such parts.
 
     As text, 19800 would stand beside 2024-03-18: most often one thing, written in two ways.
 
@@ -188,7 +188,7 @@ def is_number_beside_time(left: T.DataType, right: T.DataType) -> bool:
 
 def is_other_beside_time(left: T.DataType, right: T.DataType) -> bool:
     """
-    The same of whatever is no time: 2024-03-18 read once as a text, once as an instant, would be two values.
+    Tell whether one is no time and the other is: 2024-03-18 as a text and as an instant would be two values.
 
     >>> date, instant, text = T.DateType(), T.TimestampType(), T.StringType()
     >>> is_other_beside_time(date, text), is_other_beside_time(date, instant)
@@ -251,7 +251,7 @@ def _as_exact_double(value: Column, kind: T.LongType | T.DecimalType, column: st
 
 def _as_text(value: Column, kind: T.DataType) -> Column:
     """
-    As `cdckit.parts.values.as_text`; but a number has one text, whatever types it was of on the way.
+    Write as `cdckit.parts.values.as_text`; but a number has one text, whatever types it was of on the way.
 
     So a whole one is written without a point, and a float as the double that it is: a column that became
     double before it became text must not differ from one that became text at once.

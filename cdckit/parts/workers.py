@@ -56,14 +56,14 @@ class WorkerPlan:
     heavy: bool = False
 
     def rows(self) -> DataFrame:
-        """What they make, as rows of a DataFrame."""
+        """Make the rows, as a DataFrame."""
         require_package_on_server(self.source.sparkSession)
         sent, marked = _without_null_lists(self.source)
         by = partial(_run_function, by=self.function, large=self.large, marked=marked)
         return sent.mapInArrow(by, self.columns)
 
     def local_table(self) -> pa.Table:
-        """The same made by this program, in its memory: for few rows, where to start tasks takes longer."""
+        """Make the rows in the memory of this program: for few, where to start tasks takes longer."""
         rows = self.source.toArrow().to_batches()
         results = self.function(_with_texts(rows, large=self.large))
         return pa.Table.from_batches(results, arrow_schema(self.columns, large=self.large))
@@ -114,7 +114,7 @@ def require_package_on_server(spark: Any) -> None:
 
 
 def _is_remote(spark: Any) -> bool:
-    """Whether a session is one of Spark Connect: only such a one has an id of its own."""
+    """Tell whether a session is one of Spark Connect: only such a one has an id of its own."""
     return getattr(spark, "session_id", None) is not None
 
 
@@ -136,7 +136,7 @@ def worker_reports(
     heavy: bool = False,
 ) -> list[dict[str, Any]]:
     """
-    What workers say that they did; of few rows what this program did in their place.
+    Let workers do something, or this program in their place if the rows are few; returns what they report.
 
     Args:
         source: A table, or what workers make of one.
@@ -179,13 +179,13 @@ def _few_rows(rows: DataFrame, order: Sequence[str | Column]) -> pa.Table | None
 
 
 def _bytes_read(rows: DataFrame) -> int:
-    """How much a plan reads, as Spark holds it for."""
+    """Estimate how much a plan reads, as Spark does."""
     leaves = rows._jdf.queryExecution().optimizedPlan().collectLeaves()
     return sum(int(leaves.apply(number).stats().sizeInBytes()) for number in range(leaves.size()))
 
 
 def reports_at_home(work: Callable[[], Iterable[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """What this program did in the place of workers: what it raises is what they would have raised."""
+    """Do work in this program in the place of workers; it raises what they would have raised."""
     try:
         return [json.loads(json.dumps(report)) for report in work()]
     except KeyboardInterrupt:
@@ -207,7 +207,7 @@ def map_columns(
     pure: bool = False,
 ) -> Column:
     """
-    What workers make of some columns of the rows beside it, as a struct: one for each row, in their order.
+    Let workers make a struct of some columns of the rows beside it: one for each row, in their order.
 
     Only these columns go to the workers, and only what is made comes back; all others wait in the JVM, above
     some size in a file.  Where rows are wide, that is a fraction of what `WorkerPlan` costs.
@@ -277,7 +277,7 @@ def _with_nulls(batch: pa.RecordBatch, marked: Sequence[int]) -> pa.RecordBatch:
 
 
 def _with_texts(batches: Iterable[pa.RecordBatch], *, large: bool) -> Iterator[pa.RecordBatch]:
-    """The same rows with all texts and bytes large, or none; those are in batches that fit."""
+    """Make all texts and bytes of the rows large, or none; those are in batches that fit."""
     for batch in batches:
         schema = pa.schema([field.with_type(with_texts(field.type, large=large)) for field in batch.schema])
         if schema == batch.schema:
@@ -354,7 +354,7 @@ Result = TypeVar("Result")
 
 def run_together(spark: SparkSession, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """
-    What *work* gives for each item, in their order.
+    Call *work* for each item, several at once; returns the results in the items' order.
 
     The jobs belong to the groups and have the tags of the caller's.  After an error nothing more is
     begun; it is raised when what had begun has ended.
@@ -477,7 +477,7 @@ def _read_if_changed(finder: zipimporter) -> None:
 
 
 def _state(finder: zipimporter) -> tuple[int, int] | None:
-    """What tells a changed archive from what it was; None if it is not there any more."""
+    """Read what tells a changed archive from what it was; None if it is not there any more."""
     try:
         status = os.stat(finder.archive)
     except OSError:

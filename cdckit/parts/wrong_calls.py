@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 def with_answers(function: Callable[P, R]) -> Callable[P, R]:
     """
-    The same function; a call that does not fit its arguments raises `WrongCall`, with a call that would.
+    Wrap a function: a call that does not fit its arguments raises `WrongCall`, with what would.
 
     >>> @with_answers
     ... def brew(water: float, *, leaves: int, minutes: int = 3) -> None: ...

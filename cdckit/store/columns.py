@@ -121,7 +121,7 @@ def _unite_types(left: T.DataType, right: T.DataType, table: str, column: str) -
 
 def keeps_types(before: T.DataType, after: T.DataType) -> bool:
     """
-    Whether files of *before* can be read as *after*: columns may have come, none is of another type.
+    Tell whether files of *before* can be read as *after*: columns may have come, none is of another type.
 
     Fields may have come to structs, but not to those within lists and maps, to which Delta adds none.
     """
@@ -154,7 +154,7 @@ def _as_fields(field: Callable[[str], Column], kind: T.StructType, common: T.Str
 
 
 def _as_type(value: Column, kind: T.DataType, common: T.DataType, column: str) -> Column:
-    """As `cdckit.parts.widening.as_type`, within structs, lists and maps too."""
+    """Cast as `cdckit.parts.widening.as_type`, within structs, lists and maps too."""
     if kind.simpleString() == common.simpleString():
         return value
     if isinstance(kind, T.StructType) and isinstance(common, T.StructType):
@@ -206,7 +206,7 @@ def _taken_form(name: str) -> str:
 
 
 def _name_metadata(true: str, stored: str) -> dict[str, str]:
-    """What a column says of its true name, where that is another; the comment is for readers of SQL."""
+    """Note a column's true name, where that is another; the comment is for readers of SQL."""
     return {} if stored == true else {TRUE_NAME: true, "comment": true}
 
 
@@ -302,12 +302,12 @@ class Shape:
 
 
 def to_stored(stored: T.StructType) -> Shape:
-    """From true names to stored ones."""
+    """Shape rows from true names to stored ones."""
     return Shape(true_names(stored), plain_names(stored))
 
 
 def to_true(stored: T.StructType) -> Shape:
-    """From stored names to true ones."""
+    """Shape rows from stored names to true ones."""
     return Shape(plain_names(stored), true_names(stored))
 
 

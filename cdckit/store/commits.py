@@ -161,7 +161,7 @@ class Commits:
         return self if self._log.version == self.at else Commits(self._location, self._log)
 
     def plan(self, name: str, named: CommittedTable) -> Plan | None:
-        """What the last commit that wrote to a table does to it; None if that is told no more."""
+        """Read what the last commit that wrote to a table does to it; None if that is told no more."""
         commit = self.commit(named.commit)
         text = None if commit is None else commit.plans.get(name)
         return None if text is None else Plan.from_json(name, text)

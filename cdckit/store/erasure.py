@@ -153,5 +153,5 @@ def _files_of_commits(location: Location) -> dict[str, datetime]:
 
 
 def _until(written: Iterable[datetime]) -> str:
-    """What `Transaction.commit` goes by: files as old as these may be gone."""
+    """Note until when files may be gone, by which `Transaction.commit` goes."""
     return f"{max([datetime.now(UTC), *written]).isoformat()} {uuid4().hex}"

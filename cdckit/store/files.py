@@ -106,7 +106,7 @@ class File:
         return RemoveAction(self.path, data_change, _now() if at is None else at, self.size, values)
 
     def to_dict(self) -> dict[str, Any]:
-        """What a log says of the file: as `to_json` writes it, `from_json` reads it."""
+        """Write what a log says of the file: as `to_json` writes it, `from_json` reads it."""
         return {"path": self.path, "size": self.size, "partition": self.partition, **self._stats()}
 
     @staticmethod
@@ -139,7 +139,7 @@ class File:
         return {name: _partition_text(value) for name, value in self.partition.items()}
 
     def can_hold(self, where: Where) -> bool:
-        """Whether a row for which *where* is true can be in the file."""
+        """Tell whether a row for which *where* is true can be in the file."""
         return all(self._can_hold(name, sought) for name, sought in where.items())
 
     def _can_hold(self, name: str, sought: Collection[Any] | tuple[Any, Any]) -> bool:
@@ -184,7 +184,7 @@ class Table:
     version: int | None = None
 
     def with_files(self, files: Iterable[File]) -> Table:
-        """The same with other files."""
+        """Give it other files."""
         return replace(self, files={file.path: file for file in files})
 
     @property
@@ -198,7 +198,7 @@ class Table:
         return to_signed(sum(file.digest for file in self.files.values()))
 
     def is_like(self, other: Table) -> bool:
-        """Whether the other one is the same table with the same columns and files."""
+        """Tell whether the other one is the same table with the same columns and files."""
         mine = self.folder, self.stored, self.files.keys()
         return mine == (other.folder, other.stored, other.files.keys())
 
@@ -263,7 +263,7 @@ def parse_files(actions: pa.Table, read_before: Mapping[str, File] = MappingProx
 
 
 def to_signed(number: int) -> int:
-    """The same number of 64 bits, as Delta and Spark have it."""
+    """Wrap a number of 64 bits as Delta and Spark have it, with a sign."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -327,7 +327,7 @@ def _parse_value(value: Any, kind: T.DataType) -> Any:
 
 
 def hold_few_rows(files: Iterable[File]) -> bool:
-    """Whether files hold so few rows that they become part of the plan: it names no files then."""
+    """Tell whether files hold so few rows that they become part of the plan: it names no files then."""
     some = list(files)
     return sum(file.rows for file in some) <= _FEW_ROWS and sum(file.size for file in some) <= _FEW_BYTES
 
@@ -460,7 +460,7 @@ def read_batches(
 
 
 def find_damage(spark: SparkSession | None, location: Location, table: Table) -> DamagedTable | None:
-    """What is wrong with the first file of a table that cannot be read whole; workers read what is much."""
+    """Find the first file of a table that cannot be read whole, and why; workers read what is much."""
     files = list(table.files.values())
     listed = sorted((file.path, file.rows) for file in files)
     target = Target.from_table(location, table)
@@ -485,7 +485,7 @@ def _report_damages(batches: Iterable[pa.RecordBatch], target: Target) -> Iterat
 
 
 def _damages(listed: Iterable[tuple[str, int]], target: Target) -> Iterator[dict[str, str]]:
-    """Of files, each with its number of rows, those that cannot be read whole, and what is wrong."""
+    """Find the files, each with its number of rows, that cannot be read whole, and what is wrong."""
     for path, rows in listed:
         try:
             count = sum(batch.num_rows for batch in read_batches(target, path))
@@ -500,7 +500,7 @@ def files_holding(
     rows: DataFrame, files: list[File], chosen: DataFrame, on: Column | list[str]
 ) -> list[File]:
     """
-    Those of some files that have rows which match a *chosen* one; all of them if they have few rows.
+    Find those of some files that have rows which match a *chosen* one; all of them if they have few rows.
 
     Args:
         rows: The rows of these files, as they were read.
@@ -529,7 +529,7 @@ def _base_name(path: str) -> str:
 
 
 def name_metadata(path: str) -> dict[bytes, bytes]:
-    """What a Parquet file of ours says of itself: its name, so that two that were swapped are told."""
+    """Name a Parquet file of ours within itself, so that two that were swapped are told."""
     return {_NAME: path.encode()}
 
 

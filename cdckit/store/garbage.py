@@ -14,7 +14,7 @@ from cdckit.store.snapshot import Snapshot
 
 def unneeded_paths(location: Location, commits: Commits, horizon: datetime) -> set[str]:
     """
-    What is older than *horizon*, and no commit since then needs that can be read.
+    Find what is older than *horizon*, and no commit since then needs that can be read.
 
     That is: files that none of them names; and of each log the entries before a checkpoint from which all
     that they name is read.
@@ -38,7 +38,7 @@ def unneeded_paths(location: Location, commits: Commits, horizon: datetime) -> s
 
 
 def _first_versions(commits: list[Commit]) -> dict[str, int]:
-    """Of each Delta table that these commits name the oldest version among them, by folder."""
+    """Find the oldest version of each Delta table that these commits name, by folder."""
     versions: dict[str, int] = {}
     for table in (table for commit in commits for table in commit.tables.values()):
         versions[table.folder] = min(table.version, versions.get(table.folder, table.version))

@@ -84,7 +84,7 @@ class Location:
 
     def listed(self, folder: str = "", *, recursive: bool = False) -> dict[str, pafs.FileInfo]:
         """
-        What lies directly in a folder, by its name; nothing if it is not there.
+        List what lies directly in a folder, by its name; nothing if it is not there.
 
         With *recursive* all files below it, by their paths in it.
         """
@@ -123,7 +123,7 @@ class Location:
             raise NotWritable(path, "the folder is read-only for this user")
 
     def has_log(self, folder: str) -> bool:
-        """Whether a Delta table's log lies in a folder."""
+        """Tell whether a Delta table's log lies in a folder."""
         log = f"{folder}/_delta_log"
         if not self.local:
             return bool(self.listed(log))
@@ -136,7 +136,7 @@ class Location:
 
     def fault_of(self, path: str, error: Exception) -> str:
         """
-        What is wrong with a file that could not be read; raises what its storage says, where that is why.
+        Say what is wrong with a file that could not be read; raises what its storage says, where that is why.
 
         PyArrow raises errors of one kind for a broken page and for a storage that does not answer, so the
         bytes are asked for once more: where they all come, it is the file.

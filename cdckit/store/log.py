@@ -118,7 +118,7 @@ class Plan:
         return replace(self.after, files={**kept, **self.after.files}, version=None)
 
     def to_json(self) -> str:
-        """As JSON; see `from_json`."""
+        """Write it as JSON; see `from_json`."""
         values = {
             "base": self.base,
             "folder": self.after.folder,
@@ -214,7 +214,7 @@ class DeltaLog:
         return True
 
     def is_at(self, named: CommittedTable) -> bool:
-        """Whether it is in the state that a commit names; not where it cannot be brought there."""
+        """Tell whether it is in the state that a commit names; not where it cannot be brought there."""
         with suppress(DamagedTable):
             if self.version < named.version:
                 self.newest()
@@ -325,7 +325,7 @@ def report_damage(name: str, folder: str, version: int | None) -> Iterator[None]
 
 
 def damaged_log(name: str, folder: str, version: int | None, error: Exception) -> DamagedTable:
-    """What is raised where the log of a table cannot be read."""
+    """Make what is raised where the log of a table cannot be read."""
     what = "" if version is None else f" at version {version}"
     why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
     return DamagedTable(
@@ -352,7 +352,7 @@ class ForeignCommits(NamedTuple):
 
 
 def upkeep_of_others(location: Location, table: Table) -> ForeignCommits:
-    """What others did to a Delta table behind the version at which it is."""
+    """Find what others did to a Delta table behind the version at which it is."""
     assert table.version is not None
     kept = table.version
     for version, actions in entries_after(location, table.folder, kept):
@@ -375,14 +375,14 @@ def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
 
 
 def is_foreign_change(location: Location, folder: str, version: int, actions: Actions) -> bool:
-    """Whether somebody else has changed rows or columns of a table by the commit that made a version."""
+    """Tell whether somebody else has changed rows or columns of a table by the commit that made a version."""
     return not (
         _is_ours(actions) or (_keeps_rows(actions) and _keeps_columns(location, folder, version, actions))
     )
 
 
 def _keeps_columns(location: Location, folder: str, version: int, actions: Actions) -> bool:
-    """Whether a commit said something of a table, such as a comment or a property, and not of its columns."""
+    """Tell whether a commit said something of a table, such as a comment, and not of its columns."""
     texts = [action["metaData"]["schemaString"] for action in actions if "metaData" in action]
     if not texts or version == 0:
         return not texts
@@ -395,7 +395,7 @@ def _keeps_columns(location: Location, folder: str, version: int, actions: Actio
 
 
 def _keeps_rows(actions: Actions) -> bool:
-    """Whether a commit only wrote files anew, or did nothing to the rows of a table."""
+    """Tell whether a commit only wrote files anew, or did nothing to the rows of a table."""
     kinds = {"add", "remove", "commitInfo", "txn", "cdc", "domainMetadata", "metaData", "protocol"}
     return all(
         set(action) <= kinds
@@ -410,7 +410,7 @@ def _keeps_rows(actions: Actions) -> bool:
 def describe_change(
     table: str, version: int, actions: Actions, remedy: str = KEEP_OR_REBUILD
 ) -> ForeignChange:
-    """Who has made a version, and how."""
+    """Tell who has made a version, and how."""
     commit_info: dict[str, Any] = next(
         (action["commitInfo"] for action in actions if "commitInfo" in action), {}
     )
@@ -462,7 +462,7 @@ def live_files(location: Location, folder: str, version: int) -> set[str]:
 
 def read_actions(location: Location, folder: str, version: int) -> Actions:
     """
-    What one commit to a Delta table did; nothing if there is none of that number.
+    Read what one commit to a Delta table did; nothing if there is none of that number.
 
     Raises:
         DamagedTable: It cannot be read, or says nothing: each commit says something.
@@ -513,7 +513,7 @@ def require_writable(
 
 
 def describe_demands(demands: Sequence[Demand], instead: str = "") -> str:
-    """What a table asks, and the way on, as the remedy of a `ForeignChange`."""
+    """Say what a table asks, and the way on, as the remedy of a `ForeignChange`."""
     what = ", ".join(what for what, _ in demands)
     ways = "; ".join(f"ALTER TABLE ... {way}" for _, way in demands)
     return f"Nothing was written. cdckit keeps up no tables with {what}: take that away ({ways}){instead}."
@@ -536,7 +536,7 @@ def _feature_demands(delta_log: DeltaLog) -> Iterator[Demand]:
 def property_demands(
     configuration: Mapping[str, str], removes_rows: bool = True, by_bounds: bool = False
 ) -> Iterator[Demand]:
-    """What the properties of a table ask; see `require_writable`."""
+    """List what the properties of a table ask; see `require_writable`."""
     for key, value in sorted(configuration.items()):
         name = key.removeprefix(_CONSTRAINT)
         if name != key:
@@ -575,7 +575,7 @@ def carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None
 
 
 def _try_to_carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None) -> bool | None:
-    """As `carry_out`; None if another writer was faster, or the table had to be made ready first."""
+    """Carry out a plan; None if another writer was faster, or the table had to be made ready first."""
     after = plan.after
     if head is None:
         adds = [file.add(data_change=path not in plan.same_rows) for path, file in after.files.items()]
@@ -618,7 +618,7 @@ def create(
 
 
 def _actions(location: Location, plan: Plan, now: Table) -> list[AddAction | RemoveAction]:
-    """What brings a table from where it is *now* to where the plan leads."""
+    """List what brings a table from where it is *now* to where the plan leads."""
     adds, removes = plan.after.files, plan.remove
     if not removes.keys() <= now.files.keys():
         # Others have put files together that the plan removes: theirs go, with the rows that are in them.
@@ -715,7 +715,7 @@ def properties(
     mark: int, batch: tuple[str, int] | None = None, *, application: str = APPLICATION
 ) -> CommitProperties:
     """
-    What a commit to a Delta table carries: its mark, and the id and the digest of a batch.
+    Make what a commit to a Delta table carries: its mark, and the id and the digest of a batch.
 
     deltalake is not to try again by itself: of two that make one table at once, the later one would find it
     made, and add its own files and columns to it as version 1.
@@ -760,7 +760,7 @@ Answer = TypeVar("Answer")
 
 def first_answer(place: str, attempt: Callable[[], Answer | None]) -> Answer:
     """
-    What *attempt* answers, which is done again after a wait as long as the answer is None.
+    Call *attempt* until it answers, with waits that grow as long as its answer is None.
 
     Raises:
         StoreIsBusy: It was None each time, since other writers at the *place* were faster.

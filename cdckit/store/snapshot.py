@@ -75,7 +75,7 @@ class Snapshot:
         self._states: dict[str, State] = {}
 
     def note_of(self, key: str) -> str | None:
-        """What is noted under a key; None if nothing is."""
+        """Read what is noted under a key; None if nothing is."""
         return self.notes.get(key)
 
     def names(self) -> list[str]:
@@ -83,7 +83,7 @@ class Snapshot:
         return sorted(self.named)
 
     def has(self, name: str) -> bool:
-        """Whether there is a table of that name."""
+        """Tell whether there is a table of that name."""
         return name in self.named
 
     def schema(self, name: str) -> T.StructType:
@@ -91,7 +91,7 @@ class Snapshot:
         return true_names(self.table(name).stored)
 
     def path(self, name: str) -> str:
-        """Where the Delta table lies, for other readers; its version is `delta_version`."""
+        """Say where the Delta table lies, for other readers; its version is `delta_version`."""
         return self.location.delta(self._named_table(name).folder)
 
     def delta_version(self, name: str) -> int | None:
@@ -125,7 +125,7 @@ class Snapshot:
         return read_spark(self.spark, self.location, table, table.select(where, "read", files), where)
 
     def arrow(self, name: str, where: Where | None = None, files: Iterable[File] | None = None) -> pa.Table:
-        """The same rows in the memory of this program, read without Spark: for small tables."""
+        """Read the rows into the memory of this program, without Spark: for small tables."""
         table = self.table(name)
         return read_arrow(self.location, table, table.select(where, "arrow", files), where)
 
@@ -195,7 +195,7 @@ class Snapshot:
             require_writable(self.head(name))
 
     def require_commits_writable(self) -> None:
-        """The same of the table of commits."""
+        """Raise `ForeignChange` where another program asks more of who writes the table of commits."""
         if self._commits is not None:
             self._commits.require_writable()
 

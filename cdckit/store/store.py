@@ -115,7 +115,7 @@ class Store:
 
     def atomically(self, work: Callable[[Transaction], Answer], *, alone: bool = False) -> Answer:
         """
-        What *work* returns, which is given a transaction from the newest commit, and commits it.
+        Let *work* have a transaction from the newest commit, which it commits; returns what it returns.
 
         Where another writer has changed what it goes by, or deleted what it reads, it is done again on what
         that one left, up to 20 times, after a wait that grows and differs from writer to writer.  What else
@@ -176,7 +176,7 @@ class Store:
                 transaction.commit(reads=())
 
     def _is_forgotten(self, base: Snapshot) -> bool:
-        """Whether older commits were deleted, and that one with them, since it was read."""
+        """Tell whether older commits were deleted, and that one with them, since it was read."""
         newest = self.snapshot()
         first = int(newest.notes.get(VACUUMED, 0))
         return base.version is not None and base.version < first != int(base.notes.get(VACUUMED, 0))
@@ -322,7 +322,7 @@ class Store:
 def _find_commit(
     commits: Commits, version: int | None, timestamp: datetime | None, function: str
 ) -> Commit | None:
-    """As `Store.snapshot` says; None for an instant before the first commit."""
+    """Find the commit as `Store.snapshot` says; None for an instant before the first commit."""
     if timestamp is None:
         commit = commits.commit(version)
         if commit is None:
@@ -402,7 +402,7 @@ def replace_rows(tables: Transaction, name: str, keys: DataFrame, *rows: Rows) -
 
 
 def read_note(tables: Tables, key: str, default: Any) -> Any:
-    """What is noted under a key, as JSON; *default* if nothing is."""
+    """Read what is noted under a key, as JSON; *default* if nothing is."""
     text = tables.note_of(key)
     return default if text is None else json.loads(text)
 

@@ -143,7 +143,7 @@ class Change:
         return replace(self.after, version=now.version, files={**files, **added})
 
     def plan(self, now: Table | None) -> Plan | None:
-        """What it does to the Delta table, which stands as *now*; None if it drops the table."""
+        """Plan what it does to the Delta table, which stands as *now*; None if it drops the table."""
         after = self.onto(now)
         if after is None:
             return None
@@ -154,7 +154,7 @@ class Change:
         return Plan(now.version, after.with_files(added), removed, self.same_rows)
 
     def is_older_than(self, horizon: datetime, location: Location) -> bool:
-        """Whether files that were written may be gone by a vacuum: by the clock of what keeps them."""
+        """Tell whether files that were written may be gone by a vacuum: by the clock of what keeps them."""
         if self.after is None:
             return False
         ours = filter(OUR_FILES.fullmatch, self.after.files.keys() - self.known.keys())
@@ -208,7 +208,7 @@ class Transaction:
         return sorted(filter(self.has, {*self.base.names(), *self._changes}))
 
     def has(self, name: str) -> bool:
-        """Whether there is a table of that name, one that was written here included."""
+        """Tell whether there is a table of that name, one that was written here included."""
         change = self._changes.get(name)
         return self.base.has(name) if change is None else change.after is not None
 
@@ -217,24 +217,24 @@ class Transaction:
         return true_names(self._table(name).stored)
 
     def files(self, name: str, where: Where | None = None) -> list[File]:
-        """As `Snapshot.files`, with what was written here; the table counts as read (see `commit`)."""
+        """List files as `Snapshot.files`, and what was written here; the table counts as read (`commit`)."""
         self._read.add(name)
         return self._table(name).select(where, "files")
 
     def new_files(self, name: str) -> list[File]:
-        """Those of the files of a table whose rows have come to it in this transaction."""
+        """List the files of a table whose rows have come to it in this transaction."""
         change = self._change(name)
         there = {*change.known, *change.same_rows}
         return [file for path, file in self._table(name).files.items() if path not in there]
 
     def read(self, name: str, where: Where | None = None, files: Iterable[File] | None = None) -> DataFrame:
-        """As `Snapshot.read`, with what was written here; the table counts as read (see `commit`)."""
+        """Read rows as `Snapshot.read`, and what was written here; the table counts as read (`commit`)."""
         table = self._table(name)
         self._read.add(name)
         return read_spark(self.spark, self._location, table, table.select(where, "read", files), where)
 
     def note_of(self, key: str) -> str | None:
-        """What is noted under a key, here or before; None if nothing is."""
+        """Read what is noted under a key, here or before; None if nothing is."""
         return self._notes[key] if key in self._notes else self.base.notes.get(key)
 
     @property
@@ -338,7 +338,7 @@ class Transaction:
 
     def target(self, name: str, columns: T.StructType, partition_by: Sequence[str] = ()) -> Target:
         """
-        Where workers may write rows of such columns to a table by themselves; it is made if there is none.
+        Make a place where workers may write rows of such columns to a table, which is made if there is none.
 
         What the columns do to a table that is there, and what raises, is as for `append`.  What the workers
         wrote counts once `adopt` is told of it.
@@ -747,7 +747,7 @@ def _find_conflict(
     change: Change | None, parts: Sequence[_Where | None], before: Table | None, after: Table | None
 ) -> str | None:
     """
-    What others have done to a table that a transaction changes, or of which it has read *parts*.
+    Find what others did to a table that a transaction changes, or of which it has read *parts*.
 
     None if that does not concern it; *before* is the table at its base, *after* the one that there is now.
     """

@@ -284,7 +284,7 @@ class _OpenFile:
 
 
 def _bounds(footer: Any, schema: pa.Schema) -> dict[str, dict[str, Any]]:
-    """What the file's footer tells about its columns."""
+    """Read what the file's footer tells about its columns."""
     places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
     statistics: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     for column in list(schema)[:_WITH_BOUNDS]:
@@ -304,7 +304,7 @@ def _bounds(footer: Any, schema: pa.Schema) -> dict[str, dict[str, Any]]:
 
 
 def _has_order(kind: pa.DataType) -> bool:
-    """Whether bounds of the type mean the same to everybody: of floats they do not, for NaN's sake."""
+    """Tell whether bounds of the type mean the same to everybody: of floats they do not, for NaN's sake."""
     if pa.types.is_decimal(kind):
         return bool(kind.precision <= _MOST_DIGITS)
     return bool(

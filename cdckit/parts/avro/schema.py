@@ -506,7 +506,7 @@ class _Reader:
 
 
 def _distinct_fields(fields: Sequence[tuple[str, Node]]) -> Iterator[tuple[str, Node]]:
-    """The same fields, of those whose names differ in case alone the later ones with their position."""
+    """Add their position to the later ones of fields whose names differ in case alone."""
     names = {name.lower() for name, _ in fields}
     seen: set[str] = set()
     for position, (name, node) in enumerate(fields, start=1):
