@@ -23,7 +23,7 @@ from cdckit.parts.fold import (
     listed_columns,
     rule_batches,
 )
-from cdckit.parts.workers import map_columns, require_package_on_server, without_garbage_collection
+from cdckit.parts.workers import map_columns, require_package, without_garbage_collection
 
 # Names that no column of a caller has.
 _SCOPE, _MADE = "number of the scope", "made of the row"
@@ -51,7 +51,7 @@ def with_rule(
 
     Of lists that are read, there is an empty one for null.
     """
-    require_package_on_server(rows.sparkSession)
+    require_package(rows.sparkSession)
     filled = rows.select(*(_without_null_list(field, reads) for field in rows.schema))
     made = filled.withColumn(_MADE, rule_column(reads, rule, makes))
     return made.select(*map(quoted, keeps), *_fields(F.col(quoted(_MADE)), makes))
@@ -91,7 +91,7 @@ def fold_rows(
 
     Cost: one shuffle by scope, a sort, and a pass of the columns that are looked at through Python.
     """
-    require_package_on_server(rows.sparkSession)
+    require_package(rows.sparkSession)
     state_columns = spark_columns(plan.states)
     nothing = [F.lit(None).cast(kind.dataType).alias(kind.name) for kind in state_columns]
     needed = dict.fromkeys([*keeps, *plan.scope, *plan.reads, *order])

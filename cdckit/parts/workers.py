@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from pathlib import Path
 from traceback import format_exception
 from typing import Any, ParamSpec, TypeVar, cast
 from zipimport import zipimporter
@@ -57,7 +60,7 @@ class WorkerPlan:
 
     def rows(self) -> DataFrame:
         """Make the rows, as a DataFrame."""
-        require_package_on_server(self.source.sparkSession)
+        require_package(self.source.sparkSession)
         sent, marked = _without_null_lists(self.source)
         by = partial(_run_function, by=self.function, large=self.large, marked=marked)
         return sent.mapInArrow(by, self.columns)
@@ -69,31 +72,54 @@ class WorkerPlan:
         return pa.Table.from_batches(results, arrow_schema(self.columns, large=self.large))
 
 
-class NoPackageOnServer(CdcError, RuntimeError):
-    """The Python of a Spark Connect server's workers has no cdckit."""
+class NoPackageInWorkers(CdcError, RuntimeError):
+    """The Python of a session's workers has no cdckit, or lacks what that needs."""
 
-    def __init__(self, python: str) -> None:
-        self.python = python
-        super().__init__(python)
+    def __init__(self, python: str, remedy: str) -> None:
+        self.python, self.remedy = python, remedy
+        super().__init__(python, remedy)
 
     def __str__(self) -> str:
         return (
-            "The workers of this Spark Connect server need cdckit, and their Python has none "
-            f"({self.python}): install it there, with the packages that it needs, or send it by "
-            'spark.addArtifacts("cdckit.zip", pyfile=True).'
+            f"The workers of this Spark session need cdckit and pyarrow, and their Python ({self.python}) "
+            f"lacks them: {self.remedy}."
         )
 
+
+_ON_SERVER = (
+    "install cdckit where the server of Spark Connect has its Python, with the packages that it needs, or "
+    'send it by spark.addArtifacts("cdckit.zip", pyfile=True)'
+)
+_BESIDE = (
+    "set os.environ['PYSPARK_PYTHON'] = sys.executable before the session begins, or begin it with "
+    "cdckit.notebook.session()"
+)
+_FIND_PACKAGE = "import sys, pyarrow; from importlib.util import find_spec; sys.exit(not find_spec('cdckit'))"
 
 _CHECKED_SESSIONS: set[str] = set()
 
 
-def require_package_on_server(spark: Any) -> None:
+def require_package(spark: Any) -> None:
     """
-    Raise `NoPackageOnServer` unless the workers behind a session of Spark Connect can import cdckit.
+    Raise `NoPackageInWorkers` unless the workers of a session can import cdckit.
 
-    Of another session nothing is asked.  Cost: a job of one row, once for each session.
+    Nothing is asked where they run the Python of this program, nor of a cluster.  Cost: of Spark Connect a
+    job of one row, once for each session; of another Python on this machine its start, once.
     """
+    is_remote = _is_remote(spark)
+    asked = spark.session_id if is_remote else _other_python(spark)
+    if asked is None or asked in _CHECKED_SESSIONS:
+        return
+    if is_remote:
+        for row in spark.range(1).mapInArrow(_find_package(), "missing string").collect():
+            if row["missing"] is not None:
+                raise NoPackageInWorkers(row["missing"], _ON_SERVER)
+    elif subprocess.run([asked, "-c", _FIND_PACKAGE], capture_output=True, check=False).returncode:
+        raise NoPackageInWorkers(asked, _BESIDE)
+    _CHECKED_SESSIONS.add(asked)
 
+
+def _find_package() -> Function:
     # Within a function, so that it is sent as it is, and not by a name that the server may not know.
     def find_package(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import sys
@@ -105,12 +131,17 @@ def require_package_on_server(spark: Any) -> None:
             missing = sys.executable if find_spec("cdckit") is None else None
             yield pyarrow.record_batch({"missing": pyarrow.array([missing], pyarrow.string())})
 
-    if not _is_remote(spark) or spark.session_id in _CHECKED_SESSIONS:
-        return
-    for row in spark.range(1).mapInArrow(find_package, "missing string").collect():
-        if row["missing"] is not None:
-            raise NoPackageOnServer(row["missing"])
-    _CHECKED_SESSIONS.add(spark.session_id)
+    return find_package
+
+
+def _other_python(spark: SparkSession) -> str | None:
+    """Find the Python of a local session's workers, where it is not this program's; None where it is."""
+    context = spark.sparkContext
+    # What a session was given by `addPyFile` is in no environment.
+    if not str(context.master).startswith("local") or context._python_includes:
+        return None
+    python = shutil.which(context.pythonExec)
+    return None if python is None or Path(python).parent == Path(sys.executable).parent else python
 
 
 def _is_remote(spark: Any) -> bool:
