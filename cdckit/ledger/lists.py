@@ -44,7 +44,8 @@ from cdckit.model.lists import (
     list_message_id,
     listed_field,
 )
-from cdckit.model.sources import Priority, unite, with_priorities
+from cdckit.model.sources import Priority, with_priorities
+from cdckit.model.unions import unite
 from cdckit.parts.arguments import (
     microseconds,
     quoted,
