@@ -286,18 +286,18 @@ class Shape:
     How batches get the columns of a table: by name, at every depth.
 
     Args:
-        found: The columns under the names that batches have; a batch may lack some, or have others.
+        given: The columns under the names that batches have; a batch may lack some, or have others.
         wanted: The same columns in the same order, under the names that are wanted.
     """
 
     def __init__(self, given: T.StructType, wanted: T.StructType) -> None:
-        self._found = given
+        self._given = given
         self.schema = arrow_schema(wanted, large=True)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch in that shape."""
         parts = dict(zip(batch.schema.names, batch.columns, strict=True))
-        columns = _parts(parts, batch.num_rows, self._found, list(self.schema))
+        columns = _parts(parts, batch.num_rows, self._given, list(self.schema))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 

@@ -497,7 +497,7 @@ def require_writable(
     Raise `ForeignChange` for a Delta table that asks more of its writers than we do, and name what it asks.
 
     Args:
-        found: The table.
+        delta_log: The table.
         removes_rows: Whether rows are to go, which some tables do not allow.
         by_bounds: Whether all that its log says of files is needed.
         instead: What else than to take that away can be done.
