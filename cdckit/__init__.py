@@ -33,8 +33,8 @@ from inspect import isfunction
 def _homes() -> dict[str, str]:
     """The module of each name: what `__init__.pyi` imports, which type checkers read too."""
     stub = ast.parse(pkgutil.get_data(__name__, "__init__.pyi") or b"")
-    found = (each for each in stub.body if isinstance(each, ast.ImportFrom))
-    return {name.name: str(each.module) for each in found for name in each.names}
+    imports = (statement for statement in stub.body if isinstance(statement, ast.ImportFrom))
+    return {name.name: str(statement.module) for statement in imports for name in statement.names}
 
 
 _HOMES = _homes()
@@ -49,11 +49,11 @@ def __getattr__(name: str) -> object:
     home = _HOMES.get(name, __name__)
     if home == __name__ and (name.startswith("_") or find_spec(f"{home}.{name}") is None):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = import_module(f"{home}.{name}") if home == __name__ else getattr(import_module(home), name)
-    if isfunction(found) and not hasattr(found, "__wrapped__"):
-        found = import_module("cdckit.parts.calls").takes()(found)
-    globals()[name] = found
-    return found
+    value = import_module(f"{home}.{name}") if home == __name__ else getattr(import_module(home), name)
+    if isfunction(value) and not hasattr(value, "__wrapped__"):
+        value = import_module("cdckit.parts.calls").takes()(value)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

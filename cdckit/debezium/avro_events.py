@@ -42,16 +42,16 @@ def whole_schema(texts: Sequence[str]) -> str:
     >>> json.loads(whole_schema([refers, row]))["fields"][0]["type"]["fields"]
     [{'name': 'id', 'type': 'int'}]
     """
-    own, *others = texts
+    schema_text, *others = texts
     if not others or any(len(text) > MAX_TEXT for text in texts):
-        return own
+        return schema_text
     try:
         given: dict[str, Mapping[str, Any]] = {}
         for other in others:
             _note(json.loads(other), given)
-        return json.dumps(_SchemaCopy(given).read(json.loads(own), ""))
+        return json.dumps(_SchemaCopy(given).read(json.loads(schema_text), ""))
     except (ValueError, RecursionError):
-        return own
+        return schema_text
 
 
 def expand_names(schema: Any) -> Any:
@@ -84,7 +84,7 @@ class _SchemaCopy:
         if isinstance(kind, str):
             return self._by_name(kind, namespace)
         if isinstance(kind, list):
-            return [self.read(each, namespace) for each in kind]
+            return [self.read(branch, namespace) for branch in kind]
         if not isinstance(kind, Mapping):
             return kind
         if kind.get("type") in _NAMED:
@@ -109,7 +109,7 @@ class _SchemaCopy:
         definition = self.defined[full] = {**kind, "name": name, "namespace": space}
         fields = kind.get("fields")
         if isinstance(fields, list):
-            definition["fields"] = [self._field(each, space) for each in fields]
+            definition["fields"] = [self._field(field, space) for field in fields]
         return definition
 
     def _field(self, field: Any, namespace: str) -> Any:
@@ -147,8 +147,8 @@ def plain_schema(text: str) -> avro.AvroSchema:
     return avro.parse_schema(json.dumps(json.loads(text, object_hook=_without_logical_type)))
 
 
-def _without_logical_type(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name != "logicalType"}
+def _without_logical_type(schema: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in schema.items() if name != "logicalType"}
 
 
 def column_types(text: str) -> dict[str, str]:
@@ -165,7 +165,7 @@ def column_types(text: str) -> dict[str, str]:
     for name, kind in _fields(expand_names(json.loads(text))):
         row = _nullable_type(kind)
         if name in ("before", "after") and isinstance(row, Mapping) and row.get("type") == "record":
-            return {column: _type_text(_schema(_nullable_type(each))) for column, each in _fields(row)}
+            return {column: _type_text(_schema(_nullable_type(kind))) for column, kind in _fields(row)}
     return {}
 
 
@@ -184,7 +184,7 @@ def _schema(kind: Any) -> dict[str, Any]:
     if parts.get("type") == "map":
         return {"type": "map", "keys": {"type": "string"}, "values": _schema(_nullable_type(parts["values"]))}
     if parts.get("type") == "record":
-        fields = [_schema(_nullable_type(each)) | {"field": name} for name, each in _fields(parts)]
+        fields = [_schema(_nullable_type(kind)) | {"field": name} for name, kind in _fields(parts)]
         return {"type": "struct", "fields": fields}
     return {"type": _type(kind)}
 
@@ -196,10 +196,10 @@ def _fields(kind: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _nullable_type(kind: Any) -> Any:
-    """What a type holds that may be null."""
+    """Find what a type holds that may be null."""
     if not isinstance(kind, list):
         return kind
-    others = [each for each in kind if each != "null"]
+    others = [branch for branch in kind if branch != "null"]
     return others[0] if len(others) == 1 else "string"
 
 
@@ -207,9 +207,9 @@ def _type(kind: Any) -> str:
     parts = kind if isinstance(kind, Mapping) else {"type": kind}
     parameters = parts.get("connect.parameters") or {}
     if isinstance(name := parts.get("connect.name"), str):
-        digits = [parameters.get(each) for each in ("connect.decimal.precision", "scale")]
-        known = ",".join(str(each) for each in digits if each is not None)
-        return f"{name}({known})" if digits[1] is not None else name
+        digits = [parameters.get(name) for name in ("connect.decimal.precision", "scale")]
+        precision = ",".join(str(digit) for digit in digits if digit is not None)
+        return f"{name}({precision})" if digits[1] is not None else name
     logical = parts.get("logicalType")
     if logical == "decimal":
         return f"{_DECIMAL}({parts.get('precision')},{parts.get('scale', 0)})"
@@ -360,7 +360,7 @@ class _Key(NamedTuple):
 
 
 def _read_keys(keys: Sequence[bytes | None], registry: Registry) -> list[_Key]:
-    """What the keys say; one that names no schema is JSON, or nothing."""
+    """Read what the keys say; one that names no schema is JSON, or nothing."""
     read = [_Key()] * len(keys)
     for datums in read_datums(keys, registry):
         of_datums = zip(datums.places, images(datums.values), datums.faults, datums.findings, strict=True)
@@ -375,7 +375,7 @@ def _read_keys(keys: Sequence[bytes | None], registry: Registry) -> list[_Key]:
 
 
 def _envelopes(values: pa.Array) -> list[Envelope] | None:
-    """What each value says as an envelope, the columns of its rows as texts; None for what is no record."""
+    """Read each value as an envelope, the columns of its rows as texts; None for what is no record."""
     if not pa.types.is_struct(values.type):
         return None
     columns = {
@@ -410,7 +410,7 @@ Schemas = Mapping[int, str | Sequence[str]]
 
 def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent") -> DataFrame:
     """
-    What every record of Debezium's topics says, where values and keys are in Avro; see `decode`.
+    Decode every record of Debezium's topics where values and keys are in Avro; see `decode`.
 
     A value begins with a zero byte and the id of its schema in a registry; so does a key, or it is JSON.
     Values are read as their schema's `connect.name` means them, or as its logical type where there is none.
@@ -461,11 +461,11 @@ def decode_avro(records: DataFrame, schemas: Schemas, *, ids: str = "confluent")
 
 
 def _texts(schemas: Schemas) -> dict[int, str]:
-    """By id one text that defines all that it names."""
+    """Find by id one text that defines all that it names."""
     if isinstance(schemas, Mapping):
-        given = {each: [text] if isinstance(text, str) else text for each, text in schemas.items()}
-        if all(isinstance(each, int) and _are_texts(text) for each, text in given.items()):
-            return {each: whole_schema(text) for each, text in given.items()}
+        given = {id_: [text] if isinstance(text, str) else text for id_, text in schemas.items()}
+        if all(isinstance(id_, int) and _are_texts(text) for id_, text in given.items()):
+            return {id_: whole_schema(text) for id_, text in given.items()}
     needed = 'the texts of schemas by their ids, such as {7: \'{"type": "record", …}\'}'
     raise InvalidArgument("decode_avro", "schemas", needed, schemas)
 

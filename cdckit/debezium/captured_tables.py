@@ -102,7 +102,7 @@ class CapturedTable:
 
     def reading(self, keys: Mapping[str, Sequence[str]], given: Mapping[str, Types], name: Naming) -> Reading:
         """
-        How its events are read, by what they say and what the user said of tables.
+        Tell how its events are read, by what they say and what the user said of tables.
 
         Events that say nothing of a column's type are read by the type that others say.
         """
@@ -117,7 +117,7 @@ class CapturedTable:
         )
 
     def continues(self, before: CapturedTable, reading: Reading) -> bool:
-        """Whether rows that were read as *before* read the same by *reading*, but for what came new."""
+        """Tell whether rows that were read as *before* read the same by *reading*, but for what came new."""
         made_by = before.made_by
         return made_by is not None and all(
             reading.columns[column] == types
@@ -130,7 +130,7 @@ class CapturedTable:
         )
 
     def text(self) -> str:
-        """What a store keeps of it."""
+        """Write what a store keeps of it."""
         made_by = None if self.made_by is None else self.made_by._asdict()
         return json.dumps({"keys": self.keys, "types": self.types, "made_by": made_by})
 
@@ -159,7 +159,7 @@ _Value = TypeVar("_Value")
 
 def find_named(table: str, by_name: Mapping[str, _Value]) -> _Value | None:
     """
-    What is said under a table's name, with as much before it as the user wrote; of several the longest.
+    Find what is said under a table's name, with as much before it as the user wrote; of several the longest.
 
     >>> find_named("shop.public.orders", {"orders": 1, "public.orders": 2, "ders": 3})
     2
@@ -169,7 +169,7 @@ def find_named(table: str, by_name: Mapping[str, _Value]) -> _Value | None:
 
 
 def is_name_of(name: str, table: str) -> bool:
-    """Whether a full name is, or ends in, this name."""
+    """Tell whether a full name is, or ends in, this name."""
     return table == name or table.endswith(f".{name}")
 
 
@@ -177,7 +177,7 @@ def describe_news(
     before: CapturedTable, after: CapturedTable, reading: Reading, names: Iterable[str]
 ) -> list[str]:
     """
-    What nobody had named before, as sentences: the table, its columns, types beside others.
+    Describe in sentences what nobody had named before: the table, its columns, types beside others.
 
     *names* are the tables that the user named; none for all.
     """

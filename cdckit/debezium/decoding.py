@@ -51,7 +51,7 @@ def require_events(decoded: DataFrame, *, function: str) -> None:
 def by_batch(
     batches: Iterable[pa.RecordBatch], work: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """What *work* makes of each batch."""
+    """Let *work* read each batch."""
     for batch in batches:
         with without_garbage_collection():
             made = work(batch)
@@ -87,7 +87,7 @@ def read_by(decoded: DataFrame) -> tuple[DataFrame, Reader] | None:
 
 def decode(records: DataFrame) -> DataFrame:
     """
-    What every record of Debezium's topics says: changes of rows, and all that lies beside them.
+    Decode every record of Debezium's topics: changes of rows, and all that lies beside them.
 
     Args:
         records: One row per transported message (`cdckit.model.RECORD_SCHEMA`): of one topic or of many,
@@ -128,7 +128,7 @@ def decode(records: DataFrame) -> DataFrame:
 
 def decode_maxwell(records: DataFrame) -> DataFrame:
     """
-    What every record of Maxwell says, in the columns of `decode`.
+    Decode every record of Maxwell, in the columns of `decode`.
 
     A row that is updated is sent whole, and in `old` what its changed columns were, the key among them: a
     column that only `old` has became null (Maxwell's option `output_nulls=false` leaves nulls out).  A value
@@ -172,7 +172,7 @@ def decode_maxwell(records: DataFrame) -> DataFrame:
 
 def decode_wal2json(records: DataFrame) -> DataFrame:
     """
-    What every record of wal2json says, in the columns of `decode`.
+    Decode every record of wal2json, in the columns of `decode`.
 
     A record is one JSON object of format version 2.  A value that was not sent is one that did not change.
     Say `include-timestamp`, `include-lsn` and `include-xids` to the plugin: without the first, times are

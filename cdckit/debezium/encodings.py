@@ -62,7 +62,7 @@ def _bytes_of(text: str) -> bytes:
 
 def _connect_decimal(digits: list[int]) -> Encoding:
     """
-    Of the scale alone, or of precision and scale; more digits than Spark has leave the text as it is.
+    Read the scale alone, or precision and scale; more digits than Spark has leave the text as it is.
 
     A JSON text is Base64, or else a number in letters; a JSON number is one.
     """
@@ -183,10 +183,10 @@ def _parse(text: str) -> datetime:
     except ValueError:
         pass
     try:
-        day, rest = _SHORT_DAY.fullmatch(plain).groups()  # type: ignore[union-attr]
+        day, time = _SHORT_DAY.fullmatch(plain).groups()  # type: ignore[union-attr]
         year, month, date = day.split("-")
-        later = timedelta(days=1 if _MIDNIGHT.match(rest) else 0)
-        at = datetime.fromisoformat(f"{year}-{month:0>2}-{date:0>2}{_MIDNIGHT.sub('T00:00', rest)}")
+        later = timedelta(days=1 if _MIDNIGHT.match(time) else 0)
+        at = datetime.fromisoformat(f"{year}-{month:0>2}-{date:0>2}{_MIDNIGHT.sub('T00:00', time)}")
         return at + later
     except (AttributeError, ValueError, OverflowError):
         raise Unreadable from None
@@ -464,7 +464,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def is_schema(type_text: str) -> bool:
-    """Whether a type is said by its schema, and not by a name."""
+    """Tell whether a type is said by its schema, and not by a name."""
     return type_text.startswith("{")
 
 
@@ -521,7 +521,7 @@ def _quoted(name: str) -> str:
 
 def field_names(columns: Iterable[str]) -> dict[str, str]:
     """
-    By column its field: of names that differ in case alone, which are one to Spark, the later get a number.
+    Name each column's field: of names that differ in case alone, one to Spark, the later get a number.
 
     >>> field_names(["price", "Price"])
     {'price': 'price', 'Price': 'Price_2'}

@@ -155,7 +155,7 @@ def event_of(
     form: str,
     text: str | None = None,
 ) -> Event:
-    """What an envelope says, in whatever *form* it was; *text* is the value as JSON, if its bytes are not."""
+    """Read an envelope, in whatever *form* it was; *text* is the value as JSON, if its bytes are not."""
     source, op = envelope.source or _NO_SOURCE, plain_text(envelope.op)
     connector = plain_text(source.connector)
     event = Event(
@@ -185,24 +185,24 @@ def event_of(
         elif event.position is None and _has_other_cells(event):
             return event.refuse(EventFault.OTHER_ENVELOPE, connector)
         return check_row(event, has_key=record.key is not None)
-    said = text_of(record.value) if text is None else text
-    event.kind = _other_kind(envelope, op, said)
+    value = text_of(record.value) if text is None else text
+    event.kind = _other_kind(envelope, op, value)
     event.types = types if op == TRUNCATE else None
     if connector == MONGODB:
         event.row_key = _document_key(row_key)
     if event.kind is not None:
-        event.said = said
+        event.said = value
         return check_row(event)
-    return _refuse_row(event, said) if op is None else event.refuse(EventFault.UNKNOWN_OPERATION, op)
+    return _refuse_row(event, value) if op is None else event.refuse(EventFault.UNKNOWN_OPERATION, op)
 
 
-def _other_kind(envelope: Envelope, op: str | None, said: str | None) -> str | None:
-    """What a record is about that is not about a row."""
+def _other_kind(envelope: Envelope, op: str | None, value: str | None) -> str | None:
+    """Tell what a record is about that is not about a row."""
     if op == TRUNCATE:
         return Kind.TRUNCATE
     if op == MESSAGE:
         return Kind.MESSAGE
-    if said is not None and _TOMBSTONE.fullmatch(said):
+    if value is not None and _TOMBSTONE.fullmatch(value):
         return Kind.TOMBSTONE
     if op is not None:
         return None
@@ -211,7 +211,7 @@ def _other_kind(envelope: Envelope, op: str | None, said: str | None) -> str | N
         return Kind.TRANSACTION
     if envelope.source is not None and (envelope.database_name, envelope.ddl) != (None, None):
         return Kind.SCHEMA_CHANGE
-    if envelope.ts_ms is not None and _has_only_times(said):
+    if envelope.ts_ms is not None and _has_only_times(value):
         return Kind.HEARTBEAT
     return None
 
@@ -219,24 +219,24 @@ def _other_kind(envelope: Envelope, op: str | None, said: str | None) -> str | N
 _TOMBSTONE = re.compile(r'\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*null\s*\}\s*')
 
 
-def _payload(said: str | None) -> Image | None:
+def _payload(text: str | None) -> Image | None:
     """The object that a text is, or that stands in it beside a schema; None where it is too deep."""
-    value: Image | None = _read_object.object((said or "{}").encode())
+    value: Image | None = _read_object.object((text or "{}").encode())
     payload = (value or {}).get("payload")
     return payload if isinstance(payload, dict) else value
 
 
-def _has_only_times(said: str | None) -> bool:
-    """Whether a value, or its payload, says nothing else, as a heartbeat."""
-    payload = _payload(said)
+def _has_only_times(value: str | None) -> bool:
+    """Tell whether a value, or its payload, says nothing else, as a heartbeat."""
+    payload = _payload(value)
     return payload is not None and not payload.keys() - {"ts_ms", "ts_us", "ts_ns"}
 
 
-def _refuse_row(event: Event, said: str | None) -> Event:
+def _refuse_row(event: Event, value: str | None) -> Event:
     """The event of a value that has no envelope: a row that was taken out of it, or something else."""
-    row = _payload(said) or {}
+    row = _payload(value) or {}
     if not any(name.startswith("__") and name[2:] in _MARKS for name in row):
-        return event.refuse(EventFault.NOT_AN_EVENT, said)
+        return event.refuse(EventFault.NOT_AN_EVENT, value)
     return event.refuse(
         EventFault.UNWRAPPED, finding=f"A call that would do: {_row_call(row, event.row_key)}"
     )
@@ -274,14 +274,14 @@ _SQL_TYPES = {int: "bigint", bool: "boolean", msgspec.Raw: "decimal(38,9)"}
 
 def _transaction_id(envelope: Envelope, source: Source) -> str | None:
     """
-    Which transaction, in the same words in its events and in its begin and end.
+    Name the transaction, in the same words in its events and in its begin and end.
 
     Behind PostgreSQL's number Debezium says the LSN of each event (https://github.com/debezium/debezium/pull/3945).
     """
     block = envelope.transaction
-    for said in (None if block is None else block.id, source.tx_id, source.gtid, envelope.id):
-        if said is not None:
-            text = plain_text(said) or ""
+    for id_ in (None if block is None else block.id, source.tx_id, source.gtid, envelope.id):
+        if id_ is not None:
+            text = plain_text(id_) or ""
             return text.partition(":")[0] if ":" in text and _WITH_LSN.fullmatch(text) else text
     return None
 
@@ -290,7 +290,7 @@ _WITH_LSN = re.compile(r"\d+:\d+")
 
 
 def _times(source: Source, envelope: Envelope, record: Record) -> Iterator[tuple[str, int | None]]:
-    """When it was so, by who says it."""
+    """Read when it was so, by who says it."""
     yield "source", _micros(source)
     yield "event", _micros(envelope)
     yield "record", record.at
@@ -325,8 +325,8 @@ def _set_document(event: Event, envelope: Envelope) -> None:
         except (ValueError, RecursionError):
             return
         if event.after is not None and event.row_key is not None and _ID in event.after:
-            known = event.row_key[_ID]
-            event.after[_ID] = event.after[_ID] if known is None else known
+            document_id = event.row_key[_ID]
+            event.after[_ID] = event.after[_ID] if document_id is None else document_id
 
 
 def _document_key(row_key: Image | None) -> Image | None:
@@ -342,7 +342,7 @@ _YUGABYTEDB = "yugabytedb"
 
 
 def _has_other_cells(event: Event) -> bool:
-    """Whether a row has a cell for each column, as Cassandra's, by rules that are not known here."""
+    """Tell whether a row has a cell for each column, as Cassandra's, by rules that are not known here."""
     row = event.after or event.before or {}
     cells = [cell for cell in row.values() if cell is not None]
     return bool(cells) and all(isinstance(cell, dict) and {"value", "set"} <= cell.keys() for cell in cells)
@@ -379,7 +379,7 @@ def _cell_type(kind: str | None) -> str | None:
 @lru_cache(maxsize=512)
 def types_of(schema: bytes) -> dict[str, str | None] | None:
     """
-    What the schema beside a payload says of each column: the name of its meaning, or else its type.
+    Read what the schema beside a payload says of each column: the name of its meaning, or else its type.
 
     The scale of a decimal stands behind the name, its precision before the scale if it is known; of an array,
     a map or a struct it is the schema.  None where it says nothing, or names a column twice.
@@ -412,7 +412,7 @@ def _column_type(column: dict[str, Any]) -> str | None:
     kind, name = plain_text(column.get("type")), plain_text(column.get("name"))
     parts = [(part, column.get(part)) for part in _PARTS.get(kind or "", ())]
     if parts and name != VARIABLE and all(part is not None for _, part in parts):
-        return f'{{"type":"{kind}",' + ",".join(f'"{part}":{json_text(said)}' for part, said in parts) + "}"
+        return f'{{"type":"{kind}",' + ",".join(f'"{part}":{json_text(value)}' for part, value in parts) + "}"
     parameters = column.get("parameters")
     scale = parameters.get("scale") if isinstance(parameters, dict) else None
     if name is None or scale is None:

@@ -18,7 +18,7 @@ Events = Callable[[pa.RecordBatch], list[Event]]
 
 
 def of_records(reader: Reader) -> Events:
-    """What a reader makes of batches of records."""
+    """Let a reader have batches of records."""
     return partial(_read_batch, reader=reader)
 
 
@@ -50,7 +50,7 @@ def read_table(batch: pa.RecordBatch) -> list[Event]:
 
 
 def report_types(batches: Iterable[pa.RecordBatch], events: Events, table: str) -> Iterator[dict[str, Any]]:
-    """Which tables events are of, their keys, and by column its place and its types."""
+    """Report which tables events are of, their keys, and by column its place and its types."""
     tables: set[str] = set()
     keys: set[tuple[str, ...]] = set()
     named: set[tuple[tuple[str, str | None], ...]] = set()

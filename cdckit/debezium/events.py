@@ -111,14 +111,14 @@ class Record(NamedTuple):
 
 
 def records_of(batch: pa.RecordBatch) -> list[Record]:
-    """What is read of the records of a batch."""
+    """Read the records of a batch."""
     columns = [batch.column(name).to_pylist() for name in ("key", "value", "offset")]
     at = batch.column("timestamp").cast(pa.int64()).to_pylist()
     headers = batch.column("headers")
     if len(headers.flatten()) == 0:
         return list(map(Record, *columns, at, repeat(None), repeat(None)))
     named = [
-        [_last_header(found or (), f"__debezium.{name}") for found in headers.to_pylist()]
+        [_last_header(header or (), f"__debezium.{name}") for header in headers.to_pylist()]
         for name in ("newkey", "oldkey")
     ]
     return list(map(Record, *columns, at, *named))
@@ -229,7 +229,7 @@ def table_name(event: Event) -> str:
 
 
 def is_of_table(event: Event, table: str) -> bool:
-    """Whether an event is of the table: its name, with the schema and the database before it if wanted."""
+    """Tell whether an event is of the table: its name, if wanted with schema and database before it."""
     if event.table == table:
         return True
     full = table_name(event)

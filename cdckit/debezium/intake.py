@@ -90,7 +90,7 @@ class FeedSettings:
         return table_rows(events, table.name, **self._arguments(table))
 
     def changes(self, events: DataFrame, table: CapturedTable) -> DataFrame:
-        """What the events say of the rows of a table, but for those in error."""
+        """Make changes of the events of a table, but for those in error."""
         return usable_changes(changes(events, table.name, **self._arguments(table))).drop("faults")
 
     def _arguments(self, table: CapturedTable) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class FeedSettings:
         return {"keys": keys, "columns": columns, "placeholder": self.placeholder}
 
     def kind(self, table: CapturedTable) -> Kind:
-        """What the ledger of a table is about."""
+        """Describe the ledger of a table."""
         assert table.made_by is not None
         entity, fields = table.name.rsplit(".", 1)[-1], field_names(table.made_by.columns)
         keys = tuple(fields[key] for key in table.made_by.keys)
@@ -359,7 +359,7 @@ def events_of_table(tables: Any, settings: FeedSettings, name: str) -> DataFrame
 
 
 def _name_types(types: Sequence[str]) -> tuple[str, ...]:
-    """What `changes` calls the types of a column: `string` for some that have no type in common."""
+    """Write what `changes` calls the types of a column: `string` for some that have no type in common."""
     names = distinct_types(types) or (UNTYPED,)
     try:
         common_type("column", names)
@@ -369,7 +369,7 @@ def _name_types(types: Sequence[str]) -> tuple[str, ...]:
 
 
 def describe_wait(name: str, reading: Reading) -> str:
-    """What the events of a table wait for that cannot be read yet."""
+    """Say what the events of a table wait for that cannot be read yet."""
     if not reading.keys:
         return f"the key columns of {name}, which tables= can name"
     return f"an event of {name} that has its key, {', '.join(reading.missing_keys)}"

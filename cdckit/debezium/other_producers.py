@@ -103,12 +103,12 @@ def _maxwell_event(row: _MaxwellRow | None, record: Record) -> Event:
 
 def _check(event: Event, connector: str, word: str | None, record: Record) -> Event:
     """The event, of a database of this kind; refused where no *word* says what happened, or another one."""
-    said = text_of(record.value)
+    value = text_of(record.value)
     if word is None:
-        return event.refuse(EventFault.NOT_AN_EVENT, said)
+        return event.refuse(EventFault.NOT_AN_EVENT, value)
     if event.kind is None:
         return event.refuse(EventFault.UNKNOWN_OPERATION, word)
-    event.connector, event.said = connector, None if event.kind == Kind.ROW else said
+    event.connector, event.said = connector, None if event.kind == Kind.ROW else value
     return check_row(event)
 
 
@@ -167,21 +167,21 @@ def _wal2json_event(row: _Wal2jsonRow | None, record: Record) -> Event:
     set_time(event, (("source", _commit_time(row.timestamp)), ("record", at)))
     if kind == Kind.ROW:
         types = _by_name(row.identity if row.columns is None else row.columns, "type")
-        event.types = None if types is None else {name: plain_text(said) for name, said in types.items()}
+        event.types = None if types is None else {name: plain_text(type_) for name, type_ in types.items()}
     return _check(event, "postgresql", action, record)
 
 
-def _commit_time(said: Any) -> int | None:
+def _commit_time(value: Any) -> int | None:
     try:
-        at = datetime.fromisoformat(said)
+        at = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         return None
     return microseconds(at if at.tzinfo is not None else at.replace(tzinfo=UTC))
 
 
 def _by_name(columns: list[_Column | None] | None, part: str) -> Image | None:
-    """By name, one thing that is said of each column; None where a name is missing or there twice."""
+    """Find by name one thing that is said of each column; None where a name is missing or there twice."""
     if columns is None or any(column is None or column.name is None for column in columns):
         return None
-    found = {plain_text(column.name): getattr(column, part) for column in columns if column is not None}
-    return found if len(found) == len(columns) else None  # type: ignore[return-value]
+    values = {plain_text(column.name): getattr(column, part) for column in columns if column is not None}
+    return values if len(values) == len(columns) else None  # type: ignore[return-value]

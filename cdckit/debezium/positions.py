@@ -49,17 +49,17 @@ def _postgresql(source: Source, offset: int | None) -> str | None:
     commit, also where a stream was there before them: theirs is their own LSN.
     """
     commit, last = _lsns(source.sequence)
-    own = _positive(source.lsn) or last
-    return None if own is None else _join_digits(commit or own, own)
+    position = _positive(source.lsn) or last
+    return None if position is None else _join_digits(commit or position, position)
 
 
 def _lsns(sequence: Any) -> tuple[int | None, int | None]:
     """The two numbers of a `sequence`, `["24023119","24023128"]`; either may be null."""
     try:
-        commit, own = _read_sequence(sequence)
+        commit, position = _read_sequence(sequence)
     except (msgspec.MsgspecError, RecursionError, TypeError, ValueError):
         return None, None
-    return _positive(commit), _positive(own)
+    return _positive(commit), _positive(position)
 
 
 def _positive(number: Any) -> int | None:
@@ -93,7 +93,7 @@ _FILE_NUMBER = re.compile(r"\d+$", re.ASCII)
 
 def _by_gtid(gtid: re.Pattern[str], source: Source, offset: int | None) -> str | None:
     """
-    By the log that a GTID names, and the number of the transaction in it.
+    Place by the log that a GTID names, and the number of the transaction in it.
 
     Of MySQL the server, or group, and tag name the log.  A group with several primaries counts in blocks, one
     for each, unless its `group_replication_gtid_assignment_block_size` is 1: else its numbers say no order.
@@ -125,11 +125,11 @@ def _oracle(source: Source, offset: int | None) -> str | None:
     3.2, the place of the change in the stream or in the redo log tells them apart.  Of OpenLogReplicator,
     which says none of these, the offset of the record does.
     """
-    own = _text(source.scn)
-    commit = _text(source.commit_scn) or own
-    if not re.search("[1-9]", f"{commit}{own}"):
+    position = _text(source.scn)
+    commit = _text(source.commit_scn) or position
+    if not re.search("[1-9]", f"{commit}{position}"):
         return None
-    scns = _join_digits(commit, own, _text(source.tx_seq))
+    scns = _join_digits(commit, position, _text(source.tx_seq))
     if source.tx_seq is not None:
         return scns
     if source.lcr_position is not None:
@@ -165,7 +165,7 @@ _BY_CONNECTOR: Mapping[str, Callable[[Source, int | None], str | None]] = {
 
 
 def is_read(source: Source) -> bool:
-    """Whether a snapshot read the row: it says `true`, `first`, `last`, `incremental`, …"""
+    """Tell whether a snapshot read the row: it says `true`, `first`, `last`, `incremental`, …"""
     return source.snapshot not in (None, False, "false")
 
 

@@ -91,14 +91,14 @@ def change_batch(
         read_at: From when on rows that a snapshot read are true, if the records have no column that says it;
             without both, as the events say.
     """
-    found = events(batch)
-    rows = read_rows(found, plan, (*OF_ROWS, TRUNCATE))
-    since: Sequence[int | None] = [read_at] * len(found)
+    event_rows = events(batch)
+    rows = read_rows(event_rows, plan, (*OF_ROWS, TRUNCATE))
+    since: Sequence[int | None] = [read_at] * len(event_rows)
     if READ_AT in batch.schema.names:
         since = batch.column(READ_AT).cast(pa.int64()).to_pylist()
     places = list(zip(*(batch.column(name).to_pylist() for name in ARRIVAL[1:]), strict=True))
     changes = [
-        *_unread_events(found, plan.table, places, source),
+        *_unread_events(event_rows, plan.table, places, source),
         *_row_changes(rows, plan, places, source, since),
     ]
     fields = zip(*changes, strict=True) if changes else [()] * len(_Change._fields)
@@ -201,7 +201,7 @@ def _sequence(event: Event) -> str:
 
 def _message_id(event: Event, source: str | None, place: tuple[Any, ...]) -> str:
     """
-    Which event it is, of its source: by its position where it has one, else by its record.
+    Name an event of its source: by its position where it has one, else by its record.
 
     The row that an incremental snapshot read may stand at the position of a change of the same row; and a
     delete at that of a create, where the key that changed is not, or not all of, the key that is asked for.
@@ -227,7 +227,7 @@ def _digest(event: Event) -> str:
 
 
 def _move(rows: Rows, row: int, plan: TablePlan, place: tuple[Any, ...]) -> dict[str, Any] | None:
-    """How the row came to another key: in one update, or in a delete and a create that name each other."""
+    """Find how the row came to another key: in an update, or a delete and a create that name each other."""
     event, key, old, other = rows.events[row], rows.keys[row], rows.old_keys[row], rows.other_keys[row]
     if not rows.moved[row]:
         if other is None:

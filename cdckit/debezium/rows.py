@@ -154,14 +154,14 @@ def _refuse(value: Any) -> Any:
     raise Unreadable
 
 
-def _common_reader(own: Encoding, common: pa.DataType) -> Read:
-    """What reads a value that is written in one of several ways, in the type that all have in common."""
-    return own.read if own.type == common else partial(_read_common, own, common)
+def _common_reader(encoding: Encoding, common: pa.DataType) -> Read:
+    """Choose what reads a value written in one of several ways, in the type that all have in common."""
+    return encoding.read if encoding.type == common else partial(_read_common, encoding, common)
 
 
-def _read_common(own: Encoding, common: pa.DataType, value: Any) -> Any:
-    (found,) = to_common_type(pa.array([own.read(value)], own.type), common)
-    return (found.cast(pa.int64()) if pa.types.is_timestamp(common) else found).as_py()
+def _read_common(encoding: Encoding, common: pa.DataType, value: Any) -> Any:
+    (common_value,) = to_common_type(pa.array([encoding.read(value)], encoding.type), common)
+    return (common_value.cast(pa.int64()) if pa.types.is_timestamp(common) else common_value).as_py()
 
 
 class Rows(NamedTuple):
@@ -212,7 +212,7 @@ class Rows(NamedTuple):
 
 
 def read_rows(events: Sequence[Event], plan: TablePlan, operations: Sequence[str]) -> Rows:
-    """What the events say of the rows of a table; those in error and of other tables are passed over."""
+    """Read the rows of a table out of events; those in error and of other tables are passed over."""
     chosen = [
         (place, event)
         for place, event in enumerate(events)
@@ -253,7 +253,7 @@ def read_rows(events: Sequence[Event], plan: TablePlan, operations: Sequence[str
 
 def _sent_values(event: Event, plan: TablePlan) -> Image:
     """
-    By column what the event says, null or not; what is not there was not sent.
+    Read by column what the event says, null or not; what is not there was not sent.
 
     Of a delete, which says no more than its key, that alone.  What was not sent because it did not change is
     what it was before, if that was sent.  A null there is no value: Debezium fills up with them what `before`
@@ -283,7 +283,7 @@ _PARTS = frozenset({list, dict})
 
 
 def _is_absent(value: Any, absent: frozenset[str]) -> bool:
-    """Whether a value is one of the placeholders."""
+    """Tell whether a value is one of the placeholders."""
     if value.__class__ is str:
         return value in absent
     return value.__class__ in _PARTS and json_text(value) in absent
@@ -296,7 +296,7 @@ def _read_old(
     sent: Sequence[Image],
     faults: Faults,
 ) -> tuple[list[bool], list[Any]]:
-    """Whether the values of a key column were others before the events, and which they were."""
+    """Tell whether the values of a key column were others before the events, and which they were."""
     before = [_old_value(event, column.sent_as) for event in events]
     changed = [
         was is not (now := row.get(column.sent_as)) and plain_text(was) != plain_text(now)
@@ -352,7 +352,7 @@ FAULTS = pa.list_(pa.field("element", pa.string()))
 
 
 def row_types(plan: TablePlan) -> dict[str, pa.DataType]:
-    """What stands beside the columns of the records in a table of rows."""
+    """Name what stands beside the columns of the records in a table of rows."""
     return {name: EVENT_TYPES[name] for name in _OF_EVENTS} | {
         "data": plan.data_type,
         "carried": plan.carried_type,

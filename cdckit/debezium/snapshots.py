@@ -32,7 +32,7 @@ def ended_snapshots(decoded: DataFrame) -> DataFrame:
 
 
 def is_last_read() -> Column:
-    """Whether an event is the last that a snapshot with a place in the log read."""
+    """Tell whether an event is the last that a snapshot with a place in the log read."""
     is_placed_read = (F.col("operation") == READ) & F.col("position").isNotNull()
     return is_placed_read & (F.col("snapshot") == "last") & F.col(ERROR_CODE).isNull()
 
@@ -76,7 +76,7 @@ def find_absences(
 
 
 def is_absence() -> Column:
-    """Whether a change is one of those that `find_absences` gives."""
+    """Tell whether a change is one of those that `find_absences` gives."""
     return F.startswith("message_id", F.concat("source", F.lit(_ABSENT)))
 
 
@@ -88,7 +88,7 @@ def _key_of(keys: Sequence[str]) -> Column:
 
 
 def _full_lists(reads: DataFrame, ended: DataFrame, unread: DataFrame) -> DataFrame:
-    """Those of the snapshots that read rows of the table, and all that they read is known."""
+    """Keep the snapshots that read rows of the table, and all that they read is known."""
     topics = reads.groupBy("source", "position", "arrival.topic").agg(
         F.min("arrival.timestamp").alias("begun_timestamp")
     )

@@ -106,7 +106,7 @@ def changes(
     complete_snapshots: bool = False,
 ) -> DataFrame:
     """
-    What the events say of the rows of one table.
+    Make changes of the events of one table.
 
     A create, an update and a read of a snapshot are upserts, a delete is a delete.  What an event did not
     send, such as a large value that did not change, is not carried; where the event says what it was before,
@@ -289,7 +289,7 @@ def table_plan(
     *,
     reject: bool = True,
 ) -> TablePlan:
-    """How the rows of a table are read, by the types of its columns."""
+    """Plan how the rows of a table are read, by the types of its columns."""
     fields = field_names(types)
     columns = {fields[name]: (kinds, arrow_type(common_type(name, kinds))) for name, kinds in types.items()}
     sent_as = {field: column for column, field in fields.items()}
@@ -338,18 +338,19 @@ def common_type(name: str, kinds: Sequence[str]) -> T.DataType:
     return common
 
 
-def _require_one_writing(found: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """The same columns; raises where events with types and events without any are about one of them."""
-    mixed = {name: kinds for name, kinds in found.items() if UNTYPED in kinds and len(kinds) > 1}
+def _require_one_writing(writings: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Raise where events with types and events without any are about one column."""
+    mixed = {name: kinds for name, kinds in writings.items() if UNTYPED in kinds and len(kinds) > 1}
     if mixed:
         needed = "given: some events do not say how they write a column of which others say it"
-        said = {
-            name: tuple(kind for kind in kinds if kind != UNTYPED) or kinds for name, kinds in found.items()
+        stated = {
+            name: tuple(kind for kind in kinds if kind != UNTYPED) or kinds
+            for name, kinds in writings.items()
         }
-        given = {name: kinds[0] if len(kinds) == 1 else kinds for name, kinds in said.items()}
+        given = {name: kinds[0] if len(kinds) == 1 else kinds for name, kinds in stated.items()}
         example = f"changes(…, columns={given}), if all of them write so"
         raise InvalidArgument("changes", "columns", needed, mixed, example)
-    return found
+    return writings
 
 
 def columns(decoded: DataFrame, table: str) -> dict[str, tuple[str, ...]]:
@@ -408,7 +409,7 @@ class _Survey:
 
 
 def _survey(decoded: DataFrame, table: str, function: str) -> _Survey:
-    """What all events of a table say of its columns and its key; a job that brings a row for each type."""
+    """Survey what events say of a table's columns and key; a job that brings a row for each type."""
     require_name(table, "table", function=function)
     require_batch(decoded, "decoded", "say its columns yourself", function=function)
     source, events = _events(decoded, READ_COLUMNS)
@@ -431,13 +432,13 @@ def distinct_types(type_texts: Sequence[str]) -> tuple[str, ...]:
     return names if len(names) == 1 else types
 
 
-def _require_one(table: str, found: Sequence[str], decoded: DataFrame) -> None:
-    if len(found) == 1:
+def _require_one(table: str, writings: Sequence[str], decoded: DataFrame) -> None:
+    if len(writings) == 1:
         return
-    if found:
-        needed = f"that of one table: {', '.join(found[:10])} all end so"
+    if writings:
+        needed = f"that of one table: {', '.join(writings[:10])} all end so"
         raise InvalidArgument("columns", "table", needed, table)
     name = F.concat_ws(".", "db", "schema", "table").alias("name")
     others = decoded.where(F.col("table").isNotNull()).select(name).distinct().orderBy("name").limit(10)
-    known = ", ".join(row["name"] for row in others.collect())
-    raise InvalidArgument("columns", "table", f"the name of a table among {known or 'none at all'}", table)
+    names = ", ".join(row["name"] for row in others.collect())
+    raise InvalidArgument("columns", "table", f"the name of a table among {names or 'none at all'}", table)

@@ -102,11 +102,11 @@ def _with_other_words(task: Task, targets: Targets) -> pa.Array:
     now, before = (read_rows(targets.words, paths) for paths in (task.words, task.words_before))
     both = join_batches([now, before], targets.words.shape.schema)
     rows = pa.StructArray.from_arrays(both.columns, names=both.schema.names)
-    known = number_values(rows)
+    word_numbers = number_values(rows)
     alone = ~np.where(
-        np.arange(len(known)) < now.num_rows,
-        np.isin(known, known[now.num_rows :]),
-        np.isin(known, known[: now.num_rows]),
+        np.arange(len(word_numbers)) < now.num_rows,
+        np.isin(word_numbers, word_numbers[now.num_rows :]),
+        np.isin(word_numbers, word_numbers[: now.num_rows]),
     )
     return both.column(GUID).filter(pa.array(alone)).unique()
 
@@ -127,32 +127,32 @@ class _Files:
     def write_apart(self, table: str, rows: Iterable[pa.RecordBatch]) -> list[str]:
         """Rows of a table in files of their own, whose paths are returned."""
         self._open[table].begin_files()
-        for each in rows:
-            self.write(table, each)
+        for batch in rows:
+            self.write(table, batch)
         return self._open[table].begin_files()
 
     def remove(self, table: str, files: Paths) -> None:
         """Files that the table shall no longer have."""
-        self.removed[table] += [one.path for one in files]
+        self.removed[table] += [file.path for file in files]
 
     def close(self) -> dict[str, list[dict[str, Any]]]:
-        """What was written."""
-        return {name: each.close() for name, each in self._open.items()}
+        """Write what waits, and report it."""
+        return {name: table_files.close() for name, table_files in self._open.items()}
 
     def discard(self) -> None:
         """Delete what was begun."""
-        for each in self._open.values():
-            each.discard()
+        for table_files in self._open.values():
+            table_files.discard()
 
 
 def _write_log(files: _Files, task: Task, new: pa.RecordBatch, merged: MergeResult) -> list[str]:
     """The log: returned are the fresh files that stay as they are."""
-    small = [one for one in task.log if one.size < SMALL]
+    small = [file for file in task.log if file.size < SMALL]
     if merged.news.num_rows == new.num_rows and len(small) + len(task.fresh) < FOLD:
-        return [one.path for one in task.fresh]
+        return [file.path for file in task.fresh]
     files.write("log", merged.news)
     if merged.news.num_rows and len(small) + 1 >= FOLD:
-        rows = (each for one in small for each in read_batches(files.targets.log, one.path))
+        rows = (batch for file in small for batch in read_batches(files.targets.log, file.path))
         files.folded += files.write_apart("log", rows)
         files.remove("log", small)
     return []
@@ -162,9 +162,9 @@ def _write_open(files: _Files, task: Task, near: Paths, opened: pa.RecordBatch, 
     """The open versions: those in the files that may hold what is touched are written again."""
     parts_of = [drop_entities(opened, merged.guids)]
     for rows in (merged.versions, merged.continued):
-        found = select_rows(rows, bools(rows.column(VALID_TO).is_null()))
-        at = pc.index_in(found.column(GUID), value_set=merged.guids)
-        parts_of.append(_with_hidden_columns(found, task, merged, at, is_open=True))
+        open_rows = select_rows(rows, bools(rows.column(VALID_TO).is_null()))
+        at = pc.index_in(open_rows.column(GUID), value_set=merged.guids)
+        parts_of.append(_with_hidden_columns(open_rows, task, merged, at, is_open=True))
     files.remove("history", task.open if task.anew else near)
     among = [] if task.anew else task.open
     for part in cut_by_guid(join_batches(parts_of, files.targets.stored_schema), among, OPEN_ROWS):
@@ -174,24 +174,24 @@ def _write_open(files: _Files, task: Task, near: Paths, opened: pa.RecordBatch, 
 def _write_closed(files: _Files, task: Task, merged: MergeResult) -> None:
     """The closed versions: of those there are, what late changes have touched; many small files as one."""
     history = files.targets.history
-    found = []
+    parts_of = []
     for rows in (merged.versions, merged.continued):
         closed = select_rows(rows, bools(rows.column(VALID_TO).is_valid()))
-        found.append(
+        parts_of.append(
             _with_hidden_columns(closed, task, merged, pa.nulls(closed.num_rows, pa.int32()), is_open=False)
         )
-    small = [one for one in task.closed if one.rows < CLOSED_ROWS and one.size < SMALL]
-    gone = task.closed if task.anew else small if len(small) >= task.fold else []
-    files.remove("history", gone)
+    small = [file for file in task.closed if file.rows < CLOSED_ROWS and file.size < SMALL]
+    replaced = task.closed if task.anew else small if len(small) >= task.fold else []
+    files.remove("history", replaced)
     if not task.anew:
-        found.append(drop_entities(read_rows(history, gone), merged.late))
-    for part in cut_by_guid(join_batches(found, files.targets.stored_schema), [], CLOSED_ROWS):
+        parts_of.append(drop_entities(read_rows(history, replaced), merged.late))
+    for part in cut_by_guid(join_batches(parts_of, files.targets.stored_schema), [], CLOSED_ROWS):
         files.write_apart("history", [part])
-    for one in [] if task.anew else files_about(task.closed, merged.late):
-        if one not in gone and _holds_any(history, one.path, merged.late):
-            before = read_batches(history, one.path)
+    for file in [] if task.anew else files_about(task.closed, merged.late):
+        if file not in replaced and _holds_any(history, file.path, merged.late):
+            before = read_batches(history, file.path)
             files.write_apart("history", (drop_entities(rows, merged.late) for rows in before))
-            files.remove("history", [one])
+            files.remove("history", [file])
 
 
 def _with_hidden_columns(
@@ -208,7 +208,7 @@ def _with_hidden_columns(
 
 
 def _holds_any(target: Target, path: str, guids: pa.Array) -> bool:
-    """Whether a file has rows of one of these entities."""
+    """Tell whether a file has rows of one of these entities."""
     return bool(len(guids)) and any(
         pc.any(pc.is_in(batch.column(0), value_set=guids)).as_py()
         for batch in read_batches(target, path, [GUID])
@@ -241,19 +241,19 @@ def _write_unborn(files: _Files, task: Task, unborn: pa.RecordBatch, merged: Mer
 def files_about(files: Paths, guids: pa.Array) -> Paths:
     """The files that can hold rows of these entities, and those between which a new one's would be."""
     sought = sorted(set(guids.drop_null().cast(pa.large_binary()).to_pylist()))
-    ordered = sorted(files, key=lambda one: one.low)
-    ends = [one.low for one in ordered[1:]]
-    found = []
-    for number, one in enumerate(ordered):
-        first = bisect_left(sought, one.low) if number else 0
+    ordered = sorted(files, key=lambda file: file.low)
+    ends = [file.low for file in ordered[1:]]
+    near = []
+    for number, file in enumerate(ordered):
+        first = bisect_left(sought, file.low) if number else 0
         if first < len(sought) and (
-            one.high is None
-            or sought[first] <= one.high
+            file.high is None
+            or sought[first] <= file.high
             or number == len(ends)
             or sought[first] < ends[number]
         ):
-            found.append(one)
-    return found
+            near.append(file)
+    return near
 
 
 def cut_by_guid(rows: pa.RecordBatch, among: Paths, at_least: int) -> Iterator[pa.RecordBatch]:
@@ -270,9 +270,9 @@ def cut_by_guid(rows: pa.RecordBatch, among: Paths, at_least: int) -> Iterator[p
     order = rank_values(rows.column(GUID))
     if (np.diff(order) < 0).any():
         rows = rows.take(pa.array(np.argsort(order, kind="stable")))
-    many = max(at_least, max(rows.num_rows, sum(one.rows for one in among)) // _FILES)
+    many = max(at_least, max(rows.num_rows, sum(file.rows for file in among)) // _FILES)
     guids = rows.column(GUID).cast(pa.large_binary())
-    lows = sorted(one.low for one in among)[1:]
+    lows = sorted(file.low for file in among)[1:]
     starts = [bisect_left(range(len(guids)), low, key=lambda at: _guid_at(guids, at)) for low in lows]
     bounds = sorted({0, *starts, rows.num_rows})
     for begin, end in pairwise(bounds):

@@ -149,11 +149,11 @@ class _Others(NamedTuple):
     message: Ints
 
     def row_of(self, origins: _Origins, index: int, is_set: Bools) -> Ints:
-        """Which of the changes carries a field, for each version in which it is set."""
+        """Find the change that carries a field, for each version in which it is set."""
         version = np.flatnonzero(is_set)
         message = origins.fields[index][is_set]
-        found = self.versions + np.searchsorted(self.keys, version * len(origins.texts) + message)
-        rows: Ints = np.where(message == origins.row[is_set], version, found)
+        places = self.versions + np.searchsorted(self.keys, version * len(origins.texts) + message)
+        rows: Ints = np.where(message == origins.row[is_set], version, places)
         return rows
 
 
@@ -197,7 +197,7 @@ def merge_bucket(
     unborn: pa.RecordBatch,
     rewritten: pa.Array,
 ) -> MergeResult:
-    """What comes of *new* changes, and of *rewritten*, the entities to which other words were taken."""
+    """Merge *new* changes into a bucket, and the entities *rewritten*, to which other words were taken."""
     late = _find_late(task, targets, new, opened, unborn)
     again = _merge_again(task, targets, select_rows(new, late), rewritten)
     later = select_rows(new, ~late)
@@ -229,13 +229,13 @@ def _find_late(
     if task.anew:
         return np.ones(new.num_rows, dtype=bool)
     messages = sorted(new.column("message_id").unique().to_pylist())
-    known = [
+    identities = [
         batch.column(0)
-        for one in task.log
-        if one.may_name(messages)
-        for batch in read_batches(targets.log, one.path, [IDENTITY], 1 << 20)
+        for file in task.log
+        if file.may_name(messages)
+        for batch in read_batches(targets.log, file.path, [IDENTITY], 1 << 20)
     ]
-    late = may_be_repeated(new.column(IDENTITY), known)
+    late = may_be_repeated(new.column(IDENTITY), identities)
     encoded = new.column(GUID).dictionary_encode()
     entity, instant = ints(encoded.indices), new.column("effective_timestamp")
     is_every = pc.equal(unborn.column(GUID), EVERY)
@@ -260,7 +260,7 @@ def _find_late(
 
 
 def _find_behind(values: pa.Array, bound: pa.Array) -> Bools:
-    """Which values are not beyond what they are bound by; null binds none."""
+    """Find the values that are not beyond what they are bound by; null binds none."""
     return bools(pc.less_equal(values, bound.cast(values.type)))
 
 
@@ -274,19 +274,19 @@ class _SecondMerge(NamedTuple):
 
 def _merge_again(task: Task, targets: Targets, new: pa.RecordBatch, rewritten: pa.Array) -> _SecondMerge:
     guids = pa.concat_arrays([entity_guids(new), rewritten])
-    known = pa.concat_arrays([guids, pa.array([EVERY], guids.type)])
+    merged_guids = pa.concat_arrays([guids, pa.array([EVERY], guids.type)])
     old = (
         []
         if not (task.anew or len(guids))
         else [
-            batch if task.anew else batch.filter(pc.is_in(batch.column(GUID), value_set=known))
-            for one in task.log
-            for batch in read_batches(targets.log, one.path)
+            batch if task.anew else batch.filter(pc.is_in(batch.column(GUID), value_set=merged_guids))
+            for file in task.log
+            for batch in read_batches(targets.log, file.path)
         ]
     )
     if targets.words is not None and (task.anew or len(guids)):
         words = align_columns(read_rows(targets.words, task.words), new.schema)
-        old.append(words if task.anew else words.filter(pc.is_in(words.column(GUID), value_set=known)))
+        old.append(words if task.anew else words.filter(pc.is_in(words.column(GUID), value_set=merged_guids)))
     before = sum(batch.num_rows for batch in old)
     rows = join_batches([*old, new], new.schema)
     order = change_order(rows)
@@ -318,23 +318,23 @@ def _continue(
     placed = order_entities([flatten_changes(on, targets.resume_layout)], targets.resume_layout)
     changes = join_flat_batches([resume_changes(stored, targets.resume_layout), *placed])
     changes = changes.take(pa.array(np.argsort(rank_values(changes.column(GUID)), kind="stable")))
-    found = join_batches(
+    continued = join_batches(
         versions([changes], targets.resume_layout, targets.merged_schema), targets.merged_schema
     )
-    entity = number_texts(found.column(GUID))
+    entity = number_texts(continued.column(GUID))
     first = group_starts(entity)
-    first &= bools(pc.is_in(found.column(GUID), value_set=stored.column(GUID)))
-    as_stored = found.filter(pa.array(first))
+    first &= bools(pc.is_in(continued.column(GUID), value_set=stored.column(GUID)))
+    as_stored = continued.filter(pa.array(first))
     at = pc.index_in(stored.column(GUID), value_set=as_stored.column(GUID))
     assert as_stored.num_rows == stored.num_rows
     assert not at.null_count
     ended = with_columns(stored, {VALID_TO: as_stored.column(VALID_TO).take(at)})
-    return select_rows(found, ~first), ended
+    return select_rows(continued, ~first), ended
 
 
-def _with_hidden(found: pa.RecordBatch, targets: Targets) -> pa.RecordBatch:
+def _with_hidden(versions: pa.RecordBatch, targets: Targets) -> pa.RecordBatch:
     """Versions with room for the columns that users do not see."""
-    return align_columns(found, targets.stored_schema)
+    return align_columns(versions, targets.stored_schema)
 
 
 def _latest_positions(sorted_rows: list[pa.RecordBatch]) -> tuple[pa.Array, pa.Array, pa.Array]:
@@ -352,15 +352,15 @@ def _latest_positions(sorted_rows: list[pa.RecordBatch]) -> tuple[pa.Array, pa.A
 
 
 def _some_end(rows: pa.RecordBatch, entity: Ints) -> pa.Array:
-    """For each entity, which are numbered from 0, whether some of its changes end."""
-    found = np.zeros(int(entity.max(initial=-1)) + 1, dtype=bool)
+    """Tell for each entity, which are numbered from 0, whether some of its changes end."""
+    ends = np.zeros(int(entity.max(initial=-1)) + 1, dtype=bool)
     if UNTIL in rows.schema.names:
-        found[entity[np.asarray(rows.column(UNTIL).is_valid())]] = True
-    return pa.array(found)
+        ends[entity[np.asarray(rows.column(UNTIL).is_valid())]] = True
+    return pa.array(ends)
 
 
 def _last_places(rows: pa.RecordBatch, entity: Ints) -> pa.Array:
-    """For each entity, which are numbered from 0, the last place that its changes say; null without one."""
+    """Find for each entity, numbered from 0, the last place that its changes say; null without one."""
     sequence = rows.column("sequence")
     last = np.full(int(entity.max(initial=-1)) + 1, NOWHERE)
     if SNAPSHOT in rows.schema.names:
@@ -373,10 +373,10 @@ def _last_places(rows: pa.RecordBatch, entity: Ints) -> pa.Array:
 # Repeats --------------------------------------------------------------------------------------------------
 
 
-def may_be_repeated(identities: pa.Array, known: list[pa.Array]) -> Bools:
-    """Which of the new changes share the hash of their identity with a known one, or with each other."""
+def may_be_repeated(identities: pa.Array, logged: list[pa.Array]) -> Bools:
+    """Find the new changes that share the hash of their identity with a logged one, or with each other."""
     new = ints(identities)
-    hits = [ints(some.filter(pc.is_in(some, value_set=identities))) for some in known]
+    hits = [ints(some.filter(pc.is_in(some, value_set=identities))) for some in logged]
     values, counts = np.unique(new, return_counts=True)
     again = np.concatenate([*hits, values[counts > 1]])
     return np.isin(new, again)
@@ -384,7 +384,7 @@ def may_be_repeated(identities: pa.Array, known: list[pa.Array]) -> Bools:
 
 def is_repeated(rows: pa.RecordBatch, is_new: Bools) -> Bools:
     """
-    Which of the new changes say nothing that the log has not.
+    Find the new changes that say nothing that the log has not.
 
     Of a change that came twice (source, message and record number, of one entity) the one that stands first
     in the order counts.  So one says nothing if another stands before it and had arrived before it, or is
@@ -408,15 +408,15 @@ def is_repeated(rows: pa.RecordBatch, is_new: Bools) -> Bools:
     arrived = arrivals(rows.take(pa.array(order)))
     drop = arrived > -greatest_before(-arrived, of)
     drop[again] |= _same_place(rows, order[again], order[np.flatnonzero(again) - 1])
-    found: Bools = np.zeros(rows.num_rows, dtype=bool)
-    found[order] = drop & is_new[order]
-    return found
+    repeated: Bools = np.zeros(rows.num_rows, dtype=bool)
+    repeated[order] = drop & is_new[order]
+    return repeated
 
 
-def _same_place(rows: pa.RecordBatch, one: Ints, other: Ints) -> Bools:
+def _same_place(rows: pa.RecordBatch, first: Ints, other: Ints) -> Bools:
     """Pair by pair, whether two changes of one identity stand at one place in the order."""
-    left, right = (rows.take(pa.array(at)) for at in (one, other))
+    left, right = (rows.take(pa.array(at)) for at in (first, other))
     columns = ("effective_timestamp", "sequence", "arrival")
     parts = [same_values(left.column(name), right.column(name)) for name in columns]
-    found: Bools = np.logical_and.reduce(parts)
-    return found
+    same: Bools = np.logical_and.reduce(parts)
+    return same

@@ -52,7 +52,7 @@ from cdckit.parts.widening import (
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.columns import as_columns
 
-FORMAT = 2
+FORMAT = 3
 BUCKETS = 64
 _NOTE = "cdckit.ledger"
 
@@ -157,27 +157,29 @@ class Kind:
         text = transaction.note_of(self._key)
         if text is None:
             return self
-        known = json.loads(text)
-        return _with_noted_fields(replace(self, buckets=known["buckets"]), known)
+        properties = json.loads(text)
+        return _with_noted_fields(replace(self, buckets=properties["buckets"]), properties)
 
     def stored_kind(self, snapshot: Snapshot, buckets: int | None = None) -> Kind:
         """
-        The same as the store knows it; raises `OtherKind` if that is about something else.
+        Describe the ledger as the store knows it; raises `OtherKind` if that is about something else.
 
         *buckets* is how many were asked for; None takes those that it has.
         """
         location = snapshot.location.root
         text = snapshot.notes.get(self._key)
         if text is None:
-            own = {self.changes, self.history, self.unborn, self.lists, self.words} & set(snapshot.names())
-            strange = sorted(own if self.name else snapshot.names())
+            tables_there = {self.changes, self.history, self.unborn, self.lists, self.words} & set(
+                snapshot.names()
+            )
+            strange = sorted(tables_there if self.name else snapshot.names())
             if strange:
                 raise OtherKind(location, str(self), f"the tables {', '.join(strange)}, no ledger's")
             return self
         properties = json.loads(text)
         if properties["format"] != FORMAT:
-            found = f"a ledger of format {properties['format']}, which this version of cdckit does not know"
-            raise OtherKind(location, f"one of format {FORMAT}", found)
+            problem = f"a ledger of format {properties['format']}, which this version of cdckit does not know"
+            raise OtherKind(location, f"one of format {FORMAT}", problem)
         found_kind = Kind(
             properties["entity"],
             tuple(properties["keys"]),
@@ -201,12 +203,14 @@ class Kind:
 
     def fields(self, transaction: Transaction) -> T.StructType:
         """The fields that the ledger knows, none before the first changes."""
-        known = transaction.has(self.changes)
-        return log_fields(transaction.schema(self.changes)) if known else T.StructType()
+        is_there = transaction.has(self.changes)
+        return log_fields(transaction.schema(self.changes)) if is_there else T.StructType()
 
     def filled_fields(self, transaction: Transaction) -> T.StructType:
-        """Those of its fields in which something stands, in all of their parts."""
-        return T.StructType([one for one in self.fields(transaction) if one.name not in self.empty.names])
+        """Keep its fields in which something stands, in all of their parts."""
+        return T.StructType(
+            [field for field in self.fields(transaction) if field.name not in self.empty.names]
+        )
 
     def fit(self, transaction: Transaction, rows: DataFrame) -> tuple[Kind, DataFrame]:
         """
@@ -219,9 +223,9 @@ class Kind:
         """
         before = self.fields(transaction)
         others = {
-            one.name: (before[one.name].dataType, one.dataType)
-            for one in log_fields(rows.schema)
-            if one.name in before.names and before[one.name].dataType != one.dataType
+            field.name: (before[field.name].dataType, field.dataType)
+            for field in log_fields(rows.schema)
+            if field.name in before.names and before[field.name].dataType != field.dataType
         }
         fitting = self.fitting_types(transaction, rows.schema)
         as_texts = [name for name, (_, now) in others.items() if isinstance(now, T.StringType)]
@@ -231,33 +235,33 @@ class Kind:
         unknown = [
             name for name in of_texts if name not in {*fitting, *empty, *self.empty.names, *self.texts}
         ]
-        found = _find_empty(transaction.read(self.changes), unknown) if unknown else []
-        texts = (*self.texts, *(name for name in unknown if name not in found))
-        more = [T.StructField(name, T.NullType()) for name in found]
+        empty_fields = _find_empty(transaction.read(self.changes), unknown) if unknown else []
+        texts = (*self.texts, *(name for name in unknown if name not in empty_fields))
+        more = [T.StructField(name, T.NullType()) for name in empty_fields]
         return replace(self, empty=T.StructType([*self.empty, *more]), texts=texts), rows
 
     def fitting_types(self, transaction: Transaction, rows: T.StructType) -> dict[str, T.DataType]:
         """
-        By name the types that the log has, or can have, of fields of changes in which nothing stands.
+        Find by name the types that the log has, or can have, of fields of changes in which nothing stands.
 
         So has each field that leaves open what its values, or parts of them, are, here or in the log: what
         either of the two leaves open the other one says, and if neither does it is text.
         """
         before, empty = self.fields(transaction), empty_fields(rows)
         types: dict[str, T.DataType] = {}
-        for one in log_fields(rows):
-            now = empty.get(one.name, one.dataType)
-            was = self._known_type(before, one.name)
+        for field in log_fields(rows):
+            now = empty.get(field.name, field.dataType)
+            was = self._known_type(before, field.name)
             filled = fill_void(was, now)
             if filled is None or not (has_void(now) or has_void(was)):
                 continue
-            stays = one.name in before.names and filled == was
-            type_ = before[one.name].dataType if stays else void_as_text(filled)
+            stays = field.name in before.names and filled == was
+            type_ = before[field.name].dataType if stays else void_as_text(filled)
             # A type that says nothing is good enough where nothing better is known.
-            if one.dataType != type_ and (
-                stays or has_void(one.dataType) or not isinstance(filled, T.NullType)
+            if field.dataType != type_ and (
+                stays or has_void(field.dataType) or not isinstance(filled, T.NullType)
             ):
-                types[one.name] = type_
+                types[field.name] = type_
         return types
 
     def _known_type(self, fields: T.StructType, name: str) -> T.DataType:
@@ -270,16 +274,20 @@ class Kind:
         """The types of the empty fields of which changes in these columns say more."""
         # What was read of the log itself says nothing new.
         fields = log_fields(log) if EMPTY in log["data"].metadata else _NO_FIELDS
-        known = {one.name: one.dataType for one in fields}
-        now = known | empty_fields(log)
-        filled = {one.name: fill_void(one.dataType, now[one.name]) for one in self.empty if one.name in known}
+        types = {field.name: field.dataType for field in fields}
+        now = types | empty_fields(log)
+        filled = {
+            field.name: fill_void(field.dataType, now[field.name])
+            for field in self.empty
+            if field.name in types
+        }
         return {name: kind for name, kind in filled.items() if kind not in (None, self.empty[name].dataType)}
 
     def with_empty_of(self, transaction: Transaction, log: T.StructType) -> Kind:
         """The same, after changes in these columns."""
-        known = self.fields(transaction).names
-        new = {name: kind for name, kind in empty_fields(log).items() if name not in known}
-        types = {one.name: one.dataType for one in self.empty} | self.settled(log) | new
+        names = self.fields(transaction).names
+        new = {name: kind for name, kind in empty_fields(log).items() if name not in names}
+        types = {field.name: field.dataType for field in self.empty} | self.settled(log) | new
         fields = [T.StructField(name, kind) for name, kind in types.items() if has_void(kind)]
         return replace(self, empty=T.StructType(fields))
 
@@ -291,17 +299,17 @@ class Kind:
             WrongColumnType: They do not say how a field is written of which the ledger has the values, or
                 the other way round: the two would not be the same.
         """
-        known = self.fields(transaction)
+        fields = self.fields(transaction)
         untyped = untyped_fields(rows)
         for name in untyped:
-            if name in known.names and name not in self.untyped:
-                needed = f"{known[name].dataType.simpleString()}, as before"
-                raise WrongColumnType(function, f"data.{name}", needed, AS_SENT, _ask_for_types(known))
+            if name in fields.names and name not in self.untyped:
+                needed = f"{fields[name].dataType.simpleString()}, as before"
+                raise WrongColumnType(function, f"data.{name}", needed, AS_SENT, _ask_for_types(fields))
         for name in typed_fields(rows):
             if name in self.untyped:
-                found = log_fields(rows)[name].dataType.simpleString()
+                type_name = log_fields(rows)[name].dataType.simpleString()
                 remedy = _offer_texts(self.untyped)
-                raise WrongColumnType(function, f"data.{name}", f"{AS_SENT}, as before", found, remedy)
+                raise WrongColumnType(function, f"data.{name}", f"{AS_SENT}, as before", type_name, remedy)
         return replace(self, untyped=tuple(dict.fromkeys([*self.untyped, *untyped])))
 
     def bucket_column(self, guid: Column) -> Column:
@@ -323,7 +331,7 @@ def _with_noted_fields(kind: Kind, note: Mapping[str, Any]) -> Kind:
 
 
 def _find_empty(rows: DataFrame, names: Sequence[str]) -> list[str]:
-    """Those of the fields in which nothing stands."""
+    """Find the fields in which nothing stands."""
     if not names:
         return []
     filled = rows.agg(*(F.count(F.col("data").getField(name)).alias(name) for name in names)).first()
@@ -331,8 +339,8 @@ def _find_empty(rows: DataFrame, names: Sequence[str]) -> list[str]:
     return [name for name in names if not filled[name]]
 
 
-def _ask_for_types(known: T.StructType) -> str:
-    types = ", ".join(f"{each.name} {each.dataType.simpleString()}" for each in known)
+def _ask_for_types(fields: T.StructType) -> str:
+    types = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in fields)
     return (
         "Give `columns=` where these changes are made: for each column how the source writes it, such as "
         f"days or microseconds. Known are {types}."
@@ -402,8 +410,7 @@ LISTS_SCHEMA = T.StructType(
         T.StructField("rows", T.LongType()),
     ]
 )
-"""One row per list: who gave it, when it was taken, and how many entities it named; null where it came as
-changes, which do not tell."""
+"""One row per list: who gave it, when it was taken, and how many entities it named."""
 
 
 def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> DataFrame:
@@ -435,10 +442,10 @@ def to_log_rows(changes: DataFrame, kind: Kind, *, digest: bool = False) -> Data
         # They have no entity, or one that only some of them say: one bucket would have them all.
         anywhere = F.pmod(F.xxhash64(REJECT), F.lit(kind.buckets)).cast("int")
         bucket = F.when(F.col(REJECT).isNull(), bucket).otherwise(anywhere)
-    found = changes if kind.by_guid else with_guid(changes, _key_digest(kind.entity, kind.keys))
+    rows = changes if kind.by_guid else with_guid(changes, _key_digest(kind.entity, kind.keys))
     digested = [name for name in (GUID, *CHANGE_SCHEMA.fieldNames(), *optional) if name in changes.columns]
     content = _content_digest(tuple(digested), data) if digest else F.lit(0).cast("long")
-    return found.select(
+    return rows.select(
         GUID,
         bucket.alias(BUCKET),
         _identity_digest().alias(IDENTITY),
@@ -478,20 +485,20 @@ def _key_digest(entity: str, keys: tuple[str, ...]) -> Column:
 
 def log_columns(rows: T.StructType) -> T.StructType:
     """The columns of the log, of those of `to_log_rows`."""
-    return T.StructType([each for each in rows if each.name not in (CONTENT, LISTED, REJECT)])
+    return T.StructType([column for column in rows if column.name not in (CONTENT, LISTED, REJECT)])
 
 
 def words_columns(log: T.StructType) -> T.StructType:
     """The columns of the table of words that rows took along: those of the log."""
-    return T.StructType([each for each in log if each.name != MOVED])
+    return T.StructType([column for column in log if column.name != MOVED])
 
 
 def with_all_priorities(log: T.StructType) -> T.StructType:
     """The columns of a log in which every field has a priority of its own: words have one for each."""
     names = log_fields(log).fieldNames()
-    own = T.StructType([T.StructField(name, T.IntegerType()) for name in names])
-    some = [each for each in log if each.name != "field_priorities"]
-    return T.StructType([*some, T.StructField("field_priorities", own)])
+    priorities = T.StructType([T.StructField(name, T.IntegerType()) for name in names])
+    some = [column for column in log if column.name != "field_priorities"]
+    return T.StructType([*some, T.StructField("field_priorities", priorities)])
 
 
 def inherited_words(log: DataFrame, kind: Kind) -> DataFrame:
@@ -507,7 +514,7 @@ def _identity_digest() -> Column:
 
 @built_once
 def _content_digest(names: tuple[str, ...], data: T.StructType) -> Column:
-    """Of all that a change says; a null beside a value is another content than the value beside the null."""
+    """Digest all that a change says; a null beside a value is not the value beside a null."""
     columns = [F.col(name) for name in names]
     for field in data:
         value = F.col("data").getField(field.name)
@@ -527,9 +534,9 @@ def _holds_map(kind: T.DataType) -> bool:
 
 def log_fields(log: T.StructType) -> T.StructType:
     """The business fields of a log."""
-    found = log["data"].dataType
-    assert isinstance(found, T.StructType)
-    return found
+    data_type = log["data"].dataType
+    assert isinstance(data_type, T.StructType)
+    return data_type
 
 
 def stored_history_columns(data: T.StructType) -> T.StructType:
@@ -548,22 +555,22 @@ def require_keys_keep_their_texts(
 ) -> None:
     """Raise `WrongColumnType` if a key is to have another text: 1 and "1" are two keys, with two guids."""
     for name in () if kind.by_guid else [key for key in kind.keys if key in before.names]:
-        one, other = before[name].dataType, after[name].dataType
-        common = common_spark_type(one, other)
+        type_before, other = before[name].dataType, after[name].dataType
+        common = common_spark_type(type_before, other)
         # A number has one text whatever its type, a day has not that of its midnight.
-        has_other_text = one != other and isinstance(
+        has_other_text = type_before != other and isinstance(
             common, T.StringType | T.TimestampType | T.TimestampNTZType
         )
-        if has_other_text and not isinstance(one, T.StringType):
-            kind_before = one.simpleString()
-            is_number = isinstance(one, T.NumericType)
+        if has_other_text and not isinstance(type_before, T.StringType):
+            kind_before = type_before.simpleString()
+            is_number = isinstance(type_before, T.NumericType)
             needed = f"a number as before ({kind_before})" if is_number else f"{kind_before}, as before"
             is_float = isinstance(other, T.FloatType | T.DoubleType)
             remedy = WHOLE_KEYS if is_number and is_float else _SAY_TYPES
             raise WrongColumnType(function, f"data.{name}", needed, other.simpleString(), remedy)
-        if isinstance(one, T.StringType) and not isinstance(other, T.StringType):
-            found = other.simpleString()
-            raise WrongColumnType(function, f"data.{name}", "string, as before", found, _SAY_TYPES)
+        if isinstance(type_before, T.StringType) and not isinstance(other, T.StringType):
+            type_name = other.simpleString()
+            raise WrongColumnType(function, f"data.{name}", "string, as before", type_name, _SAY_TYPES)
 
 
 _SAY_TYPES = "Make the changes with the type that it had: by `columns=` of the door, or by a cast."
@@ -581,9 +588,9 @@ def require_times_stay(
     for field in after:
         was = before[field.name].dataType if field.name in before.names else field.dataType
         if is_beside(was, field.dataType):
-            needed, found = f"{was.simpleString()}, as before", field.dataType.simpleString()
+            needed, type_name = f"{was.simpleString()}, as before", field.dataType.simpleString()
             remedy = TIMES_IN_LISTS if of_lists else _SAY_TYPES
-            raise WrongColumnType(function, f"data.{field.name}", needed, found, remedy)
+            raise WrongColumnType(function, f"data.{field.name}", needed, type_name, remedy)
 
 
 def visible_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:
@@ -596,16 +603,16 @@ def visible_changes(log: DataFrame, kind: Kind, copy: int = 0) -> DataFrame:
     }
     if kind.untyped or kind.empty.names:
         some: dict[str, Any] = {UNTYPED: list(kind.untyped)} if kind.untyped else {}
-        some |= note_empty({one.name: one.dataType for one in kind.empty}) if kind.empty.names else {}
+        some |= note_empty({field.name: field.dataType for field in kind.empty}) if kind.empty.names else {}
         filled["data"] = F.col("data").alias("data", metadata=some)
     # Of a truncate every bucket has one.
-    own = log.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == copy))
+    entity_rows = log.where((F.col(GUID) != EVERY) | (F.col(BUCKET) == copy))
     # Not by `withColumns`: an alias's metadata would be lost through Spark Connect.
-    return own.select(*(filled.get(name, F.col(name)) for name in names))
+    return entity_rows.select(*(filled.get(name, F.col(name)) for name in names))
 
 
 def _carried_flags(log: DataFrame) -> Column:
-    """Whether each field was carried: not, by changes from before the field was known."""
+    """Tell whether each field was carried: not, by changes from before the field was known."""
     flags = [
         F.coalesce(F.col("carried").getField(name), F.lit(False)).alias(name)
         for name in log_fields(log.schema).fieldNames()

@@ -56,25 +56,25 @@ def erase_buckets(
         return
     rows = pa.Table.from_batches(some)
     for bucket in sorted(pc.unique(rows.column(BUCKET)).to_pylist()):
-        own = rows.filter(pc.equal(rows.column(BUCKET), bucket))
-        guids, known = (_one_array(own.column(name)) for name in (GUID, KNOWN))
+        bucket_rows = rows.filter(pc.equal(rows.column(BUCKET), bucket))
+        guids, is_known = (_one_array(bucket_rows.column(name)) for name in (GUID, KNOWN))
         task = tasks.get(bucket, Task(bucket))
-        found, parts = _erase_fields(task, targets, guids, fields) if fields else _erase(task, targets, guids)
-        is_found = bools(pc.is_in(guids, value_set=found))
-        unknown = ~is_found & ~bools(known)
+        count, parts = _erase_fields(task, targets, guids, fields) if fields else _erase(task, targets, guids)
+        is_found = bools(pc.is_in(guids, value_set=count))
+        unknown = ~is_found & ~bools(is_known)
         counts = {"bucket": bucket, "found": int(is_found.sum()), "unknown": int(unknown.sum())}
         yield {**counts, "parts": {name: vars(part) for name, part in parts.items()}}
 
 
 def _erase(task: Task, targets: Targets, guids: pa.Array) -> tuple[pa.Array, dict[str, RewrittenPart]]:
     """All that is said of entities goes; which of them the log has."""
-    found: list[pa.Array] = []
+    all_parts: list[pa.Array] = []
 
     def drop(rows: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:
         return select_rows(rows, ~theirs)
 
     def drop_and_find(rows: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:
-        found.append(rows.column(GUID).filter(pa.array(theirs)).unique())
+        all_parts.append(rows.column(GUID).filter(pa.array(theirs)).unique())
         return drop(rows, theirs)
 
     parts = {
@@ -84,24 +84,24 @@ def _erase(task: Task, targets: Targets, guids: pa.Array) -> tuple[pa.Array, dic
     }
     if targets.words is not None:
         parts["words"] = _rewrite(targets.words, task.words, guids, drop)
-    return pa.concat_arrays(found) if found else guids.slice(0, 0), parts
+    return pa.concat_arrays(all_parts) if all_parts else guids.slice(0, 0), parts
 
 
 def _erase_fields(
     task: Task, targets: Targets, guids: pa.Array, fields: list[str]
 ) -> tuple[pa.Array, dict[str, RewrittenPart]]:
-    """Of entities some fields go, as if nobody had ever sent them; which of them the log has."""
-    found: list[pa.Array] = []
+    """Take fields of entities out, as if nobody had ever sent them; returns which of them the log has."""
+    all_parts: list[pa.Array] = []
 
     def strip(rows: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:
-        found.append(rows.column(GUID).filter(pa.array(theirs)).unique())
+        all_parts.append(rows.column(GUID).filter(pa.array(theirs)).unique())
         return _without_fields(rows, theirs, fields)
 
     log = _rewrite(targets.log, task.log, guids, strip)
-    there = pa.concat_arrays(found).unique() if found else guids.slice(0, 0)
+    there = pa.concat_arrays(all_parts).unique() if all_parts else guids.slice(0, 0)
     parts = {"log": log}
     if len(there) and targets.words is None:
-        kept = [one for one in task.log if one.path not in log.removed]
+        kept = [file for file in task.log if file.path not in log.removed]
         now = replace(task, log=[*kept, *_as_paths(log.added)])
         parts |= _merge_again(now, targets, there)
     return there, parts
@@ -111,16 +111,16 @@ def _merge_again(task: Task, targets: Targets, guids: pa.Array) -> dict[str, Rew
     """The versions of entities as their changes give them now."""
     done = keep_up_bucket(task, targets, guids)
     assert not [*done.added["log"], *done.removed["log"]]
-    known = {one.path: one for one in [*task.open, *task.closed, *task.unborn]}
-    found = {}
+    files = {file.path: file for file in [*task.open, *task.closed, *task.unborn]}
+    outcomes = {}
     for name, target in (("history", targets.history), ("unborn", targets.unborn)):
         added, removed = done.added[name], done.removed[name]
-        before = read_rows(target, [known[path] for path in removed])
+        before = read_rows(target, [files[path] for path in removed])
         after = read_rows(target, _as_paths(added))
         rests = [_in_order(_drop(rows, guids)) for rows in (before, after)]
         erased = before.num_rows - rests[0].num_rows
-        found[name] = _proven(target, added, removed, before.num_rows, erased, *rests)
-    return found
+        outcomes[name] = _proven(target, added, removed, before.num_rows, erased, *rests)
+    return outcomes
 
 
 def _rewrite(
@@ -151,11 +151,11 @@ def rewrite_files(
     """
     removed, kept, rows_before, erased = list[str](), list[pa.RecordBatch](), 0, 0
     with OpenFiles(target) as open_files:
-        for one in files:
-            rows = read_rows(target, [one])
+        for file in files:
+            rows = read_rows(target, [file])
             theirs = find(rows)
             if theirs.any():
-                removed.append(one.path)
+                removed.append(file.path)
                 rows_before, erased = rows_before + rows.num_rows, erased + int(theirs.sum())
                 kept.append(select_rows(rows, ~theirs))
                 # A file for each that goes: so they stay cut by ranges of guids, or of offsets.
@@ -200,7 +200,7 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _as_paths(reports: list[dict[str, Any]]) -> Paths:
-    return [FileRange(one["path"], one["size"], one["numRecords"]) for one in reports]
+    return [FileRange(report["path"], report["size"], report["numRecords"]) for report in reports]
 
 
 def _without_fields(rows: pa.RecordBatch, theirs: Bools, fields: list[str]) -> pa.RecordBatch:

@@ -141,39 +141,39 @@ class Request:
         if self.fields is not None and not self.fields:
             raise InvalidArgument(FUNCTION, "fields", "at least one field, or None for all", self.fields)
 
-    def receipt(self, kind: Kind, **found: Any) -> Receipt:
+    def receipt(self, kind: Kind, **counts: Any) -> Receipt:
         """A new receipt."""
         about = (uuid4().hex, kind.entity, self.at, self.by, self.reason, self.fields, self.later)
-        return Receipt(*about, **found)
+        return Receipt(*about, **counts)
 
     def is_answered_by(self, receipt: Receipt, kind: Kind) -> bool:
-        """Whether a receipt may be of this request, whose entities no keys name."""
+        """Tell whether a receipt may be of this request, whose entities no keys name."""
         made = (receipt.entity, receipt.erased_by, receipt.reason, receipt.fields, receipt.later)
         return self.keys is None and made == (kind.entity, self.by, self.reason, self.fields, self.later)
 
     def entities(self, tables: Transaction, kind: Kind) -> DataFrame:
         """The guids of the entities, each once, and their buckets."""
-        found = self.named(tables, kind) if self.keys is not None else self.among(_versions(tables, kind))
-        return found.select(GUID, kind.bucket_column(F.col(GUID)).alias(BUCKET)).distinct()
+        entities = self.named(tables, kind) if self.keys is not None else self.among(_versions(tables, kind))
+        return entities.select(GUID, kind.bucket_column(F.col(GUID)).alias(BUCKET)).distinct()
 
     def named(self, tables: Transaction, kind: Kind) -> DataFrame:
         """The guids of *keys*."""
         assert self.keys is not None
-        known = self.key_columns or log_fields(tables.schema(kind.changes))
-        return _named(self.keys, tables.spark, kind, known)
+        columns = self.key_columns or log_fields(tables.schema(kind.changes))
+        return _named(self.keys, tables.spark, kind, columns)
 
     def among(self, versions: DataFrame) -> DataFrame:
         """The entities of a history that *where* and *keep* name, with their guids."""
-        found = versions if self.where is None else versions.where(self.where)
+        versions_meant = versions if self.where is None else versions.where(self.where)
         if self.keep is None:
-            return found
+            return versions_meant
         is_open = F.col(VALID_TO).isNull()
         ended = F.when(~is_open, F.col(VALID_TO)).when(F.col(DELETED), F.col(VALID_FROM))
-        rest = versions.groupBy(GUID).agg(
+        others = versions.groupBy(GUID).agg(
             F.max(is_open & ~F.col(DELETED)).alias("lives"), F.max(ended).alias("ended")
         )
         overdue = ~F.col("lives") & (F.lit(self.at) - F.col("ended") > F.lit(self.keep))
-        return rest.where(overdue).join(found, GUID, "left_semi")
+        return others.where(overdue).join(versions_meant, GUID, "left_semi")
 
 
 class ForgottenEntities(NamedTuple):
@@ -271,7 +271,7 @@ def erase_from_ledger(tables: Transaction, kind: Kind, request: Request) -> Rece
 
 
 def _kept_rejects(tables: Transaction, kind: Kind) -> tuple[str, ...]:
-    """What is not erased of the rejects of a ledger."""
+    """Describe what is not erased of the rejects of a ledger."""
     count = tables.read(kind.rejects).count() if tables.has(kind.rejects) else 0
     if not count:
         return ()
@@ -296,19 +296,19 @@ def forget_entities(
         _require_all_moves(entities, tables, kind)
     upkeep = Upkeep(tables, kind, tables.schema(kind.changes))
     reports = _run(upkeep, entities, list(fields))
-    found, unknown = (sum(one[name] for one in reports) for name in ("found", "unknown"))
+    count, unknown = (sum(report[name] for report in reports) for name in ("found", "unknown"))
     parts = tuple[ErasedPart, ...]()
-    if found and not unknown:
+    if count and not unknown:
         parts = _adopt(tables, kind, upkeep.targets, reports)
         if fields and upkeep.targets.words is not None:
             # What rows took along, any bucket may have said.
             Upkeep(tables, kind, tables.schema(kind.changes), anew=True).run()
     names = tuple(name for name, _ in _tables(kind, upkeep.targets).values())
-    return ForgottenEntities(found, unknown, parts, names, tuple(one["bucket"] for one in reports))
+    return ForgottenEntities(count, unknown, parts, names, tuple(report["bucket"] for report in reports))
 
 
 def count_named(entities: DataFrame, named: DataFrame | None) -> ForgottenEntities:
-    """Of how many entities, as `with_known` gives them, there are rows in *named*, and of how many not."""
+    """Count the entities, as `with_known` gives them, of which there are rows in *named*, and the others."""
     news = entities.where(~F.col(KNOWN))
     if named is None:
         return ForgottenEntities(0, news.count())
@@ -328,16 +328,18 @@ def _note_erasure(
         not_erased=(*NOT_ERASED, *done.not_erased),
     )
     ledgers = [(kind, entities), *done.elsewhere]
-    for each, theirs in ledgers:
-        _append_tombstones(tables, each, receipt, theirs)
-    write_note(tables, _NOTE, {"receipt": receipt.receipt, "tables": [each.receipts for each, _ in ledgers]})
+    for ledger, theirs in ledgers:
+        _append_tombstones(tables, ledger, receipt, theirs)
+    write_note(
+        tables, _NOTE, {"receipt": receipt.receipt, "tables": [ledger.receipts for ledger, _ in ledgers]}
+    )
     return receipt
 
 
 def unfinished(tables: Snapshot) -> str | None:
     """The receipt of an erasure that has begun and not ended; None if there is none."""
-    found = read_note(tables, _NOTE, None)
-    return None if found is None else str(found["receipt"])
+    note = read_note(tables, _NOTE, None)
+    return None if note is None else str(note["receipt"])
 
 
 def _begin_again(tables: Transaction, kind: Kind, request: Request) -> Receipt | None:
@@ -384,19 +386,19 @@ def _stored_receipt(tables: Snapshot, kind: Kind, number: str) -> Receipt:
 
 
 def _last_receipt(tables: Transaction, kind: Kind, request: Request) -> Receipt:
-    """Of entities of which nothing is left: by which erasure they went last; an empty one for none."""
+    """Find the erasure by which entities went last of which nothing is left; an empty receipt without one."""
     stones = tables.read(kind.erased) if tables.has(kind.erased) else None
-    found = None
+    receipt = None
     if (
         request.keys is not None
         and stones is not None
         and (erasures := Erasures.of(tables, kind)) is not None
     ):
         asked = request.named(tables, kind).select(erasures.hash(F.col(GUID)).alias(HASH))
-        found = stones.join(asked, HASH, "left_semi").agg(F.max_by("receipt", "erased_at")).first()
-    if found is None or found[0] is None:
+        receipt = stones.join(asked, HASH, "left_semi").agg(F.max_by("receipt", "erased_at")).first()
+    if receipt is None or receipt[0] is None:
         return request.receipt(kind, entities=0)
-    return _stored_receipt(tables.base, kind, found[0])
+    return _stored_receipt(tables.base, kind, receipt[0])
 
 
 # Which entities -------------------------------------------------------------------------------------------
@@ -426,31 +428,31 @@ def _named(keys: Keys, spark: SparkSession, kind: Kind, fields: T.StructType) ->
 def _listed(keys: list[Key], spark: SparkSession, kind: Kind, fields: T.StructType) -> DataFrame:
     columns = T.StructType([T.StructField(GUID, T.StringType()), *(fields[name] for name in kind.keys)])
     names = set() if kind.by_guid else set(kind.keys)
-    for each in keys:
-        if not (isinstance(each, str) or (names and isinstance(each, Mapping) and set(each) == names)):
+    for entity in keys:
+        if not (isinstance(entity, str) or (names and isinstance(entity, Mapping) and set(entity) == names)):
             needed = "guids" if kind.by_guid else f"guids, or mappings of {', '.join(kind.keys)}"
-            raise InvalidArgument(FUNCTION, "keys", f"a list of {needed}", type(each).__name__)
-    rows = [{GUID: each} if isinstance(each, str) else dict(each) for each in keys]
+            raise InvalidArgument(FUNCTION, "keys", f"a list of {needed}", type(entity).__name__)
+    rows = [{GUID: key} if isinstance(key, str) else dict(key) for key in keys]
     schema = arrow_schema(columns)
     try:
         table = pa.Table.from_pylist(rows, schema)
     except (pa.ArrowException, TypeError, ValueError) as error:
         needed = ", ".join(f"{name} ({fields[name].dataType.simpleString()})" for name in kind.keys)
         raise InvalidArgument(FUNCTION, "keys", f"values of {needed}", "others") from error
-    found = spark.createDataFrame(table, columns)
+    table_rows = spark.createDataFrame(table, columns)
     key = {name: F.col(name) for name in kind.keys}
-    return found.select(F.coalesce(F.col(GUID), guid(kind.entity, key)).alias(GUID))
+    return table_rows.select(F.coalesce(F.col(GUID), guid(kind.entity, key)).alias(GUID))
 
 
 def _known_fields(tables: Transaction, kind: Kind, request: Request) -> tuple[str, ...] | None:
     if request.fields is None:
         return None
-    known = log_fields(tables.schema(kind.changes)).fieldNames()
-    found = require_fields(request.fields, known, "fields", function=FUNCTION)
-    if keys := [name for name in found if name in kind.keys]:
+    names = log_fields(tables.schema(kind.changes)).fieldNames()
+    fields = require_fields(request.fields, names, "fields", function=FUNCTION)
+    if keys := [name for name in fields if name in kind.keys]:
         needed = "none that is a key, by which the entity would not be known; erase the entity itself"
         raise InvalidArgument(FUNCTION, "fields", needed, keys)
-    return tuple(found)
+    return tuple(fields)
 
 
 def with_known(entities: DataFrame, tables: Transaction, kind: Kind) -> DataFrame:
@@ -461,8 +463,8 @@ def with_known(entities: DataFrame, tables: Transaction, kind: Kind) -> DataFram
     stones = (
         tables.read(kind.erased).where("field IS NULL").select(HASH).distinct().withColumn(KNOWN, F.lit(True))
     )
-    found = entities.withColumn(HASH, erasures.hash(F.col(GUID))).join(stones, HASH, "left")
-    return found.select(*entities.columns, F.coalesce(KNOWN, F.lit(False)).alias(KNOWN))
+    rows = entities.withColumn(HASH, erasures.hash(F.col(GUID))).join(stones, HASH, "left")
+    return rows.select(*entities.columns, F.coalesce(KNOWN, F.lit(False)).alias(KNOWN))
 
 
 def _require_all_moves(entities: DataFrame, tables: Transaction, kind: Kind) -> None:
@@ -478,8 +480,8 @@ def _require_all_moves(entities: DataFrame, tables: Transaction, kind: Kind) -> 
         side("old_key").alias("old"), side("new_key").alias("new")
     )
     asked = entities.select(F.col(GUID).alias("asked"))
-    for one, other in (("old", "new"), ("new", "old")):
-        leading = moves.join(asked, F.col(one) == F.col("asked"), "left_semi")
+    for column, other in (("old", "new"), ("new", "old")):
+        leading = moves.join(asked, F.col(column) == F.col("asked"), "left_semi")
         outside = leading.join(asked, F.col(other) == F.col("asked"), "left_anti").count()
         if outside:
             raise MovedEntities(outside)
@@ -502,39 +504,39 @@ def _adopt(
     tables: Transaction, kind: Kind, targets: Targets, reports: list[dict[str, Any]]
 ) -> tuple[ErasedPart, ...]:
     """Let the tables have what was written; returns what was rewritten of them."""
-    found: list[ErasedPart] = []
+    parts: list[ErasedPart] = []
     for part, (name, target) in _tables(kind, targets).items():
-        some = [(one["bucket"], one["parts"][part]) for one in reports if part in one["parts"]]
-        added = parse_report((each for _, one in some for each in one["added"]), target)
-        tables.adopt(name, added, [path for _, one in some for path in one["removed"]])
+        some = [(report["bucket"], report["parts"][part]) for report in reports if part in report["parts"]]
+        added = parse_report((file for _, report in some for file in report["added"]), target)
+        tables.adopt(name, added, [path for _, report in some for path in report["removed"]])
         # Its log begins anew at this commit, since the bounds of files stand in it.
         tables.touch(name)
-        found += [_part(name, bucket, one) for bucket, one in some if one["removed"]]
-    return tuple(found)
+        parts += [_part(name, bucket, report) for bucket, report in some if report["removed"]]
+    return tuple(parts)
 
 
 def _tables(kind: Kind, targets: Targets) -> dict[str, tuple[str, Target]]:
     """The tables in which something of an entity is, by what tasks call them."""
-    found = {
+    tables = {
         "log": (kind.changes, targets.log),
         "history": (kind.history, targets.history),
         "unborn": (kind.unborn, targets.unborn),
     }
-    return found if targets.words is None else {**found, "words": (kind.words, targets.words)}
+    return tables if targets.words is None else {**tables, "words": (kind.words, targets.words)}
 
 
 def _untouched(tables: Transaction, names: Iterable[str]) -> dict[str, tuple[int, str]]:
-    """By table, how many of its files stay as they are, and a digest of what its log says of them."""
-    found = {}
+    """Count by table the files that stay as they are, and digest what its log says of them."""
+    digests = {}
     for name in names:
-        before = {one.path for one in tables.base.files(name)}
-        kept = [one for one in tables.files(name) if one.path in before]
-        found[name] = len(kept), str(to_signed(sum(one.digest for one in kept)))
-    return found
+        before = {file.path for file in tables.base.files(name)}
+        kept = [file for file in tables.files(name) if file.path in before]
+        digests[name] = len(kept), str(to_signed(sum(file.digest for file in kept)))
+    return digests
 
 
 def _part(table: str, bucket: int, report: Mapping[str, Any]) -> ErasedPart:
-    added = tuple(one["path"] for one in report["added"])
+    added = tuple(file["path"] for file in report["added"])
     values = (report[name] for name in ("rows", "erased", "before", "after"))
     return ErasedPart(table, bucket, tuple(report["removed"]), added, *values)
 

@@ -30,7 +30,7 @@ from cdckit.ledger.erasure import (
     run_erasure,
     unfinished,
 )
-from cdckit.ledger.lists import apply_lists, lists_in_changes, read_lists, require_share, revoke_list
+from cdckit.ledger.lists import apply_lists, read_lists, require_no_lists, require_share, revoke_list
 from cdckit.ledger.publication import Form, history_changes, publish, require_published
 from cdckit.ledger.receipts import Receipt
 from cdckit.ledger.tombstones import REFUSE
@@ -112,7 +112,7 @@ class Ledger:
     ) -> None:
         require_name(entity, "entity", function="Ledger")
         listed = [] if isinstance(keys, str) or not isinstance(keys, Sequence) else list(keys)
-        if not listed or len(set(listed)) != len(listed) or not all(isinstance(each, str) for each in listed):
+        if not listed or len(set(listed)) != len(listed) or not all(isinstance(item, str) for item in listed):
             raise InvalidArgument("Ledger", "keys", "a list of distinct fields", keys)
         if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
             raise InvalidArgument("Ledger", "buckets", "a whole number from 1 on", buckets)
@@ -274,9 +274,7 @@ class Ledger:
                 come to it; numbers, and times, of another type get one that holds both, as in
                 `union_changes`, and anything else becomes text; one in which nothing stands, here or in the
                 ledger, or in a part of it, has the type of the values that it gets.  Columns beside those of
-                changes are not kept.  Those that `changes_from_snapshots` made of several lists in one call
-                are right, and so are those of a later call that has all these lists and further ones; a list
-                alone is for `apply_list`.
+                changes are not kept.  Full lists are for `apply_list`.
             batch: An id of the batch: of one id, one batch is applied.  Two streams count alike: for
                 them, see `sink`.
             gate: What looks at the ledger as it will be (`Pending`), before the commit.  Whatever it raises
@@ -293,8 +291,7 @@ class Ledger:
                 field is of another type than before, and not a wider number; or a field has numbers where
                 dates or instants were, or is text as it was sent, since its events say no types, where it
                 had a type before, or the other way round; or *gate* is no function.
-            UnfitList: The changes say what full lists said against each other, and were not made of all lists
-                of the source that the ledger has, or not of the same ones.
+            UnfitList: The changes are what `changes_from_snapshots` makes of full lists.
             BatchIdReused: The batch id was applied with other content.
             NotStorable: A field is of a type that no table has.
             NotWritable: The location is read-only.
@@ -321,6 +318,7 @@ class Ledger:
         """
         require_changes(changes, function="apply")
         require_gate(gate, function="apply")
+        require_no_lists(changes)
         by_guid = GUID in changes.columns
         kind, is_first = self.at_commit().kind.for_changes(by_guid), False
         key = self._batch_id(batch)
@@ -330,31 +328,34 @@ class Ledger:
         def work(transaction: Transaction) -> ApplyResult:
             nonlocal taken, is_first
             # Another writer may have been the first.
-            known = kind.stored_kind(transaction.base, self._buckets).for_changes(by_guid)
+            stored_kind = kind.stored_kind(transaction.base, self._buckets).for_changes(by_guid)
             if key is not None and self.store.batch(key) is not None:
                 content = sum_digests(rows, F.col(CONTENT)) if taken is None else taken[1].digest
                 done = transaction.commit(batch=key, digest=content, reads=())
                 return ApplyResult(done.version, 0, repeated=True)
-            is_first = not transaction.has(known.changes)
-            known, fit = known.for_fields(transaction, rows.schema).fit(transaction, rows)
-            require_times_stay(known.filled_fields(transaction), log_fields(fit.schema))
-            upkeep = Upkeep(transaction, known, fit.schema)
-            asides = (transaction.base.named.get(name) for name in (known.erased, known.rejects))
-            by = known, upkeep.targets.log, *asides
+            is_first = not transaction.has(stored_kind.changes)
+            stored_kind, fit = stored_kind.for_fields(transaction, rows.schema).fit(transaction, rows)
+            require_times_stay(stored_kind.filled_fields(transaction), log_fields(fit.schema))
+            upkeep = Upkeep(transaction, stored_kind, fit.schema)
+            asides = (transaction.base.named.get(name) for name in (stored_kind.erased, stored_kind.rejects))
+            by = stored_kind, upkeep.targets.log, *asides
             # A table that an overtaken commit was to make is not there.
-            if taken is None or taken[0] != by or (taken[1].rejects and not transaction.has(known.rejects)):
+            if (
+                taken is None
+                or taken[0] != by
+                or (taken[1].rejects and not transaction.has(stored_kind.rejects))
+            ):
                 if taken is not None:
-                    transaction.discard(known.changes, taken[1].files)
+                    transaction.discard(stored_kind.changes, taken[1].files)
                 taken = by, upkeep.take(with_call_numbers(fit, (transaction.base.version or 0) + 1))
-            fresh, content, listed = taken[1][:3]
+            require_no_lists(changes, taken[1].lists)
             upkeep.keep_aside(taken[1])
-            with_lists = lists_in_changes(transaction, known, changes, listed)
-            news, buckets = upkeep.run(fresh)
-            looked_at = [*run_gate(gate, transaction, known, buckets), *([known.lists] if with_lists else [])]
-            done = transaction.commit(batch=key, digest=content, reads=looked_at)
+            news, buckets = upkeep.run(taken[1].files)
+            looked_at = run_gate(gate, transaction, stored_kind, buckets)
+            done = transaction.commit(batch=key, digest=taken[1].digest, reads=looked_at)
             if done.repeated:
                 return ApplyResult(done.version, 0, repeated=True)
-            return ApplyResult(done.version, news, rejects=sum(one.rows for one in taken[1].rejects))
+            return ApplyResult(done.version, news, rejects=sum(file.rows for file in taken[1].rejects))
 
         result = self.store.atomically(work)
         if result.rejects:
@@ -519,8 +520,6 @@ class Ledger:
 
         Raises:
             InvalidArgument: The ledger has no list of this source and instant (`lists` shows them).
-            UnfitList: The list came as changes, so that the ledger does not know which lists were
-                like the one before them.
             ConflictingCommit, StoreIsBusy: As for `apply`.
 
         Cost: as of a late list.
@@ -858,9 +857,9 @@ class Ledger:
         return self.store.vacuum(older_than)
 
     def _batch_id(self, batch: str | int | None) -> str | None:
-        found = require_batch_id(batch, function="apply")
-        if not self._kind.name or found is None:
-            return found
-        if isinstance(found, StreamBatch):
-            return StreamBatch(f"{self._kind.name}/{found.stream}", found.number)
-        return f"{self._kind.name}/{found}"
+        batch_id = require_batch_id(batch, function="apply")
+        if not self._kind.name or batch_id is None:
+            return batch_id
+        if isinstance(batch_id, StreamBatch):
+            return StreamBatch(f"{self._kind.name}/{batch_id.stream}", batch_id.number)
+        return f"{self._kind.name}/{batch_id}"

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import reduce
-from operator import or_
 from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import SparkRuntimeException
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -36,7 +34,7 @@ from cdckit.ledger.tombstones import Erasures, drop_erased
 from cdckit.ledger.upkeep import ApplyResult, Upkeep, remove_changes
 from cdckit.ledger.views import Gate, run_gate
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.changes import ABSENT, CHANGE_SCHEMA, UPSERT, empty_fields, note_empty, with_empty_as
+from cdckit.model.changes import ABSENT, UPSERT, empty_fields, note_empty, with_empty_as
 from cdckit.model.lists import (
     NAMED_LISTS,
     compare_lists,
@@ -46,7 +44,8 @@ from cdckit.model.lists import (
     list_message_id,
     listed_field,
 )
-from cdckit.model.sources import Priority, unite, with_priorities
+from cdckit.model.sources import Priority, with_priorities
+from cdckit.model.unions import unite
 from cdckit.parts.arguments import (
     microseconds,
     quoted,
@@ -59,7 +58,7 @@ from cdckit.parts.arguments import (
 )
 from cdckit.parts.instants import FIRST_MICROSECOND, INSTANT, LAST_MICROSECOND, instant_literal
 from cdckit.parts.tables import AnyTable, as_arrow, as_spark, empty_columns, has_order, with_whole_keys
-from cdckit.parts.values import as_text, guid
+from cdckit.parts.values import guid
 from cdckit.parts.widening import common_spark_type, is_made_text
 from cdckit.parts.workers import local_frame
 from cdckit.store import Snapshot, Transaction
@@ -67,7 +66,7 @@ from cdckit.store import Snapshot, Transaction
 _LOG = logging.getLogger(__name__)
 FUNCTION = "apply_list"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-KnownLists = dict[str | None, dict[int, int | None]]
+KnownLists = dict[str, dict[int, int]]
 """The lists of each source: how many entities each names, by its instant in microseconds."""
 
 
@@ -82,20 +81,22 @@ class GivenLists(NamedTuple):
 
 def known_lists(base: Snapshot, kind: Kind) -> KnownLists:
     """The lists that a ledger has."""
-    found: KnownLists = {}
+    lists: KnownLists = {}
     if base.has(kind.lists):
         table = base.arrow(kind.lists)
         taken = table.column("taken").cast(pa.int64()).to_pylist()
         for source, at, rows in zip(
             table.column("source").to_pylist(), taken, table.column("rows").to_pylist(), strict=True
         ):
-            found.setdefault(source, {})[at] = rows
-    return found
+            lists.setdefault(source, {})[at] = rows
+    return lists
 
 
-def note_lists(transaction: Transaction, kind: Kind, known: KnownLists) -> None:
+def note_lists(transaction: Transaction, kind: Kind, stated_lists: KnownLists) -> None:
     """Let the ledger have these lists."""
-    rows = [(source, at, count) for source, lists in known.items() for at, count in sorted(lists.items())]
+    rows = [
+        (source, at, count) for source, lists in stated_lists.items() for at, count in sorted(lists.items())
+    ]
     columns = {
         "source": pa.array([row[0] for row in rows], pa.string()),
         "taken": pa.array([row[1] for row in rows], pa.int64()).cast(INSTANT),
@@ -160,13 +161,13 @@ def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> Giv
     Raises:
         WrongColumnType: A key is of another type than in the ledger, or of none where that has none either.
     """
-    found = require_struct(given.rows, "data", function=FUNCTION)
+    data = require_struct(given.rows, "data", function=FUNCTION)
     before = kind.filled_fields(transaction)
-    kinds = {each.name: each.dataType for each in before}
-    for one in found:
-        if isinstance(one.dataType, T.NullType) and one.name in kind.keys and one.name not in kinds:
+    kinds = {field.name: field.dataType for field in before}
+    for field in data:
+        if isinstance(field.dataType, T.NullType) and field.name in kind.keys and field.name not in kinds:
             remedy = "Nothing stands in it, and the ledger does not know it yet: say of what type it is."
-            raise WrongColumnType(FUNCTION, one.name, "a type that a key has", "void", remedy)
+            raise WrongColumnType(FUNCTION, field.name, "a type that a key has", "void", remedy)
     rows = with_empty_as(given.rows, kind.fitting_types(transaction, given.rows.schema))
     if kinds:
         after = require_struct(rows, "data", function=FUNCTION)
@@ -179,15 +180,15 @@ def _cast_to_log(transaction: Transaction, kind: Kind, given: GivenLists) -> Giv
 
 def _warn_of_texts(before: T.StructType, after: T.StructType) -> None:
     """Log a warning for columns that hold texts here and numbers there: 7 becomes "7", which is not "07"."""
-    kinds = {each.name: each.dataType for each in before}
-    for each in after:
-        known = kinds.get(each.name, each.dataType)
-        if is_made_text(common_spark_type(known, each.dataType), known, each.dataType):
+    kinds = {field.name: field.dataType for field in before}
+    for field in after:
+        type_before = kinds.get(field.name, field.dataType)
+        if is_made_text(common_spark_type(type_before, field.dataType), type_before, field.dataType):
             sentence = (
                 "apply_list(): %s is %s in this list and %s in the ledger, which keeps texts: where they are "
                 "written otherwise, as 7 and 07, each row is news; read it alike every night"
             )
-            _LOG.warning(sentence, each.name, each.dataType.simpleString(), known.simpleString())
+            _LOG.warning(sentence, field.name, field.dataType.simpleString(), type_before.simpleString())
 
 
 def _without_erased(transaction: Transaction, kind: Kind, given: GivenLists) -> GivenLists:
@@ -202,8 +203,8 @@ def _without_erased(transaction: Transaction, kind: Kind, given: GivenLists) -> 
 def _instants(rows: DataFrame, taken: datetime | str) -> tuple[Column, list[int]]:
     if isinstance(taken, str):
         require_type(rows, taken, T.TimestampType(), function=FUNCTION)
-        found = rows.select(F.unix_micros(quoted(taken))).distinct().collect()
-        instants = [row[0] for row in found]
+        rows_of_instants = rows.select(F.unix_micros(quoted(taken))).distinct().collect()
+        instants = [row[0] for row in rows_of_instants]
         if None in instants:
             needed = "an instant in every row"
             raise InvalidArgument(FUNCTION, "taken_at", needed, f"null in a row of the column {taken}")
@@ -241,22 +242,22 @@ def restate_lists(
     transaction: Transaction,
     kind: Kind,
     source: str,
-    known: Collection[int],
+    lists: Collection[int],
     given: GivenLists | None,
-    gone: Collection[int] = (),
+    revoked: Collection[int] = (),
 ) -> Restatement:
     """
     Compare each list that comes with the one before it, and each that follows one that comes or goes.
 
-    *known* are the lists of the source that the ledger has, *given* those that come, of which some may be
-    known, and *gone* known ones that go.
+    *lists* are those of the source that the ledger has, *given* those that come, of which the ledger may have
+    some, and *revoked* those of the ledger that go.
 
     Cost: one scan of the log, an aggregation of what the source's lists said, one shuffle of that and of
         what is given by key.
     """
-    new = [] if given is None else [at for at in given.taken if at not in known]
-    after = sorted({*known, *new} - set(gone))
-    later = [bisect_right(after, at) for at in (*new, *gone)]
+    new = [] if given is None else [at for at in given.taken if at not in lists]
+    after = sorted({*lists, *new} - set(revoked))
+    later = [bisect_right(after, at) for at in (*new, *revoked)]
     stated = sorted({*new, *(after[place] for place in later if place < len(after))})
     previous = dict(zip(after, [None, *after], strict=False))
     before = {at: previous[at] for at in stated}
@@ -279,20 +280,20 @@ def restate_lists(
         if given is not None and len(new) == 1 and error.getCondition() == "USER_RAISED_EXCEPTION":
             raise _unusable_list(source, new[0], error) from error
         raise
-    touched = [at for at in {*stated, *gone} if at in known]
+    touched = [at for at in {*stated, *revoked} if at in lists]
     return Restatement(kept, _stale(transaction, kind, source, touched, kept) if touched else None, before)
 
 
 def list_rows_at(transaction: Transaction, kind: Kind, source: str, instants: Collection[int]) -> DataFrame:
-    """What the lists of a source named at some instants, as upserts of these instants."""
+    """Read what the lists of a source named at some instants, as upserts of these instants."""
     spark = transaction.spark
     log = visible_changes(transaction.read(kind.changes), kind).where(_is_of_source(source))
-    at = local_frame(spark, [(each,) for each in instants], "at long")
+    at = local_frame(spark, [(instant,) for instant in instants], "at long")
     until = log.join(F.broadcast(at), F.unix_micros("effective_timestamp") <= F.col("at"))
     names = [name for name in log.columns if name not in (GUID, "effective_timestamp")]
     last = F.max_by(F.struct(*names), "effective_timestamp").alias("last")
-    found = until.groupBy("at", GUID).agg(last).where(F.col("last.operation") != ABSENT)
-    return found.select(F.timestamp_micros("at").alias("effective_timestamp"), "last.*")
+    states = until.groupBy("at", GUID).agg(last).where(F.col("last.operation") != ABSENT)
+    return states.select(F.timestamp_micros("at").alias("effective_timestamp"), "last.*")
 
 
 def _is_of_source(source: str | None) -> Column:
@@ -330,26 +331,24 @@ def _stale(
 def apply_lists(
     transaction: Transaction, kind: Kind, given: GivenLists, max_deleted: float | None, gate: Gate | None
 ) -> ApplyResult:
-    """What `Ledger.apply_list` does, and the commit."""
+    """Do what `Ledger.apply_list` does, and commit."""
     given = _without_erased(transaction, kind, _cast_to_log(transaction, kind, given))
-    known = known_lists(transaction.base, kind)
-    lists = known.get(given.source, {})
+    all_lists = known_lists(transaction.base, kind)
+    lists = all_lists.get(given.source, {})
     again = [at for at in given.taken if at in lists]
-    counts = require_same(transaction, kind, given, again) if again else {}
-    known[given.source] = lists = {**lists, **counts}
+    if again:
+        require_same(transaction, kind, given, again)
     if len(again) == len(given.taken):
-        if known != known_lists(transaction.base, kind):
-            note_lists(transaction, kind, known)
         return ApplyResult(transaction.commit(reads=[kind.lists]).version, 0, repeated=True)
-    others = ", ".join(sorted(repr(each) for each in known if each != given.source))
+    others = ", ".join(sorted(repr(name) for name in all_lists if name != given.source))
     if others and not lists:
         sentence = "apply_list(): the first list of source=%r, which ends nothing; there are lists of %s"
         _LOG.warning(sentence, given.source, others)
-    found = restate_lists(transaction, kind, given.source, lists, given)
-    _warn_of_left_out(transaction, kind, given, found.before)
-    counts, lost = count_lists(transaction, kind, given.source, lists, found, max_deleted)
-    known[given.source] |= counts
-    return replace(_apply_restatement(transaction, kind, found, known, gate), deleted=lost)
+    restatement = restate_lists(transaction, kind, given.source, lists, given)
+    _warn_of_left_out(transaction, kind, given, restatement.before)
+    counts, lost = count_lists(transaction, kind, given.source, lists, restatement, max_deleted)
+    all_lists[given.source] = {**lists, **counts}
+    return replace(_apply_restatement(transaction, kind, restatement, all_lists, gate), deleted=lost)
 
 
 def _warn_of_left_out(
@@ -373,31 +372,27 @@ def _warn_of_left_out(
 
 
 def revoke_list(transaction: Transaction, kind: Kind, source: str, at: int, gate: Gate | None) -> ApplyResult:
-    """What `Ledger.revoke_list` does, and the commit."""
-    known = known_lists(transaction.base, kind)
-    lists = known.get(source, {})
+    """Do what `Ledger.revoke_list` does, and commit."""
+    all_lists = known_lists(transaction.base, kind)
+    lists = all_lists.get(source, {})
     if at not in lists:
         needed = f"an instant at which a list of {source!r} was taken; ledger.lists() shows them"
         raise InvalidArgument("revoke_list", "taken_at", needed, to_instant(at))
-    if lists[at] is None:
-        reason = "it came as changes, in which lists that said nothing new are not named"
-        remedy = "Give it, and the later ones of this source, to ledger.apply_list first: then it knows them."
-        raise UnfitList("revoke_list", source, to_instant(at), reason, remedy)
-    found = restate_lists(transaction, kind, source, lists, None, [at])
-    known[source] = {each: rows for each, rows in lists.items() if each != at}
-    return _apply_restatement(transaction, kind, found, known, gate)
+    restatement = restate_lists(transaction, kind, source, lists, None, [at])
+    all_lists[source] = {instant: rows for instant, rows in lists.items() if instant != at}
+    return _apply_restatement(transaction, kind, restatement, all_lists, gate)
 
 
 def _apply_restatement(
-    transaction: Transaction, kind: Kind, found: Restatement, known: KnownLists, gate: Gate | None
+    transaction: Transaction, kind: Kind, restatement: Restatement, all_lists: KnownLists, gate: Gate | None
 ) -> ApplyResult:
     """Let the log say what is restated, and the history follow."""
-    again = [] if found.stale is None else remove_changes(transaction, kind, found.stale)
-    rows = to_log_rows(found.changes, kind)
+    again = [] if restatement.stale is None else remove_changes(transaction, kind, restatement.stale)
+    rows = to_log_rows(restatement.changes, kind)
     upkeep = Upkeep(transaction, kind, rows.schema)
     taken = upkeep.take(rows)
     upkeep.keep_aside(taken)
-    note_lists(transaction, kind, known)
+    note_lists(transaction, kind, all_lists)
     news, touched = upkeep.run(taken.files, again=again)
     done = transaction.commit(reads=[kind.lists, *run_gate(gate, transaction, kind, touched)])
     return ApplyResult(done.version, news)
@@ -414,12 +409,12 @@ def require_share(max_deleted: float | None) -> None:
 # Judging --------------------------------------------------------------------------------------------------
 
 
-def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again: list[int]) -> dict[int, int]:
+def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again: list[int]) -> None:
     """
-    How many entities each list names that the ledger has and that is given again.
+    Require that lists which the ledger has, and that are given again, name the same.
 
     Raises:
-        UnfitList: It is given with other content.
+        UnfitList: One is given with other content.
 
     Cost: one scan of the log and two aggregations.
     """
@@ -427,21 +422,16 @@ def require_same(transaction: Transaction, kind: Kind, given: GivenLists, again:
     rows = given.rows.where(F.unix_micros("effective_timestamp").isin(again)).withColumn("given", F.lit(1))
     both = unite([there, rows])
     at = F.unix_micros("effective_timestamp").alias("at")
-    each = both.select(at, "given", content_digest(both, FUNCTION).alias("content")).distinct()
-    same = each.groupBy("at", "content").agg(F.sum("given").alias("given"), F.count("*").alias("said"))
-    counted = same.groupBy("at").agg(F.sum("given"), F.count_if(F.col("said") == 1))
-    found = dict.fromkeys(again, 0)
-    for at_, rows_, differing in counted.collect():
-        if differing:
-            reason = f"the ledger has a list of this instant, and {differing} rows of the two differ"
-            remedy = (
-                "If both are parts of one list, take the old one back and apply them together, in one table; "
-                "if the new one is right, take the old one back and apply that: "
-                f"ledger.revoke_list(taken_at={instant_literal(to_instant(at_))}, source={given.source!r})."
-            )
-            raise UnfitList(FUNCTION, given.source, to_instant(at_), reason, remedy)
-        found[at_] = rows_
-    return found
+    contents = both.select(at, "given", content_digest(both, FUNCTION).alias("content")).distinct()
+    alone = contents.groupBy("at", "content").count().where("count = 1")
+    for instant, differing in alone.groupBy("at").count().orderBy("at").limit(1).collect():
+        reason = f"the ledger has a list of this instant, and {differing} rows of the two differ"
+        remedy = (
+            "If both are parts of one list, take the old one back and apply them together, in one table; "
+            "if the new one is right, take the old one back and apply that: "
+            f"ledger.revoke_list(taken_at={instant_literal(to_instant(instant))}, source={given.source!r})."
+        )
+        raise UnfitList(FUNCTION, given.source, to_instant(instant), reason, remedy)
 
 
 _MANY_LOST = 10
@@ -452,140 +442,78 @@ def count_lists(
     transaction: Transaction,
     kind: Kind,
     source: str,
-    lists: Mapping[int, int | None],
-    found: Restatement,
+    lists: Mapping[int, int],
+    restatement: Restatement,
     max_deleted: float | None,
 ) -> tuple[dict[int, int], int]:
     """
-    How many entities each list names that comes, and how many all of them lack that those before them named.
+    Count the entities that each new list names, and those that all of them lack beside the lists before.
 
     Raises:
         UnfitList: One lost a larger share of the one before it than *max_deleted*; or all, without that.
 
-    Cost: of what changes, one aggregation; a scan of the log where the list before one came as changes, or
-        something was erased.
+    Cost: of what changes, one aggregation; a scan of the log where something was erased.
     """
     at = F.unix_micros("effective_timestamp").alias("at")
     # After an erasure fewer are left than were named.
     is_whole = Erasures.of(transaction, kind) is None
-    counts = {each: rows for each, rows in lists.items() if is_whole and rows is not None}
-    before = [each for each in found.before.values() if each is not None]
-    unknown = [each for each in before if each in lists and each not in counts]
+    counts = dict(lists) if is_whole else {}
+    before = [instant for instant in restatement.before.values() if instant is not None]
+    unknown = [instant for instant in before if instant in lists and instant not in counts]
     if unknown:
         counts |= dict.fromkeys(unknown, 0)
         there = list_rows_at(transaction, kind, source, unknown).groupBy(at).count()
         counts |= {row["at"]: row["count"] for row in there.collect()}
     ended = F.count_if(F.col("operation") == ABSENT)
     counted = (
-        found.changes.groupBy(at).agg(F.count_if("begins").alias("begun"), ended.alias("ended")).collect()
+        restatement.changes.groupBy(at)
+        .agg(F.count_if("begins").alias("begun"), ended.alias("ended"))
+        .collect()
     )
     news = {row["at"]: (row["begun"], row["ended"]) for row in counted}
-    new = [each for each in found.before if each not in lists]
-    for each in new:
-        begun, lost = news.get(each, (0, 0))
-        previous = found.before[each]
+    new = [instant for instant in restatement.before if instant not in lists]
+    for instant in new:
+        begun, lost = news.get(instant, (0, 0))
+        previous = restatement.before[instant]
         of = 0 if previous is None else counts[previous]
         if max_deleted is None and of and lost == of and not begun:
             reason = f"it names nothing, and the list before it named {of} entities"
             remedy = "Look whether the export went wrong; if they are gone, apply it with max_deleted=1."
-            raise UnfitList(FUNCTION, source, to_instant(each), reason, remedy)
+            raise UnfitList(FUNCTION, source, to_instant(instant), reason, remedy)
         if max_deleted is not None and lost > max_deleted * of:
             reason = f"it lacks {lost} of the {of} entities that the list before it named, more than "
             reason += f"max_deleted={max_deleted!r} allows"
             remedy = "Look whether it is whole; if it is, apply it with a larger share."
-            raise UnfitList(FUNCTION, source, to_instant(each), reason, remedy)
+            raise UnfitList(FUNCTION, source, to_instant(instant), reason, remedy)
         if max_deleted is None and lost >= _MANY_LOST and lost * _MANY_LOST > of:
             sentence = (
                 "apply_list(): the list of %s lacks %d of the %d entities that the list before it named, "
                 "which are deleted now: max_deleted=… refuses such a list, revoke_list() takes it back"
             )
-            _LOG.warning(sentence, to_instant(each).isoformat(), lost, of)
-        counts[each] = of + begun - lost
-    return {each: counts[each] for each in new}, sum(news.get(each, (0, 0))[1] for each in new)
+            _LOG.warning(sentence, to_instant(instant).isoformat(), lost, of)
+        counts[instant] = of + begun - lost
+    return {instant: counts[instant] for instant in new}, sum(news.get(instant, (0, 0))[1] for instant in new)
 
 
-def lists_in_changes(
-    transaction: Transaction, kind: Kind, changes: DataFrame, found: Mapping[str | None, set[int]]
-) -> bool:
+def require_no_lists(changes: DataFrame, logged: Iterable[tuple[str | None, int]] = ()) -> None:
     """
-    Let a ledger that takes *changes* have the lists that they were made of; some were *found* in them.
+    Raise `UnfitList` for changes that full lists were compared for, as they or what was *logged* of them say.
 
-    Such changes say what each list said against the one before it *in the call that made them*.  So they
-    hold if that call had all lists of the source that the ledger has, the same ones, and went on from there.
-
-    Returns:
-        Whether there are any.
-
-    Raises:
-        UnfitList: They do not.
-
-    Cost: nothing for other changes, nor for the first lists of a source; else one scan of the log and one of
-        *changes*.
+    What such a list says is right against the one before it in the call that compared them.  The ledger
+    compares each with the one before it in the ledger, and knows then which lists it has.
     """
-    named: dict[str | None, list[int]] = changes.schema["message_id"].metadata.get(NAMED_LISTS, {})
-    listed = {source: {*found.get(source, ()), *named.get(source, ())} for source in {*found, *named}}
-    known = known_lists(transaction.base, kind) if listed else {}
-    until: dict[str | None, int] = {}
-    for source, instants in listed.items():
-        there, new = known.get(source, {}), sorted(instants - set(known.get(source, {})))
-        if there and new and new[0] < max(there):
-            raise _unfit_list(source, new[0], "some of which are later")
-        names_all = instants <= set(named.get(source, ()))
-        if names_all and any(at <= max(instants) and at not in instants for at in there):
-            raise _unfit_list(source, new[0] if new else min(instants), "some of which it leaves out")
-        if there:
-            until[source] = min(max(there), max(instants))
-    for source in _find_unrepeated(transaction, kind, changes, until) if until else []:
-        new = sorted(listed[source] - set(known[source]))
-        raise _unfit_list(source, new[0] if new else min(listed[source]), "and what those say is not in it")
-    now = {
-        source: {**dict.fromkeys(instants), **known.get(source, {})} for source, instants in listed.items()
-    }
-    if any(now[source] != known.get(source) for source in now):
-        note_lists(transaction, kind, {**known, **now})
-    return bool(listed)
-
-
-def _find_unrepeated(
-    transaction: Transaction, kind: Kind, changes: DataFrame, until: Mapping[str | None, int]
-) -> list[str | None]:
-    """
-    A source of which the log and the changes do not say the same until the instant, if there is one.
-
-    What was erased is in neither; so a list may say again what the one before it said, and `apply_list` has
-    not taken that.
-    """
-    at = F.unix_micros("effective_timestamp")
-    is_due = reduce(or_, (_is_of_source(source) & (at <= last) for source, last in until.items()))
-    there = visible_changes(transaction.read(kind.changes), kind)
-    key = {name: F.col("data").getField(name) for name in kind.keys}
-    given = changes if kind.by_guid else changes.withColumn(GUID, guid(kind.entity, key))
-    columns = [*CHANGE_SCHEMA.names, "data", "carried", GUID]
-    given = drop_erased(given, transaction, kind)
-    sides = (there.withColumn("side", F.lit(0)), given.withColumn("side", F.lit(1)))
-    both = unite([each.where(is_due).select(*columns, "side") for each in sides])
-    # A field that a list did not send is null in a table of all lists.
-    content = as_text(F.col("data"), require_struct(both, "data", function="apply"))
-    said = F.md5(F.concat("operation", content)).alias("content")
-    stated = both.select("source", GUID, "message_id", "effective_timestamp", said, "side")
-    in_order = Window.partitionBy("side", "source", GUID).orderBy("effective_timestamp", "content")
-    before = F.lag("content").over(in_order)
-    news = stated.withColumn("is_news", ~before.eqNullSafe(F.col("content"))).where("is_news")
-    alone = news.groupBy("source", GUID, "message_id", "content").count()
-    return [row[0] for row in alone.where("count = 1").select("source").limit(1).collect()]
-
-
-def _unfit_list(source: str | None, at: int, why: str) -> UnfitList:
-    reason = f"it is not compared with the lists of this source that the ledger has, {why}"
-    remedy = (
-        "A list says what is gone against the one before it: give it to the ledger as it is, "
-        f"ledger.apply_list(rows, taken_at={instant_literal(to_instant(at))}, source={source!r})."
-    )
-    return UnfitList("apply", source, to_instant(at), reason, remedy)
+    named: dict[str, list[int]] = changes.schema["message_id"].metadata.get(NAMED_LISTS, {})
+    for source, at in [*((source, instants[0]) for source, instants in named.items()), *logged]:
+        reason = "a ledger compares full lists by itself, so it takes none as changes"
+        remedy = (
+            f"Give the list as it is: ledger.apply_list(rows, taken_at={instant_literal(to_instant(at))}, "
+            f"source={source!r}); or many at once, with taken_at= the name of a column that tells them apart."
+        )
+        raise UnfitList("apply", source, to_instant(at), reason, remedy)
 
 
 def _unusable_list(source: str, at: int, error: SparkRuntimeException) -> UnfitList:
-    """What `compare_lists` says of a row that no list can hold, as the error of the ledger."""
+    """Turn what `compare_lists` says of a row that no list can hold into the error of the ledger."""
     sentence = (error.getMessageParameters() or {})["errorMessage"].removeprefix(f"{FUNCTION}() ")
     remedy = "Nothing of the list was taken: mend it, and give it again."
     return UnfitList(FUNCTION, source, to_instant(at), f"it {sentence}", remedy)

@@ -66,16 +66,16 @@ def require_no_stale_rows(
         return
     is_every = np.asarray(pc.equal(rows.column(GUID), EVERY))
     counts = (np.isin(entity, entity[stale]) | is_every) & ~(is_new & is_known)
-    found, right = (merge(rows.filter(pa.array(some))) for some in (counts, counts & ~stale))
-    wrong = _entities_that_differ(found, right)
+    merged, right = (merge(rows.filter(pa.array(some))) for some in (counts, counts & ~stale))
+    wrong = _entities_that_differ(merged, right)
     seen = np.flatnonzero(stale & bools(pc.is_in(rows.column(GUID), value_set=wrong)))
     if len(seen):
         raise OpenInLedger(*(rows.column(name)[int(seen[0])].as_py() for name in ("message_id", "source")))
 
 
-def _entities_that_differ(one: pa.RecordBatch, other: pa.RecordBatch) -> pa.Array:
+def _entities_that_differ(left: pa.RecordBatch, other: pa.RecordBatch) -> pa.Array:
     """The entities of which two histories do not say the same, whoever says it."""
-    rows, side = join_batches([one, other], one.schema), np.repeat([0, 1], [one.num_rows, other.num_rows])
+    rows, side = join_batches([left, other], left.schema), np.repeat([0, 1], [left.num_rows, other.num_rows])
     lives = ~bools(rows.column(DELETED))
     rows, side = rows.filter(pa.array(lives)), side[lives]
     others = (VALID_FROM, VALID_TO, SOURCE_MESSAGE, FIELD_PROVENANCE)

@@ -38,7 +38,7 @@ class SharedRecords(CdcError, ValueError):
 
 
 def record_place(prefix: str = "") -> Column:
-    """Where a record stands, as a text."""
+    """Write where a record stands, as a text."""
     return F.to_json(F.struct(*(F.col(f"{prefix}{name}").alias(name) for name in _PARTS)))
 
 
@@ -92,10 +92,12 @@ def rewrite_rows(
     """
     if not tables.has(name):
         return []
-    by = {one: F.col(one) for one in chosen.columns} if by is None else by
+    by = {column: F.col(column) for column in chosen.columns} if by is None else by
     # By names that no column of the rows has.
-    named = chosen.select(*(F.col(one).alias(f"chosen {one}") for one in by)).withColumn(_CHOSEN, F.lit(True))
-    is_chosen = reduce(and_, (column.eqNullSafe(F.col(f"chosen {one}")) for one, column in by.items()))
+    named = chosen.select(*(F.col(column).alias(f"chosen {column}") for column in by)).withColumn(
+        _CHOSEN, F.lit(True)
+    )
+    is_chosen = reduce(and_, (column.eqNullSafe(F.col(f"chosen {name}")) for name, column in by.items()))
     files = tables.files(name) if among is None else among
     if files:
         files = files_holding(tables.read(name, files=files), files, named, is_chosen)
@@ -119,18 +121,18 @@ def rewrite_rows(
         theirs = change(rows.join(named, is_chosen, "left_semi"))
         added += tables.append(name, together(theirs.select(*map(quoted, rows.columns)))).files
     tables.discard(name, files)
-    removed = tuple(one.path for one in files)
-    rows_before = sum(one.rows for one in files)
-    came = tuple(one.path for one in added)
-    return [ErasedPart(name, None, removed, came, rows_before, count, before, after)]
+    removed = tuple(file.path for file in files)
+    rows_before = sum(file.rows for file in files)
+    new_paths = tuple(file.path for file in added)
+    return [ErasedPart(name, None, removed, new_paths, rows_before, count, before, after)]
 
 
 def _summary(rows: DataFrame, marked: DataFrame) -> tuple[int, str]:
-    """How many of the rows are chosen, and 64 bits of all others, in whatever order they are; one job."""
-    each = F.xxhash64(*map(quoted, rows.columns)).cast("decimal(38,0)")
-    others = F.sum(F.when(F.col(_CHOSEN).isNull(), each))
-    [found] = marked.agg(F.count(_CHOSEN), others).collect()
-    return found[0], f"{to_signed(int(found[1] or 0)):+d}"
+    """Count the chosen rows, and sum 64 bits of all others, in whatever order they are; one job."""
+    row_digest = F.xxhash64(*map(quoted, rows.columns)).cast("decimal(38,0)")
+    others = F.sum(F.when(F.col(_CHOSEN).isNull(), row_digest))
+    [counts] = marked.agg(F.count(_CHOSEN), others).collect()
+    return counts[0], f"{to_signed(int(counts[1] or 0)):+d}"
 
 
 def digest_rows(rows: DataFrame) -> str:

@@ -56,7 +56,7 @@ def publish(
     anew: bool,
     options: dict[str, str] | None,
 ) -> int:
-    """What `Ledger.publish` does; *kind_of* tells what the ledger of the store is about."""
+    """Do what `Ledger.publish` does; *kind_of* tells what the ledger of the store is about."""
     attempt = partial(_try_to_publish, store, kind_of, target, form, anew, options)
     return first_answer(str(target), attempt)
 
@@ -69,7 +69,7 @@ def _try_to_publish(
     anew: bool,
     options: dict[str, str] | None,
 ) -> int | None:
-    """As `publish`; None if another writer was faster."""
+    """Publish, unless another writer was faster: then None."""
     number, now = _form_number(form), store.snapshot()
     history = _History(now, kind_of(now), form)
     columns = history.apply_form(now.read(history.kind.history, files=[])).schema
@@ -130,18 +130,18 @@ class _History:
 
     def apply_form(self, versions: DataFrame) -> DataFrame:
         """Versions in that form."""
-        found = self.form(visible_history(versions, self.now.schema(self.kind.changes)))
-        if not isinstance(found, DataFrame) or GUID not in found.columns:
+        form_rows = self.form(visible_history(versions, self.now.schema(self.kind.changes)))
+        if not isinstance(form_rows, DataFrame) or GUID not in form_rows.columns:
             needed = f"a function that makes a table with the column {GUID} of a history"
             raise InvalidArgument("publish", "form", needed, self.form)
-        return found
+        return form_rows
 
     def put_all(self, table: PublishedTable | CatalogueTable, commit: int, number: int) -> bool:
         """Write the whole table; False if another writer was faster."""
         rows = self.apply_form(self.now.read(self.kind.history))
         if isinstance(table, CatalogueTable):
             return table.replace(rows, commit, number)
-        size = sum(one.size for one in self.now.files(self.kind.history))
+        size = sum(file.size for file in self.now.files(self.kind.history))
         return table.put(_split_files(rows, size), None, commit, number)
 
     def put_changes(
@@ -156,15 +156,15 @@ class _History:
             rows = self.apply_form(some)
             if isinstance(table, CatalogueTable):
                 return table.merge(rows, touched, commit, number)
-            small = [one for one in table.files() if one.size < _FILE // 4]
-            gone = {one.path: one for one in _files_about(touched, table.files())}
+            small = [file for file in table.files() if file.size < _FILE // 4]
+            replaced = {file.path: file for file in _files_about(touched, table.files())}
             if len(small) >= _FEW:
-                gone |= {one.path: one for one in small}
-            if gone:
-                rest = table.read(list(gone.values())).join(touched, GUID, "left_anti")
-                rows = rest.select(*map(quoted, rows.columns)).union(rows)
-            size = sum(one.size for one in gone.values())
-            return table.put(_split_files(rows, size), gone.values(), commit, number)
+                replaced |= {file.path: file for file in small}
+            if replaced:
+                kept = table.read(list(replaced.values())).join(touched, GUID, "left_anti")
+                rows = kept.select(*map(quoted, rows.columns)).union(rows)
+            size = sum(file.size for file in replaced.values())
+            return table.put(_split_files(rows, size), replaced.values(), commit, number)
         finally:
             touched.unpersist()
 
@@ -196,7 +196,7 @@ def _files_about(guids: DataFrame, files: list[File]) -> list[File]:
     """The files that can hold rows of these entities."""
     if len(files) < 2:
         return files
-    bounds = [((one.low.get(GUID) or "").encode(), one.high.get(GUID)) for one in files]
+    bounds = [((file.low.get(GUID) or "").encode(), file.high.get(GUID)) for file in files]
     ends = [(low, None if high is None else high.encode()) for low, high in bounds]
     numbers = WorkerPlan(
         guids, partial(_numbers, bounds=ends), T.StructType().add("number", T.IntegerType()), large=True
@@ -210,12 +210,12 @@ def _numbers(
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         sought = sorted(batch.column(0).cast(pa.large_binary()).to_pylist())
-        found = []
+        numbers = []
         for number, (low, high) in enumerate(bounds):
             first = bisect_left(sought, low)
             if first < len(sought) and (high is None or sought[first] <= high):
-                found.append(number)
-        yield pa.record_batch({"number": pa.array(found, pa.int32())})
+                numbers.append(number)
+        yield pa.record_batch({"number": pa.array(numbers, pa.int32())})
 
 
 # What changed ---------------------------------------------------------------------------------------------
@@ -223,26 +223,28 @@ def _numbers(
 
 def history_changes(then: Snapshot, now: Snapshot, kind: Kind) -> DataFrame:
     """The versions that are not the same at two commits, as `Ledger.history_changes` returns them."""
-    files = {one.path: one for one in then.files(kind.history)} if then.has(kind.history) else {}
-    later = {one.path: one for one in now.files(kind.history)}
-    come = [one for path, one in later.items() if path not in files]
-    gone = [one for path, one in files.items() if path not in later]
+    files = {file.path: file for file in then.files(kind.history)} if then.has(kind.history) else {}
+    later = {file.path: file for file in now.files(kind.history)}
+    come = [file for path, file in later.items() if path not in files]
+    removed = [file for path, file in files.items() if path not in later]
     after = visible_history(now.read(kind.history, files=come), now.schema(kind.changes))
-    if not gone:
+    if not removed:
         return after.select(F.lit("appeared").alias(CHANGE), "*")
-    rows = then.read(kind.history, files=gone)
+    rows = then.read(kind.history, files=removed)
     before = _cast_columns(visible_history(rows, then.schema(kind.changes)), after.schema)
     return _find_differences(before, after)
 
 
 def _cast_columns(rows: DataFrame, columns: T.StructType) -> DataFrame:
     """Rows of an earlier commit in the columns of a later one: fields may have come, or be of wider types."""
-    known = set(rows.columns)
-    found = (
-        F.col(quoted(one.name)) if one.name in known else F.lit(None).cast(one.dataType).alias(one.name)
-        for one in columns
+    names = set(rows.columns)
+    values = (
+        F.col(quoted(column.name))
+        if column.name in names
+        else F.lit(None).cast(column.dataType).alias(column.name)
+        for column in columns
     )
-    return as_columns(rows, columns).select(*found)
+    return as_columns(rows, columns).select(*values)
 
 
 def _find_differences(before: DataFrame, after: DataFrame) -> DataFrame:

@@ -99,17 +99,17 @@ class PublishedTable:
         """Raise `ForeignChange` if others have changed rows since our last commit."""
         if self._head is None:
             return
-        found, oldest = None, self._head.version + 1
+        foreign, oldest = None, self._head.version + 1
         for oldest, actions in entries_until(self._location, self._folder, self._head.version):
             if commit_mark(actions) is not None:
                 break
             if is_foreign_change(self._location, self._folder, oldest, actions):
-                found = describe_change(self._head.name, oldest, actions, _ANEW)
+                foreign = describe_change(self._head.name, oldest, actions, _ANEW)
         else:
             # Whoever shortened the log has left nothing that tells what came after ours.
-            found = found or ForeignChange(self._head.name, oldest - 1, "a commit", "somebody", _ANEW)
-        if found is not None:
-            raise found
+            foreign = foreign or ForeignChange(self._head.name, oldest - 1, "a commit", "somebody", _ANEW)
+        if foreign is not None:
+            raise foreign
 
     def require_writable(self) -> None:
         """Raise `ForeignChange` if others have given the table what we do not keep to."""
@@ -118,11 +118,11 @@ class PublishedTable:
 
     def stored(self, columns: T.StructType) -> T.StructType:
         """The columns as the table has them, under their names there."""
-        known = None if self._head is None else self._head.state.stored
-        return stored_names(storable_columns(columns, self._folder), known)
+        stored_columns = None if self._head is None else self._head.state.stored
+        return stored_names(storable_columns(columns, self._folder), stored_columns)
 
     def has_columns(self, columns: T.StructType) -> bool:
-        """Whether the table has just such columns."""
+        """Tell whether the table has just such columns."""
         return self._head is not None and self._head.state.stored == self.stored(columns)
 
     def files(self) -> list[File]:
@@ -134,7 +134,7 @@ class PublishedTable:
         assert self._head is not None
         return read_spark(self._spark, self._location, self._head.state, files)
 
-    def put(self, rows: DataFrame, gone: Iterable[File] | None, commit: int, form: int) -> bool:
+    def put(self, rows: DataFrame, replaced: Iterable[File] | None, commit: int, form: int) -> bool:
         """
         Write rows in the place of some of its files, or of all and in columns of their own for None.
 
@@ -143,12 +143,12 @@ class PublishedTable:
         if self._head is not None and add_features(self._head, self.stored(rows.schema)):
             return False
         table = Table(self._folder, self._folder, self.stored(rows.schema))
-        added = [one.add() for one in write(rows, Target.from_table(self._location, table)).files]
+        added = [file.add() for file in write(rows, Target.from_table(self._location, table)).files]
         carried = properties(commit, (self._source, form))
         if self._head is None:
             return create(self._location, table, added, carried)
-        removed = [one.remove() for one in gone or ()]
-        return self._head.commit([*added, *removed], table.stored, carried, anew=gone is None)
+        removed = [file.remove() for file in replaced or ()]
+        return self._head.commit([*added, *removed], table.stored, carried, anew=replaced is None)
 
     def forget_before(self, commit: int) -> None:
         """Delete what versions of the table need that show an earlier commit than *commit*, an erasure."""
@@ -162,7 +162,7 @@ class PublishedTable:
             return
         newest = DeltaLog(self._location, self._folder, self._folder).version
         behind = entries_until(self._location, self._folder, newest)
-        version = next((each for each, actions in behind if commit_mark(actions) is not None), oldest)
+        version = next((entry for entry, actions in behind if commit_mark(actions) is not None), oldest)
         live = live_files(self._location, self._folder, version)
         forget_versions(self._location, self._folder, version)
         for path in sorted(self._location.listed(self._folder, recursive=True)):
@@ -209,11 +209,11 @@ class CatalogueTable:
 
     def stored(self, columns: T.StructType) -> T.StructType:
         """The columns as the table has them, under their names there."""
-        known = self._spark.table(self._name).schema if self._exists else None
-        return stored_names(storable_columns(columns, self._name), known)
+        table_columns = self._spark.table(self._name).schema if self._exists else None
+        return stored_names(storable_columns(columns, self._name), table_columns)
 
     def has_columns(self, columns: T.StructType) -> bool:
-        """Whether the table has just such columns."""
+        """Tell whether the table has just such columns."""
         # What must not be null there is Delta's to see to.
         return self._exists and (
             self.stored(columns).simpleString() == self._spark.table(self._name).schema.simpleString()
@@ -235,15 +235,15 @@ class CatalogueTable:
         """Write rows in the place of those of all touched entities, by their guids; False as `replace`."""
         named = self._rename_columns(rows)
         news = named.withColumn(_GONE, F.lit(None).cast("string"))
-        gone = touched.select(F.col("guid").alias(_GONE))
+        removed = touched.select(F.col("guid").alias(_GONE))
         view = f"cdckit_{uuid.uuid4().hex}"
-        news.unionByName(gone, allowMissingColumns=True).createOrReplaceGlobalTempView(view)
-        columns = [quoted(one) for one in named.columns]
+        news.unionByName(removed, allowMissingColumns=True).createOrReplaceGlobalTempView(view)
+        columns = [quoted(column) for column in named.columns]
         statement = (
             f"MERGE INTO {self._name} AS t USING global_temp.{view} AS s ON t.guid = s.{_GONE} "
             "WHEN MATCHED THEN DELETE "
             f"WHEN NOT MATCHED AND s.{_GONE} IS NULL THEN INSERT ({', '.join(columns)}) "
-            f"VALUES ({', '.join(f's.{one}' for one in columns)})"
+            f"VALUES ({', '.join(f's.{column}' for column in columns)})"
         )
         # In a session of its own: what it is told must not be carried by what other threads write meanwhile.
         other = self._spark.newSession()
@@ -297,18 +297,18 @@ class CatalogueTable:
         pairs = zip(rows.columns, self.stored(rows.schema), strict=True)
         return rows.select(
             *(
-                F.col(quoted(true)).cast(one.dataType).alias(one.name, metadata=one.metadata)
-                for true, one in pairs
+                F.col(quoted(true)).cast(field.dataType).alias(field.name, metadata=field.metadata)
+                for true, field in pairs
             )
         )
 
 
 def _read_mark(text: str | None) -> dict[str, Any]:
     try:
-        found = json.loads(text or "{}")["cdckit"]
+        mark = json.loads(text or "{}")["cdckit"]
     except (ValueError, KeyError, TypeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return mark if isinstance(mark, dict) else {}
 
 
 def _require_connector(spark: SparkSession, name: str) -> None:

@@ -130,15 +130,15 @@ class Receipt:
     @staticmethod
     def from_json(text: str) -> Receipt:
         """The receipt of which `to_json` says this."""
-        found: dict[str, Any] = json.loads(text)
-        parts = tuple(ErasedPart(**_as_tuples(each, ("removed", "added"))) for each in found["parts"])
-        untouched = {name: tuple(each) for name, each in (found["untouched"] or {}).items()}
+        receipt: dict[str, Any] = json.loads(text)
+        parts = tuple(ErasedPart(**_as_tuples(part, ("removed", "added"))) for part in receipt["parts"])
+        untouched = {name: tuple(digests) for name, digests in (receipt["untouched"] or {}).items()}
         values = {
-            "erased_at": datetime.fromisoformat(found["erased_at"]),
+            "erased_at": datetime.fromisoformat(receipt["erased_at"]),
             "parts": parts,
             "untouched": untouched,
         }
-        return Receipt(**{**_as_tuples(found, ("fields", "published", "not_erased")), **values})
+        return Receipt(**{**_as_tuples(receipt, ("fields", "published", "not_erased")), **values})
 
     def __str__(self) -> str:
         what = "all" if self.fields is None else ", ".join(self.fields)
@@ -149,8 +149,8 @@ class Receipt:
         )
 
 
-def _as_tuples(found: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+def _as_tuples(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     def as_tuple(value: Sequence[Any] | None) -> tuple[Any, ...] | None:
         return None if value is None else tuple(value)
 
-    return {**found, **{name: as_tuple(found[name]) for name in names}}
+    return {**values, **{name: as_tuple(values[name]) for name in names}}

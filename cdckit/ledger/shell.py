@@ -110,12 +110,12 @@ class Settings(ABC):
 
     def within(self, tables: Transaction) -> Self:
         """The same in the buckets that the tables have; raises where they were made by others."""
-        found = read_note(tables, self.note_key, None)
-        if found is None:
+        note = read_note(tables, self.note_key, None)
+        if note is None:
             return self
-        buckets = found.pop("buckets")
-        if found != self.noted:
-            needed = f"those by which the tables were made, {found}; `rebuild` goes by new ones"
+        buckets = note.pop("buckets")
+        if note != self.noted:
+            needed = f"those by which the tables were made, {note}; `rebuild` goes by new ones"
             raise InvalidArgument("receive", "settings", needed, self.noted)
         return replace(self, buckets=buckets)
 
@@ -212,8 +212,8 @@ class Shell(ABC):
             return done
         more = self._places(tables, kind, entities)
         named = places if more is None else places.unionByName(more).distinct()
-        for each in self._kinds(tables.base).values():
-            require_alone(named, tables, each)
+        for ledger in self._kinds(tables.base).values():
+            require_alone(named, tables, ledger)
         parts = (*done.parts, *self._forget(tables, named))
         return done._replace(parts=parts, not_erased=self._unread(tables))
 
@@ -300,8 +300,8 @@ class Shell(ABC):
         longest = self.wait if wait is None else wait
 
         def work(tables: Transaction) -> WorkResult | None:
-            found = self._expire(tables, at, longest)
-            return WorkResult(found) if found else None
+            expired = self._expire(tables, at, longest)
+            return WorkResult(expired) if expired else None
 
         with describe_step(self._spark, f"{self._door}: give up what waited too long"):
             return self._commit(work).records
@@ -379,14 +379,16 @@ class Shell(ABC):
             return run_erasure(self.store, stored, request, work, self._finish_erasure)
 
     def _stored_kind(self, tables: Snapshot, ledger: str) -> Kind:
-        known = self._erasable(tables)
-        if ledger not in known:
+        stored_kind = self._erasable(tables)
+        if ledger not in stored_kind:
             needed = (
-                f"one of {', '.join(known)}" if known else "a ledger whose entities can be erased: none is"
+                f"one of {', '.join(stored_kind)}"
+                if stored_kind
+                else "a ledger whose entities can be erased: none is"
             )
             remedy = _SEVERAL_KEYS if ledger in self._ledgers(tables) else None
             raise InvalidArgument("erase", "ledger", needed, ledger, remedy=remedy)
-        return known[ledger].stored_kind(tables)
+        return stored_kind[ledger].stored_kind(tables)
 
     def _finish_erasure(self) -> Receipt | None:
         """Do what is left to do of an erasure; None if there is none."""
@@ -419,10 +421,10 @@ class Shell(ABC):
         Returns:
             One row per record: its columns, those that the door names, `waiting_since` and `waiting_for`.
         """
-        found = self._waiting(self._snapshot())
+        rows = self._waiting(self._snapshot())
         last = ("waiting_since", "waiting_for")
-        own = (name for name in found.columns if name not in (*RECORD_COLUMNS, *last))
-        return found.select(*RECORD_COLUMNS, *own, *last)
+        names = (name for name in rows.columns if name not in (*RECORD_COLUMNS, *last))
+        return rows.select(*RECORD_COLUMNS, *names, *last)
 
     def rejects(self) -> DataFrame:
         """
@@ -475,9 +477,9 @@ class Shell(ABC):
         self, version: int | None = None, timestamp: datetime | None = None, *, function: str = "snapshot"
     ) -> Snapshot:
         """The tables at one commit, the newest without arguments."""
-        found = self.store.snapshot(version, timestamp, function=function)
-        require_kind(found, self.kind)
-        return found
+        snapshot = self.store.snapshot(version, timestamp, function=function)
+        require_kind(snapshot, self.kind)
+        return snapshot
 
     def _receive(
         self,

@@ -49,7 +49,7 @@ _VALUES = ("key", "value", "headers")
 
 
 def waiting_schema(received: T.StructType) -> T.StructType:
-    """What waits of records that are kept so: for what, what is wrong if it is given up, and when it was."""
+    """Build the schema of records that wait: for what, what is wrong if given up, and when they were."""
     errors = [field for field in ERROR_FIELDS if field.name not in received.names]
     more = [T.StructField(WAITING_FOR, T.StringType()), T.StructField(GIVEN_UP, T.TimestampType())]
     return T.StructType([*received.fields, *errors, *more])
@@ -82,7 +82,7 @@ class TableFeed(Shell):
 
     @abstractmethod
     def _shown(self) -> Sequence[str | Column]:
-        """What `waiting` shows beside the columns of a record."""
+        """Show in `waiting` these columns beside those of a record."""
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         if not tables.has(WAITING):
@@ -100,11 +100,11 @@ class TableFeed(Shell):
     def _rejects(self, tables: Snapshot) -> DataFrame:
         given_up = self._read_waiting(tables).where(F.col(GIVEN_UP).isNotNull())
         rejected = read_rows(tables, REJECTS, REJECTED_SCHEMA)
-        rows = (each.select(*REJECT_SCHEMA.names) for each in (rejected, given_up))
+        rows = (rejects.select(*REJECT_SCHEMA.names) for rejects in (rejected, given_up))
         return each_once(reduce(DataFrame.unionByName, rows), ERROR_CODE)
 
     def _read_waiting(self, tables: Tables) -> DataFrame:
-        """What waits, each record once: if it came again after it was given up, it is given up."""
+        """Read what waits, each record once: if it came again after it was given up, it is given up."""
         rows = read_rows(tables, WAITING, waiting_schema(self.received))
         record = Window.partitionBy(*PLACES, content_of_record())
         return each_once(rows.withColumn(GIVEN_UP, F.max(GIVEN_UP).over(record)))
@@ -147,8 +147,8 @@ class TableIntake:
             ERROR_DESCRIPTION: description,
             GIVEN_UP: F.lit(None).cast("timestamp_ltz"),
         }
-        found = rows.withColumns(columns).select(*waiting_schema(self.received).fieldNames())
-        return self._transaction.append(WAITING, found, compact_at=MANY_FILES).rows
+        waiting_rows = rows.withColumns(columns).select(*waiting_schema(self.received).fieldNames())
+        return self._transaction.append(WAITING, waiting_rows, compact_at=MANY_FILES).rows
 
     def _take_waiting(self, waiting: DataFrame, is_ready: Column) -> DataFrame:
         """Take what is ready out of what waits, and return it as it had come."""

@@ -54,7 +54,7 @@ class FileRange(NamedTuple):
     messages: tuple[str, str] | None = None
 
     def may_name(self, messages: Sequence[str]) -> bool:
-        """Whether one of these ids, which are in their order, can be in the file."""
+        """Tell whether one of these ids, which are in their order, can be in the file."""
         if self.messages is None:
             return True
         first = bisect_left(messages, self.messages[0])
@@ -95,7 +95,7 @@ class Targets:
     def merged_schema(self) -> pa.Schema:
         """Those of them that the kernel makes."""
         return pa.schema(
-            [each for each in self.stored_schema if each.name not in (BUCKET, OPEN, LATEST, PLACE)]
+            [field for field in self.stored_schema if field.name not in (BUCKET, OPEN, LATEST, PLACE)]
         )
 
 
@@ -135,7 +135,7 @@ class Task:
 def read_rows(target: Target, paths: Paths) -> pa.RecordBatch:
     """All rows of some files of a table."""
     return join_batches(
-        (batch for one in paths for batch in read_batches(target, one.path)), target.shape.schema
+        (batch for file in paths for batch in read_batches(target, file.path)), target.shape.schema
     )
 
 
@@ -149,8 +149,8 @@ def align_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The rows in the columns of *schema*; those that they lack are null."""
     there = set(rows.schema.names)
     columns = {
-        each.name: rows.column(each.name) if each.name in there else pa.nulls(rows.num_rows, each.type)
-        for each in schema
+        field.name: rows.column(field.name) if field.name in there else pa.nulls(rows.num_rows, field.type)
+        for field in schema
     }
     return make_batch(columns, schema)
 
@@ -183,8 +183,8 @@ def drop_entities(rows: pa.RecordBatch, guids: pa.Array) -> pa.RecordBatch:
 
 def with_columns(rows: pa.RecordBatch, columns: dict[str, pa.Array]) -> pa.RecordBatch:
     """The rows with other values in some columns."""
-    found = dict(zip(rows.schema.names, rows.columns, strict=True))
-    return make_batch({**found, **columns}, rows.schema)
+    values = dict(zip(rows.schema.names, rows.columns, strict=True))
+    return make_batch({**values, **columns}, rows.schema)
 
 
 def _one_batch(rows: pa.Table) -> pa.RecordBatch:
@@ -205,9 +205,9 @@ def flatten_changes(rows: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
     if MOVED in rows.schema.names:
         is_upsert = pc.equal(rows.column("operation"), UPSERT)
         columns[MOVED_HERE] = pc.and_(rows.column(MOVED).is_valid(), is_upsert)
-    known = OPERATIONS if SNAPSHOT in columns else OPERATIONS[: OPERATIONS.index(TRUNCATE)]
+    operations = OPERATIONS if SNAPSHOT in columns else OPERATIONS[: OPERATIONS.index(TRUNCATE)]
     operation = pc.index_in(
-        rows.column("operation"), value_set=pa.array(known, rows.column("operation").type)
+        rows.column("operation"), value_set=pa.array(operations, rows.column("operation").type)
     )
     columns["operation"] = operation.cast(pa.int8())
     columns["record_number"] = rows.column("arrival").field("record_number")

@@ -83,17 +83,17 @@ class Erasures:
 
     @staticmethod
     def of(tables: Snapshot | Transaction, kind: Kind) -> Erasures | None:
-        """What is noted; None if nothing was ever erased."""
-        found = read_note(tables, _note(kind), None)
-        return None if found is None else Erasures(found["secret"], tuple(found["fields"]))
+        """Read what is noted; None if nothing was ever erased."""
+        note = read_note(tables, _note(kind), None)
+        return None if note is None else Erasures(note["secret"], tuple(note["fields"]))
 
     @staticmethod
     def begin(tables: Transaction, kind: Kind, fields: tuple[str, ...]) -> Erasures:
-        """The same with more fields, or with a new secret; noted."""
-        known = Erasures.of(tables, kind) or Erasures(secrets.token_hex(32))
-        found = Erasures(known.secret, tuple(dict.fromkeys([*known.fields, *fields])))
-        write_note(tables, _note(kind), {"secret": found.secret, "fields": found.fields})
-        return found
+        """Note more fields, or a new secret."""
+        erasures = Erasures.of(tables, kind) or Erasures(secrets.token_hex(32))
+        more = Erasures(erasures.secret, tuple(dict.fromkeys([*erasures.fields, *fields])))
+        write_note(tables, _note(kind), {"secret": more.secret, "fields": more.fields})
+        return more
 
     def hash(self, guid: Column) -> Column:
         """The hash by which a tombstone knows an entity."""
@@ -120,7 +120,7 @@ def keyed_hash(text: Column, secret: bytes) -> Column:
     >>> found == hmac.new(b"secret", b"ada", "sha256").hexdigest()
     True
     """
-    inner, outer = (bytes(each ^ pad for each in secret.ljust(64, b"\0")) for pad in (0x36, 0x5C))
+    inner, outer = (bytes(byte ^ pad for byte in secret.ljust(64, b"\0")) for pad in (0x36, 0x5C))
     first = F.unhex(F.sha2(F.concat(F.lit(inner), F.encode(text, "utf-8")), 256))
     return F.sha2(F.concat(F.lit(outer), first), 256)
 
@@ -138,15 +138,15 @@ def with_verdicts(rows: DataFrame, tables: Transaction, kind: Kind) -> DataFrame
     if erasures is None:
         return rows
     names, whole = _known_fields(rows, erasures), F.col("stone.whole")
-    carried = (F.array_contains("stone.refused", each) & F.col("carried").getField(each) for each in names)
+    carried = (F.array_contains("stone.refused", name) & F.col("carried").getField(name) for name in names)
     may_refuse = ~is_list_change()
     verdict = (
         F.when(may_refuse & (whole == REFUSE), ENTITY_ERASED)
         .when(whole.isNotNull(), "")
         .when(may_refuse & reduce(or_, carried, F.lit(False)), FIELD_ERASED)
     )
-    found = _with_tombstones(rows, tables, kind, erasures)
-    return found.withColumns({VERDICT: verdict, **_without(names, rows)}).select(*rows.columns, VERDICT)
+    marked = _with_tombstones(rows, tables, kind, erasures)
+    return marked.withColumns({VERDICT: verdict, **_without(names, rows)}).select(*rows.columns, VERDICT)
 
 
 def drop_erased(rows: DataFrame, tables: Transaction, kind: Kind) -> DataFrame:
@@ -158,13 +158,13 @@ def drop_erased(rows: DataFrame, tables: Transaction, kind: Kind) -> DataFrame:
     erasures = Erasures.of(tables, kind)
     if erasures is None:
         return rows
-    found = _with_tombstones(rows, tables, kind, erasures).where(F.col("stone.whole").isNull())
+    marked = _with_tombstones(rows, tables, kind, erasures).where(F.col("stone.whole").isNull())
     changed = _without(_known_fields(rows, erasures), rows)
-    return found.select(*(changed.get(name, F.col(name)).alias(name) for name in rows.columns))
+    return marked.select(*(changed.get(name, F.col(name)).alias(name) for name in rows.columns))
 
 
 def erased_changes(changes: DataFrame, tables: Transaction, kind: Kind) -> DataFrame | None:
-    """Those of changes that speak of entities of which nothing is left; None if there is no such entity."""
+    """Find the changes that speak of entities of which nothing is left; None if there is no such entity."""
     erasures = Erasures.of(tables, kind)
     if erasures is None:
         return None
@@ -182,12 +182,12 @@ def note_refused(tables: Transaction, kind: Kind, changes: DataFrame, kept: Colu
     """
     strict = tables.read(kind.erased).where((F.col("later") == REFUSE) & F.col("field").isNull())
     refused = changes.join(strict.select(HASH).distinct(), HASH, "left_semi")
-    found = refused.withColumns(error_columns(ENTITY_ERASED))
+    entity_erased = refused.withColumns(error_columns(ENTITY_ERASED))
     if kept is not None:
-        own = changes.where(kept).withColumns(error_columns(ENTITY_KEPT))
-        found = found.where(~kept).unionByName(own)
+        entity_kept = changes.where(kept).withColumns(error_columns(ENTITY_KEPT))
+        entity_erased = entity_erased.where(~kept).unionByName(entity_kept)
     places = (F.col(f"arrival.{name}").alias(name) for name in REFUSED_SCHEMA.fieldNames()[:5])
-    tables.append(kind.refused, found.select(*places, *REFUSED_SCHEMA.fieldNames()[5:]))
+    tables.append(kind.refused, entity_erased.select(*places, *REFUSED_SCHEMA.fieldNames()[5:]))
 
 
 def error_columns(code: str) -> dict[str, Column]:
@@ -219,8 +219,8 @@ def _without(names: list[str], rows: DataFrame) -> dict[str, Column]:
     """The columns of changes without the values of erased fields: as if they had not been carried."""
     changed: dict[str, Column] = {}
     for column in ("data", "carried", "field_priorities"):
-        known = rows.schema[column].dataType.fieldNames() if column in rows.columns else []  # type: ignore[attr-defined]
-        for name in known:
+        fields_there = rows.schema[column].dataType.fieldNames() if column in rows.columns else []  # type: ignore[attr-defined]
+        for name in fields_there:
             if name in names:
                 parts, value = changed.get(column, F.col(column)), F.col(column).getField(name)
                 is_erased = F.coalesce(F.array_contains("stone.fields", name), F.lit(False))
@@ -230,10 +230,10 @@ def _without(names: list[str], rows: DataFrame) -> dict[str, Column]:
 
 
 def refused_rows(changes: pa.RecordBatch) -> pa.RecordBatch:
-    """Of changes with their verdicts, what is kept of those that are refused; for workers."""
+    """Keep what is noted of refused changes, of changes with their verdicts; for workers."""
     some = changes.filter(pc.not_equal(pc.fill_null(changes.column(VERDICT), ""), ""))
     codes, arrival = some.column(VERDICT), some.column("arrival")
-    sentences = pa.array([DESCRIPTIONS[each] for each in codes.to_pylist()], codes.type)
+    sentences = pa.array([DESCRIPTIONS[code] for code in codes.to_pylist()], codes.type)
     places = {name: arrival.field(name) for name in REFUSED_SCHEMA.fieldNames()[:5]}
-    found = {**places, "source": some.column("source"), "error_code": codes, "error_description": sentences}
-    return pa.RecordBatch.from_pydict(found)
+    columns = {**places, "source": some.column("source"), "error_code": codes, "error_description": sentences}
+    return pa.RecordBatch.from_pydict(columns)

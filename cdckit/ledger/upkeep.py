@@ -41,6 +41,7 @@ from cdckit.ledger.columns import (
     with_all_priorities,
     words_columns,
 )
+from cdckit.ledger.flat_rows import flatten_structs, nest_structs
 from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task, select_rows, with_columns
 from cdckit.ledger.tombstones import REFUSED_SCHEMA, VERDICT, refused_rows, with_verdicts
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT, Layout
@@ -48,7 +49,6 @@ from cdckit.model.changes import IS_PERIOD, MOVED, TRUNCATE, UNTIL, has_mark, wi
 from cdckit.model.records import REJECT, usable_changes
 from cdckit.parts.arrays import bools, ints
 from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.flat_rows import flatten_structs, nest_structs
 from cdckit.parts.values import guid
 from cdckit.parts.widening import void_as_text
 from cdckit.parts.workers import reports_at_home, worker_reports
@@ -102,14 +102,14 @@ class LoggedChanges(NamedTuple):
     Args:
         files: Each holds changes of one bucket.
         digest: Of the batch: the sum over its rows, whatever their order.
-        lists: Of which lists there are changes: the instants of each source's.
+        lists: Of which full lists there are changes: the source and the instant of each.
         refused: Files of the table of changes that were refused.
         rejects: Files of the table of rejects.
     """
 
     files: list[File]
     digest: int
-    lists: dict[str | None, set[int]]
+    lists: list[tuple[str | None, int]]
     refused: list[File]
     rejects: list[File]
 
@@ -182,17 +182,17 @@ class Upkeep:
         log = self.targets.log
         write = partial(_write, columns=rows.schema, buckets=kind.buckets, target=log, aside=aside)
         # However many partitions they come in: a file for each of those and bucket would be thousands.
-        found = worker_reports(flatten_structs(rows), write, large=True, by=[BUCKET])
+        reports = worker_reports(flatten_structs(rows), write, large=True, by=[BUCKET])
 
         def files(name: str, target: Target | None) -> list[File]:
             return (
-                [] if target is None else parse_report((each for one in found for each in one[name]), target)
+                []
+                if target is None
+                else parse_report((file for report in reports for file in report[name]), target)
             )
 
-        lists: dict[str | None, set[int]] = {}
-        for source, at in (each for one in found for each in one["lists"]):
-            lists.setdefault(source, set()).add(at)
-        content = to_signed(sum(one["content"] for one in found))
+        lists = sorted({(source, at) for report in reports for source, at in report["lists"]}, key=str)
+        content = to_signed(sum(report["content"] for report in reports))
         asides = files("refused", aside.refused), files("rejects", aside.rejects)
         if has_rejects and not asides[1] and not tables.base.has(kind.rejects):
             tables.drop(kind.rejects)
@@ -221,9 +221,9 @@ class Upkeep:
         """
         tasks = self._tasks(fresh, again, fold)
         outcomes = self._run_workers(tasks, fresh)
-        news = sum(one.news for one in outcomes)
-        _warn_of_ties([one.ties for one in outcomes if one.ties])
-        if not any(one.moved for one in outcomes):
+        news = sum(outcome.news for outcome in outcomes)
+        _warn_of_ties([outcome.ties for outcome in outcomes if outcome.ties])
+        if not any(outcome.moved for outcome in outcomes):
             return news, [task.bucket for task in tasks]
         self._inherit_words()
         # What a row takes along any bucket may have said.
@@ -241,7 +241,7 @@ class Upkeep:
         )
         buckets = sorted({*was, *now})
         self._run_workers(
-            [replace(_task(files, each), words_before=was.get(each, [])) for each in buckets], []
+            [replace(_task(files, bucket), words_before=was.get(bucket, [])) for bucket in buckets], []
         )
 
     def bucket_tasks(self) -> dict[int, Task]:
@@ -250,17 +250,17 @@ class Upkeep:
         words = self._tables.files(kind.words) if self._tables.has(kind.words) else []
         parts = {
             "log": self._tables.files(kind.changes),
-            "open": [one for one in versions if one.partition[OPEN]],
-            "closed": [one for one in versions if not one.partition[OPEN]],
+            "open": [file for file in versions if file.partition[OPEN]],
+            "closed": [file for file in versions if not file.partition[OPEN]],
             "unborn": self._tables.files(kind.unborn),
             "words": words,
         }
-        found: dict[int, Task] = {}
+        tasks: dict[int, Task] = {}
         for part, files in parts.items():
             for bucket, paths in _group_by_bucket(files).items():
                 more: dict[str, Any] = {part: paths}
-                found[bucket] = replace(_task(found, bucket), **more)
-        return found
+                tasks[bucket] = replace(_task(tasks, bucket), **more)
+        return tasks
 
     def _tasks(self, fresh: Iterable[File], again: Collection[int], fold: int) -> list[Task]:
         files, news = self.bucket_tasks(), _group_by_bucket(fresh)
@@ -271,12 +271,12 @@ class Upkeep:
             buckets |= {bucket for bucket, task in files.items() if task.closed}
         return [
             replace(
-                _task(files, each),
-                fresh=news.get(each, []),
-                anew=self.anew or each in again,
+                _task(files, bucket),
+                fresh=news.get(bucket, []),
+                anew=self.anew or bucket in again,
                 fold=fold,
             )
-            for each in sorted(buckets)
+            for bucket in sorted(buckets)
         ]
 
     def _run_workers(self, tasks: list[Task], fresh: Collection[File]) -> list[Outcome]:
@@ -286,26 +286,26 @@ class Upkeep:
             self._kind,
             self.targets,
         )
-        by_path = {one.path: one for one in fresh}
+        by_path = {file.path: file for file in fresh}
         for part, name, target in (
             ("log", kind.changes, targets.log),
             ("history", kind.history, targets.history),
             ("unborn", kind.unborn, targets.unborn),
         ):
-            added = parse_report((each for one in outcomes for each in one.added[part]), target)
-            removed = [path for one in outcomes for path in one.removed[part]]
+            added = parse_report((file for outcome in outcomes for file in outcome.added[part]), target)
+            removed = [path for outcome in outcomes for path in outcome.removed[part]]
             same_rows: list[str] = []
             if part == "log":
-                added += [by_path[path] for one in outcomes for path in one.keep]
+                added += [by_path[path] for outcome in outcomes for path in outcome.keep]
                 # Of the log only files go whose rows are in another one then.
-                same_rows = [*removed, *(path for one in outcomes for path in one.folded)]
+                same_rows = [*removed, *(path for outcome in outcomes for path in outcome.folded)]
             if added or removed:
                 self._tables.adopt(name, added, removed, same_rows)
         return outcomes
 
 
 def read_scopes(kind: Kind, buckets: list[int]) -> list[Scope]:
-    """What an upkeep of these buckets must find as it was."""
+    """List what an upkeep of these buckets must find as it was."""
     parts: list[Scope] = [(name, {BUCKET: buckets}) for name in (kind.changes, kind.history, kind.unborn)]
     # Who was erased meanwhile must not come back.
     return [*parts, kind.erased]
@@ -313,7 +313,7 @@ def read_scopes(kind: Kind, buckets: list[int]) -> list[Scope]:
 
 def apply_within(transaction: Transaction, kind: Kind, changes: DataFrame) -> list[Scope]:
     """
-    What `Ledger.apply` does, without a commit, for the shells of doors; what the commit must find as it was.
+    Do what `Ledger.apply` does, without a commit, for doors; returns what the commit must find as it was.
 
     A ledger that is there keeps its number of buckets; rejects are kept by the shell.  Raises as
     `Ledger.apply`.
@@ -341,8 +341,8 @@ def withdraw_within(transaction: Transaction, kind: Kind, messages: DataFrame) -
     if not transaction.has(kind.changes):
         return []
     key = {name: F.col(name) for name in kind.keys}
-    gone = messages.select(guid(kind.entity, key).alias(GUID), "message_id")
-    buckets = remove_changes(transaction, kind, gone)
+    withdrawn = messages.select(guid(kind.entity, key).alias(GUID), "message_id")
+    buckets = remove_changes(transaction, kind, withdrawn)
     Upkeep(transaction, kind, transaction.schema(kind.changes)).run(again=buckets)
     return read_scopes(kind, buckets)
 
@@ -353,12 +353,12 @@ def remove_changes(transaction: Transaction, kind: Kind, messages: DataFrame) ->
 
     *messages* has a row for each: the `guid` of its entity, and `message_id`.
     """
-    gone = messages.distinct()
-    buckets = [row[0] for row in gone.select(kind.bucket_column(F.col(GUID))).distinct().collect()]
+    withdrawn = messages.distinct()
+    buckets = [row[0] for row in withdrawn.select(kind.bucket_column(F.col(GUID))).distinct().collect()]
     if buckets:
         where = {BUCKET: buckets}
         log = transaction.read(kind.changes, where)
-        left = log.join(gone, [GUID, "message_id"], "left_anti").select(*log.columns)
+        left = log.join(withdrawn, [GUID, "message_id"], "left_anti").select(*log.columns)
         transaction.swap(kind.changes, transaction.files(kind.changes, where), left.repartition(BUCKET))
     return buckets
 
@@ -389,9 +389,9 @@ def revoke_within(transaction: Transaction, kind: Kind, messages: Messages, sour
 
 def _settle_types(transaction: Transaction, kind: Kind, log: T.StructType) -> bool:
     """Let fields of the log have the types of the first values that come; whether any has another then."""
-    known = kind.fields(transaction)
+    types = kind.fields(transaction)
     kinds = {name: void_as_text(type_) for name, type_ in kind.settled(log).items()}
-    others = {name: now for name, now in kinds.items() if now != known[name].dataType}
+    others = {name: now for name, now in kinds.items() if now != types[name].dataType}
     if others:
         rows = with_empty_as(transaction.read(kind.changes), others)
         transaction.replace(kind.changes, rows, partition_by=[BUCKET])
@@ -419,16 +419,16 @@ def _task(files: Mapping[int, Task], bucket: int) -> Task:
 
 
 def _group_by_bucket(files: Iterable[File]) -> dict[int, Paths]:
-    found: dict[int, Paths] = {}
-    for one in files:
-        low, high = one.low.get(GUID), one.high.get(GUID)
-        first, last = one.low.get("message_id"), one.high.get("message_id")
+    ranges: dict[int, Paths] = {}
+    for file in files:
+        low, high = file.low.get(GUID), file.high.get(GUID)
+        first, last = file.low.get("message_id"), file.high.get("message_id")
         # What another program wrote may tell one of the two alone.
         messages = None if first is None or last is None else (first, last)
         ends = (low or "").encode(), high and high.encode()
-        file_range = FileRange(one.path, one.size, one.rows, *ends, messages)
-        found.setdefault(int(one.partition[BUCKET]), []).append(file_range)
-    return found
+        file_range = FileRange(file.path, file.size, file.rows, *ends, messages)
+        ranges.setdefault(int(file.partition[BUCKET]), []).append(file_range)
+    return ranges
 
 
 def _warn_of_ties(ties: list[list[str]]) -> None:
@@ -442,12 +442,12 @@ def _warn_of_ties(ties: list[list[str]]) -> None:
 
 
 def _has_types(rows: T.DataType, columns: T.DataType) -> bool:
-    """Whether the rows need no cast; fields that they lack, they lack."""
+    """Tell whether the rows need no cast; fields that they lack, they lack."""
     if isinstance(rows, T.StructType) and isinstance(columns, T.StructType):
-        wanted = {one.name: one.dataType for one in columns}
-        return all(one.name in wanted and _has_types(one.dataType, wanted[one.name]) for one in rows)
-    one, other = (arrow_schema(T.StructType().add("x", kind)).field(0).type for kind in (rows, columns))
-    return bool(one == other)
+        wanted = {field.name: field.dataType for field in columns}
+        return all(field.name in wanted and _has_types(field.dataType, wanted[field.name]) for field in rows)
+    given, other = (arrow_schema(T.StructType().add("x", kind)).field(0).type for kind in (rows, columns))
+    return bool(given == other)
 
 
 # In the workers --------------------------------------------------------------------------------------------
@@ -458,12 +458,12 @@ def _run_tasks(spark: SparkSession, tasks: list[Task], targets: Targets) -> list
     if not tasks:
         return []
     if len(tasks) <= AT_HOME and sum(map(stored_bytes, tasks)) <= BYTES_AT_HOME:
-        return [Outcome(**each) for each in reports_at_home(lambda: _keep_up(tasks, targets))]
+        return [Outcome(**report) for report in reports_at_home(lambda: _keep_up(tasks, targets))]
     parts = sum(task_bytes(task) for task in tasks) // BYTES_PER_TASK
     many = len(tasks)
     spread = spark.range(many) if parts < _FEW else spark.range(0, many, 1, min(parts, many))
-    found = worker_reports(spread, partial(_keep_up_buckets, tasks=tasks, targets=targets), heavy=True)
-    return [Outcome(**each) for each in found]
+    reports = worker_reports(spread, partial(_keep_up_buckets, tasks=tasks, targets=targets), heavy=True)
+    return [Outcome(**report) for report in reports]
 
 
 def task_bytes(task: Task) -> int:
@@ -506,7 +506,7 @@ def _write(
     content, lists = 0, set[tuple[str | None, int]]()
     with ExitStack() as stack:
         files, refused, rejects = (
-            None if each is None else stack.enter_context(OpenFiles(each)) for each in (target, *aside)
+            None if table is None else stack.enter_context(OpenFiles(table)) for table in (target, *aside)
         )
         assert files is not None
         for batch in (nest_structs(flat, columns) for flat in batches):
@@ -521,7 +521,9 @@ def _write(
             for rows in _copy_truncates(batch, buckets):
                 files.take(rows)
         names = {"files": files, "refused": refused, "rejects": rejects}
-        written = {name: [] if each is None else each.close() for name, each in names.items()}
+        written = {
+            name: [] if open_files is None else open_files.close() for name, open_files in names.items()
+        }
     yield {**written, "content": content, "lists": list(lists)}
 
 
@@ -529,7 +531,7 @@ def _reject_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rejects among changes, in the columns of `LEDGER_REJECT_SCHEMA`."""
     some = batch.filter(batch.column(REJECT).is_valid())
     reject = some.column(REJECT)
-    parts = {each.name: reject.field(each.name) for each in reject.type}
+    parts = {field.name: reject.field(field.name) for field in reject.type}
     return pa.RecordBatch.from_pydict({**parts, "source": some.column("source")})
 
 
@@ -543,8 +545,8 @@ def _copy_truncates(changes: pa.RecordBatch, buckets: int) -> Iterator[pa.Record
     some = select_rows(changes, is_truncate)
     every = pa.array([EVERY] * some.num_rows, changes.schema.field(GUID).type)
     for bucket in range(buckets):
-        own = pa.array([bucket] * some.num_rows, changes.schema.field(BUCKET).type)
-        yield with_columns(some, {GUID: every, BUCKET: own})
+        bucket_column = pa.array([bucket] * some.num_rows, changes.schema.field(BUCKET).type)
+        yield with_columns(some, {GUID: every, BUCKET: bucket_column})
 
 
 def _named_lists(batch: pa.RecordBatch) -> set[tuple[str | None, int]]:
@@ -554,4 +556,4 @@ def _named_lists(batch: pa.RecordBatch) -> set[tuple[str | None, int]]:
         return set()
     some = pa.table({"source": batch.column("source"), "at": at}).filter(at.is_valid())
     rows = some.group_by(["source", "at"]).aggregate([]).to_pylist()
-    return {(each["source"], each["at"]) for each in rows}
+    return {(row["source"], row["at"]) for row in rows}

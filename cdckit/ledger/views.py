@@ -73,9 +73,9 @@ class View:
 
     def __init__(self, snapshot: Snapshot | Transaction, kind: Kind) -> None:
         self._snapshot, self.kind = snapshot, kind
-        known = snapshot if isinstance(snapshot, Snapshot) else None
-        self.version = known.version if known else None
-        self.timestamp = known.timestamp if known else None
+        snapshot_given = snapshot if isinstance(snapshot, Snapshot) else None
+        self.version = snapshot_given.version if snapshot_given else None
+        self.timestamp = snapshot_given.timestamp if snapshot_given else None
 
     def changes(self, key: Key | None = None) -> DataFrame:
         """
@@ -147,18 +147,18 @@ class View:
 
         Cost: the files that can hold such versions are read (`files` names them), no shuffle.
         """
-        found = self._snapshot.read(
+        versions = self._snapshot.read(
             self.kind.history, self._where(key, "as_of"), self.files(valid_at=valid_at, key=key)
         )
-        return as_of(self._visible_history(found), valid_at, deletes=deletes)
+        return as_of(self._visible_history(versions), valid_at, deletes=deletes)
 
     def lists(self) -> DataFrame:
         """
         The full lists of sources (`Ledger.apply_list`): one row for each.
 
         Returns:
-            `source`; `taken`, the instant; `rows`, how many entities the list named, null where it came as
-            changes, which do not tell.  No row if there was none.
+            `source`; `taken`, the instant; `rows`, how many entities the list named.  No row if there was
+            none.
         """
         return read_rows(self._snapshot, self.kind.lists, LISTS_SCHEMA)
 
@@ -197,8 +197,10 @@ class View:
 
     def receipts(self) -> list[Receipt]:
         """The receipts of all erasures, the first one first."""
-        found = read_rows(self._snapshot, self.kind.receipts, RECEIPT_SCHEMA).orderBy("erased_at", "receipt")
-        return [Receipt.from_json(row["text"]) for row in found.collect()]
+        receipts = read_rows(self._snapshot, self.kind.receipts, RECEIPT_SCHEMA).orderBy(
+            "erased_at", "receipt"
+        )
+        return [Receipt.from_json(row["text"]) for row in receipts.collect()]
 
     def contracts(self) -> dict[str, tuple[DataFrame, str]]:
         """
@@ -254,8 +256,8 @@ class View:
         wrong = sides[0].union(sides[1]).groupBy("row").agg(F.sum("side").alias("side")).where("side != 0")
         number = wrong.agg(F.sum(F.abs("side"))).collect()[0][0]
         if number:
-            found = f"{number} of its versions, or of those that the log gives, are not in the other"
-            raise DamagedTable(self.kind.history, self.kind.history, found, "Let `rebuild()` make it anew.")
+            problem = f"{number} of its versions, or of those that the log gives, are not in the other"
+            raise DamagedTable(self.kind.history, self.kind.history, problem, "Let `rebuild()` make it anew.")
 
     def files(self, *, valid_at: datetime | None = None, key: Key | None = None) -> list[File]:
         """The files of the history that `as_of` and `history` read."""
@@ -275,8 +277,8 @@ class View:
     def _where(self, key: Key | None, function: str) -> dict[str, Any]:
         if key is None:
             return {}
-        found = self._guid(key, function)
-        return {GUID: [found], BUCKET: [self.kind.bucket(found)]}
+        entity = self._guid(key, function)
+        return {GUID: [entity], BUCKET: [self.kind.bucket(entity)]}
 
     def _guid(self, key: Key, function: str) -> str:
         if isinstance(key, str):
@@ -303,7 +305,9 @@ class View:
 
 
 def _digests(rows: DataFrame, side: int) -> DataFrame:
-    values = [comparable(F.col(quoted(each.name)), each.dataType).alias(each.name) for each in rows.schema]
+    values = [
+        comparable(F.col(quoted(field.name)), field.dataType).alias(field.name) for field in rows.schema
+    ]
     text = F.to_json(F.struct(*values), EXACT_JSON)
     return rows.select(F.sha1(text.cast("binary")).alias("row"), F.lit(side).alias("side"))
 
@@ -342,8 +346,8 @@ class Pending(View):
         Cost: reads the buckets of the history that the batch touches, and the guids in the files that it
             adds to the log or takes from it; one aggregation and one semi-join by guid.
         """
-        found = self._snapshot.read(self.kind.history, {BUCKET: self._buckets})
-        return self._visible_history(self._keep_touched(found))
+        versions = self._snapshot.read(self.kind.history, {BUCKET: self._buckets})
+        return self._visible_history(self._keep_touched(versions))
 
     def touched_changes(self) -> DataFrame:
         """
@@ -351,11 +355,11 @@ class Pending(View):
 
         Cost: as of `touched_history`, of the log.
         """
-        found = self._snapshot.read(self.kind.changes, {BUCKET: self._buckets})
-        return visible_changes(self._keep_touched(found), self.kind, min(self._buckets, default=0))
+        changes = self._snapshot.read(self.kind.changes, {BUCKET: self._buckets})
+        return visible_changes(self._keep_touched(changes), self.kind, min(self._buckets, default=0))
 
     def _read_scopes(self) -> list[Scope]:
-        """What the commit must find as it was, so that the gate's word holds of what it makes."""
+        """List what the commit must find as it was, so that the gate's word holds of what it makes."""
         whole: list[Scope] = [self.kind.changes, self.kind.history] if self._beyond else []
         return [*read_scopes(self.kind, self._buckets), *whole]
 
@@ -368,15 +372,17 @@ class Pending(View):
         """The rows, of guid first, of entities of which the log has other changes; by a truncate, of all."""
         base, counts = self._snapshot.base, []
         for name in filter(self._snapshot.has, (self.kind.changes, self.kind.words)):
-            before = {one.path: one for one in base.files(name)} if base.has(name) else {}
-            after = {one.path: one for one in self._snapshot.files(name)}
-            new = [one for path, one in after.items() if path not in before]
-            gone = [one for path, one in before.items() if path not in after]
-            if any(one.low.get(GUID) == EVERY for one in new):
+            before = {file.path: file for file in base.files(name)} if base.has(name) else {}
+            after = {file.path: file for file in self._snapshot.files(name)}
+            new = [file for path, file in after.items() if path not in before]
+            removed = [file for path, file in before.items() if path not in after]
+            if any(file.low.get(GUID) == EVERY for file in new):
                 return rows
             counts.append(self._snapshot.read(name, files=new).select(GUID, IDENTITY, F.lit(1).alias("more")))
-            if gone:  # Older changes were written again: small files as one, or all of them for a wider type.
-                counts.append(base.read(name, files=gone).select(GUID, IDENTITY, F.lit(-1).alias("more")))
+            if (
+                removed
+            ):  # Older changes were written again: small files as one, or all of them for a wider type.
+                counts.append(base.read(name, files=removed).select(GUID, IDENTITY, F.lit(-1).alias("more")))
         counted = reduce(DataFrame.union, counts)
         # Where a list went, changes went, and others may have come in their place.
         changed = (F.sum("more") != 0) | (F.bit_xor(IDENTITY) != 0)

@@ -68,7 +68,7 @@ class Layout:
         return (GUID,) if self.by_guid or self.has_guid else tuple(value_column(index) for index in self.keys)
 
     def tells_apart(self, index: int) -> bool:
-        """Whether the field at *index* tells one entity from the next, so that it never changes in one."""
+        """Tell whether the field at *index* tells entities apart, so that it never changes in one."""
         return not self.by_guid and index in self.keys
 
 
@@ -93,9 +93,9 @@ def carried_column(word: int) -> str:
 
 
 def flat_columns(names: Sequence[str], priorities: Sequence[str], says_places: bool) -> list[str]:
-    """What these columns are, as texts: a column made by functions is half a dozen calls into the JVM."""
-    known = [name for name in OPERATIONS if says_places or name != TRUNCATE]
-    codes = " ".join(f"WHEN '{name}' THEN {OPERATIONS.index(name)}" for name in known)
+    """Write these columns as texts: a column made by functions is half a dozen calls into the JVM."""
+    operations = [name for name in OPERATIONS if says_places or name != TRUNCATE]
+    codes = " ".join(f"WHEN '{name}' THEN {OPERATIONS.index(name)}" for name in operations)
     columns = [
         f"CAST(CASE operation {codes} END AS byte) AS operation",
         "priority",
@@ -111,7 +111,7 @@ def flat_columns(names: Sequence[str], priorities: Sequence[str], says_places: b
 
 
 def _pack_carried(names: Sequence[str]) -> str:
-    """Whether each of these fields was carried, as the bits of one number: less to shuffle and to send."""
+    """Pack whether each of these fields was carried into the bits of one number: less to send."""
     bits = " | ".join(f"if(carried.{quoted(name)}, {1 << bit}L, 0L)" for bit, name in enumerate(names))
     # Of a change that has no data, no field would be sent, and each be null: the workers refuse it.
     return f"if(data IS NULL OR carried IS NULL, NULL, {bits})"
@@ -167,7 +167,7 @@ def require_whole(table: pa.RecordBatch) -> None:
 
 
 def has_ends(table: pa.RecordBatch) -> bool:
-    """Whether some of the changes end."""
+    """Tell whether some of the changes end."""
     return UNTIL in table.schema.names and table.column(UNTIL).null_count < table.num_rows
 
 
@@ -210,7 +210,7 @@ class Changes:
         return Changes(self.table.filter(pa.array(keep)), self.layout, self._identity.select(keep))
 
     def carries(self, index: int) -> Bools:
-        """Whether each change carried the field at *index*."""
+        """Tell whether each change carried the field at *index*."""
         word, bit = divmod(index, WORD)
         return ((self._carried[word] >> bit) & 1).astype(bool)
 
@@ -224,12 +224,12 @@ class Changes:
         """That of the changes at these positions; anything where there is none."""
         if index not in self.layout.field_priorities:
             return self.priority[at]
-        own = self.table.column(priority_column(index)).take(positions(at))
-        return self._field_priority(own, self.priority[at])
+        stated = self.table.column(priority_column(index)).take(positions(at))
+        return self._field_priority(stated, self.priority[at])
 
     @staticmethod
-    def _field_priority(own: pa.Array, priority: Ints) -> Ints:
-        return np.where(bools(own.is_null()), priority, ints(pc.fill_null(own, 0)))
+    def _field_priority(stated: pa.Array, priority: Ints) -> Ints:
+        return np.where(bools(stated.is_null()), priority, ints(pc.fill_null(stated, 0)))
 
     def values_at(self, index: int, at: Ints) -> pa.Array:
         """The field's value as the changes at these positions leave it: null after a delete or nowhere."""
@@ -238,7 +238,7 @@ class Changes:
         return self.table.column(value_column(index)).take(positions(at))
 
     def instants(self) -> Ints:
-        """When each change is true, in microseconds."""
+        """Tell when each change is true, in microseconds."""
         return ints(self.table.column("effective_timestamp"))
 
     def until(self) -> Ints:
@@ -248,17 +248,17 @@ class Changes:
         return ints(pc.fill_null(self.table.column(UNTIL).cast(pa.int64()), NEVER))
 
     def find_repeats(self, entity: Ints) -> Bools:
-        """The same (source, message, record number) twice is one change of an entity: all but the first."""
+        """Find all but the first of each (source, message, record number): it is one change of an entity."""
         again = np.zeros(len(self), dtype=bool)
         if not self._identity.distinct:
             order = self.order_by_record(entity)
             again[order[1:]] = self.same_record(entity, order[1:], order[:-1])
         return again
 
-    def same_record(self, entity: Ints, one: Ints, other: Ints) -> Bools:
-        """Pair by pair, whether the changes at *one* and at *other* are the same word about one entity."""
+    def same_record(self, entity: Ints, first: Ints, other: Ints) -> Bools:
+        """Pair by pair, whether the changes at *first* and at *other* are the same word about one entity."""
         columns = (entity, *self._identity.identity)
-        same: Bools = np.logical_and.reduce([column[one] == column[other] for column in columns])
+        same: Bools = np.logical_and.reduce([column[first] == column[other] for column in columns])
         return same
 
     def order_by_record(self, entity: Ints) -> Ints:
@@ -267,7 +267,7 @@ class Changes:
         return order
 
     def share_messages(self, entity: Ints) -> bool:
-        """Whether messages of one id made several changes of one entity."""
+        """Tell whether messages of one id made several changes of one entity."""
         if self._identity.distinct:
             return False
         pairs = np.sort((entity << 32) + self.message)

@@ -50,7 +50,7 @@ def find_beliefs(
     changes: Changes, entity: Ints, period: tuple[int, int] | None = None
 ) -> tuple[Changes, Ints, Beliefs]:
     """
-    What was believed, by entity, beginning and moment of knowledge, with the changes that count for it.
+    Find what was believed, by entity, beginning and moment of knowledge, with the changes that count for it.
 
     Args:
         changes: Sorted, with the column `ARRIVED`.
@@ -64,11 +64,13 @@ def find_beliefs(
     row_bytes = 1 + changes.table.nbytes // changes.table.num_rows
     rows = _no_rows(changes)
     for some in _split_epochs(epochs, row_bytes):
-        found = _merge_epochs(changes, epochs, some)
+        beliefs = _merge_epochs(changes, epochs, some)
         if period is not None:
             first, last = period
-            found = select_beliefs(found, (found.versions.begin <= last) & (found.versions.end > first))
-        rows = _fold_rows(_join_rows(rows, found))
+            beliefs = select_beliefs(
+                beliefs, (beliefs.versions.begin <= last) & (beliefs.versions.end > first)
+            )
+        rows = _fold_rows(_join_rows(rows, beliefs))
     return changes, entity, rows
 
 
@@ -124,7 +126,7 @@ def _epochs(changes: Changes, entity: Ints) -> _Epochs:
 
 
 def _last_moments(changes: Changes, entity: Ints, moment: Ints) -> Ints:
-    """For each change the last moment of its entity that is not behind its end; its own without one."""
+    """Find for each change the last moment of its entity that is not behind its end; its own without one."""
     if not changes.has_ends:
         return moment
     instants, until = changes.instants(), changes.until()
@@ -146,13 +148,13 @@ def _split_epochs(epochs: _Epochs, row_bytes: int) -> Iterator[Ints]:
 
 
 def _merge_epochs(changes: Changes, epochs: _Epochs, some: Ints) -> Beliefs:
-    """What is believed in some epochs, each for itself."""
+    """Merge what is believed in some epochs, each for itself."""
     size = epochs.size[some]
     epoch = np.repeat(some, size)
     offset = np.arange(len(epoch)) - np.repeat(np.cumsum(size) - size, size)
     position = np.repeat(epochs.first[some], size) + offset
-    known = epochs.of_change[position] <= epoch
-    epoch, position = epoch[known], position[known]
+    is_known = epochs.of_change[position] <= epoch
+    epoch, position = epoch[is_known], position[is_known]
     then = changes.take(position)
     # Segments are numbered from one.
     keep = may_matter(then, epoch + 1)
@@ -160,34 +162,34 @@ def _merge_epochs(changes: Changes, epochs: _Epochs, some: Ints) -> Beliefs:
         then, epoch, position = then.where(keep), epoch[keep], position[keep]
     if not len(then):
         return _no_rows(changes)
-    found = find_versions(then, epoch + 1)
-    return _close_rows(found._replace(states=found.states.among(position)), epochs)
+    then_versions = find_versions(then, epoch + 1)
+    return _close_rows(then_versions._replace(states=then_versions.states.among(position)), epochs)
 
 
-def _close_rows(found: Versions, epochs: _Epochs) -> Beliefs:
+def _close_rows(all_versions: Versions, epochs: _Epochs) -> Beliefs:
     """Each version, first while it is the last one known, then with the end that the next one gave it."""
-    begun = found.states
+    begun = all_versions.states
     epoch = begun.entity - 1
     until = epochs.end[epoch]
     in_epoch = epochs.of_change[begun.ends] == epoch
     since = np.where(in_epoch, epochs.arrived[begun.ends], epochs.start[epoch])
-    ended = found.end != NEVER
+    ended = all_versions.end != NEVER
     # One that ends with a change, and is followed by none, was known to end from the beginning.
     closed = np.where(ended, since, until)
-    goes_on = (epoch[1:] == epoch[:-1]) & (found.end[:-1] == found.begin[1:])
+    goes_on = (epoch[1:] == epoch[:-1]) & (all_versions.end[:-1] == all_versions.begin[1:])
     closed[:-1] = np.where(goes_on, since[1:], closed[:-1])
     # A late change may be the last of its instant and yet change nothing: the instant is what counts.
     first = epochs.first[epoch]
-    found = found._replace(states=begun._replace(ends=first, entity=first))
-    open_ = Beliefs(found._replace(end=np.full(len(first), NEVER)), since, closed)
-    shut = Beliefs(found.at(ended), closed[ended], until[ended])
+    all_versions = all_versions._replace(states=begun._replace(ends=first, entity=first))
+    open_ = Beliefs(all_versions._replace(end=np.full(len(first), NEVER)), since, closed)
+    shut = Beliefs(all_versions.at(ended), closed[ended], until[ended])
     return _join_rows(select_beliefs(open_, since < closed), select_beliefs(shut, shut.since < shut.until))
 
 
 def _fold_rows(rows: Beliefs) -> Beliefs:
     """Rows that believe the same in epochs that follow one another as one."""
-    found = rows.versions
-    rows = select_beliefs(rows, np.lexsort((rows.since, found.begin, found.states.entity)))
+    versions = rows.versions
+    rows = select_beliefs(rows, np.lexsort((rows.since, versions.begin, versions.states.entity)))
     begun, begin, end = rows.versions
     content = [
         *(begin, end, begun.entity, begun.dead, begun.row, begun.source_row),
@@ -216,9 +218,9 @@ def select_beliefs(rows: Beliefs, which: Ints | Bools | slice) -> Beliefs:
     return Beliefs(rows.versions.at(which), rows.since[which], rows.until[which])
 
 
-def _join_rows(one: Beliefs, other: Beliefs) -> Beliefs:
-    since, until = (np.concatenate(pair) for pair in zip(one[1:], other[1:], strict=True))
-    return Beliefs(Versions.joined([one.versions, other.versions]), since, until)
+def _join_rows(first: Beliefs, other: Beliefs) -> Beliefs:
+    since, until = (np.concatenate(pair) for pair in zip(first[1:], other[1:], strict=True))
+    return Beliefs(Versions.joined([first.versions, other.versions]), since, until)
 
 
 def _no_rows(changes: Changes) -> Beliefs:

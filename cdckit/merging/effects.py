@@ -96,27 +96,27 @@ def _effects_of(
         chosen = sides & side > 0
         if not chosen.any() or (side == BEFORE and (sides[chosen] == CORE).all()):
             continue
-        known = Changes(table.filter(pa.array(chosen)), layout)
-        changes, whose, found = find_beliefs(known, entity[chosen], period)
-        steps = _find_steps(changes, found, at, side)
+        known_changes = Changes(table.filter(pa.array(chosen)), layout)
+        changes, whose, beliefs = find_beliefs(known_changes, entity[chosen], period)
+        steps = _find_steps(changes, beliefs, at, side)
         if side == AFTER:
-            steps = _joined(steps, _find_passing(changes, whose, found, question))
-        steps = _changing(found, steps)
+            steps = _joined(steps, _find_passing(changes, whose, beliefs, question))
+        steps = _changing(beliefs, steps)
         for some in portions(changes, len(steps.was)):
-            yield _step_rows(changes, found, _select(steps, some), schema)
+            yield _step_rows(changes, beliefs, _select(steps, some), schema)
 
 
 def _with_core(table: pa.RecordBatch) -> pa.RecordBatch:
     """The changes of both beliefs, each once: equal ones are known to both."""
     names = [name for name in table.schema.names if name != SIDES]
     rows = pa.StructArray.from_arrays([table.column(name) for name in names], names)
-    said, sides = number_values(rows), ints(table.column(SIDES))
-    order = np.argsort(said, kind="stable")
-    starts = np.flatnonzero(np.diff(said[order], prepend=NOWHERE))
-    known = np.bitwise_or.reduceat(sides[order], starts)
+    content, sides = number_values(rows), ints(table.column(SIDES))
+    order = np.argsort(content, kind="stable")
+    starts = np.flatnonzero(np.diff(content[order], prepend=NOWHERE))
+    all_sides = np.bitwise_or.reduceat(sides[order], starts)
     first = order[starts]
     in_order = np.argsort(first)
-    return _with_column(table.take(pa.array(first[in_order])), SIDES, known[in_order])
+    return _with_column(table.take(pa.array(first[in_order])), SIDES, all_sides[in_order])
 
 
 def _differing_entities(table: pa.RecordBatch, layout: Layout, question: Question) -> pa.RecordBatch:
@@ -153,8 +153,10 @@ def _with_places(table: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:
     outside = sides != CORE
     place = np.zeros(len(entity), np.int64)
     place[outside] = _number(key[:, outside]) + 1
-    said = _number(np.stack([entity, message, source]))
-    restated = outside & np.isin(said, np.intersect1d(said[sides == BEFORE], said[sides == AFTER]))
+    identity = _number(np.stack([entity, message, source]))
+    restated = outside & np.isin(
+        identity, np.intersect1d(identity[sides == BEFORE], identity[sides == AFTER])
+    )
     return _with_column(_with_column(table, ARRIVED, place), RESTATED, restated)
 
 
@@ -167,25 +169,25 @@ def _number(columns: Ints) -> Ints:
     return numbers
 
 
-def _find_steps(changes: Changes, found: Beliefs, at: int, side: int) -> _Steps:
-    """What stands at an instant as one message after the other is told, or undone."""
-    versions = found.versions
+def _find_steps(changes: Changes, beliefs: Beliefs, at: int, side: int) -> _Steps:
+    """Find what stands at an instant as one message after the other is told, or undone."""
+    versions = beliefs.versions
     in_force = np.flatnonzero((versions.begin <= at) & (versions.end > at))
-    order = in_force[np.lexsort((found.since[in_force], versions.states.entity[in_force]))]
-    was, now, place = _successions(versions.states.entity[order], found.since[order], found.until[order])
+    order = in_force[np.lexsort((beliefs.since[in_force], versions.states.entity[in_force]))]
+    was, now, place = _successions(versions.states.entity[order], beliefs.since[order], beliefs.until[order])
     was, now = (np.where(row == NOWHERE, NOWHERE, order[row]) for row in (was, now))
-    told = place > 0
+    has_place = place > 0
     places, first = np.unique(ints(changes.table.column(ARRIVED)), return_index=True)
-    message = first[np.searchsorted(places, place[told])]
+    message = first[np.searchsorted(places, place[has_place])]
     kind = np.full(len(message), TOLD if side == AFTER else UNDONE)
-    was, now = (was[told], now[told]) if side == AFTER else (now[told], was[told])
+    was, now = (was[has_place], now[has_place]) if side == AFTER else (now[has_place], was[has_place])
     return _Steps(was, now, message, kind, np.zeros(len(message), np.int64))
 
 
-def _find_passing(changes: Changes, whose: Ints, found: Beliefs, question: Question) -> _Steps:
-    """What stands as time passes, by what both beliefs know."""
-    versions, states = found.versions, found.versions.states
-    core = np.flatnonzero(found.since == 0)
+def _find_passing(changes: Changes, whose: Ints, beliefs: Beliefs, question: Question) -> _Steps:
+    """Find what stands as time passes, by what both beliefs know."""
+    versions, states = beliefs.versions, beliefs.versions.states
+    core = np.flatnonzero(beliefs.since == 0)
     order = core[np.lexsort((versions.begin[core], states.entity[core]))]
     was, now, at = _successions(states.entity[order], versions.begin[order], versions.end[order])
     passed = (at > question.before) & (at <= question.after)
@@ -200,7 +202,7 @@ def _find_passing(changes: Changes, whose: Ints, found: Beliefs, question: Quest
 
 def _successions(whose: Ints, begin: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     """
-    What follows what, and when: of intervals that are sorted, and of which none of one entity overlap.
+    Tell what follows what, and when: of intervals that are sorted, none of one entity overlapping another.
 
     `NOWHERE` comes before the first and after the last interval of an entity, and in a gap.
     """
@@ -223,13 +225,13 @@ def _last_ending(changes: Changes, whose: Ints, entity: Ints, at: Ints) -> Ints:
     key = whose[ended] * (len(times) + 1) + np.searchsorted(times, until[ended])
     order = np.argsort(key, kind="stable")
     asked = entity * (len(times) + 1) + np.searchsorted(times, at)
-    found: Ints = ended[order][np.searchsorted(key[order], asked, side="right") - 1]
-    return found
+    last: Ints = ended[order][np.searchsorted(key[order], asked, side="right") - 1]
+    return last
 
 
-def _changing(found: Beliefs, steps: _Steps) -> _Steps:
+def _changing(beliefs: Beliefs, steps: _Steps) -> _Steps:
     """The steps after which another value stands, or another entity is there."""
-    states = found.versions.states
+    states = beliefs.versions.states
     was_there, is_there = (
         (row != NOWHERE) & ~states.dead[row] if len(states.dead) else row != NOWHERE
         for row in (steps.was, steps.now)
@@ -240,11 +242,11 @@ def _changing(found: Beliefs, steps: _Steps) -> _Steps:
     return _select(steps, (was_there | is_there) & ((was_there != is_there) | other))
 
 
-def _step_rows(changes: Changes, found: Beliefs, steps: _Steps, schema: pa.Schema) -> pa.RecordBatch:
+def _step_rows(changes: Changes, beliefs: Beliefs, steps: _Steps, schema: pa.Schema) -> pa.RecordBatch:
     table, at = changes.table, pa.array(steps.message)
     rows = np.unique(np.concatenate([steps.was, steps.now]))
     rows = rows[rows != NOWHERE]
-    versions = select_beliefs(found, rows).versions
+    versions = select_beliefs(beliefs, rows).versions
     kind = schema.field("was").type
     layout = changes.layout
     values = [
@@ -258,10 +260,10 @@ def _step_rows(changes: Changes, found: Beliefs, steps: _Steps, schema: pa.Schem
         place = np.where(row == NOWHERE, NOWHERE, np.searchsorted(rows, row))
         return stands.take(positions(place))
 
-    one = np.searchsorted(rows, np.where(steps.now == NOWHERE, steps.was, steps.now))
+    version_row = np.searchsorted(rows, np.where(steps.now == NOWHERE, steps.was, steps.now))
     clock = table.schema.field("effective_timestamp").type
     columns = {
-        "guid": version_guids(changes, versions.states).take(pa.array(one)),
+        "guid": version_guids(changes, versions.states).take(pa.array(version_row)),
         "step": pa.array(steps.kind.astype(np.int32)),
         "at": pa.array(steps.at).cast(clock),
         **{name: table.column(name).take(at) for name in _OF_MESSAGE},
@@ -282,5 +284,5 @@ def _select(steps: _Steps, which: Ints | Bools | slice) -> _Steps:
     return _Steps(*(part[which] for part in steps))
 
 
-def _joined(one: _Steps, other: _Steps) -> _Steps:
-    return _Steps(*(np.concatenate(parts) for parts in zip(one, other, strict=True)))
+def _joined(first: _Steps, other: _Steps) -> _Steps:
+    return _Steps(*(np.concatenate(parts) for parts in zip(first, other, strict=True)))

@@ -90,7 +90,7 @@ class Words(NamedTuple):
 
 
 def _of_entity(rank: Ints, entity: Ints) -> Ints:
-    """For each change the greatest of the ranks of its entity; entities are numbered, growing."""
+    """Find for each change the greatest of the ranks of its entity; entities are numbered, growing."""
     first = np.flatnonzero(group_starts(entity))
     greatest = np.maximum.reduceat(rank, first)
     return np.repeat(greatest, np.diff(first, append=len(entity)))
@@ -103,7 +103,7 @@ def _ranks(priority: Ints) -> Ints:
 
 def find_overruled(words: Words, node: Ints, position: Ints, lasting: Bools) -> Bools:
     """
-    Which rows cannot matter.
+    Find the rows that cannot matter.
 
     Args:
         words: Of all changes.
@@ -122,15 +122,15 @@ def find_overruled(words: Words, node: Ints, position: Ints, lasting: Bools) -> 
     begins_alive = ~threat[group_starts(zone)][zone - 1]
     settled = begins_alive | (_greatest_before(firm.astype(np.int64), zone) > 0)
     sure: Bools = upsert & (settled | firm)
-    found: Bools = upsert & settled & (priority <= most)
+    overruled: Bools = upsert & settled & (priority <= most)
     for word in words.fields:
-        if not found.any():
+        if not overruled.any():
             break
         at = np.flatnonzero(word.carries[position])
         of = _Field(zone[at], node[at], word.priority[position[at]], word.value[position[at]], sure[at])
-        found[at] &= _find_overruled_keys(of) if word.is_key else _find_overruled_values(of)
+        overruled[at] &= _find_overruled_keys(of) if word.is_key else _find_overruled_values(of)
     # A weak delete finds the entity alive, and stronger than it is.
-    found |= lasting & is_delete & ~threat
+    overruled |= lasting & is_delete & ~threat
     ends = lasting & words.may_end[position] & strongest
     renewed = (np.bincount(zone[firm], minlength=zone[-1] + 1) > 0)[zone]
     for word in words.fields:
@@ -140,8 +140,8 @@ def find_overruled(words: Words, node: Ints, position: Ints, lasting: Bools) -> 
     last = np.full(int(node[-1]) + 1, -1)
     at = np.flatnonzero(ends & renewed)
     last[node[at]] = at
-    found |= lasting & (np.arange(len(node)) < last[node]) & ~(upsert & (most == 0))
-    return found
+    overruled |= lasting & (np.arange(len(node)) < last[node]) & ~(upsert & (most == 0))
+    return overruled
 
 
 class _Field(NamedTuple):
@@ -164,12 +164,12 @@ def _find_overruled_values(of: _Field) -> Bools:
     # Of each zone and priority the last two words in a row that differ.
     group = np.unique(np.stack([zone, priority]), axis=1, return_inverse=True)[1].reshape(-1)
     others = others[np.argsort(group[others], kind="stable")]
-    one, other = others[:-1], others[1:]
-    differ = (group[one] == group[other]) & (value[one] != value[other])
+    before, other = others[:-1], others[1:]
+    differ = (group[before] == group[other]) & (value[before] != value[other])
     last = np.full(len(zone) + 1, -1)
-    np.maximum.at(last, group[one[differ]], one[differ])
-    found: Bools = again | (most > priority) | (last[group] > np.arange(len(zone)))
-    return found
+    np.maximum.at(last, group[before[differ]], before[differ])
+    overruled: Bools = again | (most > priority) | (last[group] > np.arange(len(zone)))
+    return overruled
 
 
 def _find_overruled_keys(of: _Field) -> Bools:
@@ -178,8 +178,8 @@ def _find_overruled_keys(of: _Field) -> Bools:
     before = _greatest_before(stated, of.zone)
     behind = _greatest_before(stated[::-1], of.zone[-1:] - of.zone[::-1])[::-1]
     is_there = _greatest_before(stated, of.node) > 0
-    found: Bools = (before >= of.priority) | (is_there & (behind > of.priority))
-    return found
+    overruled: Bools = (before >= of.priority) | (is_there & (behind > of.priority))
+    return overruled
 
 
 def _stated_priorities(priority: Ints, at: Ints) -> Ints:
@@ -224,8 +224,8 @@ class Versions(NamedTuple):
     @classmethod
     def joined(cls, some: Sequence[Versions]) -> Versions:
         """All versions of several."""
-        begin, end = (np.concatenate(parts) for parts in zip(*(each[1:] for each in some), strict=True))
-        return cls(States.joined([each.states for each in some]), begin, end)
+        begin, end = (np.concatenate(parts) for parts in zip(*(part[1:] for part in some), strict=True))
+        return cls(States.joined([piece.states for piece in some]), begin, end)
 
 
 class _Stretches(NamedTuple):
@@ -238,12 +238,12 @@ class _Stretches(NamedTuple):
 
 def versions_with_ends(changes: Changes, entity: Ints) -> Versions:
     """The versions that come of changes of which some end; none of the changes is a repeat."""
-    stretches, instants, found = _stretches(changes, entity), changes.instants(), [no_versions(changes)]
+    stretches, instants, parts = _stretches(changes, entity), changes.instants(), [no_versions(changes)]
     roots = _roots(stretches, entity)
     words = Words.of(changes, entity) if (roots.high - roots.low > MANY).any() else None
     for leaves in _leaves(roots, _Times(stretches, instants, changes.until(), words)):
-        found.append(_merge_stretches(changes, leaves, stretches, instants))
-    begun, begin, end = Versions.joined(found)
+        parts.append(_merge_stretches(changes, leaves, stretches, instants))
+    begun, begin, end = Versions.joined(parts)
     new = begun.changed(changes, entity)
     new[1:] |= begin[1:] != end[:-1]
     first = np.flatnonzero(new)
@@ -352,7 +352,7 @@ def _prune_nodes(nodes: _Nodes, times: _Times, words: Words) -> _Nodes:
 
 
 def _merge_stretches(changes: Changes, leaves: _Nodes, stretches: _Stretches, instants: Ints) -> Versions:
-    """What stands in each stretch for itself."""
+    """Merge what stands in each stretch for itself."""
     position, number = leaves.position, leaves.low[leaves.node] + 1
     then = changes.take(position)
     keep = effective(then, number, np.ones(len(then), dtype=bool))

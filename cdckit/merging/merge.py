@@ -149,7 +149,7 @@ def merge(changes: DataFrame, *, entity: str, keys: Sequence[str]) -> DataFrame:
 def merge_changes(
     changes: DataFrame, *, entity: str, keys: Sequence[str], function: str | None = None
 ) -> DataFrame:
-    """What `merge` does, for functions whose errors should bear their own names."""
+    """Merge as `merge`, for functions whose errors should bear their own names."""
     require_name(entity, "entity", function=function)
     ordered = sort_by_entity(changes, entity=entity, keys=keys, function=function)
     history = with_guids(_versions(ordered).rows(), ordered.layout, entity)
@@ -158,7 +158,7 @@ def merge_changes(
 
 def plan_versions(changes: DataFrame, *, entity: str, keys: Sequence[str], few: bool = False) -> WorkerPlan:
     """
-    What `merge` makes, for whoever wants files of it, not rows.
+    Plan what `merge` makes, for whoever wants files of it, not rows.
 
     For changes that have their guid, or a key of which workers can make it.  If they are known to be *few*,
     one task sorts them: that needs no shuffle.
@@ -236,9 +236,9 @@ def sort_by_entity(
 
 def _with_truncates_everywhere(flat: DataFrame, is_truncate: Column, layout: Layout) -> DataFrame:
     """The changes of an entity in one partition, and in every partition all truncates."""
-    own = F.pmod(F.xxhash64(*layout.identity), F.lit(SHARES))
+    share = F.pmod(F.xxhash64(*layout.identity), F.lit(SHARES))
     shares = F.when(is_truncate, F.sequence(F.lit(0).cast("long"), F.lit(SHARES - 1).cast("long")))
-    shared = flat.withColumn("share", F.explode(F.coalesce(shares, F.array(own))))
+    shared = flat.withColumn("share", F.explode(F.coalesce(shares, F.array(share))))
     return shared.repartition("share").drop("share")
 
 
@@ -294,12 +294,12 @@ def check_fields(
     if SNAPSHOT in changes.columns:
         require_type(changes, SNAPSHOT, T.BooleanType(), function=function)
     for key in keys:
-        found = data[key].dataType
+        kind = data[key].dataType
         # Spark would bring together, and sort as one, the texts that a collation does not tell apart.
-        if not isinstance(found, KEY_TYPES) or is_collated(found):
-            remedy = WHOLE_KEYS if isinstance(found, T.FractionalType) else None
+        if not isinstance(kind, KEY_TYPES) or is_collated(kind):
+            remedy = WHOLE_KEYS if isinstance(kind, T.FractionalType) else None
             needed = "a type with an exact text, being a key"
-            raise WrongColumnType(function, f"data.{key}", needed, found.simpleString(), remedy)
+            raise WrongColumnType(function, f"data.{key}", needed, kind.simpleString(), remedy)
     return data
 
 

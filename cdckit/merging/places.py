@@ -148,7 +148,7 @@ def arrivals(rows: pa.RecordBatch) -> Ints:
 
 
 def is_placed(rows: pa.RecordBatch) -> Bools:
-    """Which changes say their place in the log of their source."""
+    """Tell which changes say their place in the log of their source."""
     sequence = pc.fill_null(rows.column("sequence"), "")
     return bools(pc.and_(pc.not_equal(sequence, ""), rows.column(SNAPSHOT).is_valid()))
 
@@ -160,12 +160,12 @@ def _placed_times(table: pa.RecordBatch, entity: Ints) -> Ints:
     if not len(at):
         return instants
     rows = table.take(pa.array(at))
-    entity, own, is_read = entity[at], instants[at], bools(rows.column(SNAPSHOT))
+    entity, instant, is_read = entity[at], instants[at], bools(rows.column(SNAPSHOT))
     source, log = rank_values(rows.column("source")), _logs(rows)
     bounds = ~_are_copies(rows, entity)
     order = order_positions(rows, entity, source, log)
     instants[at[order]] = _in_order(
-        own[order], is_read[order], bounds[order], entity[order], source[order], log[order]
+        instant[order], is_read[order], bounds[order], entity[order], source[order], log[order]
     )
     return instants
 
@@ -206,10 +206,10 @@ def _bound_reads(table: pa.RecordBatch, entity: Ints, instants: Ints) -> tuple[p
 
 
 def _have_any(marked: Bools, *whose: Ints) -> Bools:
-    """For each row, whether any of those that are of the same is marked."""
+    """Tell for each row whether any of those that are of the same is marked."""
     number = np.unique(np.stack(whose), axis=1, return_inverse=True)[1].ravel()
-    found: Bools = np.isin(number, number[marked])
-    return found
+    have_any: Bools = np.isin(number, number[marked])
+    return have_any
 
 
 def _partitions(rows: pa.RecordBatch) -> Ints:
@@ -258,7 +258,7 @@ def _counted_behind(table: pa.RecordBatch, rows: Ints, others: Ints | None) -> p
 
 
 def _are_copies(table: pa.RecordBatch, entity: Ints) -> Bools:
-    """Which changes had come before: they bound no other, since a ledger has the first alone."""
+    """Find the changes that had come before: they bound no other, since a ledger has the first alone."""
     message = number_texts(table.column("message_id"))
     copies = np.zeros(len(message), dtype=bool)
     if message.max(initial=-1) + 1 < len(message):
@@ -269,16 +269,16 @@ def _are_copies(table: pa.RecordBatch, entity: Ints) -> Bools:
     return copies
 
 
-def _in_order(own: Ints, is_read: Bools, bounds: Bools, *whose: Ints) -> Ints:
+def _in_order(instants: Ints, is_read: Bools, bounds: Bools, *whose: Ints) -> Ints:
     """The times of changes that stand in the order of their places in one log after another."""
-    logged = np.where(is_read, own, _no_earlier(own, ~is_read & bounds, *whose))
+    logged = np.where(is_read, instants, _no_earlier(instants, ~is_read & bounds, *whose))
     bounded = np.where(is_read, _no_later(logged, bounds, *whose), logged)
     return _no_earlier(bounded, bounds, *whose)
 
 
 def _no_earlier(times: Ints, bounds: Bools, *whose: Ints) -> Ints:
     """Times, none before that of a row which *bounds* it, stands ahead of it and is of the same."""
-    return -_no_later(-times[::-1], bounds[::-1], *(each[::-1] for each in whose))[::-1]
+    return -_no_later(-times[::-1], bounds[::-1], *(part[::-1] for part in whose))[::-1]
 
 
 def _no_later(times: Ints, bounds: Bools, *whose: Ints) -> Ints:
@@ -292,7 +292,7 @@ def _no_later(times: Ints, bounds: Bools, *whose: Ints) -> Ints:
 
 
 def has_log(places: pa.Array) -> pa.Array:
-    """Whether each place begins with the name of its log; null for null."""
+    """Tell whether each place begins with the name of its log; null for null."""
     return pc.match_substring(places, LOG_END)
 
 
@@ -309,16 +309,16 @@ def _with_absences(
     both = pa.Table.from_batches([truncates.select(_ORDERED), table.select(_ORDERED)])
     rows = both.combine_chunks().to_batches()[0]
     source, placed, count = rank_values(rows.column("source")), is_placed(rows), truncates.num_rows
-    found = [_next_truncate(order_positions(rows, source), source, count, placed)]
+    passes = [_next_truncate(order_positions(rows, source), source, count, placed)]
     if not placed.all() or _logs(rows).any():
         # An absence that is too many does nothing: when it is true decides.
         instants = ints(rows.column("effective_timestamp"))
-        found.append(
+        passes.append(
             _next_truncate(order_positions(rows, source, instants), source, count, np.ones_like(placed))
         )
     says = ints(table.column("operation")) == OPERATIONS.index(UPSERT)
-    mention = np.concatenate([np.flatnonzero(says & (each[count:] != NOWHERE)) for each in found])
-    truncate = np.concatenate([each[count:][says & (each[count:] != NOWHERE)] for each in found])
+    mention = np.concatenate([np.flatnonzero(says & (nexts[count:] != NOWHERE)) for nexts in passes])
+    truncate = np.concatenate([nexts[count:][says & (nexts[count:] != NOWHERE)] for nexts in passes])
     first = np.unique(entity[mention] * count + truncate, return_index=True)[1]
     mention, truncate = mention[first], truncate[first]
     absences = _absences(table.take(pa.array(mention)), truncates.take(pa.array(truncate)), layout)
@@ -330,15 +330,15 @@ _ORDERED = ["effective_timestamp", *PLACES, "message_id", "source"]
 
 
 def _next_truncate(order: Ints, source: Ints, count: int, asks: Bools) -> Ints:
-    """For each change that *asks*, the next truncate of its source in *order*; those are the first rows."""
+    """Find for each change that *asks* the next truncate of its source in *order*: the first rows."""
     is_truncate = order < count
     behind = np.where(is_truncate, np.arange(len(order)), len(order))
     behind = np.minimum.accumulate(behind[::-1])[::-1]
     there = np.append(order, NOWHERE)[behind]
     same = (there != NOWHERE) & (source[there] == source[order])
-    found = np.empty(len(order), np.int64)
-    found[order] = np.where(same, there, NOWHERE)
-    return np.where(asks, found, NOWHERE)
+    next_truncate = np.empty(len(order), np.int64)
+    next_truncate[order] = np.where(same, there, NOWHERE)
+    return np.where(asks, next_truncate, NOWHERE)
 
 
 def _absences(mentions: pa.RecordBatch, truncates: pa.RecordBatch, layout: Layout) -> pa.RecordBatch:

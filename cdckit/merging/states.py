@@ -97,7 +97,7 @@ def field(changes: Changes, steps: Steps, index: int, priority: Ints) -> Field:
 
 
 def _find_equal(changes: Changes, index: int, candidates: Bools, before: Ints) -> Bools:
-    """Of the changes *candidates* about, those that say the same value as the one at *before*."""
+    """Find those of the changes *candidates* about that say the same value as the one at *before*."""
     if changes.layout.tells_apart(index):
         return candidates
     at = np.flatnonzero(candidates)
@@ -158,12 +158,12 @@ class States(NamedTuple):
         )
 
     def changed(self, changes: Changes, entity: Ints) -> Bools:
-        """Which states differ from the one before; *entity* are those of the changes."""
+        """Tell which states differ from the one before; *entity* are those of the changes."""
         shared, now, before = changes.share_messages(entity), slice(1, None), slice(None, -1)
         parts: list[tuple[Ints, Differ]] = [(self.row, Differ(changes, shared, changes.priority))]
         for index, stands in enumerate(self.standing):
-            own = None if index in changes.layout.keys else changes.field_priority(index)
-            parts.append((stands, Differ(changes, shared, own, index)))
+            priorities = None if index in changes.layout.keys else changes.field_priority(index)
+            parts.append((stands, Differ(changes, shared, priorities, index)))
         differs: Bools = np.ones(len(self.ends), dtype=bool)
         plain = (self.entity, self.dead, *self.key_priorities)
         differs[1:] = np.logical_or.reduce(
@@ -265,7 +265,7 @@ def counting_changes(changes: Changes, entity: Ints) -> Bools:
 
 
 def effective(changes: Changes, entity: Ints, keep: Bools) -> Bools:
-    """Of the changes to *keep* all but such deletes and absences."""
+    """Keep, of the changes to *keep*, all but such deletes and absences."""
     keep = keep & (last_where(keep & ~changes.is_delete, segments(entity)) != NOWHERE)
     if (keep & changes.is_absence).any():
         keep &= ~changes.is_absence | _find_alive(changes, entity, keep)
@@ -274,7 +274,7 @@ def effective(changes: Changes, entity: Ints, keep: Bools) -> Bools:
 
 def _find_alive(changes: Changes, entity: Ints, keep: Bools) -> Bools:
     """
-    Which absences stand where the entity is alive.
+    Find the absences that stand where the entity is alive.
 
     What one of them finds depends on those before it.  So all are taken for deletes at first, and what
     they find then is right up to the first that is wrong; with that one left out it is right up to the
@@ -288,7 +288,7 @@ def _find_alive(changes: Changes, entity: Ints, keep: Bools) -> Bools:
         dead = np.zeros(len(changes), dtype=bool)
         dead[tried] = steps(changes.where(tried), entity[tried]).dead
         before = row_before(last_where(tried, of), of)
-        found: Bools = (before == NOWHERE) | ~dead[before]
-        if (found == alive)[keep & changes.is_absence].all():
-            return found
-        alive = found
+        is_alive: Bools = (before == NOWHERE) | ~dead[before]
+        if (is_alive == alive)[keep & changes.is_absence].all():
+            return is_alive
+        alive = is_alive

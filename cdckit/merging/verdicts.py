@@ -125,14 +125,14 @@ def verdicts(
     if first_of_entity(changes.table, layout.identity).sum() != 1:
         raise NotOneEntity()
     ruling = _judge_changes(changes, question)
-    speaks, own = _words(changes, question.field)
+    speaks, priorities = _words(changes, question.field)
     spoken = np.flatnonzero(speaks)
     at = pa.array(spoken)
     by, verdict, table = positions(ruling.by), pa.array(ruling.verdict[speaks]), changes.table
-    stated = np.where(ruling.of_row, changes.priority, own)
-    overruling = np.where(ruling.of_row, changes.priority[ruling.by_priority], own[ruling.by_priority])
-    reason_texts = [*(each.reason for each in _ALL), _TIE, _NEVER_STOOD, _DELETED]
-    reasons = pa.array(reason_texts + [_ALONG + each for each in reason_texts])
+    stated = np.where(ruling.of_row, changes.priority, priorities)
+    overruling = np.where(ruling.of_row, changes.priority[ruling.by_priority], priorities[ruling.by_priority])
+    reason_texts = [*(reason.reason for reason in _ALL), _TIE, _NEVER_STOOD, _DELETED]
+    reasons = pa.array(reason_texts + [_ALONG + text for text in reason_texts])
     reason = _reasons(changes, ruling, stated, overruling) + len(reason_texts) * changes.is_taken_along
     columns = {
         "step": pa.array(np.arange(1, len(at) + 1, dtype=np.int32)),
@@ -143,7 +143,7 @@ def verdicts(
         "operation": pa.array(OPERATIONS).take(table.column("operation")).take(at),
         "value": _stated_values(changes, question.field, spoken),
         "priority": pa.array(stated.astype(np.int32)).take(at),
-        "verdict": pa.array([str(each) for each in _ALL]).take(verdict),
+        "verdict": pa.array([str(reason) for reason in _ALL]).take(verdict),
         "reason": reasons.take(pa.array(reason[speaks])),
         "by_message": table.column("message_id").take(by).take(at),
         "by_source": table.column("source").take(by).take(at),
@@ -153,7 +153,7 @@ def verdicts(
 
 
 def _reasons(changes: Changes, ruling: _Ruling, stated: Ints, overruling: Ints) -> Ints:
-    """For each change the place of its reason: of its verdict or, beyond these, of a case of that."""
+    """Find for each change the place of its reason: of its verdict or, beyond these, of a case of that."""
     tie, never_stood, deleted = range(len(_ALL), len(_ALL) + 3)
     reason, instants = ruling.verdict.copy(), changes.instants()
     reason[changes.is_delete & (ruling.verdict == _ALL.index(Verdict.WON))] = deleted
@@ -175,7 +175,7 @@ def _find_equal(changes: Changes, column: str, some: Ints, others: Ints) -> Bool
 
 
 def _words(changes: Changes, index: int | None) -> tuple[Bools, Ints]:
-    """Which changes speak of the field, or of the row, and with which priority."""
+    """Tell which changes speak of the field, or of the row, and with which priority."""
     if index is None:
         return ~changes.is_taken_along, changes.priority
     speaks = np.where(changes.is_delete, index not in changes.layout.keys, changes.carries(index))
@@ -183,7 +183,7 @@ def _words(changes: Changes, index: int | None) -> tuple[Bools, Ints]:
 
 
 def _stated_values(changes: Changes, index: int | None, at: Ints) -> pa.Array:
-    """What the changes at these positions say of the field, or of the row: whether it is deleted."""
+    """Read what the changes at these positions say of the field, or of the row: whether it is deleted."""
     return pa.array(changes.is_delete[at]) if index is None else changes.values_at(index, at)
 
 
@@ -197,28 +197,30 @@ def _judge_changes(changes: Changes, question: Question) -> _Ruling:
     verdict[later] = _ALL.index(Verdict.NOT_YET_EFFECTIVE)
     judged_rows = np.flatnonzero(~unknown & ~later)
     then = changes.take(judged_rows)
-    one = np.ones(len(then), dtype=np.int64)
-    repeated, until = then.find_repeats(one), then.until()
+    ones = np.ones(len(then), dtype=np.int64)
+    repeated, until = then.find_repeats(ones), then.until()
     expired = (until <= question.valid_at) & (until != NEVER)
     verdict[judged_rows[expired]] = _ALL.index(Verdict.EXPIRED)
     verdict[judged_rows[repeated]] = _ALL.index(Verdict.REPEATED)
-    counts = effective(then, one, ~(repeated | expired))
+    counts = effective(then, ones, ~(repeated | expired))
     counted, then = judged_rows[counts], then.where(counts)
     if len(then):
-        did, index = steps(then, one[: len(then)]), question.field
+        did, index = steps(then, ones[: len(then)]), question.field
         if index is None:
-            found = _judge_row(then, did)
+            row_verdicts = _judge_row(then, did)
         else:
-            found = _judge_field(did, field(then, did, index, then.field_priority(index)))
-        verdict[counted] = found.verdict
-        ruling.by[counted] = np.where(found.by == NOWHERE, NOWHERE, counted[found.by])
-        ruling.by_priority[counted] = np.where(found.by == NOWHERE, NOWHERE, counted[found.by_priority])
-        ruling.of_row[counted] = found.of_row
+            row_verdicts = _judge_field(did, field(then, did, index, then.field_priority(index)))
+        verdict[counted] = row_verdicts.verdict
+        ruling.by[counted] = np.where(row_verdicts.by == NOWHERE, NOWHERE, counted[row_verdicts.by])
+        ruling.by_priority[counted] = np.where(
+            row_verdicts.by == NOWHERE, NOWHERE, counted[row_verdicts.by_priority]
+        )
+        ruling.of_row[counted] = row_verdicts.of_row
     return ruling
 
 
 def _find_unknown(changes: Changes, known: int | None) -> Bools:
-    """Which changes had not arrived at the moment of knowledge: one without a time of arrival never has."""
+    """Find the changes that had not arrived at the moment of knowledge: without a time one never has."""
     if known is None:
         return np.zeros(len(changes), dtype=bool)
     arrived = changes.table.column("arrival_timestamp")
@@ -226,7 +228,7 @@ def _find_unknown(changes: Changes, known: int | None) -> Bools:
 
 
 def _judge_field(did: Steps, field: Field) -> _Ruling:
-    """What became of the words about one field, of changes that all count."""
+    """Judge what became of the words about one field, of changes that all count."""
     wins = field.standing == did.of.positions
     standing, ranking = row_before(field.standing, did.of), row_before(field.ruling, did.of)
     stopped = ~did.live & ~did.kill
@@ -250,7 +252,7 @@ def _judge_field(did: Steps, field: Field) -> _Ruling:
 
 
 def _judge_row(changes: Changes, did: Steps) -> _Ruling:
-    """What became of the words about the row itself, of changes that all count."""
+    """Judge what became of the words about the row itself, of changes that all count."""
     wins, ruler, was_dead = did.row == did.of.positions, row_before(did.row, did.of), _was_dead(did)
     again = (changes.is_delete == was_dead) & (changes.priority == changes.priority[ruler])
     everything = np.ones(len(wins), dtype=bool)
@@ -278,7 +280,7 @@ def _winners(wins: Bools, standing: Ints) -> list[tuple[Bools, Verdict, Ints]]:
 
 
 def _first_case(cases: list[tuple[Bools, Verdict, Ints]]) -> tuple[Ints, Ints]:
-    """For each change the verdict, and who overruled it, of the first case that it is one of."""
+    """Find for each change the verdict, and who overruled it, of the first case that it is one of."""
     which = [condition for condition, _, _ in cases]
     places = [_ALL.index(verdict) for _, verdict, _ in cases]
     nothing = _ALL.index(Verdict.NOTHING_THERE)
@@ -286,7 +288,7 @@ def _first_case(cases: list[tuple[Bools, Verdict, Ints]]) -> tuple[Ints, Ints]:
 
 
 def _next_winner(wins: Bools) -> Ints:
-    """For each winner the next one, or `NOWHERE`."""
+    """Find for each winner the next one, or `NOWHERE`."""
     winners = np.flatnonzero(wins)
     following = np.full(len(wins), NOWHERE)
     following[winners[:-1]] = winners[1:]

@@ -29,7 +29,7 @@ from cdckit.parts.values import guids
 
 def portions(changes: Changes, rows: int) -> Iterator[slice]:
     """
-    As many rows at once as an Arrow batch should hold.
+    Cut rows into as many at once as an Arrow batch should hold.
 
     A version repeats the message of every field, so of one entity with very many changes the versions
     would be larger than the changes themselves.
@@ -114,13 +114,13 @@ def versions(
             changes, entity = changes.where(keep), entity[keep]
         del table  # Of one large entity, what does not count need not be held while the rest is written.
         if len(changes):
-            found = find_versions(changes, entity)
-            for some in portions(changes, len(found.begin)):
-                yield version_rows(changes, found.at(some), schema)
+            all_versions = find_versions(changes, entity)
+            for some in portions(changes, len(all_versions.begin)):
+                yield version_rows(changes, all_versions.at(some), schema)
 
 
 def may_matter(changes: Changes, entity: Ints) -> Bools:
-    """Which changes count; where some end, all but repeats: what else counts is another at each instant."""
+    """Find the changes that count; where some end, all but repeats: the rest depends on the instant."""
     keep = ~changes.find_repeats(entity)
     if changes.has_ends and (changes.until()[keep] != NEVER).any():
         return keep

@@ -16,10 +16,10 @@ from cdckit.model.sources import (
     UnknownSource,
     find_unused_priorities,
     require_sources,
-    union_changes,
     with_fields,
     with_priorities,
 )
+from cdckit.model.unions import union_changes
 
 __all__ = [
     "CHANGE_SCHEMA",

@@ -147,7 +147,7 @@ ORDER = ("effective_timestamp", "sequence", "arrival", "message_id", "source")
 
 
 def has_mark(columns: T.StructType, name: str, mark: str) -> bool:
-    """Whether the metadata of a column has a mark; without the column it has none."""
+    """Tell whether the metadata of a column has a mark; without the column it has none."""
     return name in columns.fieldNames() and mark in columns[name].metadata
 
 
@@ -162,11 +162,11 @@ def empty_fields(columns: T.StructType) -> dict[str, T.DataType]:
     assert isinstance(data.dataType, T.StructType)
     noted = json.loads(data.metadata.get(EMPTY, "null"))
     fields = [*data.dataType, *(T.StructType.fromJson(noted) if noted else ())]
-    return {one.name: one.dataType for one in fields if has_void(one.dataType)}
+    return {field.name: field.dataType for field in fields if has_void(field.dataType)}
 
 
 def note_empty(fields: Mapping[str, T.DataType]) -> dict[str, str]:
-    """What the metadata of `data` say of such fields: see `EMPTY`."""
+    """Note such fields in the metadata of `data`: see `EMPTY`."""
     return {EMPTY: T.StructType([T.StructField(name, kind) for name, kind in fields.items()]).json()}
 
 
@@ -191,7 +191,9 @@ def typed_fields(columns: T.StructType) -> list[str]:
     data, untyped = columns["data"].dataType, untyped_fields(columns)
     assert isinstance(data, T.StructType)
     others = () if UNTYPED in columns["data"].metadata else (T.StringType, T.NullType)
-    return [each.name for each in data if each.name not in untyped and not isinstance(each.dataType, others)]
+    return [
+        field.name for field in data if field.name not in untyped and not isinstance(field.dataType, others)
+    ]
 
 
 _HOW_TO_MAKE = (
@@ -229,7 +231,7 @@ def require_changes(changes: DataFrame, *, function: str | None = None) -> None:
 def require_moves(changes: DataFrame, keys: Sequence[str], *, function: str | None = None) -> None:
     """Raise `WrongColumnType` unless `moved` says an id and both keys, all of *keys* in them."""
     kind = require_struct(changes, MOVED, function=function)
-    parts = {each.name: each.dataType for each in kind}
+    parts = {field.name: field.dataType for field in kind}
     sides = [parts.get(name) for name in ("old_key", "new_key")]
     complete = all(isinstance(side, T.StructType) and set(keys) <= set(side.fieldNames()) for side in sides)
     if not isinstance(parts.get("id"), T.StringType) or not complete:
@@ -320,7 +322,7 @@ def statement_columns(
     function: str | None = None,
 ) -> list[Column]:
     """
-    What somebody states by hand about rows of a history, as the columns of changes before `priority`.
+    Make columns of changes, before `priority`, of what somebody states by hand about rows of a history.
 
     *content* tells apart what one call, or two at one instant, say of an entity.
     """
@@ -358,8 +360,8 @@ def field_priority(changes: DataFrame, name: str) -> Column:
 def keep_key(data: Column, keys: Sequence[str], kinds: T.StructType) -> tuple[Column, Column]:
     """`data` with nothing but its key, and the `carried` that goes with it."""
     values = [
-        (data.getField(each.name) if each.name in keys else F.lit(None).cast(each.dataType)).alias(each.name)
-        for each in kinds
+        (data.getField(kind.name) if kind.name in keys else F.lit(None).cast(kind.dataType)).alias(kind.name)
+        for kind in kinds
     ]
-    carried = [F.lit(each.name in keys).alias(each.name) for each in kinds]
+    carried = [F.lit(kind.name in keys).alias(kind.name) for kind in kinds]
     return F.struct(*values), F.struct(*carried)

@@ -58,13 +58,13 @@ def records(spark: SparkSession, documents: Iterable[Document], *, received_at: 
 def make_records(
     spark: SparkSession, documents: Iterable[Document], at: datetime, *, argument: str, function: str
 ) -> DataFrame:
-    """What `records` returns, for a function under whose name, and its argument's, errors are told."""
+    """Make records as `records` does; errors bear the name of another function and its argument."""
     if not isinstance(documents, Sequence | Iterator) or isinstance(documents, str | bytes):
         raise InvalidArgument(function, argument, "a list of documents", documents)
     stored = require_instant(at, "received_at", function=function)
     listed = [
-        (None, _as_bytes(each, f"{argument}[{place}]", function), "web", 0, microseconds(at) + place)
-        for place, each in enumerate(documents)
+        (None, _as_bytes(document, f"{argument}[{place}]", function), "web", 0, microseconds(at) + place)
+        for place, document in enumerate(documents)
     ]
     frame = local_frame(spark, listed, "key binary, value binary, topic string, partition int, offset long")
     return frame.select("*", stored.alias("timestamp"), *_without_headers())
@@ -110,9 +110,9 @@ def files(spark: SparkSession, path: str | Path, pattern: str = "*.json") -> Dat
     +-----------------+--------------------+
     <BLANKLINE>
     """
-    found = spark.read.format("binaryFile").option("pathGlobFilter", pattern).load(str(path))
+    contents = spark.read.format("binaryFile").option("pathGlobFilter", pattern).load(str(path))
     name = F.element_at(F.split("path", "/"), -1)
-    return found.select(
+    return contents.select(
         F.encode(name, "utf-8").alias("key"),
         F.col("content").alias("value"),
         F.concat(F.lit("files/"), name).alias("topic"),
@@ -137,7 +137,7 @@ def as_records(
     spark: SparkSession, given: DataFrame | Iterable[Document], received_at: datetime | None, *, shell: str
 ) -> DataFrame:
     """
-    What the `receive` of a *shell* is given, as a table of records.
+    Make a table of records of what the `receive` of a *shell* is given.
 
     Args:
         spark: The session.

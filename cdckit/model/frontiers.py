@@ -80,14 +80,14 @@ def find_frontiers(
     edges = _edges(records, of, position, F.col(quoted(timestamp)))
     ends = F.when(F.col("is_last"), F.col("place"))
     before_gap = F.min(ends)
-    found = edges.groupBy(*of).agg(
+    frontiers = edges.groupBy(*of).agg(
         F.min("place").alias(_RANGE[0]),
         F.max("place").alias(_RANGE[1]),
         before_gap.alias(_FRONTIER[0]),
         F.when(F.bool_and("rises"), F.min_by("sent", ends)).alias(_FRONTIER[1]),
         F.sum("missing_before").cast("bigint").alias("missing"),
     )
-    return found.withColumn("missing", F.coalesce("missing", F.lit(0).cast("bigint")))
+    return frontiers.withColumn("missing", F.coalesce("missing", F.lit(0).cast("bigint")))
 
 
 def find_missing_positions(

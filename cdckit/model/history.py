@@ -34,7 +34,7 @@ SYSTEM_INTERVAL = T.StructType(
 
 
 def provenance_type() -> T.StructType:
-    """Where one value comes from: the message `m` and the priority `p` with which it was said."""
+    """Describe where one value comes from: the message `m` and the priority `p` with which it was said."""
     return T.StructType([T.StructField("m", T.StringType()), T.StructField("p", T.IntegerType())])
 
 
@@ -56,7 +56,7 @@ def business_fields(history: DataFrame) -> T.StructType:
 
 
 def version_operation(was_deleted: Column, deleted: Column) -> Column:
-    """What a version did to its entity; *was_deleted* is of the version before it, null without one."""
+    """Tell what a version did to its entity; *was_deleted* is of the version before it, null without one."""
     return (
         F.when(deleted, "delete")
         .when(was_deleted.isNull(), "insert")
@@ -79,14 +79,14 @@ ENDS = "cdckit.ends"
 
 
 def with_ends(history: DataFrame) -> DataFrame:
-    """The same history, which says that the changes that it is of may end."""
+    """Note in a history that the changes that it is of may end."""
     return history.withMetadata(VALID_TO, {ENDS: True})
 
 
 def open_end(history: DataFrame, column: str = VALID_TO) -> int | None:
-    """What stands for an end that is open, beside null, where the table says so (`scd_type_2` does)."""
-    found = history.schema[column].metadata.get(OPEN_END)
-    return found if isinstance(found, int) else None
+    """Read what stands for an open end, beside null, where the table says so (`scd_type_2` does)."""
+    meaning = history.schema[column].metadata.get(OPEN_END)
+    return meaning if isinstance(meaning, int) else None
 
 
 # 14 hours early: 9999-01-01 of a zone east of UTC is in the year before.
@@ -94,12 +94,12 @@ _NO_REAL_END = microseconds(datetime(9998, 12, 31, 10, tzinfo=UTC))
 
 
 def is_never(end: Column) -> Column:
-    """Whether an end is in the year 9999 of any zone, or later: other programs mean by it an open one."""
+    """Tell whether an end is in the year 9999 of any zone, or later: to other programs an open one."""
     return F.unix_micros(end) >= F.lit(_NO_REAL_END)
 
 
 def with_open_ends(frame: DataFrame, column: str = VALID_TO) -> DataFrame:
-    """The same rows, with null for every end in *column* that is open."""
+    """Put null for every end in *column* that is open."""
     stands_for_open = open_end(frame, column)
     if stands_for_open is None:
         return frame
@@ -128,7 +128,7 @@ def require_history(history: DataFrame, *columns: str, function: str | None = No
 
 
 def is_bitemporal(history: DataFrame) -> bool:
-    """Whether its versions say when they were believed."""
+    """Tell whether its versions say when they were believed."""
     return {SYSTEM_FROM, SYSTEM_TO} <= {name.lower() for name in history.columns}
 
 
@@ -179,8 +179,8 @@ class Call(tables.Call):
             needed = field.dataType.simpleString()
             if field.name in missing:
                 self.refuse(f"the column {field.name} ({needed}) is missing: `merge` makes it")
-            elif (found := history.schema[field.name].dataType.simpleString()) != needed:
-                self.refuse(f"{field.name} is {found}, and must be {needed}")
+            elif (kind := history.schema[field.name].dataType.simpleString()) != needed:
+                self.refuse(f"{field.name} is {kind}, and must be {needed}")
         self.history = history if missing else require_history(history, function=function)
         """The history, with null for an end that is open."""
 
@@ -192,12 +192,12 @@ class Call(tables.Call):
             self.refuse(f"{argument} is {names!r}, and must be a list of fields")
             return []
         listed = [names] if isinstance(names, str) else list(names)
-        for each in listed:
-            if not isinstance(each, str):
-                self.refuse(f"{argument} names {each!r}, which is no text")
+        for item in listed:
+            if not isinstance(item, str):
+                self.refuse(f"{argument} names {item!r}, which is no text")
         if not listed and not empty:
             self.refuse(f"{argument} is empty")
-        texts = [each for each in listed if isinstance(each, str)]
+        texts = [item for item in listed if isinstance(item, str)]
         return [self.known[name] for name in self.names(texts, argument, self.known.fieldNames())]
 
     def new_columns(self, names: Iterable[str]) -> None:

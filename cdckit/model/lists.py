@@ -30,7 +30,7 @@ def list_message_id(source: Column, taken_at: Column) -> Column:
 
 
 def is_list_change() -> Column:
-    """Whether a change is what a list says, which its message tells; never null."""
+    """Tell whether a change is what a list says, which its message tells; never null."""
     has_mark = F.col("message_id").contains(f"{_MARK}-")
     message = list_message_id(F.col("source"), F.col("effective_timestamp"))
     # Most messages are none: of those the name is not made.
@@ -38,12 +38,12 @@ def is_list_change() -> Column:
 
 
 def is_table_row() -> Column:
-    """Whether a change is a row of a table that is no list: its row number orders it within that table."""
+    """Tell whether a change is a row of a table that is no list: its row number orders it there."""
     return (F.col("arrival.topic") == TABLE) & ~is_list_change()
 
 
 def list_arrival(taken_at: Column) -> Column:
-    """Where a list stands among all arrivals: it is known when it is taken."""
+    """Place a list among all arrivals: it is known when it is taken."""
     return F.struct(
         taken_at.alias("timestamp"),
         F.lit(TABLE).alias("topic"),
@@ -74,7 +74,7 @@ def compare_lists(
     compared: bool = True,
 ) -> DataFrame:
     """
-    What lists say: who is there, who is gone with the next list, both, or nothing new.
+    Compare lists: who is there, who is gone with the next list, both, or nothing new.
 
     Args:
         rows: One row per row of a list: `source`, `taken`, `next_taken` (when the next list of the source was
@@ -104,7 +104,7 @@ def compare_lists(
         (~F.col("follows")).alias("begins"),
     )
     values, only = keep_key(F.col("data"), keys, data)
-    gone = F.struct(
+    withdrawn = F.struct(
         F.lit(ABSENT).alias("operation"),
         F.col("next_taken").alias("effective_timestamp"),
         *weighed,
@@ -115,8 +115,10 @@ def compare_lists(
     is_new = ~unchanged if compared else F.lit(True)
     ends = F.col("next_taken").isNotNull() & ~goes_on
     says = once.withColumns({"follows": follows, "is_new": is_new, "ends": ends})
-    both = F.array(F.when(F.col("is_new"), stated), F.when(F.col("ends"), gone))
-    statements = says.select("source", F.explode(F.filter(both, lambda each: each.isNotNull())).alias("said"))
+    both = F.array(F.when(F.col("is_new"), stated), F.when(F.col("ends"), withdrawn))
+    statements = says.select(
+        "source", F.explode(F.filter(both, lambda column: column.isNotNull())).alias("said")
+    )
     return _as_changes(statements.select("source", "said.*"))
 
 
@@ -158,7 +160,9 @@ def _operation(keys: Sequence[str], no_time: Column, function: str) -> Column:
     twice = f"{function}() needs each entity once in a list, and one names it again, not the same: "
     return (
         F.when(F.col("taken").isNull(), F.raise_error(no_time))
-        .when(reduce(and_, (each.isNull() for each in of_key)), F.raise_error(F.concat(F.lit(no_key), row)))
+        .when(
+            reduce(and_, (column.isNull() for column in of_key)), F.raise_error(F.concat(F.lit(no_key), row))
+        )
         .when(F.col("again"), F.raise_error(F.concat(F.lit(twice), row)))
         .otherwise(UPSERT)
     )

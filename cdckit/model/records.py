@@ -50,7 +50,7 @@ _HOW_TO_READ = (
 
 def require_records(records: DataFrame, *, function: str) -> DataFrame:
     """
-    The same rows with all columns of `RECORD_SCHEMA` in their types; more columns are fine.
+    Put all columns of `RECORD_SCHEMA` into their types; more columns are fine.
 
     Headers and timestamp types that are not there are added; numbers may be of another whole type.
 
@@ -65,7 +65,7 @@ def require_records(records: DataFrame, *, function: str) -> DataFrame:
         for name, value in _USUAL.items()
         if name not in records.columns
     }
-    kinds = {each.name: each.dataType for each in records.schema}
+    kinds = {field.name: field.dataType for field in records.schema}
     cast = {
         name: F.col(name).cast(kind)
         for name, kind in _WHOLE.items()
@@ -100,13 +100,13 @@ REJECT = "reject"
 
 def reject_column(row: Mapping[str, Column]) -> Column:
     """
-    What `REJECT` says of a row: the record and its error; null where `error_code` is.
+    Make `REJECT` of a row: the record and its error; null where `error_code` is.
 
     Args:
         row: The columns of `REJECT_SCHEMA` by name, `error_code` among them; null stands for one that lacks.
     """
     nothing = F.lit(None)
-    parts = (row.get(each.name, nothing).cast(each.dataType).alias(each.name) for each in REJECT_SCHEMA)
+    parts = (row.get(field.name, nothing).cast(field.dataType).alias(field.name) for field in REJECT_SCHEMA)
     # A part that were never null would be null in Arrow all the same, where the whole is.
     whole = F.struct(*parts).cast(REJECT_SCHEMA)
     return F.when(row[ERROR_CODE].isNotNull(), whole).alias(REJECT)
@@ -114,7 +114,7 @@ def reject_column(row: Mapping[str, Column]) -> Column:
 
 def door_reject(columns: Collection[str], lacks_key: Column | None = None) -> tuple[Column, Column]:
     """
-    Of a door's rows, which have the *columns*: whether one is no change, and what `REJECT` says of it.
+    Tell of a door's rows, which have the *columns*, whether one is no change, and make its `REJECT`.
 
     One that has no error but *lacks_key* is a reject, too.
     """
@@ -141,14 +141,14 @@ def with_reject(changes: DataFrame) -> DataFrame:
 
 def add_rejects(changes: DataFrame, rejected: DataFrame) -> DataFrame:
     """Changes and, as rows of which `REJECT` alone is known, rejects (`REJECT_SCHEMA`)."""
-    one = {name: F.col(name) for name in REJECT_SCHEMA.names}
+    columns = {name: F.col(name) for name in REJECT_SCHEMA.names}
     arrival = F.struct("timestamp", "topic", "partition", "offset", F.lit(1).alias("record_number"))
-    rows = rejected.select(arrival.alias("arrival"), reject_column(one))
+    rows = rejected.select(arrival.alias("arrival"), reject_column(columns))
     return changes.unionByName(rows, allowMissingColumns=True)
 
 
 def usable_changes(changes: DataFrame) -> DataFrame:
-    """Those of changes that are no rejects."""
+    """Keep the changes that are no rejects."""
     changes = with_reject(changes)
     return drop_rejects(changes) if REJECT in changes.columns else changes
 

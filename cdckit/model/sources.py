@@ -1,4 +1,4 @@
-"""Several sources together: their fields under one name, their priorities, and their changes as one table."""
+"""Several sources together: their fields under one name, and their priorities."""
 
 from __future__ import annotations
 
@@ -9,47 +9,27 @@ from functools import reduce
 from inspect import Parameter, signature
 from operator import and_
 from types import MappingProxyType
-from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.errors import CdcError, InvalidArgument, WrongColumnType
+from cdckit.errors import CdcError, InvalidArgument
 from cdckit.model.changes import (
-    AS_SENT,
     CHANGE_SCHEMA,
-    IS_EFFECTIVE,
-    IS_PERIOD,
-    LACKING,
-    MADE_OF,
     MOVED,
     RANKED,
-    TABLES,
-    UNTIL,
-    UNTYPED,
-    empty_fields,
     field_names,
     field_priority,
-    has_mark,
-    note_empty,
     ranked_sources,
     require_changes,
-    require_distinct_fields,
-    typed_fields,
-    untyped_fields,
-    with_empty_as,
 )
-from cdckit.model.lists import is_table_row
 from cdckit.parts.arguments import (
     nearest_name,
-    quoted,
-    require_columns,
     require_int,
     require_struct,
     require_types,
 )
-from cdckit.parts.widening import as_type, common_spark_type, fill_void, has_void, is_made_text, void_as_text
 
 
 class UnknownSource(CdcError, ValueError):
@@ -64,10 +44,10 @@ class UnknownSource(CdcError, ValueError):
         super().__init__(self.unknown, self.known, example)
 
     def __str__(self) -> str:
-        found = ", ".join(repr(each) for each in self.known) or "no source that has a name"
+        names = ", ".join(repr(name) for name in self.known) or "no source that has a name"
         sentence = (
-            f"with_priorities() would do nothing for {', '.join(repr(each) for each in self.unknown)}: "
-            f"the changes come from {found}."
+            f"with_priorities() would do nothing for {', '.join(repr(name) for name in self.unknown)}: "
+            f"the changes come from {names}."
         )
         return sentence if self.example is None else f"{sentence} A call that would do: {self.example}"
 
@@ -96,9 +76,11 @@ def require_sources(changes: DataFrame, priorities: Mapping[str, Priority]) -> N
     """
     unused = {row["source"]: row["sources"] for row in find_unused_priorities(changes, priorities).collect()}
     if unused:
-        known = next(iter(unused.values()))
+        sources = next(iter(unused.values()))
         unknown = [source for source in priorities if source in unused]
-        near = {source: nearest_name(source, known) if source in unused else source for source in priorities}
+        near = {
+            source: nearest_name(source, sources) if source in unused else source for source in priorities
+        }
         right = {
             close: priorities[source]
             for source, close in near.items()
@@ -106,7 +88,7 @@ def require_sources(changes: DataFrame, priorities: Mapping[str, Priority]) -> N
             if close is not None and (source not in unused or close not in priorities)
         }
         example = None if None in near.values() else f"with_priorities(changes, {right!r})"
-        raise UnknownSource(unknown, known, example)
+        raise UnknownSource(unknown, sources, example)
 
 
 FieldRule = str | Callable[..., Column]
@@ -115,7 +97,7 @@ FieldRule = str | Callable[..., Column]
 
 def with_fields(changes: DataFrame, fields: Mapping[str, FieldRule]) -> DataFrame:
     """
-    The same changes in the words of another source: each field is made of the fields that there are.
+    Put changes into the words of another source: each field is made of the fields that there are.
 
     Give what two sources call differently one name and one form before `union_changes`, the fields of the
     key above all.
@@ -151,20 +133,20 @@ def with_fields(changes: DataFrame, fields: Mapping[str, FieldRule]) -> DataFram
     <BLANKLINE>
     """
     require_changes(changes, function="with_fields")
-    known = require_struct(changes, "data", function="with_fields").fieldNames()
+    fields_there = require_struct(changes, "data", function="with_fields").fieldNames()
     if not isinstance(fields, Mapping) or not fields:
         needed = "a mapping of names to fields, or to functions of fields"
         raise InvalidArgument("with_fields", "fields", needed, fields, '{"flight": "number"}')
-    made_of = {name: _needed_fields(name, wording, known) for name, wording in fields.items()}
+    made_of = {name: _needed_fields(name, wording, fields_there) for name, wording in fields.items()}
     data = [_worded_field(name, wording, made_of[name]).alias(name) for name, wording in fields.items()]
     carried = [
-        reduce(and_, (F.col("carried").getField(each) for each in names), F.lit(True)).alias(name)
+        reduce(and_, (F.col("carried").getField(name) for name in names), F.lit(True)).alias(name)
         for name, names in made_of.items()
     ]
     replaced = {"data": F.struct(*data), "carried": F.struct(*carried)}
     if "field_priorities" in changes.columns:
-        own = [_lowest_priority(changes, names).alias(name) for name, names in made_of.items()]
-        replaced["field_priorities"] = F.struct(*own)
+        priorities = [_lowest_priority(changes, names).alias(name) for name, names in made_of.items()]
+        replaced["field_priorities"] = F.struct(*priorities)
     if MOVED in changes.columns:
         replaced[MOVED] = _rename_move(changes, fields, made_of)
     return changes.withColumns(replaced).drop("guid")
@@ -174,8 +156,8 @@ def _rename_move(
     changes: DataFrame, fields: Mapping[str, FieldRule], made_of: Mapping[str, list[str]]
 ) -> Column:
     """Both keys of a move in the same words: the fields that can be made of a key alone."""
-    known = changes.select(f"{MOVED}.old_key.*").columns
-    of_key = [name for name, names in made_of.items() if names and set(names) <= set(known)]
+    key_fields = changes.select(f"{MOVED}.old_key.*").columns
+    of_key = [name for name, names in made_of.items() if names and set(names) <= set(key_fields)]
     if not of_key:
         return F.lit(None).cast(changes.schema[MOVED].dataType)
 
@@ -189,25 +171,25 @@ def _rename_move(
     return F.when(F.col(MOVED).isNotNull(), both)
 
 
-def _needed_fields(name: str, wording: FieldRule, known: list[str]) -> list[str]:
+def _needed_fields(name: str, wording: FieldRule, names_there: list[str]) -> list[str]:
     """The fields that one is made of."""
     if callable(wording):
         parameters = signature(wording).parameters.values()
-        needed = [each for each in parameters if each.default is Parameter.empty]
-        if any(each.kind is Parameter.KEYWORD_ONLY for each in needed):
+        needed = [parameter for parameter in parameters if parameter.default is Parameter.empty]
+        if any(parameter.kind is Parameter.KEYWORD_ONLY for parameter in needed):
             form = "a function whose parameters are not by keyword only"
             raise InvalidArgument("with_fields", f"fields[{name!r}]", form, wording)
-        names = [each.name for each in needed]
+        names = [parameter.name for parameter in needed]
     else:
         names = [wording]
-    unknown = [each for each in names if each not in known]
+    unknown = [name for name in names if name not in names_there]
     if unknown:
-        raise InvalidArgument("with_fields", f"fields[{name!r}]", f"of {', '.join(known)}", unknown)
+        raise InvalidArgument("with_fields", f"fields[{name!r}]", f"of {', '.join(names_there)}", unknown)
     return names
 
 
 def _worded_field(name: str, wording: FieldRule, names: list[str], of: str = "data") -> Column:
-    columns = [F.col(of).getField(each) for each in names]
+    columns = [F.col(of).getField(name) for name in names]
     column = wording(*columns) if callable(wording) else columns[0]
     if not isinstance(column, Column):
         raise InvalidArgument("with_fields", f"fields[{name!r}]", "a function that returns a column", column)
@@ -215,11 +197,14 @@ def _worded_field(name: str, wording: FieldRule, names: list[str], of: str = "da
 
 
 def _lowest_priority(changes: DataFrame, names: list[str]) -> Column:
-    """Of the fields' own priorities the lowest; one without counts as the entity, if another has one."""
-    own = [field_priority(changes, each) for each in names]
-    if len(own) < 2:
-        return own[0] if own else F.lit(None).cast("int")
-    return F.when(F.coalesce(*own).isNotNull(), F.least(*(F.coalesce(each, "priority") for each in own)))
+    """Find the lowest of the fields' own priorities; one without counts as the entity, if another has one."""
+    priorities = [field_priority(changes, name) for name in names]
+    if len(priorities) < 2:
+        return priorities[0] if priorities else F.lit(None).cast("int")
+    return F.when(
+        F.coalesce(*priorities).isNotNull(),
+        F.least(*(F.coalesce(priority, "priority") for priority in priorities)),
+    )
 
 
 @dataclass(frozen=True)
@@ -361,9 +346,9 @@ def find_unused_priorities(changes: DataFrame, priorities: Mapping[str, Priority
     """
     require_types(changes, T.StructType([CHANGE_SCHEMA["source"]]), function="find_unused_priorities")
     _require_priorities(priorities, function="find_unused_priorities")
-    known = changes.agg(F.array_sort(F.collect_set("source")).alias("sources"))
+    sources = changes.agg(F.array_sort(F.collect_set("source")).alias("sources"))
     named = F.array(*map(F.lit, priorities)).cast("array<string>")
-    return known.select(F.explode(F.array_except(named, "sources")).alias("source"), "sources")
+    return sources.select(F.explode(F.array_except(named, "sources")).alias("source"), "sources")
 
 
 def _require_priorities(priorities: Mapping[str, Priority], *, function: str) -> None:
@@ -380,261 +365,12 @@ def _require_priorities(priorities: Mapping[str, Priority], *, function: str) ->
 
 
 def _as_priority(value: object) -> Priority:
-    """What may have been meant: a number for the entity, a mapping for single fields."""
+    """Read what may have been meant: a number for the entity, a mapping for single fields."""
     with suppress(InvalidArgument):
         if isinstance(value, Priority):
             return value
         return Priority(0, value) if isinstance(value, Mapping) else Priority(value)  # type: ignore[arg-type]
     return Priority(1)
-
-
-def union_changes(first: DataFrame, *more: DataFrame) -> DataFrame:
-    """
-    The changes of several sources that speak of one kind of entity.
-
-    Args:
-        first: One row per change.
-        more: Further tables of changes.  Their `data` may have other fields.  A field in which two of them
-            have numbers of different types gets one that holds both; where none does (64 bits beside floats),
-            it is double, and the query fails at a number that would lose digits.  A date beside timestamps is
-            its midnight in UTC.  A column that was empty in its table, or in parts, has the type of others.
-
-    Returns:
-        All rows of all tables, repeats included.  `data` has the fields of all, in the order in
-        which they first appear; a field that a source does not have is null and not carried.
-        `field_priorities` is there if any of them has it, null where a source has none; `guid` must
-        be in all of them or in none, unless it is made of the key fields, as that of a ledger's changes.
-        What a table has beside the columns of changes stays, null in the rows of those that do not have it.
-
-    Raises:
-        MissingColumns, WrongColumnType: One of the tables is not a table of changes; or two have a field
-            in types that differ and are neither numbers nor times, such as a key that is 10 here and "0010"
-            there; or one has it as it was sent, untyped, and another of a type; or two disagree on the type
-            of a column that is none of a table of changes.
-        InvalidArgument: Two fields differ in case alone; or the tables are given in a list.
-
-    `merge` and `Ledger.apply` refuse the changes where one of the tables has none of their keys: it calls
-    them otherwise.
-
-    Of two tables that `changes_from` made, and that speak of one entity at one instant with one sequence, as
-    an insert in one file and a delete in the next, the one that is given later counts; so does the one that
-    is applied later in a `Ledger`.
-
-    Two sources that speak of one entity at one instant, with equal priority, are a tie, which `merge`
-    decides by `sequence`, `arrival`, `message_id` and `source`.  These are the same on every run, but of two
-    sources they are no order: a sequence is a source's own.  So where one instant can have two speakers
-    (dates rather than times make it likely), say whose word counts by `with_priorities`; `why` tells where a
-    tie was decided.
-
-    Cost: a projection of each, no shuffle.
-
-    >>> prices = changes.where("operation = 'upsert'").withColumns(
-    ...     {
-    ...         "data": F.struct("data.number", F.lit(2.5).alias("price")),
-    ...         "carried": F.struct("carried.number", F.lit(True).alias("price")),
-    ...     }
-    ... )
-    >>> both = union_changes(changes, prices).where("data.number = 2 and message_id = 'm1'")
-    >>> both.orderBy("data.price").select("data", "carried").show(truncate=False)
-    +--------------+-------------------+
-    |data          |carried            |
-    +--------------+-------------------+
-    |{2, mug, NULL}|{true, true, false}|
-    |{2, NULL, 2.5}|{true, false, true}|
-    +--------------+-------------------+
-    <BLANKLINE>
-    """
-    if isinstance(first, list | tuple):
-        given, remedy = f"a list of {len(first)}", "Give the tables one by one: `union_changes(*tables)`."
-        raise InvalidArgument("union_changes", "first", "a table of changes", given, remedy=remedy)
-    for changes in (first, *more):
-        require_changes(changes, function="union_changes")
-    numbered, count = _with_table_numbers([first, *more])
-    united = unite(numbered, as_text=False)
-    return united.withMetadata("arrival", {**united.schema["arrival"].metadata, TABLES: count})
-
-
-def _with_table_numbers(tables: Iterable[DataFrame]) -> tuple[list[DataFrame], int]:
-    """The tables, whose rows arrived table by table, and how many there are, those of unions counted."""
-    numbered: list[DataFrame] = []
-    count = 0
-    for changes in tables:
-        metadata = changes.schema["arrival"].metadata
-        if count:
-            later = F.col("arrival").withField("partition", F.col("arrival.partition") + F.lit(count))
-            arrival = F.when(is_table_row(), later).otherwise(F.col("arrival"))
-            changes = changes.withColumn("arrival", arrival).withMetadata("arrival", metadata)
-        count += metadata.get(TABLES, 1)
-        numbered.append(changes)
-    return numbered, count
-
-
-def unite(given: Sequence[DataFrame], *, as_text: bool = True) -> DataFrame:
-    """
-    As `union_changes`; but a field in types that differ, and are not numbers, is text where *as_text*.
-
-    A ledger keeps such a field so: its source may change a type, and one text is one value there.
-    """
-    for changes in given:
-        require_changes(changes, function="union_changes")
-    tables, empty = _with_settled_types(_with_equal_guids(given))
-    untyped = _untyped_fields(tables)
-    fields: dict[str, T.DataType] = {}
-    for changes in tables:
-        for found in require_struct(changes, "data", function="union_changes"):
-            known = fields.setdefault(found.name, found.dataType)
-            common = common_spark_type(known, found.dataType, as_double=True)
-            if common is None or (not as_text and is_made_text(common, known, found.dataType)):
-                both = f"{known.simpleString()} in one and {found.dataType.simpleString()} in another"
-                raise WrongColumnType("union_changes", f"data.{found.name}", _ONE_TYPE, both, _CAST)
-            fields[found.name] = common
-    require_distinct_fields(fields, function="union_changes")
-    metadata = untyped | _lacking_fields(tables, fields) | (note_empty(empty) if empty else {})
-    some = {column for changes in tables for column in changes.columns}
-    _require_same_types(tables)
-    united, *others = (
-        _with_fields(changes, fields, "field_priorities" in some, metadata) for changes in tables
-    )
-    for changes in others:
-        united = united.unionByName(changes, allowMissingColumns=True)
-    # A union has the metadata of its first table.
-    for name, mark in (("arrival", IS_EFFECTIVE), (UNTIL, IS_PERIOD)):
-        if any(has_mark(changes.schema, name, mark) for changes in tables):
-            united = united.withMetadata(name, {mark: True})
-    ranked = dict.fromkeys(source for changes in tables for source in ranked_sources(changes.schema))
-    return united.withMetadata("priority", {RANKED: list(ranked)}) if ranked else united
-
-
-_ONE_TYPE = "one type in all tables"
-_CAST = "Cast it before its changes are made, so that one value is written in one way in all of them."
-
-
-def _with_equal_guids(tables: Sequence[DataFrame]) -> list[DataFrame]:
-    """
-    The tables, each with a guid or none.
-
-    A guid that is made of the key fields, as a ledger's, says nothing that these do not: beside a table
-    without guids it goes.
-    """
-    if all("guid" in changes.columns for changes in tables):
-        return list(tables)
-    guids = [
-        changes.drop("guid")
-        if "guid" in changes.columns and MADE_OF in changes.schema["guid"].metadata
-        else changes
-        for changes in tables
-    ]
-    by_guid = any("guid" in changes.columns for changes in guids)
-    for changes in guids:
-        require_columns(changes, ["guid"] if by_guid else [], function="union_changes")
-    return guids
-
-
-def _with_settled_types(tables: Sequence[DataFrame]) -> tuple[list[DataFrame], dict[str, T.DataType]]:
-    """The tables, in which what is empty has the type of what is not; and what is empty in all of them."""
-    kinds: dict[str, T.DataType] = {}
-    without = [empty_fields(changes.schema) for changes in tables]
-    for changes, empty in zip(tables, without, strict=True):
-        for one in require_struct(changes, "data", function="union_changes"):
-            kind = empty.get(one.name, one.dataType)
-            kinds[one.name] = fill_void(kinds.get(one.name, kind), kind) or kinds[one.name]
-    settled = [
-        with_empty_as(
-            changes,
-            {
-                name: void_as_text(kinds[name])
-                for name, kind in empty.items()
-                if kinds[name] != kind and fill_void(kind, kinds[name]) is not None
-            },
-        )
-        for changes, empty in zip(tables, without, strict=True)
-    ]
-    return settled, {name: kind for name, kind in kinds.items() if has_void(kind)}
-
-
-def _untyped_fields(tables: Iterable[DataFrame]) -> dict[str, list[str]]:
-    """The metadata of the united `data`; raises where one has a field as it was sent, another of a type."""
-    found = list(dict.fromkeys(name for each in tables for name in untyped_fields(each.schema)))
-    for changes in tables:
-        for name in typed_fields(changes.schema):
-            if name in found:
-                is_ = changes.select(F.col("data").getField(name)).schema[0].dataType.simpleString()
-                remedy = (
-                    "Give `columns=` where the others are made: for each column how the source writes it."
-                )
-                needed = f"{AS_SENT}, as in the others"
-                raise WrongColumnType("union_changes", f"data.{name}", needed, is_, remedy)
-    is_told = any(UNTYPED in each.schema["data"].metadata for each in tables)
-    return {UNTYPED: found} if is_told else {}
-
-
-def _lacking_fields(tables: Iterable[DataFrame], fields: Iterable[str]) -> dict[str, Any]:
-    """The metadata of the united `data`: which fields each of the tables lacks, of those that lack some."""
-    found: list[list[str]] = []
-    for changes in tables:
-        data = changes.schema["data"]
-        has = set(require_struct(changes, "data", function="union_changes").fieldNames())
-        lacks = [name for name in fields if name not in has]
-        before = data.metadata.get(LACKING, {}).values() or [[]]
-        found += [sorted({*each, *lacks}) for each in before]
-    distinct = [each for n, each in enumerate(found) if each and each not in found[:n]]
-    return {LACKING: {str(n): each for n, each in enumerate(distinct)}} if distinct else {}
-
-
-def _require_same_types(tables: Iterable[DataFrame]) -> None:
-    """What the tables have beside the columns of changes: under one name, one type."""
-    known: dict[str, str] = {}
-    for changes in tables:
-        for column in changes.schema:
-            if column.name not in ("data", "carried", "field_priorities", MOVED):
-                found = column.dataType.simpleString()
-                needed = known.setdefault(column.name.lower(), found)
-                if found != needed:
-                    raise WrongColumnType("union_changes", column.name, needed, found)
-
-
-def _with_fields(
-    changes: DataFrame,
-    fields: Mapping[str, T.DataType],
-    with_priority: bool,
-    metadata: dict[str, Any],
-) -> DataFrame:
-    """The same changes with a `data` and a `carried` (and priorities) of exactly these fields."""
-    has = {field.name: field.dataType for field in require_struct(changes, "data", function="union_changes")}
-    data = [
-        as_type(F.col("data").getField(name), has[name], kind, name)
-        if name in has
-        else F.lit(None).cast(kind)
-        for name, kind in fields.items()
-    ]
-    carried = [F.col("carried").getField(name) if name in has else F.lit(False) for name in fields]
-    replaced = {
-        "data": F.struct(*(column.alias(name) for column, name in zip(data, fields, strict=True))),
-        "carried": F.struct(*(column.alias(name) for column, name in zip(carried, fields, strict=True))),
-    }
-    if with_priority:
-        own = [field_priority(changes, name).alias(name) for name in fields]
-        replaced["field_priorities"] = F.struct(*own)
-    if MOVED in changes.columns:
-        sides = {side: _key_in(changes, side, fields) for side in ("old_key", "new_key")}
-        moved = F.struct(F.col(f"{MOVED}.id"), *(key.alias(side) for side, key in sides.items()))
-        replaced[MOVED] = F.when(F.col(MOVED).isNotNull(), moved)
-    # An alias's own would be lost through Spark Connect.
-    return changes.withColumns(replaced).withMetadata("data", metadata)
-
-
-def _key_in(changes: DataFrame, side: str, fields: Mapping[str, T.DataType]) -> Column:
-    """A key of a move in the types of all tables."""
-    kinds = changes.select(f"{MOVED}.{side}.*").schema
-    return F.struct(
-        *(
-            as_type(
-                F.col(f"{MOVED}.{side}.{quoted(each.name)}"), each.dataType, fields[each.name], each.name
-            ).alias(each.name)
-            for each in kinds
-            if each.name in fields
-        )
-    )
 
 
 def _value_by_source(values: Mapping[str, int | None], otherwise: Column) -> Column:

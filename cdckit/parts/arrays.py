@@ -45,17 +45,17 @@ def segments(number: Ints) -> Segments:
 
 
 def group_starts(*columns: Ints) -> Bools:
-    """For every row whether it is the first of its group: rows that stand together and are equal in all."""
+    """Tell for every row whether it is the first of its group: rows together that are equal in all."""
     first = np.ones(len(columns[0]), dtype=bool)
     first[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
     return first
 
 
 def last_where(marked: Bools, of: Segments) -> Ints:
-    """For every row the position of the last marked row of its segment so far, itself included."""
-    found = np.maximum.accumulate(np.where(marked, of.positions, NOWHERE))
-    found[found < of.start] = NOWHERE
-    return found
+    """Find for every row the last marked row of its segment so far, itself included."""
+    last = np.maximum.accumulate(np.where(marked, of.positions, NOWHERE))
+    last[last < of.start] = NOWHERE
+    return last
 
 
 def row_before(values: Ints, of: Segments) -> Ints:
@@ -149,18 +149,18 @@ def number_values(values: pa.Array) -> Ints:
     """
     kind = values.type
     if pa.types.is_map(kind):
-        found = _number_maps(values)
+        numbers = _number_maps(values)
     elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        found = _number_lists(*_elements(values, values.values))
+        numbers = _number_lists(*_elements(values, values.values))
     elif _is_variant(kind):
-        found = _number_variants(values)
+        numbers = _number_variants(values)
     elif pa.types.is_struct(kind):
-        found = _number_rows(
+        numbers = _number_rows(
             [number_values(values.field(index)) for index in range(kind.num_fields)], len(values)
         )
     else:
-        found = _number_plain(values)
-    return np.where(np.asarray(values.is_valid()), found, NOWHERE)
+        numbers = _number_plain(values)
+    return np.where(np.asarray(values.is_valid()), numbers, NOWHERE)
 
 
 def _number_plain(values: pa.Array) -> Ints:
@@ -214,7 +214,7 @@ def _elements(lists: pa.Array, elements: pa.Array) -> tuple[Ints, Ints]:
 
 
 def _is_variant(kind: pa.DataType) -> bool:
-    """Whether these are Spark's variants, which come as structs of bytes with a mark."""
+    """Tell whether these are Spark's variants, which come as structs of bytes with a mark."""
     marks = (part.metadata or {} for part in kind) if pa.types.is_struct(kind) else ()
     return any(b"variant" in mark for mark in marks)
 
@@ -249,7 +249,7 @@ BYTES_AT_ONCE = 1 << 26
 
 def whole_entities(batches: Iterable[pa.RecordBatch], identity: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """
-    The same rows in batches that never split an entity.
+    Cut the rows into batches that never split an entity.
 
     The rows of an entity that spans batches are kept as a list of pieces and joined once.
     """
@@ -269,7 +269,7 @@ def whole_entities(batches: Iterable[pa.RecordBatch], identity: Sequence[str]) -
 
 
 def first_of_entity(table: pa.RecordBatch, identity: Sequence[str]) -> Bools:
-    """For every row whether it is the first of its entity, or of the table."""
+    """Tell for every row whether it is the first of its entity, or of the table."""
     first = np.ones(table.num_rows, dtype=bool)
     first[1:] = False
     for name in identity:
@@ -279,14 +279,14 @@ def first_of_entity(table: pa.RecordBatch, identity: Sequence[str]) -> Bools:
 
 
 def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of a size that stays in the cache, whatever the session sends."""
+    """Cut the rows into batches of a size that stays in the cache, whatever the session sends."""
     for batch in batches:
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             yield batch.slice(start, ROWS_AT_ONCE)
 
 
 def _last_start(before: pa.RecordBatch, batch: pa.RecordBatch, identity: Sequence[str]) -> int | None:
-    """Where the last entity that begins within *batch* begins, if one does."""
+    """Find where the last entity that begins within *batch* begins, if one does."""
     both = _join_pieces([before.slice(before.num_rows - 1), batch]).select(list(identity))
     starts = np.flatnonzero(first_of_entity(both, identity)[1:])
     return int(starts[-1]) if len(starts) else None

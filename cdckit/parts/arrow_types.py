@@ -68,7 +68,7 @@ def arrow_schema(columns: T.StructType, *, large: bool = False) -> pa.Schema:
     name: string not null
     """
     fields = [_field(column) for column in columns]
-    return pa.schema([one.with_type(with_texts(one.type, large=large)) for one in fields])
+    return pa.schema([field.with_type(with_texts(field.type, large=large)) for field in fields])
 
 
 def arrow_type(spark: T.DataType) -> pa.DataType:
@@ -121,12 +121,14 @@ def spark_type(arrow: pa.DataType) -> T.DataType:
 
 def spark_columns(columns: pa.Schema) -> T.StructType:
     """The Spark columns for these Arrow columns; raises `NoSuchArrowType`."""
-    return T.StructType([T.StructField(one.name, spark_type(one.type), one.nullable) for one in columns])
+    return T.StructType(
+        [T.StructField(column.name, spark_type(column.type), column.nullable) for column in columns]
+    )
 
 
 def with_texts(arrow: pa.DataType, *, large: bool) -> pa.DataType:
     """
-    The same type with every text and all bytes in it large, or none.
+    Make every text and all bytes in a type large, or none.
 
     The offsets of a large one have 64 bits: together its values may have more than 2 GiB.
 
@@ -152,7 +154,9 @@ def with_texts(arrow: pa.DataType, *, large: bool) -> pa.DataType:
 
 def make_batch(columns: Mapping[str, pa.Array], schema: pa.Schema) -> pa.RecordBatch:
     """A batch of *schema*; a column whose texts are large or not in another way is given that of *schema*."""
-    return pa.RecordBatch.from_arrays([_cast(columns[one.name], one.type) for one in schema], schema=schema)
+    return pa.RecordBatch.from_arrays(
+        [_cast(columns[field.name], field.type) for field in schema], schema=schema
+    )
 
 
 def make_struct(columns: Mapping[str, pa.Array], kind: pa.StructType, count: int) -> pa.Array:
@@ -163,8 +167,8 @@ def make_struct(columns: Mapping[str, pa.Array], kind: pa.StructType, count: int
     [{'a': None, 'b': 1}]
     """
     parts = [
-        columns[each.name].cast(each.type) if each.name in columns else pa.nulls(count, each.type)
-        for each in kind
+        columns[field.name].cast(field.type) if field.name in columns else pa.nulls(count, field.type)
+        for field in kind
     ]
     return pa.StructArray.from_arrays(parts, fields=list(kind))
 
@@ -186,7 +190,7 @@ def slices(batch: pa.RecordBatch, name: str, size: int) -> Iterator[pa.RecordBat
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """As Arrow's own cast, which forgets elements where those of a list are all null by their type."""
+    """Cast as Arrow does, which forgets elements where those of a list are all null by their type."""
     if values.type == kind:
         return values
     if not _is_null_type(kind):
@@ -210,13 +214,13 @@ def list_parts(values: pa.Array) -> list[pa.Array]:
     """
     offsets = np.asarray(values.offsets)
     parts = (values.keys, values.items) if pa.types.is_map(values.type) else (values.values,)
-    own = (part.slice(offsets[0], offsets[-1] - offsets[0]) for part in parts)
+    some_parts = (part.slice(offsets[0], offsets[-1] - offsets[0]) for part in parts)
     # As a copy: with a mask, Arrow wants offsets that are no slice.
-    return [pa.array(offsets - offsets[0]), *own]
+    return [pa.array(offsets - offsets[0]), *some_parts]
 
 
 def _is_null_type(kind: pa.DataType) -> bool:
-    """Whether a part of the type is that of nulls alone."""
+    """Tell whether a part of the type is that of nulls alone."""
     return any(
         pa.types.is_null(kind.field(place).type) or _is_null_type(kind.field(place).type)
         for place in range(kind.num_fields)

@@ -45,9 +45,9 @@ def wider(left: Number, right: Number) -> Number | None:
         return max(left, right)
     if "float" in (left.kind, right.kind):
         return _wider_float(*((left, right) if right.kind == "float" else (right, left)))
-    one, other = _as_decimal(left), _as_decimal(right)
-    scale = max(one.scale, other.scale)
-    digits = max(one.size - one.scale, other.size - other.scale) + scale
+    left_digits, other = _as_decimal(left), _as_decimal(right)
+    scale = max(left_digits.scale, other.scale)
+    digits = max(left_digits.size - left_digits.scale, other.size - other.scale) + scale
     return Number("decimal", digits, scale) if digits <= MAX_DIGITS else None
 
 
@@ -88,11 +88,11 @@ def common_type(left: pa.DataType, right: pa.DataType, *, as_double: bool = Fals
         return right
     if _is_arrow_time(left) and _is_arrow_time(right):
         return _common_arrow_time(left, right)
-    one, other = _arrow_number(left), _arrow_number(right)
-    found = wider(one, other) if one and other else None
-    if one and other and as_double:
-        found = found or DOUBLE
-    return _arrow_type(found) if found else pa.string()
+    left_digits, other = _arrow_number(left), _arrow_number(right)
+    both = wider(left_digits, other) if left_digits and other else None
+    if left_digits and other and as_double:
+        both = both or DOUBLE
+    return _arrow_type(both) if both else pa.string()
 
 
 def _is_arrow_time(kind: pa.DataType) -> bool:
@@ -100,7 +100,7 @@ def _is_arrow_time(kind: pa.DataType) -> bool:
 
 
 def _common_arrow_time(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Of dates a date; else the instant in the finer unit, of UTC where one of the two has a zone."""
+    """Unite two dates to a date; else to the instant in the finer unit, of UTC where one has a zone."""
     instants = [kind for kind in (left, right) if pa.types.is_timestamp(kind)]
     if not instants:
         return pa.date32()
@@ -161,20 +161,20 @@ def number_texts(numbers: pa.Array) -> pa.Array:
     ['1', '10000000', '1.5E-5', 'NaN', None]
     """
     if pa.types.is_decimal(numbers.type):
-        texts = [None if each is None else decimal_digits(each) for each in numbers.to_pylist()]
+        texts = [None if number is None else decimal_digits(number) for number in numbers.to_pylist()]
         return pa.array(texts, pa.string())
     if pa.types.is_floating(numbers.type):
         numbers = numbers.cast(pa.float64())
         shortest = numbers.cast(pa.string()).to_pylist()
         pairs = zip(numbers.to_pylist(), shortest, strict=True)
         return pa.array(
-            [None if each is None else _float_text(each, text) for each, text in pairs], pa.string()
+            [None if number is None else _float_text(number, text) for number, text in pairs], pa.string()
         )
     return numbers.cast(pa.string())
 
 
 def _float_text(number: float, shortest: str) -> str:
-    """As Java writes it, unless it is whole; *shortest* has the digits that tell it from other floats."""
+    """Write a float as Java does, unless it is whole; *shortest* has the digits that tell it apart."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):
@@ -185,11 +185,11 @@ def _float_text(number: float, shortest: str) -> str:
     if 1e-3 <= abs(number) < 1e7:
         return f"{exact:f}"
     sign, digits, _ = exact.normalize().as_tuple()
-    first, *rest = map(str, digits)
-    return f"{'-' * sign}{first}.{''.join(rest) or '0'}E{exact.adjusted()}"
+    first, *digits_after = map(str, digits)
+    return f"{'-' * sign}{first}.{''.join(digits_after) or '0'}E{exact.adjusted()}"
 
 
 def decimal_digits(value: Decimal) -> str:
-    """What `cdckit.parts.values.decimal_text` gives, of a Python decimal."""
+    """Write a Python decimal as `cdckit.parts.values.decimal_text` does."""
     text = f"{value:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

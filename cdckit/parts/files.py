@@ -56,13 +56,13 @@ def expectations(name: str = "") -> str:
 
 
 def _path_below(folders: tuple[Path, ...], name: str, *, function: str) -> str:
-    folder = next((each for each in folders if each.is_dir()), folders[0])
+    folder = next((folder for folder in folders if folder.is_dir()), folders[0])
     # Python knows no names in braces, which Spark does.
     outside = Path(name).is_absolute() or ".." in Path(name).parts
     if name and (outside or not glob(name.split("{")[0] + "*" * ("{" in name), root_dir=folder)):
-        known = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
-        close = nearest_name(name, known)
-        top = [path for path in known if "/" not in path]
+        paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+        close = nearest_name(name, paths)
+        top = [path for path in paths if "/" not in path]
         remedy = f"There are {', '.join(top)}." if close is None else f"Is it {close!r}?"
         raise InvalidArgument(function, "name", f"a file below {folder.name}", name, remedy=remedy)
     return f"{folder.as_posix()}/{name}" if name else folder.as_posix()

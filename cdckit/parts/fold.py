@@ -25,7 +25,7 @@ _CHARACTERS_AT_ONCE = 1 << 26
 
 
 def rule_batches(batches: Iterable[pa.RecordBatch], rule: Rule, makes: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """What each row comes to by a rule: as many rows, in the columns that it makes."""
+    """Apply a rule to each row: as many rows, in the columns that it makes."""
     results = _Results(makes)
     for batch in _pieces(batches, _RULED_AT_ONCE):
         for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
@@ -44,7 +44,7 @@ def list_results(*row: Any, rule: Rules, makes: pa.Schema) -> Result:
 
 
 def listed_columns(makes: pa.Schema) -> pa.Schema:
-    """What `list_results` makes: a list of structs."""
+    """Name the columns of `list_results`: a list of structs."""
     return pa.schema([(LISTED, pa.list_(pa.struct(list(makes))))])
 
 
@@ -61,11 +61,11 @@ class Fold(ABC):
         raise NotImplementedError
 
     def settle(self) -> Iterable[Result]:
-        """What the rows that are held come to, in their order; all rows were taken."""
+        """Settle the rows that are held, in their order, once all rows are taken."""
         return ()
 
     def state(self) -> Result:
-        """What is known after the last row, so that a later call can go on from it."""
+        """Write down what is known after the last row, so that a later call can go on from it."""
         return ()
 
 
@@ -110,7 +110,7 @@ def fold_table(
     rows: pa.Table, plan: FoldPlan, *, order: Sequence[str], states: pa.Table | None = None
 ) -> pa.Table:
     """
-    What the rows of a table come to, in the memory of this program: as workers would make it.
+    Fold the rows of a table in the memory of this program, as workers would.
 
     Args:
         rows: The rows, with the columns that *plan* names, in any order.
@@ -161,7 +161,7 @@ def _way(name: str) -> str:
 
 def fold_batches(batches: Iterable[pa.RecordBatch], plan: FoldPlan) -> Iterator[pa.RecordBatch]:
     """
-    What rows come to that are sorted by scope, then states first, then in the order in which they count.
+    Fold rows that are sorted by scope, then states first, then in the order in which they count.
 
     Args:
         batches: The columns that are sent (`plan.sent`).
@@ -225,14 +225,14 @@ class _Results:
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """The rows before the first that is held."""
-        known = self._held[0] if self._held else len(self._rows)
-        if not known:
+        count = self._held[0] if self._held else len(self._rows)
+        if not count:
             return
-        columns = zip(zip(*self._rows[:known], strict=True), self._columns, strict=True)
+        columns = zip(zip(*self._rows[:count], strict=True), self._columns, strict=True)
         arrays = [pa.array(values, column.type) for values, column in columns]
         yield pa.RecordBatch.from_arrays(arrays, schema=self._columns)
-        self._rows, self.characters = self._rows[known:], 0
-        self._held = [place - known for place in self._held]
+        self._rows, self.characters = self._rows[count:], 0
+        self._held = [place - count for place in self._held]
 
 
 def _size(value: Any) -> int:

@@ -23,7 +23,7 @@ from cdckit.parts.fold import (
     listed_columns,
     rule_batches,
 )
-from cdckit.parts.workers import map_columns, require_package_on_server, without_garbage_collection
+from cdckit.parts.workers import map_columns, require_package, without_garbage_collection
 
 # Names that no column of a caller has.
 _SCOPE, _MADE = "number of the scope", "made of the row"
@@ -31,7 +31,7 @@ _SCOPE, _MADE = "number of the scope", "made of the row"
 
 def rule_column(reads: Sequence[str], rule: Rule, makes: pa.Schema) -> Column:
     """
-    What each row comes to by a rule, as a struct.
+    Apply a rule to each row, as a struct.
 
     Args:
         reads: The columns whose values the rule is given, two or more.
@@ -51,8 +51,8 @@ def with_rule(
 
     Of lists that are read, there is an empty one for null.
     """
-    require_package_on_server(rows.sparkSession)
-    filled = rows.select(*(_without_null_list(each, reads) for each in rows.schema))
+    require_package(rows.sparkSession)
+    filled = rows.select(*(_without_null_list(field, reads) for field in rows.schema))
     made = filled.withColumn(_MADE, rule_column(reads, rule, makes))
     return made.select(*map(quoted, keeps), *_fields(F.col(quoted(_MADE)), makes))
 
@@ -60,7 +60,7 @@ def with_rule(
 def explode_rule(
     rows: DataFrame, keeps: Sequence[str], reads: Sequence[str], rule: Rules, makes: pa.Schema
 ) -> DataFrame:
-    """The same by a rule that makes any number of rows of one: a row for each of them."""
+    """Apply a rule that makes any number of rows of one: a row for each of them."""
     by = partial(list_results, rule=rule, makes=makes)
     listed = with_rule(rows, keeps, reads, by, listed_columns(makes))
     exploded = listed.withColumn(LISTED, F.explode(LISTED))
@@ -76,7 +76,7 @@ def fold_rows(
     states: DataFrame | None = None,
 ) -> DataFrame:
     """
-    What rows come to, taken one after the other within their scopes.
+    Fold rows, one after the other within their scopes.
 
     Args:
         rows: The rows, with the columns that *plan* names, a batch.
@@ -91,9 +91,9 @@ def fold_rows(
 
     Cost: one shuffle by scope, a sort, and a pass of the columns that are looked at through Python.
     """
-    require_package_on_server(rows.sparkSession)
-    known = spark_columns(plan.states)
-    nothing = [F.lit(None).cast(kind.dataType).alias(kind.name) for kind in known]
+    require_package(rows.sparkSession)
+    state_columns = spark_columns(plan.states)
+    nothing = [F.lit(None).cast(kind.dataType).alias(kind.name) for kind in state_columns]
     needed = dict.fromkeys([*keeps, *plan.scope, *plan.reads, *order])
     folded = rows.select(*map(quoted, needed), F.lit(False).alias(IS_STATE))
     if states is not None:
@@ -101,7 +101,7 @@ def fold_rows(
         folded = folded.unionByName(before.withColumn(IS_STATE, F.lit(True)), allowMissingColumns=True)
     elif nothing:
         folded = folded.select("*", *nothing)
-    filled = folded.select(*(_without_null_list(each, plan.sent) for each in folded.schema))
+    filled = folded.select(*(_without_null_list(field, plan.sent) for field in folded.schema))
     scope = [quoted(name) for name in plan.scope]
     # To tell two rows apart by a number takes no look at their texts, whose beginnings are mostly the same.
     together = filled.repartition(*scope).withColumn(_SCOPE, F.hash(*scope))

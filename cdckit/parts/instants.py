@@ -24,14 +24,14 @@ _MICROSECONDS_OF = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def is_datetime(at: object) -> TypeGuard[datetime]:
-    """Whether this is a datetime: pandas' NaT is one by its class, and no time at all."""
+    """Tell whether this is a datetime: pandas' NaT is one by its class, and no time at all."""
     # It is not equal to itself, as NaN is not.
     return isinstance(at, datetime) and at == at
 
 
 def is_within_years(at: datetime) -> bool:
     """
-    Whether an instant is in the years 1 to 9999 of UTC: at either end, another zone's clock may say more.
+    Tell whether an instant is in the years 1 to 9999 of UTC: another zone's clock may say more at either end.
 
     >>> is_within_years(datetime.max.replace(tzinfo=UTC))
     True
@@ -106,14 +106,22 @@ def instant_literal(at: object) -> str:
     >>> print(instant_literal(datetime(2024, 2, 1, 9, 30)), instant_literal("2024-02-01T10:00+02:00"))
     datetime(2024, 2, 1, 9, 30, tzinfo=UTC) datetime(2024, 2, 1, 8, 0, tzinfo=UTC)
     """
-    found = parse_instant(at) if isinstance(at, str) else at
-    if is_datetime(found):
-        found = found.replace(tzinfo=UTC) if found.utcoffset() is None else found.astimezone(UTC)
-    elif isinstance(found, date) and not isinstance(found, datetime):
-        found = datetime(found.year, found.month, found.day, tzinfo=UTC)
+    instant = parse_instant(at) if isinstance(at, str) else at
+    if is_datetime(instant):
+        instant = instant.replace(tzinfo=UTC) if instant.utcoffset() is None else instant.astimezone(UTC)
+    elif isinstance(instant, date) and not isinstance(instant, datetime):
+        instant = datetime(instant.year, instant.month, instant.day, tzinfo=UTC)
     else:
-        found = datetime(2024, 1, 1, tzinfo=UTC)
-    parts = [found.year, found.month, found.day, found.hour, found.minute, found.second, found.microsecond]
+        instant = datetime(2024, 1, 1, tzinfo=UTC)
+    parts = [
+        instant.year,
+        instant.month,
+        instant.day,
+        instant.hour,
+        instant.minute,
+        instant.second,
+        instant.microsecond,
+    ]
     while len(parts) > 3 and not parts[-1] and not (len(parts) == 5 and parts[3]):
         parts.pop()
     return f"datetime({', '.join(map(str, parts))}, tzinfo=UTC)"

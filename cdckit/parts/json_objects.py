@@ -36,7 +36,7 @@ class ObjectReader:
         self._decode = msgspec.json.Decoder(kind, float_hook=_as_written).decode
 
     def read(self, texts: pa.Array) -> list[Any]:
-        """What each text is; None for what is not one JSON object in UTF-8, from end to end."""
+        """Read each text; None for what is not one JSON object in UTF-8, from end to end."""
         try:
             texts.cast(pa.string())
         except pa.ArrowInvalid:
@@ -52,7 +52,7 @@ class ObjectReader:
             return self._look_again(text)
 
     def _look_again(self, text: bytes) -> Any:
-        """By Python's reader: long numbers, halves of characters, parts of another kind than their fields."""
+        """Read by Python's reader: long numbers, halves of characters, parts of other kinds than fields."""
         try:
             value = json_value(text.decode())
         except (ValueError, RecursionError):
@@ -123,7 +123,7 @@ def _fit(value: Any, kind: Any) -> Any:
         return msgspec.Raw(json_text(value).encode())
     if get_origin(kind) is list:
         (part,) = get_args(kind)
-        return [_fit(each, part) for each in value] if isinstance(value, list) else None
+        return [_fit(item, part) for item in value] if isinstance(value, list) else None
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         if not isinstance(value, dict):
             return None

@@ -68,7 +68,7 @@ def members(
 
 def elements(text: str, decoder: json.JSONDecoder = _DECODER) -> list[slice]:
     """
-    Where the elements of the one JSON array that *text* holds stand in it.
+    Find where the elements of the one JSON array that *text* holds stand in it.
 
     Raises:
         ValueError: It is no JSON array, or more than one.
@@ -91,7 +91,7 @@ def elements(text: str, decoder: json.JSONDecoder = _DECODER) -> list[slice]:
 
 
 def _pass_sign(text: str, at: int, needed: str) -> int:
-    """Where the text goes on behind the sign that is needed here, and the space around it."""
+    """Pass the sign that is needed here, and the space around it: where the text goes on."""
     at = _skip_space(text, at)
     if text[at : at + 1] != needed:
         raise ValueError(f"{needed} is missing at character {at}")
@@ -117,7 +117,7 @@ def exact_json(value: Any, number: Callable[[Any], str], **style: Any) -> str:
     """A value as JSON text, what `json` refuses as the *number* that it is; *style* as for `json.dumps`."""
     # Nobody can have put it into a text: it is drawn anew each time.
     mark = f"number {uuid4()} "
-    text = json.dumps(value, ensure_ascii=False, default=lambda each: f"{mark}{number(each)}", **style)
+    text = json.dumps(value, ensure_ascii=False, default=lambda other: f"{mark}{number(other)}", **style)
     return re.sub(f'"{mark}([^"]*)"', r"\1", text)
 
 
@@ -156,8 +156,8 @@ def exact_values(text: str) -> Any:
 
 def plain_object(text: str | None) -> dict[str, Any]:
     """A JSON object with Python's own numbers; empty for null."""
-    found: dict[str, Any] = _PLAIN.decode(text) if text else {}
-    return found
+    members: dict[str, Any] = _PLAIN.decode(text) if text else {}
+    return members
 
 
 def _any_number(text: str) -> Decimal:

@@ -59,23 +59,25 @@ class Call:
         """Note what is wrong."""
         self.wrong.append(sentence)
 
-    def names(self, named: Sequence[str], argument: str, known: Sequence[str]) -> list[str]:
+    def names(self, named: Sequence[str], argument: str, names_there: Sequence[str]) -> list[str]:
         """The names that are known, each once, a misspelt one as the one that is near."""
-        found = []
+        names = []
         for name in named:
-            near = name if name in known else nearest_name(name, known)
+            near = name if name in names_there else nearest_name(name, names_there)
             if near != name:
-                self.refuse(f"{argument} names {name}, which is no {self.kind}{suggest_name(name, known)}")
+                self.refuse(
+                    f"{argument} names {name}, which is no {self.kind}{suggest_name(name, names_there)}"
+                )
             if near is not None:
-                found.append(near)
+                names.append(near)
         if len(set(named)) < len(named):
             self.refuse(f"{argument} names a {self.kind} twice: {', '.join(named)}")
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(names))
 
-    def require_sound(self, found: Iterable[str]) -> None:
+    def require_sound(self, values: Iterable[str]) -> None:
         """Raise with all that was found wrong, if anything was; *found* are the columns that there are."""
         if self.wrong:
-            raise self.unfit(self.function, self.wrong, list(found))
+            raise self.unfit(self.function, self.wrong, list(values))
 
 
 class ArrowStream(Protocol):
@@ -89,7 +91,7 @@ AnyTable = DataFrame | pd.DataFrame | ArrowStream
 
 
 def has_order(frame: object) -> TypeGuard[pd.DataFrame | ArrowStream]:
-    """Whether a table's rows have the order in which they stand: all but Spark's."""
+    """Tell whether a table's rows have the order in which they stand: all but Spark's."""
     return not isinstance(frame, DataFrame) and hasattr(frame, "__arrow_c_stream__")
 
 
@@ -98,7 +100,7 @@ _EXACT = 2.0**53
 
 
 def are_made_floats(values: pd.Series) -> bool:
-    """Whether these are floats, and whole numbers as well: what pandas makes of them beside an empty cell."""
+    """Tell whether these are floats and whole numbers: what pandas makes of those beside empty cells."""
     if not is_float_dtype(values.dtype):
         return False
     filled = values.dropna()
@@ -144,7 +146,9 @@ def spark_table(frame: object, *, function: str | None = None) -> DataFrame:
 def require_types_of_histories(frame: DataFrame, *, function: str | None = None) -> None:
     """Raise `InvalidArgument` for columns of types that workers are not given, or that have no text."""
     wrong = {
-        one.name: one.dataType.simpleString() for one in frame.schema if not _is_of_histories(one.dataType)
+        field.name: field.dataType.simpleString()
+        for field in frame.schema
+        if not _is_of_histories(field.dataType)
     }
     if wrong:
         texts = ", ".join(f"{name!r}: F.col({quoted(name)!r}).cast('string')" for name in wrong)
@@ -186,7 +190,7 @@ def empty_columns(frame: DataFrame, table: pa.Table | None = None) -> dict[str, 
     """
     columns = {} if table is None else dict(zip(table.column_names, table.columns, strict=True))
     void = [name for name, values in columns.items() if values.null_count == len(values)]
-    return {one.name: one.dataType for one in frame.schema if has_void(one.dataType)} | dict.fromkeys(
+    return {field.name: field.dataType for field in frame.schema if has_void(field.dataType)} | dict.fromkeys(
         void, T.NullType()
     )
 
@@ -266,7 +270,7 @@ def _columns_of(
 
 
 def _of_polars(frame: Any) -> tuple[list[str], Callable[[int], pa.Array | pa.ChunkedArray]]:
-    """The same of polars, column by column: of one that Arrow does not have, polars hands on no table."""
+    """Read a frame of polars column by column: of one that Arrow does not have, polars hands on no table."""
 
     def column(place: int) -> pa.Array | pa.ChunkedArray:
         values = frame.to_series(place)
@@ -301,7 +305,7 @@ def _tell_index(index: pd.Index, function: str | None) -> None:
 
 
 def _as_texts(frame: object, names: list[str]) -> str:
-    """How these columns become texts, by the library that the table is of."""
+    """Write these columns as texts, by the library that the table is of."""
     library = _library(frame)
     if library == "pandas":
         # By `str` an empty cell would become the text "nan", which is a value.

@@ -67,14 +67,14 @@ def decimal_text(number: Column) -> Column:
 def _without_exponent(number: Column) -> Column:
     """A decimal's text in digits alone: a session that is not ANSI writes small ones as 1.5E-7."""
     small = r"^(-?)([0-9])(?:\.([0-9]+))?E-([0-9]+)$"
-    sign, first, rest, exponent = (F.regexp_extract(number, small, part) for part in (1, 2, 3, 4))
+    sign, first, digits, exponent = (F.regexp_extract(number, small, part) for part in (1, 2, 3, 4))
     zeros = F.repeat(F.lit("0"), F.coalesce(exponent.try_cast("int"), F.lit(1)) - 1)
-    plain = F.concat(sign, F.lit("0."), zeros, first, rest)
+    plain = F.concat(sign, F.lit("0."), zeros, first, digits)
     return F.when(number.rlike(small), plain).otherwise(number)
 
 
 def _without_end_zeros(number: Column) -> Column:
-    """Of a number's text with a point, without the zeros at its end and a point that is left there."""
+    """Drop the zeros at the end of a number's text with a point, and a point that is left there."""
     return F.regexp_replace(number, r"\.0+$|(\.[0-9]*[1-9])0+$", "$1")
 
 
@@ -85,8 +85,8 @@ def utc_clock(instant: Column) -> Column:
     # Cut towards 1970: an interval does not hold all of the first day that microseconds do.
     days = (whole / F.lit(_SECONDS_A_DAY)).cast("bigint")
     within = (whole - days * F.lit(_SECONDS_A_DAY)) * F.lit(1_000_000)
-    rest = within + F.pmod(F.unix_micros(instant), F.lit(1_000_000))
-    seconds = rest.cast("decimal(18,0)") / F.lit(1_000_000).cast("decimal(7,0)")
+    remainder = within + F.pmod(F.unix_micros(instant), F.lit(1_000_000))
+    seconds = remainder.cast("decimal(18,0)") / F.lit(1_000_000).cast("decimal(7,0)")
     nothing = F.lit(0)
     since_1970 = F.make_dt_interval(days.cast("int"), nothing, nothing, seconds.cast("decimal(18,6)"))
     return F.expr("timestamp_ntz'1970-01-01 00:00:00'") + since_1970
@@ -112,13 +112,13 @@ _LAST_DAY = (2**63 - 1) // _MICROSECONDS_A_DAY
 
 
 def has_times(kind: T.DataType) -> bool:
-    """Whether there are dates or timestamps in values of the type, at any depth."""
+    """Tell whether there are dates or timestamps in values of the type, at any depth."""
     return has_part(kind, lambda part: isinstance(part, T.TimestampType | T.TimestampNTZType | T.DateType))
 
 
 def is_outside_years(value: Column, kind: T.DataType) -> Column:
     """
-    Whether a time in a value, at any depth, is not in the years 1 to 9999; never null.
+    Tell whether a time in a value, at any depth, is not in the years 1 to 9999; never null.
 
     Spark has such times, and databases write infinities as such; Python could not show them.
 
@@ -135,14 +135,14 @@ def is_outside_years(value: Column, kind: T.DataType) -> Column:
     if not has_times(kind):
         return F.lit(False)
     if isinstance(kind, T.StructType):
-        parts = [is_outside_years(value.getField(one.name), one.dataType) for one in kind]
+        parts = [is_outside_years(value.getField(field.name), field.dataType) for field in kind]
         return reduce(or_, parts)
     if isinstance(kind, T.MapType):
         sides = ((F.map_keys(value), kind.keyType), (F.map_values(value), kind.valueType))
         return reduce(or_, (is_outside_years(side, T.ArrayType(part)) for side, part in sides))
     if isinstance(kind, T.ArrayType):
         element = kind.elementType
-        outside = F.exists(value, lambda one: is_outside_years(one, element))
+        outside = F.exists(value, lambda item: is_outside_years(item, element))
     elif isinstance(kind, T.TimestampType):
         outside = ~F.unix_micros(value).between(FIRST_MICROSECOND, LAST_MICROSECOND)
     else:
@@ -175,7 +175,7 @@ def comparable(value: Column, kind: T.DataType) -> Column:
 
 
 def _canonical(value: Column, kind: T.DataType) -> Column:
-    """The same value, written in one way of several: maps with their keys sorted, 0.0 for -0.0."""
+    """Write a value in one way of several: maps with their keys sorted, 0.0 for -0.0."""
     if isinstance(kind, T.FloatType | T.DoubleType):
         return F.when(value == 0, F.lit(0.0).cast(kind)).otherwise(value)
     if has_part(kind, lambda part: isinstance(part, T.MapType | T.FloatType | T.DoubleType)):
@@ -191,11 +191,11 @@ def _convert_parts(value: Column, kind: T.DataType, form: _Form) -> Column:
     """An array or a struct with its elements, or its fields, in another form; of a map, its entries."""
     if isinstance(kind, T.ArrayType):
         element = kind.elementType
-        return F.transform(value, lambda each: form(each, element))
+        return F.transform(value, lambda item: form(item, element))
     if isinstance(kind, T.MapType):
         return _entries(value, kind, form)
     assert isinstance(kind, T.StructType)
-    parts = (form(value.getField(each.name), each.dataType).alias(each.name) for each in kind)
+    parts = (form(value.getField(field.name), field.dataType).alias(field.name) for field in kind)
     return F.when(value.isNotNull(), F.struct(*parts))
 
 
@@ -207,15 +207,15 @@ def _entries(value: Column, kind: T.MapType, form: _Form) -> Column:
         parts = form(pair.getField("key"), key), form(pair.getField("value"), entry)
         return F.struct(parts[0].alias("key"), parts[1].alias("value"))
 
-    def by_key(one: Column, other: Column) -> Column:
-        a, b = one.getField("key"), other.getField("key")
+    def by_key(left: Column, right: Column) -> Column:
+        a, b = left.getField("key"), right.getField("key")
         return F.when(a < b, -1).when(a > b, 1).otherwise(0)
 
     return F.array_sort(F.transform(F.map_entries(value), formed), by_key)
 
 
 def has_part(kind: T.DataType, is_one: Callable[[T.DataType], bool]) -> bool:
-    """Whether the type, or a part of it, is one of those."""
+    """Tell whether the type, or a part of it, is one of those."""
     if isinstance(kind, T.StructType):
         return any(has_part(field.dataType, is_one) for field in kind)
     if isinstance(kind, T.ArrayType):
@@ -226,7 +226,7 @@ def has_part(kind: T.DataType, is_one: Callable[[T.DataType], bool]) -> bool:
 
 
 def is_collated(kind: T.DataType) -> bool:
-    """Whether this is text that has an order and an equality of its own."""
+    """Tell whether this is text that has an order and an equality of its own."""
     return " collate " in kind.simpleString() and not isinstance(kind, T.StructType | T.ArrayType | T.MapType)
 
 
@@ -299,19 +299,19 @@ def _json_part(name: str, column: Column) -> Column:
 
 
 def can_be_guids(types: Mapping[str, pa.DataType]) -> bool:
-    """Whether `guids` knows the text of all such keys; see `as_text` for dates and instants."""
+    """Tell whether `guids` knows the text of all such keys; see `as_text` for dates and instants."""
     return all(
-        pa.types.is_string(each)
-        or pa.types.is_boolean(each)
-        or pa.types.is_integer(each)
-        or pa.types.is_decimal(each)
-        for each in types.values()
+        pa.types.is_string(type_)
+        or pa.types.is_boolean(type_)
+        or pa.types.is_integer(type_)
+        or pa.types.is_decimal(type_)
+        for type_ in types.values()
     )
 
 
 def guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:
     """
-    What `guid` gives, where the keys are at hand as Arrow arrays: for workers that see each key once.
+    Compute `guid` where the keys are at hand as Arrow arrays: for workers that see each key once.
 
     Cost: two to three microseconds a row.
 
@@ -333,12 +333,12 @@ NAME_END = "}}"
 
 
 def name_start(entity: str) -> str:
-    """What they begin with."""
+    """Write the text with which the names of a kind of entity begin."""
     return f'{{"entity":{_quoted(entity)},"key":{{'
 
 
 def name_parts(name: str, values: pa.Array) -> list[str]:
-    """What stands between, with commas, of one key field in each row: empty for null."""
+    """Write the parts between, with commas, of one key field in each row: empty for null."""
     start, values = _quoted(name) + ":", key_text(values)
     text = _json_text(values.type)
     return ["" if value is None else start + text(value) for value in _python_values(values)]
@@ -374,10 +374,12 @@ def _boolean(value: bool) -> str:
 
 def _python_values(values: pa.Array) -> list[str | int | bool | Decimal | None]:
     try:
-        found: list[str | int | bool | Decimal | None] = values.to_pylist()
+        python_values: list[str | int | bool | Decimal | None] = values.to_pylist()
     except UnicodeDecodeError:  # Spark lets bytes of any kind pass as a string; Java reads them as U+FFFD
-        found = [value and _as_java_reads(value) for value in values.cast(pa.large_binary()).to_pylist()]
-    return found
+        python_values = [
+            value and _as_java_reads(value) for value in values.cast(pa.large_binary()).to_pylist()
+        ]
+    return python_values
 
 
 def _as_java_reads(value: bytes) -> str:

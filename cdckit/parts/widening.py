@@ -58,11 +58,11 @@ def common_spark_type(left: T.DataType, right: T.DataType, *, as_double: bool = 
         return fill_void(left, right)
     if left in _TIMES and right in _TIMES:
         return max(left, right, key=_TIMES.index)
-    one, other = _number(left), _number(right)
-    if one is None or other is None:
+    left_digits, other = _number(left), _number(right)
+    if left_digits is None or other is None:
         return T.StringType()
-    found = wider(one, other) or (DOUBLE if as_double else None)
-    return T.StringType() if found is None else _spark_type(found)
+    common = wider(left_digits, other) or (DOUBLE if as_double else None)
+    return T.StringType() if common is None else _spark_type(common)
 
 
 def fill_void(left: T.DataType, right: T.DataType) -> T.DataType | None:
@@ -89,14 +89,14 @@ def fill_void(left: T.DataType, right: T.DataType) -> T.DataType | None:
         key, value = fill_void(left.keyType, right.keyType), fill_void(left.valueType, right.valueType)
         return None if key is None or value is None else T.MapType(key, value)
     if isinstance(left, T.StructType) and isinstance(right, T.StructType) and left.names == right.names:
-        parts = {one.name: fill_void(one.dataType, right[one.name].dataType) for one in left}
+        parts = {field.name: fill_void(field.dataType, right[field.name].dataType) for field in left}
         filled = [T.StructField(name, kind) for name, kind in parts.items() if kind is not None]
         return T.StructType(filled) if len(filled) == len(parts) else None
     return None
 
 
 def has_void(kind: T.DataType) -> bool:
-    """Whether a type leaves open what a value, or a part of one, would be."""
+    """Tell whether a type leaves open what a value, or a part of one, would be."""
     return void_as_text(kind) != kind
 
 
@@ -116,7 +116,10 @@ def void_as_text(kind: T.DataType) -> T.DataType:
         return T.MapType(*parts, kind.valueContainsNull)
     if isinstance(kind, T.StructType):
         return T.StructType(
-            [T.StructField(one.name, void_as_text(one.dataType), one.nullable, one.metadata) for one in kind]
+            [
+                T.StructField(field.name, void_as_text(field.dataType), field.nullable, field.metadata)
+                for field in kind
+            ]
         )
     return kind
 
@@ -137,8 +140,10 @@ def as_filled(value: Column, kind: T.DataType, filled: T.DataType) -> Column:
         return F.transform_values(value, lambda _, part: as_filled(part, *parts)).cast(filled)
     if isinstance(kind, T.StructType) and isinstance(filled, T.StructType) and kind.names == filled.names:
         fields = (
-            as_filled(value.getField(one.name), one.dataType, filled[one.name].dataType).alias(one.name)
-            for one in kind
+            as_filled(value.getField(field.name), field.dataType, filled[field.name].dataType).alias(
+                field.name
+            )
+            for field in kind
         )
         return F.when(value.isNotNull(), F.struct(*fields))
     return F.lit(None).cast(filled)
@@ -146,14 +151,14 @@ def as_filled(value: Column, kind: T.DataType, filled: T.DataType) -> Column:
 
 def is_made_text(common: T.DataType | None, *kinds: T.DataType) -> bool:
     """
-    Whether what `common_spark_type` found is text although one of the *kinds* is none: 10 is to be "10".
+    Tell whether `common_spark_type` has found text although one of the *kinds* is none: 10 is to be "10".
 
     >>> text = T.StringType()
     >>> is_made_text(text, T.LongType(), text), is_made_text(text, text, text)
     (True, False)
     """
     texts = (T.StringType, T.VarcharType, T.CharType, T.NullType)
-    return isinstance(common, T.StringType) and not all(isinstance(each, texts) for each in kinds)
+    return isinstance(common, T.StringType) and not all(isinstance(kind, texts) for kind in kinds)
 
 
 WHOLE_KEYS = (
@@ -171,7 +176,7 @@ TIMES_IN_LISTS = (
 
 def is_number_beside_time(left: T.DataType, right: T.DataType) -> bool:
     """
-    Whether one of two types is of numbers and the other of dates or instants, or they have such parts.
+    Tell whether one of two types is of numbers and the other of dates or instants, or they have such parts.
 
     As text, 19800 would stand beside 2024-03-18: most often one thing, written in two ways.
 
@@ -183,7 +188,7 @@ def is_number_beside_time(left: T.DataType, right: T.DataType) -> bool:
 
 def is_other_beside_time(left: T.DataType, right: T.DataType) -> bool:
     """
-    The same of whatever is no time: 2024-03-18 read once as a text, once as an instant, would be two values.
+    Tell whether one is no time and the other is: 2024-03-18 as a text and as an instant would be two values.
 
     >>> date, instant, text = T.DateType(), T.TimestampType(), T.StringType()
     >>> is_other_beside_time(date, text), is_other_beside_time(date, instant)
@@ -194,14 +199,16 @@ def is_other_beside_time(left: T.DataType, right: T.DataType) -> bool:
 
 def _is_beside_time(left: T.DataType, right: T.DataType, is_other: Callable[[T.DataType], bool]) -> bool:
     if isinstance(left, T.StructType) and isinstance(right, T.StructType):
-        later = {one.name: one.dataType for one in right}
-        return any(_is_beside_time(one.dataType, later.get(one.name, one.dataType), is_other) for one in left)
+        later = {field.name: field.dataType for field in right}
+        return any(
+            _is_beside_time(field.dataType, later.get(field.name, field.dataType), is_other) for field in left
+        )
     if isinstance(left, T.ArrayType) and isinstance(right, T.ArrayType):
         return _is_beside_time(left.elementType, right.elementType, is_other)
     if isinstance(left, T.MapType) and isinstance(right, T.MapType):
         return _is_beside_time(left.valueType, right.valueType, is_other)
     pairs = ((left, right), (right, left))
-    return any(is_other(one) and other in _TIMES for one, other in pairs)
+    return any(is_other(type_) and other in _TIMES for type_, other in pairs)
 
 
 def as_type(value: Column, kind: T.DataType, common: T.DataType, column: str) -> Column:
@@ -244,7 +251,7 @@ def _as_exact_double(value: Column, kind: T.LongType | T.DecimalType, column: st
 
 def _as_text(value: Column, kind: T.DataType) -> Column:
     """
-    As `cdckit.parts.values.as_text`; but a number has one text, whatever types it was of on the way.
+    Write as `cdckit.parts.values.as_text`; but a number has one text, whatever types it was of on the way.
 
     So a whole one is written without a point, and a float as the double that it is: a column that became
     double before it became text must not differ from one that became text at once.

@@ -5,12 +5,15 @@ from __future__ import annotations
 import gc
 import json
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from pathlib import Path
 from traceback import format_exception
 from typing import Any, ParamSpec, TypeVar, cast
 from zipimport import zipimporter
@@ -56,44 +59,67 @@ class WorkerPlan:
     heavy: bool = False
 
     def rows(self) -> DataFrame:
-        """What they make, as rows of a DataFrame."""
-        require_package_on_server(self.source.sparkSession)
+        """Make the rows, as a DataFrame."""
+        require_package(self.source.sparkSession)
         sent, marked = _without_null_lists(self.source)
         by = partial(_run_function, by=self.function, large=self.large, marked=marked)
         return sent.mapInArrow(by, self.columns)
 
     def local_table(self) -> pa.Table:
-        """The same made by this program, in its memory: for few rows, where to start tasks takes longer."""
+        """Make the rows in the memory of this program: for few, where to start tasks takes longer."""
         rows = self.source.toArrow().to_batches()
         results = self.function(_with_texts(rows, large=self.large))
         return pa.Table.from_batches(results, arrow_schema(self.columns, large=self.large))
 
 
-class NoPackageOnServer(CdcError, RuntimeError):
-    """The Python of a Spark Connect server's workers has no cdckit."""
+class NoPackageInWorkers(CdcError, RuntimeError):
+    """The Python of a session's workers has no cdckit, or lacks what that needs."""
 
-    def __init__(self, python: str) -> None:
-        self.python = python
-        super().__init__(python)
+    def __init__(self, python: str, remedy: str) -> None:
+        self.python, self.remedy = python, remedy
+        super().__init__(python, remedy)
 
     def __str__(self) -> str:
         return (
-            "The workers of this Spark Connect server need cdckit, and their Python has none "
-            f"({self.python}): install it there, with the packages that it needs, or send it by "
-            'spark.addArtifacts("cdckit.zip", pyfile=True).'
+            f"The workers of this Spark session need cdckit and pyarrow, and their Python ({self.python}) "
+            f"lacks them: {self.remedy}."
         )
 
+
+_ON_SERVER = (
+    "install cdckit where the server of Spark Connect has its Python, with the packages that it needs, or "
+    'send it by spark.addArtifacts("cdckit.zip", pyfile=True)'
+)
+_BESIDE = (
+    "set os.environ['PYSPARK_PYTHON'] = sys.executable before the session begins, or begin it with "
+    "cdckit.notebook.session()"
+)
+_FIND_PACKAGE = "import sys, pyarrow; from importlib.util import find_spec; sys.exit(not find_spec('cdckit'))"
 
 _CHECKED_SESSIONS: set[str] = set()
 
 
-def require_package_on_server(spark: Any) -> None:
+def require_package(spark: Any) -> None:
     """
-    Raise `NoPackageOnServer` unless the workers behind a session of Spark Connect can import cdckit.
+    Raise `NoPackageInWorkers` unless the workers of a session can import cdckit.
 
-    Of another session nothing is asked.  Cost: a job of one row, once for each session.
+    Nothing is asked where they run the Python of this program, nor of a cluster.  Cost: of Spark Connect a
+    job of one row, once for each session; of another Python on this machine its start, once.
     """
+    is_remote = _is_remote(spark)
+    asked = spark.session_id if is_remote else _other_python(spark)
+    if asked is None or asked in _CHECKED_SESSIONS:
+        return
+    if is_remote:
+        for row in spark.range(1).mapInArrow(_find_package(), "missing string").collect():
+            if row["missing"] is not None:
+                raise NoPackageInWorkers(row["missing"], _ON_SERVER)
+    elif subprocess.run([asked, "-c", _FIND_PACKAGE], capture_output=True, check=False).returncode:
+        raise NoPackageInWorkers(asked, _BESIDE)
+    _CHECKED_SESSIONS.add(asked)
 
+
+def _find_package() -> Function:
     # Within a function, so that it is sent as it is, and not by a name that the server may not know.
     def find_package(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import sys
@@ -105,16 +131,21 @@ def require_package_on_server(spark: Any) -> None:
             missing = sys.executable if find_spec("cdckit") is None else None
             yield pyarrow.record_batch({"missing": pyarrow.array([missing], pyarrow.string())})
 
-    if not _is_remote(spark) or spark.session_id in _CHECKED_SESSIONS:
-        return
-    for row in spark.range(1).mapInArrow(find_package, "missing string").collect():
-        if row["missing"] is not None:
-            raise NoPackageOnServer(row["missing"])
-    _CHECKED_SESSIONS.add(spark.session_id)
+    return find_package
+
+
+def _other_python(spark: SparkSession) -> str | None:
+    """Find the Python of a local session's workers, where it is not this program's; None where it is."""
+    context = spark.sparkContext
+    # What a session was given by `addPyFile` is in no environment.
+    if not str(context.master).startswith("local") or context._python_includes:
+        return None
+    python = shutil.which(context.pythonExec)
+    return None if python is None or Path(python).parent == Path(sys.executable).parent else python
 
 
 def _is_remote(spark: Any) -> bool:
-    """Whether a session is one of Spark Connect: only such a one has an id of its own."""
+    """Tell whether a session is one of Spark Connect: only such a one has an id of its own."""
     return getattr(spark, "session_id", None) is not None
 
 
@@ -136,7 +167,7 @@ def worker_reports(
     heavy: bool = False,
 ) -> list[dict[str, Any]]:
     """
-    What workers say that they did; of few rows what this program did in their place.
+    Let workers do something, or this program in their place if the rows are few; returns what they report.
 
     Args:
         source: A table, or what workers make of one.
@@ -174,20 +205,20 @@ def _few_rows(rows: DataFrame, order: Sequence[str | Column]) -> pa.Table | None
     if _bytes_read(some) > HOME_BYTES:
         return None
     # Nobody knows how many rows come of one.
-    found = some.toArrow()
-    return found if found.num_rows <= HOME_ROWS else None
+    few_rows = some.toArrow()
+    return few_rows if few_rows.num_rows <= HOME_ROWS else None
 
 
 def _bytes_read(rows: DataFrame) -> int:
-    """How much a plan reads, as Spark holds it for."""
+    """Estimate how much a plan reads, as Spark does."""
     leaves = rows._jdf.queryExecution().optimizedPlan().collectLeaves()
     return sum(int(leaves.apply(number).stats().sizeInBytes()) for number in range(leaves.size()))
 
 
 def reports_at_home(work: Callable[[], Iterable[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """What this program did in the place of workers: what it raises is what they would have raised."""
+    """Do work in this program in the place of workers; it raises what they would have raised."""
     try:
-        return [json.loads(json.dumps(each)) for each in work()]
+        return [json.loads(json.dumps(report)) for report in work()]
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -207,7 +238,7 @@ def map_columns(
     pure: bool = False,
 ) -> Column:
     """
-    What workers make of some columns of the rows beside it, as a struct: one for each row, in their order.
+    Let workers make a struct of some columns of the rows beside it: one for each row, in their order.
 
     Only these columns go to the workers, and only what is made comes back; all others wait in the JVM, above
     some size in a file.  Where rows are wide, that is a fraction of what `WorkerPlan` costs.
@@ -223,7 +254,7 @@ def map_columns(
     """
 
     def one_each(columns_of_batches: Iterator[tuple[pa.Array, ...]]) -> Iterator[pa.Array]:
-        batches = (pa.RecordBatch.from_arrays(list(each), list(names)) for each in columns_of_batches)
+        batches = (pa.RecordBatch.from_arrays(list(columns), list(names)) for columns in columns_of_batches)
         for result in _run_function(batches, function, large=large):
             yield pa.StructArray.from_arrays(result.columns, result.schema.names)
 
@@ -251,7 +282,9 @@ def _without_null_lists(rows: DataFrame) -> tuple[DataFrame, list[int]]:
     null: forty thousand records without headers took three seconds.
     """
     empty = {T.ArrayType: "array()", T.MapType: "map()"}
-    places = [place for place, one in enumerate(rows.schema) if one.nullable and type(one.dataType) in empty]
+    places = [
+        place for place, field in enumerate(rows.schema) if field.nullable and type(field.dataType) in empty
+    ]
     if not places:
         return rows, places
     sent = [quoted(name) for name in rows.columns]
@@ -275,9 +308,9 @@ def _with_nulls(batch: pa.RecordBatch, marked: Sequence[int]) -> pa.RecordBatch:
 
 
 def _with_texts(batches: Iterable[pa.RecordBatch], *, large: bool) -> Iterator[pa.RecordBatch]:
-    """The same rows with all texts and bytes large, or none; those are in batches that fit."""
+    """Make all texts and bytes of the rows large, or none; those are in batches that fit."""
     for batch in batches:
-        schema = pa.schema([one.with_type(with_texts(one.type, large=large)) for one in batch.schema])
+        schema = pa.schema([field.with_type(with_texts(field.type, large=large)) for field in batch.schema])
         if schema == batch.schema:
             yield batch
         else:
@@ -290,7 +323,7 @@ def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
     if batch.nbytes <= _MOST_BYTES or batch.num_rows < 2:
         return [batch]
     half = batch.num_rows // 2
-    halves = (batch.take(pa.array(range(*each))) for each in ((0, half), (half, batch.num_rows)))
+    halves = (batch.take(pa.array(range(*bounds))) for bounds in ((0, half), (half, batch.num_rows)))
     return [piece for some in halves for piece in _pieces(some)]
 
 
@@ -318,8 +351,8 @@ def compute_once(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
         return None
     if some.num_rows > _FEW and not few:
         return kept
-    found = rows.sparkSession.createDataFrame(some, rows.schema)
-    return found.coalesce(1) if few else found
+    frame = rows.sparkSession.createDataFrame(some, rows.schema)
+    return frame.coalesce(1) if few else frame
 
 
 def local_table(rows: DataFrame) -> pa.Table:
@@ -338,7 +371,7 @@ def local_frame(
     """
     kind = columns if isinstance(columns, T.StructType) else cast(T.StructType, T.StructType.fromDDL(columns))
     schema = arrow_schema(kind)
-    named = [dict(zip(schema.names, each, strict=True)) for each in rows]
+    named = [dict(zip(schema.names, row, strict=True)) for row in rows]
     table: Any = pa.Table.from_pylist(named, schema)
     return spark.createDataFrame(table, kind)
 
@@ -352,7 +385,7 @@ Result = TypeVar("Result")
 
 def run_together(spark: SparkSession, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """
-    What *work* gives for each item, in their order.
+    Call *work* for each item, several at once; returns the results in the items' order.
 
     The jobs belong to the groups and have the tags of the caller's.  After an error nothing more is
     begun; it is raised when what had begun has ended.
@@ -361,7 +394,7 @@ def run_together(spark: SparkSession, work: Callable[[Item], Result], items: Ite
         # Each with a copy of the caller's properties: Spark notes there what a thread is running.
         begun = [pool.submit(inheritable_thread_target(spark)(work), item) for item in items]
         try:
-            return [each.result() for each in begun]
+            return [task.result() for task in begun]
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -475,9 +508,9 @@ def _read_if_changed(finder: zipimporter) -> None:
 
 
 def _state(finder: zipimporter) -> tuple[int, int] | None:
-    """What tells a changed archive from what it was; None if it is not there any more."""
+    """Read what tells a changed archive from what it was; None if it is not there any more."""
     try:
-        found = os.stat(finder.archive)
+        status = os.stat(finder.archive)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size

@@ -30,7 +30,7 @@ from cdckit.merging.merge import merge_changes, sort_by_entity
 from cdckit.merging.moves import with_moves
 from cdckit.model.changes import ARRIVAL_TYPE, MOVED, require_changes
 from cdckit.model.history import DELETED, HISTORY_SCHEMA, business_fields
-from cdckit.model.sources import unite
+from cdckit.model.unions import unite
 from cdckit.parts.arguments import flat_columns, microseconds, quoted, require_instant, wrong_argument
 from cdckit.parts.arrays import NEVER
 from cdckit.parts.arrow_types import arrow_schema

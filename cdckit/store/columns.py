@@ -43,7 +43,7 @@ def storable_columns(columns: T.StructType, table: str) -> T.StructType:
         if names.count(name) > 1:
             raise NotStorable(table, name, "there twice", "one column of its name")
     return T.StructType(
-        [T.StructField(one.name, _storable(one.dataType, table, one.name)) for one in columns]
+        [T.StructField(column.name, _storable(column.dataType, table, column.name)) for column in columns]
     )
 
 
@@ -52,7 +52,10 @@ def _storable(kind: T.DataType, table: str, column: str) -> T.DataType:
         if not kind.fields:
             raise NotStorable(table, column, "struct<>", "a type with something in it")
         return T.StructType(
-            [T.StructField(one.name, _storable(one.dataType, table, f"{column}.{one.name}")) for one in kind]
+            [
+                T.StructField(field.name, _storable(field.dataType, table, f"{column}.{field.name}"))
+                for field in kind
+            ]
         )
     if isinstance(kind, T.ArrayType):
         return T.ArrayType(_storable(kind.elementType, table, f"{column}.element"))
@@ -71,8 +74,10 @@ def require_partitioning(columns: T.StructType, by: tuple[str, ...], table: str)
     for name in by:
         kind = columns[name].dataType if name in columns.fieldNames() else None
         if not isinstance(kind, _PARTITIONING):
-            found = "not there" if kind is None else kind.simpleString()
-            raise NotStorable(table, name, found, "a whole number, text, a date or a boolean to partition by")
+            kind_name = "not there" if kind is None else kind.simpleString()
+            raise NotStorable(
+                table, name, kind_name, "a whole number, text, a date or a boolean to partition by"
+            )
 
 
 def unite_columns(before: T.StructType, rows: T.StructType, table: str) -> T.StructType:
@@ -95,14 +100,14 @@ def unite_columns(before: T.StructType, rows: T.StructType, table: str) -> T.Str
 
 def _unite_types(left: T.DataType, right: T.DataType, table: str, column: str) -> T.DataType:
     if isinstance(left, T.StructType) and isinstance(right, T.StructType):
-        found = {one.name: one.dataType for one in left}
-        for one in right:
-            known = found.get(one.name)
-            path = f"{column}.{one.name}" if column else one.name
-            found[one.name] = (
-                one.dataType if known is None else _unite_types(known, one.dataType, table, path)
+        kinds = {field.name: field.dataType for field in left}
+        for field in right:
+            left_kind = kinds.get(field.name)
+            path = f"{column}.{field.name}" if column else field.name
+            kinds[field.name] = (
+                field.dataType if left_kind is None else _unite_types(left_kind, field.dataType, table, path)
             )
-        return T.StructType([T.StructField(name, kind) for name, kind in found.items()])
+        return T.StructType([T.StructField(name, kind) for name, kind in kinds.items()])
     if isinstance(left, T.ArrayType) and isinstance(right, T.ArrayType):
         return T.ArrayType(_unite_types(left.elementType, right.elementType, table, f"{column}.element"))
     if isinstance(left, T.MapType) and isinstance(right, T.MapType):
@@ -116,47 +121,47 @@ def _unite_types(left: T.DataType, right: T.DataType, table: str, column: str) -
 
 def keeps_types(before: T.DataType, after: T.DataType) -> bool:
     """
-    Whether files of *before* can be read as *after*: columns may have come, none is of another type.
+    Tell whether files of *before* can be read as *after*: columns may have come, none is of another type.
 
     Fields may have come to structs, but not to those within lists and maps, to which Delta adds none.
     """
     if isinstance(before, T.StructType) and isinstance(after, T.StructType):
-        later = {true_name(one): one for one in after}
+        later = {true_name(column): column for column in after}
         return all(
-            (other := later.get(true_name(one))) is not None
-            and other.name == one.name
-            and keeps_types(one.dataType, other.dataType)
-            for one in before
+            (other := later.get(true_name(column))) is not None
+            and other.name == column.name
+            and keeps_types(column.dataType, other.dataType)
+            for column in before
         )
     return before.simpleString() == after.simpleString()
 
 
 def as_columns(rows: DataFrame, columns: T.StructType) -> DataFrame:
     """The rows with their columns in the types of *columns*; those that they lack stay away."""
-    known = T.StructType([one for one in columns if one.name in rows.columns])
-    return rows.select(*_as_fields(lambda name: F.col(quoted(name)), rows.schema, known))
+    present = T.StructType([column for column in columns if column.name in rows.columns])
+    return rows.select(*_as_fields(lambda name: F.col(quoted(name)), rows.schema, present))
 
 
 def _as_fields(field: Callable[[str], Column], kind: T.StructType, common: T.StructType) -> list[Column]:
     """Fields of one type in those of another one; those that it lacks are null."""
-    found = {one.name: one.dataType for one in kind}
+    kinds = {field.name: field.dataType for field in kind}
     return [
-        _as_type(field(one.name), found[one.name], one.dataType, one.name).alias(one.name)
-        if one.name in found
-        else F.lit(None).cast(one.dataType).alias(one.name)
-        for one in common
+        _as_type(field(wanted.name), kinds[wanted.name], wanted.dataType, wanted.name).alias(wanted.name)
+        if wanted.name in kinds
+        else F.lit(None).cast(wanted.dataType).alias(wanted.name)
+        for wanted in common
     ]
 
 
 def _as_type(value: Column, kind: T.DataType, common: T.DataType, column: str) -> Column:
-    """As `cdckit.parts.widening.as_type`, within structs, lists and maps too."""
+    """Cast as `cdckit.parts.widening.as_type`, within structs, lists and maps too."""
     if kind.simpleString() == common.simpleString():
         return value
     if isinstance(kind, T.StructType) and isinstance(common, T.StructType):
         return F.when(value.isNotNull(), F.struct(*_as_fields(value.getField, kind, common)))
     if isinstance(kind, T.ArrayType) and isinstance(common, T.ArrayType):
         inner, element = kind.elementType, common.elementType
-        return F.transform(value, lambda each: _as_type(each, inner, element, column))
+        return F.transform(value, lambda item: _as_type(item, inner, element, column))
     if isinstance(kind, T.MapType) and isinstance(common, T.MapType):
         keys, items = (kind.keyType, common.keyType), (kind.valueType, common.valueType)
         changed = F.transform_keys(value, lambda key, _: _as_type(key, *keys, column))
@@ -167,41 +172,41 @@ def _as_type(value: Column, kind: T.DataType, common: T.DataType, column: str) -
 # Names ----------------------------------------------------------------------------------------------------
 
 
-def stored_names(columns: T.StructType, known: T.StructType | None = None) -> T.StructType:
+def stored_names(columns: T.StructType, earlier: T.StructType | None = None) -> T.StructType:
     """
     The columns under names that Delta and Parquet take; the true ones stand in the fields' metadata.
 
     A name that they take stays, whatever the order.  In another one each character of ` ,;{}()=`, a tab and
     a line's end is written as SQL/XML writes it (ISO 9075-14), so that no other column is likely to have that
     name; an empty one is `_`.  Of names that differ in case alone the first stays; a name that is taken gets
-    a number.  A column that is *known* keeps its stored name, and what others have said of it.
+    a number.  A column that *earlier* has keeps its stored name, and what others have said of it.
 
     >>> columns = T.StructType().add("a b", "long").add("a_b", "long").add("X", "long").add("x", "long")
     >>> [one.name for one in stored_names(columns)]
     ['a_x0020_b', 'a_b', 'X', 'x_2']
     """
-    before = {true_name(one): one for one in known or [] if true_name(one) in columns.names}
-    names = {true: one.name for true, one in before.items()}
+    before = {true_name(column): column for column in earlier or [] if true_name(column) in columns.names}
+    names = {true: column.name for true, column in before.items()}
     # Those that can stay come first.
     for true in sorted(columns.names, key=lambda true: _taken_form(true) != true):
         if true not in names:
             names[true] = _free_name(_taken_form(true), names.values(), columns.names)
     fields = []
     for column in columns:
-        found, name = before.get(column.name), names[column.name]
-        kind = _within(column.dataType, found.dataType if found else None, stored_names)
-        metadata = found.metadata if found else _name_metadata(column.name, name)
+        column_before, name = before.get(column.name), names[column.name]
+        kind = _within(column.dataType, column_before.dataType if column_before else None, stored_names)
+        metadata = column_before.metadata if column_before else _name_metadata(column.name, name)
         fields.append(T.StructField(name, kind, column.nullable, metadata))
     return T.StructType(fields)
 
 
 def _taken_form(name: str) -> str:
     """A name in letters that Delta and Parquet take."""
-    return _NOT_TAKEN.sub(lambda found: f"_x{ord(found[0]):04X}_", name) or "_"
+    return _NOT_TAKEN.sub(lambda match: f"_x{ord(match[0]):04X}_", name) or "_"
 
 
 def _name_metadata(true: str, stored: str) -> dict[str, str]:
-    """What a column says of its true name, where that is another; the comment is for readers of SQL."""
+    """Note a column's true name, where that is another; the comment is for readers of SQL."""
     return {} if stored == true else {TRUE_NAME: true, "comment": true}
 
 
@@ -212,13 +217,13 @@ def true_names(stored: T.StructType) -> T.StructType:
 
 def plain_names(stored: T.StructType) -> T.StructType:
     """The columns under their stored names, without their true ones."""
-    return _renamed(stored, lambda one: one.name)
+    return _renamed(stored, lambda column: column.name)
 
 
 def _renamed(stored: T.StructType, name: Callable[[T.StructField], str]) -> T.StructType:
     inner = lambda kind, _: _renamed(kind, name)  # noqa: E731
-    fields = ((name(one), _within(one.dataType, None, inner), one.nullable) for one in stored)
-    return T.StructType([T.StructField(*each) for each in fields])
+    fields = ((name(column), _within(column.dataType, None, inner), column.nullable) for column in stored)
+    return T.StructType([T.StructField(*field) for field in fields])
 
 
 def true_name(stored: T.StructField) -> str:
@@ -243,8 +248,8 @@ def renamed_columns(stored: T.DataType, within: str = "") -> Iterator[tuple[str,
 
 def _free_name(name: str, taken: Iterable[str], true: Iterable[str]) -> str:
     """The name, or the first with a number that is not taken in any case and is no column's true name."""
-    is_taken = {each.lower() for each in taken}
-    is_meant = {each.lower() for each in true}
+    is_taken = {other.lower() for other in taken}
+    is_meant = {other.lower() for other in true}
     free, number = name, 1
     while free.lower() in is_taken or (number > 1 and free.lower() in is_meant):
         number += 1
@@ -255,16 +260,16 @@ def _free_name(name: str, taken: Iterable[str], true: Iterable[str]) -> str:
 _OfStruct = Callable[[T.StructType, T.StructType | None], T.StructType]
 
 
-def _within(kind: T.DataType, known: T.DataType | None, change: _OfStruct) -> T.DataType:
+def _within(kind: T.DataType, before: T.DataType | None, change: _OfStruct) -> T.DataType:
     """The type with *change* made to the structs in it."""
     if isinstance(kind, T.StructType):
-        return change(kind, known if isinstance(known, T.StructType) else None)
+        return change(kind, before if isinstance(before, T.StructType) else None)
     if isinstance(kind, T.ArrayType):
-        inner = known.elementType if isinstance(known, T.ArrayType) else None
+        inner = before.elementType if isinstance(before, T.ArrayType) else None
         return T.ArrayType(_within(kind.elementType, inner, change), kind.containsNull)
     if isinstance(kind, T.MapType):
-        keys = known.keyType if isinstance(known, T.MapType) else None
-        values = known.valueType if isinstance(known, T.MapType) else None
+        keys = before.keyType if isinstance(before, T.MapType) else None
+        values = before.valueType if isinstance(before, T.MapType) else None
         return T.MapType(
             _within(kind.keyType, keys, change),
             _within(kind.valueType, values, change),
@@ -281,28 +286,28 @@ class Shape:
     How batches get the columns of a table: by name, at every depth.
 
     Args:
-        found: The columns under the names that batches have; a batch may lack some, or have others.
+        given: The columns under the names that batches have; a batch may lack some, or have others.
         wanted: The same columns in the same order, under the names that are wanted.
     """
 
-    def __init__(self, found: T.StructType, wanted: T.StructType) -> None:
-        self._found = found
+    def __init__(self, given: T.StructType, wanted: T.StructType) -> None:
+        self._given = given
         self.schema = arrow_schema(wanted, large=True)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch in that shape."""
         parts = dict(zip(batch.schema.names, batch.columns, strict=True))
-        columns = _parts(parts, batch.num_rows, self._found, list(self.schema))
+        columns = _parts(parts, batch.num_rows, self._given, list(self.schema))
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 def to_stored(stored: T.StructType) -> Shape:
-    """From true names to stored ones."""
+    """Shape rows from true names to stored ones."""
     return Shape(true_names(stored), plain_names(stored))
 
 
 def to_true(stored: T.StructType) -> Shape:
-    """From stored names to true ones."""
+    """Shape rows from stored names to true ones."""
     return Shape(plain_names(stored), true_names(stored))
 
 
@@ -310,10 +315,10 @@ def _parts(
     parts: Mapping[str, pa.Array], rows: int, columns: T.StructType, wanted: list[pa.Field]
 ) -> list[pa.Array]:
     return [
-        _shape_values(parts[one.name], field.type, one.dataType)
-        if one.name in parts
+        _shape_values(parts[column.name], field.type, column.dataType)
+        if column.name in parts
         else pa.nulls(rows, field.type)
-        for one, field in zip(columns, wanted, strict=True)
+        for column, field in zip(columns, wanted, strict=True)
     ]
 
 
@@ -321,7 +326,7 @@ def _shape_values(values: pa.Array, kind: pa.DataType, column: T.DataType) -> pa
     if values.type == kind:
         return values
     if isinstance(column, T.StructType):
-        named = {one.name: values.field(place) for place, one in enumerate(values.type)}
+        named = {field.name: values.field(place) for place, field in enumerate(values.type)}
         parts = _parts(named, len(values), column, list(kind))
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
     if isinstance(column, T.ArrayType | T.MapType):

@@ -124,13 +124,13 @@ class Commits:
         self._location, self._log = location, log
         self.at: int = log.version
         self._files = log.state.files
-        found = sorted(
-            (one.low.get("version", -1), one.high.get("version", -1)) for one in self._files.values()
+        ranges = sorted(
+            (file.low.get("version", -1), file.high.get("version", -1)) for file in self._files.values()
         )
         # Each commit stands in one file, from the first on: a log that lost an entry says something else.
-        ends = [-1, *(high for _, high in found)]
+        ends = [-1, *(high for _, high in ranges)]
         self.version: int = ends[-1]
-        is_whole = [low for low, _ in found] == [end + 1 for end in ends[:-1]]
+        is_whole = [low for low, _ in ranges] == [end + 1 for end in ends[:-1]]
         if not is_whole or self.version != self.at:
             self._require_kept_by_others(is_whole)
 
@@ -139,7 +139,7 @@ class Commits:
         foreign = None
         for version, actions in entries_until(self._location, COMMITS, self.at):
             if commit_mark(actions) is not None:
-                added = [one["add"]["stats"] for one in actions if "add" in one]
+                added = [action["add"]["stats"] for action in actions if "add" in action]
                 last = max(json.loads(stats)["maxValues"]["version"] for stats in added)
                 restored = all(OUR_FILES.fullmatch(path) for path in self._files)
                 if is_whole and last == self.version and (foreign is None or restored):
@@ -161,7 +161,7 @@ class Commits:
         return self if self._log.version == self.at else Commits(self._location, self._log)
 
     def plan(self, name: str, named: CommittedTable) -> Plan | None:
-        """What the last commit that wrote to a table does to it; None if that is told no more."""
+        """Read what the last commit that wrote to a table does to it; None if that is told no more."""
         commit = self.commit(named.commit)
         text = None if commit is None else commit.plans.get(name)
         return None if text is None else Plan.from_json(name, text)
@@ -169,20 +169,20 @@ class Commits:
     def commit(self, version: int | None = None) -> Commit | None:
         """One commit, the newest for None; None if there is none of that number."""
         wanted = self.version if version is None else version
-        files = [one for one in self._files.values() if one.can_hold({"version": [wanted]})]
+        files = [file for file in self._files.values() if file.can_hold({"version": [wanted]})]
         return next(iter(self._rows(files, {"version": [wanted]})), None)
 
     def since(self, instant: datetime) -> list[Commit]:
         """The commits after an instant, and the one that held at it; the oldest first."""
-        files = sorted(self._files.values(), key=lambda one: one.low["version"], reverse=True)
-        found: list[Commit] = []
-        for one in files:
-            found.extend(self._rows([one]))
-            if min(row.timestamp for row in found) <= instant:
+        files = sorted(self._files.values(), key=lambda file: file.low["version"], reverse=True)
+        commits: list[Commit] = []
+        for file in files:
+            commits.extend(self._rows([file]))
+            if min(row.timestamp for row in commits) <= instant:
                 break
-        found.sort(key=lambda one: one.version)
-        before = [one for one in found if one.timestamp <= instant]
-        return before[-1:] + [one for one in found if one.timestamp > instant]
+        commits.sort(key=lambda commit: commit.version)
+        before = [commit for commit in commits if commit.timestamp <= instant]
+        return before[-1:] + [commit for commit in commits if commit.timestamp > instant]
 
     def digest(self, batch: str) -> int | None:
         """
@@ -192,12 +192,12 @@ class Commits:
             BatchIdReused: A later batch of its stream was committed: of older ones nothing is known.
             DamagedTable: The log does not say the same of it twice.
         """
-        known = self._log.delta.transaction_version
+        transaction_version = self._log.delta.transaction_version
         names = batch_names(batch)
-        digest: int | None = known(names.digest)
-        last = known(names.number) if names.number else batch
+        digest: int | None = transaction_version(names.digest)
+        last = transaction_version(names.number) if names.number else batch
         check = None if last is None or digest is None else batch_check(last, digest)
-        if known(names.check) != check:
+        if transaction_version(names.check) != check:
             error = ValueError(f"it says two things about the batch {batch!r}")
             raise damaged_log(COMMITS, COMMITS, self.at, error)
         if isinstance(batch, StreamBatch) and isinstance(last, int) and last != batch.number:
@@ -228,11 +228,11 @@ class Commits:
         assert commit.version == self.version + 1
         self.require_writable()
         folded = list(self._files.values()) if anew else self._files_to_fold(commit.version)
-        known = self._rows(folded)
-        rows = [replace(row, plans={}) if anew else _drop_plans(row, commit) for row in known] + [commit]
+        earlier = self._rows(folded)
+        rows = [replace(row, plans={}) if anew else _drop_plans(row, commit) for row in earlier] + [commit]
         mark = secrets.randbits(62)
         # As if long ago: a checkpoint names what was removed in the last week, here nearly every file.
-        removes = [one.remove(data_change=False, at=0) for one in folded]
+        removes = [file.remove(data_change=False, at=0) for file in folded]
         batch = None if commit.batch is None else (commit.batch, commit.digest or 0)
         try:
             self._log.delta.create_write_transaction(
@@ -256,28 +256,28 @@ class Commits:
         size = 1
         while (version + 1) % (size * _FOLD) == 0:
             size *= _FOLD
-        return [one for one in self._files.values() if size > 1 and one.low["version"] > version - size]
+        return [file for file in self._files.values() if size > 1 and file.low["version"] > version - size]
 
     def read(self, spark: SparkSession) -> DataFrame:
         """Every commit, without its plans, which are nobody else's business."""
-        some = T.StructType([one for one in self._log.state.stored if one.name != "plans"])
+        some = T.StructType([column for column in self._log.state.stored if column.name != "plans"])
         table = replace(self._log.state, stored=some)
         return read_spark(spark, self._location, table, list(self._files.values())).orderBy("version")
 
     def _rows(self, files: Sequence[File], where: Where | None = None) -> list[Commit]:
         try:
-            found = read_arrow(self._location, self._log.state, files, where)
+            rows = read_arrow(self._location, self._log.state, files, where)
         except DamagedTable as error:
             remedy = (
                 "Bring the file back from a copy of the store: without it nobody knows which files count."
             )
             raise DamagedTable(error.table, error.file, error.found, remedy) from error
-        return [_commit(row) for row in found.to_pylist()]
+        return [_commit(row) for row in rows.to_pylist()]
 
 
 def _drop_plans(row: Commit, newest: Commit) -> Commit:
     """The row without the plans of tables to which later commits have written: they were carried out."""
-    last = {name: one.commit for name, one in newest.tables.items()}
+    last = {name: table.commit for name, table in newest.tables.items()}
     plans = {name: text for name, text in row.plans.items() if last.get(name) == row.version}
     return replace(row, plans=plans)
 
@@ -302,7 +302,9 @@ def load(location: Location) -> Commits | None:
         if not orphans:
             return None
     log = DeltaLog(location, COMMITS, COMMITS)
-    made_by = next((one.metadata.get(_FORMAT) for one in log.state.stored if one.name == "version"), None)
+    made_by = next(
+        (column.metadata.get(_FORMAT) for column in log.state.stored if column.name == "version"), None
+    )
     if made_by != FORMAT:
         raise DamagedTable(
             COMMITS,
@@ -315,14 +317,14 @@ def load(location: Location) -> Commits | None:
 
 def load_or_begin(location: Location) -> Commits:
     """The table of commits, made with commit 0 if there is none yet: it is there before any table is."""
-    found = load(location)
-    if found is None:
+    commits = load(location)
+    if commits is None:
         table = Table(COMMITS, COMMITS, COMMITS_SCHEMA)
         first = _write(location, [Commit(0, datetime.now(UTC))])
         create(location, table, [first], properties(secrets.randbits(62)))
-        found = load(location)
-    assert found is not None
-    return found
+        commits = load(location)
+    assert commits is not None
+    return commits
 
 
 def next_instant(after: datetime) -> datetime:
@@ -333,18 +335,18 @@ def next_instant(after: datetime) -> datetime:
 def _write(location: Location, rows: list[Commit]) -> AddAction:
     listed = [
         {
-            **{name: getattr(one, name) for name in ("version", "timestamp", "batch", "digest")},
-            "tables": [(name, asdict(named)) for name, named in one.tables.items()],
-            "notes": list(one.notes.items()),
-            "plans": list(one.plans.items()),
+            **{name: getattr(commit, name) for name in ("version", "timestamp", "batch", "digest")},
+            "tables": [(name, asdict(named)) for name, named in commit.tables.items()],
+            "notes": list(commit.notes.items()),
+            "plans": list(commit.plans.items()),
         }
-        for one in rows
+        for commit in rows
     ]
-    found = pa.Table.from_pylist(listed, arrow_schema(COMMITS_SCHEMA))
-    [file] = write(found, Target(location, COMMITS, COMMITS_SCHEMA)).files
+    table = pa.Table.from_pylist(listed, arrow_schema(COMMITS_SCHEMA))
+    [file] = write(table, Target(location, COMMITS, COMMITS_SCHEMA)).files
     return file.add()
 
 
 def _commit(row: dict[str, Any]) -> Commit:
-    tables = {name: CommittedTable(**each) for name, each in row["tables"]}
+    tables = {name: CommittedTable(**state) for name, state in row["tables"]}
     return Commit(**{**row, "tables": tables, "plans": dict(row["plans"]), "notes": dict(row["notes"])})

@@ -73,7 +73,7 @@ def forget_past(location: Location) -> ForgetResult:
     if commits is None:
         return ForgetResult(0, 0, 0)
     commit, old = first_answer(location.root, lambda: _try_to_begin_anew(location, commits.newest()))
-    entries = sum(forget_versions(location, one.folder, one.version) for one in commit.tables.values())
+    entries = sum(forget_versions(location, table.folder, table.version) for table in commit.tables.values())
     # Of the table of commits itself, what counts now is what was not there before.
     kept = {f"{COMMITS}/{path}" for path in commits.newest().files()}
     deleted = [path for path in old if path not in kept]
@@ -120,19 +120,19 @@ def forget_versions(location: Location, folder: str, version: int) -> int:
 def _settled_tables(location: Location, commits: Commits, newest: Commit) -> dict[str, CommittedTable]:
     """The tables of the newest commit, each brought up to it, by the versions that are in this state."""
     now = Snapshot(None, location, commits, newest)
-    found = {}
+    tables = {}
     for name, named in now.named.items():
         if (foreign := now.bring_up(name)) is not None:
             raise foreign
         version = marked_version(location, named)
-        found[name] = named if version is None else replace(named, version=version)
-    return found
+        tables[name] = named if version is None else replace(named, version=version)
+    return tables
 
 
 def _unneeded_files(location: Location, tables: dict[str, CommittedTable]) -> dict[str, datetime]:
     """The files in folders of tables, or that a writer of ours has left anywhere, which no table needs."""
-    live = {one.folder: live_files(location, one.folder, one.version) for one in tables.values()}
-    found = {}
+    live = {table.folder: live_files(location, table.folder, table.version) for table in tables.values()}
+    files = {}
     for folder, info in location.listed().items():
         if info.is_file or folder == COMMITS:
             continue
@@ -142,16 +142,16 @@ def _unneeded_files(location: Location, tables: dict[str, CommittedTable]) -> di
             else:
                 is_kept = not (location.has_log(folder) or OUR_FILES.fullmatch(path))
             if not is_kept:
-                found[f"{folder}/{path}"] = file.mtime
-    return found
+                files[f"{folder}/{path}"] = file.mtime
+    return files
 
 
 def _files_of_commits(location: Location) -> dict[str, datetime]:
     """The files of the table of commits, which is written anew."""
-    found = location.listed(COMMITS, recursive=True).items()
-    return {f"{COMMITS}/{path}": info.mtime for path, info in found if not path.startswith(f"{_LOG}/")}
+    entries = location.listed(COMMITS, recursive=True).items()
+    return {f"{COMMITS}/{path}": info.mtime for path, info in entries if not path.startswith(f"{_LOG}/")}
 
 
 def _until(written: Iterable[datetime]) -> str:
-    """What `Transaction.commit` goes by: files as old as these may be gone."""
+    """Note until when files may be gone, by which `Transaction.commit` goes."""
     return f"{max([datetime.now(UTC), *written]).isoformat()} {uuid4().hex}"

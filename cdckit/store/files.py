@@ -106,19 +106,19 @@ class File:
         return RemoveAction(self.path, data_change, _now() if at is None else at, self.size, values)
 
     def to_dict(self) -> dict[str, Any]:
-        """What a log says of the file: as `to_json` writes it, `from_json` reads it."""
+        """Write what a log says of the file: as `to_json` writes it, `from_json` reads it."""
         return {"path": self.path, "size": self.size, "partition": self.partition, **self._stats()}
 
     @staticmethod
-    def from_json(found: Mapping[str, Any], stored: T.StructType) -> File:
+    def from_json(values: Mapping[str, Any], stored: T.StructType) -> File:
         """The file of which `to_dict` says this, of a table with the columns *stored*."""
-        kinds = {one.name: one.dataType for one in stored}
+        kinds = {column.name: column.dataType for column in stored}
         partition, low, high = (
-            {name: _parse_value(value, kinds[name]) for name, value in found[key].items()}
+            {name: _parse_value(value, kinds[name]) for name, value in values[key].items()}
             for key in ("partition", "minValues", "maxValues")
         )
-        size, rows, nulls = found["size"], found["numRecords"], found["nullCount"]
-        return File(found["path"], size, rows, partition, low, high, nulls)
+        size, rows, nulls = values["size"], values["numRecords"], values["nullCount"]
+        return File(values["path"], size, rows, partition, low, high, nulls)
 
     @cached_property
     def digest(self) -> int:
@@ -139,7 +139,7 @@ class File:
         return {name: _partition_text(value) for name, value in self.partition.items()}
 
     def can_hold(self, where: Where) -> bool:
-        """Whether a row for which *where* is true can be in the file."""
+        """Tell whether a row for which *where* is true can be in the file."""
         return all(self._can_hold(name, sought) for name, sought in where.items())
 
     def _can_hold(self, name: str, sought: Collection[Any] | tuple[Any, Any]) -> bool:
@@ -156,9 +156,9 @@ class File:
             return not (all_null or below or above)
         return any(
             some_null
-            if one is None
-            else not all_null and (low is None or low <= one) and (high is None or one <= high)
-            for one in sought
+            if value is None
+            else not all_null and (low is None or low <= value) and (high is None or value <= high)
+            for value in sought
         )
 
 
@@ -184,27 +184,27 @@ class Table:
     version: int | None = None
 
     def with_files(self, files: Iterable[File]) -> Table:
-        """The same with other files."""
-        return replace(self, files={one.path: one for one in files})
+        """Give it other files."""
+        return replace(self, files={file.path: file for file in files})
 
     @property
     def rows(self) -> int:
         """How many rows it has."""
-        return sum(one.rows for one in self.files.values())
+        return sum(file.rows for file in self.files.values())
 
     @property
     def digest(self) -> int:
         """Of its files, in whatever order: the sum of their digests, in 64 bits with a sign."""
-        return to_signed(sum(one.digest for one in self.files.values()))
+        return to_signed(sum(file.digest for file in self.files.values()))
 
     def is_like(self, other: Table) -> bool:
-        """Whether the other one is the same table with the same columns and files."""
+        """Tell whether the other one is the same table with the same columns and files."""
         mine = self.folder, self.stored, self.files.keys()
         return mine == (other.folder, other.stored, other.files.keys())
 
     def select(self, where: Where | None, function: str, files: Iterable[File] | None = None) -> list[File]:
         """The files, perhaps of some alone, that can hold rows for which *where*, by true names, is true."""
-        names = {true_name(one): one.name for one in self.stored}
+        names = {true_name(column): column.name for column in self.stored}
         for name, sought in (where or {}).items():
             if name not in names:
                 needed = f"about columns of the table, {', '.join(names)}"
@@ -215,7 +215,7 @@ class Table:
             if isinstance(sought, tuple) and len(sought) != 2:
                 raise InvalidArgument(function, f"where[{name!r}]", "a tuple (lowest, highest)", sought)
         stored = {names[name]: sought for name, sought in (where or {}).items()}
-        return [one for one in (self.files.values() if files is None else files) if one.can_hold(stored)]
+        return [file for file in (self.files.values() if files is None else files) if file.can_hold(stored)]
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class Target:
     def from_table(location: Location, table: Table, file_rows: int | None = None) -> Target:
         """The table for workers."""
         files = table.files.values() if table.partition_by else ()
-        others = {one.path: one.partition for one in files if not OUR_FILES.fullmatch(one.path)}
+        others = {file.path: file.partition for file in files if not OUR_FILES.fullmatch(file.path)}
         return Target(location, table.folder, table.stored, table.partition_by, others, file_rows)
 
     @cached_property
@@ -250,38 +250,38 @@ class Target:
 # What a log says -------------------------------------------------------------------------------------------
 
 
-def parse_files(actions: pa.Table, known: Mapping[str, File] = MappingProxyType({})) -> dict[str, File]:
-    """The files of a Delta table by path, of what deltalake calls add actions; *known* ones as they are."""
+def parse_files(actions: pa.Table, read_before: Mapping[str, File] = MappingProxyType({})) -> dict[str, File]:
+    """The files of a Delta table by path, of its "add actions"; those *read_before* as they are."""
     paths = actions.column("path").to_pylist()
-    found = {path: known[path] for path in paths if path in known}
-    news = pa.array([path not in known for path in paths], pa.bool_())
-    for row in (actions.filter(news) if found else actions).to_pylist():
+    files = {path: read_before[path] for path in paths if path in read_before}
+    news = pa.array([path not in read_before for path in paths], pa.bool_())
+    for row in (actions.filter(news) if files else actions).to_pylist():
         low, high, nulls = (_flat_bounds(row.get(key)) for key in ("min", "max", "null_count"))
         rows, partition = row["num_records"] or 0, row.get("partition") or {}
-        found[row["path"]] = File(row["path"], row["size_bytes"], rows, partition, low, high, nulls)
-    return found
+        files[row["path"]] = File(row["path"], row["size_bytes"], rows, partition, low, high, nulls)
+    return files
 
 
 def to_signed(number: int) -> int:
-    """The same number of 64 bits, as Delta and Spark have it."""
+    """Wrap a number of 64 bits as Delta and Spark have it, with a sign."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def sum_digests(rows: DataFrame, each: Column) -> int:
+def sum_digests(rows: DataFrame, digest: Column) -> int:
     """
-    The sum of a digest of *each* row, in 64 bits with a sign; one job.
+    The sum of a digest of each row, in 64 bits with a sign; one job.
 
     It tells a repeated batch from another one, and does not depend on the order of its rows; it is no proof
     against somebody who looks for two batches with one digest.
     """
-    found = rows.agg(F.sum(each.cast("decimal(38,0)"))).first()
-    return to_signed(int(found[0] or 0) if found else 0)
+    sums = rows.agg(F.sum(digest.cast("decimal(38,0)"))).first()
+    return to_signed(int(sums[0] or 0) if sums else 0)
 
 
 def _flat_bounds(values: dict[str, Any] | None) -> dict[str, Any]:
     """Bounds without those within structs, which other programs tell too."""
     some = (values or {}).items()
-    return {name: each for name, each in some if not (each is None or isinstance(each, dict))}
+    return {name: bound for name, bound in some if not (bound is None or isinstance(bound, dict))}
 
 
 def _partition_text(value: Any) -> str | None:
@@ -327,9 +327,9 @@ def _parse_value(value: Any, kind: T.DataType) -> Any:
 
 
 def hold_few_rows(files: Iterable[File]) -> bool:
-    """Whether files hold so few rows that they become part of the plan: it names no files then."""
+    """Tell whether files hold so few rows that they become part of the plan: it names no files then."""
     some = list(files)
-    return sum(one.rows for one in some) <= _FEW_ROWS and sum(one.size for one in some) <= _FEW_BYTES
+    return sum(file.rows for file in some) <= _FEW_ROWS and sum(file.size for file in some) <= _FEW_BYTES
 
 
 def read_spark(
@@ -338,14 +338,14 @@ def read_spark(
     """The rows of the files for which *where* is true, as a DataFrame; few of them are read at once."""
     true = true_names(table.stored)
     if hold_few_rows(files):
-        found = read_arrow(location, table, files, where)
-        if found.nbytes <= _BYTES_IN_MEMORY:
-            return spark.createDataFrame(found, true)
+        few_rows = read_arrow(location, table, files, where)
+        if few_rows.nbytes <= _BYTES_IN_MEMORY:
+            return spark.createDataFrame(few_rows, true)
     # With its columns stated, Spark need not look into the files before it reads them.
     # What workers wrote does not say that its dates are as they are written.
     reader = spark.read.options(**_READING).schema(plain_names(table.stored))
     try:
-        rows = reader.parquet(*(location.spark(f"{table.folder}/{unquote(one.path)}") for one in files))
+        rows = reader.parquet(*(location.spark(f"{table.folder}/{unquote(file.path)}") for file in files))
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise
@@ -369,7 +369,7 @@ def _is_sought(column: Column, sought: Any) -> Column:
         bounds = [column >= F.lit(low)] if low is not None else []
         bounds += [column <= F.lit(high)] if high is not None else []
         return reduce(and_, bounds, column.isNotNull())
-    values = [one for one in sought if one is not None]
+    values = [value for value in sought if value is not None]
     either = [column.isin(values)] if values else []
     either += [column.isNull()] if None in sought else []
     return reduce(or_, either, F.lit(False))
@@ -378,12 +378,12 @@ def _is_sought(column: Column, sought: Any) -> Column:
 def _with_partitions(rows: DataFrame, table: Table, files: Iterable[File]) -> DataFrame:
     """The rows with the columns that files of other programs leave to the log."""
     some = {
-        _base_name(one.path): one.partition_texts()
-        for one in files
-        if table.partition_by and not OUR_FILES.fullmatch(one.path)
+        _base_name(file.path): file.partition_texts()
+        for file in files
+        if table.partition_by and not OUR_FILES.fullmatch(file.path)
     }
     for name in table.partition_by if some else ():
-        values = [F.lit(each) for path, texts in some.items() for each in (path, texts[name])]
+        values = [F.lit(part) for path, texts in some.items() for part in (path, texts[name])]
         value = F.create_map(*values)[F.col("_metadata.file_name")].cast(table.stored[name].dataType)
         rows = rows.withColumn(name, F.coalesce(F.col(quoted(name)), value))
     return rows
@@ -395,19 +395,19 @@ def read_arrow(
     """The rows of the files for which *where* is true, as an Arrow table."""
     target = Target.from_table(location, table)
     batches: list[pa.RecordBatch] = []
-    for one in files:
-        found = list(read_batches(target, one.path, shaped=False))
-        if (count := sum(batch.num_rows for batch in found)) != one.rows:
-            path = f"{table.folder}/{one.path}"
-            raise DamagedTable(table.name, path, f"it has {count} rows, not {one.rows}", _REMEDY)
-        batches += found
+    for file in files:
+        raw_batches = list(read_batches(target, file.path, shaped=False))
+        if (count := sum(batch.num_rows for batch in raw_batches)) != file.rows:
+            path = f"{table.folder}/{file.path}"
+            raise DamagedTable(table.name, path, f"it has {count} rows, not {file.rows}", _REMEDY)
+        batches += raw_batches
     try:
         # To shape many small batches one by one takes as long as to read them.
         alike = (pa.Table.from_batches(some) for _, some in groupby(batches, attrgetter("schema")))
-        shaped = [target.shape.apply(one) for some in alike for one in some.combine_chunks().to_batches()]
+        shaped = [target.shape.apply(rows) for some in alike for rows in some.combine_chunks().to_batches()]
     except pa.ArrowException:
         # One by one it is told which file it is.
-        shaped = [batch for one in files for batch in read_batches(target, one.path)]
+        shaped = [batch for file in files for batch in read_batches(target, file.path)]
     schema = target.shape.schema
     # PySpark cannot read a table whose columns have no part at all.
     rows = pa.Table.from_batches(shaped, schema) if shaped else schema.empty_table()
@@ -419,7 +419,7 @@ def read_arrow(
 def _mask(column: pa.ChunkedArray, sought: Any) -> Any:
     if not isinstance(sought, tuple):
         return pc.is_in(column, pa.array(list(sought), column.type))
-    low, high = (None if one is None else pa.scalar(one, column.type) for one in sought)
+    low, high = (None if value is None else pa.scalar(value, column.type) for value in sought)
     mask = pc.is_valid(column)
     mask = mask if low is None else pc.and_(mask, pc.greater_equal(column, low))
     return mask if high is None else pc.and_(mask, pc.less_equal(column, high))
@@ -443,16 +443,16 @@ def read_batches(
         rows: How many at once, at most.
         shaped: Without it those columns that the file has, under their stored names, of the file's types.
     """
-    stored = T.StructType([one for one in target.stored if names is None or true_name(one) in names])
+    stored = T.StructType([column for column in target.stored if names is None or true_name(column) in names])
     shape = target.shape if names is None else to_true(stored)
     at = f"{target.folder}/{unquote(path)}"
     try:
         with target.location.file_system().open_input_file(target.location.path(at)) as file:
-            found = open_parquet(file, path)
-            there = set(found.schema_arrow.names)
-            columns = [one.name for one in stored if one.name in there]
+            parquet = open_parquet(file, path)
+            there = set(parquet.schema_arrow.names)
+            columns = [column.name for column in stored if column.name in there]
             # Workers have one core each, and several threads take twice as long to read a small file.
-            for batch in found.iter_batches(rows, columns=columns, use_threads=False):
+            for batch in parquet.iter_batches(rows, columns=columns, use_threads=False):
                 whole = _with_partition(batch, target.partitions.get(path, {}), stored)
                 yield shape.apply(whole) if shaped else whole
     except (OSError, pa.ArrowException) as error:
@@ -460,20 +460,20 @@ def read_batches(
 
 
 def find_damage(spark: SparkSession | None, location: Location, table: Table) -> DamagedTable | None:
-    """What is wrong with the first file of a table that cannot be read whole; workers read what is much."""
+    """Find the first file of a table that cannot be read whole, and why; workers read what is much."""
     files = list(table.files.values())
-    listed = sorted((one.path, one.rows) for one in files)
+    listed = sorted((file.path, file.rows) for file in files)
     target = Target.from_table(location, table)
     if spark is None or hold_few_rows(files):
-        found = next(_damages(listed, target), None)
+        damage = next(_damages(listed, target), None)
     else:
-        tasks = min(len(files), 1 + sum(one.size for one in files) // _BYTES_OF_A_TASK)
+        tasks = min(len(files), 1 + sum(file.size for file in files) // _BYTES_OF_A_TASK)
         spread = local_frame(spark, listed, "path string, count bigint").repartitionByRange(tasks, "path")
         reports = worker_reports(spread, partial(_report_damages, target=target), heavy=True)
-        found = min(reports, key=itemgetter("path"), default=None)
-    if found is None:
+        damage = min(reports, key=itemgetter("path"), default=None)
+    if damage is None:
         return None
-    return DamagedTable(table.name, f"{table.folder}/{unquote(found['path'])}", found["found"], _REMEDY)
+    return DamagedTable(table.name, f"{table.folder}/{unquote(damage['path'])}", damage["found"], _REMEDY)
 
 
 _BYTES_OF_A_TASK = 1 << 26
@@ -481,11 +481,11 @@ _BYTES_OF_A_TASK = 1 << 26
 
 def _report_damages(batches: Iterable[pa.RecordBatch], target: Target) -> Iterator[dict[str, str]]:
     for batch in batches:
-        yield from _damages(zip(*(each.to_pylist() for each in batch.columns), strict=True), target)
+        yield from _damages(zip(*(column.to_pylist() for column in batch.columns), strict=True), target)
 
 
 def _damages(listed: Iterable[tuple[str, int]], target: Target) -> Iterator[dict[str, str]]:
-    """Of files, each with its number of rows, those that cannot be read whole, and what is wrong."""
+    """Find the files, each with its number of rows, that cannot be read whole, and what is wrong."""
     for path, rows in listed:
         try:
             count = sum(batch.num_rows for batch in read_batches(target, path))
@@ -500,7 +500,7 @@ def files_holding(
     rows: DataFrame, files: list[File], chosen: DataFrame, on: Column | list[str]
 ) -> list[File]:
     """
-    Those of some files that have rows which match a *chosen* one; all of them if they have few rows.
+    Find those of some files that have rows which match a *chosen* one; all of them if they have few rows.
 
     Args:
         rows: The rows of these files, as they were read.
@@ -521,7 +521,7 @@ def files_holding(
 def _files_named(files: Iterable[File], uris: Iterable[str]) -> list[File]:
     """The files that Spark's `input_file_name` names; those that others wrote may lie in folders."""
     names = {_base_name(uri) for uri in uris}
-    return [one for one in files if _base_name(one.path) in names]
+    return [file for file in files if _base_name(file.path) in names]
 
 
 def _base_name(path: str) -> str:
@@ -529,22 +529,22 @@ def _base_name(path: str) -> str:
 
 
 def name_metadata(path: str) -> dict[bytes, bytes]:
-    """What a Parquet file of ours says of itself: its name, so that two that were swapped are told."""
+    """Name a Parquet file of ours within itself, so that two that were swapped are told."""
     return {_NAME: path.encode()}
 
 
 def open_parquet(file: Any, path: str) -> pq.ParquetFile:
     """A Parquet file; raises `ArrowInvalid` for what is damaged already where this stands."""
     # Other programs write instants in a form of old, which has room for few years as nanoseconds.
-    found = pq.ParquetFile(file, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
-    name = (found.metadata.metadata or {}).get(_NAME, path.encode())
+    parquet = pq.ParquetFile(file, page_checksum_verification=True, coerce_int96_timestamp_unit="us")
+    name = (parquet.metadata.metadata or {}).get(_NAME, path.encode())
     if name != path.encode():
         raise pa.ArrowInvalid(f"it is the file {name.decode(errors='replace')}")
     # The footer has no checksum.
-    groups = (found.metadata.row_group(number).num_rows for number in range(found.num_row_groups))
-    if sum(groups) != found.metadata.num_rows:
+    groups = (parquet.metadata.row_group(number).num_rows for number in range(parquet.num_row_groups))
+    if sum(groups) != parquet.metadata.num_rows:
         raise pa.ArrowInvalid("its parts have another number of rows than the file")
-    return found
+    return parquet
 
 
 def _with_partition(
@@ -552,11 +552,11 @@ def _with_partition(
 ) -> pa.RecordBatch:
     """The rows with the columns that a file of another program leaves to the log."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-    lacking = [one for one in stored if one.name in partition and one.name not in columns]
+    lacking = [column for column in stored if column.name in partition and column.name not in columns]
     if not lacking:
         return batch
     more = {
-        one.name: pa.repeat(pa.scalar(partition[one.name], arrow_type(one.dataType)), len(batch))
-        for one in lacking
+        column.name: pa.repeat(pa.scalar(partition[column.name], arrow_type(column.dataType)), len(batch))
+        for column in lacking
     }
     return pa.RecordBatch.from_pydict({**columns, **more})

@@ -14,7 +14,7 @@ from cdckit.store.snapshot import Snapshot
 
 def unneeded_paths(location: Location, commits: Commits, horizon: datetime) -> set[str]:
     """
-    What is older than *horizon*, and no commit since then needs that can be read.
+    Find what is older than *horizon*, and no commit since then needs that can be read.
 
     That is: files that none of them names; and of each log the entries before a checkpoint from which all
     that they name is read.
@@ -22,7 +22,7 @@ def unneeded_paths(location: Location, commits: Commits, horizon: datetime) -> s
     newest = commits.commit()
     assert newest is not None
     first = int(newest.notes.get(VACUUMED, 0))
-    kept = [one for one in commits.since(horizon) if one.version >= first]
+    kept = [commit for commit in commits.since(horizon) if commit.version >= first]
     named = _named_files(location, commits, kept)
     folders = [folder for folder in location.listed() if location.has_log(folder)]
     files = {
@@ -34,15 +34,15 @@ def unneeded_paths(location: Location, commits: Commits, horizon: datetime) -> s
     # The version before is the one from which the plan of a commit begins.
     begins = {folder: version - 1 for folder, version in _first_versions(kept).items()}
     needed = {COMMITS: commits.at, **begins}
-    return files.union(*(_entries_before(location, *each, horizon) for each in needed.items()))
+    return files.union(*(_entries_before(location, *table, horizon) for table in needed.items()))
 
 
 def _first_versions(commits: list[Commit]) -> dict[str, int]:
-    """Of each Delta table that these commits name the oldest version among them, by folder."""
-    found: dict[str, int] = {}
-    for one in (each for commit in commits for each in commit.tables.values()):
-        found[one.folder] = min(one.version, found.get(one.folder, one.version))
-    return found
+    """Find the oldest version of each Delta table that these commits name, by folder."""
+    versions: dict[str, int] = {}
+    for table in (table for commit in commits for table in commit.tables.values()):
+        versions[table.folder] = min(table.version, versions.get(table.folder, table.version))
+    return versions
 
 
 def _entries_before(location: Location, folder: str, version: int, horizon: datetime) -> set[str]:
@@ -62,15 +62,15 @@ def _named_files(location: Location, commits: Commits, kept: list[Commit]) -> di
     """The files that these commits name, by folder."""
     newest = Snapshot(None, location, commits, kept[-1])
     now = {table.folder: set(table.files) for table in map(newest.table, newest.names())}
-    found = {COMMITS: commits.files(), **now}
+    files = {COMMITS: commits.files(), **now}
     for folder, version in _first_versions(kept).items():
         try:
             # One that lags has the files of the newest commit.
             if read_actions(location, folder, version):
-                found[folder] = now.get(folder, set()) | live_files(location, folder, version)
+                files[folder] = now.get(folder, set()) | live_files(location, folder, version)
         except DamagedTable:
             if folder in now:
                 raise
             # It was made anew elsewhere: what there is stays as long as the commits that name it.
-            found[folder] = set(location.listed(folder))
-    return found
+            files[folder] = set(location.listed(folder))
+    return files

@@ -67,8 +67,8 @@ class Location:
         """A path below the location for Spark, which takes it for a pattern."""
         if self.local:
             return _PATTERN.sub(r"\\\1", f"{self.root}/{path}")
-        scheme, rest = self.root.split("://", 1)
-        return _PATTERN.sub(r"\\\1", f"{_FOR_SPARK.get(scheme, scheme)}://{rest}/{path}")
+        scheme, address = self.root.split("://", 1)
+        return _PATTERN.sub(r"\\\1", f"{_FOR_SPARK.get(scheme, scheme)}://{address}/{path}")
 
     def file_system(self) -> FileSystem:
         """The file system in which paths below the location are read and written; see `path`."""
@@ -84,7 +84,7 @@ class Location:
 
     def listed(self, folder: str = "", *, recursive: bool = False) -> dict[str, pafs.FileInfo]:
         """
-        What lies directly in a folder, by its name; nothing if it is not there.
+        List what lies directly in a folder, by its name; nothing if it is not there.
 
         With *recursive* all files below it, by their paths in it.
         """
@@ -93,14 +93,16 @@ class Location:
             # Of one folder without leave for it: PyArrow finds it missing, and asks a second time whether it
             # really is.  One that somebody makes between the two is an error.  Those below it may go.
             chosen = pafs.FileSelector(start, recursive=recursive, allow_not_found=recursive)
-            found = self.file_system().get_file_info(chosen)
+            listed = self.file_system().get_file_info(chosen)
         except FileNotFoundError:
             return {}
         except OSError as error:
             if _NO_CREDENTIALS.search(str(error)) is None:
                 raise
             raise NoCredentials(self.root) from error
-        return {one.path.removeprefix(f"{start}/"): one for one in found if one.is_file or not recursive}
+        return {
+            entry.path.removeprefix(f"{start}/"): entry for entry in listed if entry.is_file or not recursive
+        }
 
     def info(self, path: str) -> pafs.FileInfo:
         """The size of a file in bytes, and when its storage wrote it; both null without such a file."""
@@ -121,20 +123,20 @@ class Location:
             raise NotWritable(path, "the folder is read-only for this user")
 
     def has_log(self, folder: str) -> bool:
-        """Whether a Delta table's log lies in a folder."""
+        """Tell whether a Delta table's log lies in a folder."""
         log = f"{folder}/_delta_log"
         if not self.local:
             return bool(self.listed(log))
         # The folder is there before the first commit is, and stays if its writer dies between the two.
         try:
-            with os.scandir(self.path(log)) as found:
-                return any(one.name.endswith((".json", ".parquet")) for one in found)
+            with os.scandir(self.path(log)) as entries:
+                return any(entry.name.endswith((".json", ".parquet")) for entry in entries)
         except (FileNotFoundError, NotADirectoryError):
             return False
 
     def fault_of(self, path: str, error: Exception) -> str:
         """
-        What is wrong with a file that could not be read; raises what its storage says, where that is why.
+        Say what is wrong with a file that could not be read; raises what its storage says, where that is why.
 
         PyArrow raises errors of one kind for a broken page and for a storage that does not answer, so the
         bytes are asked for once more: where they all come, it is the file.
@@ -193,13 +195,13 @@ def locate(location: str | Path, options: dict[str, str] | None, spark: SparkSes
     scheme = named[1].lower()
     if scheme == "file":
         return _local(Path(unquote(urlsplit(text).path)), options)
-    rest = text[named.end() :]
-    if _WITH_SECRETS.search(rest):
-        shown = _WITH_SECRETS.sub(lambda found: f"{found[1] or '?'}…", text)
+    path = text[named.end() :]
+    if _WITH_SECRETS.search(path):
+        shown = _WITH_SECRETS.sub(lambda match: f"{match[1] or '?'}…", text)
         needed = "a URI without password and query: such things are told by *storage_options*"
         raise InvalidArgument("Store", "location", needed, shown)
-    root = f"{_FOR_DELTA.get(scheme, scheme)}:{rest}".rstrip("/")
-    if not rest.startswith("//"):
+    root = f"{_FOR_DELTA.get(scheme, scheme)}:{path}".rstrip("/")
+    if not path.startswith("//"):
         raise NoFileSystem(text, scheme, "deltalake", "a URI begins with a scheme and two slashes.")
     _require_delta(text, scheme, Location(root, False, dict(options or {})))
     if spark is not None:
@@ -215,13 +217,13 @@ def _local(folder: Path, options: dict[str, str] | None) -> Location:
     return Location(path, True, dict(options or {}))
 
 
-def _require_delta(text: str, scheme: str, found: Location) -> None:
+def _require_delta(text: str, scheme: str, location: Location) -> None:
     try:
-        DeltaStorageHandler(found.root, found.options or None)
+        DeltaStorageHandler(location.root, location.options or None)
     except Exception as error:
         # deltalake raises errors of several kinds here, and none says which scheme it was.
         reason = str(error).strip().rstrip(".")
-        for secret in filter(None, found.options.values()):
+        for secret in filter(None, location.options.values()):
             reason = reason.replace(secret, "…")
         raise NoFileSystem(text, scheme, "deltalake (and with it the workers)", f"{reason}.") from None
 

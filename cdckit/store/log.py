@@ -114,35 +114,35 @@ class Plan:
     def onto(self, base: Table | None) -> Table:
         """The state that it makes of the one from which it begins."""
         before = {} if base is None else base.files
-        kept = {path: one for path, one in before.items() if path not in self.remove}
+        kept = {path: file for path, file in before.items() if path not in self.remove}
         return replace(self.after, files={**kept, **self.after.files}, version=None)
 
     def to_json(self) -> str:
-        """As JSON; see `from_json`."""
-        found = {
+        """Write it as JSON; see `from_json`."""
+        values = {
             "base": self.base,
             "folder": self.after.folder,
             "columns": self.after.stored.jsonValue(),
             "partition_by": self.after.partition_by,
-            "add": [one.to_dict() for one in self.after.files.values()],
-            "remove": [one.to_dict() for one in self.remove.values()],
+            "add": [file.to_dict() for file in self.after.files.values()],
+            "remove": [file.to_dict() for file in self.remove.values()],
             "same_rows": sorted(self.same_rows),
         }
-        return to_json(found)
+        return to_json(values)
 
     @staticmethod
     def from_json(name: str, text: str) -> Plan:
         """The plan of which `to_json` says this."""
-        found = json.loads(text)
-        stored = T.StructType.fromJson(found["columns"])
+        values = json.loads(text)
+        stored = T.StructType.fromJson(values["columns"])
 
         def files(key: str) -> dict[str, File]:
             # What is removed may have columns of other types: of it, only the partition counts.
             no_bounds: dict[str, Any] = {} if key == "add" else {"minValues": {}, "maxValues": {}}
-            return {one["path"]: File.from_json({**one, **no_bounds}, stored) for one in found[key]}
+            return {file["path"]: File.from_json({**file, **no_bounds}, stored) for file in values[key]}
 
-        after = Table(name, found["folder"], stored, tuple(found["partition_by"]), files("add"))
-        return Plan(found["base"], after, files("remove"), frozenset(found["same_rows"]))
+        after = Table(name, values["folder"], stored, tuple(values["partition_by"]), files("add"))
+        return Plan(values["base"], after, files("remove"), frozenset(values["same_rows"]))
 
 
 class DeltaLog:
@@ -170,8 +170,8 @@ class DeltaLog:
     def mark(self) -> int:
         """The number of the store's last commit that is in it; -1 if none is."""
         with report_damage(self.name, self.folder, None):
-            found: int | None = self.delta.transaction_version(APPLICATION)
-        return -1 if found is None else found
+            mark: int | None = self.delta.transaction_version(APPLICATION)
+        return -1 if mark is None else mark
 
     def newest(self) -> Table:
         """The state at the newest version."""
@@ -214,7 +214,7 @@ class DeltaLog:
         return True
 
     def is_at(self, named: CommittedTable) -> bool:
-        """Whether it is in the state that a commit names; not where it cannot be brought there."""
+        """Tell whether it is in the state that a commit names; not where it cannot be brought there."""
         with suppress(DamagedTable):
             if self.version < named.version:
                 self.newest()
@@ -222,10 +222,10 @@ class DeltaLog:
             return at_version and self.mark == named.commit and _is_same(self.state, named)
         return False
 
-    def _state(self, known: Mapping[str, File] = MappingProxyType({})) -> Table:
+    def _state(self, read_before: Mapping[str, File] = MappingProxyType({})) -> Table:
         stored = T.StructType.fromJson(json.loads(self.delta.schema().to_json()))
         by = tuple(self.delta.metadata().partition_columns)
-        files = parse_files(pa.table(self.delta.get_add_actions(flatten=False)), known)
+        files = parse_files(pa.table(self.delta.get_add_actions(flatten=False)), read_before)
         return Table(self.name, self.folder, stored, by, files, self.version)
 
 
@@ -257,18 +257,18 @@ def load_state(
     Raises:
         DamagedTable: The log cannot be read, or says something else than what was committed.
     """
-    found, damaged = _log_at(location, name, named, kept)
-    if found is None or not _is_same(found.state, named):
+    delta_log, damaged = _log_at(location, name, named, kept)
+    if delta_log is None or not _is_same(delta_log.state, named):
         planned = plan()
         # A Delta table that others have changed is not in that state, and will not be.
-        if planned is None or (found is not None and foreign_change(location, planned) is None):
+        if planned is None or (delta_log is not None and foreign_change(location, planned) is None):
             raise damaged
         after = _planned_state(location, name, named, planned)
         if after is None:
             raise damaged
         return State(after)
-    kept_up, mark = _with_upkeep(location, found)
-    if kept_up is not found and kept_up.state.rows != named.rows:
+    kept_up, mark = _with_upkeep(location, delta_log)
+    if kept_up is not delta_log and kept_up.state.rows != named.rows:
         raise damaged
     return State(kept_up.state, kept_up, mark)
 
@@ -281,15 +281,15 @@ def _log_at(
     damaged = damaged_log(name, named.folder, named.version, other)
     if kept is not None and kept.is_at(named):
         return kept, damaged
-    found: DeltaLog | None = None
+    delta_log: DeltaLog | None = None
     try:
-        found = DeltaLog(location, name, named.folder, named.version)
+        delta_log = DeltaLog(location, name, named.folder, named.version)
     except DamagedTable as error:
         damaged = error  # It lags, or is damaged: what the plan says will tell.
-    if found is None or found.mark != named.commit:
+    if delta_log is None or delta_log.mark != named.commit:
         version = marked_version(location, named)
-        found = None if version is None else DeltaLog(location, name, named.folder, version)
-    return found, damaged
+        delta_log = None if version is None else DeltaLog(location, name, named.folder, version)
+    return delta_log, damaged
 
 
 def _with_upkeep(location: Location, base: DeltaLog) -> tuple[DeltaLog, int]:
@@ -306,13 +306,13 @@ def _planned_state(location: Location, name: str, named: CommittedTable, plan: P
         return plan.onto(None)
     base = DeltaLog(location, name, named.folder, plan.base)
     kept_up, _ = _with_upkeep(location, base)
-    found = plan.onto((kept_up if plan.remove.keys() <= kept_up.state.files.keys() else base).state)
-    is_right = _is_same(found, named) if kept_up is base else found.rows == named.rows
-    return found if is_right else None
+    state = plan.onto((kept_up if plan.remove.keys() <= kept_up.state.files.keys() else base).state)
+    is_right = _is_same(state, named) if kept_up is base else state.rows == named.rows
+    return state if is_right else None
 
 
-def _is_same(found: Table, named: CommittedTable) -> bool:
-    return (len(found.files), found.rows, found.digest) == (named.files, named.rows, named.digest)
+def _is_same(state: Table, named: CommittedTable) -> bool:
+    return (len(state.files), state.rows, state.digest) == (named.files, named.rows, named.digest)
 
 
 @contextmanager
@@ -325,7 +325,7 @@ def report_damage(name: str, folder: str, version: int | None) -> Iterator[None]
 
 
 def damaged_log(name: str, folder: str, version: int | None, error: Exception) -> DamagedTable:
-    """What is raised where the log of a table cannot be read."""
+    """Make what is raised where the log of a table cannot be read."""
     what = "" if version is None else f" at version {version}"
     why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
     return DamagedTable(
@@ -352,7 +352,7 @@ class ForeignCommits(NamedTuple):
 
 
 def upkeep_of_others(location: Location, table: Table) -> ForeignCommits:
-    """What others did to a Delta table behind the version at which it is."""
+    """Find what others did to a Delta table behind the version at which it is."""
     assert table.version is not None
     kept = table.version
     for version, actions in entries_after(location, table.folder, kept):
@@ -375,15 +375,15 @@ def foreign_change(location: Location, plan: Plan) -> ForeignChange | None:
 
 
 def is_foreign_change(location: Location, folder: str, version: int, actions: Actions) -> bool:
-    """Whether somebody else has changed rows or columns of a table by the commit that made a version."""
+    """Tell whether somebody else has changed rows or columns of a table by the commit that made a version."""
     return not (
         _is_ours(actions) or (_keeps_rows(actions) and _keeps_columns(location, folder, version, actions))
     )
 
 
 def _keeps_columns(location: Location, folder: str, version: int, actions: Actions) -> bool:
-    """Whether a commit said something of a table, such as a comment or a property, and not of its columns."""
-    texts = [one["metaData"]["schemaString"] for one in actions if "metaData" in one]
+    """Tell whether a commit said something of a table, such as a comment, and not of its columns."""
+    texts = [action["metaData"]["schemaString"] for action in actions if "metaData" in action]
     if not texts or version == 0:
         return not texts
     try:
@@ -395,11 +395,13 @@ def _keeps_columns(location: Location, folder: str, version: int, actions: Actio
 
 
 def _keeps_rows(actions: Actions) -> bool:
-    """Whether a commit only wrote files anew, or did nothing to the rows of a table."""
-    known = {"add", "remove", "commitInfo", "txn", "cdc", "domainMetadata", "metaData", "protocol"}
+    """Tell whether a commit only wrote files anew, or did nothing to the rows of a table."""
+    kinds = {"add", "remove", "commitInfo", "txn", "cdc", "domainMetadata", "metaData", "protocol"}
     return all(
-        set(action) <= known
-        and not any(one.get("dataChange", True) for kind, one in action.items() if kind in ("add", "remove"))
+        set(action) <= kinds
+        and not any(
+            content.get("dataChange", True) for kind, content in action.items() if kind in ("add", "remove")
+        )
         and not (action.get("add") or {}).get("deletionVector")
         for action in actions
     )
@@ -408,21 +410,25 @@ def _keeps_rows(actions: Actions) -> bool:
 def describe_change(
     table: str, version: int, actions: Actions, remedy: str = KEEP_OR_REBUILD
 ) -> ForeignChange:
-    """Who has made a version, and how."""
-    commit_info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
+    """Tell who has made a version, and how."""
+    commit_info: dict[str, Any] = next(
+        (action["commitInfo"] for action in actions if "commitInfo" in action), {}
+    )
     author = ", ".join(str(commit_info[key]) for key in ("userName", "engineInfo") if commit_info.get(key))
     operation = str(commit_info.get("operation", "a commit"))
     return ForeignChange(table, version, operation, author or "somebody", remedy)
 
 
 def _is_ours(actions: Actions) -> bool:
-    return any(one["txn"]["appId"] in (APPLICATION, COLUMNS) for one in actions if "txn" in one)
+    return any(action["txn"]["appId"] in (APPLICATION, COLUMNS) for action in actions if "txn" in action)
 
 
 def commit_mark(actions: Actions) -> int | None:
     """The mark of a commit; None if it is not ours."""
-    found = (one["txn"] for one in actions if "txn" in one)
-    return next((one["version"] for one in found if one["appId"] == APPLICATION), None)
+    transactions = (action["txn"] for action in actions if "txn" in action)
+    return next(
+        (transaction["version"] for transaction in transactions if transaction["appId"] == APPLICATION), None
+    )
 
 
 def marked_version(location: Location, named: CommittedTable) -> int | None:
@@ -448,15 +454,15 @@ def entries_until(location: Location, folder: str, version: int) -> Iterator[tup
 
 def live_files(location: Location, folder: str, version: int) -> set[str]:
     """The files that a Delta table has at one of its versions, or had at a later one, below its folder."""
-    found = set(DeltaLog(location, folder, folder, version).state.files)
+    paths = set(DeltaLog(location, folder, folder, version).state.files)
     for _, actions in entries_after(location, folder, version):
-        found.update(one["add"]["path"] for one in actions if "add" in one)
-    return {unquote(path) for path in found}
+        paths.update(action["add"]["path"] for action in actions if "add" in action)
+    return {unquote(path) for path in paths}
 
 
 def read_actions(location: Location, folder: str, version: int) -> Actions:
     """
-    What one commit to a Delta table did; nothing if there is none of that number.
+    Read what one commit to a Delta table did; nothing if there is none of that number.
 
     Raises:
         DamagedTable: It cannot be read, or says nothing: each commit says something.
@@ -464,20 +470,20 @@ def read_actions(location: Location, folder: str, version: int) -> Actions:
     path = location.path(f"{folder}/_delta_log/{version:020}.json")
     try:
         with location.file_system().open_input_file(path) as file:
-            found = [json.loads(line) for line in file.read().splitlines()]
-        if not found:
+            actions = [json.loads(line) for line in file.read().splitlines()]
+        if not actions:
             raise ValueError(f"the entry {version:020}.json is empty")
     except FileNotFoundError:
         return []
     except ValueError as error:
         raise damaged_log(folder, folder, version, error) from error
-    return found
+    return actions
 
 
 def log_entry(name: str) -> tuple[int, str] | None:
     """The version and the kind, such as `json`, of a file of a log by its name; None for any other file."""
-    found = _ENTRY.fullmatch(name)
-    return None if found is None else (int(found[1]), found[2])
+    match = _ENTRY.fullmatch(name)
+    return None if match is None else (int(match[1]), match[2])
 
 
 Demand = tuple[str, str]
@@ -485,29 +491,29 @@ Demand = tuple[str, str]
 
 
 def require_writable(
-    found: DeltaLog, *, removes_rows: bool = True, by_bounds: bool = True, instead: str = ""
+    delta_log: DeltaLog, *, removes_rows: bool = True, by_bounds: bool = True, instead: str = ""
 ) -> None:
     """
     Raise `ForeignChange` for a Delta table that asks more of its writers than we do, and name what it asks.
 
     Args:
-        found: The table.
+        delta_log: The table.
         removes_rows: Whether rows are to go, which some tables do not allow.
         by_bounds: Whether all that its log says of files is needed.
         instead: What else than to take that away can be done.
     """
-    properties = property_demands(found.delta.metadata().configuration, removes_rows, by_bounds)
-    demands = [*_feature_demands(found), *properties, *_column_demands(found.state.stored)]
+    properties = property_demands(delta_log.delta.metadata().configuration, removes_rows, by_bounds)
+    demands = [*_feature_demands(delta_log), *properties, *_column_demands(delta_log.state.stored)]
     if not demands:
         return
-    entries = entries_until(found.location, found.folder, found.version)
-    theirs = (one for one in entries if not _is_ours(one[1]) and _says_something_of_table(one[1]))
-    version, actions = next(theirs, (found.version, []))
-    raise describe_change(found.name, version, actions, describe_demands(demands, instead))
+    entries = entries_until(delta_log.location, delta_log.folder, delta_log.version)
+    theirs = (entry for entry in entries if not _is_ours(entry[1]) and _says_something_of_table(entry[1]))
+    version, actions = next(theirs, (delta_log.version, []))
+    raise describe_change(delta_log.name, version, actions, describe_demands(demands, instead))
 
 
 def describe_demands(demands: Sequence[Demand], instead: str = "") -> str:
-    """What a table asks, and the way on, as the remedy of a `ForeignChange`."""
+    """Say what a table asks, and the way on, as the remedy of a `ForeignChange`."""
     what = ", ".join(what for what, _ in demands)
     ways = "; ".join(f"ALTER TABLE ... {way}" for _, way in demands)
     return f"Nothing was written. cdckit keeps up no tables with {what}: take that away ({ways}){instead}."
@@ -517,8 +523,8 @@ def _says_something_of_table(actions: Actions) -> bool:
     return any("metaData" in action or "protocol" in action for action in actions)
 
 
-def _feature_demands(found: DeltaLog) -> Iterator[Demand]:
-    protocol = found.delta.protocol()
+def _feature_demands(delta_log: DeltaLog) -> Iterator[Demand]:
+    protocol = delta_log.delta.protocol()
     needed = {*(protocol.reader_features or []), *(protocol.writer_features or [])}
     for feature in sorted(needed - _KNOWN - _IDLE):
         yield f"the feature {feature}", f"DROP FEATURE {feature}"
@@ -530,7 +536,7 @@ def _feature_demands(found: DeltaLog) -> Iterator[Demand]:
 def property_demands(
     configuration: Mapping[str, str], removes_rows: bool = True, by_bounds: bool = False
 ) -> Iterator[Demand]:
-    """What the properties of a table ask; see `require_writable`."""
+    """List what the properties of a table ask; see `require_writable`."""
     for key, value in sorted(configuration.items()):
         name = key.removeprefix(_CONSTRAINT)
         if name != key:
@@ -569,10 +575,10 @@ def carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None
 
 
 def _try_to_carry_out(location: Location, plan: Plan, commit: int, head: DeltaLog | None) -> bool | None:
-    """As `carry_out`; None if another writer was faster, or the table had to be made ready first."""
+    """Carry out a plan; None if another writer was faster, or the table had to be made ready first."""
     after = plan.after
     if head is None:
-        adds = [one.add(data_change=path not in plan.same_rows) for path, one in after.files.items()]
+        adds = [file.add(data_change=path not in plan.same_rows) for path, file in after.files.items()]
         return create(location, after, adds, properties(commit)) or None
     now = head.newest()
     if head.mark >= commit:
@@ -612,17 +618,20 @@ def create(
 
 
 def _actions(location: Location, plan: Plan, now: Table) -> list[AddAction | RemoveAction]:
-    """What brings a table from where it is *now* to where the plan leads."""
+    """List what brings a table from where it is *now* to where the plan leads."""
     adds, removes = plan.after.files, plan.remove
     if not removes.keys() <= now.files.keys():
         # Others have put files together that the plan removes: theirs go, with the rows that are in them.
         adds = plan.onto(DeltaLog(location, now.name, now.folder, plan.base).state).files
-        removes = {path: one for path, one in now.files.items() if path not in adds}
+        removes = {path: file for path, file in now.files.items() if path not in adds}
     news, same = plan.after.files.keys() - plan.same_rows, plan.same_rows
-    some = {path: one for path, one in adds.items() if path not in now.files}
+    some = {path: file for path, file in adds.items() if path not in now.files}
     return [
-        *(one.add(data_change=path in news) for path, one in some.items()),
-        *(one.remove(data_change=path in plan.remove and path not in same) for path, one in removes.items()),
+        *(file.add(data_change=path in news) for path, file in some.items()),
+        *(
+            file.remove(data_change=path in plan.remove and path not in same)
+            for path, file in removes.items()
+        ),
     ]
 
 
@@ -673,9 +682,13 @@ def missing_columns(before: T.StructType, after: T.StructType) -> T.StructType |
     """
     if not keeps_types(before, after):
         return None
-    known = {one.name: one.dataType for one in before}
+    types = {column.name: column.dataType for column in before}
     return T.StructType(
-        [one for one in after if one.name not in known or not keeps_types(one.dataType, known[one.name])]
+        [
+            column
+            for column in after
+            if column.name not in types or not keeps_types(column.dataType, types[column.name])
+        ]
     )
 
 
@@ -685,8 +698,8 @@ def _commit(head: DeltaLog, actions: list[AddAction | RemoveAction], after: Tabl
     is_append = missing_columns(head.state.stored, after.stored) == T.StructType()
     if is_append:
         return head.commit(actions, head.state.stored, properties(commit))
-    actions = [one for one in actions if isinstance(one, AddAction)]
-    if after.files.keys() - {one.path for one in actions}:
+    actions = [action for action in actions if isinstance(action, AddAction)]
+    if after.files.keys() - {action.path for action in actions}:
         raise RuntimeError(f"Files of {after.name} would go with columns that stay: nothing was written.")
     return head.commit(actions, after.stored, properties(commit), anew=True)
 
@@ -702,18 +715,18 @@ def properties(
     mark: int, batch: tuple[str, int] | None = None, *, application: str = APPLICATION
 ) -> CommitProperties:
     """
-    What a commit to a Delta table carries: its mark, and the id and the digest of a batch.
+    Make what a commit to a Delta table carries: its mark, and the id and the digest of a batch.
 
     deltalake is not to try again by itself: of two that make one table at once, the later one would find it
     made, and add its own files and columns to it as version 1.
     """
-    found = {application: mark}
+    versions = {application: mark}
     if batch is not None:
         id_, digest = batch
         last, names = (id_.number if isinstance(id_, StreamBatch) else id_), batch_names(id_)
-        found |= {names.digest: digest, names.check: batch_check(last, digest)}
-        found |= {names.number: last} if names.number and isinstance(last, int) else {}
-    transactions = [Transaction(name, version, int(time.time() * 1000)) for name, version in found.items()]
+        versions |= {names.digest: digest, names.check: batch_check(last, digest)}
+        versions |= {names.number: last} if names.number and isinstance(last, int) else {}
+    transactions = [Transaction(name, version, int(time.time() * 1000)) for name, version in versions.items()]
     return CommitProperties(max_commit_retries=0, app_transactions=transactions)
 
 
@@ -747,7 +760,7 @@ Answer = TypeVar("Answer")
 
 def first_answer(place: str, attempt: Callable[[], Answer | None]) -> Answer:
     """
-    What *attempt* answers, which is done again after a wait as long as the answer is None.
+    Call *attempt* until it answers, with waits that grow as long as its answer is None.
 
     Raises:
         StoreIsBusy: It was None each time, since other writers at the *place* were faster.

@@ -75,7 +75,7 @@ class Snapshot:
         self._states: dict[str, State] = {}
 
     def note_of(self, key: str) -> str | None:
-        """What is noted under a key; None if nothing is."""
+        """Read what is noted under a key; None if nothing is."""
         return self.notes.get(key)
 
     def names(self) -> list[str]:
@@ -83,7 +83,7 @@ class Snapshot:
         return sorted(self.named)
 
     def has(self, name: str) -> bool:
-        """Whether there is a table of that name."""
+        """Tell whether there is a table of that name."""
         return name in self.named
 
     def schema(self, name: str) -> T.StructType:
@@ -91,7 +91,7 @@ class Snapshot:
         return true_names(self.table(name).stored)
 
     def path(self, name: str) -> str:
-        """Where the Delta table lies, for other readers; its version is `delta_version`."""
+        """Say where the Delta table lies, for other readers; its version is `delta_version`."""
         return self.location.delta(self._named_table(name).folder)
 
     def delta_version(self, name: str) -> int | None:
@@ -125,7 +125,7 @@ class Snapshot:
         return read_spark(self.spark, self.location, table, table.select(where, "read", files), where)
 
     def arrow(self, name: str, where: Where | None = None, files: Iterable[File] | None = None) -> pa.Table:
-        """The same rows in the memory of this program, read without Spark: for small tables."""
+        """Read the rows into the memory of this program, without Spark: for small tables."""
         table = self.table(name)
         return read_arrow(self.location, table, table.select(where, "arrow", files), where)
 
@@ -143,9 +143,9 @@ class Snapshot:
             named = self._named_table(name)
             # A log is brought to newer versions: whoever takes it has it alone.
             kept = self._kept.pop(named.folder, None)
-            found = load_state(self.location, name, named, lambda: self._plan(name), kept)
-            self._require_known(found.next_mark)
-            self._states[name] = found
+            state = load_state(self.location, name, named, lambda: self._plan(name), kept)
+            self._require_known(state.next_mark)
+            self._states[name] = state
         return self._states[name].table
 
     def _require_known(self, mark: int) -> None:
@@ -171,17 +171,17 @@ class Snapshot:
             if not carry_out(self.location, plan, self._named_table(name).commit):
                 return foreign_change(self.location, plan)
             del self._states[name]
-        found = self.table(name)
-        others = upkeep_of_others(self.location, found)
-        if others.kept != found.version:
+        table = self.table(name)
+        others = upkeep_of_others(self.location, table)
+        if others.kept != table.version:
             del self._states[name]
         return others.foreign
 
     def require_untouched(self, name: str) -> None:
         """Raise `ForeignChange` if others have changed a Delta table since this commit, the newest one."""
-        found = self.table(name)
-        if found.version is not None:
-            foreign = upkeep_of_others(self.location, found).foreign
+        table = self.table(name)
+        if table.version is not None:
+            foreign = upkeep_of_others(self.location, table).foreign
         else:
             plan = self._plan(name)
             foreign = None if plan is None else foreign_change(self.location, plan)
@@ -195,7 +195,7 @@ class Snapshot:
             require_writable(self.head(name))
 
     def require_commits_writable(self) -> None:
-        """The same of the table of commits."""
+        """Raise `ForeignChange` where another program asks more of who writes the table of commits."""
         if self._commits is not None:
             self._commits.require_writable()
 
@@ -205,25 +205,27 @@ class Snapshot:
 
     def with_theirs(self, name: str) -> Table:
         """A table as another program has left it, with what is committed and not in its Delta table yet."""
-        found = self.head(name).state
+        table = self.head(name).state
         plan = self._plan(name) if self.table(name).version is None else None
-        return found if plan is None else replace(plan.onto(found), stored=found.stored)
+        return table if plan is None else replace(plan.onto(table), stored=table.stored)
 
     def log_of(self, name: str, folder: str) -> DeltaLog | None:
         """The log of a Delta table in a folder, if it was loaded."""
-        found = self._states[name].log if name in self._states else None
-        return found if found is not None and found.folder == folder else None
+        delta_log = self._states[name].log if name in self._states else None
+        return delta_log if delta_log is not None and delta_log.folder == folder else None
 
     def keep_logs(self) -> None:
         """Let the next one have the logs that were loaded, which this one does not bring up any more."""
-        self._kept |= {one.log.folder: one.log for one in self._states.values() if one.log is not None}
+        self._kept |= {
+            state.log.folder: state.log for state in self._states.values() if state.log is not None
+        }
 
     def at_commit(self, commit: Commit, commits: Commits) -> Snapshot:
         """The tables of the same store at another commit, or at the same one, to be looked at again."""
-        found = Snapshot(self._spark, self.location, commits, commit, self._kept)
+        snapshot = Snapshot(self._spark, self.location, commits, commit, self._kept)
         if commit.version == self.version:
-            found._states.update(self._states)
-        return found
+            snapshot._states.update(self._states)
+        return snapshot
 
     def _plan(self, name: str) -> Plan | None:
         return self._commits.plan(name, self._named_table(name)) if self._commits else None

@@ -106,8 +106,8 @@ class Store:
         commits = load(self._location)
         if commits is None and version is not None:
             raise InvalidArgument(function, "version", "that of a commit; there is none yet", version)
-        found = None if commits is None else _find_commit(commits, version, timestamp, function)
-        return Snapshot(self._spark, self._location, None if found is None else commits, found)
+        commit = None if commits is None else _find_commit(commits, version, timestamp, function)
+        return Snapshot(self._spark, self._location, None if commit is None else commits, commit)
 
     def begin(self) -> Transaction:
         """A transaction from the newest commit."""
@@ -115,7 +115,7 @@ class Store:
 
     def atomically(self, work: Callable[[Transaction], Answer], *, alone: bool = False) -> Answer:
         """
-        What *work* returns, which is given a transaction from the newest commit, and commits it.
+        Let *work* have a transaction from the newest commit, which it commits; returns what it returns.
 
         Where another writer has changed what it goes by, or deleted what it reads, it is done again on what
         that one left, up to 20 times, after a wait that grows and differs from writer to writer.  What else
@@ -153,15 +153,15 @@ class Store:
 
     def _begin_in_turn(self, name: str) -> Transaction:
         """A transaction, after that of another call that is to be alone."""
-        known, since = None, 0.0
+        text, since = None, 0.0
         while True:
             transaction = self.begin()
             claim = transaction.base.notes.get(CLAIM)
             if claim is None or claim.startswith(name):
                 return transaction
             transaction.close()
-            if claim != known:
-                known, since = claim, time.monotonic()
+            if claim != text:
+                text, since = claim, time.monotonic()
             elif time.monotonic() - since > _PATIENCE:
                 self._note_claim(claim, None)
             time.sleep(0.2)
@@ -170,13 +170,13 @@ class Store:
         """Note a claim where there is none, or in the place of one that begins with this name."""
         # What was done stands all the same; a claim that is left ends by itself.
         with self.begin() as transaction, suppress(ConflictingCommit, StoreIsBusy):
-            found = transaction.base.notes.get(CLAIM)
-            if found != claim and (found is None or found.startswith(name)):
+            last_claim = transaction.base.notes.get(CLAIM)
+            if last_claim != claim and (last_claim is None or last_claim.startswith(name)):
                 transaction.note(CLAIM, claim)
                 transaction.commit(reads=())
 
     def _is_forgotten(self, base: Snapshot) -> bool:
-        """Whether older commits were deleted, and that one with them, since it was read."""
+        """Tell whether older commits were deleted, and that one with them, since it was read."""
         newest = self.snapshot()
         first = int(newest.notes.get(VACUUMED, 0))
         return base.version is not None and base.version < first != int(base.notes.get(VACUUMED, 0))
@@ -199,7 +199,7 @@ class Store:
         if self._spark is None:
             raise InvalidArgument("Store", "spark", "a session, which makes the table of commits", None)
         if commits is None:
-            columns = [one for one in COMMITS_SCHEMA if one.name != "plans"]
+            columns = [column for column in COMMITS_SCHEMA if column.name != "plans"]
             return local_frame(self._spark, [], T.StructType(columns))
         return commits.read(self._spark)
 
@@ -234,8 +234,8 @@ class Store:
         """
         with self.begin() as transaction:
             names = [name] if name is not None else transaction.base.names()
-            for each in names:
-                transaction.compact(each, below=below)
+            for table in names:
+                transaction.compact(table, below=below)
             return transaction.commit(reads=())
 
     def vacuum(self, older_than: timedelta = timedelta(days=7)) -> list[str]:
@@ -298,19 +298,19 @@ class Store:
         snapshot = self.snapshot()
         for table in map(snapshot.table, snapshot.names()):
             infos = self._location.listed(table.folder)
-            for one in table.files.values():
-                below = unquote(one.path)
+            for file in table.files.values():
+                below = unquote(file.path)
                 path = f"{table.folder}/{below}"
                 # What other programs write may lie in folders.
                 size = (infos.get(below) or self._location.info(path)).size
-                if size != one.size:
-                    found = (
-                        f"it has {size} bytes, not {one.size}"
+                if size != file.size:
+                    problem = (
+                        f"it has {size} bytes, not {file.size}"
                         if size is not None
                         else "the file is not there"
                     )
                     raise DamagedTable(
-                        table.name, path, found, "Bring the file back from a copy of the store."
+                        table.name, path, problem, "Bring the file back from a copy of the store."
                     )
             if deep and (damage := find_damage(self._spark, self._location, table)) is not None:
                 raise damage
@@ -322,17 +322,17 @@ class Store:
 def _find_commit(
     commits: Commits, version: int | None, timestamp: datetime | None, function: str
 ) -> Commit | None:
-    """As `Store.snapshot` says; None for an instant before the first commit."""
+    """Find the commit as `Store.snapshot` says; None for an instant before the first commit."""
     if timestamp is None:
-        found = commits.commit(version)
-        if found is None:
+        commit = commits.commit(version)
+        if commit is None:
             raise InvalidArgument(function, "version", f"from 0 to {commits.version}", version)
     else:
         microseconds(timestamp, "timestamp", function=function)
-        found = next((one for one in commits.since(timestamp) if one.timestamp <= timestamp), None)
-    if found is not None and found.version < commits.version:
-        _require_kept(commits, found.version, timestamp, function)
-    return found
+        commit = next((commit for commit in commits.since(timestamp) if commit.timestamp <= timestamp), None)
+    if commit is not None and commit.version < commits.version:
+        _require_kept(commits, commit.version, timestamp, function)
+    return commit
 
 
 def _require_kept(commits: Commits, version: int, timestamp: datetime | None, function: str) -> None:
@@ -359,12 +359,12 @@ def require_kind(tables: Snapshot, kind: str) -> None:
         tables: The store at a commit; one in which there is nothing may become anything.
         kind: What is needed, as it is noted.
     """
-    found = tables.note_of(KIND)
-    if found is None and not tables.names():
+    stored_kind = tables.note_of(KIND)
+    if stored_kind is None and not tables.names():
         return
-    if found != kind:
+    if stored_kind != kind:
         others = f"a store of the tables {', '.join(tables.names())}"
-        raise OtherKind(tables.location.root, f"a {kind}", found or others)
+        raise OtherKind(tables.location.root, f"a {kind}", stored_kind or others)
 
 
 def read_some(tables: Tables, name: str) -> DataFrame | None:
@@ -387,18 +387,22 @@ def replace_rows(tables: Transaction, name: str, keys: DataFrame, *rows: Rows) -
 
     Cost: files without such rows stay as they are; unless the table is small, a job finds them.
     """
-    found, on = tables.read(name), keys.columns
-    files = files_holding(found, tables.files(name), keys, on)
+    table_rows, on = tables.read(name), keys.columns
+    files = files_holding(table_rows, tables.files(name), keys, on)
     kept = []
     if files:
-        rest = tables.read(name, files=files).join(keys, on, "left_anti").select(*map(quoted, found.columns))
+        others = (
+            tables.read(name, files=files)
+            .join(keys, on, "left_anti")
+            .select(*map(quoted, table_rows.columns))
+        )
         # Each task writes a file of its own.
-        kept = [rest.coalesce(1) if hold_few_rows(files) else rest]
+        kept = [others.coalesce(1) if hold_few_rows(files) else others]
     tables.swap(name, files, *kept, *rows)
 
 
 def read_note(tables: Tables, key: str, default: Any) -> Any:
-    """What is noted under a key, as JSON; *default* if nothing is."""
+    """Read what is noted under a key, as JSON; *default* if nothing is."""
     text = tables.note_of(key)
     return default if text is None else json.loads(text)
 

@@ -137,24 +137,24 @@ class Change:
             return self.after
         if self.rewritten:
             return replace(self.after, version=now.version)
-        gone, known = self.gone, self.known
-        files = {path: one for path, one in now.files.items() if path not in gone}
-        added = {path: one for path, one in self.after.files.items() if path not in known}
+        removed, known_files = self.gone, self.known
+        files = {path: file for path, file in now.files.items() if path not in removed}
+        added = {path: file for path, file in self.after.files.items() if path not in known_files}
         return replace(self.after, version=now.version, files={**files, **added})
 
     def plan(self, now: Table | None) -> Plan | None:
-        """What it does to the Delta table, which stands as *now*; None if it drops the table."""
+        """Plan what it does to the Delta table, which stands as *now*; None if it drops the table."""
         after = self.onto(now)
         if after is None:
             return None
         if now is None or now.folder != after.folder:
             return Plan(None, after, {}, self.same_rows)
-        added = [one for path, one in after.files.items() if path not in now.files]
-        removed = {path: one for path, one in now.files.items() if path not in after.files}
+        added = [file for path, file in after.files.items() if path not in now.files]
+        removed = {path: file for path, file in now.files.items() if path not in after.files}
         return Plan(now.version, after.with_files(added), removed, self.same_rows)
 
     def is_older_than(self, horizon: datetime, location: Location) -> bool:
-        """Whether files that were written may be gone by a vacuum: by the clock of what keeps them."""
+        """Tell whether files that were written may be gone by a vacuum: by the clock of what keeps them."""
         if self.after is None:
             return False
         ours = filter(OUR_FILES.fullmatch, self.after.files.keys() - self.known.keys())
@@ -208,7 +208,7 @@ class Transaction:
         return sorted(filter(self.has, {*self.base.names(), *self._changes}))
 
     def has(self, name: str) -> bool:
-        """Whether there is a table of that name, one that was written here included."""
+        """Tell whether there is a table of that name, one that was written here included."""
         change = self._changes.get(name)
         return self.base.has(name) if change is None else change.after is not None
 
@@ -217,24 +217,24 @@ class Transaction:
         return true_names(self._table(name).stored)
 
     def files(self, name: str, where: Where | None = None) -> list[File]:
-        """As `Snapshot.files`, with what was written here; the table counts as read (see `commit`)."""
+        """List files as `Snapshot.files`, and what was written here; the table counts as read (`commit`)."""
         self._read.add(name)
         return self._table(name).select(where, "files")
 
     def new_files(self, name: str) -> list[File]:
-        """Those of the files of a table whose rows have come to it in this transaction."""
+        """List the files of a table whose rows have come to it in this transaction."""
         change = self._change(name)
         there = {*change.known, *change.same_rows}
-        return [one for path, one in self._table(name).files.items() if path not in there]
+        return [file for path, file in self._table(name).files.items() if path not in there]
 
     def read(self, name: str, where: Where | None = None, files: Iterable[File] | None = None) -> DataFrame:
-        """As `Snapshot.read`, with what was written here; the table counts as read (see `commit`)."""
+        """Read rows as `Snapshot.read`, and what was written here; the table counts as read (`commit`)."""
         table = self._table(name)
         self._read.add(name)
         return read_spark(self.spark, self._location, table, table.select(where, "read", files), where)
 
     def note_of(self, key: str) -> str | None:
-        """What is noted under a key, here or before; None if nothing is."""
+        """Read what is noted under a key, here or before; None if nothing is."""
         return self._notes[key] if key in self._notes else self.base.notes.get(key)
 
     @property
@@ -276,11 +276,11 @@ class Transaction:
         Cost: one job per source of rows; for a table whose columns change types, one over all of it.
         """
         try:
-            for one in (rows, *more):
-                self._with_columns(name, row_columns(one), tuple(partition_by))
+            for some_rows in (rows, *more):
+                self._with_columns(name, row_columns(some_rows), tuple(partition_by))
             done = self._write(name, (rows, *more))
             if compact_at is not None:
-                touched = {tuple(one.partition_texts().items()) for one in done.files}
+                touched = {tuple(file.partition_texts().items()) for file in done.files}
                 self.compact(name, files=max(2, compact_at), only=touched)
             return done
         except BaseException:
@@ -313,11 +313,11 @@ class Transaction:
         Raises:
             InvalidArgument: One of the files is not the table's.
         """
-        gone = [one.path for one in remove]
-        self.adopt(name, (), gone, gone if same_rows else ())
+        paths = [file.path for file in remove]
+        self.adopt(name, (), paths, paths if same_rows else ())
         done = self.append(name, *rows) if rows else WriteResult()
         if same_rows:
-            self.adopt(name, (), (), (one.path for one in done.files))
+            self.adopt(name, (), (), (file.path for file in done.files))
         return done
 
     def limit_files(self, name: str, rows: int) -> None:
@@ -333,12 +333,12 @@ class Transaction:
             self.note(f"{_FILE_ROWS}:{name}", str(rows))
 
     def _file_rows(self, name: str) -> int | None:
-        found = self.note_of(f"{_FILE_ROWS}:{name}")
-        return None if found is None else int(found)
+        number = self.note_of(f"{_FILE_ROWS}:{name}")
+        return None if number is None else int(number)
 
     def target(self, name: str, columns: T.StructType, partition_by: Sequence[str] = ()) -> Target:
         """
-        Where workers may write rows of such columns to a table by themselves; it is made if there is none.
+        Make a place where workers may write rows of such columns to a table, which is made if there is none.
 
         What the columns do to a table that is there, and what raises, is as for `append`.  What the workers
         wrote counts once `adopt` is told of it.
@@ -369,11 +369,11 @@ class Transaction:
             InvalidArgument: One of the paths is not that of a file of the table.
         """
         with self._lock:
-            table, gone = self._table(name), set(remove)
-            strange = sorted(gone - table.files.keys())
+            table, paths = self._table(name), set(remove)
+            strange = sorted(paths - table.files.keys())
             if strange:
                 raise InvalidArgument("adopt", "remove", f"files of the table {name!r}", strange[0])
-            kept = [one for path, one in table.files.items() if path not in gone]
+            kept = [file for path, file in table.files.items() if path not in paths]
             self._put(name, table.with_files([*kept, *add]), same_rows)
 
     def compact(
@@ -393,19 +393,21 @@ class Transaction:
             files: How many small ones a partition must have at least.
             only: The partitions that are meant, each by its columns and their values; all without it.
         """
-        table, known, done = self._table(name), self._change(name).known, WriteResult()
+        table, known_files, done = self._table(name), self._change(name).known, WriteResult()
         # What this transaction has written is news to who reads the table as a stream: it stays apart.
         for is_known in (True, False):
-            some = table.with_files(one for path, one in table.files.items() if (path in known) == is_known)
+            some = table.with_files(
+                file for path, file in table.files.items() if (path in known_files) == is_known
+            )
             groups = [
                 group
                 for group in small_files(some, below, files, self._file_rows(name))
                 if only is None or tuple(group[0].partition_texts().items()) in only
             ]
             if groups:
-                gone = [one for group in groups for one in group]
+                old_files = [file for group in groups for file in group]
                 rows = rows_of_groups(self.spark, self._location, table, groups)
-                done += self.swap(name, gone, rows, same_rows=is_known)
+                done += self.swap(name, old_files, rows, same_rows=is_known)
         return done
 
     def accept(self, name: str) -> None:
@@ -450,10 +452,10 @@ class Transaction:
 
     def discard(self, name: str, files: Iterable[File]) -> None:
         """Let those files that this transaction wrote, and took out again, be deleted when it ends."""
-        table, known = self._table(name), self._change(name).known
-        gone = [one.path for one in files if one.path not in known and one.path not in table.files]
+        table, known_files = self._table(name), self._change(name).known
+        paths = [file.path for file in files if file.path not in known_files and file.path not in table.files]
         with self._lock:
-            self._scratch += [f"{table.folder}/{path}" for path in gone]
+            self._scratch += [f"{table.folder}/{path}" for path in paths]
 
     def scratch(self, rows: DataFrame | WorkerPlan) -> DataFrame:
         """Rows computed once and needed again, in files that are deleted when the transaction ends."""
@@ -468,24 +470,24 @@ class Transaction:
         """
         names = [column, *(name for name in rows.columns if name != column)]
         # In the first place, since what is known of files is of their first columns.
-        found, files = self._scratch_files(rows.select(*(F.col(quoted(name)) for name in names)))
-        nulls = sum(one.nulls[column] for one in files)
-        others = sum(one.rows for one in files) - nulls
+        rows_there, files = self._scratch_files(rows.select(*(F.col(quoted(name)) for name in names)))
+        nulls = sum(file.nulls[column] for file in files)
+        others = sum(file.rows for file in files) - nulls
         is_null = F.col(column).isNull()
-        return found.where(is_null) if nulls else None, found.where(~is_null) if others else None
+        return rows_there.where(is_null) if nulls else None, rows_there.where(~is_null) if others else None
 
     def _scratch_files(self, rows: DataFrame | WorkerPlan) -> tuple[DataFrame, Sequence[File]]:
         table = Table(SCRATCH, SCRATCH, stored_names(storable_columns(row_columns(rows), SCRATCH)))
         files = write(rows, Target.from_table(self._location, table)).files
         with self._lock:
-            self._scratch += [f"{SCRATCH}/{one.path}" for one in files]
+            self._scratch += [f"{SCRATCH}/{file.path}" for file in files]
         return read_spark(self.spark, self._location, table, files), files
 
     def _write(self, name: str, rows: Sequence[Rows]) -> WriteResult:
         done, table = WriteResult(), self._table(name)
-        for one in rows:
+        for part in rows:
             target = Target.from_table(self._location, table, self._file_rows(name))
-            done += write(self._fitting(one, table), target)
+            done += write(self._fitting(part, table), target)
         with self._lock:
             self._put(name, (table := self._table(name)).with_files([*table.files.values(), *done.files]))
         return done
@@ -506,8 +508,8 @@ class Transaction:
             if table is None:
                 self._put(name, self._new_table(name, columns, by))
             elif by and by != _partition_names(table):
-                found = ", ".join(_partition_names(table)) or "nothing"
-                raise InvalidArgument("append", "partition_by", f"that of the table, {found}", by)
+                partitioning = ", ".join(_partition_names(table)) or "nothing"
+                raise InvalidArgument("append", "partition_by", f"that of the table, {partitioning}", by)
             else:
                 self._widen(name, table, columns)
 
@@ -518,8 +520,8 @@ class Transaction:
         stored = stored_names(columns, None if dropped is None else dropped.stored)
         if dropped is not None and not by and not dropped.partition_by:
             return replace(dropped, stored=stored, files={})
-        names = {one.name: two.name for one, two in zip(columns, stored, strict=True)}
-        return Table(name, self._free_folder(name), stored, tuple(names[one] for one in by))
+        names = {column.name: two.name for column, two in zip(columns, stored, strict=True)}
+        return Table(name, self._free_folder(name), stored, tuple(names[column] for column in by))
 
     def _widen(self, name: str, table: Table, columns: T.StructType) -> None:
         """Let a table have room for such columns; what is there is written anew where types change."""
@@ -547,20 +549,20 @@ class Transaction:
             return Change(before, before)
 
     def _table(self, name: str) -> Table:
-        found = self._change(name).after
-        if found is None:
+        table = self._change(name).after
+        if table is None:
             raise NoSuchTable(name, self.base.version, self.names())
-        return found
+        return table
 
     def _free_folder(self, name: str) -> str:
         """A folder in which there is no Delta table, and that no table of ours has, whatever its case."""
-        taken = {one.folder.lower() for one in self.base.named.values()}
-        taken |= {one.after.folder.lower() for one in self._changes.values() if one.after}
-        found, number = folder_name(name), 1
-        while found.lower() in taken or self._location.has_log(found):
+        taken = {table.folder.lower() for table in self.base.named.values()}
+        taken |= {change.after.folder.lower() for change in self._changes.values() if change.after}
+        folder, number = folder_name(name), 1
+        while folder.lower() in taken or self._location.has_log(folder):
             number += 1
-            found = f"{folder_name(name)}.{number}"
-        return found
+            folder = f"{folder_name(name)}.{number}"
+        return folder
 
     # Ending ----------------------------------------------------------------------------------------------
 
@@ -597,12 +599,13 @@ class Transaction:
         needed = "one that has not ended" if self.has_ended else "one whose writes have all succeeded"
         if self.has_ended or self._failed:
             raise InvalidArgument("commit", "the transaction", needed, "not that")
-        scopes = [_scope(one) for one in (self._read if reads is None else reads)]
+        scopes = [_scope(scope) for scope in (self._read if reads is None else reads)]
         # A table that is made anew goes over what others did, also where there is no row before and after.
         self._changes = {
-            name: one
-            for name, one in self._changes.items()
-            if one.before != one.after or ((one.over_others or one.touched) and one.before is not None)
+            name: change
+            for name, change in self._changes.items()
+            if change.before != change.after
+            or ((change.over_others or change.touched) and change.before is not None)
         }
         try:
             return self._land(batch, digest or 0, scopes)
@@ -639,7 +642,7 @@ class Transaction:
         if not self._changes and not self._notes and batch is None:
             return CommitResult(self.base.version or 0)
         tables = {name: head.state for name, head in heads.items()}
-        plans = {name: one.plan(tables.get(name)) for name, one in self._changes.items()}
+        plans = {name: change.plan(tables.get(name)) for name, change in self._changes.items()}
         for name, head in heads.items():
             if (plan := plans[name]) is not None and plan.base is not None:
                 log.require_writable(head, removes_rows=plan.removes_rows)
@@ -682,11 +685,11 @@ class Transaction:
         if old := self._vacuumed_tables(now):
             raise conflict("its files may have been deleted by `vacuum`, which keeps younger ones", *old)
         for name in sorted({*self._changes, *(name for name, _ in scopes)}):
-            change, parts = self._changes.get(name), [part for each, part in scopes if each == name]
+            change, parts = self._changes.get(name), [part for table, part in scopes if table == name]
             is_unread = change is None or change.before is None
             if is_unread and self.base.named.get(name) == now.named.get(name):
                 continue  # Perhaps it could not be read.
-            before, after = (each.table(name) if each.has(name) else None for each in (self.base, now))
+            before, after = (state.table(name) if state.has(name) else None for state in (self.base, now))
             if (because := _find_conflict(change, parts, before, after)) is not None:
                 raise conflict(because, name)
         for key, value in self._notes.items():
@@ -699,7 +702,9 @@ class Transaction:
         if until is None or until == self.base.notes.get(VACUUMED_UNTIL):
             return []
         horizon = datetime.fromisoformat(until.split()[0])
-        return [name for name, one in self._changes.items() if one.is_older_than(horizon, self._location)]
+        return [
+            name for name, change in self._changes.items() if change.is_older_than(horizon, self._location)
+        ]
 
     def _next(self, newest: Commit, heads: Mapping[str, Table], plans: Mapping[str, Plan | None]) -> Commit:
         number, tables = newest.version + 1, dict(newest.tables)
@@ -721,8 +726,8 @@ class Transaction:
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             tried = [pool.submit(reach, name, plan) for name, plan in plans.items() if plan is not None]
-        for one in tried:
-            one.result()
+        for task in tried:
+            task.result()
 
 
 _Where = Mapping[str, Collection[Any]]
@@ -742,7 +747,7 @@ def _find_conflict(
     change: Change | None, parts: Sequence[_Where | None], before: Table | None, after: Table | None
 ) -> str | None:
     """
-    What others have done to a table that a transaction changes, or of which it has read *parts*.
+    Find what others did to a table that a transaction changes, or of which it has read *parts*.
 
     None if that does not concern it; *before* is the table at its base, *after* the one that there is now.
     """
@@ -756,21 +761,21 @@ def _find_conflict(
         return "it has changed the columns of a table that is written here"
     if change and change.gone & (before.files.keys() - after.files.keys()):
         return "it has replaced files that are replaced here"
-    names = {true_name(one): one.name for one in after.stored}
+    names = {true_name(column): column.name for column in after.stored}
     touched = [
-        *(one for path, one in before.files.items() if path not in after.files),
-        *(one for path, one in after.files.items() if path not in before.files),
+        *(file for path, file in before.files.items() if path not in after.files),
+        *(file for path, file in after.files.items() if path not in before.files),
     ]
     for part in filter(None, parts):
         where = {names.get(column, column): values for column, values in part.items()}
-        if any(_is_within(one, where) for one in touched):
+        if any(_is_within(file, where) for file in touched):
             return "it has changed a part of a table that was read"
     return None
 
 
-def _is_within(one: File, where: _Where) -> bool:
+def _is_within(file: File, where: _Where) -> bool:
     return all(
-        column not in one.partition or one.partition[column] in values for column, values in where.items()
+        column not in file.partition or file.partition[column] in values for column, values in where.items()
     )
 
 

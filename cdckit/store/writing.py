@@ -67,7 +67,7 @@ class WriteResult:
     @property
     def rows(self) -> int:
         """How many rows."""
-        return sum(one.rows for one in self.files)
+        return sum(file.rows for file in self.files)
 
     def __add__(self, other: WriteResult) -> WriteResult:
         return WriteResult(self.files + other.files)
@@ -86,11 +86,11 @@ def write(rows: Rows, target: Target) -> WriteResult:
     """Let the workers write the rows; a job, unless they are a table of this program."""
     target.location.make_folder(target.folder)
     if isinstance(rows, pa.Table):
-        found = _write(rows.to_batches(), target)
+        result = _write(rows.to_batches(), target)
     else:
         plan = rows if isinstance(rows, WorkerPlan) else _as_plan(rows)
-        found = worker_reports(plan, partial(_write, target=target))
-    return WriteResult(tuple(parse_report(found, target)))
+        result = worker_reports(plan, partial(_write, target=target))
+    return WriteResult(tuple(parse_report(result, target)))
 
 
 def _as_plan(rows: DataFrame) -> WorkerPlan:
@@ -104,9 +104,9 @@ def _rename_columns(batches: Iterable[pa.RecordBatch], names: list[str]) -> Iter
         yield batch.rename_columns(names)
 
 
-def parse_report(found: Iterable[dict[str, Any]], target: Target) -> list[File]:
+def parse_report(reports: Iterable[dict[str, Any]], target: Target) -> list[File]:
     """The files of which `OpenFiles.close` says this."""
-    return [File.from_json(one, target.stored) for one in found]
+    return [File.from_json(report, target.stored) for report in reports]
 
 
 # In the workers --------------------------------------------------------------------------------------------
@@ -174,18 +174,18 @@ class OpenFiles:
         self._buffered_bytes += self._unsorted_bytes
         self._unsorted, self._unsorted_rows, self._unsorted_bytes = [], 0, 0
         full = self._buffered_bytes >= 2 * _BYTES_AT_ONCE
-        for one in self._files.values():
-            if full or one.waiting_rows >= _ROWS_AT_ONCE:
-                one.flush()
+        for file in self._files.values():
+            if full or file.waiting_rows >= _ROWS_AT_ONCE:
+                file.flush()
         self._buffered_bytes = 0 if full else self._buffered_bytes
 
     def begin_files(self) -> list[str]:
         """Let what comes from here on be in other files than what came before; the paths of those."""
         self._sort()
-        closed = [one.close() for one in self._files.values()]
+        closed = [file.close() for file in self._files.values()]
         self._reports += closed
         self._files.clear()
-        return [one["path"] for one in closed]
+        return [report["path"] for report in closed]
 
     def close(self) -> list[dict[str, Any]]:
         """Write what waits, and say what was written."""
@@ -194,8 +194,8 @@ class OpenFiles:
 
     def discard(self) -> None:
         """Delete what was written, if that can be done: if not, nobody sees it."""
-        for one in self._files.values():
-            one.discard()
+        for file in self._files.values():
+            file.discard()
         for report in self._reports:
             with suppress(Exception):
                 self._system.delete_file(
@@ -212,15 +212,15 @@ def split_partitions(rows: pa.Table, by: Sequence[str]) -> Iterator[tuple[dict[s
     values: list[list[Any]] = []
     for name in by:
         encoded = rows.column(name).combine_chunks().dictionary_encode("encode")
-        values.append([_partition_value(name, each) for each in encoded.dictionary.to_pylist()])
+        values.append([_partition_value(name, value) for value in encoded.dictionary.to_pylist()])
         number = number * len(values[-1]) + np.asarray(encoded.indices)
     order = np.argsort(number, kind="stable")
     begins = np.flatnonzero(np.diff(number[order], prepend=-1))
     in_order = rows if (np.diff(order) == 1).all() else rows.take(pa.array(order))
     for begin, end in zip(begins, [*begins[1:], rows.num_rows], strict=True):
-        places = np.unravel_index(number[order[begin]], [len(each) for each in values])
-        found = {name: each[place] for name, each, place in zip(by, values, places, strict=True)}
-        yield found, in_order.slice(begin, end - begin)
+        places = np.unravel_index(number[order[begin]], [len(column) for column in values])
+        partition = {name: column[place] for name, column, place in zip(by, values, places, strict=True)}
+        yield partition, in_order.slice(begin, end - begin)
 
 
 def _partition_value(name: str, value: Any) -> Any:
@@ -249,7 +249,7 @@ class _OpenFile:
             use_dictionary=False,
             compression="zstd",
             compression_level=1,
-            write_statistics=[one.name for one in schema if not pa.types.is_nested(one.type)],
+            write_statistics=[column.name for column in schema if not pa.types.is_nested(column.type)],
         )
         self._waiting: list[pa.Table] = []
         self.waiting_rows = self.rows = 0
@@ -272,8 +272,8 @@ class _OpenFile:
         size = self._sink.tell()
         self._sink.close()
         bounds = _bounds(self._footers[0], self._schema)
-        known = {"path": self._name, "size": size, "partition": json.loads(self._partition)}
-        report: dict[str, Any] = json.loads(to_json({**known, "numRecords": self.rows, **bounds}))
+        description = {"path": self._name, "size": size, "partition": json.loads(self._partition)}
+        report: dict[str, Any] = json.loads(to_json({**description, "numRecords": self.rows, **bounds}))
         return report
 
     def discard(self) -> None:
@@ -284,27 +284,27 @@ class _OpenFile:
 
 
 def _bounds(footer: Any, schema: pa.Schema) -> dict[str, dict[str, Any]]:
-    """What the file's footer tells about its columns."""
+    """Read what the file's footer tells about its columns."""
     places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
-    found: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
+    statistics: dict[str, dict[str, Any]] = {"minValues": {}, "maxValues": {}, "nullCount": {}}
     for column in list(schema)[:_WITH_BOUNDS]:
         place = places.get(column.name)
         if place is None or pa.types.is_nested(column.type):
             continue
         chunks = [footer.row_group(group).column(place).statistics for group in range(footer.num_row_groups)]
         if all(chunk is not None and chunk.has_null_count for chunk in chunks):
-            found["nullCount"][column.name] = sum(chunk.null_count for chunk in chunks)
+            statistics["nullCount"][column.name] = sum(chunk.null_count for chunk in chunks)
         if _has_order(column.type):
             with suppress(Exception):  # a bound that Python cannot hold is one that is not known
                 low, high = _extremes(chunks)
                 if low is not None and high is not None:
                     bounds = _below(low), _above(high)
-                    found["minValues"][column.name], found["maxValues"][column.name] = bounds
-    return found
+                    statistics["minValues"][column.name], statistics["maxValues"][column.name] = bounds
+    return statistics
 
 
 def _has_order(kind: pa.DataType) -> bool:
-    """Whether bounds of the type mean the same to everybody: of floats they do not, for NaN's sake."""
+    """Tell whether bounds of the type mean the same to everybody: of floats they do not, for NaN's sake."""
     if pa.types.is_decimal(kind):
         return bool(kind.precision <= _MOST_DIGITS)
     return bool(
@@ -348,13 +348,13 @@ def small_files(table: Table, below: int, least: int = 2, file_rows: int | None 
     *file_rows* rows, small ones have half of that or fewer, and a group has no more than one file can have.
     """
     is_small = partial(_is_small, below=below, rows=file_rows)
-    found: dict[tuple[str | None, ...], list[File]] = {}
-    for one in table.files.values():
-        values = one.partition_texts()
-        found.setdefault(tuple(values[name] for name in table.partition_by), []).append(one)
+    partitions: dict[tuple[str | None, ...], list[File]] = {}
+    for file in table.files.values():
+        values = file.partition_texts()
+        partitions.setdefault(tuple(values[name] for name in table.partition_by), []).append(file)
     groups = [
         group
-        for files in found.values()
+        for files in partitions.values()
         if sum(map(is_small, files)) >= least
         for some in _neighbours(table, files, is_small)
         for group in _groups(some, 4 * below, file_rows)
@@ -362,8 +362,8 @@ def small_files(table: Table, below: int, least: int = 2, file_rows: int | None 
     return [group for group in groups if len(group) > 1]
 
 
-def _is_small(one: File, below: int, rows: int | None) -> bool:
-    return one.size < below and (rows is None or 2 * one.rows <= rows)
+def _is_small(file: File, below: int, rows: int | None) -> bool:
+    return file.size < below and (rows is None or 2 * file.rows <= rows)
 
 
 def _neighbours(table: Table, files: list[File], is_small: Callable[[File], bool]) -> list[list[File]]:
@@ -377,24 +377,24 @@ def _neighbours(table: Table, files: list[File], is_small: Callable[[File], bool
 
 def _order_files(table: Table, files: list[File]) -> list[File] | None:
     """The files in their order by the first column that has one, if each is above the one before; or None."""
-    names = (one.name for one in table.stored if one.name not in table.partition_by)
-    name = next((one for one in names if all(one in file.low for file in files)), None)
+    names = (column.name for column in table.stored if column.name not in table.partition_by)
+    name = next((column for column in names if all(column in file.low for file in files)), None)
     if name is None:
         return None
-    in_order = sorted(files, key=lambda one: one.low[name])
-    follow = all(one.high[name] < other.low[name] for one, other in pairwise(in_order))
+    in_order = sorted(files, key=lambda file: file.low[name])
+    follow = all(file.high[name] < other.low[name] for file, other in pairwise(in_order))
     return in_order if follow else None
 
 
 def _groups(files: list[File], most: int, most_rows: int | None) -> list[list[File]]:
     groups: list[list[File]] = [[]]
     size = rows = 0
-    for one in files:
-        size, rows = size + one.size, rows + one.rows
+    for file in files:
+        size, rows = size + file.size, rows + file.rows
         if groups[-1] and (size > most or (most_rows is not None and rows > most_rows)):
             groups.append([])
-            size, rows = one.size, one.rows
-        groups[-1].append(one)
+            size, rows = file.size, file.rows
+        groups[-1].append(file)
     return groups
 
 
@@ -402,7 +402,7 @@ def rows_of_groups(
     spark: SparkSession, location: Location, table: Table, groups: list[list[File]]
 ) -> WorkerPlan:
     """The rows of groups of files, each group in a partition of its own."""
-    listed = [(number, [one.path for one in files]) for number, files in enumerate(groups)]
+    listed = [(number, [file.path for file in files]) for number, files in enumerate(groups)]
     groups_frame = local_frame(spark, listed, "number int, paths array<string>")
     # One group per task: Spark would put rows of such small a table together.
     spread = groups_frame.repartitionByRange(len(groups), "number")

@@ -265,7 +265,7 @@ def test_lists_that_say_other_things_of_the_rest_are_refused_after_an_erasure_to
     other = nights(spark, 3)
     first = next(iter(other))
     other[first] = other[first].where("h = 1")
-    with pytest.raises(UnfitList, match="what those say is not in it"):
+    with pytest.raises(UnfitList, match="1 rows of the two differ"):
         apply_all(found, other, by_list=False)
 
 

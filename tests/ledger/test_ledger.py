@@ -29,7 +29,7 @@ from cdckit import (
 )
 from cdckit.errors import InvalidArgument, WrongColumnType
 from cdckit.ledger import Ledger
-from cdckit.model.sources import unite
+from cdckit.model.unions import unite
 from cdckit.store import BatchIdReused, DamagedTable, ForeignChange, NoSuchTable, OtherKind, Store
 from support.histories import Row, assert_folds_to, to_dataframe, to_rows
 from support.ledger_programs import FIELDS, KEYS, all_of, batches

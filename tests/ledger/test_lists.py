@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from cdckit import changes_from_snapshots
+from cdckit import changes_from_snapshots, union_changes
 from cdckit.errors import InvalidArgument, UnfitList, WrongColumnType
 from cdckit.ledger.ledger import ApplyResult
+from support.histories import change_schema, rows_to_dataframe
 from support.lists import DAY, opened, said
 
 
@@ -100,18 +101,24 @@ def test_a_list_with_a_time_of_no_year_is_refused_by_its_column(spark: SparkSess
     assert ledger.at_commit().version == 1
 
 
-def test_a_night_alone_as_changes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """Of one list nobody can tell what is gone; the error names the call that can."""
+def test_lists_as_changes_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """
+    Of a list alone nobody can tell what is gone, and an empty one says nothing at all.
+
+    The error names the call that can; also where a union has left nothing of the lists but their rows.
+    """
     ledger = opened(spark, tmp_path)
-    lists = {
-        DAY[day]: spark.createDataFrame(some, "id int, name string")
-        for day, some in enumerate([[(1, "a"), (2, "b")], [(1, "a")], [(1, "c")]])
-    }
-    first = {day: lists[day] for day in DAY[:2]}
-    ledger.apply(changes_from_snapshots(first, keys=["id"], source="shop"))
-    alone = changes_from_snapshots({DAY[2]: lists[DAY[2]]}, keys=["id"], source="shop")
-    with pytest.raises(UnfitList, match=r"apply_list\(rows, taken_at=datetime\(2024, 1, 3"):
-        ledger.apply(alone)
+    other = rows_to_dataframe(spark, [], change_schema({"id": "int", "name": "string"}))
+    for rows, by_name in (([(1, "a"), (2, "b")], True), ([], True), ([(1, "a")], False)):
+        table = spark.createDataFrame(rows, "id int, name string")
+        changes = changes_from_snapshots({DAY[2]: table}, keys=["id"], source="shop")
+        if not by_name:
+            changes = changes.withMetadata("message_id", {})
+        for some in (changes, union_changes(other, changes)) if rows else (changes,):
+            with pytest.raises(UnfitList, match=r"apply_list\(rows, taken_at=datetime\(2024, 1, 3") as error:
+                ledger.apply(some)
+            assert (error.value.source, error.value.taken_at) == ("shop", DAY[2])
+    assert ledger.at_commit().version is None
 
 
 def test_a_column_of_times_stays_one(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from cdckit import Ledger, changes_from, merge, union_changes
 from cdckit.errors import InvalidArgument, MissingColumns, WrongColumnType
 from cdckit.model.changes import ARRIVAL_TYPE, MADE_OF
-from cdckit.model.sources import unite
+from cdckit.model.unions import unite
 
 
 def changes(spark: SparkSession, source: str, data: str, carried: str) -> DataFrame:

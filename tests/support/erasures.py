@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import changes_from, changes_from_snapshots
+from cdckit import changes_from
 from cdckit.ledger import (
     Ledger,
 )
@@ -69,9 +70,10 @@ def nights(spark: SparkSession, count: int) -> dict[datetime, DataFrame]:
 
 
 def apply_all(found: Ledger, lists: dict[datetime, DataFrame], by_list: bool) -> None:
-    """As changes of all lists in one call, or list for list."""
+    """List for list, or all in one call."""
     if by_list:
         for at, rows in lists.items():
             found.apply_list(rows, taken_at=at)
     else:
-        found.apply(changes_from_snapshots(lists, keys=["h"]))
+        together = reduce(DataFrame.union, (rows.withColumn("at", F.lit(at)) for at, rows in lists.items()))
+        found.apply_list(together, taken_at="at")

@@ -16,7 +16,7 @@ from cdckit.ledger import Ledger
 from cdckit.ledger.columns import Kind
 from cdckit.merging.merge import merge
 from cdckit.model.history import VALID_FROM, VALID_TO, business_fields
-from cdckit.model.sources import union_changes
+from cdckit.model.unions import union_changes
 from cdckit.notebook.options import as_zone
 from cdckit.notebook.tables import Table, show
 from cdckit.notebook.widgets.explorer import MOST_CHOICES, Entity, find_entities

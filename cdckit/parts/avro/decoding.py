@@ -38,13 +38,13 @@ _MOST_BYTES = 10
 
 
 def can_scan(root: Node) -> bool:
-    """Whether no datum repeats anything: the number of steps is the schema's."""
+    """Tell whether no datum repeats anything: the number of steps is the schema's."""
     return root.kind not in ("array", "map") and all(map(can_scan, root.children))
 
 
 def ends_right(datums: pa.BinaryArray, root: Node) -> Bools:
     """
-    Whether each of *datums* (no nulls among them) is used up by *root* to its last byte.
+    Tell whether each of *datums* (no nulls among them) is used up by *root* to its last byte.
 
     Cost: some array operations for each type in the schema; about half of what reading costs.
     """
@@ -98,10 +98,10 @@ class _Walk:
             there = at < self.end[rows[going]]
             self.fits[rows[going[~there]]] = False
             going, at = going[there], at[there]
-            found = self.bytes[at].astype(np.uint64)
-            value[going] |= (found & np.uint64(0x7F)) << np.uint64(7 * byte)
+            words = self.bytes[at].astype(np.uint64)
+            value[going] |= (words & np.uint64(0x7F)) << np.uint64(7 * byte)
             self.place[rows[going]] += 1
-            going = going[found >= 0x80]
+            going = going[words >= 0x80]
             if not len(going):
                 break
         self.fits[rows[going]] = False
@@ -129,7 +129,7 @@ def find_fault(datum: bytes, root: Node) -> str | None:
 
 
 def looks_right(datum: bytes, root: Node) -> bool:
-    """Whether fastavro reads *datum* to its last byte."""
+    """Tell whether fastavro reads *datum* to its last byte."""
     stream = io.BytesIO(datum)
     try:
         fastavro.schemaless_reader(stream, _parse_root(root), None)
@@ -336,7 +336,7 @@ def decode(datums: pa.Array, schema: AvroSchema) -> DecodedDatums:
 
 def decode_parts(datums: pa.Array, schema: AvroSchema, *, row_bytes: int = 0) -> Iterator[DecodedDatums]:
     """
-    As `decode`, a part after the other, each of which becomes at most `MAX_MADE` bytes or is one datum.
+    Decode part after part, each of which becomes at most `MAX_MADE` bytes or is one datum; see `decode`.
 
     Args:
         datums: Binary; one datum each.

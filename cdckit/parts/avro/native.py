@@ -179,7 +179,7 @@ def _numbers(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def _tags(array: pa.Array) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int32]]:
-    """Of a dense union, the branch of each value and its place in the array of that branch."""
+    """Find in a dense union the branch of each value and its place in the array of that branch."""
     _, tags, places = array.buffers()[:3]
     return _ints(tags, np.int8, len(array), array.offset), _ints(places, np.int32, len(array), array.offset)
 
@@ -207,7 +207,7 @@ def _spread_values(child: pa.Array, there: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def _is_repeated_key(keys: pa.Array, offsets: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
-    """For each key whether the same one stands before it in the same map."""
+    """Tell for each key whether the same one stands before it in the same map."""
     codes = keys.dictionary_encode()
     maps = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     pairs = maps * max(len(codes.dictionary), 1) + codes.indices.to_numpy(zero_copy_only=False)
@@ -249,7 +249,7 @@ def _by_width(widths: npt.NDArray[np.int32]) -> Iterator[tuple[int, Any]]:
 
 
 def _exceeds_precision(words: npt.NDArray[np.uint8], precision: int) -> npt.NDArray[np.bool_]:
-    """Which of the numbers in *words* (see `_unscaled`) have more digits than *precision*."""
+    """Tell which of the numbers in *words* (see `_unscaled`) have more digits than *precision*."""
     low, high = words.view("<u8")[:, 0], words.view("<i8")[:, 1]
     if precision < 19:
         short = low.view("<i8")
@@ -348,14 +348,14 @@ def read(datums: pa.BinaryArray, root: Node) -> pa.Array:
     base = secrets.randbits(63)
     items = _items(datums, root, base)
     marks = items.field(items.type.num_fields - 1)
-    found = np.frombuffer(marks.buffers()[1], np.uint64, len(marks), marks.offset * MARK)
-    if not np.array_equal(found, _marks(base, len(datums))):
+    marks_read = np.frombuffer(marks.buffers()[1], np.uint64, len(marks), marks.offset * MARK)
+    if not np.array_equal(marks_read, _marks(base, len(datums))):
         raise Unreadable("its bytes do not end where its value ends")
     return items.field(0) if root.kind != "null" else pa.nulls(len(items))
 
 
 def _items(datums: pa.BinaryArray, root: Node, base: int) -> pa.StructArray:
-    """What the reader makes of *datums* and their marks."""
+    """Read *datums*, each with a mark behind it, by Arrow's reader."""
     session, (header, schema) = _session(), _container(root)
     items = _frame_datums(datums, _marks(base, len(datums)))
     size = _varint(len(datums))

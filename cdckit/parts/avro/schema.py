@@ -185,10 +185,10 @@ def _most_bytes(node: Node, *, as_json: bool = False) -> Most:
     if node.items is not None:
         return _most_of_many(node, node.items, as_json)
     if node.kind in ("string", "bytes") and (as_json or not node.logical):
-        each, per_byte = (_OBJECT, _ESCAPED) if as_json else (_OFFSET, 1)
-        return Most(each, per_byte, each + per_byte)
-    each = _leaf_bytes(node, as_json)
-    return Most(each, 0, each / max(1, least_bytes(node)))
+        per_value, per_byte = (_OBJECT, _ESCAPED) if as_json else (_OFFSET, 1)
+        return Most(per_value, per_byte, per_value + per_byte)
+    per_value = _leaf_bytes(node, as_json)
+    return Most(per_value, 0, per_value / max(1, least_bytes(node)))
 
 
 def _name_bytes(field: tuple[str, Node]) -> int:
@@ -197,27 +197,27 @@ def _name_bytes(field: tuple[str, Node]) -> int:
 
 def _sum_most(members: list[tuple[Node, Most]], more: float) -> Most:
     """Values one after another, and *more* for all of them."""
-    each = more + sum(most.each for _, most in members)
+    per_value = more + sum(most.each for _, most in members)
     unpaid = more + sum(most.each for child, most in members if not least_bytes(child))
     paid = max((most.ratio for child, most in members if least_bytes(child)), default=0)
     least = max(1, sum(least_bytes(child) for child, _ in members))
-    return Most(each, max((most.per_byte for _, most in members), default=0), paid + unpaid / least)
+    return Most(per_value, max((most.per_byte for _, most in members), default=0), paid + unpaid / least)
 
 
 def _most_of_union(node: Node, is_text: bool, as_json: bool) -> Most:
     branches = []
     for branch in node.branches:
         most = _most_bytes(branch, as_json=is_text)
-        each, per_byte = most.each, most.per_byte
+        per_value, per_byte = most.each, most.per_byte
         if branch.kind == "null":
-            each = _OBJECT if as_json else empty_bytes(arrow_type(node))
+            per_value = _OBJECT if as_json else empty_bytes(arrow_type(node))
         elif is_text:
-            each += _DICT + len(branch.name) + 6
+            per_value += _DICT + len(branch.name) + 6
         if is_text and not as_json and branch.kind != "null":  # it is shaped as well, for its faults
             shaped = _most_bytes(branch)
-            each, per_byte = each + shaped.each, per_byte + shaped.per_byte
-        ratio = max(per_byte + (each + 1) / (1 + least_bytes(branch)), per_byte)
-        branches.append(Most(each + 1, per_byte, ratio))
+            per_value, per_byte = per_value + shaped.each, per_byte + shaped.per_byte
+        ratio = max(per_byte + (per_value + 1) / (1 + least_bytes(branch)), per_byte)
+        branches.append(Most(per_value + 1, per_byte, ratio))
     return Most(*map(max, zip(*branches, strict=True)))
 
 
@@ -227,8 +227,8 @@ def _most_of_many(node: Node, item: Node, as_json: bool) -> Most:
         key = Node("string")
         members.append((key, _most_bytes(key, as_json=as_json)))
     inside = _sum_most(members, _OBJECT if as_json else 0)
-    each = _DICT if as_json else _OFFSET
-    return Most(each, inside.ratio, each + inside.ratio)
+    per_value = _DICT if as_json else _OFFSET
+    return Most(per_value, inside.ratio, per_value + inside.ratio)
 
 
 def _leaf_bytes(node: Node, as_json: bool) -> int:
@@ -275,12 +275,12 @@ def _union_bytes(array: pa.Array, node: Node, as_json: bool) -> int:
 
 
 def _collection_bytes(array: pa.Array, node: Node, item: Node, as_json: bool) -> int:
-    each = _DICT if as_json else _OFFSET
+    per_value = _DICT if as_json else _OFFSET
     if node.kind == "array":
         more = _OBJECT * len(array.values) if as_json else 0
-        return each * len(array) + more + decoded_bytes(array.values, item, as_json=as_json)
+        return per_value * len(array) + more + decoded_bytes(array.values, item, as_json=as_json)
     keys = decoded_bytes(array.keys, Node("string"), as_json=as_json)
-    return each * len(array) + keys + decoded_bytes(array.items, item, as_json=as_json)
+    return per_value * len(array) + keys + decoded_bytes(array.items, item, as_json=as_json)
 
 
 def enum_numbers(array: pa.Array) -> npt.NDArray[Any]:
@@ -365,10 +365,10 @@ def parse_schema(text: str) -> AvroSchema:
       ...
     cdckit.parts.avro.schema.SchemaRefused: The Avro schema is refused: the items of an array take no bytes.
     """
-    judged = _check_schema(text)
-    if isinstance(judged, str):
-        raise SchemaRefused(judged)
-    return judged
+    schema = _check_schema(text)
+    if isinstance(schema, str):
+        raise SchemaRefused(schema)
+    return schema
 
 
 @lru_cache(maxsize=512)
@@ -506,7 +506,7 @@ class _Reader:
 
 
 def _distinct_fields(fields: Sequence[tuple[str, Node]]) -> Iterator[tuple[str, Node]]:
-    """The same fields, of those whose names differ in case alone the later ones with their position."""
+    """Add their position to the later ones of fields whose names differ in case alone."""
     names = {name.lower() for name, _ in fields}
     seen: set[str] = set()
     for position, (name, node) in enumerate(fields, start=1):

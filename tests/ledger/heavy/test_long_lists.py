@@ -22,7 +22,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import changes_from_snapshots, union_changes
 from cdckit.errors import InvalidArgument, MissingColumns, UnfitList, WrongColumnType
 from cdckit.ledger import Pending
 from cdckit.model.sources import Priority
@@ -135,63 +134,6 @@ def test_a_list_that_came_while_another_was_compared_is_seen(spark: SparkSession
         *((1, 1, "upsert", "a"), (1, 2, "absent", None)),
         *((2, 1, "upsert", "b"), (3, 2, "upsert", "c"), (3, 3, "absent", None)),
     ]
-
-
-# Lists as changes ------------------------------------------------------------------------------------------
-
-
-def test_one_list_alone_as_changes_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """Several nights in one call are right, and that call again with more; a night alone is not."""
-    ledger = opened(spark, tmp_path)
-    lists = {DAY[0]: {1: "a", 2: "b"}, DAY[1]: {1: "a"}, DAY[2]: {1: "a"}, DAY[3]: {1: "c"}}
-
-    def changes(*which: int) -> DataFrame:
-        some = {DAY[each]: night(spark, lists[DAY[each]]) for each in which}
-        return changes_from_snapshots(some, keys=["id"], source="shop")
-
-    def without_names(*which: int) -> DataFrame:
-        table = nights(spark, {DAY[each]: lists[DAY[each]] for each in which})
-        options: dict[str, Any] = {"taken_at": "day", "except_column_list": ["day"], "source": "shop"}
-        return changes_from_snapshots(table, keys=["id"], **options)
-
-    ledger.apply(changes(0, 1))
-    wrong = [changes(2), changes(1, 2), changes(0, 2), without_names(2), without_names(0, 2)]
-    wrong.append(changes_from_snapshots({DAY[2]: night(spark, {})}, keys=["id"], source="shop"))
-    for some in wrong:
-        with pytest.raises(UnfitList, match=r"apply_list\(rows, taken_at=datetime\(2024, 1, 3") as refused:
-            ledger.apply(some)
-        assert refused.value.taken_at == DAY[2]
-    assert ledger.apply(changes(0, 1, 2, 3)).news == 1
-    assert ledger.apply(changes(0, 1)).news == 0
-    assert ledger.apply(without_names(0, 1, 3)).news == 0
-    with pytest.raises(UnfitList, match="some of which are later"):
-        ledger.apply(changes_from_snapshots({DAY[0] + HOUR: night(spark, {})}, keys=["id"], source="shop"))
-    assert said(ledger) == [
-        *((1, 1, "upsert", "a"), (1, 4, "upsert", "c")),
-        *((2, 1, "upsert", "b"), (2, 2, "absent", None)),
-    ]
-    other = changes_from_snapshots({DAY[9]: night(spark, {2: "z"})}, keys=["id"], source="other")
-    assert ledger.apply(union_changes(changes(0, 1), other)).news == 1
-    with pytest.raises(UnfitList, match="lacks 1 of the 1 entities"):
-        ledger.apply_list(night(spark, {}), taken_at=DAY[8], source="shop", max_deleted=0.9)
-    # Changes need not name a list without news: so who had the word after this one is perhaps not known.
-    with pytest.raises(UnfitList, match="Give it, and the later ones"):
-        ledger.revoke_list(DAY[1], source="shop")
-    assert ledger.apply_list(nights(spark, lists), taken_at="day", source="shop").repeated
-    ledger.revoke_list(DAY[1], source="shop")
-    assert (2, 3, "absent", None) in said(ledger)
-
-
-def test_changes_of_another_list_than_the_ledger_has_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    """Of a corrected night all later ones say what is gone against it, not against what the ledger has."""
-    ledger = opened(spark, tmp_path)
-    ledger.apply_list(night(spark, {1: "a", 2: "b"}), taken_at=DAY[0], source="shop")
-    for corrected in ({1: "a"}, {1: "a", 2: "x"}, {1: "a", 2: "b", 3: "c"}):
-        for nights_ in ({DAY[0]: corrected}, {DAY[0]: corrected, DAY[1]: corrected}):
-            lists = {at: night(spark, some) for at, some in nights_.items()}
-            with pytest.raises(UnfitList, match="what those say is not in it"):
-                ledger.apply(changes_from_snapshots(lists, keys=["id"], source="shop"))
-    assert said(ledger) == [(1, 1, "upsert", "a"), (2, 1, "upsert", "b")]
 
 
 # Lists that go ---------------------------------------------------------------------------------------------

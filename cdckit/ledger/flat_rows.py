@@ -56,7 +56,7 @@ def nest_structs(batch: pa.RecordBatch, columns: T.StructType) -> pa.RecordBatch
         for number in range(len(flat.flags))
     )
     values = map(batch.column, flat.values)
-    made = [_nest(each.dataType, flags, values) for each in columns]
+    made = [_nest(column.dataType, flags, values) for column in columns]
     return pa.RecordBatch.from_arrays(made, columns.names)
 
 
@@ -73,10 +73,10 @@ class _Parts:
 
     @classmethod
     def of(cls, columns: T.StructType) -> _Parts:
-        found = cls()
-        for each in columns:
-            found._add(each.name, quoted(each.name), each.dataType)
-        return found
+        flat = cls()
+        for column in columns:
+            flat._add(column.name, quoted(column.name), column.dataType)
+        return flat
 
     def _add(self, name: str, path: str, kind: T.DataType) -> None:
         """Add a column or, of a struct, its parts; *name* is that of the column."""
@@ -84,8 +84,8 @@ class _Parts:
             self.flags.extend((f"{path} IS NULL", f"{path} IS TRUE"))
         elif _has_parts(kind):
             self.flags.append(f"{path} IS NULL")
-            for each in kind:
-                self._add(name, f"{path}.{quoted(each.name)}", each.dataType)
+            for field in kind:
+                self._add(name, f"{path}.{quoted(field.name)}", field.dataType)
         else:
             self.values[name if path == quoted(name) else f"{name} {len(self.values)}"] = path
 
@@ -97,7 +97,7 @@ def _nest(kind: T.DataType, flags: Iterator[Bools], values: Iterator[pa.Array]) 
     if not _has_parts(kind):
         return next(values)
     is_null = next(flags)
-    parts = [_nest(each.dataType, flags, values) for each in kind]
+    parts = [_nest(field.dataType, flags, values) for field in kind]
     return pa.StructArray.from_arrays(parts, kind.names, mask=pa.array(is_null) if is_null.any() else None)
 
 
