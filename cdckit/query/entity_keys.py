@@ -28,7 +28,7 @@ def is_entity(key: Mapping[str, Any], fields: T.StructType, *, within: str = "")
     Args:
         key: Value by field, of the field's type (see `literal`).  A part of the key speaks of every
             entity that has these values.
-        known: The fields that a key may name, with their types.
+        fields: The fields that a key may name, with their types.
         within: The struct column that holds them; without it they are columns of the frame.
     """
     if not isinstance(key, Mapping):
