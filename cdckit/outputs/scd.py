@@ -1,15 +1,10 @@
-"""
-Slowly changing dimensions: a history as a table of type 1, 2, 3, 4 or 6.
-
-Neighbouring versions that are equal in every tracked field are one row, which begins with the first of them
-and shows, in all other fields, what the last of them says.
-"""
+"""Slowly changing dimensions: a history as a table of type 1, 2, 3, 4 or 6."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -182,20 +177,19 @@ def scd_type_2(
     +------+------+
     <BLANKLINE>
     """
-    return _TypeTwo(
-        "scd_type_2",
-        history,
-        track_history_column_list=track_history_column_list,
-        track_history_except_column_list=track_history_except_column_list,
+    call = Call("scd_type_2", history)
+    tracked = _tracked_fields(call, track_history_column_list, track_history_except_column_list)
+    return _type_2(
+        call,
+        tracked,
         valid_to_current=valid_to_current,
         surrogate_key=surrogate_key,
         deletes=deletes,
         provenance=provenance,
-    ).table()
+    )
 
 
-@dataclass(frozen=True)
-class ScdType4:
+class ScdType4(NamedTuple):
     """
     Two tables of the same columns, which together hold each version once; at the end of a cell, both of them.
 
@@ -211,9 +205,6 @@ class ScdType4:
     current: DataFrame
     history: DataFrame
 
-    def __iter__(self) -> Iterator[DataFrame]:
-        return iter((self.current, self.history))
-
 
 def scd_type_4(
     history: DataFrame,
@@ -227,11 +218,8 @@ def scd_type_4(
     The rows of `scd_type_2` in two tables: what is current, and what has been ("add a history table").
 
     Args:
-        history: As for `scd_type_2`.
-        track_history_column_list: As for `scd_type_2`.
-        track_history_except_column_list: As for `scd_type_2`.
-        surrogate_key: As for `scd_type_2`.
-        provenance: As for `scd_type_2`.
+        history, track_history_column_list, track_history_except_column_list: As for `scd_type_2`.
+        surrogate_key, provenance: As for `scd_type_2`.
 
     Returns:
         `current` and `history`, in the columns of `scd_type_2` without `is_current`.  No row is in both.  An
@@ -263,111 +251,84 @@ def scd_type_4(
     +------+------+-------------------+
     <BLANKLINE>
     """
-    rows = _TypeTwo(
-        "scd_type_4",
-        history,
-        track_history_column_list=track_history_column_list,
-        track_history_except_column_list=track_history_except_column_list,
-        surrogate_key=surrogate_key,
-        provenance=provenance,
-        flagged=False,
-    ).table()
+    call = Call("scd_type_4", history)
+    tracked = _tracked_fields(call, track_history_column_list, track_history_except_column_list)
+    rows = _type_2(call, tracked, surrogate_key=surrogate_key, provenance=provenance, flags=())
     return ScdType4(rows.where(F.col(VALID_TO).isNull()), rows.where(F.col(VALID_TO).isNotNull()))
 
 
-class _TypeTwo:
-    """
-    A call for a table of type 2, checked: its rows, and the columns that they get.
-
-    Of type 6, *with_current*, each row has the values of now of *fields*; *flagged* says whether rows have
-    `is_current`.
-    """
-
-    def __init__(
-        self,
-        function: str,
-        history: DataFrame,
-        *,
-        fields: Iterable[str] | None = None,
-        track_history_column_list: Iterable[str] | None,
-        track_history_except_column_list: Iterable[str] | None,
-        valid_to_current: datetime | None = None,
-        surrogate_key: str | None,
-        deletes: bool = False,
-        provenance: bool,
-        with_current: bool = False,
-        flagged: bool = True,
-    ) -> None:
-        self._deletes = require_flag(deletes, "deletes", function=function)
-        self._provenance = require_flag(provenance, "provenance", function=function)
-        call = self._call = Call(function, history)
-        self._now = call.fields(fields, "fields") if with_current else []
-        self._tracked = self._tracked_fields(track_history_column_list, track_history_except_column_list)
-        self._open: int | None = None
-        if valid_to_current is not None:
-            self._open = microseconds(
-                valid_to_current,
-                "valid_to_current",
-                function=function,
-                call=lambda instant: f"{function}(history, valid_to_current={instant})",
-            )
-        self._key = (
-            [] if surrogate_key is None else [require_name(surrogate_key, "surrogate_key", function=function)]
+def _tracked_fields(
+    call: Call, listed: Iterable[str] | None, excepted: Iterable[str] | None
+) -> Sequence[T.StructField]:
+    """The fields whose changes open a row: those that are listed, all but some, or all."""
+    if listed is not None and excepted is not None:
+        call.refuse(
+            "track_history_column_list and track_history_except_column_list are both given: one says it"
         )
-        self._flags = [IS_CURRENT] if flagged else []
-        call.new_columns([*self._key, *self._flags, *(_current(field.name) for field in self._now)])
+    if listed is not None:
+        return call.fields(listed, "track_history_column_list", empty=True)
+    if excepted is None:
+        return list(call.known)
+    left_out = call.fields(excepted, "track_history_except_column_list", empty=True)
+    return [field for field in call.known if field not in left_out]
 
-    def _tracked_fields(
-        self, listed: Iterable[str] | None, excepted: Iterable[str] | None
-    ) -> Sequence[T.StructField]:
-        """The fields whose changes open a version: those that are listed, all but some, or all."""
-        call = self._call
-        if listed is not None and excepted is not None:
-            call.refuse(
-                "track_history_column_list and track_history_except_column_list are both given: one says it"
-            )
-        if listed is not None:
-            return call.fields(listed, "track_history_column_list", empty=True)
-        if excepted is None:
-            return list(call.known)
-        left_out = call.fields(excepted, "track_history_except_column_list", empty=True)
-        return [field for field in call.known if field not in left_out]
 
-    def table(self) -> DataFrame:
-        """The rows in the columns of the table, spread by guid."""
-        versions = self._call.require_all().where(is_ever_in_force())
-        rows = fold_versions(versions if self._deletes else versions.where(~F.col(DELETED)), self._tracked)
-        now = self._values_of_now()
-        begins, ends = F.col(VALID_FROM), F.col(VALID_TO)
-        # The instant as a number: its text would depend on the session's zone.
-        version = F.md5(F.concat_ws("|", "guid", F.unix_micros(begins).cast("string")))
-        named = dict.fromkeys(self._key, version)
-        for name in ("guid", *self._call.known.fieldNames(), *now):
-            named[name] = F.col(quoted(name))
-        named |= {VALID_FROM: begins, VALID_TO: ends} | dict.fromkeys(self._flags, ends.isNull())
-        about = [DELETED, SOURCE_MESSAGE]
-        if self._provenance and FIELD_PROVENANCE in rows.columns:
-            about.append(FIELD_PROVENANCE)
-        columns = [column.alias(name) for name, column in named.items()]
-        # Of no columns Spark Connect knows nothing.
-        known = rows.withColumns(now) if now else rows
-        table = known.select(*columns, *quoted_columns(about))
-        if self._open is None:
-            return table
-        stands_for_open = F.coalesce(ends, F.timestamp_micros(F.lit(self._open)))
-        return table.withColumn(VALID_TO, stands_for_open).withMetadata(VALID_TO, {OPEN_END: self._open})
-
-    def _values_of_now(self) -> dict[str, Column]:
-        """What the last version of the entity that is not deleted says in some fields."""
-        life = (
-            Window.partitionBy("guid")
-            .orderBy(VALID_FROM)
-            .rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+def _type_2(
+    call: Call,
+    tracked: Sequence[T.StructField],
+    *,
+    fields: Sequence[T.StructField] = (),
+    valid_to_current: datetime | None = None,
+    surrogate_key: str | None,
+    deletes: bool = False,
+    provenance: bool,
+    flags: Sequence[str] = (IS_CURRENT,),
+) -> DataFrame:
+    """The rows of type 2, each with the values of now of some *fields*, and *flags* for a version of now."""
+    function, open_end = call.function, None
+    require_flag(deletes, "deletes", function=function)
+    require_flag(provenance, "provenance", function=function)
+    if valid_to_current is not None:
+        open_end = microseconds(
+            valid_to_current,
+            "valid_to_current",
+            function=function,
+            call=lambda instant: f"{function}(history, valid_to_current={instant})",
         )
-        # In a struct: a value that is null is the last one like any other.
-        values = F.struct(*(_value(field).alias(field.name) for field in self._now))
-        last = F.last(F.when(~F.col(DELETED), values), ignorenulls=True).over(life)
-        return {_current(field.name): last.getField(field.name) for field in self._now}
+    key = [] if surrogate_key is None else [require_name(surrogate_key, "surrogate_key", function=function)]
+    call.new_columns([*key, *flags, *(_current(field.name) for field in fields)])
+    versions = call.require_all().where(is_ever_in_force())
+    rows = fold_versions(versions if deletes else versions.where(~F.col(DELETED)), tracked)
+    begins, ends, now = F.col(VALID_FROM), F.col(VALID_TO), _values_of_now(fields)
+    # The instant as a number: its text would depend on the session's zone.
+    version = F.md5(F.concat_ws("|", "guid", F.unix_micros(begins).cast("string")))
+    columns = dict.fromkeys(key, version)
+    columns |= {name: F.col(quoted(name)) for name in ("guid", *call.known.fieldNames(), *now)}
+    columns |= {VALID_FROM: begins, VALID_TO: ends} | dict.fromkeys(flags, ends.isNull())
+    about = [DELETED, SOURCE_MESSAGE]
+    if provenance and FIELD_PROVENANCE in rows.columns:
+        about.append(FIELD_PROVENANCE)
+    # Of no columns Spark Connect knows nothing.
+    with_now = rows.withColumns(now) if now else rows
+    named = (column.alias(name) for name, column in columns.items())
+    table = with_now.select(*named, *quoted_columns(about))
+    if open_end is None:
+        return table
+    stands_for_open = F.coalesce(ends, F.timestamp_micros(F.lit(open_end)))
+    return table.withColumn(VALID_TO, stands_for_open).withMetadata(VALID_TO, {OPEN_END: open_end})
+
+
+def _values_of_now(fields: Sequence[T.StructField]) -> dict[str, Column]:
+    """What the last version of an entity that is not deleted says in some fields."""
+    life = (
+        Window.partitionBy("guid")
+        .orderBy(VALID_FROM)
+        .rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    )
+    # In a struct: a value that is null is the last one like any other.
+    values = F.struct(*(_value(field).alias(field.name) for field in fields))
+    last = F.last(F.when(~F.col(DELETED), values), ignorenulls=True).over(life)
+    return {_current(field.name): last.getField(field.name) for field in fields}
 
 
 def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = False) -> DataFrame:
@@ -458,14 +419,9 @@ def scd_type_6(
     One row per version, with the values of then and, of some fields, the values of now (1 + 2 + 3 = 6).
 
     Args:
-        history: As for `scd_type_2`.
+        history, track_history_column_list, track_history_except_column_list: As for `scd_type_2`.
         fields: The fields whose current value is wanted in each row.
-        track_history_column_list: As for `scd_type_2`.
-        track_history_except_column_list: As for `scd_type_2`.
-        valid_to_current: As for `scd_type_2`.
-        surrogate_key: As for `scd_type_2`.
-        deletes: As for `scd_type_2`.
-        provenance: As for `scd_type_2`.
+        valid_to_current, surrogate_key, deletes, provenance: As for `scd_type_2`.
 
     Returns:
         The rows and columns of `scd_type_2`, and behind the fields `current_<field>` for each of *fields*:
@@ -491,18 +447,18 @@ def scd_type_6(
     +------+------+------------+----------+
     <BLANKLINE>
     """
-    return _TypeTwo(
-        "scd_type_6",
-        history,
-        fields=fields,
-        track_history_column_list=track_history_column_list,
-        track_history_except_column_list=track_history_except_column_list,
+    call = Call("scd_type_6", history)
+    chosen = call.fields(fields, "fields")
+    tracked = _tracked_fields(call, track_history_column_list, track_history_except_column_list)
+    return _type_2(
+        call,
+        tracked,
+        fields=chosen,
         valid_to_current=valid_to_current,
         surrogate_key=surrogate_key,
         deletes=deletes,
         provenance=provenance,
-        with_current=True,
-    ).table()
+    )
 
 
 def _current(field: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -21,13 +20,7 @@ from cdckit.model.history import (
     require_bitemporal,
     require_history,
 )
-from cdckit.parts.arguments import (
-    quoted,
-    require_batch,
-    require_columns,
-    require_int,
-    require_name,
-)
+from cdckit.parts.arguments import quoted, require_batch, require_columns, require_int, require_name
 from cdckit.parts.arrow_types import arrow_schema
 
 
@@ -191,12 +184,12 @@ def _columns(history: DataFrame, replaced: dict[str, str]) -> str:
     )
 
 
-_WITH_NULLS: dict[pa.DataType, Callable[[], Any]] = {
-    pa.bool_(): pd.BooleanDtype,
-    pa.int8(): pd.Int8Dtype,
-    pa.int16(): pd.Int16Dtype,
-    pa.int32(): pd.Int32Dtype,
-    pa.int64(): pd.Int64Dtype,
+_WITH_NULLS: dict[pa.DataType, Any] = {
+    pa.bool_(): pd.BooleanDtype(),
+    pa.int8(): pd.Int8Dtype(),
+    pa.int16(): pd.Int16Dtype(),
+    pa.int32(): pd.Int32Dtype(),
+    pa.int64(): pd.Int64Dtype(),
 }
 """Types of pandas that hold a null beside whole numbers and truths: without them 2^53 + 1 becomes 2^53."""
 
@@ -261,13 +254,8 @@ def to_pandas(frame: DataFrame, *, limit: int = 100_000) -> pd.DataFrame:
         raise TooManyRows(limit, len(frame.columns))
     # Spark names the zone of its session, which says nothing about the instants.
     in_utc = pa.schema([field.with_type(_type_in_utc(field.type)) for field in table.schema])
-    found: pd.DataFrame = table.cast(in_utc).to_pandas(types_mapper=_nullable_type, maps_as_pydicts="strict")
+    found: pd.DataFrame = table.cast(in_utc).to_pandas(types_mapper=_WITH_NULLS.get, maps_as_pydicts="strict")
     return found
-
-
-def _nullable_type(arrow: pa.DataType) -> Any:
-    found = _WITH_NULLS.get(arrow)
-    return None if found is None else found()
 
 
 def _type_in_utc(arrow: pa.DataType) -> pa.DataType:
