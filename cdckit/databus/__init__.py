@@ -27,7 +27,7 @@ from cdckit.parts.arguments import require_package
 
 require_package("fastavro", extra="avro", part="cdckit.databus")
 
-from cdckit.databus.checkpoints import CheckpointFile, StoredCheckpoints
+from cdckit.databus.checkpoints import StoredCheckpoints
 from cdckit.databus.consumers import Consumer, Event, Result
 from cdckit.databus.decoding import decode
 from cdckit.databus.dispatcher import Backoff, Outcome, dispatch
@@ -40,7 +40,6 @@ from cdckit.databus.windowed_events import consistent_events, find_frontiers, wi
 
 __all__ = [
     "Backoff",
-    "CheckpointFile",
     "Consumer",
     "DatabusFault",
     "Event",

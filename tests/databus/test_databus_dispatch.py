@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -185,11 +184,23 @@ def test_a_consumption_that_does_not_start_is_stopped() -> None:
     assert scribe.said == ["begin", "stop"]
 
 
+class Checkpoint:
+    """In memory."""
+
+    scn = -1
+
+    def load(self) -> int:
+        return self.scn
+
+    def store(self, scn: int) -> None:
+        self.scn = scn
+
+
 @pytest.mark.parametrize("answer", [databus.Result.SKIP_CHECKPOINT, databus.Result.ERROR])
-def test_a_checkpoint_that_is_not_wanted_is_not_stored(answer: Any, tmp_path: Path) -> None:
-    file = databus.CheckpointFile(tmp_path / "checkpoint")
-    run("a5 .5 b6 .6", Scribe({"checkpoint 6": [answer]}), checkpoints=file)
-    assert file.load() == 5
+def test_a_checkpoint_that_is_not_wanted_is_not_stored(answer: Any) -> None:
+    checkpoint = Checkpoint()
+    run("a5 .5 b6 .6", Scribe({"checkpoint 6": [answer]}), checkpoints=checkpoint)
+    assert checkpoint.load() == 5
 
 
 class Killed(BaseException):
@@ -208,19 +219,19 @@ class Mortal(Scribe):
         return answer
 
 
-def test_killed_at_every_callback_it_goes_on_behind_the_last_checkpoint(tmp_path: Path) -> None:
+def test_killed_at_every_callback_it_goes_on_behind_the_last_checkpoint() -> None:
     text = "a1 b1 .1 a2 a2 .2 b3 .3"
     whole = Scribe()
     run(text, whole)
     for left in range(len(whole.said)):
-        file = databus.CheckpointFile(tmp_path / f"{left}.json")
+        checkpoint = Checkpoint()
         killed = Mortal(left)
         with pytest.raises(Killed):
-            run(text, killed, checkpoints=file)
+            run(text, killed, checkpoints=checkpoint)
         assert killed.said == whole.said[: left + 1]
         behind = [at for at, name in enumerate(whole.said[:left]) if name.startswith("checkpoint")]
         resumed = Scribe()
-        run(text, resumed, checkpoints=file)
+        run(text, resumed, checkpoints=checkpoint)
         assert resumed.said == ["begin", *whole.said[behind[-1] + 1 if behind else 1 :]]
 
 
@@ -327,17 +338,15 @@ class Drawn(Scribe):
 
 
 @seeds(*range(6), soak=400)
-def test_failing_and_killed_at_random_callbacks_every_event_comes_at_least_once(
-    seed: int, tmp_path: Path
-) -> None:
+def test_failing_and_killed_at_random_callbacks_every_event_comes_at_least_once(seed: int) -> None:
     draw = random.Random(seed)
     text = "a1 b1 b1 .1 a2 a2 a2 .2 b3 .3 a4 a4 b4 b4 .4 b5 a5 a5 .5"
-    file, every = databus.CheckpointFile(tmp_path / "checkpoint"), draw.choice([0.0, 60.0])
+    checkpoint, every = Checkpoint(), draw.choice([0.0, 60.0])
     seen: list[str] = []
     for life in range(100):
         scribe = Drawn(draw, draw.randint(2, 20) if life < 8 else 10**6, seen)
         try:
-            outcome = run(text, scribe, checkpoints=file, checkpoint_every=every)
+            outcome = run(text, scribe, checkpoints=checkpoint, checkpoint_every=every)
         except Killed:
             continue
         if outcome.state == "finished":
@@ -345,7 +354,7 @@ def test_failing_and_killed_at_random_callbacks_every_event_comes_at_least_once(
     # The key of an event is its place in the text.
     expected = {f"{word}.{place}" for place, word in enumerate(text.split()) if word[0] != "."}
     assert set(seen) == expected
-    assert file.load() == 5
+    assert checkpoint.load() == 5
 
 
 @pytest.mark.parametrize("consumers", [[], [[]], "x", [1]])
