@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial, reduce
 from operator import or_
 
@@ -33,7 +33,7 @@ from cdckit.parts.workers import WorkerPlan
 _READ = T.StructType([EVENT_SCHEMA[name] for name in ("kind", "source_id", "schema_id", "payload")])
 
 
-def rows(events: DataFrame, source: Source, *, as_double: Collection[str] = ()) -> DataFrame:
+def rows(events: DataFrame, source: Source) -> DataFrame:
     """
     The data events of one source, with typed values.
 
@@ -41,15 +41,13 @@ def rows(events: DataFrame, source: Source, *, as_double: Collection[str] = ()) 
         events: What `decode` or `consistent_events` returned; what is of other sources, or no data, or in
             error, is passed over.
         source: The source, as `decode` was given it.
-        as_double: Fields that are to be doubles, which may cost digits, where two versions of the schema have
-            numbers that no exact type holds.  They are text otherwise.
 
     Returns:
         One row per event, in no order: the columns of *events* but for the bytes (`payload`; `key`, `value`,
         `headers` of the record) and the errors, and
 
-        - `data`: a struct of the fields of all versions of the schema, the newest version's first; null for
-          a delete without a value;
+        - `data`: a struct of the fields of all versions of the schema, the newest version's first, each in a
+          type that holds all values (text where no exact type does); null for a delete without a value;
         - `sent`: a struct of booleans: whether the schema of this event has the field.
 
     Raises:
@@ -71,7 +69,7 @@ def rows(events: DataFrame, source: Source, *, as_double: Collection[str] = ()) 
     good = events.where(_is_data_of(source))
     if ERROR_CODE in events.columns:
         good = good.where(F.col(ERROR_CODE).isNull()).drop(ERROR_CODE, ERROR_DESCRIPTION)
-    return _with_values(good.drop(*BYTES), source, as_double)
+    return _with_values(good.drop(*BYTES), source)
 
 
 def _require_events(events: DataFrame, *, function: str, **sources: object) -> None:
@@ -87,9 +85,9 @@ def _is_data_of(source: Source) -> Column:
     return (F.col("kind") == DATA) & (F.col("source_id") == source.id) & is_said
 
 
-def _with_values(events: DataFrame, source: Source, as_double: Collection[str]) -> DataFrame:
+def _with_values(events: DataFrame, source: Source) -> DataFrame:
     """Events with `data` and `sent` in the place of their payloads."""
-    fields = row_fields(source, as_double)
+    fields = row_fields(source)
     kept = [T.StructField(field.name, field.dataType) for field in events.schema if field.name != "payload"]
     data = T.StructType([T.StructField(field.name, spark_type(field.type)) for field in fields])
     sent = T.StructType([T.StructField(field.name, T.BooleanType()) for field in fields])
@@ -98,13 +96,13 @@ def _with_values(events: DataFrame, source: Source, as_double: Collection[str]) 
     return WorkerPlan(events, by, columns).rows()
 
 
-def row_fields(source: Source, as_double: Collection[str] = ()) -> pa.StructType:
+def row_fields(source: Source) -> pa.StructType:
     """The fields of all versions of a source, the newest version's first, each in a type that holds all."""
     fields: dict[str, pa.Field] = {}
     for text in reversed(source.texts.values()):
         for field in avro.parse_schema(text).arrow_type:
             newest = fields.setdefault(field.name.lower(), field)
-            kind = common_type(newest.type, field.type, as_double=newest.name in as_double)
+            kind = common_type(newest.type, field.type)
             fields[field.name.lower()] = newest.with_type(kind)
     return pa.struct(list(fields.values()))
 
@@ -141,12 +139,7 @@ def _row(values: pa.Array, fields: pa.StructType) -> tuple[pa.Array, pa.Array]:
 
 
 def changes(
-    events: DataFrame,
-    databus_source: Source,
-    *,
-    keys: Sequence[str],
-    source: str | None = None,
-    as_double: Collection[str] = (),
+    events: DataFrame, databus_source: Source, *, keys: Sequence[str], source: str | None = None
 ) -> DataFrame:
     """
     What each event of a complete window says about its entity, and what could not be used.
@@ -161,7 +154,6 @@ def changes(
         keys: The fields of its schema that are the key.  Where there is one alone, a delete without a value
             has it from the key of its event.
         source: The name of the source in the changes; without it, the name of the Databus source.
-        as_double: As for `rows`.
 
     Returns:
         One row per change (`cdckit.model.CHANGE_SCHEMA`).  UPSERT is an upsert, DELETE a delete.
@@ -192,7 +184,7 @@ def changes(
     <BLANKLINE>
     """
     _require_events(events, function="changes", databus_source=databus_source)
-    require_keys(keys, [field.name for field in row_fields(databus_source, as_double)], function="changes")
+    require_keys(keys, [field.name for field in row_fields(databus_source)], function="changes")
     windowed = events if "window_state" in events.columns else with_windows(events)
     is_bad = F.col(ERROR_CODE).isNotNull()
     may_be_of_it = F.col("source").isNull() | (F.col("source_id") == databus_source.id)
@@ -200,13 +192,13 @@ def changes(
     some = windowed.where(F.when(is_bad, may_be_of_it).otherwise(passes))
     # What is in error is not read any further.
     readable = some.withColumn("payload", F.when(~is_bad, F.col("payload")))
-    return row_changes(_with_values(readable, databus_source, as_double), keys=keys, source=source)
+    return row_changes(_with_values(readable, databus_source), keys=keys, source=source)
 
 
 def event_changes(events: DataFrame, source: Source, *, keys: Sequence[str]) -> DataFrame:
     """What the sound events of a source say, whatever became of their windows; the rejects among them."""
     sound = events.where(_is_data_of(source) & F.col(ERROR_CODE).isNull())
-    return row_changes(_with_values(sound, source, ()), keys=keys)
+    return row_changes(_with_values(sound, source), keys=keys)
 
 
 def row_changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) -> DataFrame:
