@@ -79,6 +79,7 @@ def _rows(number: Any) -> pa.Table:
             "event_timestamp": at,
             "schema_id": [next(iter(PLANES.texts))] * count,
             "payload": pc.binary_join_element_wise(pa.array([b"\x10"] * count), tails, b""),
+            "error_code": pa.nulls(count, pa.string()),
         }
     )
 

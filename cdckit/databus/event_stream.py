@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from cdckit.store.files import Target, read_batches
 EVENTS = "events"
 """The table of a relay's events."""
 
-COLUMNS = (
+_COLUMNS = (
     *STREAM, "window", "window_state", "window_start_scn", "window_end_scn", "window_timestamp", "kind",
     "source_id", "scn", "opcode", "long_key", "string_key", "event_timestamp", "schema_id", "payload",
 )  # fmt: skip
@@ -119,8 +119,9 @@ class EventStream:
         MissingColumns, WrongColumnType: *events* are not what `decode` returns.
         InvalidArgument: *events* are a stream; there is no source, or one twice.
 
-    Each time it is asked, the events are decoded and cut anew, and held in the memory of this program.  What
-    a `Relay` keeps is read from its files, batch by batch: see `Relay.stream`.
+    Cost: each time it is asked, the events are decoded and cut anew, and all of them are held in the memory
+    of this program, with their payloads.  For more than fit there, keep a `Relay`: its `stream` reads files
+    batch by batch.
 
     >>> stream = EventStream(events, [flights, planes])
     >>> for window in stream.windows():
@@ -131,7 +132,7 @@ class EventStream:
 
     def __init__(self, events: DataFrame, sources: Sequence[Source], *, buffered: bool = True) -> None:
         self._sources, self._buffered = require_sources(sources, function="EventStream"), buffered
-        self._events = with_windows(events).select(*COLUMNS, ERROR_CODE)
+        self._events = with_windows(events).select(*_COLUMNS, ERROR_CODE)
 
     def windows(self, after: int = -1) -> Iterator[Window]:
         """
@@ -143,16 +144,14 @@ class EventStream:
         events = self._events.toArrow()
         streams = events.select(STREAM).drop_null().group_by(list(STREAM)).aggregate([]).to_pylist()
         _require_one_stream(tuple(stream.values()) for stream in streams)
-        batches = (_keep_visible(batch, after, not self._buffered) for batch in events.to_batches())
-        return split_windows(sort_batches(batches, list(self._sources)), self._sources)
+        return _visible_windows(events.to_batches(), self._sources, after, self._buffered)
 
 
 class RelayStream:
     """
     The windows of one stream that a relay keeps, for one consumer: what `dispatch` and loops take.
 
-    They are read from the relay's files, batch by batch, without Spark; each time it is asked, those of the
-    newest commit.
+    They are read from the files of the newest commit, batch by batch, without Spark.
 
     Args:
         store: The store of the relay.
@@ -168,16 +167,12 @@ class RelayStream:
         self._sources = require_sources(sources, function="stream")
 
     def windows(self, after: int = -1) -> Iterator[Window]:
-        """
-        The windows that end above the SCN *after*, in their order; each must be taken before the next.
-
-        Raises:
-            InvalidArgument: There are several streams: their SCNs cannot be compared.
-        """
+        """As `EventStream.windows`."""
         snapshot = self._store.snapshot()
         files = _stream_files(snapshot, self._where) if snapshot.has(EVENTS) else []
-        batches = _read_files(snapshot, files, after, not self._buffered)
-        return split_windows(sort_batches(batches, list(self._sources)), self._sources)
+        # A window that failed has no end, by which a file could be passed over.
+        batches = _read_files(snapshot, files, after if self._buffered else -1)
+        return _visible_windows(batches, self._sources, after, self._buffered)
 
 
 def _stream_files(snapshot: Snapshot, where: Mapping[str, Any]) -> list[File]:
@@ -195,31 +190,35 @@ def _require_one_stream(streams: Iterable[tuple[Any, ...]]) -> None:
         raise InvalidArgument("windows", "events", needed, f"{len(others) + 1} streams, also {others[0]}")
 
 
-def _read_files(
-    snapshot: Snapshot, files: Iterable[File], after: int, failed: bool
-) -> Iterator[pa.RecordBatch]:
-    """The data events that a consumer sees, of the windows that end above an SCN."""
+def _read_files(snapshot: Snapshot, files: Iterable[File], after: int) -> Iterator[pa.RecordBatch]:
+    """Read the events of files, but for those of which all windows end at an SCN or below."""
     for file in files:
         table, highest = snapshot.table(EVENTS), file.high.get("window_end_scn")
-        # A window that failed has no end: it is found by its start.
-        if not failed and highest is not None and highest <= after:
-            continue
-        target = Target(snapshot.location, table.folder, table.stored)
-        names = {*COLUMNS, ERROR_CODE} & set(snapshot.schema(EVENTS).fieldNames())
-        for batch in read_batches(target, file.path, sorted(names), _ROWS_AT_ONCE):
-            yield _keep_visible(batch, after, failed)
+        if highest is None or highest > after:
+            target = Target(snapshot.location, table.folder, table.stored)
+            yield from read_batches(target, file.path, [*_COLUMNS, ERROR_CODE], _ROWS_AT_ONCE)
 
 
-def _keep_visible(batch: pa.RecordBatch, after: int, failed: bool) -> pa.RecordBatch:
-    states = pa.array([COMPLETE, *(_FAILED if failed else ())])
-    end = pc.coalesce(batch.column("window_end_scn"), batch.column("window_start_scn"))
-    is_seen = pc.and_(pc.equal(batch.column("kind"), DATA), pc.greater(end, after))
-    is_seen = pc.and_(is_seen, pc.is_in(batch.column("window_state"), states))
-    # Others were erased.
-    is_seen = pc.and_(is_seen, pc.is_in(batch.column("opcode"), pa.array([UPSERT, DELETE])))
-    if ERROR_CODE in batch.schema.names:
-        is_seen = pc.and_(is_seen, batch.column(ERROR_CODE).is_null())
-    return batch.select(list(COLUMNS)).filter(is_seen)
+def _visible_windows(
+    batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source], after: int, buffered: bool
+) -> Iterator[Window]:
+    """The windows that a consumer of these sources sees, which end above an SCN."""
+    states = (COMPLETE,) if buffered else (COMPLETE, *_FAILED)
+    visible = (_keep_visible(batch, after, states) for batch in batches)
+    return split_windows(sort_batches(visible, list(sources)), sources)
+
+
+def _keep_visible(batch: pa.RecordBatch, after: int, states: Sequence[str]) -> pa.RecordBatch:
+    ends = pc.coalesce(batch.column("window_end_scn"), batch.column("window_start_scn"))
+    conditions = (
+        pc.greater(ends, after),
+        pc.equal(batch.column("kind"), DATA),
+        pc.is_in(batch.column("window_state"), pa.array(states)),
+        # Others were erased.
+        pc.is_in(batch.column("opcode"), pa.array([UPSERT, DELETE])),
+        batch.column(ERROR_CODE).is_null(),
+    )
+    return batch.select(list(_COLUMNS)).filter(reduce(pc.and_, conditions))
 
 
 def sort_batches(batches: Iterable[pa.RecordBatch], sources: Sequence[int]) -> Iterator[pa.RecordBatch]:

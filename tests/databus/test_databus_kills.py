@@ -40,7 +40,7 @@ def keep_windows(place: Path, first: int, last: int) -> Store:
         "opcode": pa.array(["UPSERT"] * count), "long_key": np.arange(count),
         "string_key": pa.nulls(count, pa.string()), "schema_id": pa.nulls(count, pa.string()),
         "event_timestamp": pa.array(number * 1_000_000, pa.timestamp("us", "UTC")),
-        "payload": pa.nulls(count, pa.binary()),
+        "payload": pa.nulls(count, pa.binary()), "error_code": pa.nulls(count, pa.string()),
     }  # fmt: skip
     with store.begin() as transaction:
         transaction.append(EVENTS, pa.table(columns), partition_by=STREAM)
