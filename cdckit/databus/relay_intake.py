@@ -129,7 +129,7 @@ class _PartitionWork:
 
     def _write(self, rows: pa.RecordBatch, runs: list[Run]) -> None:
         for window in dict(runs):
-            if window.outcome is not None and window in self.kept_windows:
+            if window.state != OPEN and window in self.kept_windows:
                 self.kept_windows.remove(window)
                 self._write_kept_events(window)
         self._write_rows(with_outcomes(rows, runs, covered=True))

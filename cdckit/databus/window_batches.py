@@ -20,11 +20,12 @@ from cdckit.databus.window_machine import (
     COMPLETE,
     DAMAGED,
     LATE,
+    NO_WINDOW,
+    OPEN,
     REPEATED,
     Spans,
     StreamState,
     WindowMachine,
-    WindowOutcome,
     WindowState,
 )
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION, Findings, error_columns
@@ -58,18 +59,18 @@ WINDOW = pa.schema(
 COVERED = pa.schema([("covered_from", pa.int64()), ("covered_to", pa.int64())])
 """Of which SCNs a window that passed has said everything: for who keeps windows."""
 
-_OUTCOME_COLUMNS: dict[str, tuple[str, pa.DataType]] = {
-    "window": ("number", pa.int64()),
+_WINDOW_COLUMNS: dict[str, tuple[str, pa.DataType]] = {
+    "window": ("number_or_null", pa.int64()),
     "window_state": ("state", pa.string()),
     "window_start_scn": ("start_scn", pa.int64()),
     "window_end_scn": ("end_scn", pa.int64()),
-    "window_timestamp": ("micros", INSTANT),
+    "window_timestamp": ("passed_micros", INSTANT),
 }
-"""By column the part of an outcome that it has, and its type."""
+"""By column the attribute of a window that it has, and its type."""
 
 _POSITION = "window_position"
 EVENT_WINDOW = pa.schema(
-    [*((name, kind) for name, (_, kind) in _OUTCOME_COLUMNS.items()), (_POSITION, pa.int64())]
+    [*((name, kind) for name, (_, kind) in _WINDOW_COLUMNS.items()), (_POSITION, pa.int64())]
 )
 """What an event is told of its window."""
 
@@ -120,8 +121,6 @@ class BatchQueue:
 Run = tuple[WindowState, int]
 """A window, and how many rows of it stand together."""
 
-_NO_WINDOW = WindowState(-1, outcome=WindowOutcome())
-
 
 class PartitionState(msgspec.Struct):
     """Where a partition of a topic stands; it can be written down."""
@@ -167,7 +166,7 @@ class WindowCutter:
         for row, (number, kind, scn, source, micros) in enumerate(_events(rows)):
             if number is None:
                 self._lose_record()
-                windows.append(_NO_WINDOW)
+                windows.append(NO_WINDOW)
                 positions.append(None)
                 continue
             machine = self._machines.get(number) or self._begin_stream(number)
@@ -181,7 +180,7 @@ class WindowCutter:
 
     def settled(self, *, at_end: bool = False) -> Iterator[tuple[pa.RecordBatch, list[Run]]]:
         """The first batches of which all windows have ended; at the end the others too."""
-        while self._runs and (at_end or all(window.outcome for window, _ in self._runs[0])):
+        while self._runs and (at_end or all(window.state != OPEN for window, _ in self._runs[0])):
             yield self._rows.popleft(), self._runs.popleft()
 
     def open_windows(self) -> list[WindowState]:
@@ -229,7 +228,7 @@ def find_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for piece in pieces:
             runs, *_ = cutter.judge(piece)
             _note_offsets(runs, piece.column("offset"))
-            ended = (window for window in dict(runs) if window.outcome and window is not _NO_WINDOW)
+            ended = (window for window in dict(runs) if window.number and window.state != OPEN)
             yield _window_rows(partition, ended)
         left = [window for window in cutter.open_windows() if window.events or window.bad]
         yield _window_rows(partition, left)
@@ -247,14 +246,13 @@ def _note_offsets(runs: Sequence[Run], offsets: pa.Array) -> None:
 def _window_rows(partition: tuple[str, int], windows: Iterable[WindowState]) -> pa.RecordBatch:
     rows = []
     for window in windows:
-        outcome = window.outcome_so_far
         row = dict(zip(STREAM, (*partition, window.stream), strict=True))
-        row |= {"window": window.number, "state": outcome.state, "start_scn": outcome.start_scn}
-        row |= {"end_scn": outcome.end_scn, "window_timestamp": outcome.micros}
+        row |= {"window": window.number, "state": window.state, "start_scn": window.start_scn}
+        row |= {"end_scn": window.end_scn, "window_timestamp": window.passed_micros}
         row |= {"events": window.events, "bad_events": window.bad}
         row |= {"first_offset": window.first_offset, "last_offset": window.last_offset}
-        if outcome.finding is not None:
-            fault, finding = outcome.finding
+        if window.finding is not None:
+            fault, finding = window.finding
             row |= {ERROR_CODE: fault.value, ERROR_DESCRIPTION: fault.describe(finding)}
         rows.append(row)
     return pa.RecordBatch.from_pylist(rows, schema=WINDOW)
@@ -279,14 +277,14 @@ def _split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def with_outcomes(rows: pa.RecordBatch, runs: Sequence[Run], *, covered: bool = False) -> pa.RecordBatch:
     """The rows with what became of their windows, or that these are open; with *covered* also `COVERED`."""
-    outcomes = [window.outcome_so_far for window, _ in runs]
+    windows = [window for window, _ in runs]
     place = pa.array(np.repeat(np.arange(len(runs)), [count for _, count in runs]))
     columns = {
-        name: pa.array([getattr(outcome, part) for outcome in outcomes], kind).take(place)
-        for name, (part, kind) in (_OUTCOME_COLUMNS | (_COVERED_COLUMNS if covered else {})).items()
+        name: pa.array([getattr(window, attribute) for window in windows], kind).take(place)
+        for name, (attribute, kind) in (_WINDOW_COLUMNS | (_COVERED_COLUMNS if covered else {})).items()
     }
     state, scn = columns["window_state"], rows.column("scn")
-    passed = pa.array([outcome.passed_scn for outcome in outcomes], pa.int64()).take(place)
+    passed = pa.array([window.passed_scn for window in windows], pa.int64()).take(place)
     is_repeat = pc.and_(_counts(state, rows.column("kind")), pc.less_equal(scn, passed))
     columns["window_state"] = pc.if_else(pc.fill_null(is_repeat, False), REPEATED, state)
     rows = with_columns(rows, _error_columns(rows, _find_late_events(rows, runs)))
@@ -302,14 +300,14 @@ def _find_late_events(rows: pa.RecordBatch, runs: Sequence[Run]) -> Findings:
     findings: Findings = {}
     start = 0
     for window, count in runs:
-        outcome, start = window.outcome_so_far, start + count
+        start += count
         # In an open window, or one that was rolled back, it may come again.
-        if window.late_scns and outcome.state in (REPEATED, LATE, DAMAGED):
+        if window.late_scns and window.state in (REPEATED, LATE, DAMAGED):
             kinds, scns = (rows.column(name).slice(start - count, count) for name in ("kind", "scn"))
             for row in np.flatnonzero(bools(pc.equal(kinds, DATA))).tolist():
                 if (scn := scns[row].as_py()) in window.late_scns:
-                    found = f"Expected an SCN above {outcome.passed_scn}, found {scn}."
-                    findings[start - count + row] = (DatabusFault.EVENT_LATE, found)
+                    finding = f"Expected an SCN above {window.passed_scn}, found {scn}."
+                    findings[start - count + row] = (DatabusFault.EVENT_LATE, finding)
     return findings
 
 

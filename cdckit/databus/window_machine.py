@@ -15,7 +15,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -31,31 +30,13 @@ Spans = tuple[Sequence[int], Sequence[int]]
 """The first and the last SCN of each of some spans, both growing."""
 
 
-class WindowOutcome(NamedTuple):
-    """What became of a window; null throughout for a record that is in none."""
-
-    number: int | None = None
-    state: str | None = None
-    start_scn: int | None = None
-    end_scn: int | None = None
-    micros: int | None = None
-    """When a complete window became true: never before one that passed earlier."""
-    passed_scn: int = -1
-    """The SCN up to which all had passed before: its events at or below it are repeats."""
-    finding: Finding | None = None
-    """What is wrong with its end."""
-    covered_from: int | None = None
-    """The first of the SCNs of which a window that passed has said everything."""
-    covered_to: int | None = None
-    """The last of them."""
-
-
 class WindowState(msgspec.Struct, eq=False):
     """What is known of a window while its events come, and what became of it once it has ended."""
 
     stream: int
     """The physical partition."""
     number: int = 1
+    """From 1; 0 where there is none."""
     events: int = 0
     bad: int = 0
     """How many events in error it has; of those that do not say their stream once it has ended."""
@@ -71,17 +52,32 @@ class WindowState(msgspec.Struct, eq=False):
     """The SCNs that had passed without what it says of them."""
     first_offset: int | None = None
     last_offset: int | None = None
-    outcome: WindowOutcome | None = None
+    state: str | None = OPEN
+    end_scn: int | None = None
+    passed_scn: int = -1
+    """The SCN up to which all had passed before its end: its events at or below it are repeats."""
+    passed_micros: int | None = None
+    """When it became true, if it is complete: never before one that passed earlier."""
+    finding: Finding | None = None
+    """What is wrong with its end."""
+    covered_from: int | None = None
+    """The first of the SCNs of which it has said everything, if it is complete."""
+    covered_to: int | None = None
+    """The last of them."""
+
+    @property
+    def number_or_null(self) -> int | None:
+        """Its number; None where there is none."""
+        return self.number or None
 
     @property
     def start_scn(self) -> int | None:
         """The lowest SCN of its events."""
         return self.low if self.events else None
 
-    @property
-    def outcome_so_far(self) -> WindowOutcome:
-        """What became of it, or that it is open."""
-        return self.outcome or WindowOutcome(self.number, OPEN, self.start_scn)
+
+NO_WINDOW = WindowState(-1, 0, state=None)
+"""That of a record that does not say its stream."""
 
 
 class StreamState(msgspec.Struct):
@@ -110,7 +106,7 @@ class WindowMachine:
     >>> window = machine.window
     >>> machine.take("data", 5, 97, 0), machine.take("end", 5, 0, 0)
     (None, None)
-    >>> window.outcome.state, machine.stream.passed_scn
+    >>> window.state, machine.stream.passed_scn
     ('complete', 5)
     """
 
@@ -170,19 +166,17 @@ class WindowMachine:
         return place >= 0 and scn <= self._highs[place]
 
     def _end_window(self, window: WindowState, is_rollback: bool, scn: int, micros: int) -> Finding | None:
-        stream, passed_scn = self.stream, self.stream.passed_scn
+        stream = self.stream
         window.bad += window.lost
-        state, finding = self._roll_back(window, scn) if is_rollback else self._judge(window, scn)
-        covered: tuple[int, int] | tuple[None, None] = (None, None)
-        if state == COMPLETE:
-            stream.micros = max(stream.micros, micros, window.micros)
-            covered = self._pass(window, scn)
-        window.outcome = WindowOutcome(
-            window.number, state, window.start_scn, None if is_rollback else scn,
-            stream.micros if state == COMPLETE else None, passed_scn, finding, *covered,
-        )  # fmt: skip
+        window.passed_scn, window.end_scn = stream.passed_scn, None if is_rollback else scn
+        window.state, window.finding = (
+            self._roll_back(window, scn) if is_rollback else self._judge(window, scn)
+        )
+        if window.state == COMPLETE:
+            window.passed_micros = stream.micros = max(stream.micros, micros, window.micros)
+            self._pass(window, scn)
         stream.window = WindowState(window.stream, window.number + 1)
-        return finding
+        return window.finding
 
     def _roll_back(self, window: WindowState, scn: int) -> tuple[str, Finding | None]:
         """A rollback takes with it what came of its window."""
@@ -227,15 +221,13 @@ class WindowMachine:
         needed = self.stream.needed_scn
         self.stream.needed_scn = scn if needed is None else min(needed, scn)
 
-    def _pass(self, window: WindowState, end: int) -> tuple[int, int] | tuple[None, None]:
-        """The window passes; the SCNs of which it has said everything."""
+    def _pass(self, window: WindowState, end: int) -> None:
+        """Let the window pass: it has said everything of the SCNs of its events."""
         stream = self.stream
-        covered: tuple[int, int] | tuple[None, None] = (None, None)
         if window.events:
-            first, last = covered = max(window.low, stream.passed_scn + 1), window.high
-            self._lows.append(first)
-            self._highs.append(last)
+            window.covered_from, window.covered_to = max(window.low, stream.passed_scn + 1), window.high
+            self._lows.append(window.covered_from)
+            self._highs.append(window.covered_to)
         # A relay begins with an empty window of SCN 0, which says nothing.
         if end > 0 or window.events:
             stream.passed_scn = end
-        return covered
