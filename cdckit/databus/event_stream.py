@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from cdckit.databus.consumers import Event
 from cdckit.databus.events import DATA, DELETE, UPSERT
@@ -97,12 +97,12 @@ class Window:
             yield run.source, run.rows.events[run.place]
 
     def table(self) -> pa.Table:
-        """All events of the window as one Arrow table, which must fit in memory; to be taken once."""
-        return pa.Table.from_batches(run.batch for run in self._runs)
+        """
+        All events of the window as one Arrow table, which must fit in memory; to be taken once.
 
-    def frame(self, spark: SparkSession) -> DataFrame:
-        """The same as a DataFrame, which `rows` takes: `databus.rows(window.frame(spark), planes)`."""
-        return spark.createDataFrame(self.table())
+        `databus.rows(spark.createDataFrame(window.table()), planes)` has their values.
+        """
+        return pa.Table.from_batches(run.batch for run in self._runs)
 
 
 class EventStream:

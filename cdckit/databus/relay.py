@@ -136,12 +136,12 @@ class Relay(Shell):
         if strangers := sorted(settings.keys.keys() - settings.named.keys()):
             raise InvalidArgument("Relay", "keys", f"of sources among {', '.join(settings.named)}", strangers)
         for name, fields in settings.keys.items():
-            there = [field.name for field in row_fields(settings.named[name])]
-            require_keys(fields, there, function="Relay")
+            names = [field.name for field in row_fields(settings.named[name])]
+            require_keys(fields, names, function="Relay")
         super().__init__(spark, location, storage_options)
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
-        return {name: self._settings.kind(name) for name in self._settings.keys}
+        return self._settings.kinds
 
     def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
         return WorkResult(Intake(tables, self._settings).take(records))
@@ -232,20 +232,8 @@ class Relay(Shell):
         counts = waiting.groupBy(*STREAM).agg(
             F.count("*").alias("open_events"), F.min("timestamp").alias("open_since")
         )
-        passed = F.when(F.col("passed_scn") >= 0, F.timestamp_micros("passed_micros"))
-        return (
-            stream_rows(snapshot)
-            .join(counts, list(STREAM), "left")
-            .select(
-                *STREAM,
-                "windows",
-                "passed_scn",
-                passed.alias("passed_timestamp"),
-                "needed_scn",
-                F.coalesce("open_events", F.lit(0)).alias("open_events"),
-                "open_since",
-            )
-        )
+        streams = stream_rows(snapshot).drop("open_start_scn").join(counts, list(STREAM), "left")
+        return streams.fillna(0, ["open_events"])
 
     def stream(
         self,

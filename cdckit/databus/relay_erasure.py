@@ -88,8 +88,7 @@ def drop_erased_events(fresh: DataFrame, tables: Transaction, settings: RelaySet
     events shuffled by their places.
     """
     places = []
-    for name in settings.keys:
-        kind = settings.kind(name)
+    for name, kind in settings.kinds.items():
         if Erasures.of(tables, kind) is None:
             continue
         erased = erased_changes(_readable_changes(fresh, settings.named[name], kind), tables, kind)

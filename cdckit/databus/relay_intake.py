@@ -239,10 +239,10 @@ class Intake:
     def _apply(self, added: list[File], numbers: set[int]) -> None:
         """Bring the ledgers up to the windows that passed."""
         tables, settings = self._transaction, self._settings
-        names = [settings.sources[number].name for number in sorted(numbers) if number in settings.sources]
+        names = [source.name for number, source in settings.sources.items() if number in numbers]
 
         def apply(name: str) -> None:
-            source = settings.named[name]
+            source, kind = settings.named[name], settings.kinds[name]
             where: Where = {
                 "source_id": [source.id],
                 "kind": [DATA],
@@ -250,9 +250,9 @@ class Intake:
                 TAKEN: [self._batch],
             }
             passed = tables.read(EVENTS, where, added)
-            apply_within(tables, settings.kind(name), event_changes(passed, source, keys=settings.keys[name]))
+            apply_within(tables, kind, event_changes(passed, source, keys=kind.keys))
 
-        run_together(tables.spark, apply, [name for name in names if name in settings.keys])
+        run_together(tables.spark, apply, [name for name in names if name in settings.kinds])
 
 
 def make_task(tables: Transaction, batch: int) -> Task:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +22,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger.columns import Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING
 from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.instants import EPOCH
 from cdckit.parts.workers import local_frame
 from cdckit.store import Transaction
 from cdckit.store.store import Tables, read_note, read_rows, write_note
@@ -46,7 +48,7 @@ States = dict[tuple[str, int], str]
 
 _STREAM_ROWS = (
     "topic string, partition int, physical_partition int, windows bigint, passed_scn bigint, "
-    "passed_micros bigint, needed_scn bigint, open_start_scn bigint"
+    "passed_timestamp timestamp, needed_scn bigint, open_start_scn bigint"
 )
 
 
@@ -64,9 +66,13 @@ class RelaySettings:
         """The sources by name."""
         return {source.name: source for source in self.sources.values()}
 
-    def kind(self, name: str) -> Kind:
-        """What the ledger of a source is about."""
-        return Kind(name, self.keys[name], self.buckets, False, name)
+    @cached_property
+    def kinds(self) -> Mapping[str, Kind]:
+        """What the ledgers are about, by the names of their sources."""
+        return {name: self._kind(name, keys) for name, keys in self.keys.items()}
+
+    def _kind(self, name: str, keys: Sequence[str]) -> Kind:
+        return Kind(name, tuple(keys), self.buckets, False, name)
 
     def check_store(self, transaction: Transaction) -> None:
         """Let the store know it; raises where a ledger was made by another key."""
@@ -81,17 +87,19 @@ class RelaySettings:
 
     def forget(self, transaction: Transaction) -> None:
         """Let there be no ledgers: they are begun anew."""
-        before: dict[str, Any] = read_note(transaction, _NOTE, {})
-        for name, keys in before.items():
-            Kind(name, tuple(keys), self.buckets, False, name).forget(transaction)
+        for name, keys in read_note(transaction, _NOTE, {}).items():
+            self._kind(name, keys).forget(transaction)
         write_note(transaction, _NOTE, {})
 
 
 def to_stored_rows(decoded: DataFrame) -> DataFrame:
     """What `decode` returned, in the columns in which it is kept; those of windows are null."""
-    there = {name: F.col(name) for name in decoded.columns}
+    columns = {name: F.col(name) for name in decoded.columns}
     return decoded.select(
-        *(there.get(one.name, F.lit(None)).cast(one.dataType).alias(one.name) for one in STORED_SCHEMA)
+        *(
+            columns.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
+            for field in STORED_SCHEMA
+        )
     )
 
 
@@ -113,8 +121,9 @@ def stream_rows(tables: Tables) -> DataFrame:
     """Where each stream stands."""
     rows = [
         (
-            *place, number, stream.window.number - 1, stream.passed_scn, stream.micros, stream.needed_scn,
-            stream.window.start_scn,
+            *place, number, stream.window.number - 1, stream.passed_scn,
+            None if stream.passed_scn < 0 else EPOCH + timedelta(microseconds=stream.micros),
+            stream.needed_scn, stream.window.start_scn,
         )
         for place, text in read_states(tables).items()
         for number, stream in msgspec.json.decode(text, type=PartitionState).streams.items()

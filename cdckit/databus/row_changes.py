@@ -65,18 +65,17 @@ def rows(events: DataFrame, source: Source) -> DataFrame:
     +------+---+---------+
     <BLANKLINE>
     """
-    _require_events(events, function="rows", source=source)
+    _require_events(events, "source", source, function="rows")
     good = events.where(_is_data_of(source))
     if ERROR_CODE in events.columns:
         good = good.where(F.col(ERROR_CODE).isNull()).drop(ERROR_CODE, ERROR_DESCRIPTION)
     return _with_values(good.drop(*BYTES), source)
 
 
-def _require_events(events: DataFrame, *, function: str, **sources: object) -> None:
+def _require_events(events: DataFrame, argument: str, source: object, *, function: str) -> None:
     require_types(events, _READ, function=function)
-    for name, source in sources.items():
-        if not isinstance(source, Source):
-            raise InvalidArgument(function, name, "a Source", source)
+    if not isinstance(source, Source):
+        raise InvalidArgument(function, argument, "a Source", source)
 
 
 def _is_data_of(source: Source) -> Column:
@@ -183,7 +182,7 @@ def changes(
     +---------+-------------------+-----------+---------+
     <BLANKLINE>
     """
-    _require_events(events, function="changes", databus_source=databus_source)
+    _require_events(events, "databus_source", databus_source, function="changes")
     require_keys(keys, [field.name for field in row_fields(databus_source)], function="changes")
     windowed = events if "window_state" in events.columns else with_windows(events)
     is_bad = F.col(ERROR_CODE).isNotNull()

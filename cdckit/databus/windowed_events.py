@@ -230,7 +230,8 @@ def _sort_events(events: DataFrame) -> DataFrame:
 
 def _event_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Of each event its window, and the error that it makes, if it has none yet."""
-    nothing = ((batch, pa.nulls(batch.num_rows, pa.string())) for batch in batches)
-    described = (with_columns(batch, {ERROR_DESCRIPTION: none}) for batch, none in nothing)
+    described = (
+        with_columns(batch, {ERROR_DESCRIPTION: pa.nulls(batch.num_rows, pa.string())}) for batch in batches
+    )
     for rows in cut_batches(described):
         yield rows.select(_WINDOW_FIELDS.fieldNames())

@@ -85,9 +85,8 @@ def test_windows_of_a_relay_are_frames_for_a_loop_and_streams_are_told_apart(
     sent = sent_of("a1:1=-9 <1 a1:1=-10 b1:1=10 .1 a2:1=-15 !2:1=1 .2 a2:1=-15")
     relay = relay_of(spark, tmp_path, sent)
     asked = [SOURCES["a"]]
-    [typed] = [
-        databus.rows(each.frame(spark), SOURCES["a"]).collect() for each in relay.stream(asked).windows()
-    ]
+    [window] = [each.table() for each in relay.stream(asked).windows()]
+    typed = databus.rows(spark.createDataFrame(window), SOURCES["a"]).collect()
     assert [(row["scn"], row["data"]["amount"]) for row in typed] == [(1, -10)]
     other = [record_of(word, 9, SOURCES, 2) for word in ("a7:1=3", ".7")]
     relay.receive(frame(spark, [(value, 0, at) for at, value in enumerate(other, len(sent))]))
@@ -98,3 +97,10 @@ def test_windows_of_a_relay_are_frames_for_a_loop_and_streams_are_told_apart(
     events = databus.decode(frame(spark, sent_of("a1:1=1 <1 a1:1=1 .1")), SOURCES.values())
     told = [each.end_scn for each in databus.EventStream(events, asked, buffered=False).windows()]
     assert told == [None, 1]
+
+
+def test_sources_that_nobody_needs_are_left_out_and_damage_no_window(spark: SparkSession) -> None:
+    records = frame(spark, sent_of("a1:1=-10 b1:1=10 .1"))
+    for skipped, states in (((), ["damaged"]), ((SOURCES["b"].id,), ["complete"])):
+        events = databus.decode(records, [SOURCES["a"]], skip_sources=skipped)
+        assert [window["state"] for window in databus.windows(events).collect()] == states
