@@ -113,9 +113,9 @@ def _control_answer(answer: object, callback: str) -> Answer:
     return _SUCCESS if answer is None else _read_result(answer, callback)
 
 
-def _read_result(answer: object, callback: str, to: str = "") -> Answer:
+def _read_result(answer: object, callback: str, recipient: str = "") -> Answer:
     if isinstance(answer, bool) or answer not in list(Result):
-        raise TypeError(f"{callback} must answer a Result, not {answer!r}{to}.")
+        raise TypeError(f"{callback} must answer a Result, not {answer!r}{recipient}.")
     result = Result(answer)  # type: ignore[arg-type]
-    error = None if result.is_success else RuntimeError(f"{callback} answered {result.name}{to}.")
+    error = None if result.is_success else RuntimeError(f"{callback} answered {result.name}{recipient}.")
     return Answer(result, error)

@@ -76,8 +76,8 @@ def decode(records: DataFrame, sources: Iterable[Source], *, skip_sources: Itera
     """
     records = require_records(records, function="decode")
     by_id = sources_by_id(sources, function="decode")
-    by = partial(_decode_batches, sources=by_id, skipped=frozenset(skip_sources))
-    return WorkerPlan(records.select(*RECORD_COLUMNS), by, EVENT_SCHEMA).rows()
+    decode_batches = partial(_decode_batches, sources=by_id, skipped=frozenset(skip_sources))
+    return WorkerPlan(records.select(*RECORD_COLUMNS), decode_batches, EVENT_SCHEMA).rows()
 
 
 def _decode_batches(

@@ -153,8 +153,8 @@ def dispatch(
 
 
 def _groups(consumers: Consumer | Sequence[Consumer | Sequence[Consumer]]) -> list[Sequence[Consumer]]:
-    listed = [consumers] if isinstance(consumers, Consumer) else list(consumers)
-    groups: list[Sequence[Any]] = [one if isinstance(one, list | tuple) else [one] for one in listed]
+    entries = [consumers] if isinstance(consumers, Consumer) else list(consumers)
+    groups: list[Sequence[Any]] = [group if isinstance(group, list | tuple) else [group] for group in entries]
     members = [member for group in groups for member in group]
     if not groups or not all(groups) or not all(isinstance(member, Consumer) for member in members):
         raise InvalidArgument("dispatch", "consumers", "one Consumer or more, or groups of them", consumers)

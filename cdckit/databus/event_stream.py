@@ -260,8 +260,8 @@ def sort_batches(batches: Iterable[pa.RecordBatch], sources: Sequence[int]) -> I
 def split_windows(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> Iterator[Window]:
     """Sorted events, window by window."""
     runs = (run for batch in batches if batch.num_rows for run in _split_batch(batch, sources))
-    for (_, start_scn, end_scn), some in groupby(runs, lambda run: run.window):
-        yield Window(start_scn, end_scn, some)
+    for (_, start_scn, end_scn), window_runs in groupby(runs, lambda run: run.window):
+        yield Window(start_scn, end_scn, window_runs)
 
 
 def _split_batch(batch: pa.RecordBatch, sources: Mapping[int, Source]) -> Iterator[_Run]:

@@ -166,8 +166,8 @@ def read_events(values: pa.Array, sources: Mapping[int, Source]) -> list[Event]:
         if event.payload is not None and event.source_id is not None and event.schema_id is not None:
             schema = sources[event.source_id].texts[event.schema_id]
             by_schema.setdefault(schema, []).append(event)
-    for schema, some in by_schema.items():
-        _check_payloads(some, avro.parse_schema(schema))
+    for schema, schema_events in by_schema.items():
+        _check_payloads(schema_events, avro.parse_schema(schema))
     return events
 
 

@@ -69,14 +69,14 @@ def _avro_value(value: Any, schema: Any) -> Any:
 
 
 def _union_value(value: Any, branches: list[Any]) -> Any:
-    others = {_branch_name(branch): branch for branch in branches if branch != "null"}
+    branch_types = {_branch_name(branch): branch for branch in branches if branch != "null"}
     if value is None:
-        if len(others) == len(branches):
+        if len(branch_types) == len(branches):
             raise ValueError("null is no value here")
         return None
-    if isinstance(value, dict) and len(value) == 1 and (name := next(iter(value))) in others:
-        return _avro_value(value[name], others[name])
-    return _avro_value(value, *others.values()) if len(others) == 1 else value
+    if isinstance(value, dict) and len(value) == 1 and (name := next(iter(value))) in branch_types:
+        return _avro_value(value[name], branch_types[name])
+    return _avro_value(value, *branch_types.values()) if len(branch_types) == 1 else value
 
 
 def _branch_name(branch: Any) -> str:

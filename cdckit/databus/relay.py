@@ -174,14 +174,14 @@ class Relay(Shell):
         waiting = read_rows(tables, WAITING, WAITING_SCHEMA)
         overdue = F.col(GIVEN_UP).isNotNull() & F.col(ERROR_CODE).isNull()
         fault = DatabusFault.WINDOW_OPEN
-        named = {ERROR_CODE: fault.value, ERROR_DESCRIPTION: fault.sentence}
-        given_up = {name: F.when(overdue, text).otherwise(F.col(name)) for name, text in named.items()}
+        error = {ERROR_CODE: fault.value, ERROR_DESCRIPTION: fault.sentence}
+        given_up = {name: F.when(overdue, text).otherwise(F.col(name)) for name, text in error.items()}
         events = read_rows(tables, EVENTS, STORED_SCHEMA)
         without_key = [
             tables.read(kind.rejects) for kind in self._kinds(tables).values() if tables.has(kind.rejects)
         ]
         rows = [events, waiting.withColumns(given_up), *without_key]
-        bad = (some.where(F.col(ERROR_CODE).isNotNull()).select(*REJECT_SCHEMA.names) for some in rows)
+        bad = (table.where(F.col(ERROR_CODE).isNotNull()).select(*REJECT_SCHEMA.names) for table in rows)
         return reduce(DataFrame.unionByName, bad)
 
     def _places(self, tables: Transaction, kind: Kind, entities: DataFrame) -> DataFrame:
@@ -211,8 +211,8 @@ class Relay(Shell):
             version: The commit that is meant; the newest without it.
         """
         snapshot = self._snapshot(version, function="consistent_events")
-        passed = (F.col("kind") == DATA) & (F.col("window_state") == COMPLETE) & ~is_erased()
-        events = read_rows(snapshot, EVENTS, STORED_SCHEMA).where(passed).select(*WINDOWED_SCHEMA.names)
+        is_passed = (F.col("kind") == DATA) & (F.col("window_state") == COMPLETE) & ~is_erased()
+        events = read_rows(snapshot, EVENTS, STORED_SCHEMA).where(is_passed).select(*WINDOWED_SCHEMA.names)
         return events.drop(*BYTES, ERROR_CODE, ERROR_DESCRIPTION)
 
     def streams(self) -> DataFrame:

@@ -61,8 +61,8 @@ def as_if_new(erased: DataFrame) -> DataFrame:
 def _readable_changes(events: DataFrame, source: Source, kind: Kind) -> DataFrame:
     """What events of a source say, whatever became of their windows, also those that came too late."""
     is_readable = F.col(ERROR_CODE).isNull() | F.col(ERROR_CODE).isin(*_BY_WINDOW)
-    sound = events.where(is_readable).withColumn(ERROR_CODE, F.lit(None).cast("string"))
-    return usable_changes(event_changes(sound, source, keys=kind.keys))
+    readable_events = events.where(is_readable).withColumn(ERROR_CODE, F.lit(None).cast("string"))
+    return usable_changes(event_changes(readable_events, source, keys=kind.keys))
 
 
 def event_places(tables: Transaction, source: Source, kind: Kind, entities: DataFrame) -> DataFrame:
@@ -97,13 +97,13 @@ def drop_erased_events(fresh: DataFrame, tables: Transaction, settings: RelaySet
         places.append(erased.select(record_place("arrival.").alias(PLACE)))
     if not places:
         return fresh
-    named = reduce(DataFrame.unionByName, places).distinct().withColumn("_erased", F.lit(True))
-    marked = fresh.withColumn(PLACE, record_place()).join(named, PLACE, "left")
-    theirs = F.coalesce(F.col("_erased") & (F.col("kind") == DATA), F.lit(False))
+    erased_places = reduce(DataFrame.unionByName, places).distinct().withColumn("_erased", F.lit(True))
+    marked = fresh.withColumn(PLACE, record_place()).join(erased_places, PLACE, "left")
+    is_theirs = F.coalesce(F.col("_erased") & (F.col("kind") == DATA), F.lit(False))
     blank = {
-        name: F.when(~theirs, F.col(name)) for name in (*_VALUES, *(field.name for field in ERROR_FIELDS))
+        name: F.when(~is_theirs, F.col(name)) for name in (*_VALUES, *(field.name for field in ERROR_FIELDS))
     }
-    opcode = F.when(theirs, ERASED).otherwise(F.col("opcode"))
+    opcode = F.when(is_theirs, ERASED).otherwise(F.col("opcode"))
     return marked.withColumns({**blank, "opcode": opcode}).select(*fresh.columns)
 
 
@@ -118,12 +118,12 @@ def forget_events(tables: Transaction, places: DataFrame) -> list[ErasedPart]:
 
 def _forget(tables: Transaction, name: str, places: DataFrame) -> Iterator[ErasedPart]:
     placed = tables.read(name).select(*STREAM, "offset", record_place().alias(PLACE))
-    chosen = placed.join(places, PLACE, "left_semi").select(*STREAM, "offset").repartition(*STREAM)
+    offsets = placed.join(places, PLACE, "left_semi").select(*STREAM, "offset").repartition(*STREAM)
     target = tables.target(name, _TABLES[name], STREAM)
     files: dict[_Stream, list[File]] = {}
     for file in tables.files(name):
         files.setdefault(tuple(file.partition[column] for column in STREAM), []).append(file)
-    reports = worker_reports(chosen, partial(_rewrite_streams, target=target, files=files), heavy=True)
+    reports = worker_reports(offsets, partial(_rewrite_streams, target=target, files=files), heavy=True)
     if not reports:
         return
     removed = tuple(sorted(path for report in reports for path in report["removed"]))
@@ -142,11 +142,11 @@ def _sum_up(digests: Iterable[str]) -> str:
 def _rewrite_streams(
     batches: Iterable[pa.RecordBatch], *, target: Target, files: Mapping[_Stream, list[File]]
 ) -> Iterator[dict[str, Any]]:
-    chosen: dict[_Stream, set[int]] = {}
+    offsets_by_stream: dict[_Stream, set[int]] = {}
     for batch in batches:
         for *stream, offset in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            chosen.setdefault(tuple(stream), set()).add(offset)
-    for key, offsets in chosen.items():
+            offsets_by_stream.setdefault(tuple(stream), set()).add(offset)
+    for key, offsets in offsets_by_stream.items():
         places = pa.array(sorted(offsets))
         touched = [
             FileRange(file.path, file.size, file.rows)
@@ -163,8 +163,8 @@ def _is_chosen(rows: pa.RecordBatch, *, offsets: pa.Array) -> Bools:
     return bools(pc.is_in(rows.column("offset"), offsets)) & is_data
 
 
-def _without_values(events: pa.RecordBatch, theirs: Bools) -> pa.RecordBatch:
-    stays = pa.array(np.arange(events.num_rows), mask=theirs)
-    values = {name: events.column(name).take(stays) for name in (*_VALUES, ERROR_CODE, ERROR_DESCRIPTION)}
-    opcode = pc.if_else(pa.array(theirs), ERASED, events.column("opcode"))
+def _without_values(events: pa.RecordBatch, is_theirs: Bools) -> pa.RecordBatch:
+    indices = pa.array(np.arange(events.num_rows), mask=is_theirs)
+    values = {name: events.column(name).take(indices) for name in (*_VALUES, ERROR_CODE, ERROR_DESCRIPTION)}
+    opcode = pc.if_else(pa.array(is_theirs), ERASED, events.column("opcode"))
     return with_columns(events, {**values, "opcode": opcode})

@@ -115,15 +115,15 @@ class _PartitionWork:
         new = rows.filter(pa.array(~(is_repeat | is_misplaced))).drop_columns([RANK])
         if new.num_rows:
             self.cutter.take(new)
-        for settled in self.cutter.settled():
-            self._write(*settled)
+        for settled_rows in self.cutter.settled():
+            self._write(*settled_rows)
         if is_misplaced.any():
             self.events.take(self._stamped(_without_place(rows.filter(pa.array(is_misplaced)))))
 
     def finish(self) -> None:
         """Write what stays open, and report where the streams stand."""
-        for settled in self.cutter.settled(at_end=True):
-            self._write(*settled)
+        for open_rows in self.cutter.settled(at_end=True):
+            self._write(*open_rows)
         text = msgspec.json.encode(self.cutter.state).decode()
         self.report["states"].append((*self.place, text))
 
@@ -146,9 +146,11 @@ class _PartitionWork:
         is_open = pc.fill_null(pc.equal(rows.column("window_state"), OPEN), False)
         if is_open.true_count:
             self.waiting.take(rows.filter(is_open))
-        settled = rows.filter(pc.invert(is_open))
-        self.report["sources"].update(settled.column("source_id").filter(is_passed(settled)).to_pylist())
-        self.events.take(self._stamped(settled))
+        settled_rows = rows.filter(pc.invert(is_open))
+        self.report["sources"].update(
+            settled_rows.column("source_id").filter(is_passed(settled_rows)).to_pylist()
+        )
+        self.events.take(self._stamped(settled_rows))
 
     def _stamped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         return with_columns(rows, {TAKEN: pa.array(np.full(rows.num_rows, self.task.batch))})
@@ -159,8 +161,8 @@ class _PartitionWork:
         for table, file in self.files:
             if file.partition[STREAM[2]] == stream and file.high.get("covered_to", -1) >= least:
                 for rows in read_batches(self.task.targets[table], file.path, COVERED.names):
-                    passed = rows.filter(pc.greater_equal(rows.column("covered_to"), least))
-                    spans |= set(zip(*(column.to_pylist() for column in passed.columns), strict=True))
+                    passed_rows = rows.filter(pc.greater_equal(rows.column("covered_to"), least))
+                    spans |= set(zip(*(column.to_pylist() for column in passed_rows.columns), strict=True))
         lows, highs = zip(*sorted(spans), strict=True) if spans else ((), ())
         return lows, highs
 
@@ -183,8 +185,10 @@ def _without_place(rows: pa.RecordBatch) -> pa.RecordBatch:
     nothing = {name: pa.nulls(count, rows.schema.field(name).type) for name in ("kind", STREAM[2])}
     error = {ERROR_CODE: pa.array([fault.value] * count)}
     error[ERROR_DESCRIPTION] = pa.array([fault.describe()] * count)
-    kept = rows.drop_columns([name for name in (*EVENT_WINDOW.names, RANK) if name in rows.schema.names])
-    return with_columns(kept, {**nothing, **error})
+    record_rows = rows.drop_columns(
+        [name for name in (*EVENT_WINDOW.names, RANK) if name in rows.schema.names]
+    )
+    return with_columns(record_rows, {**nothing, **error})
 
 
 class Intake:
@@ -206,13 +210,15 @@ class Intake:
         is_misplaced = F.coalesce(F.col(ERROR_CODE) == DatabusFault.PLACE_TAKEN.value, F.lit(False))
         rank = F.when(is_misplaced, 1).otherwise(0)
         before = read_events(tables).withColumn(RANK, rank)
-        kept = tables.scratch(before.where(~is_erased()).select(*RECORD_COLUMNS, RANK))
+        records = tables.scratch(before.where(~is_erased()).select(*RECORD_COLUMNS, RANK))
         erased = tables.scratch(as_if_new(before.where(is_erased())).withColumn(RANK, F.lit(0)))
         for name in (EVENTS, WAITING, STREAMS):
             tables.drop(name)
         self._settings.forget(tables)
-        first, others = (self._decode(kept.where(F.col(RANK) == number), F.lit(number)) for number in (0, 1))
-        self._keep(first.unionByName(others).unionByName(erased))
+        first, misplaced = (
+            self._decode(records.where(F.col(RANK) == number), F.lit(number)) for number in (0, 1)
+        )
+        self._keep(first.unionByName(misplaced).unionByName(erased))
 
     # -----------------------------------------------------------------------------------------------------
 
@@ -249,8 +255,8 @@ class Intake:
                 "window_state": [COMPLETE],
                 TAKEN: [self._batch],
             }
-            passed = tables.read(EVENTS, where, added)
-            apply_within(tables, kind, event_changes(passed, source, keys=kind.keys))
+            passed_events = tables.read(EVENTS, where, added)
+            apply_within(tables, kind, event_changes(passed_events, source, keys=kind.keys))
 
         run_together(tables.spark, apply, [name for name in names if name in settings.kinds])
 

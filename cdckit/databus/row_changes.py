@@ -66,10 +66,10 @@ def rows(events: DataFrame, source: Source) -> DataFrame:
     <BLANKLINE>
     """
     _require_events(events, "source", source, function="rows")
-    good = events.where(_is_data_of(source))
+    sound_events = events.where(_is_data_of(source))
     if ERROR_CODE in events.columns:
-        good = good.where(F.col(ERROR_CODE).isNull()).drop(ERROR_CODE, ERROR_DESCRIPTION)
-    return _with_values(good.drop(*BYTES), source)
+        sound_events = sound_events.where(F.col(ERROR_CODE).isNull()).drop(ERROR_CODE, ERROR_DESCRIPTION)
+    return _with_values(sound_events.drop(*BYTES), source)
 
 
 def _require_events(events: DataFrame, argument: str, source: object, *, function: str) -> None:
@@ -87,12 +87,14 @@ def _is_data_of(source: Source) -> Column:
 def _with_values(events: DataFrame, source: Source) -> DataFrame:
     """Events with `data` and `sent` in the place of their payloads."""
     fields = row_fields(source)
-    kept = [T.StructField(field.name, field.dataType) for field in events.schema if field.name != "payload"]
+    kept_fields = [
+        T.StructField(field.name, field.dataType) for field in events.schema if field.name != "payload"
+    ]
     data = T.StructType([T.StructField(field.name, spark_type(field.type)) for field in fields])
     sent = T.StructType([T.StructField(field.name, T.BooleanType()) for field in fields])
-    columns = T.StructType([*kept, T.StructField("data", data), T.StructField("sent", sent)])
-    by = partial(_decode_values, schemas=source.texts, fields=fields)
-    return WorkerPlan(events, by, columns).rows()
+    columns = T.StructType([*kept_fields, T.StructField("data", data), T.StructField("sent", sent)])
+    decode_batches = partial(_decode_values, schemas=source.texts, fields=fields)
+    return WorkerPlan(events, decode_batches, columns).rows()
 
 
 def row_fields(source: Source) -> pa.StructType:
@@ -112,12 +114,12 @@ def _decode_values(
     for batch in batches:
         ids = batch.column("schema_id")
         for number in pc.unique(ids):
-            some = batch.filter(pc.equal(ids, number) if number.is_valid else ids.is_null())
+            schema_rows = batch.filter(pc.equal(ids, number) if number.is_valid else ids.is_null())
             # A delete without a value may say any schema, or none.
             text = schemas.get(number.as_py()) or next(reversed(schemas.values()))
             start = 0
-            for decoded in avro.decode_parts(some.column("payload"), avro.parse_schema(text)):
-                part = some.slice(start, len(decoded.errors)).drop_columns(["payload"])
+            for decoded in avro.decode_parts(schema_rows.column("payload"), avro.parse_schema(text)):
+                part = schema_rows.slice(start, len(decoded.errors)).drop_columns(["payload"])
                 start += len(decoded.errors)
                 columns = [*part.columns, *_row(decoded.values, fields)]
                 yield pa.RecordBatch.from_arrays(columns, names=[*part.schema.names, "data", "sent"])
@@ -126,8 +128,10 @@ def _decode_values(
 def _row(values: pa.Array, fields: pa.StructType) -> tuple[pa.Array, pa.Array]:
     """Values of one schema in the fields of all, and which fields that schema has."""
     count = len(values)
-    there = {field.name.lower(): part for field, part in zip(values.type, values.flatten(), strict=True)}
-    parts = [there.get(field.name.lower()) for field in fields]
+    parts_by_name = {
+        field.name.lower(): part for field, part in zip(values.type, values.flatten(), strict=True)
+    }
+    parts = [parts_by_name.get(field.name.lower()) for field in fields]
     columns = [
         pa.nulls(count, field.type) if part is None else to_common_type(part, field.type)
         for part, field in zip(parts, fields, strict=True)
@@ -188,16 +192,16 @@ def changes(
     is_bad = F.col(ERROR_CODE).isNotNull()
     may_be_of_it = F.col("source").isNull() | (F.col("source_id") == databus_source.id)
     passes = _is_data_of(databus_source) & (F.col("window_state") == COMPLETE)
-    some = windowed.where(F.when(is_bad, may_be_of_it).otherwise(passes))
+    usable_events = windowed.where(F.when(is_bad, may_be_of_it).otherwise(passes))
     # What is in error is not read any further.
-    readable = some.withColumn("payload", F.when(~is_bad, F.col("payload")))
+    readable = usable_events.withColumn("payload", F.when(~is_bad, F.col("payload")))
     return row_changes(_with_values(readable, databus_source), keys=keys, source=source)
 
 
 def event_changes(events: DataFrame, source: Source, *, keys: Sequence[str]) -> DataFrame:
     """What the sound events of a source say, whatever became of their windows; the rejects among them."""
-    sound = events.where(_is_data_of(source) & F.col(ERROR_CODE).isNull())
-    return row_changes(_with_values(sound, source), keys=keys)
+    sound_events = events.where(_is_data_of(source) & F.col(ERROR_CODE).isNull())
+    return row_changes(_with_values(sound_events, source), keys=keys)
 
 
 def row_changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) -> DataFrame:

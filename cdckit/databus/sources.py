@@ -49,10 +49,10 @@ class Source:
             )
         if not isinstance(self.name, str) or not self.name:
             raise InvalidArgument("Source", "name", "a text that is not empty", self.name)
-        given = self.schemas
-        if isinstance(given, str) or not given:
-            raise InvalidArgument("Source", "schemas", "one schema or more, as a list or by id", given)
-        texts = dict(given) if isinstance(given, Mapping) else {schema_id(text): text for text in given}
+        schemas = self.schemas
+        if isinstance(schemas, str) or not schemas:
+            raise InvalidArgument("Source", "schemas", "one schema or more, as a list or by id", schemas)
+        texts = dict(schemas) if isinstance(schemas, Mapping) else {schema_id(text): text for text in schemas}
         for text in texts.values():
             if not pa.types.is_struct(avro.parse_schema(text).arrow_type):
                 raise InvalidArgument("Source", "schemas", "schemas of records", text)
@@ -79,13 +79,13 @@ def schema_id(text: str) -> str:
 
 def sources_by_id(sources: Iterable[Source], *, function: str) -> dict[int, Source]:
     """The sources by id, in their order; raises `InvalidArgument` where an id or a name comes twice."""
-    listed = list(sources)
-    for source in listed:
+    source_list = list(sources)
+    for source in source_list:
         if not isinstance(source, Source):
             raise InvalidArgument(function, "sources", "a list of Source", source)
-    by_id = {source.id: source for source in listed}
-    if len(by_id) < len(listed) or len({source.name for source in listed}) < len(listed):
-        names = [source.name for source in listed]
+    by_id = {source.id: source for source in source_list}
+    if len(by_id) < len(source_list) or len({source.name for source in source_list}) < len(source_list):
+        names = [source.name for source in source_list]
         raise InvalidArgument(function, "sources", "of distinct ids and names", names)
     return by_id
 

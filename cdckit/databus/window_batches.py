@@ -176,7 +176,7 @@ class WindowCutter:
             positions.append(window.events if kind == DATA else None)
             if finding is not None:
                 findings[row] = finding
-        return [(window, len(list(some))) for window, some in groupby(windows)], positions, findings
+        return [(window, len(list(run))) for window, run in groupby(windows)], positions, findings
 
     def settled(self, *, at_end: bool = False) -> Iterator[tuple[pa.RecordBatch, list[Run]]]:
         """The first batches of which all windows have ended; at the end the others too."""
@@ -204,8 +204,8 @@ def _events(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     is_bad = rows.column(ERROR_CODE).is_valid()
     kinds = pc.if_else(is_bad, len(KINDS), pc.index_in(rows.column("kind"), _KINDS))
     numbers = [kinds, rows.column("scn"), rows.column("source_id"), rows.column("event_timestamp")]
-    codes, *others = (np.asarray(pc.fill_null(column.cast(pa.int64()), 0)).tolist() for column in numbers)
-    return zip(rows.column(STREAM[2]).to_pylist(), map(_NAMES.__getitem__, codes), *others, strict=True)
+    codes, *columns = (np.asarray(pc.fill_null(column.cast(pa.int64()), 0)).tolist() for column in numbers)
+    return zip(rows.column(STREAM[2]).to_pylist(), map(_NAMES.__getitem__, codes), *columns, strict=True)
 
 
 _KINDS, _NAMES = pa.array(KINDS), [*KINDS, None]
@@ -230,8 +230,8 @@ def find_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             _note_offsets(runs, piece.column("offset"))
             ended = (window for window in dict(runs) if window.number and window.state != OPEN)
             yield _window_rows(partition, ended)
-        left = [window for window in cutter.open_windows() if window.events or window.bad]
-        yield _window_rows(partition, left)
+        open_windows = [window for window in cutter.open_windows() if window.events or window.bad]
+        yield _window_rows(partition, open_windows)
 
 
 def _note_offsets(runs: Sequence[Run], offsets: pa.Array) -> None:
@@ -284,13 +284,13 @@ def with_outcomes(rows: pa.RecordBatch, runs: Sequence[Run], *, covered: bool = 
         for name, (attribute, kind) in (_WINDOW_COLUMNS | (_COVERED_COLUMNS if covered else {})).items()
     }
     state, scn = columns["window_state"], rows.column("scn")
-    passed = pa.array([window.passed_scn for window in windows], pa.int64()).take(place)
-    is_repeat = pc.and_(_counts(state, rows.column("kind")), pc.less_equal(scn, passed))
+    passed_scns = pa.array([window.passed_scn for window in windows], pa.int64()).take(place)
+    is_repeat = pc.and_(_counts(state, rows.column("kind")), pc.less_equal(scn, passed_scns))
     columns["window_state"] = pc.if_else(pc.fill_null(is_repeat, False), REPEATED, state)
     rows = with_columns(rows, _error_columns(rows, _find_late_events(rows, runs)))
     columns[_POSITION] = rows.column(_POSITION)
-    kept = rows.drop_columns([name for name in columns if name in rows.schema.names])
-    return with_columns(kept, columns)
+    bare_rows = rows.drop_columns([name for name in columns if name in rows.schema.names])
+    return with_columns(bare_rows, columns)
 
 
 _COVERED_COLUMNS = {name: (name, pa.int64()) for name in COVERED.names}

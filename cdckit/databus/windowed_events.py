@@ -100,10 +100,10 @@ def with_windows(events: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     _require_events(events, function="with_windows")
-    kept = _sort_events(events.drop(*EVENT_WINDOW.names))
-    windowed = kept.withColumn(_WINDOW, map_columns(_READ, _event_windows, _WINDOW_FIELDS))
+    sorted_events = _sort_events(events.drop(*EVENT_WINDOW.names))
+    windowed = sorted_events.withColumn(_WINDOW, map_columns(_READ, _event_windows, _WINDOW_FIELDS))
     errors = {name: F.coalesce(name, f"{_WINDOW}.{name}") for name in (ERROR_CODE, ERROR_DESCRIPTION)}
-    columns = (errors.get(name, F.col(quoted(name))).alias(name) for name in kept.columns)
+    columns = (errors.get(name, F.col(quoted(name))).alias(name) for name in sorted_events.columns)
     return windowed.select(*columns, *(f"{_WINDOW}.{name}" for name in EVENT_WINDOW.names))
 
 
@@ -206,13 +206,13 @@ def find_frontiers(events: DataFrame) -> DataFrame:
     +------------------+-----------------------+-------+
     <BLANKLINE>
     """
-    passed, waits = F.col("state") == COMPLETE, F.col("state") == WAITING
+    is_passed, waits = F.col("state") == COMPLETE, F.col("state") == WAITING
     return (
         windows(events)
         .groupBy("topic", "partition", "physical_partition")
         .agg(
-            F.max(F.when(passed, F.col("end_scn"))).alias("complete_until_position"),
-            F.max(F.when(passed, F.col("window_timestamp"))).alias("complete_until_timestamp"),
+            F.max(F.when(is_passed, F.col("end_scn"))).alias("complete_until_position"),
+            F.max(F.when(is_passed, F.col("window_timestamp"))).alias("complete_until_timestamp"),
             F.count_if(waits).alias("waiting"),
         )
     )

@@ -310,8 +310,8 @@ def _type_2(
         about.append(FIELD_PROVENANCE)
     # Of no columns Spark Connect knows nothing.
     with_now = rows.withColumns(now) if now else rows
-    named = (column.alias(name) for name, column in columns.items())
-    table = with_now.select(*named, *quoted_columns(about))
+    named_columns = (column.alias(name) for name, column in columns.items())
+    table = with_now.select(*named_columns, *quoted_columns(about))
     if open_end is None:
         return table
     stands_for_open = F.coalesce(ends, F.timestamp_micros(F.lit(open_end)))
@@ -370,12 +370,12 @@ def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = 
     """
     require_flag(provenance, "provenance", function="scd_type_3")
     call = Call("scd_type_3", history)
-    chosen = call.fields(fields, "fields")
-    new = [name for field in chosen for name in _names(field)]
+    chosen_fields = call.fields(fields, "fields")
+    new = [name for field in chosen_fields for name in _names(field)]
     call.new_columns(new)
     alive = call.require_all().where(is_ever_in_force() & ~F.col(DELETED))
-    kept = ["guid", *call.known.fieldNames(), *new, *_messages(history, provenance)]
-    return current(_with_previous(alive, chosen)).select(quoted_columns(kept))
+    names = ["guid", *call.known.fieldNames(), *new, *_messages(history, provenance)]
+    return current(_with_previous(alive, chosen_fields)).select(quoted_columns(names))
 
 
 def _with_previous(alive: DataFrame, fields: Sequence[T.StructField]) -> DataFrame:
@@ -385,15 +385,17 @@ def _with_previous(alive: DataFrame, fields: Sequence[T.StructField]) -> DataFra
     until_here = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     values = F.struct(*(_value(field).alias(f"value_{place}") for place, field in enumerate(fields)))
     versions = alive.withColumn(before, F.lag(values).over(in_time))
-    found: dict[str, Column] = {}
+    previous_columns: dict[str, Column] = {}
     for place, field in enumerate(fields):
-        was = F.col(before).getField(f"value_{place}")
-        same = comparable(was, field.dataType).eqNullSafe(comparable(_value(field), field.dataType))
-        change = F.struct(was.alias("value"), F.col(VALID_FROM).alias("at"))
+        previous_value = F.col(before).getField(f"value_{place}")
+        same = comparable(previous_value, field.dataType).eqNullSafe(
+            comparable(_value(field), field.dataType)
+        )
+        change = F.struct(previous_value.alias("value"), F.col(VALID_FROM).alias("at"))
         last = F.last(F.when(F.col(before).isNotNull() & ~same, change), ignorenulls=True).over(until_here)
         previous, at = _names(field)
-        found |= {previous: last.getField("value"), at: last.getField("at")}
-    return versions.withColumns(found)
+        previous_columns |= {previous: last.getField("value"), at: last.getField("at")}
+    return versions.withColumns(previous_columns)
 
 
 def _value(field: T.StructField) -> Column:
@@ -448,12 +450,12 @@ def scd_type_6(
     <BLANKLINE>
     """
     call = Call("scd_type_6", history)
-    chosen = call.fields(fields, "fields")
+    chosen_fields = call.fields(fields, "fields")
     tracked = _tracked_fields(call, track_history_column_list, track_history_except_column_list)
     return _type_2(
         call,
         tracked,
-        fields=chosen,
+        fields=chosen_fields,
         valid_to_current=valid_to_current,
         surrogate_key=surrogate_key,
         deletes=deletes,

@@ -167,7 +167,7 @@ class EqualPeriods:
     def touched_numbers(self, begins: Column, ends: Column) -> Column:
         """The numbers of the periods that an interval may cover an instant of, and one more."""
         since = [F.unix_micros(at) - F.lit(instants.microseconds(self.begin)) for at in (begins, ends)]
-        first, last = (F.call_function("div", each, self._length) for each in since)
+        first, last = (F.call_function("div", micros, self._length) for micros in since)
         return F.sequence(first, F.least(last, F.lit(self.number - 1).cast("bigint")))
 
     def bounds(self, number: Column) -> tuple[Column, Column]:
@@ -297,9 +297,9 @@ def _explode_periods(versions: DataFrame, periods: Periods, *, at_end: bool) -> 
     touched = periods.touched_numbers(F.greatest(begins, first), F.least(ends, last))
     names = versions.columns
     numbered = versions.select(F.explode(touched).alias(number), *quoted_columns(names))
-    from_, to = periods.bounds(F.col(number))
+    from_, until = periods.bounds(F.col(number))
     in_periods = numbered.select(
-        periods.day(F.col(number)).alias(day), from_.alias(begin), to.alias(end), *quoted_columns(names)
+        periods.day(F.col(number)).alias(day), from_.alias(begin), until.alias(end), *quoted_columns(names)
     )
     if at_end:
         # At the last instant before the end: a version that begins at the end is not in force yet.

@@ -104,7 +104,7 @@ def _statements(history: DataFrame, name: str) -> list[str]:
 
     A parameter is named with its function: alone it would be taken for a field of that name.
     """
-    view, as_of, between, known = (
+    view, as_of, between, known_at = (
         quoted(f"{name}{suffix}") for suffix in ("", "_as_of", "_between", "_known_at")
     )
     begins, ends = f"v.`{VALID_FROM}`", _end(history, VALID_TO)
@@ -141,10 +141,10 @@ def _statements(history: DataFrame, name: str) -> list[str]:
         f"AND ({between}.`deletes` OR NOT v.`{DELETED}`)",
     ]
     all_known = (
-        f"CREATE OR REPLACE TEMPORARY FUNCTION {known}(`known_at` VARIANT) RETURNS TABLE "
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {known_at}(`known_at` VARIANT) RETURNS TABLE "
         f"RETURN SELECT {every} FROM {view} AS v WHERE TRUE{believed('known_at')}"
     )
-    return [*statements, all_known if both_times else f"DROP TEMPORARY FUNCTION IF EXISTS {known}"]
+    return [*statements, all_known if both_times else f"DROP TEMPORARY FUNCTION IF EXISTS {known_at}"]
 
 
 def _instant(function: str, parameter: str) -> str:
@@ -178,9 +178,9 @@ def _end(history: DataFrame, column: str) -> str:
 
 def _columns(history: DataFrame, replaced: dict[str, str]) -> str:
     """What a function returns: without the interval of knowledge, which has been asked for."""
-    names = (each for each in history.columns if each not in (SYSTEM_FROM, SYSTEM_TO))
+    names = (name for name in history.columns if name not in (SYSTEM_FROM, SYSTEM_TO))
     return ", ".join(
-        f"{replaced[each]} AS {quoted(each)}" if each in replaced else f"v.{quoted(each)}" for each in names
+        f"{replaced[name]} AS {quoted(name)}" if name in replaced else f"v.{quoted(name)}" for name in names
     )
 
 
@@ -254,8 +254,8 @@ def to_pandas(frame: DataFrame, *, limit: int = 100_000) -> pd.DataFrame:
         raise TooManyRows(limit, len(frame.columns))
     # Spark names the zone of its session, which says nothing about the instants.
     in_utc = pa.schema([field.with_type(_type_in_utc(field.type)) for field in table.schema])
-    found: pd.DataFrame = table.cast(in_utc).to_pandas(types_mapper=_WITH_NULLS.get, maps_as_pydicts="strict")
-    return found
+    rows: pd.DataFrame = table.cast(in_utc).to_pandas(types_mapper=_WITH_NULLS.get, maps_as_pydicts="strict")
+    return rows
 
 
 def _type_in_utc(arrow: pa.DataType) -> pa.DataType:
