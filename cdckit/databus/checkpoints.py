@@ -15,7 +15,7 @@ class Checkpoints(Protocol):
     """Where the last checkpoint of a consumer is kept: `StoredCheckpoints`, or another."""
 
     def load(self) -> int:
-        """The SCN of the end of the last window that was taken; -1 if there is none."""
+        """Read the SCN of the end of the last window that was taken; -1 if there is none."""
 
     def store(self, scn: int) -> None:
         """Store the SCN; a kill at any moment leaves the one before, or this one."""

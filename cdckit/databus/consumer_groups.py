@@ -89,7 +89,7 @@ def _deliver(consumer: Consumer, events: Sequence[Event]) -> Answer:
 
 
 def _call(consumer: Consumer, callback: str, *about: Any) -> Answer:
-    """What a callback answers; an exception is an error."""
+    """Call a consumer, and read its answer; an exception is an error."""
     try:
         answer = getattr(consumer, callback)(*about)
         if answer is True or answer is Result.SUCCESS:
@@ -100,7 +100,7 @@ def _call(consumer: Consumer, callback: str, *about: Any) -> Answer:
 
 
 def _data_answer(answer: object, event: Event) -> Answer:
-    """What an answer to data means: False ends the loop, and nothing at all is an error."""
+    """Read an answer to data: False ends the loop, and nothing at all is an error."""
     if isinstance(answer, bool | np.bool_):
         return _SUCCESS if answer else Answer(STOP)
     if answer is None:
@@ -109,7 +109,7 @@ def _data_answer(answer: object, event: Event) -> Answer:
 
 
 def _control_answer(answer: object, callback: str) -> Answer:
-    """What an answer about a window or a source means: nothing is success."""
+    """Read an answer about a window or a source: nothing is success."""
     return _SUCCESS if answer is None else _read_result(answer, callback)
 
 

@@ -52,7 +52,7 @@ class Event:
 
     def value(self) -> dict[str, Any] | None:
         """
-        The typed value, read now; None for a delete without one.
+        Read the typed value; None for a delete without one.
 
         Names and types are those of the schema of the event; logical types are Python's.
         """
@@ -110,41 +110,41 @@ class Consumer:
     """
 
     def on_start_consumption(self) -> Result | None:
-        """The consumption starts."""
+        """Prepare: the consumption starts."""
         return Result.SUCCESS
 
     def on_stop_consumption(self) -> Result | None:
-        """The consumption has ended, for whatever reason."""
+        """Clean up: the consumption has ended, for whatever reason."""
         return Result.SUCCESS
 
     def on_start_data_event_sequence(self, start_scn: int) -> Result | None:
-        """A window starts; this is the lowest SCN in it."""
+        """Begin a window; this is the lowest SCN in it."""
         return Result.SUCCESS
 
     def on_end_data_event_sequence(self, end_scn: int) -> Result | None:
-        """A window ends; this is the last SCN that it covers."""
+        """End a window; this is the last SCN that it covers."""
         return Result.SUCCESS
 
     def on_rollback(self, start_scn: int) -> Result | None:
-        """What came since the last start is void, and may come again, from this SCN or an earlier one."""
+        """Undo what came since the last start: it may come again, from this SCN or an earlier one."""
         return Result.SUCCESS
 
     def on_start_source(self, source: Source) -> Result | None:
-        """The events of this source follow."""
+        """Begin a source: its events follow."""
         return Result.SUCCESS
 
     def on_end_source(self, source: Source) -> Result | None:
-        """The events of this source are done, of this window."""
+        """End a source: its events of this window are done."""
         return Result.SUCCESS
 
     def on_data_event(self, event: Event) -> Result | bool | None:
-        """One event."""
+        """Take one event."""
         return Result.SUCCESS
 
     def on_checkpoint(self, scn: int) -> Result | None:
-        """A checkpoint is about to be stored; `SKIP_CHECKPOINT`, or an error, prevents it."""
+        """Allow a checkpoint, which is about to be stored; `SKIP_CHECKPOINT`, or an error, prevents it."""
         return Result.SUCCESS
 
     def on_error(self, error: Exception) -> Result | None:
-        """Nothing more will come: all that could be tried failed."""
+        """Note the error after which nothing more comes: all that could be tried failed."""
         return Result.SUCCESS

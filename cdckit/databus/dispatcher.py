@@ -42,7 +42,7 @@ class Backoff:
     longest: float = 60.0
 
     def delay_before(self, attempt: int) -> float:
-        """The delay before this attempt; the first is 1."""
+        """Tell the delay before this attempt; the first is 1."""
         return min(self.first * self.factor ** min(attempt - 1, 1000), self.longest)
 
 
@@ -76,7 +76,7 @@ class Windows(Protocol):
     """What a dispatch takes its windows from: `EventStream`, `Relay.stream`, or anything like it."""
 
     def windows(self, after: int = -1) -> Iterable[Window]:
-        """The windows that end above an SCN, in their order."""
+        """Read the windows that end above an SCN, in their order."""
 
 
 class _Stop(Exception):
@@ -238,7 +238,7 @@ class _Dispatch:
         self.checkpoint = scn
 
     def _roll_back(self, failure: _Failed) -> bool:
-        """Whether it goes on from the last checkpoint."""
+        """Roll the window back, and tell whether it goes on from the last checkpoint."""
         self._offer_checkpoint()
         most = self.backoff.retries
         if failure.result >= Result.ERROR_FATAL or (most is not None and self.attempts >= most):

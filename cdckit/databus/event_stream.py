@@ -92,13 +92,13 @@ class Window:
     _runs: Iterator[_Run] = field(repr=False)
 
     def runs(self) -> Iterator[tuple[Source, list[Event]]]:
-        """The events, to be taken once: as many at a time as are of one source and of one batch."""
+        """Read the events, once: as many at a time as are of one source and of one batch."""
         for run in self._runs:
             yield run.source, run.rows.events[run.place]
 
     def table(self) -> pa.Table:
         """
-        All events of the window as one Arrow table, which must fit in memory; to be taken once.
+        Read all events, once, as one Arrow table, which must fit in memory.
 
         `databus.rows(spark.createDataFrame(window.table()), planes)` has their values.
         """
@@ -136,7 +136,7 @@ class EventStream:
 
     def windows(self, after: int = -1) -> Iterator[Window]:
         """
-        The windows that end above the SCN *after*, in their order; each must be taken before the next.
+        Read the windows that end above the SCN *after*, in their order; take each before the next.
 
         Raises:
             InvalidArgument: The events are of several streams: their SCNs cannot be compared.
@@ -167,7 +167,7 @@ class RelayStream:
         self._sources = require_sources(sources, function="stream")
 
     def windows(self, after: int = -1) -> Iterator[Window]:
-        """As `EventStream.windows`."""
+        """Read windows as `EventStream.windows` does."""
         snapshot = self._store.snapshot()
         files = _stream_files(snapshot, self._where) if snapshot.has(EVENTS) else []
         # A window that failed has no end, by which a file could be passed over.
@@ -176,7 +176,7 @@ class RelayStream:
 
 
 def _stream_files(snapshot: Snapshot, where: Mapping[str, Any]) -> list[File]:
-    """The files of one stream, in the order of their windows."""
+    """Find the files of one stream, in the order of their windows."""
     wanted = {name: [value] for name, value in where.items() if value is not None}
     files = [file for file in snapshot.files(EVENTS, wanted) if "window" in file.low]
     _require_one_stream(tuple(file.partition[name] for name in STREAM) for file in files)
@@ -202,7 +202,7 @@ def _read_files(snapshot: Snapshot, files: Iterable[File], after: int) -> Iterat
 def _visible_windows(
     batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source], after: int, buffered: bool
 ) -> Iterator[Window]:
-    """The windows that a consumer of these sources sees, which end above an SCN."""
+    """Make the windows that a consumer of these sources sees, which end above an SCN."""
     states = (COMPLETE,) if buffered else (COMPLETE, *_FAILED)
     visible = (_keep_visible(batch, after, states) for batch in batches)
     return split_windows(sort_batches(visible, list(sources)), sources)
@@ -258,7 +258,7 @@ def sort_batches(batches: Iterable[pa.RecordBatch], sources: Sequence[int]) -> I
 
 
 def split_windows(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> Iterator[Window]:
-    """Sorted events, window by window."""
+    """Cut sorted events into their windows."""
     runs = (run for batch in batches if batch.num_rows for run in _split_batch(batch, sources))
     for (_, start_scn, end_scn), window_runs in groupby(runs, lambda run: run.window):
         yield Window(start_scn, end_scn, window_runs)

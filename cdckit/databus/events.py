@@ -145,7 +145,7 @@ _TEXT = pa.string()
 
 def event_columns(values: pa.Array, sources: Mapping[int, Source]) -> list[pa.Array]:
     """
-    The columns of `EVENT` and the two of errors, for the texts of some events.
+    Read the texts of some events into the columns of `EVENT` and the two of errors.
 
     >>> columns = event_columns(pa.array([b'{"sequence": 5}', b"?", b'{"sequence": "5"}']), {})
     >>> columns[2].to_pylist(), columns[14].to_pylist()
@@ -157,7 +157,7 @@ def event_columns(values: pa.Array, sources: Mapping[int, Source]) -> list[pa.Ar
 
 
 def read_events(values: pa.Array, sources: Mapping[int, Source]) -> list[Event]:
-    """The event of each text.  Total: where it is in error, it has what could be read."""
+    """Read the event of each text.  Total: where it is in error, it has what could be read."""
     events: list[Event] = []
     by_schema: dict[str, list[Event]] = {}
     for value, fields in zip(values.to_pylist(), _READER.read(values), strict=True):
@@ -239,7 +239,7 @@ def _kind(fields: Fields) -> str | None:
 
 
 def _read_data(event: Event, fields: Fields, source: Source | None) -> None:
-    """What a data event says, with the Avro datum of its value, which is not looked into."""
+    """Read what a data event says, with the Avro datum of its value, which is not looked into."""
     # A relay's own reader takes an event that says no opcode for an upsert.
     event.opcode = UPSERT if fields.opcode is None else fields.opcode
     if event.opcode not in (UPSERT, DELETE):
@@ -289,7 +289,7 @@ def _check_payloads(events: list[Event], schema: avro.AvroSchema) -> None:
 
 
 def decode_base64(text: str) -> bytes | None:
-    """The bytes that a text in base64 stands for; nothing where it is none."""
+    """Decode a text in base64; None where it is none."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -12,7 +12,7 @@ import fastavro
 
 def plain_datum(text: str, schema: str) -> bytes:
     """
-    The Avro datum of a record that is written as JSON text.
+    Make the Avro datum of a record that is written as JSON text.
 
     A value of a union may be written as Avro's JSON encoding has it, `{"string": "x"}`, or bare, `"x"`.
     Bytes are text of one character each, as in Avro's JSON encoding.
@@ -48,7 +48,7 @@ def _without_logical_type(kind: dict[str, Any]) -> dict[str, Any]:
 
 
 def _avro_value(value: Any, schema: Any) -> Any:
-    """A value of JSON as fastavro writes it."""
+    """Turn a value of JSON into one that fastavro writes."""
     if isinstance(schema, list):
         return _union_value(value, schema)
     kind = schema["type"] if isinstance(schema, dict) else schema

@@ -36,7 +36,7 @@ class RecordPlaces:
         """What stands in the place of the last record."""
 
     def find_repeats(self, rows: pa.RecordBatch) -> tuple[Bools, Bools]:
-        """Which rows came before, as they are; and which stand in the place of others, or behind the last."""
+        """Find the rows that came before, and those in the place of others or behind the last."""
         offsets, values = np.asarray(rows.column("offset")), rows.column("value")
         is_repeat, is_misplaced = np.zeros(len(offsets), bool), np.zeros(len(offsets), bool)
         is_behind = offsets <= self._last_offset

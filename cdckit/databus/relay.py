@@ -195,7 +195,7 @@ class Relay(Shell):
 
     def events(self) -> DataFrame:
         """
-        Every record that came, its event, and what became of its window.
+        Show every record that came, its event, and what became of its window.
 
         Returns:
             What `with_windows` returns for all records that came, each once.  A record that came behind
@@ -205,7 +205,7 @@ class Relay(Shell):
 
     def consistent_events(self, *, version: int | None = None) -> DataFrame:
         """
-        The data events of complete windows, each once, in the columns of the function `consistent_events`.
+        Keep the data events of complete windows, each once, as the function `consistent_events` does.
 
         Args:
             version: The commit that is meant; the newest without it.
@@ -217,7 +217,7 @@ class Relay(Shell):
 
     def streams(self) -> DataFrame:
         """
-        Where each stream stands: what a reader of the ledgers may go by.
+        Tell where each stream stands: what a reader of the ledgers may go by.
 
         Returns:
             One row per stream: `topic`, `partition`, `physical_partition`; `windows`, how many have ended,
@@ -245,7 +245,7 @@ class Relay(Shell):
         buffered: bool = True,
     ) -> RelayStream:
         """
-        The windows that have passed, for a loop or for `dispatch`: read from files, batch by batch.
+        Read the windows that have passed from files, batch by batch, for a loop or for `dispatch`.
 
         Args:
             sources: What the consumer asks for, in the order in which each window is to show them.

@@ -48,25 +48,25 @@ _Stream = tuple[Any, ...]
 
 
 def is_erased() -> Column:
-    """Whether an event was erased."""
+    """Tell whether an event was erased."""
     return F.coalesce(F.col("opcode") == ERASED, F.lit(False))
 
 
 def as_if_new(erased: DataFrame) -> DataFrame:
-    """Events that were erased, in the columns in which they are kept, as if they came now."""
+    """Bring erased events into the columns in which they are kept, as if they came now."""
     stay = ("topic", "partition", "offset", "timestamp", "timestampType", *EVENT.names)
     return to_stored_rows(erased.select(*stay))
 
 
 def _readable_changes(events: DataFrame, source: Source, kind: Kind) -> DataFrame:
-    """What events of a source say, whatever became of their windows, also those that came too late."""
+    """Read what events of a source say, whatever became of their windows, also those that came too late."""
     is_readable = F.col(ERROR_CODE).isNull() | F.col(ERROR_CODE).isin(*_BY_WINDOW)
     readable_events = events.where(is_readable).withColumn(ERROR_CODE, F.lit(None).cast("string"))
     return usable_changes(event_changes(readable_events, source, keys=kind.keys))
 
 
 def event_places(tables: Transaction, source: Source, kind: Kind, entities: DataFrame) -> DataFrame:
-    """The places of all events that speak of entities, also of windows that never passed, or are open."""
+    """Find the places of events that speak of entities, also of windows that never passed or are open."""
     types = log_fields(tables.schema(kind.changes))
     key = {name: F.col("data").getField(name).cast(types[name].dataType) for name in kind.keys}
     places = [
@@ -82,7 +82,7 @@ def event_places(tables: Transaction, source: Source, kind: Kind, entities: Data
 
 def drop_erased_events(fresh: DataFrame, tables: Transaction, settings: RelaySettings) -> DataFrame:
     """
-    Events that come, those of entities that were erased without what they say; nobody has written these yet.
+    Blank those of new events, before they are written, that speak of entities that were erased.
 
     Cost: nothing, until something was erased; then the values of its source are read once more, and the
     events shuffled by their places.
@@ -135,7 +135,7 @@ def _forget(tables: Transaction, name: str, places: DataFrame) -> Iterator[Erase
 
 
 def _sum_up(digests: Iterable[str]) -> str:
-    """One digest for those of several streams, whatever their order."""
+    """Make one digest of those of several streams, whatever their order."""
     return hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
 
 

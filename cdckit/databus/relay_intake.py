@@ -135,7 +135,7 @@ class _PartitionWork:
         self._write_rows(with_outcomes(rows, runs, covered=True))
 
     def _write_kept_events(self, window: WindowState) -> None:
-        """The events that earlier batches brought of a window which has ended."""
+        """Write the events that earlier batches brought of a window which has ended."""
         for table, file in self.files:
             if (table, file.partition[STREAM[2]]) == (WAITING, window.stream):
                 self.report["read"].append(file.path)
@@ -156,7 +156,7 @@ class _PartitionWork:
         return with_columns(rows, {TAKEN: pa.array(np.full(rows.num_rows, self.task.batch))})
 
     def _covered_scns(self, stream: int, least: int) -> Spans:
-        """What windows covered that passed in earlier batches, from an SCN on."""
+        """Find what windows covered that passed in earlier batches, from an SCN on."""
         spans: set[tuple[int, int]] = set()
         for table, file in self.files:
             if file.partition[STREAM[2]] == stream and file.high.get("covered_to", -1) >= least:
@@ -167,7 +167,7 @@ class _PartitionWork:
         return lows, highs
 
     def _earlier_values(self, low: int, high: int) -> Values:
-        """What came in earlier batches between two offsets."""
+        """Find what came in earlier batches between two offsets."""
         values: Values = {}
         for table, file in self.files:
             if file.low["offset"] <= high and file.high["offset"] >= low:
@@ -180,7 +180,7 @@ class _PartitionWork:
 
 
 def _without_place(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Records that cannot be put in order: they are of no stream."""
+    """Mark records that cannot be put in order: they are of no stream."""
     fault, count = DatabusFault.PLACE_TAKEN, rows.num_rows
     nothing = {name: pa.nulls(count, rows.schema.field(name).type) for name in ("kind", STREAM[2])}
     error = {ERROR_CODE: pa.array([fault.value] * count)}
@@ -199,7 +199,7 @@ class Intake:
         self._batch = (transaction.base.version or 0) + 1
 
     def take(self, records: DataFrame) -> int:
-        """Bring all tables up to records; how many of them are new."""
+        """Bring all tables up to records, and tell how many of them are new."""
         fresh = self._decode(records, F.lit(0))
         return self._keep(drop_erased_events(fresh, self._transaction, self._settings))
 
@@ -223,7 +223,7 @@ class Intake:
     # -----------------------------------------------------------------------------------------------------
 
     def _decode(self, records: DataFrame, rank: Column) -> DataFrame:
-        """The records with their events, in the columns in which they are kept, and `RANK`."""
+        """Read the events of records, in the columns in which they are kept, and `RANK`."""
         settings = self._settings
         decoded = decode(records, settings.sources.values(), skip_sources=settings.skipped)
         return to_stored_rows(decoded).withColumn(RANK, rank)
@@ -262,7 +262,7 @@ class Intake:
 
 
 def make_task(tables: Transaction, batch: int) -> Task:
-    """What workers must know of what a relay has."""
+    """Collect what workers must know of what a relay has."""
     schemas = {EVENTS: STORED_SCHEMA, WAITING: WAITING_SCHEMA}
     targets = {name: tables.target(name, schema, STREAM) for name, schema in schemas.items()}
     files: dict[tuple[str, int], list[tuple[str, File]]] = {}
@@ -274,7 +274,7 @@ def make_task(tables: Transaction, batch: int) -> Task:
 
 
 def adopt_files(tables: Transaction, task: Task, reports: list[dict[str, Any]]) -> list[File]:
-    """Let the tables have what workers wrote; the files of settled events."""
+    """Let the tables have what workers wrote; return the files of settled events."""
     read = [path for report in reports for path in report["read"]]
     added = {}
     for name, target in task.targets.items():

@@ -75,7 +75,7 @@ class RelaySettings:
         return Kind(name, tuple(keys), self.buckets, False, name)
 
     def check_store(self, transaction: Transaction) -> None:
-        """Let the store know it; raises where a ledger was made by another key."""
+        """Let the store know the keys; raise where a ledger was made by another one."""
         before: dict[str, Any] = read_note(transaction, _NOTE, {})
         now = {name: list(keys) for name, keys in self.keys.items()}
         for name, keys in before.items():
@@ -86,14 +86,14 @@ class RelaySettings:
             write_note(transaction, _NOTE, {**before, **now})
 
     def forget(self, transaction: Transaction) -> None:
-        """Let there be no ledgers: they are begun anew."""
+        """Forget the ledgers: they are begun anew."""
         for name, keys in read_note(transaction, _NOTE, {}).items():
             self._kind(name, keys).forget(transaction)
         write_note(transaction, _NOTE, {})
 
 
 def to_stored_rows(decoded: DataFrame) -> DataFrame:
-    """What `decode` returned, in the columns in which it is kept; those of windows are null."""
+    """Bring what `decode` returned into the columns in which it is kept; those of windows are null."""
     columns = {name: F.col(name) for name in decoded.columns}
     return decoded.select(
         *(
@@ -104,21 +104,21 @@ def to_stored_rows(decoded: DataFrame) -> DataFrame:
 
 
 def read_events(tables: Tables) -> DataFrame:
-    """What `with_windows` returns for all that came, the events of open windows included."""
+    """Read what `with_windows` returns for all that came, the events of open windows included."""
     names = WINDOWED_SCHEMA.fieldNames()
     waiting = read_waiting(tables).select(*names)
     return read_rows(tables, EVENTS, STORED_SCHEMA).select(*names).unionByName(waiting)
 
 
 def read_waiting(tables: Tables) -> DataFrame:
-    """The events of open windows, with what is known of these now."""
+    """Read the events of open windows, with what is known of these now."""
     starts = stream_rows(tables).select(*STREAM, "open_start_scn")
     waiting = read_rows(tables, WAITING, WAITING_SCHEMA).join(F.broadcast(starts), list(STREAM), "left")
     return waiting.withColumn("window_start_scn", F.col("open_start_scn")).drop("open_start_scn")
 
 
 def stream_rows(tables: Tables) -> DataFrame:
-    """Where each stream stands."""
+    """Read where each stream stands."""
     rows = [
         (
             *place, number, stream.window.number - 1, stream.passed_scn,
@@ -132,7 +132,7 @@ def stream_rows(tables: Tables) -> DataFrame:
 
 
 def read_states(tables: Tables) -> States:
-    """Where the streams of each partition stand."""
+    """Read where the streams of each partition stand."""
     if not tables.has(STREAMS):
         return {}
     tables.files(STREAMS)
@@ -142,7 +142,7 @@ def read_states(tables: Tables) -> States:
 
 
 def state_rows(states: States) -> pa.Table:
-    """The same as rows of `STREAMS`."""
+    """Make rows of `STREAMS` of them."""
     schema = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("state", pa.string())])
     rows = [dict(zip(schema.names, (*place, text), strict=True)) for place, text in sorted(states.items())]
     return pa.Table.from_pylist(rows, schema)

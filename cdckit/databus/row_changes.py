@@ -35,7 +35,7 @@ _READ = T.StructType([EVENT_SCHEMA[name] for name in ("kind", "source_id", "sche
 
 def rows(events: DataFrame, source: Source) -> DataFrame:
     """
-    The data events of one source, with typed values.
+    Read the typed values of the data events of one source.
 
     Args:
         events: What `decode` or `consistent_events` returned; what is of other sources, or no data, or in
@@ -85,7 +85,7 @@ def _is_data_of(source: Source) -> Column:
 
 
 def _with_values(events: DataFrame, source: Source) -> DataFrame:
-    """Events with `data` and `sent` in the place of their payloads."""
+    """Put `data` and `sent` in the place of payloads."""
     fields = row_fields(source)
     kept_fields = [
         T.StructField(field.name, field.dataType) for field in events.schema if field.name != "payload"
@@ -98,7 +98,7 @@ def _with_values(events: DataFrame, source: Source) -> DataFrame:
 
 
 def row_fields(source: Source) -> pa.StructType:
-    """The fields of all versions of a source, the newest version's first, each in a type that holds all."""
+    """List the fields of all versions, the newest version's first, each in a type that holds all."""
     fields: dict[str, pa.Field] = {}
     for text in reversed(source.texts.values()):
         for field in avro.parse_schema(text).arrow_type:
@@ -126,7 +126,7 @@ def _decode_values(
 
 
 def _row(values: pa.Array, fields: pa.StructType) -> tuple[pa.Array, pa.Array]:
-    """Values of one schema in the fields of all, and which fields that schema has."""
+    """Bring values of one schema into the fields of all, and tell which fields that schema has."""
     count = len(values)
     parts_by_name = {
         field.name.lower(): part for field, part in zip(values.type, values.flatten(), strict=True)
@@ -145,7 +145,7 @@ def changes(
     events: DataFrame, databus_source: Source, *, keys: Sequence[str], source: str | None = None
 ) -> DataFrame:
     """
-    What each event of a complete window says about its entity, and what could not be used.
+    Say what each event of a complete window changes, and which events cannot be used.
 
     All changes of a window become true at one instant, that of the window's end, so at no instant does a
     history of them show half a window; and `as_of` over the histories of several sources shows them at the
@@ -199,13 +199,13 @@ def changes(
 
 
 def event_changes(events: DataFrame, source: Source, *, keys: Sequence[str]) -> DataFrame:
-    """What the sound events of a source say, whatever became of their windows; the rejects among them."""
+    """Read the changes, and rejects, of the sound events of a source, whatever became of their windows."""
     sound_events = events.where(_is_data_of(source) & F.col(ERROR_CODE).isNull())
     return row_changes(_with_values(sound_events, source), keys=keys)
 
 
 def row_changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) -> DataFrame:
-    """The changes that rows are which have their windows; rejects where they are in error or lack the key."""
+    """Make changes of rows that have their windows; rejects where they are in error or lack the key."""
     lacks_key = reduce(or_, (F.col("data").getField(key).isNull() for key in keys))
     is_reject, reject = door_reject(rows.columns, lacks_key)
     operation = F.when(F.col("opcode") == DELETED, DELETE).otherwise(UPSERT)
@@ -228,7 +228,7 @@ def row_changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = No
 
 
 def _data_with_key(rows: DataFrame, keys: Sequence[str]) -> Column:
-    """The data; of a delete without a value with the key of its event, where the key is one field."""
+    """Give a delete without a value the key of its event, where the key is one field."""
     if len(keys) > 1:
         return F.col("data")
     row = rows.schema["data"].dataType

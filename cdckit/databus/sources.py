@@ -66,7 +66,7 @@ class Source:
 
 def schema_id(text: str) -> str:
     """
-    The id under which events refer to a schema of this text: the base64 of the MD5 of its bytes.
+    Compute the id by which events refer to a schema of this text: the base64 of the MD5 of its bytes.
 
     A Databus relay takes the MD5 of the text as its Avro library writes the schema, which may differ from the
     file in spaces and order: where ids do not meet, give `Source` the ids that the events have.
@@ -78,7 +78,7 @@ def schema_id(text: str) -> str:
 
 
 def sources_by_id(sources: Iterable[Source], *, function: str) -> dict[int, Source]:
-    """The sources by id, in their order; raises `InvalidArgument` where an id or a name comes twice."""
+    """Map sources by id, in their order; raise `InvalidArgument` where an id or a name comes twice."""
     source_list = list(sources)
     for source in source_list:
         if not isinstance(source, Source):
@@ -91,7 +91,7 @@ def sources_by_id(sources: Iterable[Source], *, function: str) -> dict[int, Sour
 
 
 def require_sources(sources: Iterable[Source], *, function: str) -> dict[int, Source]:
-    """What a consumer asks for, by id; raises `InvalidArgument` where there is no source, or one twice."""
+    """Map sources by id; raise `InvalidArgument` where there is none, or one twice."""
     by_id = sources_by_id(sources, function=function)
     if not by_id:
         raise InvalidArgument(function, "sources", "one or more", sources)

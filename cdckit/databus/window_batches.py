@@ -103,7 +103,7 @@ class BatchQueue:
         self._batches.append((place, self._file.write(batch.serialize())))
 
     def popleft(self) -> pa.RecordBatch:
-        """The batch that came first."""
+        """Take the batch that came first."""
         batch = self._batches.popleft()
         if isinstance(batch, tuple):
             assert self._file is not None
@@ -159,7 +159,7 @@ class WindowCutter:
         self._runs.append(runs)
 
     def judge(self, rows: pa.RecordBatch) -> tuple[list[Run], list[int | None], Findings]:
-        """Of the next rows their windows, the place of each data event in its window, and what is wrong."""
+        """Find the windows of the next rows, the places of data events in these, and what is wrong."""
         windows: list[WindowState] = []
         positions: list[int | None] = []
         findings: Findings = {}
@@ -179,12 +179,12 @@ class WindowCutter:
         return [(window, len(list(run))) for window, run in groupby(windows)], positions, findings
 
     def settled(self, *, at_end: bool = False) -> Iterator[tuple[pa.RecordBatch, list[Run]]]:
-        """The first batches of which all windows have ended; at the end the others too."""
+        """Give the first batches of which all windows have ended; at the end the others too."""
         while self._runs and (at_end or all(window.state != OPEN for window, _ in self._runs[0])):
             yield self._rows.popleft(), self._runs.popleft()
 
     def open_windows(self) -> list[WindowState]:
-        """The windows that have not ended, one for each stream."""
+        """List the windows that have not ended, one for each stream."""
         return [machine.window for machine in self._machines.values()]
 
     def _begin_stream(self, number: int) -> WindowMachine:
@@ -193,14 +193,14 @@ class WindowCutter:
         return machine
 
     def _lose_record(self) -> None:
-        """A record that does not say its stream may have been of any."""
+        """Count a record that does not say its stream: it may have been of any."""
         self.state.lost += 1
         for machine in self._machines.values():
             machine.window.lost += 1
 
 
 def _events(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    """The events as the rules look at them: the stream, and what a machine takes."""
+    """Read the events as the rules look at them: the stream, and what a machine takes."""
     is_bad = rows.column(ERROR_CODE).is_valid()
     kinds = pc.if_else(is_bad, len(KINDS), pc.index_in(rows.column("kind"), _KINDS))
     numbers = [kinds, rows.column("scn"), rows.column("source_id"), rows.column("event_timestamp")]
@@ -212,7 +212,7 @@ _KINDS, _NAMES = pa.array(KINDS), [*KINDS, None]
 
 
 def cut_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Events, sorted by `PARTITION` and offset, in their order, each with its window."""
+    """Tell events, sorted by `PARTITION` and offset, their windows; they stay in this order."""
     for _, pieces in split_partitions(batches):
         cutter = WindowCutter(PartitionState())
         for piece in pieces:
@@ -222,7 +222,7 @@ def cut_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def find_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A row for each window of events that are sorted so."""
+    """List the windows of events that are sorted so."""
     for partition, pieces in split_partitions(batches):
         cutter = WindowCutter(PartitionState())
         for piece in pieces:
@@ -261,7 +261,7 @@ def _window_rows(partition: tuple[str, int], windows: Iterable[WindowState]) -> 
 def split_partitions(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[tuple[tuple[str, int], Iterator[pa.RecordBatch]]]:
-    """By topic and partition the rows of each, of batches that are sorted so."""
+    """Split batches that are sorted so into the rows of each topic and partition."""
     pieces = (piece for batch in batches for piece in _split_batch(batch))
     return groupby(pieces, lambda piece: tuple(piece.column(name)[0].as_py() for name in PARTITION))
 
@@ -276,7 +276,7 @@ def _split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def with_outcomes(rows: pa.RecordBatch, runs: Sequence[Run], *, covered: bool = False) -> pa.RecordBatch:
-    """The rows with what became of their windows, or that these are open; with *covered* also `COVERED`."""
+    """Tell rows what became of their windows, or that these are open; with *covered* also `COVERED`."""
     windows = [window for window, _ in runs]
     place = pa.array(np.repeat(np.arange(len(runs)), [count for _, count in runs]))
     columns = {
@@ -312,7 +312,7 @@ def _find_late_events(rows: pa.RecordBatch, runs: Sequence[Run]) -> Findings:
 
 
 def is_passed(rows: pa.RecordBatch) -> pa.Array:
-    """Which rows are data events that pass."""
+    """Find the rows that are data events that pass."""
     return _counts(rows.column("window_state"), rows.column("kind"))
 
 
@@ -321,7 +321,7 @@ def _counts(state: pa.Array, kind: pa.Array) -> pa.Array:
 
 
 def _error_columns(rows: pa.RecordBatch, findings: Findings) -> dict[str, pa.Array]:
-    """The columns of errors, with the findings where a row has none yet."""
+    """Make the columns of errors, with the findings where a row has none yet."""
     if not findings:
         return {}
     new = error_columns(findings, rows.num_rows)
@@ -333,6 +333,6 @@ def _error_columns(rows: pa.RecordBatch, findings: Findings) -> dict[str, pa.Arr
 
 
 def with_columns(rows: pa.RecordBatch, columns: dict[str, pa.Array]) -> pa.RecordBatch:
-    """The rows with these columns, in the place of those of their names or behind all."""
+    """Put these columns in the place of those of their names, or behind all."""
     columns = dict(zip(rows.schema.names, rows.columns, strict=True)) | columns
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))

@@ -123,7 +123,7 @@ class WindowMachine:
 
     def take(self, kind: str | None, scn: int, source: int, micros: int) -> Finding | None:
         """
-        Take the next event; what is wrong with it.
+        Take the next event, and return what is wrong with it.
 
         Args:
             kind: None if it is in error, whatever it would have been.
@@ -156,7 +156,7 @@ class WindowMachine:
         return DatabusFault.SCN_FELL, f"Expected {least} or more, found {scn}."
 
     def _is_covered(self, scn: int) -> bool:
-        """Whether a window that passed has said everything of the SCN."""
+        """Tell whether a window that passed has said everything of the SCN."""
         if scn < self._covered_from and self._covered_before is not None:
             lows, highs = self._covered_before(scn)
             self._lows[: self._looked_up] = array("q", lows)
@@ -179,7 +179,7 @@ class WindowMachine:
         return window.finding
 
     def _roll_back(self, window: WindowState, scn: int) -> tuple[str, Finding | None]:
-        """A rollback takes with it what came of its window."""
+        """Roll the window back: what came of it goes with it."""
         if not window.events and not window.bad:
             return ROLLED_BACK, None
         start = window.low if window.events else scn
@@ -190,7 +190,7 @@ class WindowMachine:
         return ROLLED_BACK, None
 
     def _judge(self, window: WindowState, end: int) -> tuple[str, Finding | None]:
-        """What becomes of a window that ends with this SCN, and what is wrong with its end."""
+        """Judge a window that ends with this SCN, and find what is wrong with its end."""
         stream = self.stream
         low, high = (window.low, window.high) if window.events else (end, end)
         repeated = LATE if window.late_scns else REPEATED
@@ -217,7 +217,7 @@ class WindowMachine:
         return (repeated if end <= stream.passed_scn else COMPLETE), None
 
     def _miss(self, scn: int) -> None:
-        """From this SCN on something is missing."""
+        """Note that from this SCN on something is missing."""
         needed = self.stream.needed_scn
         self.stream.needed_scn = scn if needed is None else min(needed, scn)
 

@@ -109,7 +109,7 @@ def with_windows(events: DataFrame) -> DataFrame:
 
 def consistent_events(events: DataFrame) -> DataFrame:
     """
-    The data events of complete windows, each once: what moves a table from one consistent state to the next.
+    Keep the data events of complete windows, each once: what moves a table between consistent states.
 
     Args:
         events: What `decode` returned, all of it.
@@ -143,7 +143,7 @@ def consistent_events(events: DataFrame) -> DataFrame:
 
 def windows(events: DataFrame) -> DataFrame:
     """
-    One row for each window of each stream.
+    List the windows of each stream.
 
     Args:
         events: What `decode` returned, all of it.
@@ -229,7 +229,7 @@ def _sort_events(events: DataFrame) -> DataFrame:
 
 
 def _event_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Of each event its window, and the error that it makes, if it has none yet."""
+    """Tell each event its window, and the error that it makes, if it has none yet."""
     described = (
         with_columns(batch, {ERROR_DESCRIPTION: pa.nulls(batch.num_rows, pa.string())}) for batch in batches
     )

@@ -27,7 +27,7 @@ from cdckit.query.intervals import continues_previous, is_ever_in_force
 
 def fold_versions(versions: DataFrame, tracked: Sequence[T.StructField]) -> DataFrame:
     """
-    One row per run of neighbouring versions of an entity that are equal in the tracked fields.
+    Fold neighbouring versions of an entity that are equal in the tracked fields into one row.
 
     Two versions are neighbours if one begins at the instant at which the other ends; a deleted one is never
     equal to one that is not.  The row is the last version of the run, from the first one's beginning on.
@@ -50,7 +50,7 @@ def fold_versions(versions: DataFrame, tracked: Sequence[T.StructField]) -> Data
 
 def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
     """
-    One row per entity that is there now, with its values of now ("overwrite").
+    Keep one row per entity that is there now, with its values of now ("overwrite").
 
     Args:
         history: One row per version, as `merge` makes it or `Ledger.history()` keeps it.
@@ -87,7 +87,7 @@ def scd_type_1(history: DataFrame, *, provenance: bool = False) -> DataFrame:
 
 
 def _messages(history: DataFrame, provenance: bool) -> list[str]:
-    """The columns that say by which message a row is so, where they are asked for."""
+    """Name the columns that say by which message a row is so, where they are asked for."""
     wanted = (SOURCE_MESSAGE, FIELD_PROVENANCE) if provenance else ()
     return [name for name in wanted if name in history.columns]
 
@@ -106,7 +106,7 @@ def scd_type_2(
     provenance: bool = False,
 ) -> DataFrame:
     """
-    One row per version of an entity ("add a row").
+    Make one row per version of an entity ("add a row").
 
     Neighbouring versions that are equal in every tracked field are one row: it begins with the first of them,
     and everything else in it is what the last of them says.  So a field that is not tracked shows its newest
@@ -215,7 +215,7 @@ def scd_type_4(
     provenance: bool = False,
 ) -> ScdType4:
     """
-    The rows of `scd_type_2` in two tables: what is current, and what has been ("add a history table").
+    Split the rows of `scd_type_2` into what is current and what has been ("add a history table").
 
     Args:
         history, track_history_column_list, track_history_except_column_list: As for `scd_type_2`.
@@ -260,7 +260,7 @@ def scd_type_4(
 def _tracked_fields(
     call: Call, listed: Iterable[str] | None, excepted: Iterable[str] | None
 ) -> Sequence[T.StructField]:
-    """The fields whose changes open a row: those that are listed, all but some, or all."""
+    """Find the fields whose changes open a row: those that are listed, all but some, or all."""
     if listed is not None and excepted is not None:
         call.refuse(
             "track_history_column_list and track_history_except_column_list are both given: one says it"
@@ -284,7 +284,7 @@ def _type_2(
     provenance: bool,
     flags: Sequence[str] = (IS_CURRENT,),
 ) -> DataFrame:
-    """The rows of type 2, each with the values of now of some *fields*, and *flags* for a version of now."""
+    """Make the rows of type 2, with the values of now of *fields*, and *flags* for what has not ended."""
     function, open_end = call.function, None
     require_flag(deletes, "deletes", function=function)
     require_flag(provenance, "provenance", function=function)
@@ -319,7 +319,7 @@ def _type_2(
 
 
 def _values_of_now(fields: Sequence[T.StructField]) -> dict[str, Column]:
-    """What the last version of an entity that is not deleted says in some fields."""
+    """Read what the last version of an entity that is not deleted says in some fields."""
     life = (
         Window.partitionBy("guid")
         .orderBy(VALID_FROM)
@@ -333,7 +333,7 @@ def _values_of_now(fields: Sequence[T.StructField]) -> dict[str, Column]:
 
 def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = False) -> DataFrame:
     """
-    One row per entity that is there now, with its values of now and the previous ones of some fields.
+    Keep one row per entity that is there now, with its values of now and the previous ones of some fields.
 
     Args:
         history: One row per version, as `merge` makes it or `Ledger.history()` keeps it; the versions of an
@@ -379,7 +379,7 @@ def scd_type_3(history: DataFrame, fields: Iterable[str], *, provenance: bool = 
 
 
 def _with_previous(alive: DataFrame, fields: Sequence[T.StructField]) -> DataFrame:
-    """The versions, each with the value that stood before the present one, and when that one came."""
+    """Add to versions the value that stood before the present one, and when that one came."""
     before = free_name("before", alive.columns)
     in_time = Window.partitionBy("guid").orderBy(VALID_FROM)
     until_here = in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -418,7 +418,7 @@ def scd_type_6(
     provenance: bool = False,
 ) -> DataFrame:
     """
-    One row per version, with the values of then and, of some fields, the values of now (1 + 2 + 3 = 6).
+    Make one row per version, with the values of then and, of some fields, of now (1 + 2 + 3 = 6).
 
     Args:
         history, track_history_column_list, track_history_except_column_list: As for `scd_type_2`.

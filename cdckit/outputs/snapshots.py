@@ -58,7 +58,7 @@ UNITS = {
 
 
 def midnight(day: date, zone: str) -> datetime:
-    """When a day begins in a zone: its midnight, or, where clocks jump over that, the instant of the jump."""
+    """Find when a day begins in a zone: its midnight, or the instant of a jump of the clocks over that."""
     return datetime.combine(day, time(), ZoneInfo(zone)).astimezone(UTC)
 
 
@@ -81,7 +81,7 @@ class CalendarPeriods:
 
     @classmethod
     def beginning_between(cls, unit: str, zone: str, start: datetime, end: datetime) -> CalendarPeriods:
-        """Those that begin at *start* or later, and before *end*."""
+        """Make those that begin at *start* or later, and before *end*."""
 
         def from_then(at: datetime) -> date:
             day = UNITS[unit].begin(at.astimezone(ZoneInfo(zone)).date())
@@ -108,7 +108,7 @@ class CalendarPeriods:
 
     def touched_numbers(self, begins: Column, ends: Column) -> Column:
         """
-        The numbers of the periods that an interval may cover an instant of, and one or two more.
+        Number the periods that an interval may cover an instant of, and one or two more.
 
         A few more, since where clocks are set back over midnight a day goes on when the next one has begun.
         """
@@ -121,11 +121,11 @@ class CalendarPeriods:
         return F.when(days[0] <= last, numbers)
 
     def bounds(self, number: Column) -> tuple[Column, Column]:
-        """Begin and end of a period; its number is its first day."""
+        """Tell begin and end of a period; its number is its first day."""
         return _midnight(number, self.zone), _midnight(self._next(number), self.zone)
 
     def day(self, number: Column) -> Column:
-        """The day on which a period begins."""
+        """Tell the day on which a period begins."""
         return number
 
     def _next(self, day: Column) -> Column:
@@ -151,7 +151,7 @@ class EqualPeriods:
 
     @classmethod
     def beginning_between(cls, length: timedelta, zone: str, start: datetime, end: datetime) -> EqualPeriods:
-        """Those that begin at *start* or a whole number of lengths after it, and before *end*."""
+        """Make those that begin at *start* or a whole number of lengths after it, and before *end*."""
         return cls(length, zone, start, -((start - end) // length))
 
     @property
@@ -165,18 +165,18 @@ class EqualPeriods:
         return self.number
 
     def touched_numbers(self, begins: Column, ends: Column) -> Column:
-        """The numbers of the periods that an interval may cover an instant of, and one more."""
+        """Number the periods that an interval may cover an instant of, and one more."""
         since = [F.unix_micros(at) - F.lit(instants.microseconds(self.begin)) for at in (begins, ends)]
         first, last = (F.call_function("div", micros, self._length) for micros in since)
         return F.sequence(first, F.least(last, F.lit(self.number - 1).cast("bigint")))
 
     def bounds(self, number: Column) -> tuple[Column, Column]:
-        """Begin and end of a period."""
+        """Tell begin and end of a period."""
         begin = F.lit(instants.microseconds(self.begin)) + number * self._length
         return F.timestamp_micros(begin), F.timestamp_micros(begin + self._length)
 
     def day(self, number: Column) -> Column:
-        """The day, in the zone, on which a period begins."""
+        """Tell the day, in the zone, on which a period begins."""
         return F.to_date(_wall_clock(self.bounds(number)[0], self.zone))
 
     @property
@@ -188,12 +188,12 @@ Periods = CalendarPeriods | EqualPeriods
 
 
 def _wall_clock(instant: Column, zone: str) -> Column:
-    """What the clocks of a zone show, whatever the session's zone is."""
+    """Read the clocks of a zone, whatever the session's zone is."""
     return F.convert_timezone(F.lit("UTC"), F.lit(zone), utc_clock(instant))
 
 
 def _midnight(day: Column, zone: str) -> Column:
-    """As `midnight`: Java, too, goes on from the jump."""
+    """Find what `midnight` finds: Java, too, goes on from the jump."""
     zero = F.lit(0)
     seconds = zero.cast("decimal(16,6)")
     return F.make_timestamp_ltz(F.year(day), F.month(day), F.day(day), zero, zero, seconds, F.lit(zone))
@@ -215,7 +215,7 @@ def periodic_snapshots(
     deletes: bool = False,
 ) -> DataFrame:
     """
-    One row per entity and day, or another period: the version in force at the end of it.
+    Make one row per entity and day, or another period: the version in force at the end of it.
 
     Args:
         history: One row per version, as `merge` makes it or `Ledger.history()` keeps it.
@@ -284,7 +284,7 @@ def periodic_snapshots(
 
 
 def _explode_periods(versions: DataFrame, periods: Periods, *, at_end: bool) -> DataFrame:
-    """Each version once for each period at whose end, or start, it is in force."""
+    """Repeat each version for each period at whose end, or start, it is in force."""
     number, day, begin, end = (
         free_name(name, versions.columns)
         for name in ("number_", "period_date", "period_from_timestamp", "period_to_timestamp")

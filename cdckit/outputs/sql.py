@@ -100,7 +100,7 @@ def create_view(history: DataFrame, name: str) -> None:
 
 def _statements(history: DataFrame, name: str) -> list[str]:
     """
-    What makes the view of now and the functions.
+    Write the statements that make the view of now and the functions.
 
     A parameter is named with its function: alone it would be taken for a field of that name.
     """
@@ -117,7 +117,7 @@ def _statements(history: DataFrame, name: str) -> list[str]:
     deletes = "`deletes` BOOLEAN DEFAULT FALSE"
 
     def believed(suffix: str) -> str:
-        """The condition that a version was known, behind another one."""
+        """Write the condition that a version was known, behind another one."""
         if not both_times:
             return ""
         moment, until = _instant(f"{name}_{suffix}", "known_at"), _end(history, SYSTEM_TO)
@@ -149,7 +149,7 @@ def _statements(history: DataFrame, name: str) -> list[str]:
 
 def _instant(function: str, parameter: str) -> str:
     """
-    A parameter of a function as an instant; the query fails for a number, as Python's function does.
+    Read a parameter of a function as an instant; the query fails for a number, as Python's function does.
 
     As a variant it has the type that the caller gave it: of a parameter of type TIMESTAMP Spark would make
     20240115 a time in August 1970.
@@ -165,19 +165,19 @@ _TIMES = "'TIMESTAMP', 'TIMESTAMP_NTZ', 'DATE', 'STRING', 'VOID'"
 
 
 def _literal(text: str) -> str:
-    """A text in SQL."""
+    """Write a text in SQL."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def _end(history: DataFrame, column: str) -> str:
-    """An end in SQL, null where it is open, whatever stands for that."""
+    """Write an end in SQL, null where it is open, whatever stands for that."""
     end, stands_for_open = f"v.`{column}`", open_end(history, column)
     return end if stands_for_open is None else f"nullif({end}, timestamp_micros({stands_for_open}))"
 
 
 def _columns(history: DataFrame, replaced: dict[str, str]) -> str:
-    """What a function returns: without the interval of knowledge, which has been asked for."""
+    """List what a function returns: without the interval of knowledge, which has been asked for."""
     names = (name for name in history.columns if name not in (SYSTEM_FROM, SYSTEM_TO))
     return ", ".join(
         f"{replaced[name]} AS {quoted(name)}" if name in replaced else f"v.{quoted(name)}" for name in names
@@ -213,7 +213,7 @@ class TooManyRows(CdcError, ValueError):
 
 def to_pandas(frame: DataFrame, *, limit: int = 100_000) -> pd.DataFrame:
     """
-    The rows of a DataFrame as a table of pandas, or an error if there are more than *limit*.
+    Bring the rows of a DataFrame into a table of pandas, or raise if there are more than *limit*.
 
     Args:
         frame: Any DataFrame; its rows come in its order, if it has one.
@@ -259,7 +259,7 @@ def to_pandas(frame: DataFrame, *, limit: int = 100_000) -> pd.DataFrame:
 
 
 def _type_in_utc(arrow: pa.DataType) -> pa.DataType:
-    """The same type with every instant in it in UTC."""
+    """Put every instant within a type in UTC."""
 
     def within(field: pa.Field) -> pa.Field:
         # Where a struct is null, Spark leaves nulls in its fields, also in those that may have none.
