@@ -71,17 +71,17 @@ def record(word: str, offset: int) -> bytes:
 @pytest.fixture(scope="module")
 def events(spark: SparkSession) -> DataFrame:
     """Decoded once, in several partitions and out of order."""
-    told = [
+    rows = [
         (None, record(word, offset), "t", 0, offset, datetime(2024, 1, 1, tzinfo=UTC), 0, None)
         for offset, word in enumerate(STREAM.split())
     ]
-    found = databus.decode(spark.createDataFrame(told[::-1], RECORD_SCHEMA).repartition(3), [A, B])
-    return spark.createDataFrame(found.collect(), found.schema)
+    decoded = databus.decode(spark.createDataFrame(rows[::-1], RECORD_SCHEMA).repartition(3), [A, B])
+    return spark.createDataFrame(decoded.collect(), decoded.schema)
 
 
 def test_every_record_is_in_one_place(events: DataFrame) -> None:
-    told = databus.with_windows(events)
-    found = told.orderBy("offset").select("window_state", "error_code").collect()
+    windowed = databus.with_windows(events)
+    rows = windowed.orderBy("offset").select("window_state", "error_code").collect()
     expected = [
         *["complete"] * 3,
         *["rolled back"] * 2,
@@ -92,21 +92,21 @@ def test_every_record_is_in_one_place(events: DataFrame) -> None:
         *["complete"] * 7,
         "open",
     ]
-    assert [row["window_state"] for row in found] == expected
-    assert [row["value"] for row in rejects(told).collect()] == [b"?"]
+    assert [row["window_state"] for row in rows] == expected
+    assert [row["value"] for row in rejects(windowed).collect()] == [b"?"]
 
 
 def test_what_is_in_error_or_does_not_say_its_key_is_a_reject_with_its_bytes(events: DataFrame) -> None:
     """The schema that came first has no note; the delete has it from the key of its event."""
     made = databus.changes(events, A, keys=["note"], source="ours")
     words = STREAM.split()
-    found = [(row["offset"], row["error_code"]) for row in rejects(made).orderBy("offset").collect()]
-    assert found == [(0, "KEY_MISSING"), (5, "KEY_MISSING"), (9, "NOT_AN_EVENT"), (11, "KEY_MISSING")]
+    codes = [(row["offset"], row["error_code"]) for row in rejects(made).orderBy("offset").collect()]
+    assert codes == [(0, "KEY_MISSING"), (5, "KEY_MISSING"), (9, "NOT_AN_EVENT"), (11, "KEY_MISSING")]
     assert {bytes(row["value"]) for row in rejects(made).collect()} == {
-        record(words[offset], offset) for offset, _ in found
+        record(words[offset], offset) for offset, _ in codes
     }
-    told = drop_rejects(made).select("operation", "data.note", "source", "arrival.offset")
-    assert sorted(tuple(row) for row in told.collect()) == [
+    sound_changes = drop_rejects(made).select("operation", "data.note", "source", "arrival.offset")
+    assert sorted(tuple(row) for row in sound_changes.collect()) == [
         ("delete", "1", "ours", 21), ("upsert", "new", "ours", 17),
     ]  # fmt: skip
 
@@ -114,9 +114,9 @@ def test_what_is_in_error_or_does_not_say_its_key_is_a_reject_with_its_bytes(eve
 def test_histories_of_two_tables_agree_at_every_instant(events: DataFrame) -> None:
     """Each window moves an amount from a to b; half of one would show."""
     windowed = databus.with_windows(events)
-    told = {source.name: databus.changes(windowed, source, keys=["id"]) for source in (A, B)}
+    changes_by_source = {source.name: databus.changes(windowed, source, keys=["id"]) for source in (A, B)}
     histories = [
-        merge(told[name], entity=name, keys=["id"]).select(
+        merge(changes_by_source[name], entity=name, keys=["id"]).select(
             "valid_from_timestamp",
             "valid_to_timestamp",
             F.lit(name).alias("of"),
@@ -146,9 +146,9 @@ def test_histories_of_two_tables_agree_at_every_instant(events: DataFrame) -> No
 def test_values_of_all_versions_are_in_one_type_and_say_what_was_sent(events: DataFrame) -> None:
     rows = databus.rows(databus.consistent_events(events), A).orderBy("offset")
     assert rows.schema["data"].dataType.simpleString() == "struct<id:bigint,amount:bigint,note:string>"
-    found = rows.select("data", "sent.note", "window_position").collect()
-    said = [(row["data"] and tuple(row["data"]), row["note"], row["window_position"]) for row in found]
-    assert said == [
+    typed = rows.select("data", "sent.note", "window_position").collect()
+    values = [(row["data"] and tuple(row["data"]), row["note"], row["window_position"]) for row in typed]
+    assert values == [
         ((1, -10, None), False, 1),
         ((1, -15, None), False, 1),
         ((1, -20, None), False, 1),

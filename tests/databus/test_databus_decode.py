@@ -29,10 +29,10 @@ NAMES = [*EVENT.names, "error_code", "error_description"]
 
 def decoded(values: list[bytes | None]) -> list[dict[str, Any]]:
     columns = event_columns(pa.array(values, pa.binary()), {3: PLANES})
-    found: list[dict[str, Any]] = pa.RecordBatch.from_arrays(columns, names=NAMES).to_pylist()
-    for row in found:
+    rows: list[dict[str, Any]] = pa.RecordBatch.from_arrays(columns, names=NAMES).to_pylist()
+    for row in rows:
         row["payload"] = None if row["payload"] is None else row["payload"].hex()
-    return found
+    return rows
 
 
 def value_of(case: dict[str, Any]) -> bytes | None:

@@ -34,11 +34,11 @@ class Windows:
             if word[0] not in ".<":
                 begun.append({"source_id": ord(word[0]), "scn": scn, "long_key": number, "opcode": "UPSERT"})
                 continue
-            told = {"topic": "t", "partition": 0, "physical_partition": 1, "window": number}
-            told["window_state"] = "complete" if word[0] == "." else "rolled back"
-            told["window_end_scn"] = scn if word[0] == "." else None
-            told["window_start_scn"] = min((each["scn"] for each in begun), default=None)
-            self.rows += [row | told for row in begun]
+            window = {"topic": "t", "partition": 0, "physical_partition": 1, "window": number}
+            window["window_state"] = "complete" if word[0] == "." else "rolled back"
+            window["window_end_scn"] = scn if word[0] == "." else None
+            window["window_start_scn"] = min((event["scn"] for event in begun), default=None)
+            self.rows += [row | window for row in begun]
             begun = []
 
     def windows(self, after: int = -1) -> Iterator[Window]:
@@ -117,13 +117,13 @@ BOTH = "a5 a5 b5 .5 .5 b6 .6"
 
 
 def words(text: str) -> list[str]:
-    found: list[str] = []
+    callbacks: list[str] = []
     for word in text.split():
-        if found and found[-1] in ("checkpoint", "rollback"):
-            found[-1] += f" {word}"
+        if callbacks and callbacks[-1] in ("checkpoint", "rollback"):
+            callbacks[-1] += f" {word}"
         else:
-            found.append(word)
-    return found
+            callbacks.append(word)
+    return callbacks
 
 
 def test_callbacks_come_as_the_grammar_has_them_and_an_empty_window_calls_nobody() -> None:
@@ -250,8 +250,8 @@ def test_each_event_goes_to_one_member_of_each_group_between_the_barriers() -> N
     outcome = dispatch(Windows(text, size=5), [first, alone, second])
     assert outcome.state == "finished"
     for group in (first, [alone], second):
-        assert sum(each.said.count("a5") for each in group) == 9
-        assert all(each.said.count("a5") >= 9 // len(group) - 1 for each in group)
+        assert sum(scribe.said.count("a5") for scribe in group) == 9
+        assert all(scribe.said.count("a5") >= 9 // len(group) - 1 for scribe in group)
     steps = ["[5", "(a", "a5", "a)", "(b", "b5", "b)", "5]", "checkpoint 5", "stop"]
     order = [steps.index(name) for _, name in log if name in steps]
     assert order == sorted(order)
@@ -261,20 +261,20 @@ def test_each_event_goes_to_one_member_of_each_group_between_the_barriers() -> N
 def test_what_ends_a_program_in_a_member_of_a_group_ends_the_dispatch() -> None:
     """`sys.exit()` in a thread of its own would else be heard by nobody, and the dispatch wait for ever."""
     others = [Scribe(), Scribe()]
-    found: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def work(consumers: Any) -> None:
         try:
             dispatch(Windows("a5 a5 a5 .5", size=3), consumers)
         except BaseException as error:
-            found.append(error)
+            errors.append(error)
 
     for given in ([[Scribe({"a5": [SystemExit(3)]}), *others]], [Scribe({"a5": [SystemExit(3)]})]):
         thread = threading.Thread(target=work, args=(given,), daemon=True)
         thread.start()
         thread.join(60)
         assert not thread.is_alive()
-    assert [(type(error), error.args) for error in found] == [(SystemExit, (3,))] * 2
+    assert [(type(error), error.args) for error in errors] == [(SystemExit, (3,))] * 2
 
 
 @pytest.mark.parametrize(
@@ -300,12 +300,14 @@ def test_what_is_no_answer_is_an_error_alone_and_in_a_group(where: str, answer: 
 
 def test_each_rollback_says_its_cause(caplog: pytest.LogCaptureFixture) -> None:
     run("a5 .5 b6 .6", Scribe({"b6": [ValueError("The disk is full.")], "6]": [databus.Result.ERROR]}))
-    told = [(each.getMessage(), each.exc_info) for each in caplog.records if each.levelname == "WARNING"]
-    assert [message for message, _ in told] == [
+    warnings = [
+        (record.getMessage(), record.exc_info) for record in caplog.records if record.levelname == "WARNING"
+    ]
+    assert [message for message, _ in warnings] == [
         f"An error in the window that starts at SCN 6: it comes again in 0.1 s, retry {number} of any number."
         for number in (1, 2)
     ]
-    causes = [str(info[1]) for _, info in told if info]
+    causes = [str(info[1]) for _, info in warnings if info]
     assert causes == ["The disk is full.", "on_end_data_event_sequence answered ERROR."]
 
 
@@ -313,7 +315,7 @@ def test_retries_grow() -> None:
     waited: list[float] = []
     scribe = Scribe({"a5": [None] * 3})
     dispatch(Windows("a5 .5"), scribe, backoff=databus.Backoff(first=1.0), wait=waited.append)
-    assert [round(each, 3) for each in waited] == [1.0, 1.1, 1.21]
+    assert [round(delay, 3) for delay in waited] == [1.0, 1.1, 1.21]
 
 
 class Drawn(Scribe):

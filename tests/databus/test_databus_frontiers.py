@@ -17,8 +17,10 @@ def test_a_window_that_was_rolled_back_and_not_sent_again_holds_the_frontier(spa
     words = [(word, physical) for physical, text in streams.items() for word in text.split()]
     sent = [(record_of(word, at, SOURCES, physical), 0, at) for at, (word, physical) in enumerate(words)]
     events = databus.decode(frame(spark, sent), SOURCES.values())
-    found = {row["physical_partition"]: tuple(row)[3:] for row in databus.find_frontiers(events).collect()}
-    assert found == {
+    frontiers = {
+        row["physical_partition"]: tuple(row)[3:] for row in databus.find_frontiers(events).collect()
+    }
+    assert frontiers == {
         1: (5, datetime(2024, 1, 1, 9, 0, 50), 1),
         2: (6, datetime(2024, 1, 1, 9, 1), 0),
         3: (None, None, 0),

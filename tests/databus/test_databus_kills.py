@@ -106,16 +106,16 @@ def test_a_consumer_killed_at_100_random_callbacks_misses_nothing(tmp_path: Path
         assert done.returncode == -signal.SIGKILL
         kills += 1
     assert kills == 100
-    told = [line.split() for line in seen.read_text().splitlines()]
-    _nothing_missed(told, began, WINDOWS * 4)
+    lines = [line.split() for line in seen.read_text().splitlines()]
+    _nothing_missed(lines, began, WINDOWS * 4)
 
 
-def _nothing_missed(told: list[list[str]], began: list[int], windows: int) -> None:
+def _nothing_missed(lines: list[list[str]], began: list[int], windows: int) -> None:
     right = {(window, key) for window in range(1, windows + 1) for key in _keys(window)}
-    assert {(int(scn), int(key)) for scn, _, key in told} == right
+    assert {(int(scn), int(key)) for scn, _, key in lines} == right
     for start in began:
-        if 0 < start < len(told):
-            assert int(told[start][0]) - int(told[start - 1][0]) in (0, 1)
+        if 0 < start < len(lines):
+            assert int(lines[start][0]) - int(lines[start - 1][0]) in (0, 1)
 
 
 def _keys(window: int) -> range:
@@ -150,8 +150,10 @@ def test_a_window_of_many_batches_comes_source_by_source(
     store = keep_windows(tmp_path, 1, 2)
     for sources, expected in ((BOTH, [98] * 25 + [97] * 25), ([B], [98] * 25)):
         windows = RelayStream(store, sources, {}).windows()
-        found = [(window.end_scn, window.table().column("source_id").to_pylist()) for window in windows]
-        assert found == [(1, expected), (2, expected)]
+        seen_windows = [
+            (window.end_scn, window.table().column("source_id").to_pylist()) for window in windows
+        ]
+        assert seen_windows == [(1, expected), (2, expected)]
 
 
 if __name__ == "__main__":

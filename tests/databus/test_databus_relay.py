@@ -73,8 +73,8 @@ def test_a_stream_gives_what_its_batches_give(
         .start()
     )
     query.awaitTermination()
-    found = relay.consistent_events().orderBy("scn", "window_position").select("offset").collect()
-    assert [row["offset"] for row in found] == [0, 1, *range(3, len(sent), 2)]
+    rows = relay.consistent_events().orderBy("scn", "window_position").select("offset").collect()
+    assert [row["offset"] for row in rows] == [0, 1, *range(3, len(sent), 2)]
     assert relay.store.commits().where("batch like 'databus:%'").count() == 3
     assert len(relay.store.snapshot().files("events")) == 2
 
@@ -85,18 +85,20 @@ def test_windows_of_a_relay_are_frames_for_a_loop_and_streams_are_told_apart(
     sent = sent_of("a1:1=-9 <1 a1:1=-10 b1:1=10 .1 a2:1=-15 !2:1=1 .2 a2:1=-15")
     relay = relay_of(spark, tmp_path, sent)
     asked = [SOURCES["a"]]
-    [window] = [each.table() for each in relay.stream(asked).windows()]
+    [window] = [window.table() for window in relay.stream(asked).windows()]
     typed = databus.rows(spark.createDataFrame(window), SOURCES["a"]).collect()
     assert [(row["scn"], row["data"]["amount"]) for row in typed] == [(1, -10)]
     other = [record_of(word, 9, SOURCES, 2) for word in ("a7:1=3", ".7")]
     relay.receive(frame(spark, [(value, 0, at) for at, value in enumerate(other, len(sent))]))
     with pytest.raises(InvalidArgument, match="of one stream, such as physical partition 1 of topic 't'"):
         list(relay.stream(asked).windows())
-    found = [each.end_scn for each in relay.stream(asked, physical_partition=2).windows()]
-    assert found == [7]
+    ends = [window.end_scn for window in relay.stream(asked, physical_partition=2).windows()]
+    assert ends == [7]
     events = databus.decode(frame(spark, sent_of("a1:1=1 <1 a1:1=1 .1")), SOURCES.values())
-    told = [each.end_scn for each in databus.EventStream(events, asked, buffered=False).windows()]
-    assert told == [None, 1]
+    unbuffered_ends = [
+        window.end_scn for window in databus.EventStream(events, asked, buffered=False).windows()
+    ]
+    assert unbuffered_ends == [None, 1]
 
 
 def test_sources_that_nobody_needs_are_left_out_and_damage_no_window(spark: SparkSession) -> None:

@@ -23,21 +23,21 @@ from support.databus_streams import COLUMNS, cut_rows, events_of
 from tools.tiers import examples
 
 ROW = pa.schema([*COLUMNS, ("value", pa.binary()), (RANK, pa.int32())])
-TOLD = [*COLUMNS.names, "window", "window_state", "window_start_scn", "window_end_scn", "window_position"]
+WINDOWED = [*COLUMNS.names, "window", "window_state", "window_start_scn", "window_end_scn", "window_position"]
 
 Rows = list[dict[str, Any]]
 
 
-def receive(store: Store, came: Rows) -> int:
+def receive(store: Store, records: Rows) -> int:
     """One batch, as `Intake` has it done; how many records were new."""
     with store.begin() as tables:
-        rows = sorted(({RANK: 0, **row} for row in came), key=place_of)
+        rows = sorted(({RANK: 0, **row} for row in records), key=place_of)
         batches = [pa.RecordBatch.from_pylist(rows[at : at + 5], ROW) for at in range(0, len(rows), 5)]
         task = make_task(tables, (tables.base.version or 0) + 1)
-        reports = [json.loads(json.dumps(one)) for one in write_events(batches, task=task)]
+        reports = [json.loads(json.dumps(report)) for report in write_events(batches, task=task)]
         adopt_files(tables, task, reports)
         tables.commit()
-    return sum(int(each["rows"]) for each in reports)
+    return sum(int(report["rows"]) for report in reports)
 
 
 def place_of(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -45,7 +45,7 @@ def place_of(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["topic"], row["partition"], row["offset"], row[RANK], -1 if physical is None else physical
 
 
-def told(store: Store) -> Rows:
+def read_windowed(store: Store) -> Rows:
     rows = store.snapshot().arrow(EVENTS).to_pylist()
     states = {
         place: msgspec.json.decode(text, type=PartitionState)
@@ -59,15 +59,15 @@ def told(store: Store) -> Rows:
     for row in store.snapshot().arrow(WAITING).to_pylist():
         start = starts.get((row["topic"], row["partition"], row["physical_partition"]))
         rows.append({**row, "window_start_scn": start})
-    found = [{name: row[name] for name in TOLD} for row in rows]
-    return sorted(found, key=lambda row: (row["topic"], row["offset"]))
+    windowed_rows = [{name: row[name] for name in WINDOWED} for row in rows]
+    return sorted(windowed_rows, key=lambda row: (row["topic"], row["offset"]))
 
 
 def stream(text: str) -> Rows:
     return [{**row, "value": word.encode()} for row, word in zip(events_of(text), text.split(), strict=True)]
 
 
-WORDS = st.tuples(st.sampled_from("aaaabb....<!?"), st.integers(0, 9)).map(lambda each: f"{each[0]}{each[1]}")
+WORDS = st.tuples(st.sampled_from("aaaabb....<!?"), st.integers(0, 9)).map(lambda pair: f"{pair[0]}{pair[1]}")
 
 
 @pytest.mark.drawn
@@ -89,12 +89,12 @@ def test_any_batches_with_repeats_give_what_one_batch_gives(
             stop = min(start + size, len(rows))
             assert receive(store, rows[max(0, start - again) : stop]) == stop - start
             start = stop
-        expected = [{name: row[name] for name in TOLD} for row in cut_rows(rows)]
-        assert told(store) == expected
+        expected = [{name: row[name] for name in WINDOWED} for row in cut_rows(rows)]
+        assert read_windowed(store) == expected
 
 
 def codes(store: Store) -> list[tuple[int, str]]:
-    return [(row["offset"], row["error_code"]) for row in told(store) if row["error_code"]]
+    return [(row["offset"], row["error_code"]) for row in read_windowed(store) if row["error_code"]]
 
 
 def test_a_record_in_the_place_of_another_has_none(tmp_path: Path) -> None:
@@ -118,7 +118,9 @@ def test_one_place_holds_one_record_whatever_its_physical_partition(tmp_path: Pa
         store = Store(None, tmp_path / str(number))
         assert sum(receive(store, sent) for sent in batches) == 8
         assert codes(store) == [(1, "PLACE_TAKEN"), (2, "PLACE_TAKEN")]
-        states = [(row["offset"], row["window_state"]) for row in told(store) if not row["error_code"]]
+        states = [
+            (row["offset"], row["window_state"]) for row in read_windowed(store) if not row["error_code"]
+        ]
         assert states == [(at, "complete") for at in range(6)]
 
 
@@ -127,7 +129,7 @@ def test_a_record_that_is_known_to_have_no_place_takes_none(tmp_path: Path) -> N
     aside = {**stream("?")[0], "offset": 1, RANK: 1}
     assert receive(store, [*stream("a1 b1 .1"), aside]) == 4
     assert codes(store) == [(1, "PLACE_TAKEN")]
-    assert [row["window_state"] for row in told(store) if not row["error_code"]] == ["complete"] * 3
+    assert [row["window_state"] for row in read_windowed(store) if not row["error_code"]] == ["complete"] * 3
 
 
 def test_a_window_over_many_batches_is_written_once_and_passes_when_it_ends(tmp_path: Path) -> None:
@@ -135,7 +137,7 @@ def test_a_window_over_many_batches_is_written_once_and_passes_when_it_ends(tmp_
     store = Store(None, tmp_path)
     for at in range(20):
         receive(store, [{**stream("a5")[0], "offset": at}])
-    assert [one.rows for one in store.snapshot().files(WAITING)] == [1] * 20
+    assert [file.rows for file in store.snapshot().files(WAITING)] == [1] * 20
     assert not store.snapshot().files(EVENTS)
     receive(store, [{**stream(".6")[0], "offset": 20}])
     assert not store.snapshot().files(WAITING)

@@ -26,7 +26,9 @@ MANIFEST = json.loads((SAMPLE / "manifest.json").read_text())
 def events() -> pa.RecordBatch:
     """Every event of the sample, decoded."""
     listed = json.loads((SAMPLE / "sources.json").read_text())
-    sources = {each["id"]: databus.Source(each["id"], each["name"], [each["schema"]]) for each in listed}
+    sources = {
+        source["id"]: databus.Source(source["id"], source["name"], [source["schema"]]) for source in listed
+    }
     records = pq.read_table(SAMPLE / "events.parquet").combine_chunks().to_batches()[0]
     columns = [records.column(name) for name in ("topic", "partition", "offset")]
     columns += event_columns(records.column("value"), sources)
@@ -36,9 +38,9 @@ def events() -> pa.RecordBatch:
 def test_of_all_that_was_sent_the_changes_that_were_committed_pass_once(events: pa.RecordBatch) -> None:
     passed = passed_rows([row for batch in cut_batches([events]) for row in batch.to_pylist()])
     committed = [(scn, change.at) for window in databus_samples.windows() for scn, change in window.changes]
-    found = [(row["scn"], int(row["event_timestamp"].timestamp() * 1_000_000)) for row in passed]
-    assert [scn for scn, _ in found] == [scn for scn, _ in committed]
-    assert len(found) == MANIFEST["changes"]
+    passed_changes = [(row["scn"], int(row["event_timestamp"].timestamp() * 1_000_000)) for row in passed]
+    assert [scn for scn, _ in passed_changes] == [scn for scn, _ in committed]
+    assert len(passed_changes) == MANIFEST["changes"]
     ends = [row["window_end_scn"] for row in passed]
     assert ends == sorted(ends)
 

@@ -25,28 +25,30 @@ from tools.tiers import examples
 
 def states(text: str) -> str:
     """The first letter of the state of each event; a capital one if the event is in error."""
-    found = ""
+    letters = ""
     for row in cut_rows(events_of(text)):
         letter = {"rolled back": "b", None: "-"}.get(row["window_state"]) or row["window_state"][0]
-        found += letter.upper() if row["error_code"] else letter
-    return found
+        letters += letter.upper() if row["error_code"] else letter
+    return letters
 
 
 def checked(events: list[dict[str, Any]], sizes: list[int]) -> None:
     """Compare what is cut with the rules, step by step."""
-    unreadable = [each["offset"] for each in events if each["physical_partition"] is None]
-    told = cut_rows(events, sizes=sizes)
-    consistent, windows = passed_rows(told), windows_of(events, sizes)
-    for physical in {each["physical_partition"] for each in events} - {None}:
-        own = [each for each in events if each["physical_partition"] == physical]
-        right = Interpreter().run(own, unreadable)
-        rows = [row for row in told if row["physical_partition"] == physical]
-        assert [row["window_state"] for row in rows] == [right.states[each["offset"]] for each in own]
-        codes = [each["error_code"] or right.codes.get(each["offset"]) for each in own]
+    unreadable = [event["offset"] for event in events if event["physical_partition"] is None]
+    windowed = cut_rows(events, sizes=sizes)
+    consistent, windows = passed_rows(windowed), windows_of(events, sizes)
+    for physical in {event["physical_partition"] for event in events} - {None}:
+        stream_events = [event for event in events if event["physical_partition"] == physical]
+        right = Interpreter().run(stream_events, unreadable)
+        rows = [row for row in windowed if row["physical_partition"] == physical]
+        assert [row["window_state"] for row in rows] == [
+            right.states[event["offset"]] for event in stream_events
+        ]
+        codes = [event["error_code"] or right.codes.get(event["offset"]) for event in stream_events]
         assert [row["error_code"] for row in rows] == codes
         passed = [
-            each["offset"] for each in own
-            if right.states[each["offset"]] == "complete" and each["kind"] == "data"
+            event["offset"] for event in stream_events
+            if right.states[event["offset"]] == "complete" and event["kind"] == "data"
         ]  # fmt: skip
         assert [r["offset"] for r in consistent if r["physical_partition"] == physical] == passed
         of_number = {row["window"]: row["window_state"] for row in rows if row["kind"] in ("end", "rollback")}
@@ -55,7 +57,7 @@ def checked(events: list[dict[str, Any]], sizes: list[int]) -> None:
 
 
 WORDS = st.tuples(st.sampled_from("aaaabb....<!?ce"), st.integers(0, 9)).map(
-    lambda each: f"{each[0]}{each[1]}"
+    lambda pair: f"{pair[0]}{pair[1]}"
 )
 STREAMS = st.lists(st.tuples(WORDS, st.integers(1, 2)), max_size=40)
 SIZES = st.lists(st.integers(1, 7), max_size=12)
@@ -68,9 +70,9 @@ def test_any_stream_is_cut_as_the_rules_say_step_by_step(
     words: list[tuple[str, int]], sizes: list[int]
 ) -> None:
     events = events_of(" ".join(word for word, _ in words))
-    for each, (_, physical) in zip(events, words, strict=True):
-        if each["physical_partition"] is not None:
-            each["physical_partition"] = physical
+    for event, (_, physical) in zip(events, words, strict=True):
+        if event["physical_partition"] is not None:
+            event["physical_partition"] = physical
     checked(events, sizes)
 
 
@@ -106,9 +108,9 @@ CASES = json.loads((Path(__file__).parents[1] / "cases/databus/windows.json").re
 def test_case(case: dict[str, Any]) -> None:
     events = events_of(case["stream"])
     for sizes in ([], [1] * len(events), [2, 3]):
-        told = cut_rows(events, sizes=sizes)
-        assert [row["window_state"] for row in told] == case["states"]
-        errors = {str(row["offset"]): row for row in told if row["error_code"]}
+        rows = cut_rows(events, sizes=sizes)
+        assert [row["window_state"] for row in rows] == case["states"]
+        errors = {str(row["offset"]): row for row in rows if row["error_code"]}
         assert errors.keys() == case["errors"].keys()
         for offset, (code, finding) in case["errors"].items():
             assert errors[offset]["error_code"] == code
@@ -163,19 +165,19 @@ def test_rolled_back_at_every_position_each_event_passes_once(earlier: int) -> N
         done = at // 3
         again = max(0, done - earlier)
         sent = [*words[:at], f"<{5 + again}", *words[3 * again :]]
-        told = cut_rows(events_of(" ".join(sent)))
-        passed = [sent[row["offset"]] for row in told if row["window_state"] == "complete"]
+        rows = cut_rows(events_of(" ".join(sent)))
+        passed = [sent[row["offset"]] for row in rows if row["window_state"] == "complete"]
         assert passed == words
-        undone = [row["offset"] for row in told if row["window_state"] == "rolled back"]
+        undone = [row["offset"] for row in rows if row["window_state"] == "rolled back"]
         assert undone == list(range(3 * done, at + 1))
         # Between two windows too: a window may have started of which no event had come.
-        assert not [row["error_code"] for row in told if row["error_code"]]
+        assert not [row["error_code"] for row in rows if row["error_code"]]
 
 
 def test_windows_are_numbered_and_say_what_they_hold() -> None:
-    told = windows_of(events_of("a5 b5 .5 <5 a6 a7 .8 .9 a10"), [3, 1, 1])
+    windows = windows_of(events_of("a5 b5 .5 <5 a6 a7 .8 .9 a10"), [3, 1, 1])
     names = ("window", "state", "start_scn", "end_scn", "events", "first_offset", "last_offset", "error_code")
-    assert [tuple(row[name] for name in names) for row in told] == [
+    assert [tuple(row[name] for name in names) for row in windows] == [
         (1, "complete", 5, 5, 2, 0, 2, None),
         (2, "rolled back", None, None, 0, 3, 3, None),
         (3, "complete", 6, 8, 2, 4, 6, None),
@@ -186,24 +188,24 @@ def test_windows_are_numbered_and_say_what_they_hold() -> None:
 
 def test_events_know_their_place_in_the_window() -> None:
     """Counted on over batches, and over what is no data event."""
-    told = cut_rows(events_of("a5 c5 b5 a6 .6 a7 .7"), sizes=[1, 1, 2])
-    assert [row["window_position"] for row in told] == [1, None, 2, 3, None, 1, None]
-    assert [row["window_start_scn"] for row in told] == [5, 5, 5, 5, 5, 7, 7]
-    assert [row["window_end_scn"] for row in told] == [6, 6, 6, 6, 6, 7, 7]
+    rows = cut_rows(events_of("a5 c5 b5 a6 .6 a7 .7"), sizes=[1, 1, 2])
+    assert [row["window_position"] for row in rows] == [1, None, 2, 3, None, 1, None]
+    assert [row["window_start_scn"] for row in rows] == [5, 5, 5, 5, 5, 7, 7]
+    assert [row["window_end_scn"] for row in rows] == [6, 6, 6, 6, 6, 7, 7]
 
 
 def test_a_window_becomes_true_at_its_end_but_never_before_an_earlier_one() -> None:
     events = events_of("a5 .5 a6 .6")
     events[1]["event_timestamp"], events[3]["event_timestamp"] = 90_000_000, 60_000_000
-    told = cut_rows(events)
-    assert [row["window_timestamp"].timestamp() for row in told] == [90, 90, 90, 90]
+    rows = cut_rows(events)
+    assert [row["window_timestamp"].timestamp() for row in rows] == [90, 90, 90, 90]
 
 
 def test_streams_do_not_touch_each_other() -> None:
     """The same SCNs in two topics and two physical partitions, in one batch."""
     streams = [events_of("a5 .5 a6", topic=topic, physical=part) for topic in "tu" for part in (1, 2)]
-    told = windows_of([event for stream in streams for event in stream])
-    assert sorted((row["topic"], row["physical_partition"], row["state"]) for row in told) == [
+    windows = windows_of([event for stream in streams for event in stream])
+    assert sorted((row["topic"], row["physical_partition"], row["state"]) for row in windows) == [
         (topic, part, state) for topic in "tu" for part in (1, 2) for state in ("complete", "open")
     ]
 
@@ -211,10 +213,10 @@ def test_streams_do_not_touch_each_other() -> None:
 def test_a_window_larger_than_what_is_held_in_memory_comes_out_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cdckit.databus.window_batches.MAX_BYTES", 1000)
     events = events_of("a5 " * 500 + ".5 a6")
-    told = cut_rows(events, sizes=[7] * 60)
-    assert [row["offset"] for row in told] == list(range(502))
-    assert {row["window_state"] for row in told[:501]} == {"complete"}
-    assert [row["window_position"] for row in told[:500]] == list(range(1, 501))
+    rows = cut_rows(events, sizes=[7] * 60)
+    assert [row["offset"] for row in rows] == list(range(502))
+    assert {row["window_state"] for row in rows[:501]} == {"complete"}
+    assert [row["window_position"] for row in rows[:500]] == list(range(1, 501))
 
 
 @pytest.mark.drawn

@@ -53,7 +53,7 @@ def test_the_functions_give_what_as_of_and_between_give(spark: SparkSession, his
     create_view(history, ODD)
     instants = ((day(2), False), (day(3), False), (day(3), True), (day(9), False))
     periods = ((day(2), day(3), False), (day(3), day(5), True), (day(2), None, False))
-    found = together(
+    rows = together(
         *(sql(spark, "as_of", f"{said(at)}, {deletes}") for at, deletes in instants),
         *(sql(spark, "between", f"{said(start)}, {said(end)}, {deletes}") for start, end, deletes in periods),
         spark.table(f"`{f'{ODD}_current'.replace('`', '``')}`"),
@@ -65,7 +65,7 @@ def test_the_functions_give_what_as_of_and_between_give(spark: SparkSession, his
         current(history),
         history.where("source_message = 'm2'"),
     )
-    assert rows_of(found) == rows_of(expected)
+    assert rows_of(rows) == rows_of(expected)
 
 
 def test_a_table_of_both_times_is_asked_for_both(spark: SparkSession) -> None:
@@ -77,12 +77,12 @@ def test_a_table_of_both_times_is_asked_for_both(spark: SparkSession) -> None:
         ("b", day(2), None, day(3), None, True, None, "m3"),
     ]
     columns = "guid string, valid_from_timestamp timestamp, valid_to_timestamp timestamp"
-    known = "system_from_timestamp timestamp, system_to_timestamp timestamp"
+    system_columns = "system_from_timestamp timestamp, system_to_timestamp timestamp"
     more = "deleted_indicator boolean, v string, source_message string"
-    create_view(spark.createDataFrame(versions, f"{columns}, {known}, {more}"), ODD)
+    create_view(spark.createDataFrame(versions, f"{columns}, {system_columns}, {more}"), ODD)
 
     def asked(function: str, *arguments: datetime | bool | None) -> list[tuple[str, str | None]]:
-        texts = (str(each) if isinstance(each, bool) else said(each) for each in arguments)
+        texts = (str(argument) if isinstance(argument, bool) else said(argument) for argument in arguments)
         return sorted((row["guid"], row["v"]) for row in sql(spark, function, ", ".join(texts)).collect())
 
     assert asked("as_of", day(3), day(3)) == [("a", "x")]
@@ -106,8 +106,8 @@ def test_the_session_s_zone_does_not_matter_to_an_instant_that_says_its_own(
     create_view(history, ODD)
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
-        found = together(sql(spark, "as_of", said(day(3))), sql(spark, "as_of", "'2024-01-03 09:00:00'"))
-        assert [row["source_message"] for row in rows_of(found)] == ["m2", "m2"]
+        rows = together(sql(spark, "as_of", said(day(3))), sql(spark, "as_of", "'2024-01-03 09:00:00'"))
+        assert [row["source_message"] for row in rows_of(rows)] == ["m2", "m2"]
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
 
@@ -138,18 +138,18 @@ def test_the_instants_of_a_table_are_asked_by_a_lateral_join(spark: SparkSession
     spark.createDataFrame(
         [("b", day(2)), ("b", day(4))], "guid string, ordered timestamp"
     ).createOrReplaceTempView("orders")
-    found = spark.sql("""
+    joined = spark.sql("""
         SELECT o.ordered, f.v FROM orders AS o, LATERAL versions_as_of(o.ordered) AS f WHERE f.guid = o.guid
     """)
-    assert [row["v"] for row in found.collect()] == ["z"]
+    assert [row["v"] for row in joined.collect()] == ["z"]
 
 
 def test_a_view_is_replaced_with_its_functions(spark: SparkSession, history: DataFrame) -> None:
     create_view(history, "versions")
     create_view(history.where("guid = 'a'").drop("v"), "versions")
-    found = spark.sql(f"SELECT * FROM versions_as_of({said(day(9))})")
-    assert "v" not in found.columns
-    assert [row["guid"] for row in found.collect()] == ["a"]
+    rows = spark.sql(f"SELECT * FROM versions_as_of({said(day(9))})")
+    assert "v" not in rows.columns
+    assert [row["guid"] for row in rows.collect()] == ["a"]
 
 
 def test_a_ledger_s_tables_are_views(spark: SparkSession, tmp_path: Path) -> None:

@@ -33,12 +33,12 @@ def table(spark: SparkSession) -> DataFrame:
 def test_what_is_current_is_found(spark: SparkSession, table: DataFrame, tmp_path: Path) -> None:
     """Also in a view and in a file that Spark wrote; in an answer an open end is null."""
     table.write.parquet(str(tmp_path / "table"))
-    for found in (
+    for rows in (
         table,
         table.where("price > 0").drop("source_message"),
         spark.read.parquet(str(tmp_path / "table")),
     ):
-        (row,) = current(found).collect()
+        (row,) = current(rows).collect()
         assert (row["price"], row["valid_to_timestamp"]) == (25, None)
     assert [row["price"] for row in scd_type_1(table).collect()] == [25]
     create_view(table, "products")

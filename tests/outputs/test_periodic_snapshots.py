@@ -51,9 +51,9 @@ def names(snapshots: DataFrame) -> list[tuple[Any, ...]]:
 
 def test_at_the_end_of_a_day_what_begins_at_its_end_is_not_there_yet(history: DataFrame) -> None:
     """On the 2nd it is the kettle still; the vase that ends with the 1st is there on the 1st."""
-    found = periodic_snapshots(history, start=date(2024, 1, 1), end=date(2024, 1, 5))
-    assert found.columns[:4] == ["period_date", "period_from_timestamp", "period_to_timestamp", "guid"]
-    assert names(found) == [
+    snapshots = periodic_snapshots(history, start=date(2024, 1, 1), end=date(2024, 1, 5))
+    assert snapshots.columns[:4] == ["period_date", "period_from_timestamp", "period_to_timestamp", "guid"]
+    assert names(snapshots) == [
         *((1, "kettle", "kettle"), (1, "vase", "vase")),
         *((2, "kettle", "kettle"),),
         *((3, "kettle", "teapot"),),
@@ -62,16 +62,16 @@ def test_at_the_end_of_a_day_what_begins_at_its_end_is_not_there_yet(history: Da
 
 
 def test_at_the_start_of_a_day_it_is_there(history: DataFrame) -> None:
-    found = periodic_snapshots(history, start=day(1), end=date(2024, 1, 5), boundary="start")
-    assert names(found) == [
+    snapshots = periodic_snapshots(history, start=day(1), end=date(2024, 1, 5), boundary="start")
+    assert names(snapshots) == [
         *((1, "vase", "vase"), (2, "kettle", "kettle"), (3, "kettle", "teapot")),
         *((4, "kettle", "teapot"), (4, "vase", "vase")),
     ]
 
 
 def test_deleted_entities_come_on_request(history: DataFrame) -> None:
-    found = periodic_snapshots(history, start=day(2), end=day(3), deletes=True)
-    assert names(found) == [(2, "kettle", "kettle"), (2, "mug", None), (2, "vase", None)]
+    snapshots = periodic_snapshots(history, start=day(2), end=day(3), deletes=True)
+    assert names(snapshots) == [(2, "kettle", "kettle"), (2, "mug", None), (2, "vase", None)]
 
 
 def test_the_day_on_which_clocks_are_set_has_23_or_25_hours(spark: SparkSession) -> None:
@@ -79,10 +79,10 @@ def test_the_day_on_which_clocks_are_set_has_23_or_25_hours(spark: SparkSession)
     history = history_of(spark, "name string", [("kettle", utc("2020-01-01"), None, False, "kettle")])
 
     def bounds(start: date, end: date) -> list[tuple[Any, ...]]:
-        found = periodic_snapshots(history, start=start, end=end, zone="America/New_York")
+        snapshots = periodic_snapshots(history, start=start, end=end, zone="America/New_York")
         rows = [
             (row["period_date"], row["period_from_timestamp"], row["period_to_timestamp"])
-            for row in rows_of(found)
+            for row in rows_of(snapshots)
         ]
         return sorted(rows)
 
@@ -122,11 +122,13 @@ def test_months_quarters_and_weeks_are_those_of_the_calendar(spark: SparkSession
 
 
 def test_each_period_is_what_as_of_says_and_nothing_is_joined_or_shuffled(history: DataFrame) -> None:
-    found = periodic_snapshots(history, start=day(1), end=day(3), every=timedelta(hours=7), zone="Asia/Tokyo")
-    plan = found._jdf.queryExecution().executedPlan().toString()
+    snapshots = periodic_snapshots(
+        history, start=day(1), end=day(3), every=timedelta(hours=7), zone="Asia/Tokyo"
+    )
+    plan = snapshots._jdf.queryExecution().executedPlan().toString()
     assert "Join" not in plan
     assert "Exchange" not in plan
-    rows = rows_of(found)
+    rows = rows_of(snapshots)
     starts = [day(1) + number * timedelta(hours=7) for number in range(7)]
     assert {row["period_from_timestamp"] for row in rows} == set(starts)
     for start in starts[::3]:
@@ -153,9 +155,7 @@ def test_it_is_what_a_loop_over_all_periods_and_versions_gives(spark: SparkSessi
     chance = random.Random(seed)
     zone, middle = chance.choice(list(ZONES.items()))
     days = [middle + timedelta(days=number) for number in range(-3, 5)]
-    begins = [
-        datetime(each.year, each.month, each.day, tzinfo=ZoneInfo(zone)).astimezone(UTC) for each in days
-    ]
+    begins = [datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(zone)).astimezone(UTC) for day in days]
     near = [
         at + by for at in begins for by in (-US, 0 * US, US, *(timedelta(minutes=m) for m in (-40, 5, 700)))
     ]
@@ -168,16 +168,16 @@ def test_it_is_what_a_loop_over_all_periods_and_versions_gives(spark: SparkSessi
             versions.append((f"e{entity:02}", begin, end, deleted, None if deleted else str(len(versions))))
     at_end = chance.random() < 0.5
     expected = sorted(
-        (each, version[0], version[4])
-        for each, begin, until in zip(days, begins, begins[1:], strict=False)
+        (day, version[0], version[4])
+        for day, begin, until in zip(days, begins, begins[1:], strict=False)
         for version in versions
         for asked in [until - US if at_end else begin]
-        if each >= days[1] and each < days[-2] and not version[3]
+        if day >= days[1] and day < days[-2] and not version[3]
         if version[1] <= asked and (version[2] is None or asked < version[2])
     )
     spark.conf.set("spark.sql.session.timeZone", chance.choice(["UTC", "America/Sao_Paulo", zone]))
     try:
-        found = periodic_snapshots(
+        snapshots = periodic_snapshots(
             history_of(spark, "name string", versions),
             start=days[1],
             end=days[-2],
@@ -186,7 +186,7 @@ def test_it_is_what_a_loop_over_all_periods_and_versions_gives(spark: SparkSessi
         ).collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
-    assert sorted((row["period_date"], row["guid"], row["name"]) for row in found) == expected
+    assert sorted((row["period_date"], row["guid"], row["name"]) for row in snapshots) == expected
 
 
 @pytest.mark.parametrize(

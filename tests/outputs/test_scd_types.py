@@ -130,11 +130,11 @@ def test_an_end_by_choice_and_a_key_of_one_column(history: DataFrame) -> None:
         history, valid_to_current=datetime(9999, 12, 31, tzinfo=UTC), surrogate_key="product_key"
     )
     assert table.columns[0] == "product_key"
-    found = table.where("guid = 'bowl'").orderBy("valid_from_timestamp")
+    bowl = table.where("guid = 'bowl'").orderBy("valid_from_timestamp")
     keys = [
         hashlib.md5(f"bowl|{int(at.timestamp()) * 1_000_000}".encode()).hexdigest() for at in (day(1), day(2))
     ]
-    rows = found.toArrow().to_pylist()
+    rows = bowl.toArrow().to_pylist()
     assert [row["product_key"] for row in rows] == keys
     assert [row["valid_to_timestamp"] for row in rows] == [day(2), datetime(9999, 12, 31, tzinfo=UTC)]
     assert [row["is_current"] for row in rows] == [False, True]
@@ -251,7 +251,7 @@ def test_all_that_is_wrong_with_a_call_is_said_at_once(history: DataFrame) -> No
             surrogate_key="product_key",
             deletes=True,
         )
-    said = str(refused.value)
+    message = str(refused.value)
     for part in (
         "the column source_message (string) is missing",
         "deleted_indicator is string, and must be boolean",
@@ -261,8 +261,8 @@ def test_all_that_is_wrong_with_a_call_is_said_at_once(history: DataFrame) -> No
         "has a column product_key already",
         "has a column Is_Current already",
     ):
-        assert part in said
-    assert "rename it, `history.withColumnRenamed('product_key', 'product_key_before')`" in said
+        assert part in message
+    assert "rename it, `history.withColumnRenamed('product_key', 'product_key_before')`" in message
 
 
 @pytest.mark.parametrize(
@@ -335,16 +335,16 @@ def folded_by_hand(versions: list[Row], tracked: list[str], deletes: bool) -> li
 
 def before_by_hand(versions: list[Row]) -> dict[str, tuple[Any, Any, Any]]:
     """By entity that is there: its `a`, the one before, and since when."""
-    found: dict[str, tuple[Any, Any, Any]] = {}
+    values: dict[str, tuple[Any, Any, Any]] = {}
     for guid in {version["guid"] for version in versions}:
-        lived = [each for each in versions if each["guid"] == guid and not each["deleted"]]
+        lived = [version for version in versions if version["guid"] == guid and not version["deleted"]]
         before, since = None, None
         for earlier, later in pairwise(lived):
             if earlier["a"] != later["a"]:
                 before, since = earlier["a"], later["from"]
         if lived and lived[-1]["to"] is None:
-            found[guid] = (lived[-1]["a"], before, since)
-    return found
+            values[guid] = (lived[-1]["a"], before, since)
+    return values
 
 
 @seeds(1, 2, soak=20)
@@ -354,12 +354,18 @@ def test_types_2_3_and_6_are_what_a_loop_over_the_versions_gives(spark: SparkSes
     tracked = chance.sample(["a", "b", "c"], chance.randrange(4))
     deletes = chance.random() < 0.5
     rows = [
-        (each["guid"], day(each["from"]), day(each["to"]), each["deleted"], *(each[name] for name in "abc"))
-        for each in chance.sample(versions, len(versions))
+        (
+            version["guid"],
+            day(version["from"]),
+            day(version["to"]),
+            version["deleted"],
+            *(version[name] for name in "abc"),
+        )
+        for version in chance.sample(versions, len(versions))
     ]
     history = history_of(spark, "a int, b int, c int", rows)
     table = scd_type_6(history, ["b"], track_history_column_list=tracked, deletes=deletes)
-    now = {each["guid"]: each["b"] for each in versions if not each["deleted"]}
+    now = {version["guid"]: version["b"] for version in versions if not version["deleted"]}
     assert told(table, "deleted_indicator", "a", "b", "c", "current_b", "is_current") == sorted(
         (
             *(row["guid"], row["from"], row["to"], row["deleted"], row["a"], row["b"], row["c"]),
@@ -368,5 +374,5 @@ def test_types_2_3_and_6_are_what_a_loop_over_the_versions_gives(spark: SparkSes
         for row in folded_by_hand(versions, tracked, deletes)
     )
     previous = scd_type_3(history, ["a"]).withColumn("since", F.dayofmonth("a_changed_at_timestamp"))
-    found = {row["guid"]: (row["a"], row["previous_a"], row["since"]) for row in previous.collect()}
-    assert found == before_by_hand(versions)
+    values = {row["guid"]: (row["a"], row["previous_a"], row["since"]) for row in previous.collect()}
+    assert values == before_by_hand(versions)

@@ -36,19 +36,19 @@ def test_types_follow_from_the_types_and_not_from_the_rows(spark: SparkSession) 
                 (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
             AS v(at, number, truth, price, day, text, m, s, l)
         """)
-        found = to_pandas(frame)
+        table = to_pandas(frame)
         empty = to_pandas(frame.where(F.col("number") == 0))
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
-    assert str(found["at"].dtype) == "datetime64[us, UTC]"
-    assert found["at"].tolist()[0] == pd.Timestamp("9999-12-31", tz="UTC")
-    assert found["number"].tolist() == [9007199254740993, pd.NA]
-    assert found["truth"].tolist() == [True, pd.NA]
-    assert (found["price"][0], found["day"][0]) == (Decimal("1.50"), date(2024, 1, 2))
-    assert found["m"][0] == {"a": 1}
-    assert found["s"][0]["at"] == datetime(2024, 1, 1, 12, 0, 0, 1, tzinfo=UTC)
-    assert list(found["l"][0]) == [1, 2]
-    assert list(empty.dtypes) == list(found.dtypes)
+    assert str(table["at"].dtype) == "datetime64[us, UTC]"
+    assert table["at"].tolist()[0] == pd.Timestamp("9999-12-31", tz="UTC")
+    assert table["number"].tolist() == [9007199254740993, pd.NA]
+    assert table["truth"].tolist() == [True, pd.NA]
+    assert (table["price"][0], table["day"][0]) == (Decimal("1.50"), date(2024, 1, 2))
+    assert table["m"][0] == {"a": 1}
+    assert table["s"][0]["at"] == datetime(2024, 1, 1, 12, 0, 0, 1, tzinfo=UTC)
+    assert list(table["l"][0]) == [1, 2]
+    assert list(empty.dtypes) == list(table.dtypes)
 
 
 @pytest.mark.parametrize("limit", [-1, True, 1.5, 2**31 - 1])

@@ -36,17 +36,17 @@ def test_any_batches_give_what_one_batch_gives_and_half_a_window_never_shows(
     for part in (0, 1):
         # As a row is of one physical partition in Databus, so each stream has keys of its own.
         physical = (2 * part + 1, 2 * part + 2)
-        own = {each: drawn_words(draw, 12, first_key=3 * each) for each in physical}
-        turns = [each for each, words in own.items() for _ in words]
+        stream_words = {number: drawn_words(draw, 12, first_key=3 * number) for number in physical}
+        turns = [number for number, words in stream_words.items() for _ in words]
         draw.shuffle(turns)
-        left = {each: iter(words) for each, words in own.items()}
+        left = {number: iter(words) for number, words in stream_words.items()}
         everything += [
-            (record_of(next(left[each]), at, SOURCES, each), part, at) for at, each in enumerate(turns)
+            (record_of(next(left[number]), at, SOURCES, number), part, at) for at, number in enumerate(turns)
         ]
     draw.shuffle(everything)
     cuts = {part: sorted(draw.choices(range(100), k=2)) for part in (0, 1)}
     batches = [
-        [each for each in everything if sum(each[2] >= cut for cut in cuts[each[1]]) == number]
+        [record for record in everything if sum(record[2] >= cut for cut in cuts[record[1]]) == number]
         for number in range(3)
     ]
     relay = relay_of(spark, tmp_path, batches[0])
@@ -56,12 +56,12 @@ def test_any_batches_give_what_one_batch_gives_and_half_a_window_never_shows(
         assert set(sums(relay)) <= {0}
     assert relay.receive(frame(spark, batches[2])).records == 0
     sources = SOURCES.values()
-    told = databus.with_windows(databus.decode(frame(spark, everything), sources))
-    assert rows_of(relay.events()) == rows_of(told)
+    windowed = databus.with_windows(databus.decode(frame(spark, everything), sources))
+    assert rows_of(relay.events()) == rows_of(windowed)
     whole = databus.consistent_events(databus.decode(frame(spark, everything), sources))
     assert rows_of(relay.consistent_events()) == rows_of(whole)
     for name, source in SOURCES.items():
-        changes = drop_rejects(databus.changes(told, source, keys=KEYS[name]))
+        changes = drop_rejects(databus.changes(windowed, source, keys=KEYS[name]))
         right = merge(changes, entity=name, keys=KEYS[name])
         assert rows_of(relay.ledgers()[name].history()) == rows_of(right)
     before = rows_of(relay.events()), rows_of(relay.ledgers()["a"].history()), rows_of(relay.streams())

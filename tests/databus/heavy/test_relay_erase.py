@@ -37,7 +37,7 @@ def frame(spark: SparkSession, words: list[str], start: int = 0) -> DataFrame:
 def of_others(relay: Relay, subjects: set[int]) -> dict[str, list[str]]:
     """What the relay says of everybody else, of its windows and of its streams."""
     theirs = F.coalesce(F.col("long_key").isin(*subjects), F.lit(False)) | (F.col("opcode") == "ERASED")
-    found = {
+    answers = {
         "events": relay.events().where(~F.coalesce(theirs, F.lit(False))),
         "consistent": relay.consistent_events().where(~F.col("long_key").isin(*subjects)),
         "windows": relay.contracts()["windows"][0],  # type: ignore[index]
@@ -46,7 +46,7 @@ def of_others(relay: Relay, subjects: set[int]) -> dict[str, list[str]]:
             name: view.history().where(~F.col("id").isin(*subjects)) for name, view in relay.ledgers().items()
         },
     }
-    return {name: sorted(str(row) for row in rows.collect()) for name, rows in found.items()}
+    return {name: sorted(str(row) for row in rows.collect()) for name, rows in answers.items()}
 
 
 def test_a_key_goes_from_windows_that_passed_failed_or_are_open(spark: SparkSession, tmp_path: Path) -> None:
@@ -98,11 +98,11 @@ def test_keys_of_random_streams_are_forgotten_whenever_it_is_stopped(
     """Streams in which everything goes wrong, in several batches; it dies at a step, and is called again."""
     draw = Random(seed)
     words: list[str] = drawn_words(draw, 400, first_key=ADA)
-    own: list[str] = [word.replace(f":{ADA + 2}", ":5").replace(f":{ADA + 1}", ":6") for word in words]
+    ada_words: list[str] = [word.replace(f":{ADA + 2}", ":5").replace(f":{ADA + 1}", ":6") for word in words]
     relay = relays.relay_of(spark, tmp_path)
-    cuts = sorted({0, *draw.choices(range(len(own)), k=3), len(own)})
+    cuts = sorted({0, *draw.choices(range(len(ada_words)), k=3), len(ada_words)})
     for start, stop in pairwise(cuts):
-        relay.receive(frame(spark, own[start:stop], start))
+        relay.receive(frame(spark, ada_words[start:stop], start))
     before = of_others(relay, {ADA})
     steps: list[tuple[Any, str]] = [
         (shell, "erase_within"),
@@ -120,7 +120,7 @@ def test_keys_of_random_streams_are_forgotten_whenever_it_is_stopped(
     relay.erase("b", keys=[{"id": ADA}], **WHO)
     assert find_remains(tmp_path, {"ada": [ADA]}) == {}
     assert of_others(relay, {ADA}) == before
-    relay.receive(frame(spark, own))
+    relay.receive(frame(spark, ada_words))
     relay.rebuild()
     assert find_remains(tmp_path, {"ada": [ADA]}) == {}
     assert of_others(relay, {ADA}) == before
