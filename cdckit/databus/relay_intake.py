@@ -147,9 +147,8 @@ class _PartitionWork:
         if is_open.true_count:
             self.waiting.take(rows.filter(is_open))
         settled_rows = rows.filter(pc.invert(is_open))
-        self.report["sources"].update(
-            settled_rows.column("source_id").filter(is_passed(settled_rows)).to_pylist()
-        )
+        passed_rows = settled_rows.filter(is_passed(settled_rows))
+        self.report["sources"].update(passed_rows.column("source_id").to_pylist())
         self.events.take(self._stamped(settled_rows))
 
     def _stamped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -185,10 +184,8 @@ def _without_place(rows: pa.RecordBatch) -> pa.RecordBatch:
     nothing = {name: pa.nulls(count, rows.schema.field(name).type) for name in ("kind", STREAM[2])}
     error = {ERROR_CODE: pa.array([fault.value] * count)}
     error[ERROR_DESCRIPTION] = pa.array([fault.describe()] * count)
-    record_rows = rows.drop_columns(
-        [name for name in (*EVENT_WINDOW.names, RANK) if name in rows.schema.names]
-    )
-    return with_columns(record_rows, {**nothing, **error})
+    names = [name for name in (*EVENT_WINDOW.names, RANK) if name in rows.schema.names]
+    return with_columns(rows.drop_columns(names), {**nothing, **error})
 
 
 class Intake:

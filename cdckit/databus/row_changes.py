@@ -87,12 +87,10 @@ def _is_data_of(source: Source) -> Column:
 def _with_values(events: DataFrame, source: Source) -> DataFrame:
     """Put `data` and `sent` in the place of payloads."""
     fields = row_fields(source)
-    kept_fields = [
-        T.StructField(field.name, field.dataType) for field in events.schema if field.name != "payload"
-    ]
+    others = [T.StructField(field.name, field.dataType) for field in events.schema if field.name != "payload"]
     data = T.StructType([T.StructField(field.name, spark_type(field.type)) for field in fields])
     sent = T.StructType([T.StructField(field.name, T.BooleanType()) for field in fields])
-    columns = T.StructType([*kept_fields, T.StructField("data", data), T.StructField("sent", sent)])
+    columns = T.StructType([*others, T.StructField("data", data), T.StructField("sent", sent)])
     decode_batches = partial(_decode_values, schemas=source.texts, fields=fields)
     return WorkerPlan(events, decode_batches, columns).rows()
 
@@ -128,10 +126,8 @@ def _decode_values(
 def _row(values: pa.Array, fields: pa.StructType) -> tuple[pa.Array, pa.Array]:
     """Bring values of one schema into the fields of all, and tell which fields that schema has."""
     count = len(values)
-    parts_by_name = {
-        field.name.lower(): part for field, part in zip(values.type, values.flatten(), strict=True)
-    }
-    parts = [parts_by_name.get(field.name.lower()) for field in fields]
+    by_name = {field.name.lower(): part for field, part in zip(values.type, values.flatten(), strict=True)}
+    parts = [by_name.get(field.name.lower()) for field in fields]
     columns = [
         pa.nulls(count, field.type) if part is None else to_common_type(part, field.type)
         for part, field in zip(parts, fields, strict=True)

@@ -300,14 +300,12 @@ def test_what_is_no_answer_is_an_error_alone_and_in_a_group(where: str, answer: 
 
 def test_each_rollback_says_its_cause(caplog: pytest.LogCaptureFixture) -> None:
     run("a5 .5 b6 .6", Scribe({"b6": [ValueError("The disk is full.")], "6]": [databus.Result.ERROR]}))
-    warnings = [
-        (record.getMessage(), record.exc_info) for record in caplog.records if record.levelname == "WARNING"
-    ]
-    assert [message for message, _ in warnings] == [
+    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert [record.getMessage() for record in warnings] == [
         f"An error in the window that starts at SCN 6: it comes again in 0.1 s, retry {number} of any number."
         for number in (1, 2)
     ]
-    causes = [str(info[1]) for _, info in warnings if info]
+    causes = [str(record.exc_info[1]) for record in warnings if record.exc_info]
     assert causes == ["The disk is full.", "on_end_data_event_sequence answered ERROR."]
 
 

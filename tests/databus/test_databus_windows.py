@@ -41,9 +41,8 @@ def checked(events: list[dict[str, Any]], sizes: list[int]) -> None:
         stream_events = [event for event in events if event["physical_partition"] == physical]
         right = Interpreter().run(stream_events, unreadable)
         rows = [row for row in windowed if row["physical_partition"] == physical]
-        assert [row["window_state"] for row in rows] == [
-            right.states[event["offset"]] for event in stream_events
-        ]
+        right_states = [right.states[event["offset"]] for event in stream_events]
+        assert [row["window_state"] for row in rows] == right_states
         codes = [event["error_code"] or right.codes.get(event["offset"]) for event in stream_events]
         assert [row["error_code"] for row in rows] == codes
         passed = [
