@@ -19,7 +19,8 @@ The RDSS door: messages of the Research Data Shared Service, version 4 of its me
 A message that cannot be used has one of the catalogue's codes (`RdssFault`), which says the queue it goes to.
 """
 
-from cdckit.rdss.decoding import decode, decorate_bytes, decorate_message, queue_records
+from cdckit.rdss.decoding import decode, queue_records
+from cdckit.rdss.decoration import decorate_bytes, decorate_message
 from cdckit.rdss.exchange import Exchange
 from cdckit.rdss.exchange_rows import Outcome, Status
 from cdckit.rdss.existence import (

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
-from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
-from hashlib import sha256
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -20,10 +15,9 @@ from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, 
 from cdckit.parts.arguments import require_types
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.folded_rows import with_rule
-from cdckit.rdss.findings import CODES, RdssFault
+from cdckit.rdss.decoration import decorate_refused
 from cdckit.rdss.message_rows import MESSAGE, SLICED_MESSAGE, read_message
-from cdckit.rdss.reading import RULES, Rules, Unreadable, parse_message
-from cdckit.rdss.validation import Verdict
+from cdckit.rdss.reading import RULES, Rules
 
 DECODED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *spark_columns(MESSAGE).fields])
 """One row is one record, and the message that it holds; or why it holds none."""
@@ -82,78 +76,6 @@ def with_body(sliced: DataFrame, *beside: str) -> DataFrame:
     return sliced.withColumn("body", body).select(*DECODED_SCHEMA.fieldNames(), *beside)
 
 
-def decorate_message(message: Mapping[str, Any], code: RdssFault, description: str) -> dict[str, Any]:
-    """
-    The message with `errorCode` and `errorDescription` in its header, for one of the error queues.
-
-    Args:
-        message: A message as Python values; it is not altered.  A header that is no object, or is missing,
-            becomes one that holds nothing but the error.
-        code: What is wrong.
-        description: The sentence about it, not empty.
-
-    Source:
-        RDSS, "Error Queues": the two fields MUST be in the header.
-
-    >>> message = {"messageHeader": {"messageId": "m1"}, "messageBody": {}}
-    >>> decorate_message(message, RdssFault.EXPIRED, "Too late.")["messageHeader"]
-    {'messageId': 'm1', 'errorCode': 'GENERR003', 'errorDescription': 'Too late.'}
-    """
-    header = message.get("messageHeader")
-    known = header if isinstance(header, Mapping) else {}
-    error = {"errorCode": code.value, "errorDescription": description}
-    return {**message, "messageHeader": {**known, **error}}
-
-
-def decorate_bytes(value: bytes, verdict: Verdict, rules: Rules = RULES) -> bytes:
-    """
-    The bytes of a refused message as one of the error queues takes them.
-
-    Where the message could be read, and fits with the two fields, it is that message, its body as it came.
-    Otherwise its body tells of the bytes that came: how many they are, their SHA-256, and, where they fit,
-    they themselves in base64.
-
-    Args:
-        value: The message as it came.
-        verdict: Why it is refused.
-        rules: The limits: what is made is no larger.
-
-    Raises:
-        ValueError: The verdict is that the message is valid.
-
-    >>> from datetime import UTC, datetime
-    >>> from cdckit.rdss.validation import validate
-    >>> verdict = validate(b"?", now=datetime(2024, 1, 1, tzinfo=UTC))
-    >>> made = json.loads(decorate_bytes(b"?", verdict))
-    >>> made["messageHeader"]["errorCode"], made["messageBody"]["base64"]
-    ('GENERR007', 'Pw==')
-    """
-    if verdict.code is None or verdict.description is None:
-        raise ValueError("decorate_bytes() needs a refused message; this one is valid.")
-    message = {} if verdict.header is None else {"messageHeader": verdict.header}
-    header = decorate_message(message, verdict.code, verdict.description)["messageHeader"]
-    if verdict.body_text is not None:
-        whole = _message(header, verdict.body_text)
-        if len(whole) <= rules.max_bytes:
-            return whole
-    facts = {"bytes": len(value), "sha256": sha256(value).hexdigest()}
-    for body in ({**facts, "base64": _base64(value)} if len(value) <= rules.max_bytes else facts, facts):
-        decorated = _message(header, json.dumps(body))
-        if len(decorated) <= rules.max_bytes:
-            return decorated
-    alone = decorate_message({}, verdict.code, verdict.description)["messageHeader"]
-    return _message(alone, json.dumps(facts))
-
-
-def _base64(value: bytes) -> str:
-    return b64encode(value).decode()
-
-
-def _message(header: Mapping[str, Any], body: str) -> bytes:
-    # With escapes, so that half a character in a header can be written too.
-    return f'{{"messageHeader": {json.dumps(header)}, "messageBody": {body}}}'.encode()
-
-
 QUEUED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, T.StructField("queue", T.StringType())])
 """One row is one refused message as a record, its value decorated, and the queue that it goes to."""
 
@@ -188,20 +110,8 @@ def queue_records(decoded: DataFrame, *, rules: Rules = RULES) -> DataFrame:
     refused = decoded.where(F.col(ERROR_CODE).isNotNull())
     kept = [*(name for name in RECORD_COLUMNS if name != "value"), "queue"]
     reads = ["value", ERROR_CODE, ERROR_DESCRIPTION]
-    decorated = with_rule(refused, kept, reads, partial(_decorate, rules=rules), _DECORATED)
+    decorated = with_rule(refused, kept, reads, partial(decorate_refused, rules=rules), _DECORATED)
     return decorated.select(*QUEUED_SCHEMA.fieldNames())
 
 
 _DECORATED = pa.schema([("value", pa.binary())])
-
-
-def _decorate(value: bytes | None, code: str, description: str, *, rules: Rules) -> tuple[bytes]:
-    try:
-        message = parse_message(value, rules)
-    except Unreadable as refused:
-        header = refused.header if isinstance(refused.header, dict) else None
-        verdict = Verdict(CODES[code], description, None, header, None, None)
-    else:
-        header = message.header if isinstance(message.header, dict) else None
-        verdict = Verdict(CODES[code], description, None, header, message.body, message.body_text)
-    return (decorate_bytes(value or b"", verdict, rules),)

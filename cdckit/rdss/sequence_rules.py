@@ -185,23 +185,27 @@ class WholeMessage(Fold):
         self._first = first
         return None
 
-    def settle(self) -> Iterable[Result]:
-        """The message that is put together, and the verdict on it."""
-        value, anything = self._first, replace(self._rules, max_bytes=len(self._first))
-        header = whole_header(parse_message(value, anything).header)
-        if self._fits:
-            body = json.loads(f'"{"".join(piece[1:-1] for piece in self._pieces)}"')
-            text = json.dumps(header, ensure_ascii=False)
-            value = f'{{"messageHeader": {text}, "messageBody": {body}}}'.encode()
-            # Each part was delivered in time, by the time of its own record.
-            verdict = validate(value, now=BEFORE_ALL, rules=self._rules)
-            if verdict.header is None:
-                verdict = replace(verdict, header=header)  # the body is not JSON, or too large
-        else:
+    def assemble(self, now: datetime) -> tuple[bytes, Verdict]:
+        """Put the message together, and validate it as of *now*."""
+        header = whole_header(
+            parse_message(self._first, replace(self._rules, max_bytes=len(self._first))).header
+        )
+        if not self._fits:
             most = self._rules.max_bytes
             many = f"its parts have {self._size:,} bytes, and a message may have {most:,}."
             finding = make_finding(RdssFault.SYSTEM_FAILED, (), many)
-            verdict = Verdict(finding.code, finding.description, finding.path, header, None, None)
+            return self._first, Verdict(finding.code, finding.description, finding.path, header, None, None)
+        body = json.loads(f'"{"".join(piece[1:-1] for piece in self._pieces)}"')
+        text = json.dumps(header, ensure_ascii=False)
+        value = f'{{"messageHeader": {text}, "messageBody": {body}}}'.encode()
+        verdict = validate(value, now=now, rules=self._rules)
+        # Its body may be no JSON, or too large.
+        return value, verdict if verdict.header is not None else replace(verdict, header=header)
+
+    def settle(self) -> Iterable[Result]:
+        """Give the message that is put together, and the verdict on it."""
+        # Each part was delivered in time, by the time of its own record.
+        value, verdict = self.assemble(BEFORE_ALL)
         return [(value, *message_row(verdict))]
 
 

@@ -18,43 +18,30 @@ from cdckit.parts.arguments import require_package
 require_package("httpx", extra="gateway", part="cdckit.rdss.gateway")
 
 from cdckit.rdss.exchange_rows import Outcome, Status
-from cdckit.rdss.gateway.adaptor import ChannelAdaptor, HttpSource, PollResult, Source, SourceObject
+from cdckit.rdss.gateway.adaptor import ChannelAdaptor, HttpSource, PollResult, SourceObject
 from cdckit.rdss.gateway.channels import Channel, Delivery, Machine, MemoryChannel, Message, Producer
-from cdckit.rdss.gateway.downloads import (
-    DownloadedFile,
-    DownloadFailed,
-    RefusedFile,
-    WrongChecksum,
-    download,
-    is_public,
-)
+from cdckit.rdss.gateway.downloads import DownloadedFile, download, is_public
 from cdckit.rdss.gateway.errors import (
     BACKOFF,
     Backoff,
     ChannelUnreachable,
-    FailedStatement,
+    DownloadFailed,
     KnownMessage,
     NoChannel,
     NoRepository,
     NoResponse,
     NotRefused,
+    RefusedFile,
     Rejection,
     RepositoryInUse,
     SendFailed,
     UnfitMessage,
+    WrongChecksum,
 )
-from cdckit.rdss.gateway.gateway import Gateway, Handler, MessageContext
+from cdckit.rdss.gateway.gateway import Gateway, MessageContext
+from cdckit.rdss.gateway.logs import AuditEntry, AuditLog, LogFormatter
 from cdckit.rdss.gateway.queues import Channels, KinesisChannel, RabbitChannel, open_channels
-from cdckit.rdss.gateway.repository import (
-    AuditEntry,
-    AuditLog,
-    IncomingMessage,
-    LogFormatter,
-    OutgoingMessage,
-    RefusedMessage,
-    Statement,
-)
-from cdckit.rdss.gateway.sqlite import SqliteRepository
+from cdckit.rdss.gateway.repository import SqliteRepository
 
 __all__ = [
     "BACKOFF",
@@ -68,11 +55,8 @@ __all__ = [
     "Delivery",
     "DownloadFailed",
     "DownloadedFile",
-    "FailedStatement",
     "Gateway",
-    "Handler",
     "HttpSource",
-    "IncomingMessage",
     "KinesisChannel",
     "KnownMessage",
     "LogFormatter",
@@ -85,19 +69,15 @@ __all__ = [
     "NoResponse",
     "NotRefused",
     "Outcome",
-    "OutgoingMessage",
     "PollResult",
     "Producer",
     "RabbitChannel",
     "RefusedFile",
-    "RefusedMessage",
     "Rejection",
     "RepositoryInUse",
     "SendFailed",
-    "Source",
     "SourceObject",
     "SqliteRepository",
-    "Statement",
     "Status",
     "UnfitMessage",
     "WrongChecksum",

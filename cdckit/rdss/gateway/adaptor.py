@@ -6,10 +6,10 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID, uuid5
 
 import httpx
@@ -39,25 +39,11 @@ class SourceObject:
     content: Mapping[str, Any]
 
 
-class Source(Protocol):
-    """
-    What an adaptor polls.
-
-    >>> class Shelf:
-    ...     name = "shelf"
-    ...     def changed_objects(self, since):
-    ...         yield SourceObject("42", "2024-02-01T09:00:00Z", {"title": "Prices"})
-    >>> source: Source = Shelf()
-    >>> [found.id for found in source.changed_objects(None)]
-    ['42']
-    """
-
-    name: str
-
-    def changed_objects(self, since: str | None) -> Iterator[SourceObject]:
-        """Every object whose `modified` is *since* or later, in any order; all of them without it."""
+Source = Callable[[str | None], Iterable[SourceObject]]
+"""What an adaptor polls: every object whose `modified` is the given one or later, in any order; or all."""
 
 
+@dataclass(eq=False)
 class HttpSource:
     """
     An interface that answers `GET <url>?since=<modified>` with pages, `{"items": [...], "next": <url>}`.
@@ -72,76 +58,67 @@ class HttpSource:
         client: With credentials, certificates or time-outs of its own.
 
     >>> source = HttpSource("http://127.0.0.1:1/objects")
-    >>> list(source.changed_objects(None))
+    >>> list(source(None))
     Traceback (most recent call last):
     ...
     cdckit.rdss.gateway.errors.ChannelUnreachable: The channel 'http://127.0.0.1:1/objects' cannot be ...
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        items: str = "items",
-        id: str = "id",
-        modified: str = "modified",
-        since: str = "since",
-        overlap: timedelta = timedelta(0),
-        client: httpx.Client | None = None,
-    ) -> None:
-        self.name = url
-        self._url, self._items, self._id, self._modified = httpx.URL(url), items, id, modified
-        self._since, self._overlap = since, overlap
-        self._client = client or httpx.Client(timeout=30, trust_env=False)
+    url: str
+    _: KW_ONLY
+    items: str = "items"
+    id: str = "id"
+    modified: str = "modified"
+    since: str = "since"
+    overlap: timedelta = timedelta(0)
+    client: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=30, trust_env=False))
 
-    def changed_objects(self, since: str | None) -> Iterator[SourceObject]:
-        """The objects of all pages; an answer that is no such list raises `NoChannel`."""
-        parameters = {} if since is None else {self._since: self._overlap_start(since)}
-        url: httpx.URL | None = self._url.copy_merge_params(parameters)
+    def __call__(self, since: str | None) -> Iterator[SourceObject]:
+        """Read the objects of all pages; an answer that is no such list raises `NoChannel`."""
+        parameters = {} if since is None else {self.since: self._overlap_start(since)}
+        url: httpx.URL | None = httpx.URL(self.url).copy_merge_params(parameters)
         while url is not None:
             page = self._page(url)
-            for each in self._member(page, self._items, list):
-                found_id, modified = (
-                    str(self._member(each, name, (str, int))) for name in (self._id, self._modified)
-                )
-                yield SourceObject(found_id, modified, each)
+            for content in self._member(page, self.items, list):
+                names = (self.id, self.modified)
+                object_id, modified = (str(self._member(content, name, (str, int))) for name in names)
+                yield SourceObject(object_id, modified, content)
             url = self._next_page(page.get("next"), url)
 
     def _overlap_start(self, since: str) -> str:
-        if not self._overlap:
+        if not self.overlap:
             return since
-        return (datetime.fromisoformat(since) - self._overlap).isoformat().replace("+00:00", "Z")
+        return (datetime.fromisoformat(since) - self.overlap).isoformat().replace("+00:00", "Z")
 
     def _page(self, url: httpx.URL) -> Mapping[str, Any]:
         try:
-            answer = self._client.get(url)
+            answer = self.client.get(url)
             if answer.status_code == 429 or answer.status_code >= 500:
                 because, wait = f"the answer was {answer.status_code}", answer.headers.get("retry-after")
-                raise ChannelUnreachable(self.name, because, retry_after(wait))
-            answer.raise_for_status()
-            page = answer.json()
+                raise ChannelUnreachable(self.url, because, retry_after(wait))
+            page = answer.raise_for_status().json()
         except httpx.TransportError as error:
-            raise ChannelUnreachable(self.name, str(error) or type(error).__name__) from error
+            raise ChannelUnreachable(self.url, str(error) or type(error).__name__) from error
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            raise NoChannel(self.name, str(error).splitlines()[0]) from error
+            raise NoChannel(self.url, str(error).splitlines()[0]) from error
         if not isinstance(page, Mapping):
-            raise NoChannel(self.name, "a page is no JSON object")
+            raise NoChannel(self.url, "a page is no JSON object")
         return page
 
     def _next_page(self, address: object, url: httpx.URL) -> httpx.URL | None:
         if address is None:
             return None
-        following = url.join(str(address))
+        first, following = httpx.URL(self.url), url.join(str(address))
         # Credentials of the client are for this origin alone.
-        if (following.scheme, following.netloc) != (self._url.scheme, self._url.netloc) or following == url:
-            raise NoChannel(self.name, f"the next page is said to be {following}")
+        if (following.scheme, following.netloc) != (first.scheme, first.netloc) or following == url:
+            raise NoChannel(self.url, f"the next page is said to be {following}")
         return following
 
     def _member(self, value: object, name: str, kind: type | tuple[type, ...]) -> Any:
-        found = value.get(name) if isinstance(value, Mapping) else None
-        if not isinstance(found, kind):
-            raise NoChannel(self.name, f"an answer lacks the member {name!r}")
-        return found
+        member = value.get(name) if isinstance(value, Mapping) else None
+        if not isinstance(member, kind):
+            raise NoChannel(self.url, f"an answer lacks the member {name!r}")
+        return member
 
 
 Convert = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
@@ -174,6 +151,7 @@ class _NotConverted(Exception):
     """The application's own code failed to convert an object."""
 
 
+@dataclass(eq=False)
 class ChannelAdaptor:
     """
     Polls *source*, converts what is new or changed, and sends it through *gateway*.
@@ -187,7 +165,7 @@ class ChannelAdaptor:
 
     Args:
         gateway: Sends; its repository keeps where the adaptor is.
-        source: What is polled.
+        source: What is polled, such as a `HttpSource`; raises `ChannelUnreachable` where it may pass.
         convert: An object as a body of the exchange, with an objectUUID; None if others are not to see it.
         name: Tells this adaptor from others in the same repository.
         backoff: When to try again where the application does not answer.
@@ -197,29 +175,22 @@ class ChannelAdaptor:
         RDSS, "Channel Adaptor", "Message Triggers".
 
     >>> from cdckit.rdss.gateway import Channels, MemoryChannel, Producer, SqliteRepository
-    >>> class Shelf:
-    ...     name = "shelf"
-    ...     def changed_objects(self, since):
-    ...         yield SourceObject("42", "2024-02-01T09:00:00Z", {"hidden": True})
+    >>> def shelf(since):
+    ...     yield SourceObject("42", "2024-02-01T09:00:00Z", {"hidden": True})
     >>> queues = {name: MemoryChannel(name) for name in ("input", "output", "invalid", "error")}
     >>> with SqliteRepository(":memory:") as repository:
     ...     gateway = Gateway(repository, Channels(**queues), Producer("repository", 7))
-    ...     ChannelAdaptor(gateway, Shelf(), lambda content: None).poll()
+    ...     ChannelAdaptor(gateway, shelf, lambda content: None).poll()
     PollResult(sent=0, known=1, unfit=())
     """
 
-    def __init__(
-        self,
-        gateway: Gateway,
-        source: Source,
-        convert: Convert,
-        *,
-        name: str = "adaptor",
-        backoff: Backoff = BACKOFF,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._gateway, self._source, self._convert = gateway, source, convert
-        self._name, self._backoff, self._sleep = f"adaptor {name}", backoff, sleep
+    gateway: Gateway
+    source: Source
+    convert: Convert
+    _: KW_ONLY
+    name: str = "adaptor"
+    backoff: Backoff = BACKOFF
+    sleep: Callable[[float], None] = time.sleep
 
     def poll(self) -> PollResult:
         """
@@ -233,53 +204,55 @@ class ChannelAdaptor:
             NoChannel: It answers something else.
             SendFailed: The output could not be reached.
         """
-        return self._backoff.retry(self._poll_once, on=ChannelUnreachable, sleep=self._sleep)
+        return self.backoff.retry(self._poll_once, on=ChannelUnreachable, sleep=self.sleep)
 
     def run(self, interval: float, until: Callable[[], bool]) -> None:
         """Poll every *interval* seconds until *until* says so."""
         while not until():
             self.poll()
-            self._sleep(interval)
+            self.sleep(interval)
 
     def _poll_once(self) -> PollResult:
         mark = self._read_position(_MARK)
-        latest, counted, unfit = mark, {True: 0, False: 0}, list[str]()
-        for found in self._source.changed_objects(mark):
+        latest, sent, known, unfit = mark, 0, 0, list[str]()
+        for item in self.source(mark):
             try:
-                counted[self._send_change(found)] += 1
+                was_sent = self._send_change(item)
+                sent, known = sent + was_sent, known + (not was_sent)
             except (UnfitMessage, _NotConverted) as error:
-                logger.error("GENERR001 the object %s is not sent: %s", found.id, error)
-                unfit.append(found.id)
-            latest = found.modified if latest is None else max(latest, found.modified)
+                logger.error("GENERR001 the object %s is not sent: %s", item.id, error)
+                unfit.append(item.id)
+            latest = max(latest or item.modified, item.modified)
         if latest is not None and latest != mark:
             # Only now: pages need not be in the order of time.
             self._keep_positions({_MARK: latest})
-        return PollResult(counted[True], counted[False], tuple(unfit))
+        return PollResult(sent, known, tuple(unfit))
 
-    def _send_change(self, found: SourceObject) -> bool:
+    def _send_change(self, item: SourceObject) -> bool:
         """Send what an object has become; False if that was sent already."""
-        was_begun = self._finish(found.id)
-        before, body = self._read_position(f"object {found.id}"), self._convert_object(found)
+        was_begun = self._finish(item.id)
+        before, body = self._read_position(f"object {item.id}"), self._convert_object(item)
         now = _GONE if body is None else _digest(body)
         last, versions = (before.split()[-1], before.split()[1].split(",")) if before else (_GONE, [])
         if last == now:
             return was_begun
         if body is None:
-            messages = [("MetadataDelete", {"objectUUID": each}) for each in versions]
+            messages = [("MetadataDelete", {"objectUUID": version}) for version in versions]
         elif last == _GONE:
             messages, versions = [("MetadataCreate", body)], [body["objectUUID"]]
         else:
             messages = [("MetadataUpdate", _as_version(body, versions[-1]))]
-            versions = [*(each for each in versions if each != body["objectUUID"]), body["objectUUID"]]
-        step = (self._name, found.id, before or "", now)
+            versions = [
+                *(version for version in versions if version != body["objectUUID"]),
+                body["objectUUID"],
+            ]
         # The same step of the same object has the same messageIds, however often it is tried.
-        named = [
-            (kind, content, str(uuid5(_NAMESPACE, "\n".join((*step, str(place))))))
-            for place, (kind, content) in enumerate(messages)
-        ]
-        state = f"{named[-1][-1]} {','.join(versions)} {now}"
-        self._keep_positions({f"step {found.id}": json.dumps({"state": state, "messages": named})})
-        return self._finish(found.id)
+        step = "\n".join((self._stream, item.id, before or "", now))
+        ids = [str(uuid5(_NAMESPACE, f"{step}\n{place}")) for place in range(len(messages))]
+        named = [(*message, message_id) for message, message_id in zip(messages, ids, strict=True)]
+        state = f"{ids[-1]} {','.join(versions)} {now}"
+        self._keep_positions({f"step {item.id}": json.dumps({"state": state, "messages": named})})
+        return self._finish(item.id)
 
     def _finish(self, object_id: str) -> bool:
         """
@@ -293,25 +266,29 @@ class ChannelAdaptor:
         step = json.loads(text)
         try:
             for kind, content, message_id in step["messages"]:
-                self._gateway.send(self._gateway.producer.message(kind, content, message_id=message_id))
+                self.gateway.send(self.gateway.producer.message(kind, content, message_id=message_id))
         except UnfitMessage:
             self._keep_positions({f"step {object_id}": ""})
             raise
         self._keep_positions({f"object {object_id}": step["state"], f"step {object_id}": ""})
         return True
 
-    def _convert_object(self, found: SourceObject) -> dict[str, Any] | None:
+    def _convert_object(self, item: SourceObject) -> dict[str, Any] | None:
         try:
-            body = self._convert(found.content)
+            body = self.convert(item.content)
             return None if body is None else {**body, "objectUUID": body["objectUUID"]}
         except Exception as error:  # whatever the application's code raises concerns this object alone
             raise _NotConverted(f"{type(error).__name__}: {error}") from error
 
+    @property
+    def _stream(self) -> str:
+        return f"adaptor {self.name}"
+
     def _read_position(self, name: str) -> str | None:
-        return self._gateway.repository.position(self._name, name)
+        return self.gateway.repository.position(self._stream, name)
 
     def _keep_positions(self, positions: dict[str, str]) -> None:
-        self._gateway.repository.keep_positions(self._name, positions)
+        self.gateway.repository.keep_positions(self._stream, positions)
 
 
 def _digest(body: object) -> str:
@@ -322,12 +299,10 @@ def _digest(body: object) -> str:
 def _as_version(body: dict[str, Any], before: str) -> dict[str, Any]:
     """The body of an update, with the link to the version before if it is of another object."""
     related = body.get(_RELATED) or []
-    linked = {(each.get("relationType"), _value(each)) for each in related}
-    if body["objectUUID"] == before or (_NEW_VERSION, before) in linked:
+    links = [(link.get("relationType"), link.get("identifier") or {}) for link in related]
+    if body["objectUUID"] == before or before in [
+        identifier.get("identifierValue") for kind, identifier in links if kind == _NEW_VERSION
+    ]:
         return body
     identifier = {"identifierValue": before, "identifierType": "UUID"}
     return {**body, _RELATED: [*related, {"relationType": _NEW_VERSION, "identifier": identifier}]}
-
-
-def _value(related: dict[str, Any]) -> Any:
-    return (related.get("identifier") or {}).get("identifierValue")

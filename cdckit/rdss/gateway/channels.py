@@ -149,14 +149,14 @@ class Producer:
         return Message(header, body)
 
 
-def timestamp(at: datetime) -> str:
+def timestamp(at: datetime, timespec: str = "milliseconds") -> str:
     """
-    An instant as RFC 3339 has it, in UTC.
+    Write an instant as RFC 3339 has it, in UTC.
 
     >>> timestamp(datetime(2024, 2, 1, 9, tzinfo=UTC))
     '2024-02-01T09:00:00.000Z'
     """
-    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return at.astimezone(UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
 @dataclass(frozen=True)

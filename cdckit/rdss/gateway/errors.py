@@ -2,118 +2,125 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from typing import ClassVar, TypeVar, dataclass_transform
 
 from cdckit.errors import CdcError
 from cdckit.rdss.findings import RdssFault
 
 
-class RepositoryInUse(CdcError, RuntimeError):
+@dataclass_transform(eq_default=False)
+class GatewayError(CdcError):
+    """The base of what goes wrong in a gateway: its fields are the facts that stand in its sentence."""
+
+    sentence: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(eq=False, repr=False)(cls)
+
+    def __post_init__(self) -> None:
+        super().__init__(*vars(self).values())
+
+    def __str__(self) -> str:
+        return self.sentence.format(**vars(self))
+
+
+class RepositoryInUse(GatewayError, RuntimeError):
     """Another process, or another object of this one, has the repository open."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        super().__init__(path)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path} is open elsewhere: two gateways on one repository would process each message "
-            "twice. Close the other one, or give this one a file of its own."
-        )
+    path: str
+    sentence = (
+        "{path} is open elsewhere: two gateways on one repository would process each message twice. "
+        "Close the other one, or give this one a file of its own."
+    )
 
 
-class NoRepository(CdcError, RuntimeError):
+class NoRepository(GatewayError, RuntimeError):
     """A file that is there, and is no repository of a gateway, or one of another version."""
 
-    def __init__(self, path: str, found: str) -> None:
-        self.path, self.found = path, found
-        super().__init__(path, found)
-
-    def __str__(self) -> str:
-        return f"{self.path} is no repository of a gateway that can be read: {self.found}. Name another file."
+    path: str
+    found: str
+    sentence = "{path} is no repository of a gateway that can be read: {found}. Name another file."
 
 
-class ChannelUnreachable(CdcError, ConnectionError):
+class ChannelUnreachable(GatewayError, ConnectionError):
     """
     A queue did not answer, or could not for now; the same call may do later.
 
     *after* is how many seconds the other side asked to be left alone, if it did.
     """
 
-    def __init__(self, channel: str, because: str, after: float | None = None) -> None:
-        self.channel, self.because, self.after = channel, because, after
-        super().__init__(channel, because, after)
-
-    def __str__(self) -> str:
-        return f"The channel {self.channel!r} cannot be reached: {self.because}."
+    channel: str
+    because: str
+    after: float | None = None
+    sentence = "The channel {channel!r} cannot be reached: {because}."
 
 
-class NoChannel(CdcError, LookupError):
+class NoChannel(GatewayError, LookupError):
     """A queue that does not exist, or that refuses this client; trying again does not help."""
 
-    def __init__(self, channel: str, because: str) -> None:
-        self.channel, self.because = channel, because
-        super().__init__(channel, because)
-
-    def __str__(self) -> str:
-        return f"The channel {self.channel!r} cannot be used: {self.because}. See its address and its rights."
+    channel: str
+    because: str
+    sentence = "The channel {channel!r} cannot be used: {because}. See its address and its rights."
 
 
-class SendFailed(CdcError, ConnectionError):
+class SendFailed(GatewayError, ConnectionError):
     """A message was not acknowledged, though it was tried again as often as it may be; it stays TO_SEND."""
 
+    channel: str
+    message_id: str
+    retries: int
     code = "GENERR005"
-
-    def __init__(self, channel: str, message_id: str | None, retries: int) -> None:
-        self.channel, self.message_id, self.retries = channel, message_id, retries
-        super().__init__(channel, message_id, retries)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.code}: the message {self.message_id or 'without an id'} was not sent to "
-            f"{self.channel!r}, which could not be reached in {self.retries} retries. It stays TO_SEND: "
-            "call resume() later."
-        )
+    sentence = (
+        f"{code}: the message {{message_id}} was not sent to {{channel!r}}, which could not be reached in "
+        "{retries} retries. It stays TO_SEND: call resume() later."
+    )
 
 
-class UnfitMessage(CdcError, ValueError):
+class UnfitMessage(GatewayError, ValueError):
     """A message of one's own that a receiver would refuse; nothing was sent."""
 
-    def __init__(self, message_id: str, code: str, description: str) -> None:
-        self.message_id, self.code, self.description = message_id, code, description
-        super().__init__(message_id, code, description)
-
-    def __str__(self) -> str:
-        return f"The message {self.message_id} is not sent, since it is {self.code}: {self.description}"
+    message_id: str
+    code: str
+    description: str
+    sentence = "The message {message_id} is not sent, since it is {code}: {description}"
 
 
-class NoResponse(CdcError, TimeoutError):
+class NoResponse(GatewayError, TimeoutError):
     """No response to a request came in time; one that comes later is handled like any other message."""
 
-    def __init__(self, message_id: str, seconds: float) -> None:
-        self.message_id, self.seconds = message_id, seconds
-        super().__init__(message_id, seconds)
-
-    def __str__(self) -> str:
-        return f"No response to {self.message_id}, which is sent, came within {self.seconds:g} s."
+    message_id: str
+    seconds: float
+    sentence = "No response to {message_id}, which is sent, came within {seconds:g} s."
 
 
-class NotRefused(CdcError, LookupError):
+class NotRefused(GatewayError, LookupError):
     """A message that is to be taken again was not refused, or its bytes are forgotten."""
 
-    def __init__(self, message_id: str) -> None:
-        self.message_id = message_id
-        super().__init__(message_id)
+    message_id: str
+    sentence = (
+        "replay() needs a message that was refused, and whose bytes are kept; {message_id} is none. "
+        "See status()."
+    )
 
-    def __str__(self) -> str:
-        return (
-            f"replay() needs a message that was refused, and whose bytes are kept; {self.message_id} is "
-            "none. See status()."
-        )
+
+class FailedStatement(GatewayError, RuntimeError):
+    """A row that a handler wanted to write cannot be written; nothing of its turn was."""
+
+    sql: str
+    because: str
+    sentence = "{sql!r} failed: {because}. Nothing of this turn was written."
+
+
+class KnownMessage(GatewayError, ValueError):
+    """A message to be sent has the messageId of one that was received; nothing was noted."""
+
+    message_id: str
+    sentence = "The message {message_id} was received: one that is to be sent needs an id of its own."
 
 
 class Rejection(CdcError):
@@ -133,26 +140,53 @@ class Rejection(CdcError):
         return f"{self.code.value}: {self.code.describe(self.finding)}"
 
 
-class FailedStatement(CdcError, RuntimeError):
-    """A row that a handler wanted to write cannot be written; nothing of its turn was."""
+class WrongChecksum(Rejection):
+    """A file is not the one that its message describes; a handler that lets it pass refuses the message."""
 
-    def __init__(self, sql: str, because: str) -> None:
-        self.sql, self.because = sql, because
-        super().__init__(sql, because)
-
-    def __str__(self) -> str:
-        return f"{self.sql!r} failed: {self.because}. Nothing of this turn was written."
+    def __init__(self, kind: str, needed: str, found: str) -> None:
+        self.kind, self.needed, self.found = kind, needed, found
+        super().__init__(RdssFault.INVALID_CHECKSUM, f"The {kind} is {found}; the message says {needed}.")
 
 
-class KnownMessage(CdcError, ValueError):
-    """A message to be sent has the messageId of one that was received; nothing was noted."""
+def mask_url(url: str) -> str:
+    """
+    Write an address as an error says it: without what may be a secret.
 
-    def __init__(self, message_id: str) -> None:
-        self.message_id = message_id
-        super().__init__(message_id)
+    >>> mask_url("https://me:secret@files.example/a/b.csv?signature=secret")
+    'https://files.example/a/b.csv'
+    """
+    return re.sub(r"(?<=://)[^/@]*@", "", re.split(r"[?#]", url, maxsplit=1)[0])[:300]
 
-    def __str__(self) -> str:
-        return f"The message {self.message_id} was received: one that is to be sent needs an id of its own."
+
+class RefusedFile(GatewayError, ValueError):
+    """A file that is not fetched, since its address or what is there must not be trusted."""
+
+    url: str
+    because: str
+    sentence = "{url} is refused: {because}."
+
+    def __post_init__(self) -> None:
+        self.url = mask_url(self.url)
+        super().__post_init__()
+
+
+class DownloadFailed(GatewayError, ConnectionError):
+    """
+    A file could not be fetched whole; what came of it is kept, and gone on with the next time.
+
+    *to_retry* says that it was tried once alone, since a gateway hands the message over again; *after* is how
+    many seconds the server asked to be left alone, if it did.
+    """
+
+    url: str
+    because: str
+    to_retry: bool = False
+    after: float | None = None
+    sentence = "{url} could not be fetched: {because}."
+
+    def __post_init__(self) -> None:
+        self.url = mask_url(self.url)
+        super().__post_init__()
 
 
 _Result = TypeVar("_Result")
@@ -186,7 +220,7 @@ class Backoff:
     longest: float = 3600
 
     def delays(self) -> list[float]:
-        """The seconds before each retry."""
+        """List the seconds before each retry."""
         return [min(self.longest, round(self.first * self.factor**retry, 9)) for retry in range(self.retries)]
 
     def retry(
@@ -197,7 +231,7 @@ class Backoff:
         sleep: Callable[[float], None],
     ) -> _Result:
         """
-        What *call* returns; after the last retry the error of the kind *on* that it raised.
+        Return what *call* returns; after the last retry the error of the kind *on* that it raised.
 
         An error whose attribute `after` says so many seconds is obeyed where that is longer than the delay,
         up to *longest*.
@@ -212,7 +246,7 @@ class Backoff:
 
 def retry_after(header: str | None) -> float | None:
     """
-    The seconds that the header Retry-After asks for, as a number or as a date; None if it says neither.
+    Read the seconds that the header Retry-After asks for, as a number or as a date; None if it says neither.
 
     >>> retry_after("120"), retry_after("Wed, 21 Oct 2015 07:28:00 GMT"), retry_after("soon")
     (120.0, 0.0, None)

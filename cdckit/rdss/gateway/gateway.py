@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 
 from cdckit.errors import InvalidArgument
-from cdckit.rdss.decoding import decorate_bytes
 from cdckit.rdss.exchange_rows import Outcome
 from cdckit.rdss.findings import RdssFault
-from cdckit.rdss.gateway.channels import Channel, Delivery, Machine, Message, Producer
-from cdckit.rdss.gateway.downloads import DownloadFailed, downloads_tried_once
+from cdckit.rdss.gateway.channels import Channel, Machine, Message, Producer
+from cdckit.rdss.gateway.downloads import downloads_tried_once
 from cdckit.rdss.gateway.errors import (
     BACKOFF,
     Backoff,
     ChannelUnreachable,
+    DownloadFailed,
     FailedStatement,
     KnownMessage,
     NoResponse,
@@ -30,21 +29,15 @@ from cdckit.rdss.gateway.errors import (
     UnfitMessage,
 )
 from cdckit.rdss.gateway.handovers import Handover, WaitingLine
+from cdckit.rdss.gateway.judging import assemble_message, judge_message, refuse_message
+from cdckit.rdss.gateway.logs import AuditEntry
 from cdckit.rdss.gateway.queues import Channels
-from cdckit.rdss.gateway.repository import (
-    AuditEntry,
-    IncomingMessage,
-    OutgoingMessage,
-    RefusedMessage,
-    Statement,
-)
-from cdckit.rdss.gateway.sqlite import SqliteRepository
-from cdckit.rdss.reading import RULES, Rules, split, whole_header
-from cdckit.rdss.sequence_rules import content_digest, sequence_terms
-from cdckit.rdss.validation import Verdict, body_finding, validate
-from cdckit.rdss.validators import BODIES, expiry_finding
+from cdckit.rdss.gateway.repository import RefusedMessage, SqliteRepository, Statement, StoredMessage
+from cdckit.rdss.reading import RULES, Rules, split
+from cdckit.rdss.validators import BODIES
 
 
+@dataclass(eq=False)
 class MessageContext:
     """
     One message in the hands of a handler.
@@ -54,7 +47,7 @@ class MessageContext:
     called again.  What it does elsewhere may happen twice then: use the messageId to recognise that.
 
     >>> read = {"messageId": "m1", "messageType": "MetadataRead", "messageClass": "Command"}
-    >>> turn = MessageContext(Message(read, {}), Producer("a", 1), None)
+    >>> turn = MessageContext(Message(read, {}), Producer("a", 1))
     >>> turn.reply({"objectTitle": "Cheese"}).correlation_id
     'm1'
     >>> turn.write("INSERT INTO titles VALUES (?)", "Cheese")
@@ -62,12 +55,12 @@ class MessageContext:
     (1, ('Cheese',))
     """
 
-    def __init__(self, message: Message, producer: Producer, now: Callable[[], datetime] | None) -> None:
-        self.message = message
-        self.replies: list[Message] = []
-        self.sends: list[Message] = []
-        self.statements: list[Statement] = []
-        self._producer, self._now = producer, now
+    message: Message
+    producer: Producer
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    replies: list[Message] = field(default_factory=list)
+    sends: list[Message] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
 
     def reply(self, body: Any) -> Message:
         """
@@ -79,12 +72,11 @@ class MessageContext:
         Source:
             RDSS, "Messages".
         """
-        kind = (self.message.message_type, self.message.message_class)
-        if (self.message.message_type, "Document") not in BODIES or kind[1] != "Command":
+        kind, message_class = self.message.message_type, self.message.message_class
+        if (kind, "Document") not in BODIES or message_class != "Command":
             needed = "a MetadataRead that is a Command, which alone has a response"
-            raise InvalidArgument("reply", "message", needed, " that is a ".join(kind))
-        now = None if self._now is None else self._now()
-        response = self._producer.message(self.message.message_type, body, answers=self.message, now=now)
+            raise InvalidArgument("reply", "message", needed, f"{kind} that is a {message_class}")
+        response = self.producer.message(kind, body, answers=self.message, now=self.now())
         self.replies.append(response)
         return response
 
@@ -103,144 +95,11 @@ _AT_ONCE = 100
 
 _Result = TypeVar("_Result")
 
-
-@dataclass(frozen=True)
-class Outbox:
-    """
-    What a gateway sends by: TO_SEND becomes SENT on acknowledgement, and on nothing else.
-
-    A message that was acknowledged just before a crash is sent again: its receivers know its messageId.
-    """
-
-    repository: SqliteRepository
-    channels: Channels
-    backoff: Backoff
-    sleep: Callable[[float], None]
-    clock: Callable[[], datetime]
-    audit: Callable[[Iterable[AuditEntry]], None]
-
-    def send_all(self, destination: str) -> None:
-        """Send what is TO_SEND to one destination, the oldest first."""
-        channel = self.channels.destinations()[destination]
-        while waiting := self.repository.unsent_messages(_AT_ONCE, destination):
-            for each in waiting:
-                self._send(channel, each.value, each.key, each.message_id)
-                self.audit([AuditEntry(self.clock(), "sent", channel.name, each.value)])
-                self.repository.mark_sent(each.message_id)
-
-    def route(self) -> None:
-        """Send what was refused, and is not yet acknowledged, to its queue."""
-        destinations = self.channels.destinations()
-        while waiting := self.repository.unrouted_messages(_AT_ONCE):
-            for number, each in waiting:
-                channel = destinations[each.channel]
-                self._send(channel, each.decorated, each.message_id or each.error_code, each.message_id)
-                self.audit([AuditEntry(self.clock(), "routed", channel.name, each.decorated, each.channel)])
-                self.repository.mark_routed(number)
-
-    def retry(self, call: Callable[[], _Result]) -> _Result:
-        """What *call* returns, tried again while its channel is unreachable."""
-        return self.backoff.retry(call, on=ChannelUnreachable, sleep=self.sleep)
-
-    def _send(self, channel: Channel, value: bytes, key: str, message_id: str | None) -> None:
-        try:
-            self.retry(partial(channel.send, value, key=key))
-        except ChannelUnreachable as error:
-            failed = SendFailed(channel.name, message_id, self.backoff.retries)
-            logger.error("%s", failed)
-            raise failed from error
-
-
-def judge_message(value: bytes, now: datetime, rules: Rules = RULES) -> IncomingMessage | RefusedMessage:
-    """
-    A message as the repository takes it: to be processed, or refused with its code.
-
-    Bytes on which the validation itself fails are refused as GENERR009: one message must not stop a queue.
-
-    >>> from datetime import UTC
-    >>> judge_message(b"{", datetime(2024, 2, 1, tzinfo=UTC)).error_code
-    'GENERR007'
-    """
-    try:
-        verdict = validate(value, now=now, rules=rules)
-    except Exception as error:
-        found = RdssFault.UNEXPECTED.describe(f"The validation failed: {type(error).__name__}.")
-        return _refuse_message(value, Verdict(RdssFault.UNEXPECTED, found, "$", None, None, None), rules)
-    if verdict.code is not None:
-        return _refuse_message(value, verdict, rules)
-    header = verdict.header
-    assert header is not None  # a valid message has one
-    sequence = header["messageSequence"]
-    is_part = int(sequence["total"]) > 1
-    return IncomingMessage(
-        header["messageId"],
-        header["messageClass"],
-        header["messageType"],
-        sequence["sequence"],
-        int(sequence["position"]),
-        int(sequence["total"]),
-        header.get("correlationId"),
-        value,
-        sequence_terms(header) if is_part else "",
-        content_digest(verdict.body) if is_part else "",
-    )
-
-
-def refusal(
-    value: bytes, code: RdssFault, finding: str, now: datetime, rules: Rules = RULES
-) -> RefusedMessage:
-    """A message that was valid when it came, as the queue of *code* takes it."""
-    verdict = validate(value, now=now, rules=rules)
-    return _refuse_message(value, replace(verdict, code=code, description=code.describe(finding)), rules)
-
-
-def assemble_message(
-    parts: Sequence[IncomingMessage], now: datetime, rules: Rules = RULES
-) -> Message | tuple[RdssFault, str]:
-    """
-    The message of all the parts of its sequence, by position; or what is wrong with its body.
-
-    The header is that of the first part, as the message has it alone.  The message may have expired since it
-    came.
-    """
-    verdicts = [validate(each.value, now=now, rules=rules) for each in parts]
-    header, body = verdicts[0].header, verdicts[0].body
-    assert header is not None  # it was valid when it came
-    late = expiry_finding(header, now)
-    if late is not None:
-        return late.code, f"At {late.path}: {late.sentence}"
-    if len(parts) == 1:
-        return Message(header, body)
-    header = whole_header(header)
-    try:
-        body = json.loads("".join(each.body for each in verdicts))
-    except (ValueError, RecursionError) as error:
-        return RdssFault.MALFORMED, f"The {len(parts)} parts together: {str(error)[:200]}."
-    finding = body_finding(header, body, rules)
-    return (
-        Message(header, body) if finding is None else (finding.code, f"At {finding.path}: {finding.sentence}")
-    )
-
-
-def _refuse_message(value: bytes, verdict: Verdict, rules: Rules) -> RefusedMessage:
-    code, description = verdict.code, verdict.description
-    assert code is not None  # it is refused
-    assert description is not None
-    named = (verdict.header or {}).get("messageId")
-    return RefusedMessage(
-        value,
-        decorate_bytes(value, verdict, rules),
-        code.queue.value,
-        code.value,
-        description,
-        named if isinstance(named, str) else None,
-    )
-
-
 Handler = Callable[[MessageContext], None]
 """What an application does with a message; it returns, or raises, `Rejection` for what has a code."""
 
 
+@dataclass(eq=False)
 class Gateway:
     """
     Sends, receives and asks; every call returns when it is done, and belongs to one thread.
@@ -281,26 +140,18 @@ class Gateway:
     [<Outcome.INVALID: 'invalid'>] 1
     """
 
-    def __init__(
-        self,
-        repository: SqliteRepository,
-        channels: Channels,
-        producer: Producer,
-        *,
-        backoff: Backoff = BACKOFF,
-        transient: tuple[type[Exception], ...] = (OSError,),
-        interval: float = 1.0,
-        machine: Machine | None = None,
-        audit: Callable[[Iterable[AuditEntry]], None] = lambda happened: None,
-        rules: Rules = RULES,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self.repository, self.channels, self.producer = repository, channels, producer
-        self._interval, self._machine, self._rules = interval, machine, rules
-        self._clock, self._sleep, self._tell = clock, sleep, audit
-        self._backoff, self._transient = backoff, transient
-        self._outbox = Outbox(repository, channels, backoff, sleep, clock, audit)
+    repository: SqliteRepository
+    channels: Channels
+    producer: Producer
+    _: KW_ONLY
+    backoff: Backoff = BACKOFF
+    transient: tuple[type[Exception], ...] = (OSError,)
+    interval: float = 1.0
+    machine: Machine | None = None
+    audit: Callable[[Iterable[AuditEntry]], None] = lambda entries: None
+    rules: Rules = RULES
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    sleep: Callable[[float], None] = time.sleep
 
     def send(self, message: Message) -> None:
         """
@@ -313,14 +164,14 @@ class Gateway:
             KnownMessage: Its messageId is that of a message that was received; nothing was sent.
             SendFailed: The output could not be reached; the message stays TO_SEND (see `resume`).
         """
-        self.repository.mark_to_send(self._outgoing(message, "output"))
-        self._outbox.send_all("output")
+        self.repository.mark_to_send(self._outgoing(message))
+        self._send_all("output")
 
     def resume(self) -> None:
         """Send what is TO_SEND, and route what was refused, as after a crash; raises `SendFailed`."""
         for destination in self.channels.destinations():
-            self._outbox.send_all(destination)
-        self._outbox.route()
+            self._send_all(destination)
+        self._route()
 
     def receive(self, limit: int = 100) -> list[Outcome]:
         """
@@ -330,11 +181,23 @@ class Gateway:
             ChannelUnreachable: The input could not be reached, in all retries.
             SendFailed: A refused message is noted, and its queue could not be reached.
         """
-        deliveries = self._outbox.retry(partial(self.channels.input.receive, limit))
-        outcomes = self._take(deliveries)
-        if deliveries:
-            self._acknowledge(deliveries)
-        self._outbox.route()
+        channel = self.channels.input
+        deliveries = self._retry(partial(channel.receive, limit))
+        outcomes = self._take([delivery.value for delivery in deliveries])
+        now, received = self.clock(), zip(deliveries, outcomes, strict=True)
+        self.audit(
+            [
+                AuditEntry(now, "received", channel.name, delivery.value, outcome)
+                for delivery, outcome in received
+            ]
+        )
+        try:
+            if deliveries:
+                channel.acknowledge(deliveries)
+        except ChannelUnreachable as error:
+            # They are noted: those that come again are recognised.
+            logger.warning("%s", error)
+        self._route()
         return outcomes
 
     def process(self, handler: Handler, limit: int | None = None) -> int:
@@ -354,8 +217,8 @@ class Gateway:
         A message whose handler failed has not been processed: when it comes again, it is handled (see
         `replay`).  One that has expired since it was received is not handled.
         """
-        budget = sum(self._backoff.delays())
-        line = WaitingLine(self.repository.next_waiting, self._open_message, budget, self._clock, self._sleep)
+        budget = sum(self.backoff.delays())
+        line = WaitingLine(self.repository.next_waiting, self._open_message, budget, self.clock, self.sleep)
         begun = 0
         while handover := line.next(begin=limit is None or begun < limit):
             begun += handover.due is None
@@ -379,8 +242,8 @@ class Gateway:
         originals = self.repository.refused_bytes(message_id)
         if not originals:
             raise NotRefused(message_id)
-        outcomes = self._note(originals)
-        self._outbox.route()
+        outcomes = self._take(originals)
+        self._route()
         return outcomes
 
     def request(self, message: Message, *, timeout: float = 60) -> Message:
@@ -404,7 +267,7 @@ class Gateway:
                     return response
             if time.monotonic() >= until:
                 raise NoResponse(message.message_id, timeout)
-            self._sleep(self._interval)
+            self.sleep(self.interval)
 
     def give_up(self, older_than: timedelta) -> int:
         """
@@ -412,19 +275,18 @@ class Gateway:
 
         They wait again if another part of their sequence comes all the same.
         """
-        now = self._clock()
-        parts = self.repository.incomplete_parts(now - older_than)
-        there: dict[str, list[int]] = {}
-        for each in parts:
-            there.setdefault(each.sequence, []).append(each.position)
-        for each in parts:
-            listed = ", ".join(map(str, there[each.sequence][:20]))
+        parts = self.repository.incomplete_parts(self.clock() - older_than)
+        positions: dict[str, list[int]] = {}
+        for part in parts:
+            positions.setdefault(part.sequence, []).append(part.position)
+        for part in parts:
+            listed = ", ".join(map(str, positions[part.sequence][:20]))
             finding = (
-                f"The sequence {each.sequence} of {each.total} parts stays incomplete: part {listed} came."
+                f"The sequence {part.sequence} of {part.total} parts stays incomplete: part {listed} came."
             )
             # Its bytes are kept: when another part comes all the same, they wait again.
-            self._refuse([each], RdssFault.INVALID_BODY, finding, keep=True)
-        self._outbox.route()
+            self._refuse([part], RdssFault.INVALID_BODY, finding, keep=True)
+        self._route()
         return len(parts)
 
     def forget(self, older_than: timedelta) -> int:
@@ -435,139 +297,143 @@ class Gateway:
         again, so it should be older than the queues keep a message; what waits, is to be sent or is not
         yet routed stays, and so do all counts.
         """
-        return self.repository.forget(self._clock() - older_than)
+        return self.repository.forget(self.clock() - older_than)
 
-    def _take(self, deliveries: Sequence[Delivery]) -> list[Outcome]:
-        outcomes = self._note([each.value for each in deliveries])
-        now, name = self._clock(), self.channels.input.name
-        received = zip(deliveries, outcomes, strict=True)
-        self._tell(
-            [AuditEntry(now, "received", name, each.value, outcome.value) for each, outcome in received]
-        )
-        return outcomes
-
-    def _note(self, values: Sequence[bytes]) -> list[Outcome]:
-        now = self._clock()
-        messages = [judge_message(each, now, self._rules) for each in values]
-        outcomes = self.repository.take(messages, self._contradicts, self._unfit)
+    def _take(self, values: Sequence[bytes]) -> list[Outcome]:
+        now = self.clock()
+        messages = [judge_message(value, now, self.rules) for value in values]
+        outcomes = self.repository.take(messages, self._judge_parts)
         for message, outcome in zip(messages, outcomes, strict=True):
             if isinstance(message, RefusedMessage) and outcome is not Outcome.DUPLICATE:
                 logger.warning("%s %s", message.error_code, message.error_description)
         return outcomes
 
-    def _acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        try:
-            self.channels.input.acknowledge(deliveries)
-        except ChannelUnreachable as error:
-            # They are noted: those that come again are recognised.
-            logger.warning("%s", error)
+    def _judge_parts(self, parts: Sequence[StoredMessage], contradiction: str | None) -> list[RefusedMessage]:
+        if contradiction is not None:
+            fault = RdssFault.INVALID_HEADER
+            return self._refusals(parts, fault, fault.describe(contradiction))
+        verdict = assemble_message(parts, self.clock(), self.rules)
+        return [] if verdict.code is None else self._refusals(parts, verdict.code, verdict.description)
+
+    def _open_message(self, parts: Sequence[StoredMessage]) -> Message | None:
+        """Put the message of all parts together; None if it is refused, since it has expired."""
+        verdict = assemble_message(parts, self.clock(), self.rules)
+        if verdict.code is None and verdict.header is not None:
+            return Message(verdict.header, verdict.body)
+        refused = self._judge_parts(parts, None)
+        self.repository.settle(parts, Outcome(refused[0].channel), refused=refused)
+        self._route()
+        return None
 
     def _process(self, handover: Handover, handler: Handler, line: WaitingLine) -> None:
-        parts, message, delays = handover.parts, handover.message, self._backoff.delays()
+        parts, message, delays = handover.parts, handover.message, self.backoff.delays()
         while message is not None:
             attempt = self.repository.count_attempt(parts)
             if attempt > len(delays) + 1:
                 finding = f"It was handed over {attempt - 1} times, and no handler came to an end with it."
                 self._refuse(parts, RdssFault.SYSTEM_FAILED, finding)
                 break
-            turn = MessageContext(message, self.producer, self._clock)
+            context = MessageContext(message, self.producer, self.clock)
             try:
                 with downloads_tried_once():
-                    handler(turn)
-                send = self._follow_ups(turn)
+                    handler(context)
+                send = self._follow_ups(context)
             except Rejection as rejection:
                 self._refuse(parts, rejection.code, rejection.finding)
             except Exception as error:
-                if not isinstance(error, self._transient) or attempt > len(delays):
-                    self._note_failure(parts, error)
-                elif not isinstance(error, DownloadFailed):
+                may_pass = isinstance(error, self.transient) and attempt <= len(delays)
+                if not isinstance(error, DownloadFailed) and may_pass:
                     logger.warning("the handler failed, and is called again: %r", error)
-                    self._sleep(delays[attempt - 1])
+                    self.sleep(delays[attempt - 1])
                     message = self._open_message(parts)
                     continue
-                elif error.to_retry and handover.left > 0:
+                if isinstance(error, DownloadFailed) and may_pass and error.to_retry and handover.left > 0:
                     logger.warning("the message %s is handed over again: %s", message.message_id, error)
                     line.postpone(handover, delays[attempt - 1], error.after)
                 else:
                     self._note_failure(parts, error)
             else:
-                self._settle(parts, turn, send)
+                self._settle(parts, context, send)
             break
-        self._outbox.route()
+        self._route()
 
-    def _follow_ups(self, turn: MessageContext) -> list[OutgoingMessage]:
-        back = self.channels.return_to(turn.message.return_address)
-        messages = [(each, back) for each in turn.replies] + [(each, "output") for each in turn.sends]
-        return [part for each, destination in messages for part in self._outgoing(each, destination)]
+    def _follow_ups(self, context: MessageContext) -> list[tuple[StoredMessage, str]]:
+        """Make what the handler sends ready to be stored, each with its destination."""
+        back = self.channels.return_to(context.message.return_address)
+        messages = [(reply, back) for reply in context.replies] + [(sent, "output") for sent in context.sends]
+        return [(part, destination) for message, destination in messages for part in self._outgoing(message)]
 
     def _settle(
-        self, parts: Sequence[IncomingMessage], turn: MessageContext, send: list[OutgoingMessage]
+        self, parts: Sequence[StoredMessage], context: MessageContext, send: list[tuple[StoredMessage, str]]
     ) -> None:
         try:
-            self.repository.settle(parts, Outcome.PROCESSED, send=send, write=turn.statements)
+            self.repository.settle(parts, Outcome.PROCESSED, send=send, write=context.statements)
         except (FailedStatement, KnownMessage) as error:
             self._note_failure(parts, error)
             return
-        for destination in {each.destination for each in send}:
-            self._outbox.send_all(destination)
+        for destination in {destination for _, destination in send}:
+            self._send_all(destination)
 
-    def _note_failure(self, parts: Sequence[IncomingMessage], error: Exception) -> None:
+    def _note_failure(self, parts: Sequence[StoredMessage], error: Exception) -> None:
         logger.debug("the handler failed", exc_info=error)
-        description = f"{type(error).__name__}: {str(error)[:500]}" if str(error) else type(error).__name__
-        self._refuse(parts, RdssFault.SYSTEM_FAILED, description)
-
-    def _open_message(self, parts: Sequence[IncomingMessage]) -> Message | None:
-        """The message of all parts; None if it is refused, since it has expired."""
-        opened = assemble_message(parts, self._clock(), self._rules)
-        if isinstance(opened, Message):
-            return opened
-        self._refuse(parts, *opened)
-        self._outbox.route()
-        return None
-
-    def _unfit(self, parts: Sequence[IncomingMessage]) -> list[RefusedMessage]:
-        opened = assemble_message(parts, self._clock(), self._rules)
-        return [] if isinstance(opened, Message) else self._refusals(parts, *opened)
+        name, text = type(error).__name__, str(error)[:500]
+        self._refuse(parts, RdssFault.SYSTEM_FAILED, f"{name}: {text}" if text else name)
 
     def _refuse(
-        self, parts: Sequence[IncomingMessage], code: RdssFault, finding: str, *, keep: bool = False
+        self, parts: Sequence[StoredMessage], code: RdssFault, finding: str, *, keep: bool = False
     ) -> None:
-        refused = self._refusals(parts, code, finding)
+        refused = self._refusals(parts, code, code.describe(finding))
         self.repository.settle(parts, Outcome(code.queue.value), refused=refused, keep=keep)
 
     def _refusals(
-        self, parts: Sequence[IncomingMessage], code: RdssFault, finding: str
+        self, parts: Sequence[StoredMessage], code: RdssFault, description: str | None
     ) -> list[RefusedMessage]:
-        now = self._clock()
-        refused = [refusal(each.value, code, finding, now, self._rules) for each in parts]
-        for each in refused:
-            logger.error("%s %s", each.error_code, each.error_description)
-        return refused
+        logger.error("%s %s", code.value, description)
+        return [refuse_message(part.value, code, description or "", self.rules) for part in parts]
 
-    def _contradicts(self, part: IncomingMessage, reason: str) -> RefusedMessage:
-        return refusal(part.value, RdssFault.INVALID_HEADER, reason, self._clock(), self._rules)
-
-    def _outgoing(self, message: Message, destination: str) -> list[OutgoingMessage]:
-        now = self._clock()
-        sent = message if self._machine is None else message.with_history(self._machine, now)
+    def _outgoing(self, message: Message) -> list[StoredMessage]:
+        """Check a message as its receiver does, and split it into parts if it is too large."""
+        now = self.clock()
+        sent = message if self.machine is None else message.with_history(self.machine, now)
         value = sent.to_bytes()
-        checked = judge_message(
-            value, now, replace(self._rules, max_bytes=max(len(value), self._rules.max_bytes))
-        )
+        rules = replace(self.rules, max_bytes=max(len(value), self.rules.max_bytes))
+        checked = judge_message(value, now, rules)
         if isinstance(checked, RefusedMessage):
-            identity = str(message.header.get("messageId"))
-            raise UnfitMessage(identity, checked.error_code, checked.error_description)
-        parts = [judge_message(each, now, self._rules) for each in split(value, rules=self._rules)]
-        return [_outgoing_message(each, destination) for each in parts if isinstance(each, IncomingMessage)]
+            message_id = str(message.header.get("messageId"))
+            raise UnfitMessage(message_id, checked.error_code, checked.error_description)
+        parts = [judge_message(part, now, self.rules) for part in split(value, rules=self.rules)]
+        return [part for part in parts if isinstance(part, StoredMessage)]
 
+    # Sending: TO_SEND becomes SENT on acknowledgement, and on nothing else.  A message that was acknowledged
+    # just before a crash is sent again: its receivers know its messageId.
 
-def _outgoing_message(message: IncomingMessage, destination: str) -> OutgoingMessage:
-    return OutgoingMessage(
-        message.message_id,
-        message.message_class,
-        message.message_type,
-        message.sequence,
-        message.position,
-        message.value,
-        destination,
-    )
+    def _send_all(self, destination: str) -> None:
+        """Send what is TO_SEND to one destination, the oldest first."""
+        channel = self.channels.destinations()[destination]
+        while unsent := self.repository.unsent_messages(_AT_ONCE, destination):
+            for message in unsent:
+                self._send(channel, message.value, message.sequence, message.message_id)
+                self.audit([AuditEntry(self.clock(), "sent", channel.name, message.value)])
+                self.repository.mark_sent(message.message_id)
+
+    def _route(self) -> None:
+        """Send what was refused, and is not yet acknowledged, to its queue."""
+        while unrouted := self.repository.unrouted_messages(_AT_ONCE):
+            for number, refused in unrouted:
+                channel = self.channels.destinations()[refused.channel]
+                key = refused.message_id or refused.error_code
+                self._send(channel, refused.decorated, key, refused.message_id)
+                entry = AuditEntry(self.clock(), "routed", channel.name, refused.decorated, refused.channel)
+                self.audit([entry])
+                self.repository.mark_routed(number)
+
+    def _send(self, channel: Channel, value: bytes, key: str, message_id: str | None) -> None:
+        try:
+            self._retry(partial(channel.send, value, key=key))
+        except ChannelUnreachable as error:
+            failure = SendFailed(channel.name, message_id or "without an id", self.backoff.retries)
+            logger.error("%s", failure)
+            raise failure from error
+
+    def _retry(self, call: Callable[[], _Result]) -> _Result:
+        return self.backoff.retry(call, on=ChannelUnreachable, sleep=self.sleep)

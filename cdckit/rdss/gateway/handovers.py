@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from cdckit.rdss.gateway.channels import Message
-from cdckit.rdss.gateway.repository import IncomingMessage
+from cdckit.rdss.gateway.repository import StoredMessage
 
-Parts = Sequence[IncomingMessage]
+Parts = Sequence[StoredMessage]
 _MOST_POSTPONED = 100
 """How many messages are postponed at once: if the servers of files are down, the rest stays where it is."""
 
@@ -29,6 +29,7 @@ class Handover:
     due: datetime | None = None
 
 
+@dataclass
 class WaitingLine:
     """
     The messages that wait, the oldest first, and those that are postponed.
@@ -44,18 +45,14 @@ class WaitingLine:
         sleep: Waits so many seconds.
     """
 
-    def __init__(
-        self,
-        next_waiting: Callable[[Parts], Parts],
-        open_message: Callable[[Parts], Message | None],
-        budget: float,
-        clock: Callable[[], datetime],
-        sleep: Callable[[float], None],
-    ) -> None:
-        self._next_waiting, self._open_message = next_waiting, open_message
-        self._budget, self._clock, self._sleep = budget, clock, sleep
-        self._postponed: list[Handover] = []
-        self._begin_again()
+    next_waiting: Callable[[Parts], Parts]
+    open_message: Callable[[Parts], Message | None]
+    budget: float
+    clock: Callable[[], datetime]
+    sleep: Callable[[float], None]
+    _postponed: list[Handover] = field(default_factory=list)
+    _seen: Parts = ()
+    _held: frozenset[str] = frozenset()
 
     def next(self, *, begin: bool) -> Handover | None:
         """
@@ -68,38 +65,38 @@ class WaitingLine:
             new = self._next_new() if begin and len(self._postponed) < _MOST_POSTPONED else None
             if first is None or new is not None:
                 return new
-            self._sleep(self._seconds_to_wait(first))
+            self.sleep(self._seconds_to_wait(first))
         self._postponed.remove(first)
         self._begin_again()
-        first.message = self._open_message(first.parts)
+        first.message = self.open_message(first.parts)
         return first
 
     def postpone(self, handover: Handover, delay: float, asked_for: float | None) -> None:
         """Hand it over again after *delay* seconds, or those that a server *asked for*, if they are left."""
         wait = max(delay, min(asked_for or 0, handover.left))
         handover.left -= wait
-        handover.due = self._clock() + timedelta(seconds=wait)
+        handover.due = self.clock() + timedelta(seconds=wait)
         self._postponed.append(handover)
         self._held |= handover.objects
 
     def _begin_again(self) -> None:
         """Look at all that wait from the oldest on, since what stayed behind may go now."""
-        self._seen: Parts = ()
-        self._held = frozenset[str]().union(*(each.objects for each in self._postponed))
+        self._seen = ()
+        self._held = frozenset[str]().union(*(handover.objects for handover in self._postponed))
 
     def _next_new(self) -> Handover | None:
-        while parts := self._next_waiting(self._seen):
+        while parts := self.next_waiting(self._seen):
             self._seen = parts
-            message = self._open_message(parts)
+            message = self.open_message(parts)
             objects = frozenset({parts[0].message_id}) | concerned_objects(message)
             if self._held.isdisjoint(objects):
-                return Handover(parts, message, objects, self._budget)
+                return Handover(parts, message, objects, self.budget)
             self._held |= objects
         return None
 
     def _seconds_to_wait(self, handover: Handover) -> float:
         assert handover.due is not None  # it is postponed
-        return (handover.due - self._clock()).total_seconds()
+        return (handover.due - self.clock()).total_seconds()
 
 
 def concerned_objects(message: Message | None) -> frozenset[str]:
@@ -112,6 +109,6 @@ def concerned_objects(message: Message | None) -> frozenset[str]:
     ['41aa', '5680e8e0']
     """
     body = message.body if message is not None and isinstance(message.body, Mapping) else {}
-    related = [each["identifier"]["identifierValue"] for each in body.get("objectRelatedIdentifier", ())]
-    named = [body.get("objectUUID", ""), *related]
-    return frozenset(str(each).strip().lower().removeprefix("urn:uuid:") for each in named) - {""}
+    related = [link["identifier"]["identifierValue"] for link in body.get("objectRelatedIdentifier", ())]
+    names = [body.get("objectUUID", ""), *related]
+    return frozenset(str(name).strip().lower().removeprefix("urn:uuid:") for name in names) - {""}

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.arguments import require_package
 from cdckit.rdss.gateway.channels import Channel, Delivery, MemoryChannel
 from cdckit.rdss.gateway.errors import ChannelUnreachable, NoChannel
+from cdckit.rdss.gateway.repository import SqliteRepository
 
 _MISSING = 404
 _FINAL_REPLIES = {
@@ -150,16 +151,6 @@ ENDED = "ENDED"
 """The position of a shard that was closed, by a split or a merge, and is processed to its end."""
 
 
-class Positions(Protocol):
-    """Where positions are kept; a `SqliteRepository` is such a place."""
-
-    def position(self, stream: str, shard: str) -> str | None:
-        """The position kept for a shard of a stream; None before the first."""
-
-    def keep_positions(self, stream: str, positions: Mapping[str, str]) -> None:
-        """Note up to where shards of a stream are processed."""
-
-
 @dataclass
 class Shard:
     """
@@ -259,7 +250,7 @@ class KinesisChannel:
     Raises:
         MissingExtra: `boto3` is not installed.
 
-    >>> from cdckit.rdss.gateway.sqlite import SqliteRepository
+    >>> from cdckit.rdss.gateway.repository import SqliteRepository
     >>> nowhere = {"region_name": "eu-west-1", "endpoint_url": "http://127.0.0.1:1"}
     >>> with SqliteRepository(":memory:") as repository:
     ...     options = {**nowhere, "aws_access_key_id": "a", "aws_secret_access_key": "b"}
@@ -272,7 +263,7 @@ class KinesisChannel:
     def __init__(
         self,
         name: str,
-        positions: Positions,
+        positions: SqliteRepository,
         *,
         client: Any = None,
         options: dict[str, Any] | None = None,
@@ -454,7 +445,7 @@ _NAMES = ("input", "output", "invalid", "error")
 _KEYS = {"kind", "options", "addresses", "returns"}
 
 
-def open_channels(settings: Mapping[str, Any], positions: Positions) -> Channels:
+def open_channels(settings: Mapping[str, Any], positions: SqliteRepository) -> Channels:
     """
     The queues that *settings*, such as a file of JSON has them, name; none is connected to yet.
 
@@ -471,7 +462,7 @@ def open_channels(settings: Mapping[str, Any], positions: Positions) -> Channels
         InvalidArgument: A kind, a key or an address that there is not.
         MissingExtra: The package for the kind is not installed.
 
-    >>> from cdckit.rdss.gateway.sqlite import SqliteRepository
+    >>> from cdckit.rdss.gateway.repository import SqliteRepository
     >>> settings = {"kind": "rabbitmq", "options": {"url": "amqp://broker"}, "addresses": {"input": "in"}}
     >>> with SqliteRepository(":memory:") as repository:
     ...     channels = open_channels(settings, repository)
@@ -489,7 +480,7 @@ def open_channels(settings: Mapping[str, Any], positions: Positions) -> Channels
     return Channels(**own, returns={each: opened(each) for each in settings.get("returns", ())})
 
 
-def _opener(kind: str, options: dict[str, Any], positions: Positions) -> Callable[[str], Channel]:
+def _opener(kind: str, options: dict[str, Any], positions: SqliteRepository) -> Callable[[str], Channel]:
     if kind == "memory":
         return MemoryChannel
     if kind == "rabbitmq":

@@ -1,195 +1,31 @@
-"""What a gateway writes down: of each message what it must remember, its audit log, and lines in its log."""
+"""The local data repository in one SQLite file, which survives the end of its process at any moment."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-import os
-import socket
-from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from uuid import uuid4
+from typing import Any, NamedTuple
 
-from cdckit.errors import InvalidArgument
-
-MAX_BYTES = 1_000_000
-"""The longest message that the audit log of the specification takes: 1000KB."""
-
-SCHEMA = (
-    "at timestamp, event string, channel string, outcome string, bytes long, sha256 string, "
-    "message string, base64 string, date date"
-)
-"""The columns of the log for `spark.read.schema(...).json(...)`."""
+from cdckit.rdss.exchange_rows import Outcome, Status
+from cdckit.rdss.findings import RdssFault
+from cdckit.rdss.gateway.errors import FailedStatement, KnownMessage, NoRepository, RepositoryInUse
+from cdckit.rdss.sequence_rules import CONTRADICTION, PartOutcome, SequenceParts
 
 
 @dataclass(frozen=True)
-class AuditEntry:
+class StoredMessage:
     """
-    One thing that happened to a message: it was `sent`, `received`, or `routed` to an error queue.
-
-    *outcome* is what became of a received message at once: waiting, duplicate, invalid or error.
-
-    >>> AuditEntry(datetime(2024, 2, 1, tzinfo=UTC), "sent", "output", b"{}").line()["message"]
-    '{}'
-    """
-
-    at: datetime
-    event: str
-    channel: str
-    value: bytes
-    outcome: str | None = None
-
-    def line(self) -> dict[str, object]:
-        """
-        The row of the log: the message as text, or in base64 where its bytes are no UTF-8.
-
-        One that is longer than 1000KB is told by its length and its SHA-256 alone.
-        """
-        at = self.at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        digest = hashlib.sha256(self.value).hexdigest()
-        entry: dict[str, object] = {"at": at, "event": self.event, "channel": self.channel}
-        entry |= {"outcome": self.outcome, "bytes": len(self.value), "sha256": digest}
-        if len(self.value) > MAX_BYTES:
-            return entry
-        try:
-            return {**entry, "message": self.value.decode()}
-        except UnicodeDecodeError:
-            return {**entry, "base64": b64encode(self.value).decode()}
-
-
-class AuditLog:
-    """
-    Lines in files below *folder*: `date=2024-02-01/<a name of this process's own>.jsonl`, by the day in UTC.
-
-    `spark.read.schema(SCHEMA).json(folder)` reads it back with the day as the column `date`.  A line is
-    written whole by one call of the system, before what it tells is committed: after a crash it may be there
-    twice, and is never missing.  What an operating system that fails has not yet written is lost.
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     AuditLog(folder).write([AuditEntry(datetime(2024, 2, 1, tzinfo=UTC), "sent", "output", b"{}")])
-    ...     [path.parent.name for path in Path(folder).rglob("*.jsonl")]
-    ['date=2024-02-01']
-    """
-
-    def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder)
-        self._name = f"{uuid4().hex}.jsonl"
-        self._torn = False
-
-    def write(self, happened: Iterable[AuditEntry]) -> None:
-        """Add a line for each, in this order."""
-        days: dict[str, list[str]] = {}
-        for each in happened:
-            day = f"date={each.at.astimezone(UTC):%Y-%m-%d}"
-            days.setdefault(day, []).append(json.dumps(each.line(), ensure_ascii=True) + "\n")
-        for day, lines in days.items():
-            self._append(self._folder / day, "".join(lines).encode())
-
-    def _append(self, folder: Path, lines: bytes) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = os.open(folder / self._name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            # After a full disk the line that was cut stays a line of its own.
-            left = memoryview(b"\n" + lines if self._torn else lines)
-            self._torn = True
-            while left:
-                left = left[os.write(file, left) :]
-            self._torn = False
-        finally:
-            os.close(file)
-
-
-_SEVERITIES = (
-    (logging.CRITICAL, 2, "CRITICAL"),
-    (logging.ERROR, 3, "ERROR"),
-    (logging.WARNING, 4, "WARNING"),
-    (logging.INFO, 6, "INFO"),
-    (logging.NOTSET, 7, "DEBUG"),
-)
-"""From a level of Python on: the number of the severity as syslog has it, and its name."""
-
-
-class LogFormatter(logging.Formatter):
-    r"""
-    A formatter of `logging`: `<PRI>VERSION TIMESTAMP HOSTNAME APP-NAME PROCID "[SEVERITY] text"`.
-
-    PRI is facility · 8 + severity.  What would end the line or the quotes is escaped, so that no message
-    can forge a line; a traceback is left out.
-
-    Args:
-        app_name: The name of the application.
-        facility: 16 to 23, the facilities for local use.
-        hostname: The machine; its own name without it.
-
-    Raises:
-        InvalidArgument: Another facility, or a name with a blank or nothing in it.
-
-    >>> record = logging.LogRecord("gateway", logging.ERROR, "", 0, 'GENERR005 "input"\n', (), None)
-    >>> record.created, record.process = 1706778000.25, 4711
-    >>> print(LogFormatter("repository", hostname="gateway.example").format(record))
-    <131>1 2024-02-01T09:00:00.250Z gateway.example repository 4711 "[ERROR] GENERR005 \"input\"\n"
-    """
-
-    def __init__(self, app_name: str, *, facility: int = 16, hostname: str | None = None) -> None:
-        super().__init__()
-        self._app_name, self._facility, self._hostname = app_name, facility, hostname or socket.gethostname()
-        if not 16 <= facility <= 23:
-            raise InvalidArgument("LogFormatter", "facility", "16 to 23, those for local use", facility)
-        for argument, name in (("app_name", app_name), ("hostname", self._hostname)):
-            if not name.isascii() or not name.isprintable() or not name or " " in name:
-                raise InvalidArgument("LogFormatter", argument, "a name of visible ASCII characters", name)
-
-    def format(self, record: logging.LogRecord) -> str:
-        _, number, severity = next(each for each in _SEVERITIES if record.levelno >= each[0])
-        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        head = f"<{self._facility * 8 + number}>1 {at.replace('+00:00', 'Z')} {self._hostname}"
-        text = _escape_unprintable(record.getMessage())
-        return f'{head} {self._app_name} {record.process or "-"} "[{severity}] {text}"'
-
-
-def _escape_unprintable(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in escaped)
-
-
-@dataclass(frozen=True)
-class OutgoingMessage:
-    """
-    A message that is to be sent: one row of the repository with the status TO_SEND, or SENT later.
-
-    *destination* is the name of the channel.  *key* keeps messages that belong together in one order,
-    where the queue has several shards.
-
-    >>> OutgoingMessage("6d1c…", "Command", "MetadataCreate", "41aa…", 1, b"{}").destination
-    'output'
-    """
-
-    message_id: str
-    message_class: str
-    message_type: str
-    sequence: str
-    position: int
-    value: bytes
-    destination: str = "output"
-
-    @property
-    def key(self) -> str:
-        return self.sequence or self.message_id
-
-
-@dataclass(frozen=True)
-class IncomingMessage:
-    """
-    A valid message that was taken from a queue; *total* is the number of messages in its sequence.
+    A valid message, taken from a queue or to be sent; *total* is the number of messages in its sequence.
 
     Of a part, *terms* and *content* are what tells it from others (see `cdckit.rdss.sequence_rules`).
 
-    >>> IncomingMessage("6d1c…", "Command", "MetadataRead", "41aa…", 1, 1, None, b"{}").total
+    >>> StoredMessage("6d1c…", "Command", "MetadataRead", "41aa…", 1, 1, None, b"{}").total
     1
     """
 
@@ -203,6 +39,15 @@ class IncomingMessage:
     value: bytes
     terms: str = ""
     content: str = ""
+
+
+class UnsentMessage(NamedTuple):
+    """A message that is TO_SEND to the channel *destination*, in the order of its *sequence*."""
+
+    message_id: str
+    sequence: str
+    value: bytes
+    destination: str
 
 
 @dataclass(frozen=True)
@@ -225,8 +70,8 @@ class RefusedMessage:
     message_id: str | None
 
 
-Judge = Callable[[Sequence[IncomingMessage]], list[RefusedMessage]]
-"""What is wrong with the message of all these parts: each of them as refused; nothing if it is valid."""
+Judge = Callable[[Sequence[StoredMessage], str | None], list[RefusedMessage]]
+"""What refuses parts: those of a message that is not valid, or the one for which a contradiction is given."""
 
 
 @dataclass(frozen=True)
@@ -240,3 +85,479 @@ class Statement:
 
     sql: str
     parameters: tuple[object, ...] = ()
+
+
+logger = logging.getLogger("cdckit.rdss.gateway")
+_VERSION = 3
+_APPLICATION = 0x52445353
+"""What SQLite keeps in the header of a file to say whose it is: `RDSS` in ASCII."""
+
+_TABLES = """
+CREATE TABLE messages (
+  number INTEGER PRIMARY KEY,
+  message_id TEXT NOT NULL,
+  message_class TEXT NOT NULL,
+  message_type TEXT NOT NULL,
+  sequence TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('RECEIVED', 'TO_SEND', 'SENT')),
+  total INTEGER, correlation_id TEXT, outcome TEXT, whole INTEGER, noted REAL NOT NULL,
+  destination TEXT,
+  terms TEXT, content TEXT,
+  attempts INTEGER NOT NULL DEFAULT 0,
+  value BLOB
+);
+CREATE INDEX ids ON messages (message_id);
+CREATE UNIQUE INDEX wholes ON messages (message_id) WHERE coalesce(total, 1) = 1;
+CREATE INDEX unsent ON messages (number) WHERE status = 'TO_SEND';
+CREATE INDEX waiting ON messages (number) WHERE outcome = 'waiting' AND whole;
+CREATE INDEX responses ON messages (correlation_id) WHERE correlation_id IS NOT NULL AND value IS NOT NULL;
+CREATE UNIQUE INDEX parts ON messages (sequence, position) WHERE total > 1;
+CREATE TABLE refused (
+  number INTEGER PRIMARY KEY,
+  digest BLOB NOT NULL UNIQUE,
+  taken INTEGER NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('TO_SEND', 'SENT')),
+  channel TEXT NOT NULL, error_code TEXT NOT NULL, error_description TEXT NOT NULL, message_id TEXT,
+  original BLOB NOT NULL, decorated BLOB, noted REAL NOT NULL
+);
+CREATE INDEX refusals ON refused (message_id);
+CREATE INDEX unrouted ON refused (number) WHERE status = 'TO_SEND';
+CREATE TABLE only_counted (outcome TEXT PRIMARY KEY, number INTEGER NOT NULL);
+CREATE TABLE positions (stream TEXT, shard TEXT, position TEXT NOT NULL, PRIMARY KEY (stream, shard));
+"""
+
+
+def open_database(path: str) -> sqlite3.Connection:
+    """The file as a repository, with its tables; one that is something else is left as it is."""
+    database = sqlite3.connect(path, isolation_level=None, timeout=30)
+    try:
+        [[application]] = database.execute("PRAGMA application_id")
+        [[version]] = database.execute("PRAGMA user_version")
+        [[tables]] = database.execute("SELECT count(*) FROM sqlite_master")
+        if (application, version) != (_APPLICATION, _VERSION) and (application or version or tables):
+            raise NoRepository(path, f"application_id {application:#x}, version {version}, {tables} tables")
+        # What follows is written only into a file that is empty or ours.
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = FULL")
+        if not tables:
+            pragmas = f"PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
+            database.executescript(f"BEGIN IMMEDIATE; {_TABLES} {pragmas} COMMIT;")
+    except sqlite3.DatabaseError as error:
+        database.close()
+        raise NoRepository(path, str(error)) from error
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def lock_database(path: str) -> sqlite3.Connection:
+    """A lock that ends with the process, however it ends, on every system that has SQLite."""
+    lock = sqlite3.connect(f"{path}.lock", isolation_level=None, timeout=0)
+    try:
+        lock.execute("PRAGMA locking_mode = EXCLUSIVE")
+        lock.execute("BEGIN EXCLUSIVE")
+    except sqlite3.OperationalError as error:
+        lock.close()
+        raise RepositoryInUse(path) from error
+    return lock
+
+
+_MESSAGE, _REFUSED = (", ".join(kind.__annotations__) for kind in (StoredMessage, RefusedMessage))
+_FIRST = (
+    "NOT EXISTS (SELECT 1 FROM messages AS parts WHERE messages.total > 1 AND parts.total > 1 "
+    "AND parts.sequence = messages.sequence AND parts.number < messages.number)"
+)
+"""The row of a message of which the first part came, in whatever position."""
+_NEWEST = "taken, status, decorated, channel, error_code, error_description, noted"
+"""What the newest refusal of the same bytes says anew."""
+_OF_SEQUENCE = "sequence = ? AND total > 1"
+_CLAIMS = (
+    "status <> 'RECEIVED' OR (whole AND position = 1 "
+    f"AND outcome IN ('{Outcome.WAITING}', '{Outcome.PROCESSED}'))"
+)
+"""Rows whose messageId makes others duplicates: our own, and first parts of what waits or was processed."""
+_CLAIMED = f"SELECT 1 FROM messages AS others WHERE others.message_id = messages.message_id AND ({_CLAIMS})"
+_UNPROCESSED = (
+    f"(attempts AND outcome IN ('{Outcome.INVALID}', '{Outcome.ERROR}') "
+    f"OR position = 1 AND outcome = '{Outcome.DUPLICATE}' AND NOT EXISTS ({_CLAIMED}))"
+)
+"""Parts whose handler failed; and first parts that were duplicates of what failed later."""
+_ROW = "message_id = ? AND sequence = ? AND position = ? AND total = ?"
+
+
+class SqliteRepository:
+    """
+    The file *path*, which is made if it is not there; `:memory:` keeps nothing.
+
+    Every method is one transaction: when it returns, what it was told survives the end of the process.
+
+    *clock* says when a message was noted, which matters only to `incomplete_parts` and `forget`.
+
+    A row of `messages` is one message, known by its messageId, or one part, known by its sequence and its
+    position; its bytes are kept while it waits or is to be sent, those of a response until it is forgotten.
+    A row of `refused_bytes` is one that could not be processed, known by its bytes, which are kept.  The file
+    grows by about 300 bytes with each message, and by all of each refused one, until `forget`.  A commit is
+    on the disk before the method returns (WAL, synchronous FULL).
+
+    It belongs to one thread.  Others may read the file; tables of an application may lie in it, too.
+
+    Raises:
+        RepositoryInUse: Another gateway has the file open.
+        NoRepository: The file is something else.
+
+    >>> with SqliteRepository(":memory:") as repository:
+    ...     repository.mark_to_send([StoredMessage("a", "Command", "MetadataCreate", "s", 1, 1, None, b"{}")])
+    ...     repository.mark_sent("a")
+    ...     repository.status("a")
+    <Status.SENT: 'SENT'>
+    """
+
+    def __init__(
+        self, path: str | Path, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self.path, self._clock = str(path), clock
+        self._lock = None if self.path == ":memory:" else lock_database(self.path)
+        try:
+            self._database = open_database(self.path)
+        except BaseException:
+            if self._lock is not None:
+                self._lock.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file; what was noted stays."""
+        self._database.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """
+        What a statement about tables of the application's own answers: to make them, and to read them.
+
+        >>> with SqliteRepository(":memory:") as repository:
+        ...     repository.rows("CREATE TABLE shelf (title TEXT)")
+        ...     repository.rows("SELECT count(*) FROM shelf")
+        []
+        [(0,)]
+        """
+        return self._run(sql, *parameters).fetchall()
+
+    def mark_to_send(self, messages: Sequence[StoredMessage], destination: str = "output") -> None:
+        """Note messages as TO_SEND, unless they are so or SENT; `KnownMessage` if one was received."""
+        with self._transaction():
+            for message in messages:
+                self._note_to_send(message, destination)
+
+    def mark_sent(self, message_id: str) -> None:
+        """Note that a message was acknowledged: TO_SEND becomes SENT."""
+        with self._transaction():
+            noted = "UPDATE messages SET status = 'SENT', value = NULL"
+            self._run(f"{noted} WHERE status = 'TO_SEND' AND message_id = ?", message_id)
+
+    def unsent_messages(self, limit: int, destination: str | None = None) -> list[UnsentMessage]:
+        """List the messages that are TO_SEND, to one destination or to all, the oldest first."""
+        is_unsent = "status = 'TO_SEND' AND coalesce(destination = ?, true)"
+        columns = ", ".join(UnsentMessage._fields)
+        query = f"SELECT {columns} FROM messages WHERE {is_unsent} ORDER BY number LIMIT ?"
+        return [UnsentMessage(*row) for row in self._run(query, destination, limit)]
+
+    def take(self, messages: Sequence[StoredMessage | RefusedMessage], judge: Judge) -> list[Outcome]:
+        """
+        Note messages of a queue as RECEIVED, or as refused and to be routed; the outcome of each so far.
+
+        A message is a duplicate if one with its messageId waits, was processed, or is our own.  One that was
+        handed over, and refused then, has not been processed: the same message is taken again.
+
+        Of parts, what came first stands (see `cdckit.rdss.sequence_rules`); one that contradicts it is
+        refused by *judge*.  A sequence has the messageId of its first part from when it is whole, and *judge*
+        finds nothing wrong with it.
+        """
+        with self._transaction():
+            return [self._take(message, judge) for message in messages]
+
+    def next_waiting(self, after: Sequence[StoredMessage] = ()) -> list[StoredMessage]:
+        """
+        All parts, by position, of the message that has waited longest and is whole; nothing if none is.
+
+        Given the parts of a message, of those that have waited less than it.
+        """
+        place = f"SELECT min(number) FROM messages WHERE {_ROW}"
+        places = [self._run(place, *_row(part)).fetchone()[0] or 0 for part in after]
+        query = (
+            f"SELECT {_MESSAGE} FROM messages WHERE outcome = 'waiting' AND whole AND {_FIRST} "
+            "AND number > ? ORDER BY number LIMIT 1"
+        )
+        return self._whole_message(query, min(places, default=0))
+
+    def count_attempt(self, parts: Sequence[StoredMessage]) -> int:
+        """Note that a message is handed over; how often it was, this time included."""
+        with self._transaction():
+            for part in parts:
+                self._change("attempts = attempts + 1", part)
+            query = f"SELECT attempts FROM messages WHERE {_ROW}"
+            return int(self._run(query, *_row(parts[0])).fetchone()[0])
+
+    def response_to(self, message_id: str) -> list[StoredMessage]:
+        """All parts of the response to *message_id*, if it is whole and its bytes are kept."""
+        answers = "whole AND correlation_id = ? AND correlation_id IS NOT NULL AND value IS NOT NULL"
+        return self._whole_message(f"SELECT {_MESSAGE} FROM messages WHERE {answers} LIMIT 1", message_id)
+
+    def settle(
+        self,
+        messages: Sequence[StoredMessage],
+        outcome: Outcome,
+        *,
+        send: Sequence[tuple[StoredMessage, str]] = (),
+        write: Sequence[Statement] = (),
+        refused: Sequence[RefusedMessage] = (),
+        keep: bool = False,
+    ) -> bool:
+        """
+        Note the outcome of messages and all that follows; False, and nothing noted, if one waits no more.
+
+        Messages to *send* have their destinations beside them.  The bytes of those that are settled go,
+        unless *keep* says that they stay until they are forgotten.
+        """
+        settled = "outcome = ?" if keep else "outcome = ?, value = NULL"
+        with self._transaction():
+            if not all(
+                self._exists(f"{_ROW} AND outcome = 'waiting'", *_row(message)) for message in messages
+            ):
+                return False
+            for message in messages:
+                self._change(settled, message, outcome)
+            for statement in write:
+                self._write(statement)
+            for follow_up, destination in send:
+                self._note_to_send(follow_up, destination)
+            for refusal in refused:
+                self._note_refused(refusal, taken=False)
+            return True
+
+    def incomplete_parts(self, before: datetime) -> list[StoredMessage]:
+        """The parts of sequences that are not whole, and of which no part came since *before*."""
+        last = "SELECT sequence FROM messages WHERE total > 1 GROUP BY sequence HAVING max(noted) < ?"
+        query = (
+            f"SELECT {_MESSAGE} FROM messages WHERE outcome = 'waiting' AND NOT whole "
+            f"AND sequence IN ({last}) ORDER BY sequence, position"
+        )
+        return [StoredMessage(*row) for row in self._run(query, before.timestamp())]
+
+    def unrouted_messages(self, limit: int) -> list[tuple[int, RefusedMessage]]:
+        """What is refused and not yet acknowledged by its channel, by number, the oldest first."""
+        query = f"SELECT number, {_REFUSED} FROM refused WHERE status = 'TO_SEND' ORDER BY number LIMIT ?"
+        return [(row[0], RefusedMessage(*row[1:])) for row in self._run(query, limit)]
+
+    def refused_bytes(self, message_id: str) -> list[bytes]:
+        """The bytes of what was refused of a message and of its sequence; first what had been handed over."""
+        sequences = "SELECT sequence FROM messages WHERE message_id = ? AND total > 1"
+        parts = f"SELECT message_id FROM messages WHERE total > 1 AND sequence IN ({sequences})"
+        # What was refused when it came goes last: it contradicted the others, and does again.
+        query = (
+            f"SELECT original FROM refused WHERE message_id = ? OR message_id IN ({parts}) "
+            "ORDER BY taken, number"
+        )
+        return [row[0] for row in self._run(query, message_id, message_id)]
+
+    def mark_routed(self, number: int) -> None:
+        """Note that the channel has acknowledged what was refused."""
+        with self._transaction():
+            self._run("UPDATE refused SET status = 'SENT', decorated = NULL WHERE number = ?", number)
+
+    def status(self, message_id: str) -> Status | None:
+        """The status of a message; None if it is not known."""
+        query = "SELECT status FROM messages WHERE message_id = ? ORDER BY status = 'RECEIVED' LIMIT 1"
+        found = self._run(query, message_id).fetchone()
+        return None if found is None else Status(found[0])
+
+    def counts(self) -> dict[Outcome, int]:
+        """How many taken messages have which outcome, each of the five."""
+        counted = dict.fromkeys(Outcome, 0)
+        for outcome, number in self._run(
+            "SELECT outcome, count(*) FROM messages WHERE outcome IS NOT NULL GROUP BY outcome UNION ALL "
+            "SELECT channel, count(*) FROM refused WHERE taken GROUP BY channel UNION ALL "
+            "SELECT outcome, number FROM only_counted"
+        ):
+            counted[Outcome(outcome)] += number
+        return counted
+
+    def forget(self, before: datetime) -> int:
+        """Remove what was noted before then and is done; how many messages.  `counts` stays as it is."""
+        done = "noted < ? AND status <> 'TO_SEND'"
+        settled = f"{done} AND outcome IS NOT 'waiting'"
+        with self._transaction():
+            for outcome, number in self._run(
+                f"SELECT outcome, count(*) FROM messages WHERE {settled} AND outcome IS NOT NULL "
+                "GROUP BY outcome "
+                f"UNION ALL SELECT channel, count(*) FROM refused WHERE {done} AND taken GROUP BY channel",
+                *(before.timestamp(), before.timestamp()),
+            ).fetchall():
+                self._only_count(outcome, number)
+            gone = self._run(f"DELETE FROM messages WHERE {settled}", before.timestamp()).rowcount
+            return gone + self._run(f"DELETE FROM refused WHERE {done}", before.timestamp()).rowcount
+
+    def position(self, stream: str, shard: str) -> str | None:
+        """The position kept for a shard of a stream; None before the first."""
+        query = "SELECT position FROM positions WHERE stream = ? AND shard = ?"
+        found = self._run(query, stream, shard).fetchone()
+        return None if found is None else str(found[0])
+
+    def keep_positions(self, stream: str, positions: Mapping[str, str]) -> None:
+        """Note up to where shards of a stream are processed."""
+        with self._transaction():
+            for shard, position in positions.items():
+                self._run("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", stream, shard, position)
+
+    def _take(self, message: StoredMessage | RefusedMessage, judge: Judge) -> Outcome:
+        if isinstance(message, RefusedMessage):
+            noted = self._note_refused(message, taken=True)
+            return Outcome(message.channel) if noted else self._duplicate()
+        if message.total > 1:
+            return self._take_part(message, judge)
+        if self._exists(f"message_id = ? AND ({_CLAIMS})", message.message_id):
+            return self._duplicate()
+        self._begin_anew("message_id = ? AND total = 1", message.message_id)
+        return self._note_received(message)
+
+    def _take_part(self, part: StoredMessage, judge: Judge) -> Outcome:
+        if self._exists("message_id = ? AND status <> 'RECEIVED'", part.message_id):
+            return self._duplicate()
+        if self._exists(f"{_OF_SEQUENCE} AND {_UNPROCESSED}", part.sequence):
+            self._begin_anew(_OF_SEQUENCE, part.sequence)
+        # What was given up waits again.
+        given_up = f"{_OF_SEQUENCE} AND NOT whole AND outcome = 'invalid'"
+        self._run(f"UPDATE messages SET outcome = 'waiting' WHERE {given_up}", part.sequence)
+        outcome = self._sequence(part.sequence).judge(part.terms, part.position, part.content)
+        if outcome is PartOutcome.DUPLICATE:
+            return self._duplicate()
+        if outcome is PartOutcome.CONTRADICTING:
+            [refused] = judge([part], f"{CONTRADICTION} {part.sequence}.")
+            return self._take(refused, judge)
+        self._note_received(part)
+        return self._complete_sequence(part, judge)
+
+    def _complete_sequence(self, part: StoredMessage, judge: Judge) -> Outcome:
+        """Say what becomes of a sequence, of which this is a new part."""
+        [[there]] = self._run(f"SELECT count(*) FROM messages WHERE {_OF_SEQUENCE}", part.sequence)
+        if there < part.total:
+            return Outcome.WAITING
+        parts = self._parts(part.sequence)
+        outcome, refused = Outcome.WAITING, judge(parts, None)
+        if refused:
+            outcome = Outcome(refused[0].channel)
+            for refusal in refused:
+                self._note_refused(refusal, taken=False)
+        elif self._exists(f"message_id = ? AND ({_CLAIMS})", parts[0].message_id):
+            outcome = Outcome.DUPLICATE
+        kept = "value" if outcome is Outcome.WAITING else "NULL"
+        settled = f"UPDATE messages SET whole = 1, outcome = ?, value = {kept} WHERE {_OF_SEQUENCE}"
+        self._run(settled, outcome, part.sequence)
+        return outcome
+
+    def _insert(self, table: str, values: Mapping[str, object], conflict: str = "") -> bool:
+        """Add a row; False if nothing was changed, by what *conflict* says."""
+        names, places = ", ".join(values), ", ".join("?" * len(values))
+        sql = f"INSERT INTO {table} ({names}) VALUES ({places}) {conflict}"
+        return self._run(sql, *values.values()).rowcount == 1
+
+    def _note_received(self, message: StoredMessage) -> Outcome:
+        state = {"status": "RECEIVED", "outcome": Outcome.WAITING, "whole": message.total == 1}
+        self._insert("messages", {**vars(message), **state, "noted": self._now()})
+        return Outcome.WAITING
+
+    def _now(self) -> float:
+        return self._clock().timestamp()
+
+    def _begin_anew(self, rows: str, name: str) -> None:
+        """Forget what was refused when it was handed over; it stays counted."""
+        counted = f"SELECT outcome, count(*) FROM messages WHERE {rows} GROUP BY outcome"
+        for outcome, number in self._run(counted, name).fetchall():
+            self._only_count(outcome, number)
+        self._run(f"DELETE FROM messages WHERE {rows}", name)
+
+    def _exists(self, rows: str, *values: object) -> bool:
+        return self._run(f"SELECT 1 FROM messages WHERE {rows}", *values).fetchone() is not None
+
+    def _whole_message(self, query: str, *values: object) -> list[StoredMessage]:
+        found = [StoredMessage(*row) for row in self._run(query, *values)]
+        return found if not found or found[0].total == 1 else self._parts(found[0].sequence)
+
+    def _parts(self, sequence: str) -> list[StoredMessage]:
+        query = f"SELECT {_MESSAGE} FROM messages WHERE {_OF_SEQUENCE} ORDER BY position"
+        return [StoredMessage(*row) for row in self._run(query, sequence)]
+
+    def _sequence(self, sequence: str) -> SequenceParts:
+        """The parts that are there, by which the next one is judged."""
+        query = f"SELECT terms, position, content FROM messages WHERE {_OF_SEQUENCE}"
+        rows = self._run(query, sequence).fetchall()
+        pieces = [{"sequence_position": position, "content": content} for _, position, content in rows]
+        return SequenceParts((rows[0][0], pieces) if rows else None)
+
+    def _change(self, what: str, message: StoredMessage, *values: object) -> None:
+        self._run(f"UPDATE messages SET {what} WHERE {_ROW}", *values, *_row(message))
+
+    def _write(self, statement: Statement) -> None:
+        try:
+            self._run(statement.sql, *statement.parameters)
+        except sqlite3.Error as error:
+            raise FailedStatement(statement.sql, str(error)) from error
+
+    def _note_to_send(self, message: StoredMessage, destination: str) -> None:
+        if self.status(message.message_id) is Status.RECEIVED:
+            raise KnownMessage(message.message_id)
+        # Total and correlationId are those of what is received: nobody waits for parts of our own.
+        own = {"total": None, "correlation_id": None, "status": "TO_SEND", "destination": destination}
+        self._insert("messages", {**vars(message), **own, "noted": self._now()}, "ON CONFLICT DO NOTHING")
+
+    def _note_refused(self, refused: RefusedMessage, *, taken: bool) -> bool:
+        digest, again = hashlib.sha256(refused.original).digest(), "NOTHING"
+        if not taken:
+            # What was handed over, and is refused again, is routed again: somebody took it from its queue.
+            again = f"UPDATE SET ({_NEWEST}) = (excluded.{_NEWEST.replace(', ', ', excluded.')})"
+            self._only_count_refused(digest)
+        state = {"digest": digest, "taken": taken, "status": "TO_SEND", "noted": self._now()}
+        return self._insert("refused", {**vars(refused), **state}, f"ON CONFLICT (digest) DO {again}")
+
+    def _only_count_refused(self, digest: bytes) -> None:
+        """What was refused when it came stays counted so, whatever becomes of it later."""
+        query = "SELECT channel FROM refused WHERE digest = ? AND taken"
+        for (channel,) in self._run(query, digest).fetchall():
+            self._only_count(channel, 1)
+
+    def _duplicate(self) -> Outcome:
+        self._only_count(Outcome.DUPLICATE, 1)
+        return Outcome.DUPLICATE
+
+    def _only_count(self, outcome: str, number: int) -> None:
+        more = "ON CONFLICT (outcome) DO UPDATE SET number = number + excluded.number"
+        self._run(f"INSERT INTO only_counted VALUES (?, ?) {more}", outcome, number)
+
+    def _run(self, sql: str, *parameters: object) -> sqlite3.Cursor:
+        return self._database.execute(sql, parameters)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            try:
+                self._database.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                if self._database.in_transaction:  # otherwise SQLite did it already, as when the disk is full
+                    fault = RdssFault.ROLLBACK_FAILED
+                    logger.error("%s %s", fault.value, fault.describe(f"{self.path}: {error}."))
+            raise
+
+    def __enter__(self) -> SqliteRepository:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _row(message: StoredMessage) -> tuple[object, ...]:
+    return message.message_id, message.sequence, message.position, message.total

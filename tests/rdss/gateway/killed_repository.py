@@ -13,29 +13,20 @@ if __name__ == "__main__":
     without_spark.install()
 
 from cdckit.rdss.exchange_rows import Outcome
-from cdckit.rdss.gateway.repository import (
-    IncomingMessage,
-    OutgoingMessage,
-    RefusedMessage,
-    Statement,
-)
-from cdckit.rdss.gateway.sqlite import SqliteRepository
+from cdckit.rdss.gateway.repository import RefusedMessage, SqliteRepository, Statement, StoredMessage
 
 BATCH = 5
 """Messages that are taken in one transaction."""
 
 
-def incoming(number: int) -> IncomingMessage:
-    return IncomingMessage(
+def incoming(number: int) -> StoredMessage:
+    return StoredMessage(
         f"in-{number}", "Command", "MetadataCreate", f"s-{number}", 1, 1, None, b"%d" % number
     )
 
 
-def never(message: IncomingMessage, reason: str) -> RefusedMessage:
-    raise AssertionError(reason)
-
-
-def nothing_wrong(parts: Sequence[IncomingMessage]) -> list[RefusedMessage]:
+def nothing_wrong(parts: Sequence[StoredMessage], contradiction: str | None) -> list[RefusedMessage]:
+    assert contradiction is None
     return []
 
 
@@ -44,14 +35,16 @@ def main(path: str, first: int) -> None:
     with SqliteRepository(path) as repository:
         repository.rows("CREATE TABLE IF NOT EXISTS done (number INTEGER)")
         for number in range(first, first + 100_000, BATCH):
-            repository.take([incoming(each) for each in range(number, number + BATCH)], never, nothing_wrong)
+            repository.take([incoming(each) for each in range(number, number + BATCH)], nothing_wrong)
             print(f"taken {number}", flush=True)
             while waiting := repository.next_waiting():
                 [message] = waiting
                 done = message.value.decode()
-                answer = OutgoingMessage(f"out-{done}", "Document", "MetadataRead", f"t-{done}", 1, b"{}")
+                answer = StoredMessage(
+                    f"out-{done}", "Document", "MetadataRead", f"t-{done}", 1, 1, None, b"{}"
+                )
                 row = Statement("INSERT INTO done VALUES (?)", (int(done),))
-                repository.settle([message], Outcome.PROCESSED, send=[answer], write=[row])
+                repository.settle([message], Outcome.PROCESSED, send=[(answer, "output")], write=[row])
                 print(f"settled {done}", flush=True)
                 repository.mark_sent(answer.message_id)
                 print(f"sent {done}", flush=True)

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdckit.rdss.gateway import AuditEntry, AuditLog, SqliteRepository
-from cdckit.rdss.gateway.repository import SCHEMA
+from cdckit.rdss.gateway.logs import SCHEMA
 from support.rdss_exchange import exchange, gateway, message, put, uuid
 
 

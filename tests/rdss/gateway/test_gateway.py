@@ -28,8 +28,8 @@ from cdckit.rdss.gateway import (
     SqliteRepository,
     Status,
     UnfitMessage,
+    judging,
 )
-from cdckit.rdss.gateway import gateway as gateway_module
 from support.rdss_exchange import (
     NOON,
     OBJECT,
@@ -292,9 +292,15 @@ def test_a_message_that_is_too_large_goes_in_parts_and_arrives_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "code"), [('{"objectUUID": ', "GENERR007"), ('{"objectUUID": "not one"}', "GENERR010")]
+    ("text", "code"),
+    [
+        ('{"objectUUID": ', "GENERR007"),
+        (f'{{"objectUUID": "{uuid(5)}", "objectUUID": "{uuid(5)}"}}', "GENERR007"),
+        ('{"objectUUID": "not one"}', "GENERR010"),
+    ],
 )
 def test_parts_that_make_no_valid_body_are_refused_each(text: str, code: str) -> None:
+    """By the rules of a message that comes alone, in which no name may come twice either."""
     channels = exchange()
     with SqliteRepository(":memory:") as repository:
         receiver = gateway(repository, channels)
@@ -593,7 +599,7 @@ def test_a_message_on_which_the_validation_itself_fails_stops_no_queue(
         raise MemoryError if value == b"large" else AssertionError
 
     channels = exchange()
-    monkeypatch.setattr(gateway_module, "validate", fails)
+    monkeypatch.setattr(judging, "validate", fails)
     with SqliteRepository(":memory:") as repository:
         put(channels, b"odd", b"large")
         assert gateway(repository, channels).receive() == [Outcome.ERROR, Outcome.ERROR]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from cdckit.rdss.gateway import IncomingMessage, Message
+from cdckit.rdss.gateway import Message
 from cdckit.rdss.gateway.handovers import WaitingLine, concerned_objects
+from cdckit.rdss.gateway.repository import StoredMessage
 from support.rdss_exchange import NOON
 
 
-def incoming(number: int) -> IncomingMessage:
-    return IncomingMessage(f"m{number}", "Command", "MetadataDelete", f"s{number}", 1, 1, None, b"")
+def incoming(number: int) -> StoredMessage:
+    return StoredMessage(f"m{number}", "Command", "MetadataDelete", f"s{number}", 1, 1, None, b"")
 
 
 def test_servers_that_are_all_down_postpone_a_hundred_messages_and_leave_the_rest() -> None:
@@ -19,13 +20,13 @@ def test_servers_that_are_all_down_postpone_a_hundred_messages_and_leave_the_res
     waiting, now = [incoming(number) for number in range(102)], [NOON]
     names = [each.message_id for each in waiting]
 
-    def next_waiting(after: Sequence[IncomingMessage]) -> Sequence[IncomingMessage]:
+    def next_waiting(after: Sequence[StoredMessage]) -> Sequence[StoredMessage]:
         return waiting[waiting.index(after[0]) + 1 :][:1] if after else waiting[:1]
 
     def sleep(seconds: float) -> None:
         now[0] += timedelta(seconds=seconds)
 
-    def open_message(parts: Sequence[IncomingMessage]) -> Message:
+    def open_message(parts: Sequence[StoredMessage]) -> Message:
         return Message({}, {"objectUUID": parts[0].message_id})
 
     line, order = WaitingLine(next_waiting, open_message, 60, lambda: now[0], sleep), list[str]()

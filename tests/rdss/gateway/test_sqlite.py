@@ -17,17 +17,14 @@ from typing import Any
 import pytest
 
 from cdckit.rdss.gateway import (
-    FailedStatement,
-    IncomingMessage,
     NoRepository,
     Outcome,
-    OutgoingMessage,
-    RefusedMessage,
     RepositoryInUse,
     SqliteRepository,
-    Statement,
     Status,
 )
+from cdckit.rdss.gateway.errors import FailedStatement
+from cdckit.rdss.gateway.repository import RefusedMessage, Statement, StoredMessage
 from tools.tiers import seeds
 
 PROGRAM = Path(__file__).with_name("killed_repository.py")
@@ -35,10 +32,10 @@ PROGRAM = Path(__file__).with_name("killed_repository.py")
 
 def part(
     name: str, position: int = 1, total: int = 1, *, answers: str | None = None, content: str | None = None
-) -> IncomingMessage:
+) -> StoredMessage:
     sequence = "s" if total > 1 else f"s-{name}"
     header = (name, "Command", "MetadataCreate", sequence, position, total, answers)
-    return IncomingMessage(
+    return StoredMessage(
         *header, name.encode(), f"{total}", f"content of {position}" if content is None else content
     )
 
@@ -47,12 +44,19 @@ def refused(original: bytes, channel: str = "invalid") -> RefusedMessage:
     return RefusedMessage(original, b"decorated " + original, channel, "GENERR001", "Not as expected.", None)
 
 
-def refuse(message: IncomingMessage, reason: str) -> RefusedMessage:
-    return RefusedMessage(message.value, reason.encode(), "invalid", "GENERR004", reason, message.message_id)
+def own(message_id: str, value: bytes = b"{}") -> StoredMessage:
+    return StoredMessage(message_id, "Command", "MetadataCreate", "s", 1, 1, None, value)
 
 
-def take(repository: SqliteRepository, messages: Sequence[IncomingMessage | RefusedMessage]) -> list[Outcome]:
-    return repository.take(messages, refuse, lambda parts: [])
+def judge(parts: Sequence[StoredMessage], contradiction: str | None) -> list[RefusedMessage]:
+    if contradiction is None:
+        return []
+    reason, [part] = contradiction, parts
+    return [RefusedMessage(part.value, reason.encode(), "invalid", "GENERR004", reason, part.message_id)]
+
+
+def take(repository: SqliteRepository, messages: Sequence[StoredMessage | RefusedMessage]) -> list[Outcome]:
+    return repository.take(messages, judge)
 
 
 def settle(repository: SqliteRepository, named: list[str], outcome: Outcome, **told: Any) -> bool:
@@ -62,17 +66,16 @@ def settle(repository: SqliteRepository, named: list[str], outcome: Outcome, **t
     return repository.settle(messages, outcome, **told)
 
 
-def names(messages: list[IncomingMessage]) -> list[str]:
+def names(messages: list[StoredMessage]) -> list[str]:
     return [each.message_id for each in messages]
 
 
 def test_a_message_is_to_be_sent_until_it_is_acknowledged() -> None:
     with SqliteRepository(":memory:") as repository:
-        first = OutgoingMessage("a", "Command", "MetadataCreate", "s", 1, b"{1}")
-        repository.mark_to_send(
-            [first, OutgoingMessage("b", "Command", "MetadataDelete", "t", 1, b"{2}", "elsewhere")]
-        )
-        repository.mark_to_send([OutgoingMessage("a", "Command", "MetadataCreate", "s", 1, b"{other}")])
+        first = own("a", b"{1}")
+        repository.mark_to_send([first])
+        repository.mark_to_send([own("b", b"{2}")], "elsewhere")
+        repository.mark_to_send([own("a", b"{other}")])
         assert repository.status("a") is Status.TO_SEND
         assert [
             (each.message_id, each.value, each.destination) for each in repository.unsent_messages(9)
@@ -89,7 +92,7 @@ def test_a_message_is_to_be_sent_until_it_is_acknowledged() -> None:
 
 def test_what_is_known_is_a_duplicate_whether_received_or_ones_own() -> None:
     with SqliteRepository(":memory:") as repository:
-        repository.mark_to_send([OutgoingMessage("own", "Command", "MetadataCreate", "s", 1, b"")])
+        repository.mark_to_send([own("own")])
         taken = take(repository, [part("a"), part("own"), part("a"), part("b")])
         assert taken == [Outcome.WAITING, Outcome.DUPLICATE, Outcome.DUPLICATE, Outcome.WAITING]
         assert settle(repository, ["a"], Outcome.PROCESSED)
@@ -181,10 +184,7 @@ def test_what_is_done_is_forgotten_and_stays_counted() -> None:
     """Of each kind one message is noted at noon; what waits, is to be sent or to be routed is not done."""
     noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
     with SqliteRepository(":memory:", clock=lambda: noon) as repository:
-        told = [
-            OutgoingMessage(name, "Command", "MetadataCreate", "s", 1, b"{}") for name in ("told", "to tell")
-        ]
-        repository.mark_to_send(told)
+        repository.mark_to_send([own("told"), own("to tell")])
         repository.mark_sent("told")
         take(repository, [part("done"), part("waits"), part("done"), refused(b"{"), refused(b"[")])
         settle(repository, ["done"], Outcome.PROCESSED)

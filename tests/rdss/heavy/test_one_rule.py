@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.rdss import Exchange, Status
-from cdckit.rdss.gateway import Outcome, OutgoingMessage, SqliteRepository
+from cdckit.rdss.gateway import Outcome, SqliteRepository
+from cdckit.rdss.gateway.repository import StoredMessage
 from support.rdss_exchange import exchange as queues
 from support.rdss_exchange import gateway
 from support.rdss_messages import as_bytes
@@ -63,7 +64,7 @@ def test_gateway_and_exchange_read_any_messages_as_one_who_reads_them_one_by_one
 
     with SqliteRepository(":memory:") as repository:
         repository.mark_to_send(
-            [OutgoingMessage(name, "Command", "MetadataCreate", name, 1, b"{}") for name in own]
+            [StoredMessage(name, "Command", "MetadataCreate", name, 1, 1, None, b"{}") for name in own]
         )
         channels, handled = queues(), list[Any]()
         for each in values:
