@@ -24,7 +24,6 @@ from cdckit.rdss.decoration import decorate_bytes, decorate_message
 from cdckit.rdss.exchange import Exchange
 from cdckit.rdss.exchange_rows import Outcome, Status
 from cdckit.rdss.existence import (
-    find_unknown,
     find_version_cycles,
     latest_versions,
     missed_versions,
@@ -34,8 +33,8 @@ from cdckit.rdss.existence import (
 )
 from cdckit.rdss.findings import Queue, RdssFault
 from cdckit.rdss.objects import ObjectType, changes, preservation_events, preservation_history, read_requests
-from cdckit.rdss.reading import RULES, Rules, join_parts, split
-from cdckit.rdss.sequences import assemble_messages, parts, waiting, with_repeats
+from cdckit.rdss.reading import RULES, Rules, split
+from cdckit.rdss.sequences import assemble_messages, parts, waiting
 from cdckit.rdss.validation import Verdict, validate
 
 __all__ = [
@@ -53,9 +52,7 @@ __all__ = [
     "decode",
     "decorate_bytes",
     "decorate_message",
-    "find_unknown",
     "find_version_cycles",
-    "join_parts",
     "latest_versions",
     "missed_versions",
     "parts",
@@ -68,6 +65,5 @@ __all__ = [
     "version_ancestry",
     "version_links",
     "waiting",
-    "with_repeats",
     "with_unknown",
 ]

@@ -18,7 +18,7 @@ from cdckit.parts.arguments import require_batch, require_columns, require_flag,
 from cdckit.parts.folded_rows import explode_rule, fold_rows, with_rule
 from cdckit.parts.workers import compute_once
 from cdckit.rdss.decoding import DECODED_SCHEMA
-from cdckit.rdss.existence_rules import FAULTS, UNKNOWN_CODES, published_statements
+from cdckit.rdss.existence_rules import FAULTS, published_statements
 from cdckit.rdss.findings import BODY, RdssFault, json_path
 from cdckit.rdss.object_bodies import KEY, LINKS, RELATED, named_objects, version_pairs
 from cdckit.rdss.objects import is_statement
@@ -322,33 +322,6 @@ def with_unknown(
         for name, text in object_fault(F.col("object_uuid")).items()
     }
     return judged.withColumns(columns).select(*decoded.columns)
-
-
-def find_unknown(
-    decoded: DataFrame, *, known: DataFrame | None = None, keeps_deleted: bool = False
-) -> DataFrame:
-    """
-    The messages about objects that do not exist: updates, deletes and reads.
-
-    Args:
-        decoded: As for `with_unknown`.
-        known: As for `with_unknown`.
-        keeps_deleted: As for `with_unknown`.
-
-    Returns:
-        Those rows of *decoded*, with their verdict: APPERRMET001 for an update, 002 for a delete, 003 for a
-        read.  Rows that `decode` refused are not among them.
-
-    Raises:
-        InvalidArgument, MissingColumns, WrongColumnType: As for `with_unknown`.
-
-    Cost: as for `with_unknown`.
-
-    >>> find_unknown(decoded).count()
-    0
-    """
-    judged = with_unknown(decoded, known=known, keeps_deleted=keeps_deleted)
-    return judged.where(F.col(ERROR_CODE).isin(*UNKNOWN_CODES))
 
 
 # A topic that was made anew counts its offsets from 0 again: its records hold other messages.

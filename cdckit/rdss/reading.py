@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
-
-import msgspec
 
 from cdckit.errors import InvalidArgument
 from cdckit.parts.json_text import members, refuse_constant
@@ -74,17 +72,13 @@ def parse_message(value: bytes | None, rules: Rules) -> ParsedMessage:
             name twice, no text half a character, and NaN is no number), no object, or an object without a
             header or a body, or with more than these.
 
-    Cost: one pass of a native parser, and for what it does not read one of Python's own; of bytes over the
-        limit nothing is looked at.
+    Cost: one pass of Python's own parser; of bytes over the limit nothing is looked at.
     """
     if value is None:
         raise Unreadable(make_finding(RdssFault.MALFORMED, (), "the record has no value."))
     if len(value) > rules.max_bytes:
         many = f"{len(value):,} bytes are more than {rules.max_bytes:,}."
         raise Unreadable(make_finding(RdssFault.SYSTEM_FAILED, (), many))
-    usual = _parse_usual(value)
-    if usual is not None:
-        return usual
     try:
         text = value.decode()
         values, places = members(text, _STRICT, once=True)
@@ -96,41 +90,6 @@ def parse_message(value: bytes | None, rules: Rules) -> ParsedMessage:
     if values.keys() != {*HEADER, *BODY}:
         raise Unreadable(_incomplete(values), header)
     return ParsedMessage(header, values["messageBody"], text[places["messageBody"]])
-
-
-class _Message(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    messageHeader: msgspec.Raw  # noqa: N815
-    messageBody: msgspec.Raw  # noqa: N815
-
-
-_decode_message = msgspec.json.Decoder(_Message).decode
-_decode = msgspec.json.Decoder().decode
-_encode = msgspec.json.Encoder().encode
-
-
-def _parse_usual(value: bytes) -> ParsedMessage | None:
-    """
-    The message as a native parser reads it; None where the exact one may find another, or something wrong.
-
-    It keeps the last value of a name that comes twice.  What it dropped shows in the count of quotes, of
-    which there are two around a name: in what it kept, written anew, some are missing.
-    """
-    try:
-        message = _decode_message(value)
-        header, body = _decode(message.messageHeader), _decode(message.messageBody)
-        if _quotes(value) != _quotes(_encode((header, body))) + 2 * len((*HEADER, *BODY)):
-            return None
-        return ParsedMessage(header, body, bytes(message.messageBody).decode())
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-
-
-def _quotes(text: bytes) -> int:
-    """How many quotes begin or end the texts of a JSON text: those without a backslash that escapes them."""
-    if b"\\" not in text:
-        return text.count(b'"')
-    escapes = text.replace(b"\\\\", b"")
-    return escapes.count(b'"') - escapes.count(b'\\"')
 
 
 def nesting_depth(value: object) -> int:
@@ -288,8 +247,8 @@ def split(value: bytes, *, rules: Rules = RULES) -> list[bytes]:
     >>> header = {"messageId": "m1", "messageSequence": {"sequence": "s1", "position": 1, "total": 1}}
     >>> value = json.dumps({"messageHeader": header, "messageBody": {"title": "é" * 30}}).encode()
     >>> parts = split(value, rules=Rules(max_bytes=200))
-    >>> len(parts), max(map(len, parts)) <= 200, join_parts(parts) == json.loads(value)
-    (6, True, True)
+    >>> len(parts), max(map(len, parts)) <= 200, json.loads(parts[0])["messageBody"]
+    (6, True, '{"title": "éé')
     """
     message = _read_whole(value, rules)
     if len(value) <= rules.max_bytes:
@@ -307,34 +266,6 @@ def split(value: bytes, *, rules: Rules = RULES) -> list[bytes]:
             break
         digits += 1
     return [_part(message.header, place, len(pieces), piece) for place, piece in enumerate(pieces, 1)]
-
-
-def join_parts(parts: Iterable[bytes]) -> dict[str, Any]:
-    """
-    The message that was split into *parts*, which are all there, each once, in any order.
-
-    Raises:
-        InvalidArgument: They are not all the parts of one message.
-
-    >>> header = {"messageId": "m1", "messageSequence": {"sequence": "s1", "position": 1, "total": 1}}
-    >>> alone = json.dumps({"messageHeader": header, "messageBody": {"title": "Prices"}}).encode()
-    >>> join_parts([alone])["messageBody"]
-    {'title': 'Prices'}
-    """
-    messages = [json.loads(part) for part in parts]
-    messages.sort(key=lambda each: each["messageHeader"]["messageSequence"]["position"])
-    sequences = [each["messageHeader"]["messageSequence"] for each in messages]
-    if [(each["position"], each["total"]) for each in sequences] != [
-        (n, len(sequences)) for n in range(1, len(sequences) + 1)
-    ]:
-        raise InvalidArgument("join_parts", "parts", "all parts of one sequence, each once", sequences)
-    header = whole_header(messages[0]["messageHeader"])
-    if len(messages) == 1:
-        return {"messageHeader": header, "messageBody": messages[0]["messageBody"]}
-    return {
-        "messageHeader": header,
-        "messageBody": json.loads("".join(each["messageBody"] for each in messages)),
-    }
 
 
 def whole_header(first: Mapping[str, Any]) -> dict[str, Any]:

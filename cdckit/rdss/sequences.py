@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -154,72 +154,6 @@ def overdue_verdict() -> dict[str, Column]:
         ERROR_CODE: F.lit(fault.value),
         ERROR_DESCRIPTION: description,
     }
-
-
-IDENTITY = "identity"
-IDENTITY_SCHEMA = T.StructType([T.StructField(IDENTITY, T.StringType())])
-"""One row is one message that was received: what makes it the same message again."""
-
-_READ = T.StructType(
-    [
-        DECODED_SCHEMA[name]
-        for name in ("value", "topic", "partition", "offset", "timestamp", "message_id", "sequence_total")
-    ]
-    + [DECODED_SCHEMA[ERROR_CODE]]
-)
-
-
-def with_repeats(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
-    """
-    Say of each message, in the column `is_repeat`, whether it was received before.
-
-    Args:
-        decoded: What `decode` returned, or `assemble_messages`.
-        known: The messages that were received before *decoded*: one row per message, `identity`; without
-            it none.
-
-    Returns:
-        The same rows and `is_repeat`: true where the message is among *known*, or stands in *decoded*
-        before, by record time, topic, partition and offset.  Such a message is to be discarded.  Parts of
-        longer messages never are one here: see `parts`.
-
-    Raises:
-        InvalidArgument: *decoded* is a stream.
-        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned, or *known* lacks `identity`.
-
-    Cost: a shuffle by identity of *decoded* and of *known*.
-
-    Source:
-        RDSS, "Receiving", "Local Data Repository".
-
-    >>> with_repeats(decoded.union(decoded)).groupBy("is_repeat").count().orderBy("is_repeat").show()
-    +---------+-----+
-    |is_repeat|count|
-    +---------+-----+
-    |    false|    3|
-    |     true|    3|
-    +---------+-----+
-    <BLANKLINE>
-    """
-    require_types(decoded, _READ, function="with_repeats")
-    require_batch(decoded, "decoded", "decode each batch (foreachBatch)", function="with_repeats")
-    # Of a refused one nobody knows whether its id is one: its bytes tell.
-    refused, digest = F.col(ERROR_CODE).isNotNull(), F.sha2(F.coalesce("value", F.lit(b"")), 256)
-    alone = F.when(F.col("sequence_total") == 1, F.col("message_id"))
-    identity = F.when(refused, digest).otherwise(alone)
-    came = F.struct("timestamp", "topic", "partition", "offset")
-    named = decoded.withColumn(IDENTITY, identity)
-    # What has no identity is none again: each such row is looked at alone, not all of them by one task.
-    same = Window.partitionBy(F.coalesce(IDENTITY, F.to_json(came))).orderBy(came)
-    placed = named.withColumn("is_repeat", (F.row_number().over(same) > 1) & F.col(IDENTITY).isNotNull())
-    if known is not None:
-        require_types(known, IDENTITY_SCHEMA, function="with_repeats")
-        before = known.select(IDENTITY, F.lit(True).alias("_known")).distinct()
-        is_known = F.col("_known").isNotNull()
-        placed = placed.join(before, on=IDENTITY, how="left").withColumn(
-            "is_repeat", F.col("is_repeat") | is_known
-        )
-    return placed.select(*decoded.columns, "is_repeat")
 
 
 def assemble_messages(parts: DataFrame, *, rules: Rules = RULES, max_bytes: int = 100_000_000) -> DataFrame:
