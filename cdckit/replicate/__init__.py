@@ -12,11 +12,11 @@ The Replicate door: Qlik Replicate's message envelope.
     feed = replicate.Feed(spark, folder)                   the same, kept up as records come, in a store
     stream.writeStream.foreachBatch(feed.sink("a name"))   and fed by a stream
 
-Every record is in exactly one place: in error in `decoded`; a metadata message in `said`, good or in
-error; a data message in the rows of its table, good or in error; or it is waiting.
+Every record is in exactly one place: in error in `decoded`; a metadata message in `messages`, good or
+in error; a data message in the rows of its table, good or in error; or it is waiting.
 `cdckit.rejects` takes what is in error out of any of these tables.  A good row that does not say its key
-is no change of any entity: `find_without_key` gives such rows.  Who wants nothing but the changes of one
-table has them in one step with `table_changes`, and those of many with `with_table` and `tables_changes`.
+is no change of any entity: `find_without_key` gives such rows.  `table_changes` makes the changes of one
+table in one step, `Feed` those of all.
 """
 
 from cdckit.replicate.decoding import decode, metadata, schema_zone, waiting
@@ -28,8 +28,6 @@ from cdckit.replicate.row_changes import (
     changes,
     find_without_key,
     table_changes,
-    tables_changes,
-    with_table,
 )
 from cdckit.replicate.table_rows import data, keys
 
@@ -46,7 +44,5 @@ __all__ = [
     "metadata",
     "schema_zone",
     "table_changes",
-    "tables_changes",
     "waiting",
-    "with_table",
 ]

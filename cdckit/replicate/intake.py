@@ -121,7 +121,7 @@ def feed_tables(zone: DataFrame, settings: Mapping[TableName, TableSettings]) ->
     tables = {}
     for name, statements in by_table(collect_zone(zone)).items():
         table_settings = settings.get(name, TableSettings())
-        table = make_table(statements, function="Feed", as_double=table_settings.as_double)
+        table = make_table(statements, function="Feed")
         tables[name] = FeedTable(name, table, table_settings)
     return tables
 

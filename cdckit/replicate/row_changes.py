@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import partial, reduce
+from functools import reduce
 from operator import and_, or_
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import DELETE, UPSERT
 from cdckit.model.logs import LOG_END
-from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, door_reject, require_records
-from cdckit.parts.arguments import require_batch, require_columns, require_keys, require_struct, require_types
-from cdckit.replicate.decoding import INSTEAD, ZONE_SCHEMA, decode, metadata, schema_zone
-from cdckit.replicate.envelopes import DATA
+from cdckit.model.records import ERROR_CODE, door_reject, require_records
+from cdckit.parts.arguments import require_batch, require_columns, require_keys, require_struct
+from cdckit.replicate.decoding import INSTEAD, decode, metadata, schema_zone
 from cdckit.replicate.message_rules import CHANGE, LOAD
 from cdckit.replicate.metadata_messages import LINEAGE
 from cdckit.replicate.schema_ids import Message
 from cdckit.replicate.table_rows import collect_zone, require_load_time, rows_of_table
-from cdckit.replicate.table_versions import Table, make_table, near_names
+from cdckit.replicate.table_versions import make_table, near_names
 
 _READ = (
     "topic", "partition", "offset", "timestamp", "server", "task", "absent_columns", "operation",
@@ -215,7 +213,7 @@ def table_changes(
 
     Cost: one look at every envelope of *records* when it is called, to collect the schema zone of the
     table; then, lazily, what `data` costs.  Give it the topics that matter; many tables of one feed
-    come cheaper with `with_table` and `tables_changes`.
+    come cheaper with `Feed`.
 
     Source:
         Replicate, message envelope; metadata messages and data messages.
@@ -309,9 +307,6 @@ def _message_id() -> Column:
     return F.concat(_source(), F.lit(":"), F.coalesce(_sequence(), place))
 
 
-_NAMES = T.StructType([ZONE_SCHEMA[name] for name in LINEAGE])
-
-
 class TableName(NamedTuple):
     """
     What names one table among all that are replicated.
@@ -326,130 +321,12 @@ class TableName(NamedTuple):
     table: str
 
 
-def with_table(records: DataFrame, zone: DataFrame) -> DataFrame:
-    """
-    Say of each record of which table it is.
-
-    Save the result partitioned by these columns; then each table is read from its own part, and a feed of
-    a thousand tables has been read once:
-
-        sorted_out = replicate.with_table(records, zone)
-        sorted_out.write.partitionBy("server", "task", "schema", "table").parquet(folder)
-        saved = spark.read.schema(sorted_out.schema).parquet(folder)
-        every = replicate.tables_changes(saved, zone)
-
-    The schema is given since Spark would take a folder's name for a number where it looks like one.
-
-    Args:
-        records: One row per transported message (`cdckit.model.RECORD_SCHEMA`).
-        zone: The schema zone, of all tables.
-
-    Returns:
-        The same rows, in the columns of records and behind them `server`, `task`, `schema` and `table`.
-        They are null for what is no data message in Avro form of one known table: metadata, rejects,
-        JSON form, messages that wait, and those whose schema id is that of several tables.
-
-    Raises:
-        MissingColumns, WrongColumnType: *records* are not records, or *zone* is not a zone.
-
-    Cost: one look at every envelope, no shuffle of the records; *zone* is broadcast.
-
-    >>> with_table(records, zone).orderBy("topic", "offset").select("topic", "offset", "task", "table").show()
-    +-----------------+------+--------+--------+
-    |            topic|offset|    task|   table|
-    +-----------------+------+--------+--------+
-    | flights.metadata|     1|    NULL|    NULL|
-    |schedule.airlines|     3|schedule|AIRLINES|
-    |schedule.airlines|     4|schedule|AIRLINES|
-    |schedule.airlines|    17|schedule|AIRLINES|
-    +-----------------+------+--------+--------+
-    <BLANKLINE>
-    """
-    require_types(zone, ZONE_SCHEMA, function="with_table")
-    decoded = decode(records)
-    is_data = (F.col("type") == DATA) & (F.col("form") == "avro") & F.col(ERROR_CODE).isNull()
-    routed = decoded.withColumn("routed_by", F.when(is_data, F.col("schema_id")))
-    names = (
-        zone.where(F.size("other_tables") == 0)
-        .select(F.col("schema_id").alias("routed_by"), *LINEAGE)
-        .distinct()
-    )
-    return routed.join(F.broadcast(names), on="routed_by", how="left").select(*RECORD_COLUMNS, *LINEAGE)
-
-
-def tables_changes(
-    records: DataFrame,
-    zone: DataFrame,
-    *,
-    loaded_at: datetime | Column | None = None,
-    as_double: Collection[str] = (),
-) -> Mapping[TableName, DataFrame]:
-    """
-    The changes of every table that has a key, each in the types of its own columns.
-
-    Args:
-        records: What `with_table` returned, read back from where it was saved: each table then reads its
-            own part alone.  Any other table with these columns works as well, but is read for each table.
-        zone: The schema zone, of all tables or of those that are wanted.
-        loaded_at: As for `data`.
-        as_double: As for `data`, in whatever table a column of that name is.
-
-    Returns:
-        By table what `changes` returns, under the keys of the metadata.  Tables without a key, and those
-        whose schema ids are not theirs alone, are left out: take `data` and `changes` for them.
-
-    Raises:
-        MissingColumns, WrongColumnType: *records* are not what `with_table` returns (the names of tables
-            and the like must be texts: see there how to read them back), or *zone* is no zone.
-
-    Cost: *zone* is collected once, when this is called; each table is planned when it is asked for.
-
-    >>> every = tables_changes(with_table(records, zone), zone)
-    >>> [(name.task, name.table, changed.count()) for name, changed in every.items()]
-    [('schedule', 'AIRLINES', 3)]
-    """
-    require_load_time(loaded_at, function="tables_changes")
-    require_types(zone, ZONE_SCHEMA, function="tables_changes")
-    records = require_records(records, function="tables_changes")
-    require_types(records, _NAMES, function="tables_changes")
-    known = {
-        name: make_table(statements, function="tables_changes", as_double=as_double)
-        for name, statements in by_table(collect_zone(zone)).items()
-    }
-    usable = {name: table for name, table in known.items() if table.keys and not table.shared}
-    return _Changes(usable, partial(_changes, records, loaded_at=loaded_at))
-
-
 def by_table(statements: Iterable[Message]) -> dict[TableName, list[Message]]:
     """The statements of each table, in the order of the tables' names."""
     found: dict[TableName, list[Message]] = {}
     for statement in statements:
         found.setdefault(TableName(*(statement[name] for name in LINEAGE)), []).append(statement)
     return dict(sorted(found.items()))
-
-
-def _changes(records: DataFrame, table: Table, *, loaded_at: datetime | Column | None) -> DataFrame:
-    lineage = (table.server, table.task, table.schema, table.name)
-    is_own = (F.col(column) == value for column, value in zip(LINEAGE, lineage, strict=True))
-    part = records.where(reduce(and_, is_own))
-    rows = rows_of_table(part, table, loaded_at=loaded_at, function="tables_changes")
-    return changes(rows, keys=table.keys)
-
-
-class _Changes(Mapping[TableName, DataFrame]):
-    """The changes by table, each planned when it is asked for: planning thousands takes minutes."""
-
-    def __init__(self, known: Mapping[TableName, Table], plan: Callable[[Table], DataFrame]) -> None:
-        self._known, self._plan = known, plan
-
-    def __getitem__(self, name: TableName) -> DataFrame:
-        return self._plan(self._known[name])
-
-    def __iter__(self) -> Iterator[TableName]:
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return len(self._known)
 
 
 @dataclass(frozen=True)
@@ -463,7 +340,6 @@ class TableSettings:
         topics: As for `data`: needed where a schema id of the table is that of another table too.
         json_topics: As for `data`: the topics whose messages in JSON form are of this table.
         loaded_at: As for `data`.
-        as_double: As for `data`.
 
     Raises:
         InvalidArgument: A list is given as one text, or *loaded_at* is naive.
@@ -477,10 +353,9 @@ class TableSettings:
     topics: Sequence[str] | None = None
     json_topics: Sequence[str] = ()
     loaded_at: datetime | None = None
-    as_double: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        for name in ("keys", "topics", "json_topics", "as_double"):
+        for name in ("keys", "topics", "json_topics"):
             given = getattr(self, name)
             if isinstance(given, str):
                 raise InvalidArgument("TableSettings", name, "a list of names", given)

@@ -54,10 +54,10 @@ def keys(zone: DataFrame) -> list[str]:
     return list(read_table(zone, function="keys").keys)
 
 
-def read_table(zone: DataFrame, *, function: str, as_double: Collection[str] = ()) -> Table:
+def read_table(zone: DataFrame, *, function: str) -> Table:
     """The one table that *zone* speaks of; collects its rows, one per statement."""
     require_types(zone, ZONE_SCHEMA, function=function)
-    return make_table(collect_zone(zone), function=function, as_double=as_double)
+    return make_table(collect_zone(zone), function=function)
 
 
 def collect_zone(zone: DataFrame) -> list[Message]:
@@ -89,7 +89,6 @@ def data(
     json_topics: Collection[str] = (),
     topics: Collection[str] | None = None,
     loaded_at: datetime | Column | None = None,
-    as_double: Collection[str] = (),
 ) -> DataFrame:
     """
     The data messages of one table, as typed rows.
@@ -112,9 +111,6 @@ def data(
             `topic`, `partition`, `offset` and `timestamp`.  Without it, their records' `timestamp`: then
             a copy of such a row that the broker took later says it again for that later time.  A change of
             the row that comes after it in the topic and happened earlier counts after it all the same.
-        as_double:
-            Columns that are to be doubles, which may cost digits, where two versions have numbers that
-            no exact type holds (such as long and double).  They are text otherwise.
 
     Returns:
         One row per message of type DT that is of this table: in Avro form, by its schema id; in
@@ -131,7 +127,8 @@ def data(
           change sequence; `record`; or `given`, *loaded_at*), `stream_position`, `transaction_id`,
           `transaction_event_counter`, `transaction_last_event`;
         - `data`: a struct of the columns of all versions, the newest version's first, under the names
-          that the data schema has for them.  On a DELETE it is the deleted row, whichever of the two
+          that the data schema has for them; text where two versions have numbers that no exact type holds
+          (such as long and double).  On a DELETE it is the deleted row, whichever of the two
           places it was sent in.  A key column that was renamed is there under both names;
         - `before`: the row as it was, null where it was not sent;
         - `sent`: a struct of booleans: whether the message held that column (from columnMask;
@@ -163,11 +160,11 @@ def data(
     <BLANKLINE>
     """
     records = require_records(records, function="data")
-    for name, given in (("json_topics", json_topics), ("topics", topics), ("as_double", as_double)):
+    for name, given in (("json_topics", json_topics), ("topics", topics)):
         if isinstance(given, str):
             raise InvalidArgument("data", name, "a collection of names", given)
     require_load_time(loaded_at, function="data")
-    table = read_table(zone, function="data", as_double=as_double)
+    table = read_table(zone, function="data")
     return rows_of_table(
         records, table, json_topics=json_topics, topics=topics, loaded_at=loaded_at, function="data"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import pairwise
@@ -58,7 +58,7 @@ class Table:
         return [field.name for field in self.fields if field.name not in version.places]
 
 
-def make_table(rows: Iterable[Statement], *, function: str, as_double: Collection[str] = ()) -> Table:
+def make_table(rows: Iterable[Statement], *, function: str) -> Table:
     """
     The one table that statements of a zone speak of (`message_rows`); *function* is who asks, for errors.
 
@@ -69,7 +69,7 @@ def make_table(rows: Iterable[Statement], *, function: str, as_double: Collectio
     if len(tables) != 1:
         needed = "the schema zone of one table (filter it by server, task, schema and table)"
         raise InvalidArgument(function, "zone", needed, ", ".join(tables[:20]) or "none")
-    fields = _fields(rows, as_double)
+    fields = _fields(rows)
     spelling = {field.name.lower(): field.name for field in fields}
     versions = _with_renamed_keys([_version(row, spelling) for row in rows], fields)
     shared = {row["schema_id"]: tuple(row["other_tables"]) for row in rows if row["other_tables"]}
@@ -165,7 +165,7 @@ def _keys(versions: Sequence[TableVersion]) -> tuple[str, ...]:
     return keys
 
 
-def _fields(rows: Sequence[Statement], as_double: Collection[str]) -> pa.StructType:
+def _fields(rows: Sequence[Statement]) -> pa.StructType:
     """
     The columns of all versions, the newest's first, each in a type that holds what any of them sent.
 
@@ -173,11 +173,9 @@ def _fields(rows: Sequence[Statement], as_double: Collection[str]) -> pa.StructT
     has another name: see `cdckit.parts.avro.parse_schema`).
     """
     fields: dict[str, pa.Field] = {}
-    doubles = {name.lower() for name in as_double}
     for row in reversed(rows):
         for field in _data_type(row):
             name = field.name.lower()
             newest = fields.setdefault(name, field)
-            kind = common_type(newest.type, field.type, as_double=name in doubles)
-            fields[name] = newest.with_type(kind)
+            fields[name] = newest.with_type(common_type(newest.type, field.type))
     return pa.struct(list(fields.values()))
