@@ -142,7 +142,7 @@ class Exchange(Shell):
     {'erased'}
     """
 
-    kind = "RDSS exchange (form 5)"
+    kind = "RDSS exchange (form 6)"
 
     def __init__(
         self,

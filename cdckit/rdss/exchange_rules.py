@@ -81,8 +81,8 @@ class Sequence(KeptFold):
     def __init__(self, state: bytes | None, settings: ExchangeRules) -> None:
         self._settings, self._parts, self._is_erased = settings, dict[int, Part](), False
         self._whole = None if state is None else _read_whole(state)
-        known = None if self._whole is None else (self._whole.terms, self._whole.pieces)
-        self._judge = SequenceParts(known)
+        whole = self._whole
+        self._judge = SequenceParts() if whole is None else SequenceParts(whole.terms, whole.contents)
 
     @staticmethod
     def spread(row: Part | ForgetSequence) -> Iterable[tuple[str, Any]]:
@@ -139,8 +139,7 @@ class Sequence(KeptFold):
             claim = Message(came, [came.place], first, identity)
             yield from (RecordOutcome(place, Outcome.PROCESSED, about=about) for place in places)
             yield message
-        terms, pieces = self._judge.state()
-        self._whole = WholeSequence(terms, pieces, claim)
+        self._whole = WholeSequence(self._judge.terms, self._judge.contents, claim)
 
     def settle(self) -> Iterable[Any]:
         if self._whole is not None or not self._parts:
@@ -282,8 +281,8 @@ _read_statements = msgspec.msgpack.Decoder(list[Statement]).decode
 class WholeSequence(msgspec.Struct, array_like=True):
     """A sequence that is all there: what its parts were, and what the message claims that they made."""
 
-    terms: str
-    pieces: list[dict[str, Any]]
+    terms: str | None
+    contents: dict[int, str]
     claim: Message | None
 
 

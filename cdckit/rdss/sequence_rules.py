@@ -65,12 +65,12 @@ class SequenceParts(Fold):
     The parts of one sequence: what came first stands, so a wrong part spoils no other.
 
     Args:
-        state: The terms of the sequence, and of each part that is there its place and its content.
+        terms: Those of the sequence; None before its first part.
+        contents: The digest of each part that is there, by its place.
     """
 
-    def __init__(self, state: Result | None = None) -> None:
-        self._terms, pieces = state or (None, [])
-        self._contents = {piece["sequence_position"]: piece["content"] for piece in pieces}
+    def __init__(self, terms: str | None = None, contents: Mapping[int, str] | None = None) -> None:
+        self.terms, self.contents = terms, dict(contents or {})
         self._arrivals: list[datetime | None] = []
 
     def judge(self, terms: str, position: int, content: str) -> PartOutcome | None:
@@ -79,12 +79,12 @@ class SequenceParts(Fold):
 
         The same content in its place is a duplicate, whatever its messageId.
         """
-        self._terms = self._terms or terms
-        if terms != self._terms or self._contents.get(position, content) != content:
+        self.terms = self.terms or terms
+        if terms != self.terms or self.contents.get(position, content) != content:
             return PartOutcome.CONTRADICTING
-        if position in self._contents:
+        if position in self.contents:
             return PartOutcome.DUPLICATE
-        self._contents[position] = content
+        self.contents[position] = content
         return None
 
     def take(
@@ -126,21 +126,16 @@ class SequenceParts(Fold):
         return [result] * len(self._arrivals)
 
     def lacking(self) -> str | None:
-        """How many parts are missing, and the first of them; None if all are there."""
-        total = int((self._terms or "0").partition("\n")[0])
-        missing = total - len(self._contents)
+        """Say how many parts are missing, and the first of them; None if all are there."""
+        total = int((self.terms or "0").partition("\n")[0])
+        missing = total - len(self.contents)
         if not missing:
             return None
-        first = next(place for place in range(1, total + 1) if place not in self._contents)
+        first = next(place for place in range(1, total + 1) if place not in self.contents)
         return f"{missing} of {total} parts, the first of them part {first}"
-
-    def state(self) -> Result:
-        pieces = self._contents.items()
-        return self._terms, [{"sequence_position": place, "content": content} for place, content in pieces]
 
 
 _NO_FAULT = (None, None, None)
-_PIECE = pa.struct([("sequence_position", pa.int32()), ("content", pa.string())])
 
 PARTS = FoldPlan(
     scope=("sequence_id",),
@@ -156,8 +151,7 @@ PARTS = FoldPlan(
             *((name, pa.string()) for name in VERDICT),
         ]
     ),
-    begin=SequenceParts,
-    states=pa.schema([("terms", pa.string()), ("pieces", pa.list_(pa.field("element", _PIECE)))]),
+    begin=lambda _: SequenceParts(),
 )
 """How the parts of sequences are judged, in the order in which they came."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ import pytest
 from cdckit.parts.fold import IS_STATE, fold_batches, fold_table
 from cdckit.rdss.message_rows import MESSAGE
 from cdckit.rdss.reading import Rules
-from cdckit.rdss.sequence_rules import PARTS, SequenceParts, WholeMessage, content_digest, whole_messages
+from cdckit.rdss.sequence_rules import PARTS, SequenceParts, WholeMessage, whole_messages
 from support.rdss_messages import MESSAGES, as_bytes
 
 NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
@@ -35,13 +35,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Case:
-    """What comes, and what becomes of it; *known* are places and contents of a sequence that was whole."""
+    """What comes, and what becomes of it."""
 
     name: str
     parts: list[Part]
     outcomes: list[str]
     waits_for: str | None = None
-    known: list[tuple[int, str]] = field(default_factory=list)
 
 
 WAITING, COMPLETE, DUPLICATE, CONTRADICTING = "waiting", "complete", "duplicate", "contradicting"
@@ -76,12 +75,6 @@ CASES = [
         "2 of 3 parts, the first of them part 1",
     ),
     Case("an empty piece", [Part(1, ""), Part(2, B), Part(3, C)], [COMPLETE] * 3),
-    Case(
-        "a sequence that was whole before",
-        [Part(1, A), Part(2, "x"), Part(3, C, generator="h")],
-        [DUPLICATE, CONTRADICTING, CONTRADICTING],
-        known=[(1, A), (2, B), (3, C)],
-    ),
 ]
 
 
@@ -102,22 +95,9 @@ def to_rows(parts: list[Part]) -> pa.Table:
     return pa.table(columns)
 
 
-def to_states(known: list[tuple[int, str]]) -> pa.Table | None:
-    if not known:
-        return None
-    pieces = [{"sequence_position": place, "content": content_digest(content)} for place, content in known]
-    terms = "3\nMetadataDelete\nCommand\n1\ng"
-    return pa.table(
-        {"sequence_id": [SEQUENCE], "terms": [terms], "pieces": [pieces]},
-        pa.schema([("sequence_id", pa.string()), *PARTS.states]),
-    )
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_becomes_of_parts(case: Case) -> None:
-    rows = fold_table(
-        to_rows(case.parts), PARTS, order=["timestamp"], states=to_states(case.known)
-    ).to_pylist()
+    rows = fold_table(to_rows(case.parts), PARTS, order=["timestamp"]).to_pylist()
     assert [row["part"] for row in rows] == case.outcomes
     assert {row["waiting_for"] for row in rows if row["part"] == WAITING} == {case.waits_for} - {None}
     assert {row["waiting_since"] for row in rows if row["part"] == WAITING} <= {NOON}
@@ -126,32 +106,19 @@ def test_what_becomes_of_parts(case: Case) -> None:
         assert (row["queue"], row["error_code"]) == (("invalid", "GENERR004") if is_wrong else (None, None))
 
 
-def test_what_is_known_of_a_sequence_is_enough_to_go_on() -> None:
-    """Each part in a call of its own, with the state of the call before."""
-    parts = [Part(1, A), Part(1, "x"), Part(2, B), Part(2, B), Part(3, C)]
-    states, last = None, []
-    for part in parts:
-        [row] = fold_table(to_rows([part]), PARTS, order=["timestamp"], states=states).to_pylist()
-        last.append(row["part"])
-        states = pa.table(
-            {"sequence_id": [SEQUENCE], "terms": [row["terms"]], "pieces": [row["pieces"]]},
-            pa.schema([("sequence_id", pa.string()), *PARTS.states]),
-        )
-    assert last == [WAITING, CONTRADICTING, WAITING, DUPLICATE, COMPLETE]
-
-
 def test_sequences_do_not_look_at_each_other() -> None:
     other = SEQUENCE.replace("1", "2", 1)
     rows = fold_table(to_rows([Part(1, A), Part(1, "x", sequence=other)]), PARTS, order=["timestamp"])
     assert rows["part"].to_pylist() == [WAITING] * 2
 
 
-def test_a_part_is_judged_by_those_before_it() -> None:
-    sequence = SequenceParts()
-    assert [sequence.judge("t", place, text) for place, text in ((1, A), (1, A), (1, B), (2, B))] == [
-        *(None, DUPLICATE, CONTRADICTING, None)
-    ]
-    assert sequence.judge("u", 3, C) == CONTRADICTING
+def test_what_is_known_of_a_sequence_is_enough_to_go_on() -> None:
+    """Each part is judged by the terms and the contents that those before it have left."""
+    sequence, outcomes = SequenceParts(), []
+    for terms, place, text in (("t", 1, A), ("t", 1, A), ("t", 1, B), ("t", 2, B), ("u", 3, C), ("t", 2, B)):
+        sequence = SequenceParts(sequence.terms, sequence.contents)
+        outcomes.append(sequence.judge(terms, place, text))
+    assert outcomes == [None, DUPLICATE, CONTRADICTING, None, CONTRADICTING, DUPLICATE]
 
 
 def assembled(body: str, sizes: int, max_bytes: int = 10_000) -> dict[str, object]:

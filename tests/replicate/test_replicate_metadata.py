@@ -540,14 +540,6 @@ def test_the_first_to_arrive_stands_and_what_contradicts_it_is_in_error_whatever
     } == {16: 18}
 
 
-def test_an_id_that_several_tables_have_says_so(spark: SparkSession) -> None:
-    zone = by_offset(read(spark, told()).zone)
-    own = {10: "db1/shop_task SHOP.ITEMS", 12: "db1/shop_task SHOP.THINGS", 15: "db2/shop_task SHOP.ITEMS"}
-    for offset, name in own.items():
-        assert zone[offset]["other_tables"] == sorted(set(own.values()) - {name})
-    assert zone[19]["other_tables"] == []
-
-
 def test_schemas_that_decode_alike_have_one_layout() -> None:
     """Names of types, defaults, texts for readers and spaces are no part of the bytes; the order is."""
     other = json.dumps(ITEMS.data_record | {"namespace": "elsewhere", "doc": "for readers"}, indent=2)
@@ -562,12 +554,6 @@ def test_the_first_to_arrive_is_told_by_time_before_offset(spark: SparkSession) 
     early = record(OTHER_NAME, 500, timestamp=NOON)
     late = record(ITEMS.md(), 3, timestamp=NOON + timedelta(microseconds=1), partition=1)
     assert in_error(by_offset(read(spark, [late, early]).said)) == [3]
-
-
-def test_a_message_that_cannot_be_used_is_no_first_word(spark: SparkSession) -> None:
-    unusable = metadata_message(changed(ITEMS, "dataSchema", "?"))
-    rows = by_offset(read(spark, numbered([unusable, ITEMS.md()])).said)
-    assert [row["error_code"] for row in (rows[0], rows[1])] == ["DATA_SCHEMA_INVALID", None]
 
 
 @pytest.fixture(scope="module")

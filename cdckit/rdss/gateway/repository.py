@@ -489,11 +489,11 @@ class SqliteRepository:
         return [StoredMessage(*row) for row in self._run(query, sequence)]
 
     def _sequence(self, sequence: str) -> SequenceParts:
-        """The parts that are there, by which the next one is judged."""
+        """Read the parts that are there, by which the next one is judged."""
         query = f"SELECT terms, position, content FROM messages WHERE {_OF_SEQUENCE}"
         rows = self._run(query, sequence).fetchall()
-        pieces = [{"sequence_position": position, "content": content} for _, position, content in rows]
-        return SequenceParts((rows[0][0], pieces) if rows else None)
+        contents = {position: content for _, position, content in rows}
+        return SequenceParts(rows[0][0] if rows else None, contents)
 
     def _change(self, what: str, message: StoredMessage, *values: object) -> None:
         self._run(f"UPDATE messages SET {what} WHERE {_ROW}", *values, *_row(message))
