@@ -8,7 +8,7 @@ The RDSS door: messages of the Research Data Shared Service, version 4 of its me
     late = rdss.waiting(parts, now=...)                    those that are not
     values = rdss.split(value)                             a message over the limit, as several within it
     changes = rdss.changes(decoded, "Dataset")             what creates, updates and deletes say of objects
-    judged = rdss.with_unknown(decoded, known=history)     the verdict on messages about unknown objects
+    verdicts = rdss.with_unknown(decoded)                  the verdict on messages about unknown objects
     packages = rdss.preservation_events(decoded)           what is said of packages
     requests = rdss.read_requests(decoded)                 what was asked for
     links = rdss.version_links(history)                    which object is a version of which

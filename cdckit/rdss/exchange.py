@@ -158,7 +158,7 @@ class Exchange(Shell):
         if isinstance(types, str):
             raise InvalidArgument("Exchange", "types", "a list of object types", types)
         chosen = list(ObjectType) if types is None else types
-        kinds = tuple(dict.fromkeys(require_object_type(each, function="Exchange") for each in chosen))
+        kinds = tuple(dict.fromkeys(require_object_type(name, function="Exchange") for name in chosen))
         require_flag(keeps_deleted, "keeps_deleted", function="Exchange")
         if not isinstance(rules, Rules):
             raise InvalidArgument("Exchange", "rules", "an rdss.Rules", rules)
@@ -197,7 +197,7 @@ class Exchange(Shell):
         return WorkResult()
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
-        return {str(each): self._settings.kind(each) for each in self._settings.types}
+        return {str(object_type): self._settings.kind(object_type) for object_type in self._settings.types}
 
     def _forget_entities(
         self, tables: Transaction, kind: Kind, request: Request, entities: DataFrame
@@ -205,32 +205,34 @@ class Exchange(Shell):
         """Messages, each about one object, go with the objects, which all ledgers have."""
         named = object_uuids(tables).withColumn(GUID, guid(kind.entity, {KEY: F.col("object_uuid")}))
         objects = tables.scratch(named.join(entities, GUID, "left_semi").select("object_uuid", GUID))
-        known = entities.join(objects, GUID, "left").select(
+        with_objects = entities.join(objects, GUID, "left").select(
             GUID, BUCKET, (F.col(KNOWN) | F.col("object_uuid").isNotNull()).alias(KNOWN)
         )
-        own = forget_entities(tables, kind, known)._replace(found=entities.where(~F.col(KNOWN)).count())
-        if own.unknown or not own.found:
-            return own
+        forgotten = forget_entities(tables, kind, with_objects)._replace(
+            found=entities.where(~F.col(KNOWN)).count()
+        )
+        if forgotten.unknown or not forgotten.found:
+            return forgotten
         elsewhere = self._elsewhere(tables, kind, objects)
         # These need not all have them.
         others = [
-            forget_entities(tables, each, some.withColumn(KNOWN, F.lit(True))) for each, some in elsewhere
+            forget_entities(tables, other, some.withColumn(KNOWN, F.lit(True))) for other, some in elsewhere
         ]
         parts = forget_objects(tables, self._settings.within(tables), objects, request.later)
-        return own._replace(
-            parts=(*(part for each in (own, *others) for part in each.parts), *parts),
-            tables=tuple(name for each in (own, *others) for name in each.tables),
+        return forgotten._replace(
+            parts=(*(part for result in (forgotten, *others) for part in result.parts), *parts),
+            tables=tuple(name for result in (forgotten, *others) for name in result.tables),
             not_erased=self._unread(tables),
             elsewhere=tuple(elsewhere),
         )
 
     def _elsewhere(self, tables: Transaction, kind: Kind, objects: DataFrame) -> list[tuple[Kind, DataFrame]]:
         """The other ledgers, and which entities objects are there."""
-        kinds = [each.stored_kind(tables.base) for each in self._kinds(tables.base).values()]
+        kinds = [other.stored_kind(tables.base) for other in self._kinds(tables.base).values()]
         return [
-            (each, with_known(_guids(objects, each), tables, each))
-            for each in kinds
-            if each.name != kind.name and tables.has(each.changes)
+            (other, with_known(_guids(objects, other), tables, other))
+            for other in kinds
+            if other.name != kind.name and tables.has(other.changes)
         ]
 
     def _unreadable(self, tables: Snapshot) -> DataFrame:
@@ -238,9 +240,9 @@ class Exchange(Shell):
         return with_outcomes(tables).where(_is_reject() & ~is_known)
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
-        found = with_outcomes(tables).where(F.col("outcome") == Outcome.WAITING.value)
+        waiting = with_outcomes(tables).where(F.col("outcome") == Outcome.WAITING.value)
         place = ("message_id", "sequence_id", "sequence_position", "sequence_total")
-        return found.select(*RECORD_COLUMNS, *place, "waiting_since", "waiting_for")
+        return waiting.select(*RECORD_COLUMNS, *place, "waiting_since", "waiting_for")
 
     def _rejects(self, tables: Snapshot) -> DataFrame:
         return with_outcomes(tables).where(_is_reject()).select(*REJECT_SCHEMA.names)
@@ -251,8 +253,8 @@ class Exchange(Shell):
         return {"messages": (first, "rdss_messages"), "queued": (self._queue_refused(tables), "rdss_queues")}
 
     def _queue_refused(self, tables: Snapshot) -> DataFrame:
-        found = with_outcomes(tables).where(F.col(ERROR_CODE).isNotNull() & ~is_erased())
-        return queue_records(with_body(found), rules=self._settings.rules)
+        refused = with_outcomes(tables).where(F.col(ERROR_CODE).isNotNull() & ~is_erased())
+        return queue_records(with_body(refused), rules=self._settings.rules)
 
     # Its own ----------------------------------------------------------------------------------------------
 
@@ -351,8 +353,8 @@ class Exchange(Shell):
             InvalidArgument: No ledger is kept of that type.
             NoSuchTable: No message has said anything of objects yet.
         """
-        found = self.ledgers()[require_object_type(object_type, function="history")].history()
-        return preservation_history(found) if self._settings.keeps_deleted else found
+        versions = self.ledgers()[require_object_type(object_type, function="history")].history()
+        return preservation_history(versions) if self._settings.keeps_deleted else versions
 
     def read_requests(self) -> DataFrame:
         """The requests to read an object, each with its response (see `read_requests`)."""
@@ -376,5 +378,5 @@ def _is_reject() -> Column:
 
 def _guids(objects: DataFrame, kind: Kind) -> DataFrame:
     """The entities that objects are in a ledger, and their buckets."""
-    own = guid(kind.entity, {KEY: F.col("object_uuid")})
-    return objects.select(own.alias(GUID)).withColumn(BUCKET, kind.bucket_column(F.col(GUID)))
+    guids = guid(kind.entity, {KEY: F.col("object_uuid")})
+    return objects.select(guids.alias(GUID)).withColumn(BUCKET, kind.bucket_column(F.col(GUID)))

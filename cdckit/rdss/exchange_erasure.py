@@ -57,9 +57,9 @@ _KEPT = ("topic", "partition", "offset", "timestamp", "timestampType", *PLACE)
 
 def object_uuids(tables: Tables) -> DataFrame:
     """The objects that messages are about, each once."""
-    own = tables.read(MESSAGES).where(~is_erased()).select("object_uuid")
+    of_messages = tables.read(MESSAGES).where(~is_erased()).select("object_uuid")
     of_parts = tables.read(OUTCOMES).select(F.col("about").alias("object_uuid"))
-    return own.unionByName(of_parts).where("object_uuid IS NOT NULL").distinct()
+    return of_messages.unionByName(of_parts).where("object_uuid IS NOT NULL").distinct()
 
 
 def is_refused() -> Column:
@@ -67,21 +67,21 @@ def is_refused() -> Column:
     return is_erased() & F.col("generator").isNotNull()
 
 
-def note_refused(came: DataFrame, tables: Transaction, settings: Settings) -> None:
+def note_refused(messages: DataFrame, tables: Transaction, settings: Settings) -> None:
     """Let the ledgers tell of messages that came and were refused."""
-    rows = came.withColumns({"record_number": F.lit(1), "source": F.col("generator")})
+    rows = messages.withColumns({"record_number": F.lit(1), "source": F.col("generator")})
     rows = rows.withColumns(error_columns(ENTITY_ERASED)).select(*REFUSED_SCHEMA.fieldNames())
-    for each in settings.types:
-        tables.append(settings.kind(each).refused, rows)
+    for object_type in settings.types:
+        tables.append(settings.kind(object_type).refused, rows)
 
 
-def forget_sequences(tables: Transaction, settings: Settings, wholes: Sequence[ErasedWhole]) -> None:
+def forget_sequences(tables: Transaction, settings: Settings, erased: Sequence[ErasedWhole]) -> None:
     """Take sequences out that turned out, now that all parts came, to be about an object that was erased."""
-    refused = [whole.places[0] for whole in wholes if whole.is_refused]
+    refused = [whole.places[0] for whole in erased if whole.is_refused]
     if refused:
         first = F.broadcast(local_frame(tables.spark, refused, PLACE_SCHEMA))
         note_refused(tables.read(MESSAGES).join(first, [*PLACE], "left_semi"), tables, settings)
-    _forget(tables, [whole.sequence_id for whole in wholes], None, {})
+    _forget(tables, [whole.sequence_id for whole in erased], None, {})
 
 
 def forget_objects(
@@ -101,7 +101,7 @@ def forget_objects(
     # What was written of them before goes with the files.
     handed = FoldTables(tables, folds, settings.buckets).take_rows(rows, rewrites=1).few
     # A statement about an object is behind what its sequence claims.
-    left = {row.message.came.place: row.message for row in handed if isinstance(row, Left)}
+    left = {row.message.arrival.place: row.message for row in handed if isinstance(row, Left)}
     _remember(tables, OBJECT, uuids, later == REFUSE)
     return _forget(tables, sequences, objects, left)
 
@@ -111,15 +111,15 @@ def _sequences_about(tables: Transaction, objects: DataFrame, settings: Settings
     about = objects.select(F.col("object_uuid").alias("about"))
     places = tables.read(OUTCOMES).join(about, "about", "left_semi").select(*PLACE)
     parts = tables.read(MESSAGES).where(F.col(ERROR_CODE).isNull() & (F.col("sequence_total") > 1))
-    found = parts.join(places, [*PLACE], "left_semi").select("sequence_id")
+    sequences = parts.join(places, [*PLACE], "left_semi").select("sequence_id")
     if tables.has(OWN):
-        own = parts.join(tables.read(OWN).select("sequence_id").distinct(), "sequence_id", "left_semi")
-        same = own.dropDuplicates(["sequence_id", "sequence_position"]).select(*parts.columns)
+        sent = parts.join(tables.read(OWN).select("sequence_id").distinct(), "sequence_id", "left_semi")
+        same = sent.dropDuplicates(["sequence_id", "sequence_position"]).select(*parts.columns)
         put_together = whole_messages(same, tables, settings.rules)
-        found = found.unionByName(
+        sequences = sequences.unionByName(
             put_together.join(objects, "object_uuid", "left_semi").select("sequence_id")
         )
-    return [row[0] for row in found.distinct().collect()]
+    return [row[0] for row in sequences.distinct().collect()]
 
 
 def _remember(tables: Transaction, of: str, erased: Iterable[str], refuses: bool | None) -> None:
@@ -137,7 +137,7 @@ def _forget(
     """Leave of messages where they stood, and what others are judged by."""
     names = names_within(tables)
     _remember(tables, SEQUENCE, sequences, None)
-    ids = local_frame(tables.spark, [(each,) for each in sequences], "sequence_id string")
+    ids = local_frame(tables.spark, [(sequence,) for sequence in sequences], "sequence_id string")
     messages = tables.read(MESSAGES).where(~is_erased())
     chosen = (
         messages.where("sequence_total > 1").join(ids, "sequence_id", "left_semi").select(*messages.columns)
@@ -154,27 +154,27 @@ def _forget(
     def blank(some: DataFrame) -> DataFrame:
         rule = partial(left_of, names=names)
         kept = with_rule(some.join(remains, [*PLACE], "left"), _KEPT, reads, rule, makes)
-        said = {ERROR_CODE: F.lit(ERASED), ERROR_DESCRIPTION: F.lit(ERASED_REASON)}
-        said |= {name: F.col(name) for name in kept.columns}
+        values = {ERROR_CODE: F.lit(ERASED), ERROR_DESCRIPTION: F.lit(ERASED_REASON)}
+        values |= {name: F.col(name) for name in kept.columns}
         return kept.select(
             *(
-                said.get(each.name, F.lit(None)).cast(each.dataType).alias(each.name)
-                for each in MESSAGES_SCHEMA
+                values.get(column.name, F.lit(None)).cast(column.dataType).alias(column.name)
+                for column in MESSAGES_SCHEMA
             )
         )
 
     places = chosen.select(*PLACE)
-    found = rewrite_rows(tables, MESSAGES, places, blank) + rewrite_rows(tables, OUTCOMES, places)
-    return found + _forget_own(tables, chosen.select("message_id"), ids)
+    rewritten = rewrite_rows(tables, MESSAGES, places, blank) + rewrite_rows(tables, OUTCOMES, places)
+    return rewritten + _forget_own(tables, chosen.select("message_id"), ids)
 
 
 def _forget_own(tables: Transaction, messages: DataFrame, sequences: DataFrame) -> list[ErasedPart]:
     """Let it be known by other names only that messages were sent."""
     if not tables.has(OWN):
         return []
-    own = tables.read(OWN)
-    chosen = own.join(messages.distinct(), "message_id", "left_semi").select("identity")
-    of_parts = own.join(sequences, "sequence_id", "left_semi").select("identity")
+    sent = tables.read(OWN)
+    chosen = sent.join(messages.distinct(), "message_id", "left_semi").select("identity")
+    of_parts = sent.join(sequences, "sequence_id", "left_semi").select("identity")
 
     def blank(some: DataFrame) -> DataFrame:
         nothing = {name: F.lit(None) for name in OWN_SCHEMA.names if name not in ("identity", "status")}

@@ -75,8 +75,8 @@ class Intake:
             return
         tables = self._tables
         if self._folds.settings.erased_objects:
-            came = tables.read(MESSAGES, files=written.files)
-            note_refused(came.where(is_refused()), tables, self._settings)
+            messages = tables.read(MESSAGES, files=written.files)
+            note_refused(messages.where(is_refused()), tables, self._settings)
         self._follow(self._fold_tables().take(written.files))
         for grown in (MESSAGES, OUTCOMES):
             tables.compact(grown, files=MANY_FILES)
@@ -89,11 +89,11 @@ class Intake:
         tables.replace(MESSAGES, self._decode(kept).unionByName(before.where(is_erased())))
         for name in (STATES, OUTCOMES):
             tables.drop(name)
-        for each in ObjectType:
-            self._settings.kind(each).forget(tables)
+        for object_type in ObjectType:
+            self._settings.kind(object_type).forget(tables)
         folds = self._fold_tables()
-        own = rows_here(tables, OWN, OWN_SCHEMA)
-        folds.take_rows([OwnMessage(row["identity"], row["status"]) for row in own])
+        sent = rows_here(tables, OWN, OWN_SCHEMA)
+        folds.take_rows([OwnMessage(row["identity"], row["status"]) for row in sent])
         self._follow(folds.take(tables.files(MESSAGES)))
 
     def own(self, records: DataFrame, status: Status) -> int:
@@ -118,9 +118,9 @@ class Intake:
         rule = partial(read_record, settings=self._folds.settings)
         rows = with_rule(records, [*RECORD_COLUMNS, *PLACE], ["value", "timestamp"], rule, RECORD)
         if self._folds.settings.erased_objects or self._folds.settings.erased_sequences:
-            gone = {name: F.when(~is_erased(), F.col(name)) for name in ("key", "value", "headers")}
+            contents = {name: F.when(~is_erased(), F.col(name)) for name in ("key", "value", "headers")}
             sentence = F.when(is_refused(), DESCRIPTIONS[ENTITY_ERASED]).otherwise(F.col(ERROR_DESCRIPTION))
-            rows = rows.withColumns({**gone, ERROR_DESCRIPTION: sentence})
+            rows = rows.withColumns({**contents, ERROR_DESCRIPTION: sentence})
         return rows.select(*MESSAGES_SCHEMA.fieldNames())
 
     def _follow(self, folded: FoldedRows) -> None:
@@ -134,13 +134,13 @@ class Intake:
             forget_sequences(tables, settings, erased)
         right, wrong = self._verdicts_here(folded.few) if folded.many is None else self._verdicts(folded.many)
         if wrong is not None:
-            gone = wrong.select(F.col("object_uuid").alias(KEY), "message_id")
-            for each in settings.types:
-                withdraw_within(tables, settings.kind(each), gone)
+            withdrawn = wrong.select(F.col("object_uuid").alias(KEY), "message_id")
+            for object_type in settings.types:
+                withdraw_within(tables, settings.kind(object_type), withdrawn)
         if right is not None:
 
-            def apply(each: ObjectType) -> None:
-                apply_within(tables, settings.kind(each), changes(right, each))
+            def apply(object_type: ObjectType) -> None:
+                apply_within(tables, settings.kind(object_type), changes(right, object_type))
 
             run_together(tables.spark, apply, settings.types)
 
@@ -184,5 +184,7 @@ def _read_verdicts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     for batch in batches:
         rows, written = (batch.column(name).to_pylist() for name in ("row", WRITTEN))
         verdicts = zip(map(read, rows), written, strict=True)
-        found = [(*place, turn, isinstance(row, Right)) for row, turn in verdicts for place in row.places]
-        yield tuple_batch(found, _VERDICTS)
+        verdicts_by_place = [
+            (*place, turn, isinstance(row, Right)) for row, turn in verdicts for place in row.places
+        ]
+        yield tuple_batch(verdicts_by_place, _VERDICTS)

@@ -123,7 +123,7 @@ class ExchangeRules:
         return bool(self.erased_sequences) and self.names.of(row["sequence_id"]) in self.erased_sequences
 
 
-class Came(NamedTuple):
+class Arrival(NamedTuple):
     """Where a record stands in the order in which all came: batch after batch, and as records say."""
 
     batch: int
@@ -148,7 +148,7 @@ class Message(_Row):
     A message that is whole, or refused.
 
     Args:
-        came: When it was there whole: by this the first of one identity counts.
+        arrival: When it was there whole: by this the first of one identity counts.
         places: The records that brought it, in the order of their positions.
         first: When the first of these came.
         identity: What makes it the same message again.
@@ -159,9 +159,9 @@ class Message(_Row):
         others: The objects of which it says that this one is a version.
     """
 
-    came: Came
+    arrival: Arrival
     places: list[Place]
-    first: Came
+    first: Arrival
     identity: str
     refused: tuple[str, str] | None = None
     kind: str | None = None
@@ -177,7 +177,7 @@ class Part(_Row):
     *value* is that of its record, of the first part alone.
     """
 
-    came: Came
+    arrival: Arrival
     message: str
     bytes_name: str
     sequence: str
@@ -311,7 +311,7 @@ def is_change(row: Mapping[str, Any]) -> bool:
 
 
 ERASED_REASON = "The message spoke of what was erased."
-_NOWHERE = Came(0, 0, "", 0, 0, 0)
+_NOWHERE = Arrival(0, 0, "", 0, 0, 0)
 
 
 def left_of(
@@ -361,23 +361,23 @@ def _read_row(row: Mapping[str, Any], names: Names) -> Message | Part | None:
     timestamp, partition, offset = (
         _BEFORE_ALL if row[name] is None else row[name] for name in ("timestamp", "partition", "offset")
     )
-    came = Came(row["batch"], timestamp, row["topic"] or "", partition, offset, row["number"])
+    arrival = Arrival(row["batch"], timestamp, row["topic"] or "", partition, offset, row["number"])
     if row[ERROR_CODE] == ERASED:
-        return _left_message(row["left"], came)
+        return _left_message(row["left"], arrival)
     if row[ERROR_CODE] is not None:
-        return Message(came, [came.place], came, names.of_bytes(row["value"]))
+        return Message(arrival, [arrival.place], arrival, names.of_bytes(row["value"]))
     if row["sequence_total"] > 1:
-        return _part(row, came, names)
+        return _part(row, arrival, names)
     statement = statement_of(row, _body(row), row["published_timestamp"], names)
-    return Message(came, [came.place], came, names.of(row["message_id"]), None, *statement)
+    return Message(arrival, [arrival.place], arrival, names.of(row["message_id"]), None, *statement)
 
 
-def _left_message(left: bytes | None, came: Came) -> Message | None:
+def _left_message(left: bytes | None, arrival: Arrival) -> Message | None:
     """What is left of an erased message; what was never taken does not know yet where it stands."""
     message = None if left is None else _read_left(left)
     if message is None or message.places:
         return message
-    return Message(came, [came.place], came, message.identity)
+    return Message(arrival, [arrival.place], arrival, message.identity)
 
 
 def _body(row: Mapping[str, Any]) -> str:
@@ -386,17 +386,17 @@ def _body(row: Mapping[str, Any]) -> str:
     return text.decode()
 
 
-def _part(row: Mapping[str, Any], came: Came, names: Names) -> Part:
-    said = ("sequence_total", "message_type", "message_class", "tenant_jisc_id", "generator")
+def _part(row: Mapping[str, Any], arrival: Arrival, names: Names) -> Part:
+    fields = ("sequence_total", "message_type", "message_class", "tenant_jisc_id", "generator")
     body, position, sequence = _body(row), row["sequence_position"], row["sequence_id"]
     return Part(
-        came=came,
+        arrival=arrival,
         message=names.of(row["message_id"]),
         bytes_name=names.of_bytes(row["value"]),
         sequence=names.of(sequence),
         sequence_id=sequence,
         position=position,
-        terms=join_terms(*(row[name] for name in said)),
+        terms=join_terms(*(row[name] for name in fields)),
         since=row["timestamp"],
         digest=content_digest(msgspec.json.decode(body, type=str)),
         value=row["value"] if position == 1 else None,
@@ -411,5 +411,5 @@ def statement_of(
     kind, about = row["message_type"], row["object_uuid"]
     if about is None or row["message_class"] == "Document" or kind not in (CREATE, *FAULTS):
         return None, published, None, []
-    own, *others = map(names.of, named_objects(kind, about, body))
-    return kind, published, own, others
+    object_name, *others = map(names.of, named_objects(kind, about, body))
+    return kind, published, object_name, others

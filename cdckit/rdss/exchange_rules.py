@@ -15,7 +15,7 @@ from cdckit.parts.kept_folds import Again, KeptFold, Place, RecordOutcome
 from cdckit.rdss.exchange_rows import (
     STATUSES,
     Answer,
-    Came,
+    Arrival,
     ErasedWhole,
     ExchangeRules,
     ForgetObject,
@@ -52,7 +52,7 @@ class _Identities(KeptFold):
 
     @staticmethod
     def order(row: Any) -> Any:
-        return row.came
+        return row.arrival
 
     def state(self) -> bytes | None:
         return None if self.status is None else self.status.encode()
@@ -69,7 +69,7 @@ class OwnParts(_Identities):
 
     def take(self, row: Part) -> Iterable[Any]:
         is_own = self.status not in (None, Status.RECEIVED)
-        return [RecordOutcome(row.came.place, Outcome.DUPLICATE)] if is_own else [row]
+        return [RecordOutcome(row.arrival.place, Outcome.DUPLICATE)] if is_own else [row]
 
 
 class Sequence(KeptFold):
@@ -90,7 +90,7 @@ class Sequence(KeptFold):
 
     @staticmethod
     def order(row: Part | ForgetSequence) -> Any:
-        return (0,) if isinstance(row, ForgetSequence) else (1, *row.came)
+        return (0,) if isinstance(row, ForgetSequence) else (1, *row.arrival)
 
     def take(self, row: Part | ForgetSequence) -> Iterator[Any]:
         if isinstance(row, ForgetSequence):
@@ -105,18 +105,18 @@ class Sequence(KeptFold):
         if outcome is PartOutcome.CONTRADICTING:
             fault = RdssFault.INVALID_HEADER
             refused = fault.value, fault.describe(f"{CONTRADICTION} {row.sequence_id}.")
-            yield Message(row.came, [row.came.place], row.came, row.bytes_name, refused)
+            yield Message(row.arrival, [row.arrival.place], row.arrival, row.bytes_name, refused)
         elif outcome is PartOutcome.DUPLICATE:
-            yield RecordOutcome(row.came.place, Outcome.DUPLICATE)
+            yield RecordOutcome(row.arrival.place, Outcome.DUPLICATE)
         else:
             self._parts[row.position] = row
             if self._judge.lacking() is None:
-                yield from self._assemble(row.came)
+                yield from self._assemble(row.arrival)
 
-    def _assemble(self, came: Came) -> Iterator[Any]:
+    def _assemble(self, arrival: Arrival) -> Iterator[Any]:
         """The message, now that its parts are all there."""
         parts = [part for _, part in sorted(self._parts.items())]
-        places, first = [part.came.place for part in parts], parts[0].came
+        places, first = [part.arrival.place for part in parts], parts[0].arrival
         assembly = WholeMessage(None, replace(self._settings.rules, max_bytes=MAX_WHOLE_BYTES))
         for part in parts:
             assembly.take(part.value, part.body)
@@ -135,8 +135,8 @@ class Sequence(KeptFold):
             published = (row["published_timestamp"] - _EPOCH) // _MICROSECOND
             identity = self._settings.names.of(row["message_id"])
             statement = statement_of(row, row["body"], published, self._settings.names)
-            message = Message(came, places, first, identity, None, *statement)
-            claim = Message(came, [came.place], first, identity)
+            message = Message(arrival, places, first, identity, None, *statement)
+            claim = Message(arrival, [arrival.place], first, identity)
             yield from (RecordOutcome(place, Outcome.PROCESSED, about=about) for place in places)
             yield message
         self._whole = WholeSequence(self._judge.terms, self._judge.contents, claim)
@@ -147,7 +147,7 @@ class Sequence(KeptFold):
         since = min((part.since for part in self._parts.values() if part.since is not None), default=None)
         lacking = self._judge.lacking()
         return [
-            RecordOutcome(part.came.place, Outcome.WAITING, since=since, waits_for=lacking)
+            RecordOutcome(part.arrival.place, Outcome.WAITING, since=since, waits_for=lacking)
             for part in self._parts.values()
         ]
 
@@ -155,7 +155,7 @@ class Sequence(KeptFold):
         return None if self._whole is None else msgspec.msgpack.encode(self._whole)
 
     def waiting(self) -> Iterable[Place]:
-        return [] if self._whole is not None else sorted(part.came.place for part in self._parts.values())
+        return [] if self._whole is not None else sorted(part.arrival.place for part in self._parts.values())
 
 
 class Identity(_Identities):
@@ -169,7 +169,7 @@ class Identity(_Identities):
 
     @staticmethod
     def order(row: Message | OwnMessage) -> Any:
-        return (0, row.status) if isinstance(row, OwnMessage) else (1, *row.came)
+        return (0, row.status) if isinstance(row, OwnMessage) else (1, *row.arrival)
 
     def take(self, row: Message | OwnMessage) -> Iterator[Any]:
         status = Status(row.status) if isinstance(row, OwnMessage) else Status.RECEIVED
@@ -177,7 +177,7 @@ class Identity(_Identities):
             if self.status is not None:
                 yield from (RecordOutcome(place, Outcome.DUPLICATE) for place in row.places)
             elif row.refused is not None:
-                yield refuse(row.came.place, *row.refused)
+                yield refuse(row.arrival.place, *row.refused)
             elif row.kind is not None:
                 yield Statement(row)
         self.status = max((status, self.status or status), key=STATUSES.index)
@@ -235,7 +235,7 @@ class Existence(KeptFold):
                 yield from _turned(message, before, right)
         if self._is_forgotten:
             self._statements = list(self._remaining())
-            yield from (Left(each.message) for each in self._statements if each.asked is None)
+            yield from (Left(statement.message) for statement in self._statements if statement.asked is None)
 
     def _remaining(self) -> Iterator[Statement]:
         """
@@ -249,7 +249,7 @@ class Existence(KeptFold):
             if statement.asked is not None:
                 yield statement
             elif statement.is_right and kind in (CREATE, REMOVE):
-                left = msgspec.structs.replace(message, kind=kind, others=[], places=[message.came.place])
+                left = msgspec.structs.replace(message, kind=kind, others=[], places=[message.arrival.place])
                 yield Statement(left, is_right=True)
 
     def state(self) -> bytes | None:

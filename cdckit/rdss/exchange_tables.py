@@ -86,7 +86,7 @@ class Settings(shell.Settings):
 
     @property
     def noted(self) -> dict[str, Any]:
-        types = [str(each) for each in self.types]
+        types = [str(object_type) for object_type in self.types]
         return {"types": types, "keeps_deleted": self.keeps_deleted, "rules": asdict(self.rules)}
 
     def kind(self, object_type: ObjectType) -> Kind:
@@ -146,8 +146,10 @@ def whole_messages(rows: DataFrame, tables: Tables, rules: Rules) -> DataFrame:
 def with_outcomes(tables: Tables) -> DataFrame:
     """Every row of `MESSAGES` with its `outcome`, of one that was erased too, and the verdict that holds."""
     names = (ERROR_CODE, ERROR_DESCRIPTION)
-    said = last_outcomes(tables).withColumnsRenamed({name: f"said_{name}" for name in (*names, "outcome")})
-    found = read_table(tables, MESSAGES, MESSAGES_SCHEMA).join(said, list(PLACE), "left")
+    outcomes = last_outcomes(tables).withColumnsRenamed(
+        {name: f"said_{name}" for name in (*names, "outcome")}
+    )
+    messages = read_table(tables, MESSAGES, MESSAGES_SCHEMA).join(outcomes, list(PLACE), "left")
     is_said = F.col("said_outcome").isNotNull() & ~is_erased()
     outcome = F.coalesce("said_outcome", "queue", F.lit(Outcome.PROCESSED.value))
     is_refused = F.col("said_outcome").isin(Outcome.INVALID.value, Outcome.ERROR.value)
@@ -158,7 +160,7 @@ def with_outcomes(tables: Tables) -> DataFrame:
         ERROR_CODE: F.col(f"said_{ERROR_CODE}"),
         ERROR_DESCRIPTION: F.when(is_unknown, sentence).otherwise(F.col(f"said_{ERROR_DESCRIPTION}")),
     }
-    return found.withColumns(
+    return messages.withColumns(
         {
             "outcome": F.when(is_erased(), ERASED.lower()).otherwise(outcome),
             **{name: F.when(is_said, verdict[name]).otherwise(F.col(name)) for name in VERDICT},
@@ -168,11 +170,11 @@ def with_outcomes(tables: Tables) -> DataFrame:
 
 def own_messages(tables: Tables) -> DataFrame:
     """One row per message of our own, with the last of its statuses."""
-    own = read_table(tables, OWN, OWN_SCHEMA).where("message_id IS NOT NULL")
-    order = F.array(*(F.lit(each.value) for each in STATUSES))
+    sent = read_table(tables, OWN, OWN_SCHEMA).where("message_id IS NOT NULL")
+    order = F.array(*(F.lit(status.value) for status in STATUSES))
     last = F.max(F.array_position(order, F.col("status")).cast("int"))
     first = (F.first(name).alias(name) for name in _NOTED if name != "message_id")
-    return own.groupBy("message_id").agg(*first, F.element_at(order, last).alias("status"))
+    return sent.groupBy("message_id").agg(*first, F.element_at(order, last).alias("status"))
 
 
 def last_status(tables: Snapshot, message_id: str) -> Status | None:
@@ -181,5 +183,5 @@ def last_status(tables: Snapshot, message_id: str) -> Status | None:
     if secret is None:
         return None
     buckets = int(read_note(tables, Settings.note_key, {})["buckets"])
-    found = state_of(tables, Identity, Names(secret).of(message_id), buckets)
-    return None if found is None else Status(found.decode())
+    state = state_of(tables, Identity, Names(secret).of(message_id), buckets)
+    return None if state is None else Status(state.decode())

@@ -113,10 +113,10 @@ def version_ancestry(links: DataFrame, *, rounds: int = 10) -> DataFrame:
     for _ in range(rounds + 1):
         longer = compute_once(_with_longer(pairs))
         assert longer is not None
-        found = longer.count()
-        if found == count:
+        longer_count = longer.count()
+        if longer_count == count:
             return pairs
-        pairs, count = longer, found
+        pairs, count = longer, longer_count
     needed = f"enough for the longest chain, which is longer than {2**rounds:,} links"
     raise InvalidArgument("version_ancestry", "rounds", needed, rounds)
 
@@ -164,9 +164,9 @@ def latest_versions(objects: DataFrame, ancestry: DataFrame) -> DataFrame:
     _require_both(objects, ancestry, function="latest_versions")
     replaced = ancestry.select(F.col("older").alias("latest")).distinct()
     ends = ancestry.withColumnRenamed("newer", "latest").join(replaced, on="latest", how="left_anti")
-    own = objects.select(KEY).distinct()
-    alone = own.join(replaced, own[KEY] == replaced["latest"], how="left_anti")
-    behind = own.join(ancestry.select(F.col("older").alias(KEY)).distinct(), on=KEY, how="left_semi")
+    ids = objects.select(KEY).distinct()
+    alone = ids.join(replaced, ids[KEY] == replaced["latest"], how="left_anti")
+    behind = ids.join(ancestry.select(F.col("older").alias(KEY)).distinct(), on=KEY, how="left_semi")
     later = behind.join(ends.withColumnRenamed("older", KEY), on=KEY, how="left")
     itself = alone.select(KEY, F.col(KEY).alias("latest"), F.lit(0).alias("steps"))
     return itself.unionByName(later.select(KEY, "latest", "steps"))
@@ -206,11 +206,11 @@ def missed_versions(objects: DataFrame, ancestry: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     _require_both(objects, ancestry, function="missed_versions")
-    known = objects.select(KEY).distinct()
+    held_objects = objects.select(KEY).distinct()
     of_newer = ancestry.selectExpr(f"newer AS {KEY}", "older AS held", "true AS is_older")
     of_older = ancestry.selectExpr(f"older AS {KEY}", "newer AS held", "false AS is_older")
-    both = of_newer.unionByName(of_older).join(known, on=KEY, how="left_anti")
-    related = both.join(known.withColumnRenamed(KEY, "held"), on="held", how="left_semi")
+    both = of_newer.unionByName(of_older).join(held_objects, on=KEY, how="left_anti")
+    related = both.join(held_objects.withColumnRenamed(KEY, "held"), on="held", how="left_semi")
     older, newer = (F.when(condition, F.col("held")) for condition in (F.col("is_older"), ~F.col("is_older")))
     return related.groupBy(KEY).agg(
         F.array_sort(F.collect_set(older)).alias("held_older"),
@@ -256,7 +256,7 @@ def _require_both(objects: DataFrame, ancestry: DataFrame, *, function: str) -> 
 
 
 def with_unknown(
-    decoded: DataFrame, *, known: DataFrame | None = None, keeps_deleted: bool = False
+    decoded: DataFrame, *, known_objects: DataFrame | None = None, keeps_deleted: bool = False
 ) -> DataFrame:
     """
     Give the messages about unknown objects their verdict: APPERRMET001 to 003.
@@ -273,8 +273,8 @@ def with_unknown(
 
     Args:
         decoded: What `decode` returned, its sequences assembled.  A message that comes twice has the same
-            verdict each time, also where *known* has it already.
-        known: What was known before: a history of research objects, or changes of them (of the kind
+            verdict each time, also where *known_objects* have it already.
+        known_objects: What was known before: a history of research objects, or changes of them (of the kind
             `ResearchObject`); without it, nothing.
         keeps_deleted: Whether an object that was deleted can be updated, deleted and read all the same, as
             in a preservation system, which keeps what it has.
@@ -287,8 +287,8 @@ def with_unknown(
 
     Raises:
         InvalidArgument: *decoded* is a stream, or *keeps_deleted* is no bool.
-        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned; or *known* is neither a
-            history nor changes of research objects.
+        MissingColumns, WrongColumnType: *decoded* is not what `decode` returned; or *known_objects* are
+            neither a history nor changes of research objects.
 
     Cost: the ids of the messages are shuffled by object, with what is known of them; those about objects
         that are versions of each other go through one task.  The messages themselves are joined with the
@@ -310,18 +310,18 @@ def with_unknown(
     require_types(decoded, DECODED_SCHEMA, function="with_unknown")
     require_batch(decoded, "decoded", "decode each batch (foreachBatch)", function="with_unknown")
     require_flag(keeps_deleted, "keeps_deleted", function="with_unknown")
-    wrong = _unknown_statements(decoded, known, keeps_deleted)
+    wrong = _unknown_statements(decoded, known_objects, keeps_deleted)
     places = wrong.select(
         *(F.col(name).alias(f"_{name}") for name in _RECORD), F.lit(True).alias("_is_wrong")
     )
     same = reduce(Column.__and__, (F.col(name).eqNullSafe(F.col(f"_{name}")) for name in _RECORD))
     is_wrong = is_statement(*FAULTS) & F.col("_is_wrong").isNotNull()
-    judged = decoded.join(places, same, "left")
+    compared = decoded.join(places, same, "left")
     columns = {
         name: F.when(is_wrong, text).otherwise(F.col(name))
         for name, text in object_fault(F.col("object_uuid")).items()
     }
-    return judged.withColumns(columns).select(*decoded.columns)
+    return compared.withColumns(columns).select(*decoded.columns)
 
 
 # A topic that was made anew counts its offsets from 0 again: its records hold other messages.
@@ -329,16 +329,18 @@ _RECORD = ("topic", "partition", "offset", "message_id")
 _ARRIVAL = ("timestamp", *_RECORD)
 
 
-def _unknown_statements(decoded: DataFrame, known: DataFrame | None, keeps_deleted: bool) -> DataFrame:
+def _unknown_statements(
+    decoded: DataFrame, known_objects: DataFrame | None, keeps_deleted: bool
+) -> DataFrame:
     """The messages about unknown objects: one row for each, its `_RECORD`."""
     light = (*_ARRIVAL, "message_type", "published_timestamp", "object_uuid")
     body = F.when(F.col("message_type") == UPDATE, F.col("body")).alias("body")
-    said = decoded.where(is_statement(CREATE, *FAULTS)).select(*light, body)
+    messages = decoded.where(is_statement(CREATE, *FAULTS)).select(*light, body)
     reads = ["message_type", "object_uuid", "body"]
-    named = with_rule(said, light, reads, _list_objects, pa.schema([_OBJECT_LIST]))
+    named = with_rule(messages, light, reads, _list_objects, pa.schema([_OBJECT_LIST]))
     statements = named.withColumns({"is_message": F.lit(True), "known": F.lit(None).cast("boolean")})
-    if known is not None:
-        before = _known_instants(known).withColumn("is_message", F.lit(False))
+    if known_objects is not None:
+        before = _known_instants(known_objects).withColumn("is_message", F.lit(False))
         statements = statements.unionByName(before, allowMissingColumns=True)
     # Versions of each other are looked at together, all others object by object.
     linked = statements.where(F.size("objects") > 1).select(F.explode("objects").alias("object_uuid"))
@@ -348,29 +350,31 @@ def _unknown_statements(decoded: DataFrame, known: DataFrame | None, keeps_delet
     # At one instant, what was known before stands first.
     order = ("published_timestamp", "is_message", *_ARRIVAL)
     plan = published_statements(keeps_deleted)
-    judged = fold_rows(statements, plan, keeps=_RECORD, order=order)
-    return judged.where("is_wrong").select(*_RECORD).distinct()
+    verdicts = fold_rows(statements, plan, keeps=_RECORD, order=order)
+    return verdicts.where("is_wrong").select(*_RECORD).distinct()
 
 
 _OBJECT_LIST = pa.field("objects", pa.list_(pa.string()))
 
 
-def _list_objects(message_type: str, own: str, body: str | None) -> tuple[list[str]]:
-    return (named_objects(message_type, own, body),)
+def _list_objects(message_type: str, object_uuid: str, body: str | None) -> tuple[list[str]]:
+    return (named_objects(message_type, object_uuid, body),)
 
 
-def _known_instants(known: DataFrame) -> DataFrame:
+def _known_instants(known_objects: DataFrame) -> DataFrame:
     """The instants at which known objects came to be, changed or went."""
-    if "operation" in known.columns:
-        require_changes(known, function="with_unknown")
+    if "operation" in known_objects.columns:
+        require_changes(known_objects, function="with_unknown")
         key = F.col("data").getField(KEY)
         at, message, exists = "effective_timestamp", "message_id", F.col("operation") == UPSERT
-        known = known.where(F.col("operation").isin(UPSERT, DELETE))
+        known_objects = known_objects.where(F.col("operation").isin(UPSERT, DELETE))
     else:
-        require_columns(known, [KEY], function="with_unknown")
-        known = require_history(known, VALID_FROM, DELETED, SOURCE_MESSAGE, function="with_unknown")
+        require_columns(known_objects, [KEY], function="with_unknown")
+        known_objects = require_history(
+            known_objects, VALID_FROM, DELETED, SOURCE_MESSAGE, function="with_unknown"
+        )
         key, at, message, exists = F.col(KEY), VALID_FROM, SOURCE_MESSAGE, ~F.col(DELETED)
-    return known.select(
+    return known_objects.select(
         key.alias("object_uuid"),
         F.array(key).alias("objects"),
         F.col(at).alias("published_timestamp"),

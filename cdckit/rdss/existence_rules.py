@@ -53,7 +53,7 @@ class PublishedStatements(Fold):
         self._known: dict[tuple[str, str], bool] = {}
         self._verdicts: dict[str, bool] = {}
 
-    def take(self, message_id: str, kind: str | None, objects: list[str], known: bool | None) -> Result:
+    def take(self, message_id: str, kind: str | None, objects: list[str], exists: bool | None) -> Result:
         """
         Say whether a message is about an unknown object.
 
@@ -61,14 +61,14 @@ class PublishedStatements(Fold):
             message_id: A message that comes again has the verdict of the first time.
             kind: The type of the message; null for what was known before.
             objects: The object that the message is about, and those of which that is a version.
-            known: Whether the object existed from then on; of what was known before.
+            exists: Whether the object existed from then on; of what was known before.
         """
         about = objects[0]
         existed = self._exist.get(about, False)
         if kind is None:
             self._known.setdefault((about, message_id), existed)
-            if known or not self._keeps_deleted:
-                self._exist[about] = bool(known)
+            if exists or not self._keeps_deleted:
+                self._exist[about] = bool(exists)
             return (False,)
         if message_id in self._verdicts:
             return (not self._verdicts[message_id],)

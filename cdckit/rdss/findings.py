@@ -99,7 +99,7 @@ class RdssFault(Fault):
     )
 
 
-CODES: Mapping[str, RdssFault] = {each.value: each for each in RdssFault}
+CODES: Mapping[str, RdssFault] = {fault.value: fault for fault in RdssFault}
 """The catalogue by the text of each code."""
 
 
@@ -239,7 +239,7 @@ def _options(kind: Any) -> str:
 
 
 _OF_VALUES: Mapping[str, Callable[[Any], str]] = {
-    "type": lambda kind: f"is not {' or '.join(_TYPES.get(each, f'a {each}') for each in kind.types)}",
+    "type": lambda kind: f"is not {' or '.join(_TYPES.get(type_, f'a {type_}') for type_ in kind.types)}",
     "enum": _options,
     "minimum": lambda kind: f"is less than {kind.limit}",
 }

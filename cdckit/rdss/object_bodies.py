@@ -74,19 +74,19 @@ _NEWER, _OLDER = "isNewVersionOf", "isPreviousVersionOf"
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[1-5][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
-def named_objects(message_type: str, own: str, body: str | None) -> list[str]:
+def named_objects(message_type: str, object_uuid: str, body: str | None) -> list[str]:
     """List the objects of which one must exist for a message: its own, and those it is a version of."""
     content = None if body is None or message_type != UPDATE else _read_json(body)
-    return list(dict.fromkeys([own, *(name for _, name in _related_versions(content))]))
+    return list(dict.fromkeys([object_uuid, *(name for _, name in _related_versions(content))]))
 
 
 LINKS = pa.schema([("newer", pa.string()), ("older", pa.string())])
 
 
-def version_pairs(own: str, related: str | None) -> Iterable[Result]:
+def version_pairs(object_uuid: str, related: str | None) -> Iterable[Result]:
     """List the pairs of versions that an object names, by the JSON text of its `objectRelatedIdentifier`."""
-    found = _related_versions({RELATED: related and _read_json(related)})
-    return [(own, other) if is_newer else (other, own) for is_newer, other in found]
+    versions = _related_versions({RELATED: related and _read_json(related)})
+    return [(object_uuid, other) if is_newer else (other, object_uuid) for is_newer, other in versions]
 
 
 def _read_json(text: str) -> Any:

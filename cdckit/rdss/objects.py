@@ -85,10 +85,10 @@ class ObjectType(StrEnum):
 
 def require_object_type(given: str, *, function: str) -> ObjectType:
     """The object type itself; raises `InvalidArgument` for a name that is none's."""
-    found = {str(each): each for each in ObjectType}.get(given)
-    if found is None:
+    object_type = {str(type_): type_ for type_ in ObjectType}.get(given)
+    if object_type is None:
         raise InvalidArgument(function, "object_type", f"one of {', '.join(ObjectType)}", given)
-    return found
+    return object_type
 
 
 _READ_COLUMNS = (
@@ -363,12 +363,12 @@ def preservation_history(history: DataFrame) -> DataFrame:
         .rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     alive = F.when(~is_deleted, F.struct(*map(quoted, kept)))
-    known = history.withColumn("alive", F.last(alive, ignorenulls=True).over(so_far))
+    with_alive = history.withColumn("alive", F.last(alive, ignorenulls=True).over(so_far))
     columns = {
         **{name: F.col("alive").getField(name) for name in kept},
         DELETED: F.lit(False),
     }
     mark = F.when(is_deleted, F.col(VALID_FROM)).alias(DELETE_REQUESTED)
-    return known.select(
+    return with_alive.select(
         *(columns.get(name, F.col(quoted(name))).alias(name) for name in history.columns), mark
     )

@@ -100,9 +100,9 @@ def nesting_depth(value: object) -> int:
     (0, 1, 2)
     """
     depth, level = 0, [value]
-    while containers := [each for each in level if isinstance(each, dict | list)]:
+    while containers := [container for container in level if isinstance(container, dict | list)]:
         depth += 1
-        level = [inner for each in containers for _, inner in _children(each)]
+        level = [inner for container in containers for _, inner in _children(container)]
     return depth
 
 
@@ -110,9 +110,9 @@ def walk_values(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """Every value inside *value*, with the path to it; itself first."""
     waiting = [(path, value)]
     while waiting:
-        at, each = waiting.pop()
-        yield at, each
-        waiting += [((*at, step), inner) for step, inner in _children(each)]
+        at, inner_value = waiting.pop()
+        yield at, inner_value
+        waiting += [((*at, step), inner) for step, inner in _children(inner_value)]
 
 
 def _children(value: object) -> list[tuple[str | int, Any]]:
@@ -190,9 +190,9 @@ def _is_json(value: bytes) -> bool:
 
 
 def _first_twice(text: str) -> tuple[Path, str]:
-    for path, each in walk_values(_ANY.decode(text)):
-        if isinstance(each, _Pairs):
-            names = [name for name, _ in each]
+    for path, container in walk_values(_ANY.decode(text)):
+        if isinstance(container, _Pairs):
+            names = [name for name, _ in container]
             for name in names:
                 if names.count(name) > 1:
                     return path, name
@@ -201,9 +201,9 @@ def _first_twice(text: str) -> tuple[Path, str]:
 
 def _require_characters(values: dict[str, Any], header: object) -> None:
     """Refuse texts, and names of fields, with half a character, which only an escape can spell."""
-    for path, each in walk_values(values):
-        names = list(each) if isinstance(each, dict) else []
-        for text in [each, *names] if isinstance(each, str) else names:
+    for path, inner_value in walk_values(values):
+        names = list(inner_value) if isinstance(inner_value, dict) else []
+        for text in [inner_value, *names] if isinstance(inner_value, str) else names:
             try:
                 text.encode()
             except UnicodeEncodeError:
@@ -286,8 +286,10 @@ def _read_whole(value: bytes, rules: Rules) -> ParsedMessage:
 
 def _part(header: Mapping[str, Any], position: int, total: int, piece: bytes) -> bytes:
     sequence = {**header["messageSequence"], "position": position, "total": total}
-    own = header.get("messageId") if position == 1 else _part_id(header, position)
-    header_text = json.dumps({**header, "messageId": own, "messageSequence": sequence}, ensure_ascii=False)
+    message_id = header.get("messageId") if position == 1 else _part_id(header, position)
+    header_text = json.dumps(
+        {**header, "messageId": message_id, "messageSequence": sequence}, ensure_ascii=False
+    )
     return b'{"messageHeader": %b, "messageBody": "%b"}' % (header_text.encode(), piece)
 
 

@@ -94,8 +94,8 @@ def parts(decoded: DataFrame) -> DataFrame:
     one_of_several = F.col(ERROR_CODE).isNull() & (F.col("sequence_total") > 1)
     of_several = decoded.where(one_of_several)
     kept = [name for name in decoded.columns if name not in PARTS.columns.names]
-    judged = fold_rows(of_several, PARTS, keeps=kept, order=_ARRIVAL)
-    return judged.select(*dict.fromkeys([*decoded.columns, *PARTS_SCHEMA.names]))
+    outcomes = fold_rows(of_several, PARTS, keeps=kept, order=_ARRIVAL)
+    return outcomes.select(*dict.fromkeys([*decoded.columns, *PARTS_SCHEMA.names]))
 
 
 def waiting(

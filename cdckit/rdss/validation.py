@@ -161,7 +161,7 @@ def _schema_finding(validator: Validator, value: object, path: Path, otherwise: 
 
 
 def _verdict(finding: Finding | None, header: object, body: Any = None, text: str | None = None) -> Verdict:
-    known = header if isinstance(header, dict) else None
+    fields = header if isinstance(header, dict) else None
     if finding is None:
-        return Verdict(None, None, None, known, body, text)
-    return Verdict(finding.code, finding.description, finding.path, known, body, text)
+        return Verdict(None, None, None, fields, body, text)
+    return Verdict(finding.code, finding.description, finding.path, fields, body, text)

@@ -53,8 +53,8 @@ def schemas() -> dict[str, Any]:
     ['cdckit:/rdss/bodies.json', 'cdckit:/rdss/details.json']
     """
     folder = files("cdckit.rdss") / "schemas"
-    found = [json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in NAMES]
-    return {schema["$id"]: schema for schema in found}
+    documents = [json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in NAMES]
+    return {schema["$id"]: schema for schema in documents}
 
 
 @cache

@@ -113,13 +113,13 @@ def _decode_batches(
 # The schema zone ------------------------------------------------------------------------------------------
 
 
-def metadata(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
+def metadata(decoded: DataFrame, *, zone: DataFrame | None = None) -> DataFrame:
     """
     Read the metadata messages: the evidence for the schema zone.
 
     Args:
         decoded: What `decode` returned; rows that are not MD, or have an error already, are passed over.
-        known: A schema zone from earlier, against which conflicts are found as well.
+        zone: A schema zone from earlier, against which conflicts are found as well.
 
     Returns:
         One row per metadata message (`METADATA_SCHEMA`): the record's columns, `schema_id`, the
@@ -153,12 +153,12 @@ def metadata(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame
     needed = messages.select(*RECORD_COLUMNS, "form", "message_schema", "message")
     read = WorkerPlan(needed, _metadata_batches, METADATA_SCHEMA).rows()
     word = F.struct("layout", *LINEAGE)
-    if known is None:
+    if zone is None:
         compared = read.withColumn("known", F.when(F.lit(False), word))
     else:
-        require_types(known, ZONE_SCHEMA, function="metadata")
+        require_types(zone, ZONE_SCHEMA, function="metadata")
         first = F.min_by(word, F.struct(*PLACE_TYPES)).alias("known")
-        earlier = known.groupBy("schema_id").agg(first)
+        earlier = zone.groupBy("schema_id").agg(first)
         compared = read.join(F.broadcast(earlier), on="schema_id", how="left")
     in_order = compared.select(*METADATA_SCHEMA.names, "known").repartition("schema_id")
     in_order = in_order.sortWithinPartitions("schema_id", *PLACE_TYPES)
@@ -167,18 +167,20 @@ def metadata(decoded: DataFrame, *, known: DataFrame | None = None) -> DataFrame
 
 def _metadata_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        said: list[dict[str, Any]] = []
+        contents: list[dict[str, Any]] = []
         findings: Findings = {}
         parts = (batch.column(name).to_pylist() for name in ("form", "message_schema", "message"))
         for row, message in enumerate(zip(*parts, strict=True)):
             try:
-                said.append(read_metadata(*message))
+                contents.append(read_metadata(*message))
             except FoundFault as unusable:
-                said.append({})
+                contents.append({})
                 findings[row] = (unusable.fault, unusable.finding)
-        columns = [pa.array([row.get(name) for row in said], kind) for name, kind in METADATA_TYPES.items()]
+        columns = [
+            pa.array([row.get(name) for row in contents], kind) for name, kind in METADATA_TYPES.items()
+        ]
         record = [batch.column(name) for name in RECORD_COLUMNS]
-        errors = error_columns(findings, len(said))
+        errors = error_columns(findings, len(contents))
         yield pa.RecordBatch.from_arrays([*record, *columns, *errors], METADATA_SCHEMA.names)
 
 
@@ -198,7 +200,7 @@ def _conflict_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
         yield pa.RecordBatch.from_arrays([*columns, *errors], METADATA_SCHEMA.names)
 
 
-def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
+def schema_zone(metadata: DataFrame, *, zone: DataFrame | None = None) -> DataFrame:
     """
     What each schema id stands for, as it was said over time.
 
@@ -207,8 +209,8 @@ def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataF
     a DDL that was taken back, or a table that was made anew, is as the source has it.
 
     Args:
-        metadata: What `metadata` returned (with the same *known*).
-        known: The zone as it was before.  A zone is a small table: save and load it like any other.
+        metadata: What `metadata` returned (with the same *zone*).
+        zone: The zone as it was before.  A zone is a small table: save and load it like any other.
 
     Returns:
         One row per statement (`ZONE_SCHEMA`): what one id stands for in one table, from the first
@@ -216,7 +218,7 @@ def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataF
         said about the id and table in between.
 
     Raises:
-        MissingColumns, WrongColumnType: *metadata* or *known* has other columns.
+        MissingColumns, WrongColumnType: *metadata* or *zone* has other columns.
 
     Cost: one pass through Python over the messages, in one task.
 
@@ -236,12 +238,12 @@ def schema_zone(metadata: DataFrame, *, known: DataFrame | None = None) -> DataF
     require_types(metadata, METADATA_SCHEMA, function="schema_zone")
     require_batch(metadata, "metadata", INSTEAD, function="schema_zone")
     own_alone = F.lit(None).cast(ZONE_SCHEMA["places"].dataType).alias("places")
-    said = metadata.where(F.col(ERROR_CODE).isNull()).select(*METADATA_TYPES, *PLACE_TYPES, own_alone)
-    if known is not None:
-        require_types(known, ZONE_SCHEMA, function="schema_zone")
-        said = said.unionByName(known.select(said.columns))
+    evidence = metadata.where(F.col(ERROR_CODE).isNull()).select(*METADATA_TYPES, *PLACE_TYPES, own_alone)
+    if zone is not None:
+        require_types(zone, ZONE_SCHEMA, function="schema_zone")
+        evidence = evidence.unionByName(zone.select(evidence.columns))
     # They are few, and what `metadata` returned was shuffled by their ids already: one task takes all.
-    by_id = said.coalesce(1).sortWithinPartitions("schema_id")
+    by_id = evidence.coalesce(1).sortWithinPartitions("schema_id")
     return WorkerPlan(by_id, _statement_batches, ZONE_SCHEMA).rows()
 
 
@@ -351,8 +353,8 @@ def with_waits(data: DataFrame, zone: DataFrame, json_topics: Collection[str]) -
     is_json = F.col("form") == "json"
     has_table = F.coalesce(F.col("topic").isin(list(json_topics)), F.lit(False))
     # Not an anti join: `waiting` may fail by a condition, and Spark would ask it of all data.
-    known = zone.select(F.col("schema_id").alias("known")).distinct()
-    compared = data.join(F.broadcast(known), on=F.col("schema_id") == F.col("known"), how="left")
+    schema_ids = zone.select(F.col("schema_id").alias("known")).distinct()
+    compared = data.join(F.broadcast(schema_ids), on=F.col("schema_id") == F.col("known"), how="left")
     waits = F.when(is_json, ~has_table).otherwise(F.col("known").isNull())
     return compared.withColumn("waits", waits).drop("known")
 

@@ -328,15 +328,15 @@ def open_plain(values: pa.Array) -> Envelopes:
     )
 
 
-def _message_prefix(rest: int) -> bytes | None:
+def _message_prefix(remaining: int) -> bytes | None:
     """
-    The length before a message that takes *rest* bytes together with it; None if none has so many.
+    The length before a message that takes *remaining* bytes together with it; None if none has so many.
 
     >>> _message_prefix(3), _message_prefix(66), _message_prefix(65)
     (b'\\x04', b'\\x80\\x01', None)
     """
     for size in range(1, 6):
-        doubled, spelled = 2 * (rest - size), bytearray()
+        doubled, spelled = 2 * (remaining - size), bytearray()
         while doubled > 0x7F:
             spelled.append(doubled & 0x7F | 0x80)
             doubled >>= 7

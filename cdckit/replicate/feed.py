@@ -134,9 +134,8 @@ class Feed(TableFeed):
         return WorkResult(reads=intake.reads)
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
-        return {
-            str(each): each.kind(self._buckets) for each in self._feed_tables(tables).values() if each.keys
-        }
+        with_key = [table for table in self._feed_tables(tables).values() if table.keys]
+        return {str(table): table.kind(self._buckets) for table in with_key}
 
     def _shown(self) -> Sequence[str]:
         return "form", "schema_id"
@@ -162,10 +161,10 @@ class Feed(TableFeed):
     def tables(self) -> DataFrame:
         """One row per table that the metadata knows (`TABLES_SCHEMA`)."""
         snapshot = self._snapshot()
-        known = self._feed_tables(snapshot)
+        tables = self._feed_tables(snapshot)
         rows = [
-            (*each.name, each.entity, list(each.keys), snapshot.has(each.kind(self._buckets).changes))
-            for each in known.values()
+            (*table.name, table.entity, list(table.keys), snapshot.has(table.kind(self._buckets).changes))
+            for table in tables.values()
         ]
         return local_frame(self._spark, rows, TABLES_SCHEMA)
 
@@ -197,11 +196,11 @@ class Feed(TableFeed):
         """
         snapshot = self._snapshot(version, timestamp, function="table")
         # By the metadata of that commit: the table may have had another key then.
-        found = self._find_table(snapshot, table, task, server, schema, function="table")
-        if not found.keys:
+        feed_table = self._find_table(snapshot, table, task, server, schema, function="table")
+        if not feed_table.keys:
             needed = "a table with a key: give it one in TableSettings(keys=...) and rebuild"
-            raise InvalidArgument("table", "table", needed, str(found))
-        return View(snapshot, found.kind(self._buckets).stored_kind(snapshot))
+            raise InvalidArgument("table", "table", needed, str(feed_table))
+        return View(snapshot, feed_table.kind(self._buckets).stored_kind(snapshot))
 
     def without_key(
         self, table: str, *, task: str | None = None, server: str | None = None, schema: str | None = None
@@ -212,12 +211,12 @@ class Feed(TableFeed):
         Cost: reads all records of the table.
         """
         snapshot = self._snapshot()
-        found = self._find_table(snapshot, table, task, server, schema, function="without_key")
-        records = found.keep_own(read_rows(snapshot, RECORDS, RECEIVED_SCHEMA)).select(*RECORD_COLUMNS)
-        rows = rows_of_table(records, found.table, function="without_key", **found.reading)
-        return (
-            find_without_key(rows, keys=found.keys) if found.keys else rows.where(F.col(ERROR_CODE).isNull())
-        )
+        feed_table = self._find_table(snapshot, table, task, server, schema, function="without_key")
+        records = feed_table.keep_own(read_rows(snapshot, RECORDS, RECEIVED_SCHEMA)).select(*RECORD_COLUMNS)
+        rows = rows_of_table(records, feed_table.table, function="without_key", **feed_table.reading)
+        if not feed_table.keys:
+            return rows.where(F.col(ERROR_CODE).isNull())
+        return find_without_key(rows, keys=feed_table.keys)
 
     def _feed_tables(self, snapshot: Snapshot) -> dict[TableName, FeedTable]:
         return feed_tables(_read_zone(snapshot), self._tables)
@@ -233,17 +232,17 @@ class Feed(TableFeed):
         function: str,
     ) -> FeedTable:
         wanted = {"table": table, "task": task, "server": server, "schema": schema}
-        known = self._feed_tables(snapshot)
-        found = [
-            each
-            for name, each in known.items()
+        tables = self._feed_tables(snapshot)
+        matches = [
+            feed_table
+            for name, feed_table in tables.items()
             if all(value is None or getattr(name, part) == value for part, value in wanted.items())
         ]
-        if len(found) != 1:
-            which = f"several: {', '.join(str(each) for each in found[:9])}" if found else "none"
-            names = ", ".join(str(each) for each in list(known.values())[:20]) or "no table yet"
+        if len(matches) != 1:
+            which = f"several: {', '.join(map(str, matches[:9]))}" if matches else "none"
+            names = ", ".join(map(str, [*tables.values()][:20])) or "no table yet"
             raise InvalidArgument(function, "table", f"one of {names}", f"{which} of {wanted}")
-        return found[0]
+        return matches[0]
 
 
 def _read_zone(tables: Snapshot) -> DataFrame:

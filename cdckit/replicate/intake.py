@@ -92,7 +92,11 @@ class FeedTable:
         if form == "json":
             return topic in self.settings.json_topics
         in_topic = self.settings.topics is None or topic in self.settings.topics
-        return form == "avro" and in_topic and schema_id in {one.schema_id for one in self.table.versions}
+        return (
+            form == "avro"
+            and in_topic
+            and schema_id in {version.schema_id for version in self.table.versions}
+        )
 
     def reads_any(self, addresses: Iterable[tuple[str | None, str | None, str]]) -> bool:
         """Whether data with one of these addresses can be of this table."""
@@ -128,7 +132,7 @@ def feed_tables(zone: DataFrame, settings: Mapping[TableName, TableSettings]) ->
 
 def json_topics(tables: Iterable[FeedTable]) -> list[str]:
     """The topics whose messages in JSON form have a table that is known."""
-    return sorted({topic for each in tables for topic in each.settings.json_topics})
+    return sorted({topic for table in tables for topic in table.settings.json_topics})
 
 
 _NOTE = "cdckit.feed"
@@ -165,19 +169,19 @@ class Intake(TableIntake):
         """Bring the other tables up to records that were kept."""
         if not written.files:
             return
-        came = self._transaction.read(RECORDS, files=written.files)
-        sorted_by = came.select("type", F.col(ERROR_CODE).isNull().alias("is_sound"), *ADDRESS)
+        received = self._transaction.read(RECORDS, files=written.files)
+        sorted_by = received.select("type", F.col(ERROR_CODE).isNull().alias("is_sound"), *ADDRESS)
         # Few rows are in the plan already: they need no job.
         sorts = (sorted_by if hold_few_rows(written.files) else sorted_by.distinct()).collect()
         before = self._tables()
         learns = any(row["type"] == METADATA and row["is_sound"] for row in sorts)
         if learns:
-            self._learn(came)
+            self._learn(received)
         if any(not row["is_sound"] for row in sorts):
-            self._reject(came.where(F.col(ERROR_CODE).isNotNull()))
+            self._reject(received.where(F.col(ERROR_CODE).isNotNull()))
         now = self._tables() if learns else before
         addresses = {_address(row) for row in sorts if row["type"] == DATA and row["is_sound"]}
-        ready = self._sort_out(came, addresses, now)
+        ready = self._sort_out(received, addresses, now)
         self._require_settings(now)
         changed = {
             name
@@ -191,19 +195,19 @@ class Intake(TableIntake):
 
     def rebuild(self, names: Iterable[TableName] | None) -> None:
         """Make the ledgers of these tables anew, of all for None; by the settings as they are now."""
-        known = self._tables()
+        tables = self._tables()
         waited = self._read(WAITING)
         if names is None and waited is not None:
             self._transaction.replace(WAITING, waited.withColumn(GIVEN_UP, F.lit(None).cast("timestamp_ltz")))
-        chosen = set(known if names is None else names)
-        for name in chosen - set(known):
+        chosen = set(tables if names is None else names)
+        for name in chosen - set(tables):
             raise InvalidArgument("rebuild", "table", "one that the metadata knows", str(name))
         # By other settings than before, messages in JSON form may have a table that they waited for.
-        healed = self._take_ready(known)
+        healed = self._take_ready(tables)
         for name in chosen:
-            self._make_anew(known[name])
+            self._make_anew(tables[name])
         if healed is not None:
-            self._add_ready(healed, (table for name, table in known.items() if name not in chosen))
+            self._add_ready(healed, (table for name, table in tables.items() if name not in chosen))
 
     # -----------------------------------------------------------------------------------------------------
 
@@ -211,31 +215,31 @@ class Intake(TableIntake):
         zone = self._read(ZONE)
         return {} if zone is None else feed_tables(zone, self._settings)
 
-    def _learn(self, came: DataFrame) -> None:
+    def _learn(self, received: DataFrame) -> None:
         """Read the metadata messages, and let the zone know what they say."""
         zone = self._read(ZONE)
-        messages = came.where((F.col("type") == METADATA) & F.col(ERROR_CODE).isNull())
-        learnt = self._transaction.scratch(metadata(decode(messages.select(*RECORD_COLUMNS)), known=zone))
-        self._transaction.replace(ZONE, schema_zone(learnt, known=zone))
+        messages = received.where((F.col("type") == METADATA) & F.col(ERROR_CODE).isNull())
+        learnt = self._transaction.scratch(metadata(decode(messages.select(*RECORD_COLUMNS)), zone=zone))
+        self._transaction.replace(ZONE, schema_zone(learnt, zone=zone))
         self._reject(learnt.where(F.col(ERROR_CODE).isNotNull()))
 
     def _sort_out(
-        self, came: DataFrame, addresses: set[_Address], tables: Mapping[TableName, FeedTable]
+        self, received: DataFrame, addresses: set[_Address], tables: Mapping[TableName, FeedTable]
     ) -> _Ready:
         """Let what has no schema wait, and return what has one now, what waited for it among it."""
         healed = self._take_ready(tables)
-        data = came.where(is_data())
-        if all(any(each.reads_address(*address) for each in tables.values()) for address in addresses):
+        data = received.where(is_data())
+        if all(any(table.reads_address(*address) for table in tables.values()) for address in addresses):
             return _unite(_Ready(data, addresses), healed)
         # Found anew for each use, from three columns of it: to write all rows once more takes longer.
         sorted_out = self._with_waits(data, tables)
-        found = _addresses_by_waiting(sorted_out)
-        if found[True]:
+        by_waiting = _addresses_by_waiting(sorted_out)
+        if by_waiting[True]:
             fault = ReplicateFault.METADATA_MISSING
             error = F.lit(fault.value), F.lit(fault.sentence)
             self._let_wait(sorted_out.where("waits"), _waiting_for(), *error)
         ready = sorted_out.where("not waits").drop("waits")
-        return _unite(_Ready(ready, found[False]), healed)
+        return _unite(_Ready(ready, by_waiting[False]), healed)
 
     def _take_ready(self, tables: Mapping[TableName, FeedTable]) -> _Ready | None:
         """What waited and waits no longer: it is taken out of what waits."""
@@ -301,18 +305,18 @@ def _waiting_for() -> Column:
     return F.when(F.col("form") == "json", of_json).otherwise(of_avro)
 
 
-def _unite(came: _Ready, healed: _Ready | None) -> _Ready:
+def _unite(ready: _Ready, healed: _Ready | None) -> _Ready:
     if healed is None:
-        return came
-    return _Ready(came.data.unionByName(healed.data), came.addresses | healed.addresses)
+        return ready
+    return _Ready(ready.data.unionByName(healed.data), ready.addresses | healed.addresses)
 
 
 def _addresses_by_waiting(sorted_out: DataFrame) -> dict[bool, set[_Address]]:
     """The addresses of the data that waits, and of the data that does not."""
-    found: dict[bool, set[_Address]] = {True: set(), False: set()}
+    by_waiting: dict[bool, set[_Address]] = {True: set(), False: set()}
     for row in sorted_out.select("waits", *ADDRESS).distinct().collect():
-        found[row["waits"]].add(_address(row))
-    return found
+        by_waiting[row["waits"]].add(_address(row))
+    return by_waiting
 
 
 def _address(row: Row) -> _Address:

@@ -104,23 +104,25 @@ def read_metadata(form: str, message_schema: str | None, message: bytes) -> dict
     """
     content = json.loads(message) if form == "json" else _decode(message_schema or "", message)
     try:
-        said = msgspec.convert(content, MetadataMessage, strict=False)
+        metadata = msgspec.convert(content, MetadataMessage, strict=False)
     except msgspec.ValidationError as error:
         raise FoundFault(ReplicateFault.METADATA_INCOMPLETE, f"{error}.") from error
-    columns = sorted(dict(said.table_structure.table_columns).items(), key=lambda named: named[1].ordinal)
+    columns = sorted(dict(metadata.table_structure.table_columns).items(), key=lambda named: named[1].ordinal)
     _check_ordinals([column.ordinal for _, column in columns])
-    if len(said.schema_id.encode()) != SCHEMA_ID_BYTES:
-        raise FoundFault(ReplicateFault.SCHEMA_ID_LENGTH, f"It is {said.schema_id!r:.80}.")
-    data_schema = said.data_schema if isinstance(said.data_schema, str) else json.dumps(said.data_schema)
+    if len(metadata.schema_id.encode()) != SCHEMA_ID_BYTES:
+        raise FoundFault(ReplicateFault.SCHEMA_ID_LENGTH, f"It is {metadata.schema_id!r:.80}.")
+    data_schema = (
+        metadata.data_schema if isinstance(metadata.data_schema, str) else json.dumps(metadata.data_schema)
+    )
     places = match_columns([(name, column.ordinal) for name, column in columns], _data_fields(data_schema))
     strangers = [name for name, column in columns if column.primary_key_position > 0 and name not in places]
     if strangers:
         lacking = f"The data schema lacks the key {', '.join(strangers)}."
         raise FoundFault(ReplicateFault.METADATA_INCOMPLETE, lacking)
     return {
-        "schema_id": said.schema_id,
-        **{name: getattr(said.lineage, name) for name in (*LINEAGE, "table_version")},
-        "lineage_timestamp": said.lineage.timestamp,
+        "schema_id": metadata.schema_id,
+        **{name: getattr(metadata.lineage, name) for name in (*LINEAGE, "table_version")},
+        "lineage_timestamp": metadata.lineage.timestamp,
         "columns": [_column(name, column) for name, column in columns],
         "data_schema": data_schema,
         "layout": layout(avro.parse_schema(data_schema).root),

@@ -113,10 +113,10 @@ def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) 
 
 def _fill_unsent(names: Sequence[str], struct: str, instead: Callable[[str], Column]) -> Column:
     """The fields of a struct, of those that were not sent *instead*."""
-    sent, own = F.col("sent"), F.col(struct)
+    sent, value = F.col("sent"), F.col(struct)
     return F.struct(
         *(
-            F.when(sent.getField(name), own.getField(name)).otherwise(instead(name)).alias(name)
+            F.when(sent.getField(name), value.getField(name)).otherwise(instead(name)).alias(name)
             for name in names
         )
     )
@@ -240,13 +240,13 @@ def table_changes(
     statements = collect_zone(zone.where(reduce(and_, conditions)))
     _require_one(statements, zone, wanted)
     # The statements themselves are kept: the zone took a look at every record.
-    known = make_table(statements, function="table_changes")
-    if not known.keys:
+    source_table = make_table(statements, function="table_changes")
+    if not source_table.keys:
         raise InvalidArgument("table_changes", "table", "a table with a key (or use the single steps)", table)
     typed_rows = rows_of_table(
-        records, known, topics=topics, loaded_at=loaded_at, unreadable=True, function="table_changes"
+        records, source_table, topics=topics, loaded_at=loaded_at, unreadable=True, function="table_changes"
     )
-    return changes(typed_rows, keys=known.keys, source=source)
+    return changes(typed_rows, keys=source_table.keys, source=source)
 
 
 def _require_one(statements: Sequence[Message], zone: DataFrame, wanted: Mapping[str, str | None]) -> None:
@@ -254,8 +254,8 @@ def _require_one(statements: Sequence[Message], zone: DataFrame, wanted: Mapping
     if not statements:
         names = zone.select(*LINEAGE).distinct().limit(_MOST_NAMES).collect()
         near = near_names([row.asDict() for row in names], wanted)
-        known = f"; near it are {', '.join(near)}" if near else "; the metadata knows no table at all"
-        needed = f"a table that the metadata of {wanted['task']} knows{known}"
+        known_names = f"; near it are {', '.join(near)}" if near else "; the metadata knows no table at all"
+        needed = f"a table that the metadata of {wanted['task']} knows{known_names}"
         raise InvalidArgument("table_changes", "table", needed, wanted["table"])
     for name in ("server", "schema"):
         several = sorted({statement[name] for statement in statements})
@@ -323,10 +323,10 @@ class TableName(NamedTuple):
 
 def by_table(statements: Iterable[Message]) -> dict[TableName, list[Message]]:
     """The statements of each table, in the order of the tables' names."""
-    found: dict[TableName, list[Message]] = {}
+    tables: dict[TableName, list[Message]] = {}
     for statement in statements:
-        found.setdefault(TableName(*(statement[name] for name in LINEAGE)), []).append(statement)
-    return dict(sorted(found.items()))
+        tables.setdefault(TableName(*(statement[name] for name in LINEAGE)), []).append(statement)
+    return dict(sorted(tables.items()))
 
 
 @dataclass(frozen=True)

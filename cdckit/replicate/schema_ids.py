@@ -100,10 +100,10 @@ def statements(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
     for message in messages:
         places = message["places"] or [message]
         by_table.setdefault(table_text(message), []).extend((_place(place), message) for place in places)
-    for table, said in by_table.items():
+    for table, placed_messages in by_table.items():
         others = sorted(other for other in by_table if other != table)
-        said.sort(key=lambda entry: _sortable(entry[0]))
-        for _, run in groupby(said, key=lambda entry: [entry[1][name] for name in _SAID]):
+        placed_messages.sort(key=lambda entry: _sortable(entry[0]))
+        for _, run in groupby(placed_messages, key=lambda entry: [entry[1][name] for name in _SAID]):
             entries = list(run)
             first, message = entries[0]
             places = dict.fromkeys(place for place, _ in entries)

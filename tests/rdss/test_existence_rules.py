@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cdckit.rdss.exchange_rows import Came, Message, Statement
+from cdckit.rdss.exchange_rows import Arrival, Message, Statement
 from cdckit.rdss.existence_rules import PublishedStatements
 from support.exchange_memory import ExchangeInMemory
 from tools.tiers import seeds
@@ -60,7 +60,7 @@ def test_in_whatever_order_they_come_the_last_verdict_is_the_same(case: str, kee
     lines = lines_of(case)
     statements = []
     for number, (kind, [about, *others], _) in enumerate(lines):
-        came = Came(number, number, "t", 0, 0, 0)
+        came = Arrival(number, number, "t", 0, 0, 0)
         message = Message(came, [came.place], came, f"m{number}", None, kind, number, about, others)
         statements.append(Statement(message))
     one_by_one = [[statement] for statement in statements]
@@ -95,7 +95,7 @@ def test_random_statements_have_one_verdict_in_both_readers(seed: int) -> None:
     }
     assert {True, False} == set(expected.values())
     for number, kind, about, others in draw.sample(lines, len(lines)):
-        came = Came(number, number, "t", 0, 0, 0)
+        came = Arrival(number, number, "t", 0, 0, 0)
         message = Message(came, [came.place], came, f"m{number}", None, kind, number, about, others)
         exchange.fold([Statement(message)])
     for number, is_wrong in expected.items():

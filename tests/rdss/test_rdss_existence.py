@@ -104,7 +104,7 @@ def test_calls_that_cannot_mean_anything_are_refused(spark: SparkSession, histor
     with pytest.raises(InvalidArgument, match="keeps_deleted"):
         rdss.with_unknown(few, keeps_deleted="yes")  # type: ignore[arg-type]
     with pytest.raises(MissingColumns, match="deleted_indicator"):
-        rdss.with_unknown(few, known=history.drop("deleted_indicator"))
+        rdss.with_unknown(few, known_objects=history.drop("deleted_indicator"))
     with pytest.raises(MissingColumns, match="object_uuid"):
         rdss.with_unknown(few.drop("object_uuid"))
 

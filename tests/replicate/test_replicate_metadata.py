@@ -579,9 +579,9 @@ def test_what_is_known_stands_against_what_arrived_before_it_and_nothing_of_eith
 ) -> None:
     loaded = spark.read.parquet(str(known))
     decoded = replicate.decode(to_dataframe(spark, [*told(), record(OTHER_NAME, 9)]))
-    said = replicate.metadata(decoded, known=loaded)
+    said = replicate.metadata(decoded, zone=loaded)
     assert in_error(by_offset(said)) == [9, *CONFLICTS]
-    zone = by_offset(settled(replicate.schema_zone(said, known=loaded)))
+    zone = by_offset(settled(replicate.schema_zone(said, zone=loaded)))
     assert sorted(zone) == STATEMENTS
     # The known one says again what 16 and 18 said.
     assert zone[16]["places"][-1]["offset"] == 100
@@ -590,16 +590,16 @@ def test_what_is_known_stands_against_what_arrived_before_it_and_nothing_of_eith
 def test_a_zone_that_grew_in_batches_is_the_zone_of_all_at_once(spark: SparkSession) -> None:
     zone = None
     for batch in (told()[:3], told()[3:6], told()[6:]):
-        said = replicate.metadata(replicate.decode(to_dataframe(spark, batch)), known=zone)
-        zone = settled(replicate.schema_zone(said, known=zone))
+        said = replicate.metadata(replicate.decode(to_dataframe(spark, batch)), zone=zone)
+        zone = settled(replicate.schema_zone(said, zone=zone))
     assert zone is not None
     assert by_offset(zone) == by_offset(read(spark, told()).zone)
 
 
 def test_a_zone_grows_by_what_is_new(spark: SparkSession, known: Path) -> None:
     loaded = spark.read.parquet(str(known))
-    nothing = replicate.metadata(replicate.decode(to_dataframe(spark, [])), known=loaded)
-    assert settled(replicate.schema_zone(nothing, known=loaded)).collect() == loaded.collect()
+    nothing = replicate.metadata(replicate.decode(to_dataframe(spark, [])), zone=loaded)
+    assert settled(replicate.schema_zone(nothing, zone=loaded)).collect() == loaded.collect()
 
 
 def test_data_messages_and_messages_in_error_are_passed_over(spark: SparkSession) -> None:
@@ -632,9 +632,9 @@ def test_what_is_not_metadata_is_refused_at_the_call(good: Reading) -> None:
 def test_a_known_zone_that_is_none_is_refused_at_the_call(good: Reading) -> None:
     lacking = good.zone.drop("columns")
     with pytest.raises(MissingColumns, match=r"metadata\(\) needs the columns columns; the DataFrame has"):
-        replicate.metadata(good.decoded, known=lacking)
+        replicate.metadata(good.decoded, zone=lacking)
     with pytest.raises(MissingColumns, match=r"schema_zone\(\) needs the columns columns; the DataFrame has"):
-        replicate.schema_zone(good.said, known=lacking)
+        replicate.schema_zone(good.said, zone=lacking)
 
 
 def test_a_zone_has_the_columns_that_it_promises(good: Reading) -> None:

@@ -111,7 +111,7 @@ class ExchangeInMemory:
             ForgetObject(names.of(thing)) for thing in sorted(things)
         ]
         rows += [ForgetSequence(names.of(sequence)) for sequence in sorted(sequences)]
-        left = {row.message.came.place: row.message for row in self.fold(rows) if isinstance(row, Left)}
+        left = {row.message.arrival.place: row.message for row in self.fold(rows) if isinstance(row, Left)}
         self.settings = replace(self.settings, erased_objects=dict.fromkeys(map(names.of, things), True))
         self.blank(sequences, things, left)
 

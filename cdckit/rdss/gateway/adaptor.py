@@ -214,11 +214,11 @@ class ChannelAdaptor:
 
     def _poll_once(self) -> PollResult:
         mark = self._read_position(_MARK)
-        latest, sent, known, unfit = mark, 0, 0, list[str]()
+        latest, sent, unchanged, unfit = mark, 0, 0, list[str]()
         for item in self.source(mark):
             try:
                 was_sent = self._send_change(item)
-                sent, known = sent + was_sent, known + (not was_sent)
+                sent, unchanged = sent + was_sent, unchanged + (not was_sent)
             except (UnfitMessage, _NotConverted) as error:
                 logger.error("GENERR001 the object %s is not sent: %s", item.id, error)
                 unfit.append(item.id)
@@ -226,7 +226,7 @@ class ChannelAdaptor:
         if latest is not None and latest != mark:
             # Only now: pages need not be in the order of time.
             self._keep_positions({_MARK: latest})
-        return PollResult(sent, known, tuple(unfit))
+        return PollResult(sent, unchanged, tuple(unfit))
 
     def _send_change(self, item: SourceObject) -> bool:
         """Send what an object has become; False if that was sent already."""

@@ -239,14 +239,14 @@ class MemoryChannel:
         """The oldest deliveries that nobody else has."""
         with self._lock:
             taken = [self._ready.popleft() for _ in range(min(limit, len(self._ready)))]
-            self._unacknowledged.update((each.mark, each) for each in taken)
+            self._unacknowledged.update((delivery.mark, delivery) for delivery in taken)
         return taken
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         """Forget them; one that has been returned meanwhile comes again."""
         with self._lock:
-            for each in deliveries:
-                self._unacknowledged.pop(each.mark, None)
+            for delivery in deliveries:
+                self._unacknowledged.pop(delivery.mark, None)
 
     def close(self) -> None:
         """Put back, in their order, what was delivered and not acknowledged, as if its receiver had died."""

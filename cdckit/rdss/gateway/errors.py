@@ -143,9 +143,9 @@ class Rejection(CdcError):
 class WrongChecksum(Rejection):
     """A file is not the one that its message describes; a handler that lets it pass refuses the message."""
 
-    def __init__(self, kind: str, needed: str, found: str) -> None:
-        self.kind, self.needed, self.found = kind, needed, found
-        super().__init__(RdssFault.INVALID_CHECKSUM, f"The {kind} is {found}; the message says {needed}.")
+    def __init__(self, kind: str, needed: str, computed: str) -> None:
+        self.kind, self.needed, self.found = kind, needed, computed
+        super().__init__(RdssFault.INVALID_CHECKSUM, f"The {kind} is {computed}; the message says {needed}.")
 
 
 def mask_url(url: str) -> str:

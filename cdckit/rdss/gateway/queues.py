@@ -69,20 +69,20 @@ class RabbitChannel:
 
     def receive(self, limit: int) -> list[Delivery]:
         """The oldest deliveries that no other receiver has."""
-        found: list[Delivery] = []
+        received: list[Delivery] = []
         with self._translate_errors() as channel:
-            while len(found) < limit:
+            while len(received) < limit:
                 method, _, body = channel.basic_get(self.name)
                 if method is None:
                     break
-                found.append(Delivery(body, (channel, method.delivery_tag)))
-        return found
+                received.append(Delivery(body, (channel, method.delivery_tag)))
+        return received
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         """Tell the broker; what another connection has delivered is left out, since it comes again."""
         with self._translate_errors() as channel:
-            for each in deliveries:
-                delivered_by, tag = each.mark
+            for delivery in deliveries:
+                delivered_by, tag = delivery.mark
                 if delivered_by is channel:
                     channel.basic_ack(tag)
             # What was written stays in a buffer until the connection is asked for something.
@@ -181,9 +181,9 @@ class Shard:
 
     def acknowledge(self, number: str) -> str | None:
         """Note that a delivery is processed; the position that can be kept now, if it has moved."""
-        for each in self.unacknowledged:
-            if each[0] == number:
-                each[1] = True
+        for entry in self.unacknowledged:
+            if entry[0] == number:
+                entry[1] = True
                 break
         moved = None
         while self.unacknowledged and self.unacknowledged[0][1]:
@@ -214,9 +214,9 @@ def readable_shards(shards: Mapping[str, Shard]) -> list[Shard]:
         return name not in shards or shards[name].position == ENDED
 
     return [
-        each
-        for each in shards.values()
-        if each.position != ENDED and not each.closed and all(ended(name) for name in each.parents)
+        shard
+        for shard in shards.values()
+        if shard.position != ENDED and not shard.closed and all(ended(name) for name in shard.parents)
     ]
 
 
@@ -290,17 +290,17 @@ class KinesisChannel:
                 if time.monotonic() - self._listed > self._refresh:
                     self._list()
                 shards = self._next(limit)
-                found, behind = self._ask(shards, max(1, limit // max(1, len(shards))))
+                received, behind = self._ask(shards, max(1, limit // max(1, len(shards))))
                 ended = self._note_ends()
-                if found or not (behind or ended):
-                    return found
+                if received or not (behind or ended):
+                    return received
         return []
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         """Keep the new position of each shard."""
         moved: dict[str, str] = {}
-        for each in deliveries:
-            name, number = each.mark
+        for delivery in deliveries:
+            name, number = delivery.mark
             if name in self._shards and (position := self._shards[name].acknowledge(number)):
                 moved[name] = position
         if moved:
@@ -315,25 +315,25 @@ class KinesisChannel:
 
     def _list(self) -> None:
         """Read the list of shards; what is known of those that are there already stays."""
-        found: dict[str, Shard] = {}
+        shards: dict[str, Shard] = {}
         request: dict[str, Any] = {"StreamName": self.name}
         while True:
             answer = self._client.list_shards(**request)
-            for each in answer["Shards"]:
-                name = each["ShardId"]
-                parents = (each.get("ParentShardId"), each.get("AdjacentParentShardId"))
+            for listed in answer["Shards"]:
+                name = listed["ShardId"]
+                parents = (listed.get("ParentShardId"), listed.get("AdjacentParentShardId"))
                 new = Shard(name, tuple(filter(None, parents)), self._positions.position(self.name, name))
-                found[name] = self._shards.get(name, new)
+                shards[name] = self._shards.get(name, new)
             if not answer.get("NextToken"):
                 break
             request = {"NextToken": answer["NextToken"]}
-        self._shards, self._listed = found, time.monotonic()
+        self._shards, self._listed = shards, time.monotonic()
 
     def _next(self, limit: int) -> list[Shard]:
         """At most *limit* shards to ask, others first the next time."""
         shards = readable_shards(self._shards)[:limit]
-        for each in shards if len(shards) == limit else ():
-            self._shards[each.name] = self._shards.pop(each.name)
+        for shard in shards if len(shards) == limit else ():
+            self._shards[shard.name] = self._shards.pop(shard.name)
         return shards
 
     def _ask(self, shards: list[Shard], share: int) -> tuple[list[Delivery], bool]:
@@ -341,14 +341,16 @@ class KinesisChannel:
         time.sleep(max(0.0, self._read + self._pause - time.monotonic()))
         self._read = time.monotonic()
         answers = list(self._threads.map(lambda shard: self._records(shard, share), shards))
-        found: list[Delivery] = []
+        received: list[Delivery] = []
         for shard, answer in zip(shards, answers, strict=True):
             records = answer.get("Records", [])
-            shard.deliver(each["SequenceNumber"] for each in records)
-            found += [Delivery(each["Data"], (shard.name, each["SequenceNumber"])) for each in records]
+            shard.deliver(record["SequenceNumber"] for record in records)
+            received += [
+                Delivery(record["Data"], (shard.name, record["SequenceNumber"])) for record in records
+            ]
             shard.iterator = answer.get("NextShardIterator")
             shard.closed = bool(answer) and shard.iterator is None
-        return found, any(answer.get("MillisBehindLatest", 0) > 0 for answer in answers)
+        return received, any(answer.get("MillisBehindLatest", 0) > 0 for answer in answers)
 
     def _records(self, shard: Shard, share: int) -> dict[str, Any]:
         """What the shard answers; nothing where its iterator is too old, or it was asked too often."""
@@ -370,11 +372,11 @@ class KinesisChannel:
 
     def _note_ends(self) -> bool:
         """Keep that shards are processed to their end, which lets their children be read."""
-        ended = [each for each in self._shards.values() if each.done and each.position != ENDED]
-        for each in ended:
-            each.position = ENDED
+        ended = [shard for shard in self._shards.values() if shard.done and shard.position != ENDED]
+        for shard in ended:
+            shard.position = ENDED
         if ended:
-            self._positions.keep_positions(self.name, {each.name: ENDED for each in ended})
+            self._positions.keep_positions(self.name, {shard.name: ENDED for shard in ended})
             self._listed = float("-inf")
         return bool(ended)
 
@@ -428,8 +430,8 @@ class Channels:
 
     def destinations(self) -> dict[str, Channel]:
         """By name, the channels that are sent to."""
-        own = {"output": self.output, "invalid": self.invalid, "error": self.error}
-        return {**{f"return {address}": each for address, each in self.returns.items()}, **own}
+        named = {"output": self.output, "invalid": self.invalid, "error": self.error}
+        return {**{f"return {address}": channel for address, channel in self.returns.items()}, **named}
 
     def return_to(self, address: str | None) -> str:
         """The name of the channel for responses to *address*: the output where the address is not known."""
@@ -437,8 +439,8 @@ class Channels:
 
     def close(self) -> None:
         """Close them all."""
-        for each in (self.input, *self.destinations().values()):
-            each.close()
+        for channel in (self.input, *self.destinations().values()):
+            channel.close()
 
 
 _NAMES = ("input", "output", "invalid", "error")
@@ -469,15 +471,15 @@ def open_channels(settings: Mapping[str, Any], positions: SqliteRepository) -> C
     ...     channels.input.name, channels.error.name
     ('in', 'error')
     """
-    found = set(settings) - _KEYS
+    unknown = set(settings) - _KEYS
     addresses = settings.get("addresses", {})
-    if found or not set(addresses) <= set(_NAMES):
-        wrong = sorted(found) or sorted(set(addresses) - set(_NAMES))
+    if unknown or not set(addresses) <= set(_NAMES):
+        wrong = sorted(unknown) or sorted(set(addresses) - set(_NAMES))
         needed = f"of {', '.join(sorted(_KEYS))}, with addresses for {', '.join(_NAMES)}"
         raise InvalidArgument("open_channels", "settings", needed, wrong)
     opened = _opener(settings.get("kind", "memory"), dict(settings.get("options", {})), positions)
-    own = {name: opened(addresses.get(name, name)) for name in _NAMES}
-    return Channels(**own, returns={each: opened(each) for each in settings.get("returns", ())})
+    named = {name: opened(addresses.get(name, name)) for name in _NAMES}
+    return Channels(**named, returns={address: opened(address) for address in settings.get("returns", ())})
 
 
 def _opener(kind: str, options: dict[str, Any], positions: SqliteRepository) -> Callable[[str], Channel]:

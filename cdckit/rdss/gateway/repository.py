@@ -369,8 +369,8 @@ class SqliteRepository:
     def status(self, message_id: str) -> Status | None:
         """The status of a message; None if it is not known."""
         query = "SELECT status FROM messages WHERE message_id = ? ORDER BY status = 'RECEIVED' LIMIT 1"
-        found = self._run(query, message_id).fetchone()
-        return None if found is None else Status(found[0])
+        row = self._run(query, message_id).fetchone()
+        return None if row is None else Status(row[0])
 
     def counts(self) -> dict[Outcome, int]:
         """How many taken messages have which outcome, each of the five."""
@@ -395,14 +395,14 @@ class SqliteRepository:
                 *(before.timestamp(), before.timestamp()),
             ).fetchall():
                 self._only_count(outcome, number)
-            gone = self._run(f"DELETE FROM messages WHERE {settled}", before.timestamp()).rowcount
-            return gone + self._run(f"DELETE FROM refused WHERE {done}", before.timestamp()).rowcount
+            count = self._run(f"DELETE FROM messages WHERE {settled}", before.timestamp()).rowcount
+            return count + self._run(f"DELETE FROM refused WHERE {done}", before.timestamp()).rowcount
 
     def position(self, stream: str, shard: str) -> str | None:
         """The position kept for a shard of a stream; None before the first."""
         query = "SELECT position FROM positions WHERE stream = ? AND shard = ?"
-        found = self._run(query, stream, shard).fetchone()
-        return None if found is None else str(found[0])
+        row = self._run(query, stream, shard).fetchone()
+        return None if row is None else str(row[0])
 
     def keep_positions(self, stream: str, positions: Mapping[str, str]) -> None:
         """Note up to where shards of a stream are processed."""
@@ -481,8 +481,8 @@ class SqliteRepository:
         return self._run(f"SELECT 1 FROM messages WHERE {rows}", *values).fetchone() is not None
 
     def _whole_message(self, query: str, *values: object) -> list[StoredMessage]:
-        found = [StoredMessage(*row) for row in self._run(query, *values)]
-        return found if not found or found[0].total == 1 else self._parts(found[0].sequence)
+        messages = [StoredMessage(*row) for row in self._run(query, *values)]
+        return messages if not messages or messages[0].total == 1 else self._parts(messages[0].sequence)
 
     def _parts(self, sequence: str) -> list[StoredMessage]:
         query = f"SELECT {_MESSAGE} FROM messages WHERE {_OF_SEQUENCE} ORDER BY position"
@@ -508,8 +508,8 @@ class SqliteRepository:
         if self.status(message.message_id) is Status.RECEIVED:
             raise KnownMessage(message.message_id)
         # Total and correlationId are those of what is received: nobody waits for parts of our own.
-        own = {"total": None, "correlation_id": None, "status": "TO_SEND", "destination": destination}
-        self._insert("messages", {**vars(message), **own, "noted": self._now()}, "ON CONFLICT DO NOTHING")
+        state = {"total": None, "correlation_id": None, "status": "TO_SEND", "destination": destination}
+        self._insert("messages", {**vars(message), **state, "noted": self._now()}, "ON CONFLICT DO NOTHING")
 
     def _note_refused(self, refused: RefusedMessage, *, taken: bool) -> bool:
         digest, again = hashlib.sha256(refused.original).digest(), "NOTHING"

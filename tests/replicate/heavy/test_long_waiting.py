@@ -53,8 +53,8 @@ def feed(spark: SparkSession, rounds: Sequence[Sequence[Record]], saved: Path) -
     for number, records in enumerate(rounds):
         fed = waiting.unionByName(to_dataframe(spark, records))
         decoded = replicate.decode(fed).localCheckpoint()
-        said = replicate.metadata(decoded, known=zone)
-        zone = settled(replicate.schema_zone(said, known=zone))
+        said = replicate.metadata(decoded, zone=zone)
+        zone = settled(replicate.schema_zone(said, zone=zone))
         late = replicate.waiting(decoded, zone, now=NOON + MINUTE)
         late.select(*RECORD_COLUMNS).write.parquet(str(saved / str(number)))
         waiting = spark.read.parquet(str(saved / str(number)))
