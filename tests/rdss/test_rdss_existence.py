@@ -78,16 +78,16 @@ LATER = (
 
 
 def test_a_history_says_what_was_known(spark: SparkSession, history: DataFrame) -> None:
-    found = find_unknown(decoded(spark, *LATER), known=history)
+    found = find_unknown(decoded(spark, *LATER), known_objects=history)
     assert codes(found) == {"U k 08:00": "001", "R k 12:00": "003", "R g 11:00": "003"}
-    kept = find_unknown(decoded(spark, *LATER), known=history, keeps_deleted=True)
+    kept = find_unknown(decoded(spark, *LATER), known_objects=history, keeps_deleted=True)
     assert codes(kept) == {"U k 08:00": "001"}
 
 
 def test_changes_say_what_was_known(spark: SparkSession) -> None:
     body = F.lit('{"objectUUID": "k"}')
     before = rdss.changes(decoded(spark, "C k 09:00", "D k 12:00").withColumn("body", body))
-    found = find_unknown(decoded(spark, *LATER), known=before)
+    found = find_unknown(decoded(spark, *LATER), known_objects=before)
     assert codes(found) == {"U k 08:00": "001", "R k 12:00": "003", "R g 11:00": "003"}
 
 
