@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
 from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row
@@ -76,27 +78,29 @@ class FeedTable:
         """What its ledger is about."""
         return Kind(self.entity, self.keys, buckets or BUCKETS, False, str(self))
 
-    def keep_own(self, received: DataFrame) -> DataFrame:
-        """The data among received records that can be of this table."""
-        ids = [version.schema_id for version in self.table.versions]
-        in_avro = (F.col("form") == "avro") & F.col("schema_id").isin(ids)
+    @property
+    def _addresses(self) -> list[dict[str, Collection[str]]]:
+        """What the address of its data may be, in Avro and in JSON form: by column, the values."""
+        in_avro: dict[str, Collection[str]] = {
+            "form": ["avro"],
+            "schema_id": [version.schema_id for version in self.table.versions],
+        }
         if self.settings.topics is not None:
-            in_avro &= F.col("topic").isin(list(self.settings.topics))
-        in_json = (F.col("form") == "json") & F.col("topic").isin(list(self.settings.json_topics))
-        return received.where(is_data() & (in_avro | in_json))
+            in_avro["topic"] = self.settings.topics
+        return [in_avro, {"form": ["json"], "topic": self.settings.json_topics}]
 
-    def reads_address(self, form: str | None, schema_id: str | None, topic: str) -> bool:
-        """
-        Whether data with this form, schema id and topic can be of this table: what `keep_own` says of rows.
-        """
-        if form == "json":
-            return topic in self.settings.json_topics
-        in_topic = self.settings.topics is None or topic in self.settings.topics
-        return (
-            form == "avro"
-            and in_topic
-            and schema_id in {version.schema_id for version in self.table.versions}
+    def keep_own(self, received: DataFrame) -> DataFrame:
+        """Keep the data among received records that can be of this table."""
+        in_form = (
+            reduce(and_, (F.col(name).isin([*values]) for name, values in address.items()))
+            for address in self._addresses
         )
+        return received.where(is_data() & reduce(or_, in_form))
+
+    def reads_address(self, *address: str | None) -> bool:
+        """Whether data with this address can be of this table."""
+        parts = dict(zip(ADDRESS, address, strict=True))
+        return any(all(parts[name] in values for name, values in form.items()) for form in self._addresses)
 
     def reads_any(self, addresses: Iterable[tuple[str | None, str | None, str]]) -> bool:
         """Whether data with one of these addresses can be of this table."""
