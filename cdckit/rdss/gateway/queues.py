@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from cdckit.errors import InvalidArgument
@@ -156,8 +156,8 @@ class Shard:
     """
     One shard, as far as this process has read it.
 
-    *unacknowledged* are the sequence numbers of deliveries, in order, each with whether it was acknowledged;
-    the position to keep is that of the last before the first that was not.
+    *deliveries* are those that were read, by sequence number, each with whether it was acknowledged; the
+    position to keep is that of the last before the first that was not.
 
     >>> shard = Shard("shard-0", ())
     >>> shard.deliver(["1", "2", "3"])
@@ -171,29 +171,27 @@ class Shard:
     iterator: str | None = None
     read: str | None = None
     closed: bool = False
-    unacknowledged: deque[list[Any]] = field(default_factory=deque)
+    deliveries: dict[str, bool] = field(default_factory=dict)
 
     def deliver(self, numbers: Iterable[str]) -> None:
         """Note what was read and handed on."""
         for number in numbers:
-            self.read = number
-            self.unacknowledged.append([number, False])
+            self.read, self.deliveries[number] = number, False
 
     def acknowledge(self, number: str) -> str | None:
         """Note that a delivery is processed; the position that can be kept now, if it has moved."""
-        for entry in self.unacknowledged:
-            if entry[0] == number:
-                entry[1] = True
-                break
-        moved = None
-        while self.unacknowledged and self.unacknowledged[0][1]:
-            moved = self.position = self.unacknowledged.popleft()[0]
-        return moved
+        if number in self.deliveries:
+            self.deliveries[number] = True
+        processed = list(takewhile(self.deliveries.__getitem__, self.deliveries))
+        for number in processed:
+            self.position = number
+            del self.deliveries[number]
+        return self.position if processed else None
 
     @property
     def done(self) -> bool:
         """Whether all that it will ever have is processed."""
-        return self.closed and not self.unacknowledged
+        return self.closed and not self.deliveries
 
 
 def readable_shards(shards: Mapping[str, Shard]) -> list[Shard]:
@@ -477,16 +475,14 @@ def open_channels(settings: Mapping[str, Any], positions: SqliteRepository) -> C
         wrong = sorted(unknown) or sorted(set(addresses) - set(_NAMES))
         needed = f"of {', '.join(sorted(_KEYS))}, with addresses for {', '.join(_NAMES)}"
         raise InvalidArgument("open_channels", "settings", needed, wrong)
-    opened = _opener(settings.get("kind", "memory"), dict(settings.get("options", {})), positions)
-    named = {name: opened(addresses.get(name, name)) for name in _NAMES}
-    return Channels(**named, returns={address: opened(address) for address in settings.get("returns", ())})
-
-
-def _opener(kind: str, options: dict[str, Any], positions: SqliteRepository) -> Callable[[str], Channel]:
-    if kind == "memory":
-        return MemoryChannel
-    if kind == "rabbitmq":
-        return lambda name: RabbitChannel(name, **options)
-    if kind == "kinesis":
-        return lambda name: KinesisChannel(name, positions, options=options)
-    raise InvalidArgument("open_channels", "settings['kind']", "memory, rabbitmq or kinesis", kind)
+    kind, options = settings.get("kind", "memory"), dict(settings.get("options", {}))
+    openers: dict[str, Callable[[str], Channel]] = {
+        "memory": MemoryChannel,
+        "rabbitmq": lambda name: RabbitChannel(name, **options),
+        "kinesis": lambda name: KinesisChannel(name, positions, options=options),
+    }
+    if kind not in openers:
+        raise InvalidArgument("open_channels", "settings['kind']", "memory, rabbitmq or kinesis", kind)
+    named = {name: openers[kind](addresses.get(name, name)) for name in _NAMES}
+    returns = {address: openers[kind](address) for address in settings.get("returns", ())}
+    return Channels(**named, returns=returns)
