@@ -356,7 +356,8 @@ def _fetch_missing(client: httpx.Client, url: str, part: PartialFile, timeout: f
         raise RefusedFile(url, f"it redirects more than {_MOST_REDIRECTS} times") from error
     except (httpx.TransportError, httpx.InvalidURL) as error:
         if (because := _reason_to_refuse(error)) is not None:
-            raise RefusedFile(url, because) from error
+            place = error.request.url if isinstance(error, httpx.TransportError) else url
+            raise RefusedFile(str(place), because) from error
         if part.size - size >= _PROGRESS:
             raise _FailureAfterProgress from error
         raise _TransientFailure(str(error) or type(error).__name__) from error

@@ -276,6 +276,19 @@ def test_a_certificate_of_another_host_or_of_nobody_known_is_refused(
         fetch(server.url("/a"), certificates=ssl.create_default_context())
 
 
+def test_each_host_shows_its_certificate_also_where_two_have_one_address(
+    fetch: Callable[..., Any], server: FileServer
+) -> None:
+    """The connection that is open is of another host, whose certificate says nothing of this one."""
+    server.answers["/moved"] = [status(302, Location=server.url("/elsewhere", host="other.example"))]
+    server.answers["/elsewhere"] = [whole(CONTENT)]
+    with pytest.raises(
+        RefusedFile, match=r"https://other\.example:\d+/elsewhere is refused: Hostname mismatch"
+    ):
+        fetch(server.url("/moved"))
+    assert [path for path, _ in server.asked] == ["/moved"]
+
+
 def test_a_context_that_verifies_nothing_is_refused(fetch: Callable[..., Any], server: FileServer) -> None:
     context = ssl.create_default_context()
     context.check_hostname = False
