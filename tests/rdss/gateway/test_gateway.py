@@ -514,6 +514,20 @@ def test_a_message_that_expires_while_it_waits_is_not_handled() -> None:
     assert "At $.messageHeader.messageTimings.expirationTimestamp: " in description
 
 
+def test_a_sequence_that_expires_while_it_waits_is_refused_with_all_its_parts() -> None:
+    channels, times, text = exchange(), [NOON], json.dumps({"objectUUID": uuid(5)})
+    header = message(1, expires=NOON + timedelta(minutes=1)).header
+    with SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels, clock=lambda: times[0])
+        for position, body in ((1, text[:9]), (2, text[9:])):
+            sequence = {"sequence": uuid(999), "position": position, "total": 2}
+            put(channels, Message({**header, "messageSequence": sequence}, body))
+        assert receiver.receive() == [Outcome.WAITING, Outcome.WAITING]
+        times[0] += timedelta(minutes=2)
+        receiver.process(lambda turn: pytest.fail("it was handled"))
+    assert [code for code, _ in errors(channels.invalid)] == ["GENERR003", "GENERR003"]
+
+
 def test_a_reply_to_what_takes_none_is_refused_where_it_is_said() -> None:
     channels, said = exchange(), list[str]()
 
