@@ -362,6 +362,7 @@ class Hub(Shell):
         if isinstance(chosen, list):
             listed = message_rows(self._spark, chosen)
             run.forget(listed)
+            run.forget_statuses(listed)
             if not anew:
                 stored = stored.join(F.broadcast(listed), "message_identifier", "left_semi")
         came = run.read_messages(stored, attempt=anew or chosen != EVERYTHING)

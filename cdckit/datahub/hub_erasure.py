@@ -175,9 +175,16 @@ def _statements_of(state: State, entity: str, *more: str) -> DataFrame:
 def _rows_within(rows: DataFrame, records: DataFrame, *, itself: bool = True) -> DataFrame:
     """The rows at records (`message_id`, `record`), and at what is inside them, or at that alone."""
     cut = records.select(F.col("message_id").alias("_message"), F.col("record").alias("_record"))
-    below = F.expr("startswith(record, concat(_record, '/'))")
-    stands_there = below | (F.col("record") == F.col("_record")) if itself else below
-    return rows.join(cut, _of_one_record("_message", "_record") & stands_there, "left_semi")
+    stands_there = _stands_within("_message", "_record")
+    if not itself:
+        stands_there &= F.col("record") != F.col("_record")
+    return rows.join(cut, stands_there, "left_semi")
+
+
+def _stands_within(message: str, record: str) -> Column:
+    """Whether a row is at a record, or at what is inside it."""
+    below = F.expr(f"startswith(record, concat({record}, '/'))")
+    return _of_one_record(message, record) & (below | (F.col("record") == F.col(record)))
 
 
 def _of_one_record(message: str, record: str) -> Column:
@@ -265,131 +272,103 @@ class _Erasure:
 
     def run(self) -> tuple[ErasedPart, ...]:
         """Write all tables anew of which something goes, as if the records had never come."""
-        records = compute_once(self._statements.where(IS_RECORD).select("message_id", "record").distinct())
-        if linked := self._count_linked(records):
-            raise DependentEntities(linked, self._entity)
+        run, tables, known = self._run, self._tables, self._known
+        cuts = self._statements.where(IS_RECORD).select("message_id", "record").distinct()
+        records = compute_once(cuts)
+        touched = self._touched_statements(cuts if records is None else records)
+        self._require_own(touched)
         assert records is not None
-        self._require_own(records)
-        forgotten = self._find_forgotten(records)
-        exports = self._find_exports(records)
-        masked = _mask_messages(self._tables, _with_counts(self._known, records))
+        masked = _mask_messages(tables, _with_counts(known, records))
         if left := masked.where("data IS NULL").count():
             raise UnmaskableRecords(left)
-        parts = _write_masked(self._tables, masked)
-        self._read_again(records)
-        for entity, guids in forgotten.items():
-            self._drop(table_name(HISTORY, entity), guids)
-        for entity, rows in exports.items():
-            self._drop(table_name(EXPORTED, entity), rows)
-        self._forget_waiting(records)
-        self._run.settle(everything=self._have_links(records))
-        self._run.amend_statuses(records.select(F.col("message_id").alias("message_identifier")).distinct())
-        return (*parts, *self._prove_others(forgotten))
+        parts = _write_masked(tables, masked)
+        messages = compute_once(records.select("message_id").distinct())
+        assert messages is not None
+        # What they said touches entities as what they say now does.
+        forgotten = known.named_entities(messages)
+        for name, rows in self._rows_beside(records):
+            replace_rows(tables, name, rows)
+        ids = messages.withColumnRenamed("message_id", "message_identifier")
+        run.forget(ids)
+        stored = run.stored_messages().join(F.broadcast(ids), "message_identifier", "left_semi")
+        # What waits is not tried for that.
+        run.read_messages(stored, attempt=False)
+        run.settle(forgotten=forgotten)
+        gone = touched.groupBy("entity", GUID).agg(F.every("is_inside").alias("is_gone")).where("is_gone")
+        return (*parts, *self._prove_others(gone))
 
-    def _drop(self, name: str, rows: DataFrame) -> None:
-        if self._tables.has(name):
-            replace_rows(self._tables, name, rows)
+    def _touched_statements(self, records: DataFrame) -> DataFrame:
+        """
+        The statements about these entities, and about others that the records speak of too.
 
-    def _count_linked(self, records: DataFrame | None) -> int:
-        """How many of the entities the links of other records make, too: they would come back."""
-        links = self._statements.where(f"NOT {IS_RECORD}")
-        if records is not None:
-            own = _rows_within(links, records).select("message_id", "record")
-            links = links.join(own, ["message_id", "record"], "left_anti")
-        return links.select(GUID).distinct().count()
-
-    def _require_own(self, records: DataFrame) -> None:
-        """Raise where a record is about something else too, by another mapping."""
-        others = [
-            _statements_of(self._known, entity)
-            .where(IS_RECORD)
-            .join(records, ["message_id", "record"], "left_semi")
+        `is_inside` says of each whether it goes with a record, and `is_it` whether it is the record's own.
+        """
+        about = [
+            _statements_of(self._known, entity).withColumn("entity", F.lit(entity))
             for entity in self._known.stated_targets
-            if entity != self._entity
         ]
-        count = sum(each.select("message_id", "record").distinct().count() for each in others)
-        if count:
+        rows = reduce(DataFrame.unionByName, about)
+        inside = _rows_within(rows, records).select("entity", GUID).distinct()
+        asked = self._statements.select(F.lit(self._entity).alias("entity"), GUID)
+        guids = inside.unionByName(asked).distinct()
+        cut = records.select(F.col("message_id").alias("_message"), F.col("record").alias("_record"))
+        marked = (
+            rows.join(guids, ["entity", GUID], "left_semi")
+            .join(cut, _stands_within("_message", "_record"), "left")
+            .withColumns({"is_inside": F.col("_record").isNotNull(), "is_it": F.expr("record <=> _record")})
+        )
+        touched = compute_once(
+            marked.select("entity", GUID, "message_id", "record", "operation", "is_inside", "is_it")
+        )
+        assert touched is not None
+        return touched
+
+    def _require_own(self, touched: DataFrame) -> None:
+        """Raise where links of other records make the entities too, or where records speak of others too."""
+        ours = F.col("entity") == self._entity
+        # They would come back.
+        linked = touched.where(ours & ~F.col("is_inside")).join(
+            self._statements.select(GUID), GUID, "left_semi"
+        )
+        if count := linked.select(GUID).distinct().count():
+            raise DependentEntities(count, self._entity)
+        shared = touched.where(~ours & F.col("is_it") & F.expr(IS_RECORD))
+        if count := shared.select("entity", "message_id", "record").distinct().count():
             raise SharedRecords(count, self._entity)
 
-    def _find_forgotten(self, records: DataFrame) -> dict[str, DataFrame]:
-        """By target the guids of which nothing is left: the entities, and what they alone hold or link to."""
-        forgotten = {self._entity: self._statements.select(GUID).distinct()}
-        for entity in self._known.stated_targets:
-            rows = _statements_of(self._known, entity)
-            inside = _rows_within(rows, records)
-            named = compute_once(inside.select("message_id", "record", GUID).distinct())
-            if named is not None:
-                elsewhere = rows.join(
-                    named.select("message_id", "record"), ["message_id", "record"], "left_anti"
-                )
-                alone = named.select(GUID).distinct().join(elsewhere, GUID, "left_anti")
-                forgotten[entity] = (
-                    forgotten[entity].unionByName(alone).distinct() if entity in forgotten else alone
-                )
-        found = {entity: compute_once(guids) for entity, guids in forgotten.items()}
-        return {entity: guids for entity, guids in found.items() if guids is not None}
-
-    def _have_links(self, records: DataFrame) -> bool:
-        """Whether a link of the records makes an entity, whose history may begin later without it."""
-        links = (
-            _rows_within(_statements_of(self._known, entity).where(f"NOT {IS_RECORD}"), records).select(
-                "message_id"
-            )
-            for entity in self._known.stated_targets
-        )
-        return not reduce(DataFrame.unionByName, links).isEmpty()
-
-    def _find_exports(self, records: DataFrame) -> dict[str, DataFrame]:
-        """By exported target which of its records they were."""
-        found = {}
+    def _rows_beside(self, records: DataFrame) -> Iterator[tuple[str, DataFrame]]:
+        """By table the keys of what goes beside statements: what was exported, and what waited."""
         for entity in self._known.entities:
-            if self._run.schema.targets[entity].export:
+            if self._tables.has(name := table_name(EXPORTED, entity)):
                 rows = _rows_within(self._known.statements(entity), records)
-                named = compute_once(
-                    rows.selectExpr("message_id", "arrival.record_number AS number").distinct()
-                )
-                if named is not None:
-                    found[entity] = named
-        return found
+                yield name, rows.selectExpr("message_id", "arrival.record_number AS number").distinct()
+        if self._tables.has(UNAPPLIED):
+            rows = self._tables.read(UNAPPLIED).selectExpr("*", "statement.message_id", "statement.record")
+            yield UNAPPLIED, _rows_within(rows, records).select("statement").distinct()
 
-    def _read_again(self, records: DataFrame) -> None:
-        """Let the run read the messages of the records as they are now."""
-        ids = records.select(F.col("message_id").alias("message_identifier")).distinct()
-        self._run.forget(ids, statuses=False)
-        stored = self._run.stored_messages().join(F.broadcast(ids), "message_identifier", "left_semi")
-        # What waits is not tried for that.
-        self._run.read_messages(stored, attempt=False)
+    def _prove_others(self, gone: DataFrame) -> list[ErasedPart]:
+        """
+        What was rewritten of the histories; raises where one of another entity is not what it was.
 
-    def _forget_waiting(self, records: DataFrame) -> None:
-        """Let nothing of them wait."""
-        tables = self._tables
-        if not tables.has(UNAPPLIED):
-            return
-        rows = tables.read(UNAPPLIED).selectExpr("*", "statement.message_id", "statement.record")
-        inside = compute_once(_rows_within(rows, records).select("statement").distinct())
-        if inside is not None:
-            rest = tables.read(UNAPPLIED).join(inside, "statement", "left_anti")
-            tables.swap(UNAPPLIED, tables.files(UNAPPLIED), rest.select("statement", "missing"))
-
-    def _prove_others(self, forgotten: dict[str, DataFrame]) -> list[ErasedPart]:
-        """What was rewritten of the histories; raises where one of another entity is not what it was."""
-        return [
-            part
-            for name, files in self._before.items()
-            if (part := self._prove_history(name, files, forgotten)) is not None
-        ]
+        *gone* are the entities of which nothing is left: these, and what they alone hold or link to.
+        """
+        found = []
+        for name, files in self._before.items():
+            entity = name.removeprefix(f"{HISTORY}.")
+            theirs = gone.where(F.col("entity") == entity).select(GUID)
+            found.append(self._prove_history(name, entity, files, theirs))
+        return [part for part in found if part is not None]
 
     def _prove_history(
-        self, name: str, files: list[File], forgotten: dict[str, DataFrame]
+        self, name: str, entity: str, files: list[File], theirs: DataFrame
     ) -> ErasedPart | None:
-        tables, entity = self._tables, name.removeprefix(f"{HISTORY}.")
+        tables = self._tables
         now = tables.files(name) if tables.has(name) else []
         kept = {one.path for one in now} & {one.path for one in files}
         removed, added = ([one for one in each if one.path not in kept] for each in (files, now))
         if not removed and not added:
             return None
         rows = tables.base.read(name, files=removed)
-        theirs = forgotten.get(entity, self._statements.select(GUID).limit(0))
         before = rows.join(theirs, GUID, "left_anti")
         after = tables.read(name, files=added) if added else rows.limit(0)
         erased = rows.join(theirs, GUID, "left_semi").count()

@@ -199,14 +199,21 @@ def with_refusals(messages: DataFrame, schema: Schema) -> DataFrame:
 
 
 def statuses(
-    processed: DataFrame, problems: DataFrame | None, before: DataFrame | None, *, now: int, retry: Backoff
+    processed: DataFrame,
+    problems: DataFrame | None,
+    before: DataFrame | None,
+    *,
+    now: int,
+    retry: Backoff,
+    is_attempt: bool = True,
 ) -> DataFrame:
     """
     The statuses (`STATUS_SCHEMA`) of the messages that a run at the time *now*, in microseconds, processed.
 
     One row of *processed* is one of these messages (`message_identifier`, `message_timestamp`, `refused`,
     `refusal`), of *problems* what `cdckit.datahub.outcomes.problems` gives, of *before* a status until now;
-    None where none had one.
+    None where none had one.  Unless it *is_attempt*, attempts, and when the next one is due, stay what they
+    were, and what was given up is not tried.
     """
     at = f"timestamp_micros({now}L)"
     if problems is None:
@@ -215,25 +222,34 @@ def statuses(
         named = problems.withColumnRenamed("message_id", "message_identifier")
         joined = processed.join(named, "message_identifier", "left")
     if before is None:
-        attempted = joined.selectExpr("*", "0 AS earlier")
+        attempted = joined.selectExpr("*", "0 AS earlier", "NULL AS stood", "NULL AS due_before")
     else:
-        earlier = before.selectExpr("message_identifier", "attempts AS earlier")
+        earlier = before.selectExpr(
+            "message_identifier",
+            "attempts AS earlier",
+            "status AS stood",
+            "next_attempt_timestamp AS due_before",
+        )
         attempted = joined.join(earlier, "message_identifier", "left")
     given_up = retry.give_up_time("message_timestamp")
     requires, timeout = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
+    is_late = f"{at} >= {given_up}" if is_attempt else f"stood = {timeout}"
     found = attempted.selectExpr(
         "message_identifier",
         "message_timestamp",
         f"""CAST(CASE
             WHEN refused IS NOT NULL THEN refused
-            WHEN status = {requires} AND {at} >= {given_up} THEN {timeout}
+            WHEN status = {requires} AND {is_late} THEN {timeout}
             ELSE coalesce(status, {int(Status.SUCCESS)}) END AS int) AS status""",
         "coalesce(refusal, error_message) AS error_message",
-        "CAST(coalesce(earlier, 0) + 1 AS int) AS attempts",
+        f"CAST(coalesce(earlier, 0) + {int(is_attempt)} AS int) AS attempts",
+        "due_before",
     )
     # The last attempt is at the maximum age, and no later.
-    due = f"least({retry.next_attempt(at, 'attempts')}, {given_up})"
-    return found.selectExpr("*", f"if(status = {requires}, {due}, NULL) AS next_attempt_timestamp")
+    due = f"least({retry.next_attempt(at, 'attempts')}, {given_up})" if is_attempt else "due_before"
+    return found.selectExpr(
+        *STATUS_SCHEMA.names[:-1], f"if(status = {requires}, {due}, NULL) AS next_attempt_timestamp"
+    )
 
 
 def given_up(known: DataFrame, now: datetime, wait: timedelta) -> tuple[DataFrame, int]:

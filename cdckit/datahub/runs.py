@@ -28,11 +28,10 @@ from cdckit.datahub.state import (
 from cdckit.datahub.statements import statement_schema
 from cdckit.datahub.waiting import drop_waiting, facts, known_makers, waiting_statements
 from cdckit.ledger.shell import MANY_FILES
-from cdckit.parts.workers import compute_once, local_frame, local_table
+from cdckit.parts.workers import compute_once, local_frame
 from cdckit.store import Transaction
 from cdckit.store.files import hold_few_rows
 from cdckit.store.store import read_note, read_some, replace_rows, write_note
-from cdckit.store.writing import Rows
 
 _LAST_POSITION = "last position"
 
@@ -89,12 +88,8 @@ class Run(State):
         write_note(self._writes, REFRESHED, sorted({*known, *self._taken.refreshed}))
         return self._taken.messages > 0
 
-    def forget(self, chosen: DataFrame | None, *, statuses: bool = True) -> None:
-        """
-        Forget what the *chosen* messages said and came to; without them, what all said.
-
-        Without *statuses* what they came to stays, until `amend_statuses`.
-        """
+    def forget(self, chosen: DataFrame | None) -> None:
+        """Forget what the *chosen* messages said; without them, what all said."""
         self._has_forgotten = True
         if chosen is None:
             self._drop(STATEMENTS, HELD, ANSWERS)
@@ -104,35 +99,17 @@ class Run(State):
         forgotten = ids.withColumnRenamed("message_identifier", "message_id")
         for name in self._names(STATEMENTS):
             replace_rows(self._writes, name, forgotten)
-        if statuses and self._writes.has(STATUSES):
-            replace_rows(self._writes, STATUSES, ids)
+
+    def forget_statuses(self, chosen: DataFrame) -> None:
+        """Forget what the *chosen* messages came to: their attempts are counted anew."""
+        if self._writes.has(STATUSES):
+            replace_rows(self._writes, STATUSES, F.broadcast(chosen))
 
     def discard_unused(self) -> None:
         """Let the files that the run wrote of statements, and that no table has any more, be deleted."""
         for entity, files in self._taken.files.items():
             if self._writes.has(table_name(STATEMENTS, entity)):
                 self._writes.discard(table_name(STATEMENTS, entity), files)
-
-    def amend_statuses(self, chosen: DataFrame) -> None:
-        """Let the *chosen* messages' statuses say what is wrong with them now; when they are due stays."""
-        found = problems(self._facts, self.waiting())
-        if found is None:
-            nothing = "message_id string, status int, error_message string"
-            found = local_frame(self._writes.spark, [], nothing)
-        ids = found.selectExpr("message_id AS id", "status AS problem", "error_message AS error")
-        refused = f"status IN {(int(Status.SYSTEM_NOT_FOUND), int(Status.ENTITY_NOT_FOUND))}"
-        requires, timeout = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
-        status = f"""CASE WHEN {refused} THEN status WHEN problem IS NULL THEN {int(Status.SUCCESS)}
-            WHEN problem = {requires} AND status = {timeout} THEN status ELSE problem END"""
-        theirs = self.statuses().join(chosen, "message_identifier", "left_semi")
-        joined = theirs.join(ids, F.col("message_identifier") == F.col("id"), "left")
-        amended = joined.selectExpr(
-            *("message_identifier", "message_timestamp", f"CAST({status} AS int) AS status"),
-            f"if({refused}, error_message, error) AS error_message",
-            "attempts",
-            f"if({status} = {requires}, next_attempt_timestamp, NULL) AS next_attempt_timestamp",
-        )
-        replace_rows(self._writes, STATUSES, chosen, amended)
 
     def forget_schema(self) -> None:
         """Forget what was read by another schema: it says nothing by this one, nor what had to wait by it."""
@@ -141,16 +118,23 @@ class Run(State):
         self._drop(HISTORY)
         self._replace_unapplied(None)
 
-    def settle(self, *, everything: bool = False) -> None:
-        """Find out what can be applied, merge what this touches (or *everything*), and set the statuses."""
+    def settle(self, *, everything: bool = False, forgotten: DataFrame | None = None) -> None:
+        """
+        Find out what can be applied, merge what this touches (or *everything*), and set the statuses.
+
+        What was *forgotten* of messages (`State.named_entities`) touches entities as what is new does.
+        """
         before, had_waiting = self._tried_statements, self.waiting() is not None
         found = {name: self.read(name) for name in self._lookup_tables}
         now = self._unapplied()
         turned = self._changed_messages(before, now)
         self._keep_unapplied(now)
-        self._merge(turned, found, everything)
+        self._merge(turned, found, everything, forgotten)
         # What is not tried has the status that it had, unless a look at everything turned a part of it.
-        self._set_statuses(turned, now if self._follows else self.waiting(), had_waiting=had_waiting)
+        waiting = now if self._follows else self.waiting()
+        # All is what it was where everything is made anew.
+        if self._attempt or not everything:
+            self._set_statuses(turned if self._attempt else None, waiting, had_waiting=had_waiting)
         self._number_exports()
 
     def statements(self, entity: str) -> DataFrame:
@@ -161,7 +145,7 @@ class Run(State):
     def keep_lookup(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
         """A table that a run writes, and that is read until the next one."""
         name = table_name(kind, entity)
-        self._writes.replace(name, self._gather_small(rows))
+        self._writes.replace(name, rows)
         return read_some(self._writes, name)
 
     def _names(self, kind: str) -> list[str]:
@@ -177,11 +161,11 @@ class Run(State):
             some = [rows for rows in (found, self._untried_statements) if rows is not None]
             self._replace_unapplied(reduce(DataFrame.unionByName, some) if some else None)
         elif found is not None:
-            self._writes.append(UNAPPLIED, self._gather_small(found), compact_at=MANY_FILES)
+            self._writes.append(UNAPPLIED, found, compact_at=MANY_FILES)
 
     def _replace_unapplied(self, rows: DataFrame | None) -> None:
         if rows is not None:
-            self._writes.replace(UNAPPLIED, self._gather_small(rows))
+            self._writes.replace(UNAPPLIED, rows)
         elif self._writes.has(UNAPPLIED):
             self._writes.swap(UNAPPLIED, self._writes.files(UNAPPLIED))
 
@@ -195,7 +179,7 @@ class Run(State):
                 if self._follows:
                     known = known.join(rows.select("message_id").distinct(), "message_id", "left_semi")
                 name = table_name(EXPORTED, entity)
-                new = self._compute_once(new_exports(rows, known, position))
+                new = compute_once(new_exports(rows, known, position))
                 if new is not None:
                     self._writes.append(name, new, compact_at=MANY_FILES)
                     write_note(self._writes, _LAST_POSITION, position)
@@ -203,10 +187,10 @@ class Run(State):
     @cached_property
     def _facts(self) -> DataFrame | None:
         found = facts(self.schema, {entity: self.news(entity) for entity in self.entities})
-        # What may wait is looked at several times, and few rows are held.
-        if found is None or not (self.may_wait or self._has_few_news):
+        # What may wait is looked at several times.
+        if found is None or not self.may_wait:
             return found
-        return self._compute_once(found.selectExpr("*", "monotonically_increasing_id() AS fact_number"))
+        return compute_once(found.selectExpr("*", "monotonically_increasing_id() AS fact_number"))
 
     @cached_property
     def _follows(self) -> bool:
@@ -218,14 +202,6 @@ class Run(State):
         """
         return not (self._has_forgotten or self._lookup_tables or self._is_small)
 
-    @cached_property
-    def _has_few_news(self) -> bool:
-        """Whether the run looks at few rows alone, which this program may hold."""
-        if not self._follows or self._tried_messages is not None:
-            return False
-        names = [table_name(STATEMENTS, each) for each in self.entities]
-        return hold_few_rows(one for name in names for one in self._writes.new_files(name))
-
     def news(self, entity: str) -> DataFrame:
         """What the run may apply of a target: what it read, and what messages say that it tries again."""
         return self._news[entity] if self._follows else self.resolved_statements(entity)
@@ -235,11 +211,13 @@ class Run(State):
         return {entity: self._find_news(entity) for entity in self.entities}
 
     def _find_news(self, entity: str) -> DataFrame:
-        new = self._writes.read(name := table_name(STATEMENTS, entity), files=self._writes.new_files(name))
+        files = self._writes.new_files(name := table_name(STATEMENTS, entity))
+        new = self._writes.read(name, files=files)
+        new = new.coalesce(1) if hold_few_rows(files) else new
         rest = self._earlier_statements(entity)
         if rest is not None and self._tried_messages is not None:
-            new = new.unionByName(rest.join(self._tried_messages, "message_id", "left_semi"))
-        return new.coalesce(1) if self._has_few_news else new
+            return new.unionByName(rest.join(self._tried_messages, "message_id", "left_semi"))
+        return new
 
     def _earlier_statements(self, entity: str) -> DataFrame | None:
         """What was said of a target before the run; None if nothing was."""
@@ -253,13 +231,13 @@ class Run(State):
         linked = [each for each in self.entities if each in self.schema.linked]
         some = {each: rows for each in linked if (rows := self._earlier_statements(each)) is not None}
         needed = stated.select(F.explode("needs").alias("need")).distinct()
-        needs = self._compute_once(needed) if some else None
+        needs = compute_once(needed) if some else None
         if needs is None:
             return stated
         if self._tried_messages is not None:
             again = self._tried_messages
             some = {each: rows.join(again, "message_id", "left_anti") for each, rows in some.items()}
-        makers = self._compute_once(known_makers(some, needs, self._untried_statements))
+        makers = compute_once(known_makers(some, needs, self._untried_statements))
         return stated if makers is None else stated.unionByName(makers, allowMissingColumns=True)
 
     @cached_property
@@ -271,8 +249,7 @@ class Run(State):
         requires, given_up = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
         not_tried = f"(status = {requires} AND NOT {is_tried}) OR status = {given_up}"
         messages = self.statuses().where(not_tried).select("message_identifier")
-        # Not by `_compute_once`, here and below: whether the news are few depends on what is tried.
-        return compute_once(messages, few=self._is_small)
+        return compute_once(messages)
 
     @cached_property
     def _untried_statements(self) -> DataFrame | None:
@@ -291,7 +268,7 @@ class Run(State):
         # A fault of a look-up is looked at in every run that looks at everything.
         rows = before.join(messages, F.expr(_OF_MESSAGE), "left")
         again = rows.where("message_identifier IS NULL OR missing IS NULL").select("statement", "missing")
-        return compute_once(again, few=self._is_small)
+        return compute_once(again)
 
     @cached_property
     def _tried_messages(self) -> DataFrame | None:
@@ -299,7 +276,7 @@ class Run(State):
         if self._tried_statements is None:
             return None
         messages = self._tried_statements.select("statement.message_id").distinct()
-        return compute_once(messages, few=self._is_small)
+        return compute_once(messages)
 
     def _unapplied(self) -> DataFrame | None:
         """
@@ -315,13 +292,13 @@ class Run(State):
                 tried = self._with_known_makers(stated)
             else:
                 tried = drop_waiting(stated, self._untried_statements)
-            waiting = waiting_statements(tried, self.answers(), self._compute_once)
+            waiting = waiting_statements(tried, self.answers())
             found += [] if waiting is None else [waiting]
         if self._lookup_tables:
             # Other messages may bring statements into this, and out of it again.
             wrong = self._facts.where(F.col("error_code").isin(*LOOKUP_FAULTS, UNPROCESSED))
             found.append(wrong.selectExpr("statement", "CAST(NULL AS string) AS missing"))
-        return self._compute_once(reduce(DataFrame.unionByName, found)) if found else None
+        return compute_once(reduce(DataFrame.unionByName, found)) if found else None
 
     def _changed_messages(self, before: DataFrame | None, now: DataFrame | None) -> DataFrame | None:
         """The messages of which a statement is applied now and was not, or the other way round; or None."""
@@ -330,26 +307,37 @@ class Run(State):
         if not counted:
             return None
         changes = reduce(DataFrame.unionByName, counted).groupBy("statement").agg(F.sum("by").alias("by"))
-        return self._compute_once(changes.where("by <> 0").select("statement.message_id").distinct())
+        return compute_once(changes.where("by <> 0").select("statement.message_id").distinct())
 
     def _merge(
-        self, turned: DataFrame | None, found: Mapping[str, DataFrame | None], everything: bool
+        self,
+        turned: DataFrame | None,
+        found: Mapping[str, DataFrame | None],
+        everything: bool,
+        forgotten: DataFrame | None,
     ) -> None:
         """Merge what is touched; *found* is what keys and links had found before the run."""
-        assert self._fresh is not None
-        histories = Histories(self, self._writes, few=self._is_small, keep=self._compute_once)
+        histories = Histories(self, self._writes, few=self._is_small)
         spoken_of = {entity for entity, new in self._taken.files.items() if new}
         begun = any(self._writes.has(table_name(HISTORY, entity)) for entity in self.stated_targets)
         if everything or not begun:
             histories.merge(self.stated_targets)
         elif self._is_small:
             # By a key or a link what is new may move any entity.
-            anywhere = turned is not None or (spoken_of and self._lookup_tables)
+            anywhere = turned is not None or forgotten is not None or (spoken_of and self._lookup_tables)
             histories.merge(self.stated_targets if anywhere else histories.with_children(spoken_of))
         elif self._lookups_changed(found):
             histories.merge(self.stated_targets)
         else:
-            histories.update(self._fresh, turned, self._taken.refreshed)
+            moved = [forgotten, self._moved_entities(turned)]
+            named = compute_once(reduce(DataFrame.unionByName, [rows for rows in moved if rows is not None]))
+            histories.update(named, self._taken.refreshed)
+
+    def _moved_entities(self, turned: DataFrame | None) -> DataFrame | None:
+        """What the new messages speak of, and those of which a statement has *turned*."""
+        assert self._fresh is not None
+        ids = self._fresh.select(F.col("message_identifier").alias("message_id"))
+        return self.named_entities(ids if turned is None else ids.unionByName(turned).distinct())
 
     @cached_property
     def _is_small(self) -> bool:
@@ -358,13 +346,6 @@ class Run(State):
         messages = self._taken.messages + sum(one.rows for one in known)
         few = max(messages, sum(one.rows for one in stated)) <= FEW_STATEMENTS
         return few and sum(one.size for one in stated) <= FEW_BYTES
-
-    def _compute_once(self, rows: DataFrame) -> DataFrame | None:
-        return compute_once(rows, few=self._is_small or self._has_few_news)
-
-    def _gather_small(self, rows: DataFrame) -> Rows:
-        """Rows to be written: by this program, if all is small, or all that the run looks at."""
-        return local_table(rows) if self._is_small or self._has_few_news else rows
 
     @property
     def _lookup_tables(self) -> dict[str, Column]:
@@ -392,31 +373,26 @@ class Run(State):
     ) -> None:
         assert self._fresh is not None
         begun = self._writes.has(STATUSES)
-        if begun and not self._attempt:
-            return
-        known = self.statuses() if self._anew and begun else None
-        processed = self._fresh.select("message_identifier", "message_timestamp", "refused", "refusal")
+        fresh = self._fresh.select("message_identifier", "message_timestamp", "refused", "refusal")
         again = [] if turned is None else [turned.withColumnRenamed("message_id", "message_identifier")]
-        if had_waiting:
+        if self._attempt and had_waiting:
             again.append(self._due.select("message_identifier"))
-        # By another schema all are fresh.
-        if again and begun and not self._anew:
+        if self._anew or not self._attempt:
+            again.append(fresh.select("message_identifier"))
+        known, processed = None, fresh
+        if again and begun:
             ids = reduce(DataFrame.unionByName, again).distinct()
-            known = self._compute_once(self.statuses().join(ids, "message_identifier", "left_semi"))
-        if known is not None and not self._anew:
+            known = compute_once(self.statuses().join(ids, "message_identifier", "left_semi"))
+        if known is not None:
             stored = known.select("message_identifier", "message_timestamp")
-            processed = processed.unionByName(stored, allowMissingColumns=True)
+            others = stored.join(fresh, "message_identifier", "left_anti")
+            processed = fresh.unionByName(others, allowMissingColumns=True)
         found = problems(self._facts, waiting)
-        now = statuses(processed, found, known, now=self._now, retry=self._retry)
+        now = statuses(processed, found, known, now=self._now, retry=self._retry, is_attempt=self._attempt)
         if known is None:
-            self._writes.append(STATUSES, self._gather_small(now), compact_at=MANY_FILES)
-            return
-        ids = known.select("message_identifier")
-        if self._anew or self._is_small:
-            rest = self.statuses().join(ids, "message_identifier", "left_anti")
-            self._writes.replace(STATUSES, self._gather_small(now.unionByName(rest)))
+            self._writes.append(STATUSES, now, compact_at=MANY_FILES)
         else:
-            replace_rows(self._writes, STATUSES, ids, now)
+            replace_rows(self._writes, STATUSES, known.select("message_identifier"), now)
 
 
 def message_rows(spark: SparkSession, messages: list[str]) -> DataFrame:

@@ -26,7 +26,7 @@ from cdckit.datahub.outcomes import EXPORTED_COLUMNS, export_rows, message_log, 
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statement_changes import DerivedChanges
 from cdckit.datahub.statements import statement_schema
-from cdckit.datahub.waiting import UNAPPLIED_COLUMNS, Keep
+from cdckit.datahub.waiting import UNAPPLIED_COLUMNS
 from cdckit.ledger.shell import MANY_FILES
 from cdckit.merging.merge import history_schema, plan_versions
 from cdckit.parts.arguments import flat_columns, quoted, text_literal
@@ -222,6 +222,20 @@ class State(DerivedChanges):
         """Those of the resolved statements about a target that the last run may have applied: all."""
         return self.resolved_statements(entity)
 
+    def named_entities(self, messages: DataFrame) -> DataFrame | None:
+        """
+        What *messages* (`message_id`) speak of, as far as it is news; None if nothing was ever stated.
+
+        One row per statement: `entity`, `guid` (null for ends of lists), `parents`.
+        """
+        found = []
+        for entity in self.stated_targets:
+            rows = self.news(entity).join(messages, "message_id", "left_semi")
+            parents = ", ".join(f"data.{quoted(name)}" for name in self.schema.parent_fields(entity))
+            listed = f"CAST(array({parents}) AS array<string>) AS parents"
+            found.append(rows.selectExpr(f"{text_literal(entity)} AS entity", "guid", listed))
+        return reduce(DataFrame.unionByName, found) if found else None
+
     def keep_lookup(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
         """What the last run has found in the place of *rows*; themselves before the first one."""
         name = table_name(kind, entity)
@@ -263,13 +277,11 @@ class Histories:
     """
     The histories of a hub, in a run that writes them: *state* knows what came in it.
 
-    Where the statements of all targets are *few*, this program merges them.  By *keep* what follows from the
-    news alone is computed once.
+    Where the statements of all targets are *few*, one task merges those of each.
     """
 
-    def __init__(self, state: State, tables: Transaction, *, few: bool, keep: Keep) -> None:
-        self._state, self._writes, self.schema = state, tables, state.schema
-        self._few, self._keep = few, keep
+    def __init__(self, state: State, tables: Transaction, *, few: bool) -> None:
+        self._state, self._writes, self.schema, self._few = state, tables, state.schema, few
 
     def merge(self, entities: Collection[str]) -> None:
         """Merge everything that was ever said of these targets anew."""
@@ -278,14 +290,8 @@ class Histories:
                 self._writes.spark, self._merge_all, [each for each in generation if each in entities]
             )
 
-    def update(self, fresh: DataFrame, turned: DataFrame | None, refreshed: set[str]) -> None:
-        """
-        Merge those entities anew that the run touches.
-
-        These are what *fresh* messages speak of, and those (`message_id`) of which a statement has *turned*,
-        being applied now and not before, or the other way round; and all of the *refreshed* targets.
-        """
-        moved = self._named_guids(fresh, turned)
+    def update(self, moved: DataFrame | None, refreshed: set[str]) -> None:
+        """Merge the *moved* entities (`State.named_entities`) anew, and all of the *refreshed* targets."""
         if moved is None:
             return
         touched: _TouchedGuids = {}
@@ -314,8 +320,7 @@ class Histories:
     def _merge_target(self, entity: str, touched: DataFrame | None = None) -> Rows:
         """The history of a target, or of the entities *touched* alone."""
         changes, keys = self._state.changes(entity, touched), self.schema.targets[entity].keys
-        versions = plan_versions(changes, entity=entity, keys=keys, few=self._few)
-        return versions.local_table() if self._few else versions
+        return plan_versions(changes, entity=entity, keys=keys, few=self._few)
 
     def _merge_some(
         self, entity: str, moved: DataFrame, touched: _TouchedGuids, refreshed: set[str]
@@ -332,23 +337,6 @@ class Histories:
         replace_rows(self._writes, name, some, self._merge_target(entity, some))
         self._writes.compact(name, files=MANY_FILES)
         return {entity: some}
-
-    def _named_guids(self, messages: DataFrame, turned: DataFrame | None) -> DataFrame | None:
-        """
-        What the new messages speak of, and those of which a statement has *turned*; None for nothing.
-
-        One row per statement: `entity`, `guid` (null for ends of lists), `parents`.
-        """
-        ids = messages.select(F.col("message_identifier").alias("message_id"))
-        if turned is not None:
-            ids = ids.unionByName(turned).distinct()
-        found = []
-        for entity in self._state.stated_targets:
-            rows = self._state.news(entity).join(ids, "message_id", "left_semi")
-            parents = ", ".join(f"data.{quoted(name)}" for name in self.schema.parent_fields(entity))
-            listed = f"CAST(array({parents}) AS array<string>) AS parents"
-            found.append(rows.selectExpr(f"{text_literal(entity)} AS entity", "guid", listed))
-        return self._keep(reduce(DataFrame.unionByName, found)) if found else None
 
     def _touched_guids(self, entity: str, moved: DataFrame, touched: _TouchedGuids) -> DataFrame | None:
         """The guids whose versions may have changed; None if there are none."""

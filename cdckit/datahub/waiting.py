@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 
 import numpy as np
@@ -16,7 +16,7 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, SOUGHT, UPSERT
 from cdckit.parts.arguments import quoted, text_literal
 from cdckit.parts.arrays import ints
-from cdckit.parts.workers import WorkerPlan
+from cdckit.parts.workers import WorkerPlan, compute_once
 
 
 def needed_links(schema: Schema, entity: str) -> str | None:
@@ -40,9 +40,6 @@ def needed_links(schema: Schema, entity: str) -> str | None:
     inherited = "coalesce(inherited, CAST(array() AS array<string>))"
     return f"concat({listed}, {inherited})" if own else inherited
 
-
-Keep = Callable[[DataFrame], DataFrame | None]
-"""Computes rows once, and returns them so that they can be looked at again; None if there are none."""
 
 TASK_STATEMENTS = 1_000_000
 """So many statements one task looks through, in a second or two."""
@@ -111,7 +108,7 @@ def known_makers(
     return applied.selectExpr("makes", "CAST(array() AS array<string>) AS needs")
 
 
-def waiting_statements(stated: DataFrame, answers: DataFrame | None, keep: Keep) -> DataFrame | None:
+def waiting_statements(stated: DataFrame, answers: DataFrame | None) -> DataFrame | None:
     """
     The statements that cannot be applied since an entity to which they link does not exist.
 
@@ -123,7 +120,6 @@ def waiting_statements(stated: DataFrame, answers: DataFrame | None, keep: Keep)
         stated: The `facts` without those in error, each with a number of its own, `fact_number`;
             `known_makers` have none.
         answers: What links have found (`Resolution.answers`).
-        keep: By which rows are computed that are looked at again.
 
     Returns:
         `statement` (see `with_statement`) and `missing`, the key of the first of the entities that are not
@@ -134,11 +130,11 @@ def waiting_statements(stated: DataFrame, answers: DataFrame | None, keep: Keep)
     that stand on each other, up to three, and one more.  What is left of longer chains is for one task.
     """
     tied = stated.select("fact_number", "makes", "needs").where("makes IS NOT NULL OR size(needs) > 0")
-    rows = keep(with_answers(tied, answers))
+    rows = compute_once(with_answers(tied, answers))
     if rows is None:
         return None
     few = rows.count() <= TASK_STATEMENTS
-    found = keep(find_unsupported(rows)) if few else find_waiting(rows, keep)
+    found = compute_once(find_unsupported(rows)) if few else find_waiting(rows)
     return None if found is None else _with_names(found, stated)
 
 
@@ -160,24 +156,24 @@ def with_answers(statements: DataFrame, answers: DataFrame | None) -> DataFrame:
     return guids.agg(in_order.alias("needs")).withColumn("needs", F.expr("array_compact(needs.need)"))
 
 
-def find_waiting(statements: DataFrame, keep: Keep) -> DataFrame | None:
+def find_waiting(statements: DataFrame) -> DataFrame | None:
     """What `find_unsupported` would find of many (`fact_number`, `makes`, `needs`); None for none."""
     fallen, rest = list[DataFrame](), statements
     for _ in range(ROUNDS):
-        decided = keep(with_open_needs(rest))
+        decided = compute_once(with_open_needs(rest))
         if decided is None:
             break
         fallen.append(decided.where("missing IS NOT NULL").select("fact_number"))
         rest = decided.where("missing IS NULL")
     else:
         fallen.append(find_unsupported(with_open_needs(rest)).select("fact_number"))
-    waiting = keep(reduce(DataFrame.unionByName, fallen)) if fallen else None
+    waiting = compute_once(reduce(DataFrame.unionByName, fallen)) if fallen else None
     if waiting is None:
         return None
     # What they would have made is known only now.
     applied = statements.join(waiting, "fact_number", "left_anti")
     found = with_open_needs(statements.join(waiting, "fact_number", "left_semi"), applied)
-    return keep(found.select("fact_number", "missing"))
+    return compute_once(found.select("fact_number", "missing"))
 
 
 def with_open_needs(statements: DataFrame, makers: DataFrame | None = None) -> DataFrame:

@@ -328,31 +328,33 @@ def _pieces(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
 
 
 _FEW = 1_000
-"""So many rows this program may hold; more stay with the executors."""
+"""So many rows this program may hold, of plans that read much; more stay with the executors."""
 
 
 def compute_once(rows: DataFrame, *, few: bool = False) -> DataFrame | None:
     """
     Rows computed once and looked at again; None if there are none.
 
-    They are held without files: if they are few, as rows of Spark's plans, else by the executors.  An
-    executor that dies takes its part along: then the run fails, and can be run again.
+    They are held without files: if they are few, or made of little, by this program, as rows of Spark's plans
+    in one partition, so that nothing that follows need be shuffled; else by the executors.  An executor that
+    dies takes its part along: then the run fails, and can be run again.
 
     Args:
         rows: The rows.
-        few: Whether they are known to be few: then this program takes them at once, and hands them on as one
-            partition, so that nothing that follows need be shuffled.
+        few: Whether they are known to be few.
 
-    Cost: a job; without *few* another one, which looks whether there are more than a few.
+    Cost: a job; where the plan reads much, another one, which looks whether there are more than a few.
     """
-    kept = rows if few else rows.localCheckpoint()
-    some = local_table(kept if few else kept.limit(_FEW + 1))
+    some = local_table(rows) if few else _few_rows(rows, ())
+    if some is None:
+        kept = rows.localCheckpoint()
+        some = local_table(kept.limit(_FEW + 1))
+        if some.num_rows > _FEW:
+            return kept
     if not some.num_rows:
         return None
-    if some.num_rows > _FEW and not few:
-        return kept
-    frame = rows.sparkSession.createDataFrame(some, rows.schema)
-    return frame.coalesce(1) if few else frame
+    table: Any = some.cast(arrow_schema(rows.schema))
+    return rows.sparkSession.createDataFrame(table, rows.schema).coalesce(1)
 
 
 def local_table(rows: DataFrame) -> pa.Table:

@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.datahub import waiting
 from cdckit.datahub.waiting import find_unsupported
-from cdckit.parts.workers import compute_once
 from support.unsupported_statements import PROGRAMS, one_by_one
 
 
@@ -35,7 +34,7 @@ def test_of_many_statements_the_same_is_found_in_rounds(
             made = None if makes is None else f"{program} {makes}"
             rows.append((len(rows), made, [f"{program} {need}" for need in needs]))
     stated = spark.createDataFrame(rows, "fact_number long, makes string, needs array<string>")
-    kept = waiting.find_waiting(stated, compute_once)
+    kept = waiting.find_waiting(stated)
     assert kept is not None
     found = kept.collect()
     assert {(row["fact_number"], row["missing"]) for row in found} == expected
