@@ -1,8 +1,9 @@
 """The data hub, one record and one change at a time: the deliberately naive reading of its rules.
 
 `cdckit.datahub` is compared with this on hand-written cases and on random programs, so nothing here is
-clever, nothing is shared with the library, and nothing but the standard library and the fold of the merge
-is imported.  Every run starts again from all messages.  Speed is no aim.
+clever.  What a schema says and how a value converts it takes from the library, where cases by hand judge
+that; everything behind is its own, but for the fold of the merge.  Every run starts again from all messages.
+Speed is no aim.
 
 The stages of `interpret`, in order: messages are expanded into *units* (one record under one mapping), units
 get their guid, links are looked up, the units that wait are found, and each target is walked from its first
@@ -11,23 +12,23 @@ change to its last over a plain dict of entities.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
-import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from decimal import ROUND_DOWN, ROUND_HALF_UP, Context, Decimal
-from typing import Any, TypeVar
+from decimal import Decimal
+from typing import Any
 
+from cdckit import datahub
+from cdckit.datahub import mappings as datahub_mappings
+from cdckit.datahub import readers
+from cdckit.datahub.conversions import ConvertedColumn, convert_values
+from cdckit.datahub.mappings import EntityMapping, FieldMapping, FieldType
 from support import fold
 
 Row = dict[str, Any]
-Moment = TypeVar("Moment", date, datetime)
 Reader = Callable[..., Iterable[Any]]
 Filter = Callable[..., Any]
 
@@ -41,77 +42,24 @@ MAXIMUM_AGE = timedelta(days=40)
 # The schema ----------------------------------------------------------------------------------------------
 
 
-@dataclass(eq=False)
-class Field:
-    """A field mapping, with its defaults filled in."""
-
-    reference: str
-    source: str
-    type: str
-    length: int | None
-    digits: int | None
-    decimals: int | None
-    key: str | None  # the name of the alternative that it is a part of; "" when it has none
-    priority: int | None
-    link_entity: str | None
-    link_key: list[str]
-    source_link_key: list[str]
-    autocreate: bool
-    child_entity: str | None
-    parent_identifier: str | None
-    child_sequence: str | None
-
-
-@dataclass(eq=False)
 class Mapping:
-    """An entity mapping, with its defaults filled in."""
+    """An entity mapping of a source system."""
 
-    system: str
-    target: str
-    priority: int
-    reader: str
-    reader_config: Row
-    filters: list[tuple[str, Row | None]]
-    unique_identifier: str | None
-    unique_sequence: str | None
-    export: bool
-    deleted_indicator: str
-    fields: list[Field]  # the columns: without children and deleted_indicator
-    children: list[Field]
-
-    def alternatives(self) -> list[frozenset[str]]:
-        """The sets of key fields that this mapping itself knows."""
-        groups: dict[str, set[str]] = {}
-        for each in self.fields:
-            if each.key is not None:
-                groups.setdefault(each.key, set()).add(each.reference)
-        return [frozenset(group) for group in groups.values()]
-
-    def field_priorities(self) -> Row:
-        """The priorities of single fields, None where it is that of the mapping."""
-        return {each.reference: each.priority for each in self.fields}
+    def __init__(self, system: str, rules: EntityMapping) -> None:
+        self.system, self.rules, self.target, self.fields = system, rules, rules.reference, rules.columns
+        self.alternatives = [frozenset(alternative) for alternative in rules.alternatives]
+        # None where it is that of the mapping.
+        self.field_priorities = {each.reference: each.priority for each in self.fields}
 
 
-@dataclass
 class Target:
     """A target entity, from all mappings that write it."""
 
-    name: str
-    fields: dict[str, Field] = field(default_factory=dict)
-    mappings: list[Mapping] = field(default_factory=list)
-
-    def alternatives(self) -> list[list[str]]:
-        """The alternative keys, each in the order of the fields, ordered by where they begin."""
-        names = list(self.fields)
-        found = {alternative for mapping in self.mappings for alternative in mapping.alternatives()}
-        in_order = [sorted(alternative, key=names.index) for alternative in found]
-        return sorted(in_order, key=lambda alternative: [names.index(name) for name in alternative])
-
-    def key_fields(self) -> list[str]:
-        return [name for name in self.fields if any(name in each for each in self.alternatives())]
-
-    def strict(self) -> bool:
-        return len(self.alternatives()) == 1
+    def __init__(self, rules: datahub_mappings.Target) -> None:
+        self.name, self.keys, self.strict = rules.entity, rules.keys, rules.strict
+        self.alternatives, self.exported = rules.alternatives, rules.export
+        self.fields: dict[str, FieldMapping] = {}
+        self.mappings: list[Mapping] = []
 
 
 class Schema:
@@ -119,51 +67,51 @@ class Schema:
 
     def __init__(self, documents: Sequence[Row]) -> None:
         self.systems: dict[str, dict[str, list[Mapping]]] = {}
-        self.targets: dict[str, Target] = {}
-        for document in sorted(documents, key=lambda each: (each["reference"] != "*", each["reference"])):
-            system = document["reference"]
+        schema = datahub.schema(*documents)
+        self.targets = {name: Target(rules) for name, rules in schema.targets.items()}
+        for system, rules in schema.systems.items():
             self.systems[system] = {
-                entity: [read_mapping(system, each) for each in mappings]
-                for entity, mappings in document["mappings"].items()
+                entity: [Mapping(system, each) for each in mappings]
+                for entity, mappings in rules.mappings.items()
             }
             for mappings in self.systems[system].values():
                 for mapping in mappings:
                     self.add(mapping)
 
     def add(self, mapping: Mapping) -> None:
-        target = self.targets.setdefault(mapping.target, Target(mapping.target))
+        target = self.targets[mapping.target]
         target.mappings.append(mapping)
         for each in mapping.fields:
             target.fields.setdefault(each.reference, each)
 
-    def child_mappings(self, system: str, children: Field) -> list[Mapping]:
+    def child_mappings(self, system: str, children: FieldMapping) -> list[Mapping]:
         return self.systems[system][str(children.child_entity)]
 
-    def linked_target(self, system: str, link: Field) -> str:
+    def linked_target(self, system: str, link: FieldMapping) -> str:
         mappings = self.systems[system].get(str(link.link_entity))
         return mappings[0].target if mappings else str(link.link_entity)
 
-    def linked_fields(self, system: str, link: Field) -> list[tuple[str, Field]]:
+    def linked_fields(self, system: str, link: FieldMapping) -> list[tuple[str, FieldMapping]]:
         """The key fields that a link's key may name, each with the name that it goes by there."""
-        keys = self.targets[self.linked_target(system, link)].key_fields()
+        keys = self.targets[self.linked_target(system, link)].keys
         mappings = self.systems[system].get(str(link.link_entity))
         if mappings:
             return [(each.source, each) for each in mappings[0].fields if each.reference in keys]
         own = self.targets[str(link.link_entity)].fields.values()
         return [(each.reference, each) for each in own if each.reference in keys]
 
-    def linked_priority(self, system: str, link: Field) -> int:
+    def linked_priority(self, system: str, link: FieldMapping) -> int:
         mappings = self.systems[system].get(str(link.link_entity))
-        return mappings[0].priority if mappings else 0
+        return mappings[0].rules.priority if mappings else 0
 
-    def children_of(self, system: str, target: str) -> list[tuple[Field, Mapping]]:
+    def children_of(self, system: str, target: str) -> list[tuple[FieldMapping, Mapping]]:
         """The children fields of that system's mappings for that target, with their child mappings."""
         return [
             (children, child)
             for mappings in self.systems[system].values()
             for mapping in mappings
             if mapping.target == target
-            for children in mapping.children
+            for children in mapping.rules.children
             for child in self.child_mappings(system, children)
         ]
 
@@ -181,206 +129,24 @@ class Schema:
         return ordered
 
 
-def read_mapping(system: str, document: Row) -> Mapping:
-    fields = [read_field(each) for each in document.get("fields", [])]
-    indicators = [each.source for each in fields if each.reference == "deleted_indicator"]
-    unique = document.get("unique", False)
-    return Mapping(
-        system=system,
-        target=document["reference"],
-        priority=document.get("priority", 0),
-        reader=document.get("messageReader", "json"),
-        reader_config=document.get("messageReaderConfig", {}),
-        filters=[read_filter(each) for each in document.get("messageFilters", [])],
-        unique_identifier=source_name(document, "uniqueIdentifier") if unique else None,
-        unique_sequence=source_name(document, "uniqueSequence") if unique else None,
-        export=document.get("export", False),
-        deleted_indicator=indicators[0] if indicators else "deleted_indicator",
-        fields=[each for each in fields if each.type != "children" and each.reference != "deleted_indicator"],
-        children=[each for each in fields if each.type == "children"],
-    )
-
-
-def read_filter(document: Any) -> tuple[str, Row | None]:
-    return (document, None) if isinstance(document, str) else (document["name"], document.get("config"))
-
-
-def read_field(document: Row) -> Field:
-    key = document.get("key", False)
-    link_key = names(document.get("linkKey"))
-    return Field(
-        reference=document["reference"],
-        source=str(document.get("sourceReference") or document["reference"]),
-        type=document.get("type", "text"),
-        length=document.get("length"),
-        digits=document.get("scale"),
-        decimals=document.get("precision"),
-        key=key if isinstance(key, str) else ("" if key else None),
-        priority=document.get("priority"),
-        link_entity=document.get("linkEntity"),
-        link_key=link_key,
-        source_link_key=names(document.get("sourceLinkKey")) or link_key,
-        autocreate=document.get("autocreate", False),
-        child_entity=document.get("childEntity"),
-        parent_identifier=document.get("parentIdentifier"),
-        child_sequence=source_name(document, "childSequence"),
-    )
-
-
-def source_name(document: Row, name: str) -> str | None:
-    """The value of `sourceX`, or of `x`."""
-    source = "source" + name[0].upper() + name[1:]
-    value: str | None = document.get(source) or document.get(name)
-    return value
-
-
-def names(value: str | list[str] | None) -> list[str]:
-    if value is None:
-        return []
-    parts = value.split(",") if isinstance(value, str) else value
-    return [part.strip() for part in parts]
-
-
-# Conversions ---------------------------------------------------------------------------------------------
+# Values --------------------------------------------------------------------------------------------------
 
 
 class ValueInvalid(Exception):
     """A value is not of the type of its field."""
 
 
-NUMBER = re.compile(r" *[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)? *")
-DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-TIMESTAMP = re.compile(
-    r"(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})"
-    r"([T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(:(?P<second>[0-9]{2})(\.(?P<part>[0-9]{1,9}))?)?"
-    r"(?P<zone>Z|(?P<sign>[+-])(?P<zone_hour>[0-9]{2}):(?P<zone_minute>[0-9]{2}))?)?"
-)
-TRUE = {"true", "t", "yes", "y", "on", "1"}
-FALSE = {"false", "f", "no", "n", "off", "0"}
-BITS = {"smallint": 16, "integer": 32, "bigint": 64}
-WIDE = Context(prec=1000)
+CONVERTED: dict[tuple[str, FieldType], ConvertedColumn] = {}
 
 
-def convert(value: Any, to: Field) -> Any:
-    """The value as the type of the field wants it; null is null in every type."""
-    if value is None:
-        return None
-    if isinstance(value, (dict, list)):
-        raise ValueInvalid("an object or array")
-    if to.type in ("text", "link"):
-        return convert_text(value)[: to.length]
-    if to.type in ("number", "double"):
-        return convert_double(value)
-    if to.type in BITS:
-        return convert_integer(value, BITS[to.type])
-    if to.type == "decimal":
-        return convert_decimal(value, int(to.digits or 0), int(to.decimals or 0))
-    if to.type == "date":
-        return convert_date(value)
-    if to.type == "timestamp":
-        return convert_timestamp(value)
-    if to.type == "boolean":
-        return convert_boolean(value)
-    raise ValueError(f"unknown type {to.type!r}")
-
-
-def convert_text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return value
-    return format(as_decimal(value), "f")
-
-
-def as_decimal(value: Any) -> Decimal:
-    """The number that a JSON number or a text is."""
-    if isinstance(value, bool):
-        raise ValueInvalid("a boolean")
-    if isinstance(value, str) and not NUMBER.fullmatch(value):
-        raise ValueInvalid("no number")
-    number = Decimal(repr(value) if isinstance(value, float) else value)
-    if not number.is_finite():
-        raise ValueInvalid("not finite")
-    return number
-
-
-def convert_double(value: Any) -> float:
-    number = float(as_decimal(value))
-    if math.isinf(number):
-        raise ValueInvalid("too large")
-    return number
-
-
-def convert_integer(value: Any, bits: int) -> int:
-    number = as_decimal(value)
-    if number.adjusted() > 30:
-        raise ValueInvalid("out of range")
-    whole = int(number.to_integral_value(ROUND_HALF_UP))
-    if not -(2 ** (bits - 1)) <= whole < 2 ** (bits - 1):
-        raise ValueInvalid("out of range")
-    return whole
-
-
-def convert_decimal(value: Any, digits: int, decimals: int) -> Decimal:
-    number = as_decimal(value)
-    if number and number.adjusted() > 100:
-        raise ValueInvalid("does not fit")
-    if number and number.adjusted() < -500:
-        number = Decimal(0)
-    cut = Context(prec=digits, rounding=ROUND_DOWN).create_decimal(number)
-    rounded = cut.quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP, WIDE)
-    if abs(rounded) >= Decimal(10) ** (digits - decimals):
-        raise ValueInvalid("does not fit")
-    return abs(rounded) if rounded == 0 else rounded
-
-
-def convert_date(value: Any) -> date:
-    if not isinstance(value, str) or not DATE.fullmatch(value):
-        raise ValueInvalid("no date")
-    return real(lambda: date.fromisoformat(value))
-
-
-def convert_timestamp(value: Any) -> datetime:
-    found = TIMESTAMP.fullmatch(value) if isinstance(value, str) else None
-    if not found:
-        raise ValueInvalid("no timestamp")
-    day = convert_date(found["day"])
-    local = real(
-        lambda: datetime(
-            day.year,
-            day.month,
-            day.day,
-            int(found["hour"] or 0),
-            int(found["minute"] or 0),
-            int(found["second"] or 0),
-            int(((found["part"] or "") + "000000")[:6]),
-            tzinfo=UTC,
-        )
-    )
-    if not found["sign"]:
-        return local
-    offset = timedelta(hours=int(found["zone_hour"]), minutes=int(found["zone_minute"]))
-    return real(lambda: local - offset if found["sign"] == "+" else local + offset)
-
-
-def real(make: Callable[[], Moment]) -> Moment:
-    """What *make* makes, unless there is no such day or hour."""
-    try:
-        return make()
-    except (ValueError, OverflowError) as error:
-        raise ValueInvalid(str(error)) from error
-
-
-def convert_boolean(value: Any) -> bool:
-    text = value.lower() if isinstance(value, str) else convert_text(value)
-    if text in TRUE:
-        return True
-    if text in FALSE:
-        return False
-    raise ValueInvalid("no boolean")
-
-
-# Readers -------------------------------------------------------------------------------------------------
+def convert(value: Any, kind: FieldType) -> Any:
+    """The value as the type wants it: how, is for the cases of conversions to judge."""
+    same = (repr(value), kind)
+    if same not in CONVERTED:
+        CONVERTED[same] = convert_values([value], kind)
+    if CONVERTED[same].errors:
+        raise ValueInvalid(CONVERTED[same].errors[0])
+    return CONVERTED[same].values[0].as_py()
 
 
 def read_json(data: Any, _config: Row) -> Iterable[Any]:
@@ -392,20 +158,7 @@ def read_json(data: Any, _config: Row) -> Iterable[Any]:
 
 
 def read_csv(data: Any, config: Row) -> Iterable[Any]:
-    """One object a line, all values texts but the one that means null."""
-    if not isinstance(data, str):
-        raise ValueError("the data is no text")
-    options = {"delimiter": config.get("delimiter", ","), "quotechar": config.get("quote", '"')}
-    lines = [line for line in csv.reader(io.StringIO(data), **options) if line]
-    columns: list[str] = config.get("columns") or []
-    if config.get("header", True):
-        first, *lines = lines
-        columns = columns or first
-    null = config.get("null", "")
-    return [
-        {name: None if text == null else text for name, text in zip(columns, line, strict=True)}
-        for line in lines
-    ]
+    return readers.read_csv(json.dumps(data), readers.Context("", "", "", config, {}))
 
 
 READERS: dict[str, Reader] = {"json": read_json, "csv": read_csv}
@@ -450,7 +203,7 @@ def read_message(received: Row) -> Message | None:
     effective = message_time = received["message_timestamp"]
     if document.get("timestamp") is not None:
         try:
-            effective = convert_timestamp(document["timestamp"])
+            effective = convert(document["timestamp"], FieldType("timestamp"))
         except ValueInvalid:
             return None
     place = (received["topic"], received["partition"], received["offset"])
@@ -474,7 +227,7 @@ def read_message(received: Row) -> Message | None:
 class LinkKey:
     """A link whose guid is still to be found: the linked target and the values of its key fields."""
 
-    link: Field
+    link: FieldMapping
     target: str
     parts: Row  # target field: a value, or again a LinkKey
 
@@ -542,7 +295,7 @@ class Operation:
     target: str
     message: Message
     unit: Unit | None = None
-    link: Field | None = None
+    link: FieldMapping | None = None
     priority: int = 0
     field_priorities: Row = field(default_factory=dict)
     seen: list[Unit] = field(default_factory=list)
@@ -568,7 +321,7 @@ class Expansion:
             return
         try:
             read = [
-                list(self.readers[mapping.reader](message.data, mapping.reader_config))
+                list(self.readers[mapping.rules.reader](message.data, mapping.rules.reader_config))
                 for mapping in mappings
             ]
         except Exception:
@@ -583,14 +336,14 @@ class Expansion:
             self.expand(str(number), number, pairs, None, None)
         if message.refresh:
             for mapping in mappings:
-                if not mapping.export:
+                if not mapping.rules.export:
                     self.refresh(mapping)
 
     def refresh(self, mapping: Mapping) -> None:
         seen = [unit for unit in self.message.units if unit.mapping.target == mapping.target]
         self.add(
-            "refresh", mapping.target, priority=mapping.priority,
-            field_priorities=mapping.field_priorities(), seen=seen,
+            "refresh", mapping.target, priority=mapping.rules.priority,
+            field_priorities=mapping.field_priorities, seen=seen,
         )  # fmt: skip
 
     def expand(
@@ -599,7 +352,7 @@ class Expansion:
         number: int,
         records: list[tuple[Mapping, Any]],
         parent: Unit | None,
-        children: Field | None,
+        children: FieldMapping | None,
     ) -> list[Unit]:
         """The units of one record, each with the units of its children behind it."""
         self.records += 1
@@ -616,12 +369,12 @@ class Expansion:
             self.add("unit", mapping.target, unit=unit)
         for unit, record in made:
             if record is not None and unit.error is None and unit.operation == "upsert":
-                for each in unit.mapping.children:
+                for each in unit.mapping.rules.children:
                     if each.source in record:
                         self.expand_children(unit, each, record[each.source])
         return [unit for unit, _ in made]
 
-    def expand_children(self, parent: Unit, children: Field, records: list[Any]) -> None:
+    def expand_children(self, parent: Unit, children: FieldMapping, records: list[Any]) -> None:
         mappings = self.schema.child_mappings(parent.mapping.system, children)
         seen: list[Unit] = []
         for number, record in enumerate(records, start=1):
@@ -629,8 +382,8 @@ class Expansion:
             seen += self.expand(path, number, [(each, record) for each in mappings], parent, children)
         for mapping in mappings:
             self.add(
-                "unlisted", mapping.target, unit=parent, priority=mapping.priority,
-                field_priorities=mapping.field_priorities(), seen=seen,
+                "unlisted", mapping.target, unit=parent, priority=mapping.rules.priority,
+                field_priorities=mapping.field_priorities, seen=seen,
                 parent_field=children.parent_identifier,
             )  # fmt: skip
 
@@ -638,7 +391,7 @@ class Expansion:
         place = len(self.message.operations)
         self.message.operations.append(Operation(place, kind, target, self.message, **properties))
 
-    def read(self, unit: Unit, given: Any, number: int, children: Field | None) -> Row | None:
+    def read(self, unit: Unit, given: Any, number: int, children: FieldMapping | None) -> Row | None:
         """Fill the unit from its record; the record as the filters left it, if they did."""
         mapping = unit.mapping
         if not isinstance(given, dict):
@@ -646,8 +399,8 @@ class Expansion:
             return None
         record: Any = dict(given)
         try:
-            for name, config in mapping.filters:
-                record = self.filters[name](record) if config is None else self.filters[name](record, config)
+            for each in mapping.rules.filters:
+                record = self.filters[each.name](record, each.config)
                 if record is None:
                     unit.dropped = True
                     return None
@@ -655,45 +408,42 @@ class Expansion:
         except Exception:
             unit.error = "FILTER_FAILED"
             return None
-        if mapping.unique_identifier:
-            record[mapping.unique_identifier] = self.message.identifier
-        if mapping.unique_sequence:
-            record[mapping.unique_sequence] = self.records
-        if children is not None and children.child_sequence:
-            record[children.child_sequence] = number
+        if mapping.rules.unique_identifier:
+            record[mapping.rules.unique_identifier] = self.message.identifier
+        if mapping.rules.unique_sequence:
+            record[mapping.rules.unique_sequence] = self.records
+        if children is not None and children.source_child_sequence:
+            record[children.source_child_sequence] = number
         self.read_deleted_indicator(unit, record)
         for each in mapping.fields:
             self.read_field(unit, each, record, children)
         if unit.operation == "upsert":
-            for each in mapping.children:
+            for each in mapping.rules.children:
                 if each.source in record and not isinstance(record[each.source], list):
                     unit.error = unit.error or "CHILDREN_INVALID"
         return dict(record)
 
     def read_deleted_indicator(self, unit: Unit, record: Row) -> None:
         try:
-            value = record.get(unit.mapping.deleted_indicator)
-            if isinstance(value, (dict, list)):
-                raise ValueInvalid("an object or array")
-            if value is not None and convert_boolean(value):
+            if convert(record.get(unit.mapping.rules.deleted_source), FieldType("boolean")):
                 unit.operation = "delete"
         except ValueInvalid:
             unit.error = unit.error or "VALUE_INVALID"
 
-    def read_field(self, unit: Unit, each: Field, record: Row, children: Field | None) -> None:
+    def read_field(self, unit: Unit, each: FieldMapping, record: Row, children: FieldMapping | None) -> None:
         try:
             if children is not None and each.reference == children.parent_identifier:
                 unit.values[each.reference] = ParentLink(unit.parent)  # type: ignore[arg-type]
-            elif each.type == "link":
+            elif each.type.name == "link":
                 if any(name in record for name in each.source_link_key):
                     unit.values[each.reference] = self.link_key(each, record, each.source_link_key)
             elif each.source in record:
-                unit.values[each.reference] = convert(record[each.source], each)
+                unit.values[each.reference] = convert(record[each.source], each.type)
         except ValueInvalid:
             unit.bad.add(each.reference)
             unit.error = unit.error or "VALUE_INVALID"
 
-    def link_key(self, link: Field, record: Row, sources: list[str]) -> LinkKey | None:
+    def link_key(self, link: FieldMapping, record: Row, sources: list[str]) -> LinkKey | None:
         """The key of the linked entity, from the values of the record under those names."""
         system = self.message.system
         given = {name: record.get(source) for name, source in zip(link.link_key, sources, strict=True)}
@@ -701,10 +451,10 @@ class Expansion:
             return None
         parts: Row = {}
         for name, each in self.schema.linked_fields(system, link):
-            if each.type == "link" and set(each.source_link_key) & set(given):
+            if each.type.name == "link" and set(each.source_link_key) & set(given):
                 parts[each.reference] = self.link_key(each, given, each.source_link_key)
             elif name in given:
-                parts[each.reference] = convert(given[name], each)
+                parts[each.reference] = convert(given[name], each.type)
         return LinkKey(link, self.schema.linked_target(system, link), parts)
 
 
@@ -744,21 +494,21 @@ class Identities:
         mine = [unit for unit in self.units if unit.mapping.target == name and not unit.dropped]
         for mapping in target.mappings:
             for each in mapping.fields:
-                if each.type == "link" and each.key is not None:
+                if each.type.name == "link" and each.key is not None:
                     self.identify(self.schema.linked_target(mapping.system, each))
         for unit in mine:
             if unit.parent is not None:
                 self.identify(unit.parent.mapping.target)
-        if all(mapping.export for mapping in target.mappings):
+        if target.exported:
             return
-        if target.strict():
+        if target.strict:
             for unit in mine:
                 self.identify_strictly(unit, target)
             return
         self.identify_weakly(target)
 
     def identify_strictly(self, unit: Unit, target: Target) -> None:
-        key = {name: self.key_value(unit, name) for name in target.key_fields()}
+        key = {name: self.key_value(unit, name) for name in target.keys}
         if unit.error in ("RECORD_INVALID", "FILTER_FAILED") or unit.bad & set(key):
             return
         if MISSING in key.values() or SEVERAL in key.values():
@@ -785,13 +535,13 @@ class Identities:
         parts = {name: self.value(part, at) for name, part in key.parts.items()}
         if MISSING in parts.values():
             return MISSING
-        if target.strict():
-            return guid_of(target.name, {name: parts.get(name) for name in target.key_fields()})
+        if target.strict:
+            return guid_of(target.name, {name: parts.get(name) for name in target.keys})
         return self.holder(target, parts, at)
 
     def holder(self, target: Target, parts: Row, at: datetime) -> Any:
         """Who held these values at the end of that instant; if nobody did, whoever holds them ever."""
-        alternatives = [set(each) for each in target.alternatives()]
+        alternatives = [set(each) for each in target.alternatives]
         if set(parts) in alternatives and None in parts.values():
             return MISSING
         then, ever = set(), set()
@@ -808,7 +558,7 @@ class Identities:
             return SEVERAL
         return guids.pop() if guids else MISSING
 
-    def claims(self, unit: Unit, alternatives: list[list[str]]) -> list[Claim]:
+    def claims(self, unit: Unit, alternatives: Sequence[Sequence[str]]) -> list[Claim]:
         found = []
         for alternative in alternatives:
             values = [self.key_value(unit, name) for name in alternative]
@@ -831,7 +581,7 @@ class Identities:
                 for guid, entity in entities.items():
                     if guid not in seen and not entity.deleted:
                         change = change_of("delete", message, refresh.priority, {}, [])
-                        entities[guid] = fold.apply(entity, change, target.key_fields(), target.key_fields())
+                        entities[guid] = fold.apply(entity, change, target.keys, target.keys)
 
     def identify_one(self, unit: Unit, target: Target, entities: dict[str, fold.Entity]) -> None:
         if unit.error in ("RECORD_INVALID", "FILTER_FAILED"):
@@ -858,10 +608,10 @@ class Identities:
 
     def change_keys(self, unit: Unit, guid: str, target: Target, entities: dict[str, fold.Entity]) -> None:
         """What the record leaves the entity with in its key fields, by the rules of the merge."""
-        keys = target.key_fields()
+        keys = target.keys
         data = {name: self.key_value(unit, name) for name in keys if name in unit.values}
-        change = change_of(unit.operation, unit.message, unit.mapping.priority, data, keys)
-        change["field_priorities"] = unit.mapping.field_priorities()
+        change = change_of(unit.operation, unit.message, unit.mapping.rules.priority, data, keys)
+        change["field_priorities"] = unit.mapping.field_priorities
         entities[guid] = fold.apply(entities[guid], change, keys, keys)
         states = self.held[target.name].setdefault(guid, [])
         instant = unit.message.effective_timestamp
@@ -880,8 +630,8 @@ class Identities:
 
     def own_claims(self, unit: Unit, target: Target) -> list[Claim]:
         """All claims of the unit; none, and an error, when its own mapping's alternatives give none."""
-        claims = self.claims(unit, target.alternatives())
-        own = unit.mapping.alternatives()
+        claims = self.claims(unit, target.alternatives)
+        own = unit.mapping.alternatives
         if any(frozenset(fields) in own for fields, _ in claims):
             return claims
         waits = any(self.key_value(unit, name) is MISSING for alternative in own for name in alternative)
@@ -904,8 +654,8 @@ class Identities:
         if isinstance(value, ParentLink):
             return value.parent.guid or MISSING
         target = self.schema.targets[value.target]
-        whole = any(set(value.parts) == set(alternative) for alternative in target.alternatives())
-        if whole or not target.strict():
+        whole = any(set(value.parts) == set(alternative) for alternative in target.alternatives)
+        if whole or not target.strict:
             return self.guid_of_link(value, at)
         parts = {name: self.value(part, at) for name, part in value.parts.items()}
         guids = {
@@ -1009,7 +759,7 @@ class Walk:
 
     def __init__(self, schema: Schema, target: Target, operations: list[Operation]) -> None:
         self.schema, self.target, self.operations = schema, target, operations
-        self.keys, self.fields = target.key_fields(), list(target.fields)
+        self.keys, self.fields = target.keys, list(target.fields)
         self.entities: dict[str, Track] = {}
 
     def run(self) -> dict[str, Track]:
@@ -1086,8 +836,8 @@ def when(message: Message) -> tuple[Any, ...]:
 def unit_change(unit: Unit) -> Row:
     data = {name: unit.links.get(name, value) for name, value in unit.values.items()}
     fields = [each.reference for each in unit.mapping.fields]
-    change = change_of(unit.operation, unit.message, unit.mapping.priority, data, fields)
-    change["field_priorities"] = unit.mapping.field_priorities()
+    change = change_of(unit.operation, unit.message, unit.mapping.rules.priority, data, fields)
+    change["field_priorities"] = unit.mapping.field_priorities
     return change
 
 
@@ -1144,7 +894,7 @@ def cascades(schema: Schema, target: Target, walked: dict[str, Track], by_name: 
                     for children, child in schema.children_of(message.system, target.name)
                     if (child.target, children.parent_identifier) == (name, parent_field)
                 ]
-                strongest = max(own, key=lambda child: child.priority, default=None)
+                strongest = max(own, key=lambda child: child.rules.priority, default=None)
                 row_priority = version["field_provenance"]["guid"]["p"]
                 found.append(
                     Operation(
@@ -1152,8 +902,8 @@ def cascades(schema: Schema, target: Target, walked: dict[str, Track], by_name: 
                         "cascade",
                         name,
                         message,
-                        priority=strongest.priority if strongest else row_priority,
-                        field_priorities=strongest.field_priorities() if strongest else {},
+                        priority=strongest.rules.priority if strongest else row_priority,
+                        field_priorities=strongest.field_priorities if strongest else {},
                         parent_field=parent_field,
                         parent_guid=guid,
                     )
@@ -1215,7 +965,7 @@ def walk_all(schema: Schema, messages: list[Message]) -> dict[str, list[Row]]:
     operations = [operation for message in messages for operation in message.operations]
     histories = {}
     for target in schema.parents_first():
-        if all(mapping.export for mapping in target.mappings):
+        if target.exported:
             continue
         mine = [each for each in operations if each.target == target.name]
         walked = Walk(schema, target, mine).run()
@@ -1265,7 +1015,7 @@ def log_rows(message: Message) -> list[Row]:
 def exported(schema: Schema, units: Sequence[Unit]) -> dict[str, list[Row]]:
     rows: dict[str, list[Row]] = {}
     for name, target in schema.targets.items():
-        if all(mapping.export for mapping in target.mappings):
+        if target.exported:
             rows[name] = [
                 {
                     "message_identifier": unit.message.identifier,
