@@ -106,7 +106,7 @@ class Columns:
         self.sought: dict[str, pa.Array] = {}
         self.deleted = self._deletes()
         self.times = self._times()
-        self.fields = {each.reference: self._field(each) for each in self._mapping.columns}
+        self.fields = {column.reference: self._field(column) for column in self._mapping.columns}
         for at, fault in nodes.children_faults.items():
             # The lists in a record that deletes are not looked at.
             if not self.deleted[at].as_py():
@@ -117,7 +117,7 @@ class Columns:
         self.needs: pa.Array = self.inherited
         self.holds: pa.Array = self.within
         if self._mapping.holds:
-            links = [self.fields[each.reference].values for each in self._mapping.columns if each.is_needed]
+            links = [self.fields[link.reference].values for link in self._mapping.columns if link.is_needed]
             self.needs = _join_lists(self.inherited, links, self._count)
             if schema.may_fail_lookup(nodes.place):
                 # Its place and its mapping tell a record from others: it may be read by several mappings.
@@ -153,19 +153,19 @@ class Columns:
         source = self._mapping.time_source
         if source is None:
             return None
-        found = self._plain_values(source, FieldType("timestamp")).values
-        for at in np.flatnonzero(~np.asarray(found.is_valid())):
+        times = self._plain_values(source, FieldType("timestamp")).values
+        for at in np.flatnonzero(~np.asarray(times.is_valid())):
             self._note(
                 int(at), HubFault.VALUE_INVALID, f"{source}: the record does not say from when on it is true"
             )
-        return found
+        return times
 
-    def _field(self, each: FieldMapping) -> Values:
-        self._in_key = each.key is not None
-        if self._above is not None and each.reference == self._nodes.parent_field:
-            self.sought[each.reference] = self._above.named.take(self._parent)
+    def _field(self, field: FieldMapping) -> Values:
+        self._in_key = field.key is not None
+        if self._above is not None and field.reference == self._nodes.parent_field:
+            self.sought[field.reference] = self._above.named.take(self._parent)
             return Values(self._above.guid.take(self._parent), None)
-        return self._link(each) if each.type.name == LINK else self._plain_values(each.source, each.type)
+        return self._link(field) if field.type.name == LINK else self._plain_values(field.source, field.type)
 
     def _plain_values(self, source: str, kind: FieldType) -> Values:
         column, carried = self._nodes.column(source, kind)
@@ -175,14 +175,14 @@ class Columns:
             self._note(at, HubFault.VALUE_INVALID, f"{source}: {text}")
         return Values(column.values, carried)
 
-    def _link(self, each: FieldMapping) -> Values:
-        plan = self._schema.key_plan(self._nodes.place, each)
+    def _link(self, link: FieldMapping) -> Values:
+        plan = self._schema.key_plan(self._nodes.place, link)
         read: list[tuple[str, pa.Array]] = []
         guid, key, carried = self._follow_link(plan, read)
-        if each.autocreate:
+        if link.autocreate:
             self.autocreated.append(Autocreated(plan, guid, key))
         else:
-            self.sought[each.reference] = pc.if_else(
+            self.sought[link.reference] = pc.if_else(
                 pc.is_valid(guid), describe_entities(plan.entity, read), None
             )
         return Values(guid, carried)
@@ -205,15 +205,15 @@ class Columns:
                 key[part.field], part_carried = self._plain_values(part.source, part.type)
                 read.append((part.field, key[part.field]))
             carried.append(part_carried)
-        found = known_guids(plan.entity, key) if plan.whole else lookup_texts(plan.entity, tuple(key), key)
-        some = None if any(each is None for each in carried) else reduce(pc.or_, carried)
-        return pc.if_else(any_valid(key.values()), found, None), key, some
+        guids = known_guids(plan.entity, key) if plan.whole else lookup_texts(plan.entity, tuple(key), key)
+        carried_by_any = None if any(flags is None for flags in carried) else reduce(pc.or_, carried)
+        return pc.if_else(any_valid(key.values()), guids, None), key, carried_by_any
 
     def _identity(self) -> tuple[pa.Array, pa.Array]:
         """The guid of each record's entity as far as it can be computed, and its claims."""
         target, unknown = self._target, pa.nulls(self._count, pa.string())
-        own = target.alternatives if target.strict else self._mapping.alternatives
-        keys = [{name: self.fields[name].values for name in each} for each in own]
+        alternatives = target.alternatives if target.strict else self._mapping.alternatives
+        keys = [{name: self.fields[name].values for name in alternative} for alternative in alternatives]
         if not keys or target.export:
             return unknown, pa.nulls(self._count, _TEXTS)
         if not target.strict:
@@ -222,37 +222,43 @@ class Columns:
         present = any_valid(key.values())
         self._note_missing(present, ", ".join(key))
         looked_up = sorted(self._schema.lookup_keys.get(target.entity, ()))
-        claims = _join_lists(None, [self._claim(each, some=True) for each in looked_up], self._count)
+        claims = _join_lists(
+            None, [self._claim(fields, is_partial=True) for fields in looked_up], self._count
+        )
         certain = (
-            each.reference == self._nodes.parent_field or self._schema.key_plan(self._nodes.place, each).whole
-            for each in self._mapping.links
-            if each.key
+            link.reference == self._nodes.parent_field or self._schema.key_plan(self._nodes.place, link).whole
+            for link in self._mapping.links
+            if link.key
         )
         if not all(certain):
             return unknown, claims
-        known = pc.and_(present, self._flags(self._unkeyed))
-        return pc.if_else(known, known_guids(target.entity, key), None), claims
+        is_known = pc.and_(present, self._flags(self._unkeyed))
+        return pc.if_else(is_known, known_guids(target.entity, key), None), claims
 
-    def _weak_claims(self, own: Sequence[Mapping[str, pa.Array]]) -> pa.Array:
+    def _weak_claims(self, keys: Sequence[Mapping[str, pa.Array]]) -> pa.Array:
         """Every key of which the record carries all fields, by whatever mapping it is one."""
-        complete = reduce(pc.or_, (all_valid(key.values()) for key in own))
-        self._note_missing(complete, " or ".join(", ".join(key) for key in own))
+        complete = reduce(pc.or_, (all_valid(key.values()) for key in keys))
+        self._note_missing(complete, " or ".join(", ".join(key) for key in keys))
         alternatives = self._target.alternatives
         partial = sorted(self._schema.lookup_keys.get(self._target.entity, set()) - set(alternatives))
         parts = [
-            *(self._claim(each, some=False) for each in alternatives if set(each) <= set(self.fields)),
-            *(self._claim(each, some=True) for each in partial),
+            *(
+                self._claim(alternative, is_partial=False)
+                for alternative in alternatives
+                if set(alternative) <= set(self.fields)
+            ),
+            *(self._claim(key, is_partial=True) for key in partial),
         ]
         # Whom a record means that has no key of its own is not known, whatever else it carries.
-        known = pc.and_(complete, self._flags(self._unkeyed))
-        return pc.if_else(known, _join_lists(None, parts, self._count), None)
+        is_known = pc.and_(complete, self._flags(self._unkeyed))
+        return pc.if_else(is_known, _join_lists(None, parts, self._count), None)
 
-    def _claim(self, key: Sequence[str], *, some: bool) -> pa.Array:
-        """The marked text of these key fields; null unless all (or *some*) of them have values."""
+    def _claim(self, key: Sequence[str], *, is_partial: bool) -> pa.Array:
+        """The marked text of these key fields; null unless all have values, or any if it *is_partial*."""
         values = {name: self.fields[name].values for name in key if name in self.fields}
         if not values:
             return pa.nulls(self._count, pa.string())
-        there = any_valid(values.values()) if some else all_valid(values.values())
+        there = any_valid(values.values()) if is_partial else all_valid(values.values())
         return pc.if_else(there, lookup_texts(self._target.entity, key, values), None)
 
     def _note(self, at: int, problem: HubFault, text: str) -> None:
@@ -266,12 +272,12 @@ class Columns:
 
 def _join_lists(lists: pa.Array | None, more: Sequence[pa.Array], count: int) -> pa.Array:
     """For each row the texts of its list and of these columns, without nulls; null where there are none."""
-    columns = [each.to_pylist() for each in more if each.null_count < count]
+    columns = [texts.to_pylist() for texts in more if texts.null_count < count]
     if not columns:
         return pa.nulls(count, _TEXTS) if lists is None else lists
     above = [None] * count if lists is None else lists.to_pylist()
-    found = [
-        [*(first or ()), *(each for each in rest if each is not None)] or None
-        for first, *rest in zip(above, *columns, strict=True)
+    joined = [
+        [*(first or ()), *(text for text in others if text is not None)] or None
+        for first, *others in zip(above, *columns, strict=True)
     ]
-    return pa.array(found, _TEXTS)
+    return pa.array(joined, _TEXTS)

@@ -69,14 +69,14 @@ def convert_values(values: Sequence[Any], kind: FieldType) -> ConvertedColumn:
     direct = _convert_directly(values, kind)
     if direct is not None:
         return ConvertedColumn(direct, {})
-    one, errors, found = _CONVERSIONS[kind.name], {}, []
+    conversion, errors, converted = _CONVERSIONS[kind.name], {}, []
     for position, value in enumerate(values):
         try:
-            found.append(None if value is None else one(value, kind))
+            converted.append(None if value is None else conversion(value, kind))
         except _Unfit as error:
             errors[position] = str(error)
-            found.append(None)
-    return ConvertedColumn(pa.array(found, arrow_type(kind.spark)), errors)
+            converted.append(None)
+    return ConvertedColumn(pa.array(converted, arrow_type(kind.spark)), errors)
 
 
 def _convert_directly(values: Sequence[Any], kind: FieldType) -> pa.Array | None:
@@ -108,9 +108,11 @@ def _convert_plain_times(texts: pa.Array, kind: FieldType) -> pa.Array | None:
     plain = pc.match_substring_regex(texts, _PLAIN[kind.name])
     with suppress(pa.ArrowInvalid):
         if pc.all(plain, min_count=0).as_py():
-            found = texts.cast(pa.timestamp("us"))
-            if pc.min(pc.year(found)).as_py() != 0:
-                return found.cast(pa.date32()) if kind.name == "date" else pc.assume_timezone(found, "UTC")
+            instants = texts.cast(pa.timestamp("us"))
+            if pc.min(pc.year(instants)).as_py() != 0:
+                return (
+                    instants.cast(pa.date32()) if kind.name == "date" else pc.assume_timezone(instants, "UTC")
+                )
     return None
 
 
@@ -165,20 +167,20 @@ def _without_exponent(number: Decimal) -> str:
 
 
 def _double(value: Any, kind: FieldType) -> float:
-    found = float(_number(value, needed := "a number that a double can hold"))
-    if isinf(found):
+    double = float(_number(value, needed := "a number that a double can hold"))
+    if isinf(double):
         raise _unfit(value, needed)
-    return found
+    return double
 
 
 def _integer(value: Any, kind: FieldType) -> int:
     number = _number(value, needed := f"a number within the range of a {kind.name}")
     end = 1 << (INTEGERS[kind.name].bit_width - 1)
     # Halves go away from zero (decision: the text says "nearest").
-    found = int(number.to_integral_value(ROUND_HALF_UP))
-    if not -end <= found < end:
+    whole_number = int(number.to_integral_value(ROUND_HALF_UP))
+    if not -end <= whole_number < end:
         raise _unfit(value, needed)
-    return found
+    return whole_number
 
 
 def _decimal(value: Any, kind: FieldType) -> Decimal:
@@ -187,10 +189,10 @@ def _decimal(value: Any, kind: FieldType) -> Decimal:
     digits = f"a number of at most {kind.scale - kind.precision} digits before the point"
     # In the order in which the text says it: truncated to its digits, then rounded to its decimals.
     cut = Context(prec=kind.scale, rounding=ROUND_DOWN).create_decimal(_number(value, digits))
-    found = cut.quantize(Decimal(1).scaleb(-kind.precision), ROUND_HALF_UP, _EXACT)
-    if found and found.adjusted() >= kind.scale - kind.precision:
+    rounded = cut.quantize(Decimal(1).scaleb(-kind.precision), ROUND_HALF_UP, _EXACT)
+    if rounded and rounded.adjusted() >= kind.scale - kind.precision:
         raise _unfit(value, digits)
-    return found
+    return rounded
 
 
 def _boolean(value: Any, kind: FieldType) -> bool:
@@ -211,10 +213,10 @@ def _date(value: Any, kind: FieldType) -> date:
 
 
 def _timestamp(value: Any, kind: FieldType) -> datetime:
-    found = parse_instant(value)
-    if found is None:
+    instant = parse_instant(value)
+    if instant is None:
         raise _unfit(value, "a timestamp, YYYY-MM-DDTHH:MM:SS")
-    return found
+    return instant
 
 
 def _unfit(value: Any, needed: str) -> _Unfit:

@@ -12,7 +12,7 @@ from cdckit.parts.json_text import elements, members
 MARK = "cdckit.erased"
 """The one property of what stands in the place of a record that was erased: how many records were in it."""
 
-_WORD = "".join(f"(?:{re.escape(each)}|\\\\u00(?i:{ord(each):x}))" for each in MARK)
+_WORD = "".join(f"(?:{re.escape(character)}|\\\\u00(?i:{ord(character):x}))" for character in MARK)
 _PROPERTY = re.compile(f'"{_WORD}"\\s*:')
 
 Tree = dict[int | str, Any]
@@ -53,7 +53,7 @@ def mask_records(data: str, paths: Iterable[tuple[str, int]]) -> str:
     """
     tree: Tree = {}
     for path, count in sorted(paths):
-        steps = [int(each) if at % 2 == 0 else each for at, each in enumerate(path.split("/"))]
+        steps = [int(step) if at % 2 == 0 else step for at, step in enumerate(path.split("/"))]
         below = tree
         for step in steps[:-1]:
             below = below.setdefault(step, {})
@@ -77,9 +77,9 @@ def _masked(text: str, tree: Tree | int) -> str:
     places: Any = dict(enumerate(elements(text), 1)) if is_list else members(text, once=True)[1]
     if missing := tree.keys() - places.keys():
         raise ValueError(f"there is nothing at {sorted(map(str, missing))[0]}")
-    found, at = [], 0
-    for step, below in sorted(tree.items(), key=lambda each: places[each[0]].start):
+    pieces, at = [], 0
+    for step, below in sorted(tree.items(), key=lambda item: places[item[0]].start):
         place = places[step]
-        found += [text[at : place.start], _masked(text[place], below)]
+        pieces += [text[at : place.start], _masked(text[place], below)]
         at = place.stop
-    return "".join([*found, text[at:]])
+    return "".join([*pieces, text[at:]])

@@ -198,10 +198,10 @@ class Hub(Shell):
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         if not tables.has(STATUSES):
             return 0
-        rows, found = given_up(tables.read(STATUSES), now, wait)
-        if found:
+        rows, late = given_up(tables.read(STATUSES), now, wait)
+        if late:
             tables.replace(STATUSES, rows)
-        return found
+        return late
 
     def _rebuild(
         self, tables: Transaction, now: datetime | None = None, say: Say = lambda run: None
@@ -218,7 +218,7 @@ class Hub(Shell):
     def _key_columns(self, name: str) -> T.StructType | None:
         kind = erasable_kinds(self.schema).get(name)
         keys = () if kind is None else kind.keys
-        return T.StructType([self.schema.targets[name].data[each] for each in keys])
+        return T.StructType([self.schema.targets[name].data[key] for key in keys])
 
     def _asked_entities(self, tables: Transaction, kind: Kind, request: Request) -> DataFrame:
         return asked_entities(self._state_of(tables.base), tables, kind, request)
@@ -227,11 +227,11 @@ class Hub(Shell):
         self, tables: Transaction, kind: Kind, request: Request, entities: DataFrame
     ) -> ForgottenEntities:
         run = Run(self._work, tables, self._retry, microseconds(request.at, "at", function="erase"))
-        found = forget_records(run, tables, kind, entities)
-        if found.unknown or not found.found:
-            return found
+        forgotten = forget_records(run, tables, kind, entities)
+        if forgotten.unknown or not forgotten.found:
+            return forgotten
         write_note(tables, RUN, uuid4().hex)
-        return found._replace(not_erased=(*NOT_ERASED, *self._unread(tables)))
+        return forgotten._replace(not_erased=(*NOT_ERASED, *self._unread(tables)))
 
     def _lock(self) -> AbstractContextManager[object]:
         return self._under_way.lock()
@@ -351,10 +351,10 @@ class Hub(Shell):
         anew = read_note(tables, SCHEMA, None) not in (None, self.schema.fingerprint)
         everything = anew or chosen != DUE
         name, messages = uuid4().hex, EVERYTHING if anew else chosen
-        known = last if anew or chosen == DUE else first - 1
-        say({"run": name, "messages": messages, "now": instant, "last": known})
+        last_known = last if anew or chosen == DUE else first - 1
+        say({"run": name, "messages": messages, "now": instant, "last": last_known})
         run = Run(self._work, tables, self._retry, instant)
-        stored = run.stored_messages(None if everything else first, known)
+        stored = run.stored_messages(None if everything else first, last_known)
         if anew:
             run.forget_schema()
         elif chosen == EVERYTHING:
@@ -365,13 +365,13 @@ class Hub(Shell):
             run.forget_statuses(listed)
             if not anew:
                 stored = stored.join(F.broadcast(listed), "message_identifier", "left_semi")
-        came = run.read_messages(stored, attempt=anew or chosen != EVERYTHING)
-        if not (everything or came or run.has_due()):
+        has_messages = run.read_messages(stored, attempt=anew or chosen != EVERYTHING)
+        if not (everything or has_messages or run.has_due()):
             return None
-        if came:
+        if has_messages:
             drop_erased_records(run, tables, stored)
         run.settle(everything=everything)
-        write_note(tables, PROCESSED, known)
+        write_note(tables, PROCESSED, last_known)
         write_note(tables, SCHEMA, self.schema.fingerprint)
         # Of two runs at once, which both note their names, the second is told of the first.
         write_note(tables, RUN, name)
@@ -412,11 +412,11 @@ class Hub(Shell):
         tables = self._snapshot()
         state = State(self.schema, tables)
         stored = state.received_records().where(F.col("status") == int(Status.NOT_PROCESSED))
-        found = with_status(stored.select(*MESSAGE_SCHEMA.names, "received"), state.statuses())
+        messages = with_status(stored.select(*MESSAGE_SCHEMA.names, "received"), state.statuses())
         # A run that has just been committed may still be told of.
         if run is not None and run["run"] != read_note(tables, RUN, None):
-            found = with_being_processed(found, run["messages"], run["now"], run["last"])
-        return found.drop("received")
+            messages = with_being_processed(messages, run["messages"], run["now"], run["last"])
+        return messages.drop("received")
 
     def log(self) -> DataFrame:
         """
@@ -493,7 +493,7 @@ class Hub(Shell):
         return State(self.schema, tables)
 
     def _target(self, entity: str, *, export: bool, function: str) -> str:
-        known = [name for name, target in self.schema.targets.items() if target.export == export]
-        if entity not in known:
-            raise InvalidArgument(function, "entity", f"one of {', '.join(sorted(known))}", entity)
+        targets = [name for name, target in self.schema.targets.items() if target.export == export]
+        if entity not in targets:
+            raise InvalidArgument(function, "entity", f"one of {', '.join(sorted(targets))}", entity)
         return entity

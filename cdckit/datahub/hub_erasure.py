@@ -72,16 +72,21 @@ class DependentEntities(CdcError, ValueError):
 
 def erasable_kinds(schema: Schema) -> dict[str, Kind]:
     """The targets whose one key alone gives the guids: by another one, an entity would come back."""
-    own = (schema.targets[name] for name in schema.families if _has_own_key(schema, schema.targets[name]))
-    return {each.entity: Kind(each.entity, each.alternatives[0], 1, False, each.entity) for each in own}
+    strict_targets = (
+        schema.targets[name] for name in schema.families if _has_own_key(schema, schema.targets[name])
+    )
+    return {
+        target.entity: Kind(target.entity, target.alternatives[0], 1, False, target.entity)
+        for target in strict_targets
+    }
 
 
 def _has_own_key(schema: Schema, target: Target) -> bool:
     links = [
-        schema.key_plan(place, each)
+        schema.key_plan(place, link)
         for place, mapping in target.mappings.items()
-        for each in mapping.links
-        if each.reference in target.keys
+        for link in mapping.links
+        if link.reference in target.keys
     ]
     return target.strict and all(plan.whole for plan in links)
 
@@ -93,12 +98,12 @@ def forget_records(run: Run, tables: Transaction, kind: Kind, entities: DataFram
     Their records are taken out of the messages, which are read again; what others are then must be what they
     were, or it raises.
     """
-    known = State(run.schema, tables)
-    statements = compute_once(_statements_of(known, kind.entity).join(entities, GUID, "left_semi"))
+    state = State(run.schema, tables)
+    statements = compute_once(_statements_of(state, kind.entity).join(entities, GUID, "left_semi"))
     counts = count_named(entities, statements)
     if statements is None or counts.unknown:
         return counts
-    return counts._replace(parts=_Erasure(run, tables, known, kind.entity, statements).run())
+    return counts._replace(parts=_Erasure(run, tables, state, kind.entity, statements).run())
 
 
 def drop_erased_records(run: Run, tables: Transaction, messages: DataFrame) -> None:
@@ -108,26 +113,26 @@ def drop_erased_records(run: Run, tables: Transaction, messages: DataFrame) -> N
 
     Cost: nothing, until something was erased; then a look at the new statements of its target.
     """
-    found = _erased_statements(run.schema, tables, messages)
-    cuts = [rows.where(IS_RECORD).select("message_id", "record") for _, rows in found]
+    erased = _erased_statements(run.schema, tables, messages)
+    cuts = [rows.where(IS_RECORD).select("message_id", "record") for _, rows in erased]
     records = compute_once(reduce(DataFrame.unionByName, cuts).distinct()) if cuts else None
     if records is not None:
-        _drop_records(run, tables, records, found)
-    for kind, rows in found:
+        _drop_records(run, tables, records, erased)
+    for kind, rows in erased:
         replace_rows(tables, table_name(STATEMENTS, kind.entity), rows.select("message_id", GUID).distinct())
-    if found:
+    if erased:
         run.discard_unused()
 
 
 def _drop_records(
-    run: Run, tables: Transaction, records: DataFrame, found: list[tuple[Kind, DataFrame]]
+    run: Run, tables: Transaction, records: DataFrame, refused: list[tuple[Kind, DataFrame]]
 ) -> None:
-    """Take records out of messages that were read, and what is inside them; *found* is refused."""
+    """Take records out of messages that were read, and what is inside them; *refused* is noted as such."""
     state = State(run.schema, tables)
     masked = _mask_messages(tables, _with_counts(state, records))
     kept = masked.where("data IS NULL").select(F.col("message_identifier").alias("message_id"))
     marked = kept.withColumn("is_kept", F.lit(True))
-    for kind, rows in found:
+    for kind, rows in refused:
         named = rows.where(IS_RECORD).join(marked, "message_id", "left")
         note_refused(tables, kind, named, kept=F.coalesce("is_kept", F.lit(False)))
     _write_masked(tables, masked)
@@ -141,7 +146,7 @@ def _erased_statements(
 ) -> list[tuple[Kind, DataFrame]]:
     """By target what messages say of entities of it that were erased, where they say something of such."""
     ids = messages.select(F.col("message_identifier").alias("message_id"))
-    state, found = State(schema, tables), list[tuple[Kind, DataFrame]]()
+    state, erased_rows = State(schema, tables), list[tuple[Kind, DataFrame]]()
     for kind in erasable_kinds(schema).values():
         if kind.entity in state.entities and Erasures.of(tables, kind) is not None:
             named = _statements_of(
@@ -151,17 +156,19 @@ def _erased_statements(
             erased = erased_changes(fresh, tables, replace(kind, by_guid=True))
             rows = None if erased is None else compute_once(erased)
             if rows is not None:
-                found.append((kind, rows))
-    return found
+                erased_rows.append((kind, rows))
+    return erased_rows
 
 
 # Which entities, and where they stand ----------------------------------------------------------------------
 
 
-def asked_entities(known: State, tables: Transaction, kind: Kind, request: Request) -> DataFrame:
+def asked_entities(state: State, tables: Transaction, kind: Kind, request: Request) -> DataFrame:
     """The guids of the entities that are to be erased, each once."""
-    found = request.among(known.history(kind.entity)) if request.keys is None else request.named(tables, kind)
-    return found.select(GUID).distinct()
+    entities = (
+        request.among(state.history(kind.entity)) if request.keys is None else request.named(tables, kind)
+    )
+    return entities.select(GUID).distinct()
 
 
 def _statements_of(state: State, entity: str, *more: str) -> DataFrame:
@@ -195,11 +202,11 @@ def _of_one_record(message: str, record: str) -> Column:
 
 def _with_counts(state: State, records: DataFrame) -> DataFrame:
     """Records, and how many others stand inside each: `inside`."""
-    found = []
+    tables = []
     for entity in state.entities:
         rows = state.statements(entity).where("record IS NOT NULL").select("message_id", "record")
-        found.append(_rows_within(rows, records, itself=False))
-    inner = reduce(DataFrame.unionByName, found).distinct().withColumnRenamed("record", "inner")
+        tables.append(_rows_within(rows, records, itself=False))
+    inner = reduce(DataFrame.unionByName, tables).distinct().withColumnRenamed("record", "inner")
     is_below = F.expr("startswith(inner, concat(record, '/'))")
     named = inner.withColumnRenamed("message_id", "_message")
     counted = records.join(named, _of_one_record("_message", "inner") & is_below, "left")
@@ -243,7 +250,7 @@ def _mask_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     types = arrow_schema(_MASKED)
     for batch in batches:
         data = [
-            _masked(text, [(each["record"], each["inside"]) for each in cuts])
+            _masked(text, [(cut["record"], cut["inside"]) for cut in cuts])
             for text, cuts in zip(*(batch.column(name).to_pylist() for name in ("data", _CUTS)), strict=True)
         ]
         columns = [batch.column("message_identifier"), pa.array(data, pa.string())]
@@ -264,28 +271,28 @@ class _Erasure:
     """Takes the records of entities of one target, which all have *statements*, out of a hub."""
 
     def __init__(
-        self, run: Run, tables: Transaction, known: State, entity: str, statements: DataFrame
+        self, run: Run, tables: Transaction, state: State, entity: str, statements: DataFrame
     ) -> None:
-        self._run, self._tables, self._known = run, tables, known
+        self._run, self._tables, self._state = run, tables, state
         self._entity, self._statements = entity, statements
         self._before = {name: tables.files(name) for name in tables.names() if name.startswith(f"{HISTORY}.")}
 
     def run(self) -> tuple[ErasedPart, ...]:
         """Write all tables anew of which something goes, as if the records had never come."""
-        run, tables, known = self._run, self._tables, self._known
+        run, tables, state = self._run, self._tables, self._state
         cuts = self._statements.where(IS_RECORD).select("message_id", "record").distinct()
         records = compute_once(cuts)
         touched = self._touched_statements(cuts if records is None else records)
         self._require_own(touched)
         assert records is not None
-        masked = _mask_messages(tables, _with_counts(known, records))
+        masked = _mask_messages(tables, _with_counts(state, records))
         if left := masked.where("data IS NULL").count():
             raise UnmaskableRecords(left)
         parts = _write_masked(tables, masked)
         messages = compute_once(records.select("message_id").distinct())
         assert messages is not None
         # What they said touches entities as what they say now does.
-        forgotten = known.named_entities(messages)
+        forgotten = state.named_entities(messages)
         for name, rows in self._rows_beside(records):
             replace_rows(tables, name, rows)
         ids = messages.withColumnRenamed("message_id", "message_identifier")
@@ -294,8 +301,10 @@ class _Erasure:
         # What waits is not tried for that.
         run.read_messages(stored, attempt=False)
         run.settle(forgotten=forgotten)
-        gone = touched.groupBy("entity", GUID).agg(F.every("is_inside").alias("is_gone")).where("is_gone")
-        return (*parts, *self._prove_others(gone))
+        forgotten_entities = (
+            touched.groupBy("entity", GUID).agg(F.every("is_inside").alias("is_gone")).where("is_gone")
+        )
+        return (*parts, *self._prove_others(forgotten_entities))
 
     def _touched_statements(self, records: DataFrame) -> DataFrame:
         """
@@ -304,8 +313,8 @@ class _Erasure:
         `is_inside` says of each whether it goes with a record, and `is_it` whether it is the record's own.
         """
         about = [
-            _statements_of(self._known, entity).withColumn("entity", F.lit(entity))
-            for entity in self._known.stated_targets
+            _statements_of(self._state, entity).withColumn("entity", F.lit(entity))
+            for entity in self._state.stated_targets
         ]
         rows = reduce(DataFrame.unionByName, about)
         inside = _rows_within(rows, records).select("entity", GUID).distinct()
@@ -338,34 +347,34 @@ class _Erasure:
 
     def _rows_beside(self, records: DataFrame) -> Iterator[tuple[str, DataFrame]]:
         """By table the keys of what goes beside statements: what was exported, and what waited."""
-        for entity in self._known.entities:
+        for entity in self._state.entities:
             if self._tables.has(name := table_name(EXPORTED, entity)):
-                rows = _rows_within(self._known.statements(entity), records)
+                rows = _rows_within(self._state.statements(entity), records)
                 yield name, rows.selectExpr("message_id", "arrival.record_number AS number").distinct()
         if self._tables.has(UNAPPLIED):
             rows = self._tables.read(UNAPPLIED).selectExpr("*", "statement.message_id", "statement.record")
             yield UNAPPLIED, _rows_within(rows, records).select("statement").distinct()
 
-    def _prove_others(self, gone: DataFrame) -> list[ErasedPart]:
+    def _prove_others(self, forgotten: DataFrame) -> list[ErasedPart]:
         """
         What was rewritten of the histories; raises where one of another entity is not what it was.
 
-        *gone* are the entities of which nothing is left: these, and what they alone hold or link to.
+        *forgotten_entities* are those of which nothing is left: these, and what they alone hold or link to.
         """
-        found = []
+        parts = []
         for name, files in self._before.items():
             entity = name.removeprefix(f"{HISTORY}.")
-            theirs = gone.where(F.col("entity") == entity).select(GUID)
-            found.append(self._prove_history(name, entity, files, theirs))
-        return [part for part in found if part is not None]
+            theirs = forgotten.where(F.col("entity") == entity).select(GUID)
+            parts.append(self._prove_history(name, entity, files, theirs))
+        return [part for part in parts if part is not None]
 
     def _prove_history(
         self, name: str, entity: str, files: list[File], theirs: DataFrame
     ) -> ErasedPart | None:
         tables = self._tables
         now = tables.files(name) if tables.has(name) else []
-        kept = {one.path for one in now} & {one.path for one in files}
-        removed, added = ([one for one in each if one.path not in kept] for each in (files, now))
+        kept = {file.path for file in now} & {file.path for file in files}
+        removed, added = ([file for file in files_of if file.path not in kept] for files_of in (files, now))
         if not removed and not added:
             return None
         rows = tables.base.read(name, files=removed)
@@ -376,5 +385,7 @@ class _Erasure:
         if was != is_:
             changed = before.exceptAll(after).select(GUID).unionByName(after.exceptAll(before).select(GUID))
             raise DependentEntities(changed.distinct().count(), entity)
-        went, came = (tuple(one.path for one in each) for each in (removed, added))
-        return ErasedPart(name, None, went, came, sum(one.rows for one in removed), erased, was, is_)
+        removed_paths, added_paths = (tuple(file.path for file in files_of) for files_of in (removed, added))
+        return ErasedPart(
+            name, None, removed_paths, added_paths, sum(file.rows for file in removed), erased, was, is_
+        )

@@ -117,28 +117,30 @@ class EntityMapping:
     def columns(self) -> tuple[FieldMapping, ...]:
         """The fields that are columns of the target: all but children and the deleted indicator."""
         return tuple(
-            each for each in self.fields if each.type.name != CHILDREN and each.reference != DELETED_INDICATOR
+            field
+            for field in self.fields
+            if field.type.name != CHILDREN and field.reference != DELETED_INDICATOR
         )
 
     @property
     def links(self) -> tuple[FieldMapping, ...]:
         """The columns that lead to other entities."""
-        return tuple(each for each in self.columns if each.type.name == LINK)
+        return tuple(column for column in self.columns if column.type.name == LINK)
 
     @property
     def children(self) -> tuple[FieldMapping, ...]:
         """The fields that hold records of child entities."""
-        return tuple(each for each in self.fields if each.type.name == CHILDREN)
+        return tuple(field for field in self.fields if field.type.name == CHILDREN)
 
     @property
     def holds(self) -> bool:
         """Whether its records hold others, or make what they link to."""
-        return bool(self.children) or any(each.autocreate for each in self.columns)
+        return bool(self.children) or any(column.autocreate for column in self.columns)
 
     @property
     def deleted_source(self) -> str:
         """The name under which a record says that it deletes."""
-        named = (each.source for each in self.fields if each.reference == DELETED_INDICATOR)
+        named = (field.source for field in self.fields if field.reference == DELETED_INDICATOR)
         return next(named, DELETED_INDICATOR)
 
     @property
@@ -150,8 +152,10 @@ class EntityMapping:
     @property
     def alternatives(self) -> tuple[tuple[str, ...], ...]:
         """The keys by which its records find their entity: the target fields of each."""
-        names = dict.fromkeys(each.key for each in self.columns if each.key is not None)
-        return tuple(tuple(each.reference for each in self.columns if each.key == name) for name in names)
+        names = dict.fromkeys(column.key for column in self.columns if column.key is not None)
+        return tuple(
+            tuple(column.reference for column in self.columns if column.key == name) for name in names
+        )
 
 
 @dataclass(frozen=True)
@@ -244,7 +248,7 @@ class DocumentObject:
     Args:
         value: What stands there.
         path: Where.
-        known: The properties that it may have; another one would be a rule that silently does not hold.
+        allowed: The properties that it may have; another one would be a rule that silently does not hold.
 
     >>> DocumentObject({"name": "a", "keys": "x, y"}, "$", {"name", "keys"}).names("keys")
     ('x', 'y')
@@ -256,11 +260,11 @@ class DocumentObject:
 
     error: type[InvalidDocument] = InvalidDocument
 
-    def __init__(self, value: Any, path: str, known: set[str]) -> None:
+    def __init__(self, value: Any, path: str, allowed: set[str]) -> None:
         self.value, self.path = value, path
         self.error.require(isinstance(value, Mapping), path, "an object", value)
-        unknown = sorted(set(value) - known)
-        self.error.require(not unknown, path, f"an object of {', '.join(sorted(known))}", unknown)
+        unknown = sorted(set(value) - allowed)
+        self.error.require(not unknown, path, f"an object of {', '.join(sorted(allowed))}", unknown)
 
     def require(self, sound: object, name: str, needed: str, found: object) -> None:
         """Raise the error unless the property of that *name* is sound."""
@@ -268,14 +272,14 @@ class DocumentObject:
 
     def _value(self, name: str, needed: str, fits: Callable[[Any], object]) -> Any:
         """A property that may be left out; if it is there, it is as *needed*."""
-        found = self.value.get(name)
-        self.require(found is None or fits(found), name, needed, found)
-        return found
+        value = self.value.get(name)
+        self.require(value is None or fits(value), name, needed, value)
+        return value
 
     def text(self, name: str) -> str | None:
         """A text that may be left out."""
-        found: str | None = self._value(name, "a text that is not empty", is_name)
-        return found
+        text: str | None = self._value(name, "a text that is not empty", is_name)
+        return text
 
     def needed_text(self, name: str) -> str:
         """A text that may not."""
@@ -284,36 +288,36 @@ class DocumentObject:
 
     def flag(self, name: str) -> bool:
         """True or false; false without it."""
-        return bool(self._value(name, "true or false", lambda found: isinstance(found, bool)))
+        return bool(self._value(name, "true or false", lambda value: isinstance(value, bool)))
 
     def number(self, name: str, allowed: range) -> int | None:
         """A whole number that may be left out."""
         needed = f"a whole number from {allowed.start} to {allowed.stop - 1}"
-        found: int | None = self._value(name, needed, lambda found: type(found) is int and found in allowed)
-        return found
+        number: int | None = self._value(name, needed, lambda value: type(value) is int and value in allowed)
+        return number
 
     def config(self, name: str) -> Mapping[str, Any]:
         """An object of anything; empty without it."""
-        found = self._value(name, "an object", lambda found: isinstance(found, Mapping))
-        return MappingProxyType(dict(found or {}))
+        config = self._value(name, "an object", lambda value: isinstance(value, Mapping))
+        return MappingProxyType(dict(config or {}))
 
     def names(self, name: str) -> tuple[str, ...]:
         """Distinct names, as a list or a text with commas; none without it."""
-        found = self.value.get(name)
-        listed = [part.strip() for part in found.split(",")] if isinstance(found, str) else found
+        value = self.value.get(name)
+        listed = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
         if listed is None:
             return ()
         are_names = isinstance(listed, Sequence) and listed and all(map(is_name, listed))
-        self.require(are_names, name, "one or more names: a list, or a text with commas", found)
-        self.require(len(set(listed)) == len(listed), name, "distinct names", found)
+        self.require(are_names, name, "one or more names: a list, or a text with commas", value)
+        self.require(len(set(listed)) == len(listed), name, "distinct names", value)
         return tuple(listed)
 
     def items(self, name: str, of: Callable[[Any, str], _Item]) -> tuple[_Item, ...]:
         """What *of* makes of each of a list that must be there, with something in it, and of its path."""
-        found: Any = self.value.get(name)
-        is_list = isinstance(found, Sequence) and not isinstance(found, str) and found
-        self.require(is_list, name, "a list that is not empty", found)
-        return tuple(of(each, f"{self.path}.{name}[{place}]") for place, each in enumerate(found))
+        items: Any = self.value.get(name)
+        is_list = isinstance(items, Sequence) and not isinstance(items, str) and items
+        self.require(is_list, name, "a list that is not empty", items)
+        return tuple(of(item, f"{self.path}.{name}[{place}]") for place, item in enumerate(items))
 
 
 def is_name(value: Any) -> bool:
@@ -359,12 +363,12 @@ def source_system(document: Mapping[str, Any]) -> SourceSystem:
     reference, stated = properties.needed_text("reference"), properties.value.get("mappings")
     path = f"{reference}:mappings"
     mappings = _Object(stated, path, set(stated) if isinstance(stated, Mapping) else set())
-    found = {}
+    by_entity = {}
     for entity in mappings.value:
         require(is_name(entity), path, "an object of source entities", entity)
-        found[entity] = mappings.items(entity, _entity)
-        _require_distinct([each.reference for each in found[entity]], f"{path}.{entity}", "targets")
-    return SourceSystem(reference, MappingProxyType(found))
+        by_entity[entity] = mappings.items(entity, _entity)
+        _require_distinct([mapping.reference for mapping in by_entity[entity]], f"{path}.{entity}", "targets")
+    return SourceSystem(reference, MappingProxyType(by_entity))
 
 
 def _entity(value: Any, path: str) -> EntityMapping:
@@ -374,7 +378,7 @@ def _entity(value: Any, path: str) -> EntityMapping:
     document = _Object(value, path, _ENTITY)
     fields = document.items("fields", _field)
     _require_distinct(
-        [each.reference.lower() for each in fields], f"{path}.fields", "references, in any case"
+        [field.reference.lower() for field in fields], f"{path}.fields", "references, in any case"
     )
     unique, export, filters = (
         document.flag("unique"),
@@ -398,9 +402,9 @@ def _entity(value: Any, path: str) -> EntityMapping:
     document.require(timed, "messageReaderConfig.timestamp", "the name of a property", mapping.time_source)
     document.require(mapping.columns, "fields", "of at least one field that is a column", [])
     document.require(export or mapping.alternatives, "fields", "of at least one field with a key", "none")
-    named, known = mapping.export_identifier, [each.reference for each in mapping.columns]
-    document.require(named is None or named in known, "exportIdentifier", "one of the fields", named)
-    children = [each.reference for each in mapping.children]
+    named, references = mapping.export_identifier, [column.reference for column in mapping.columns]
+    document.require(named is None or named in references, "exportIdentifier", "one of the fields", named)
+    children = [child.reference for child in mapping.children]
     document.require(not (export and children), "fields", "free of children, being exported", children)
     return mapping
 
@@ -411,7 +415,7 @@ def _unique(document: _Object, fields: tuple[FieldMapping, ...], name: str, *, n
     if target is None:
         return None
     source = document.text("source" + name[0].upper() + name[1:]) or target
-    keys = {each.reference: each.source for each in fields if each.key}
+    keys = {field.reference: field.source for field in fields if field.key}
     document.require(target in keys, name, "one of the fields that are keys", target)
     document.require(keys[target] == source, name, f"read from {source!r}", keys[target])
     return source
@@ -432,8 +436,8 @@ def _field(value: Any, path: str) -> FieldMapping:
     for of, names in ((LINK, ("linkEntity", "linkKey")), (CHILDREN, ("childEntity", "parentIdentifier"))):
         needed = "stated" if kind.name == of else f"absent from a {kind.name}"
         for name in names:
-            found = document.value.get(name)
-            document.require((found is not None) == (kind.name == of), name, needed, found)
+            given_key = document.value.get(name)
+            document.require((given_key is not None) == (kind.name == of), name, needed, given_key)
     link_key = document.names("linkKey")
     source_link_key = document.names("sourceLinkKey") or link_key
     needed, are_as_many = f"as many names as linkKey, {len(link_key)}", len(link_key) == len(source_link_key)

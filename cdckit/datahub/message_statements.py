@@ -68,11 +68,11 @@ def read_messages(messages: DataFrame, work: ReaderSettings, targets: Mapping[st
     read = partial(_read_batches, work=work, targets=dict(targets))
     reports = worker_reports(_message_columns(messages), read)
     files = {
-        entity: parse_report((one for each in reports for one in each["files"][entity]), target)
+        entity: parse_report((file for report in reports for file in report["files"][entity]), target)
         for entity, target in targets.items()
     }
-    refreshed = {entity for each in reports for entity in each["refreshed"]}
-    return ReadReport(sum(each["messages"] for each in reports), files, refreshed)
+    refreshed = {entity for report in reports for entity in report["refreshed"]}
+    return ReadReport(sum(report["messages"] for report in reports), files, refreshed)
 
 
 def statements_about(messages: DataFrame, work: ReaderSettings, entity: str) -> DataFrame:
@@ -82,8 +82,8 @@ def statements_about(messages: DataFrame, work: ReaderSettings, entity: str) -> 
     Cost: one pass of the messages' data through Python, no shuffle, whenever it is looked at.
     """
     columns = statement_schema(work.schema.targets[entity])
-    some = replace(work, entities=frozenset([entity]))
-    return WorkerPlan(_message_columns(messages), partial(_statements_about, work=some), columns).rows()
+    settings = replace(work, entities=frozenset([entity]))
+    return WorkerPlan(_message_columns(messages), partial(_statements_about, work=settings), columns).rows()
 
 
 def _statements_about(batches: Iterable[pa.RecordBatch], work: ReaderSettings) -> Iterator[pa.RecordBatch]:
@@ -113,8 +113,8 @@ def _read_batches(
             files[entity].take(rows)
             if pc.any(pc.equal(rows.column("operation"), REFRESH)).as_py():
                 refreshed.add(entity)
-        found = {entity: one.close() for entity, one in files.items()}
-    yield {"messages": count, "files": found, "refreshed": sorted(refreshed)}
+        written_files = {entity: open_files.close() for entity, open_files in files.items()}
+    yield {"messages": count, "files": written_files, "refreshed": sorted(refreshed)}
 
 
 def read_statements(
@@ -128,17 +128,17 @@ def read_statements(
         place: work.schema.reachable_targets(place) & set(columns) for place in work.schema.all_mappings
     }
     for batch in batches:
-        for some in slices(batch, "data", _CHARACTERS_AT_ONCE):
+        for part in slices(batch, "data", _CHARACTERS_AT_ONCE):
             for place, entities in brought.items():
-                of_system = pc.equal(some["source_system"], place.system)
-                ours = some.filter(pc.and_(of_system, pc.equal(some["source_entity"], place.entity)))
+                of_system = pc.equal(part["source_system"], place.system)
+                ours = part.filter(pc.and_(of_system, pc.equal(part["source_entity"], place.entity)))
                 if not entities or not ours.num_rows:
                     continue
                 if place not in readings:
                     readings[place] = MappingReader(work, place)
-                for piece, found in readings[place].read_pieces(ours):
+                for piece, records in readings[place].read_pieces(ours):
                     for entity in sorted(entities):
-                        for rows in make_statements(piece, found, entity, columns[entity]):
+                        for rows in make_statements(piece, records, entity, columns[entity]):
                             yield entity, rows
 
 
@@ -218,8 +218,8 @@ def changes(
     require_types(messages, DECODED_SCHEMA, function="changes")
     instead = "hand its batches to a hub: writeStream.foreachBatch(hub.sink('a name'))"
     require_batch(messages, "messages", instead, function="changes")
-    found = MessageStatements(messages, work, entity, cached or (lambda rows: rows))
-    return add_rejects(found.changes(entity), found.rejects(entity))
+    statements = MessageStatements(messages, work, entity, cached or (lambda rows: rows))
+    return add_rejects(statements.changes(entity), statements.rejects(entity))
 
 
 class MessageStatements(DerivedChanges):
@@ -232,21 +232,21 @@ class MessageStatements(DerivedChanges):
         read = keep(with_refusals(first, work.schema))
         self._keep, self.messages = keep, lambda: read
         self._leading = work.schema.deciding_targets(entity)
-        self.statements = cache(lambda each: keep(statements_about(read, work, each)))
-        self.keep_lookup = lambda kind, each, rows: keep(rows)
+        self.statements = cache(lambda target: keep(statements_about(read, work, target)))
+        self.keep_lookup = lambda kind, target, rows: keep(rows)
         self.waiting = cache(self._find_waiting)
         # Whether one was is not known before the messages are read.
-        self.may_be_refreshed = lambda each: True
+        self.may_be_refreshed = lambda target: True
         self.known_history = cache(self._merge_target)
 
     def rejects(self, entity: str) -> DataFrame:
         """What is in error: messages, of whichever target, and records about the target."""
-        known = self.messages().selectExpr(
+        statuses = self.messages().selectExpr(
             "message_identifier", "refused AS status", "refusal AS error_message"
         )
         log = record_log(self.processed_statements(entity), None, entity)
-        whole = log.unionByName(message_log(known), allowMissingColumns=True)
-        return find_rejects(self._received, whole, known)
+        whole = log.unionByName(message_log(statuses), allowMissingColumns=True)
+        return find_rejects(self._received, whole, statuses)
 
     @property
     def entities(self) -> list[str]:
@@ -256,10 +256,10 @@ class MessageStatements(DerivedChanges):
     def _find_waiting(self) -> DataFrame | None:
         if not self.may_wait:
             return None
-        found = facts(self.schema, {each: self.resolved_statements(each) for each in self.entities})
-        if found is None:
+        stated = facts(self.schema, {target: self.resolved_statements(target) for target in self.entities})
+        if stated is None:
             return None
-        valid = found.where("error_code IS NULL").select("statement", "makes", "needs")
+        valid = stated.where("error_code IS NULL").select("statement", "makes", "needs")
         uncertain = with_open_needs(with_answers(valid, self.answers()))
         # Once more, without what needs nothing that is uncertain, nor what that makes.
         return self._keep(find_unsupported(with_open_needs(uncertain)))

@@ -177,7 +177,7 @@ class Outcome(StrEnum):
 
 def with_refusals(messages: DataFrame, schema: Schema) -> DataFrame:
     """Say of each message where the schema has no place for it: `refused` (a status) and `refusal`."""
-    entities = {name: list(each.mappings) for name, each in schema.systems.items()}
+    entities = {name: list(system.mappings) for name, system in schema.systems.items()}
     places = F.from_json(F.lit(json.dumps(entities)), "map<string, array<string>>")
     no_default = text_literal("the message names none, and there is none by default, *")
     wanted = f"if(source_system = '{DEFAULT_SYSTEM}', {no_default}, source_system)"
@@ -234,7 +234,7 @@ def statuses(
     given_up = retry.give_up_time("message_timestamp")
     requires, timeout = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
     is_late = f"{at} >= {given_up}" if is_attempt else f"stood = {timeout}"
-    found = attempted.selectExpr(
+    statuses_now = attempted.selectExpr(
         "message_identifier",
         "message_timestamp",
         f"""CAST(CASE
@@ -247,12 +247,12 @@ def statuses(
     )
     # The last attempt is at the maximum age, and no later.
     due = f"least({retry.next_attempt(at, 'attempts')}, {given_up})" if is_attempt else "due_before"
-    return found.selectExpr(
+    return statuses_now.selectExpr(
         *STATUS_SCHEMA.names[:-1], f"if(status = {requires}, {due}, NULL) AS next_attempt_timestamp"
     )
 
 
-def given_up(known: DataFrame, now: datetime, wait: timedelta) -> tuple[DataFrame, int]:
+def given_up(status_rows: DataFrame, now: datetime, wait: timedelta) -> tuple[DataFrame, int]:
     """
     Statuses, those of messages that wait for longer than *wait* given up; and how many those are.
 
@@ -261,18 +261,18 @@ def given_up(known: DataFrame, now: datetime, wait: timedelta) -> tuple[DataFram
     at = require_instant(now, "now", function="expire")
     waits = F.col("status") == int(Status.REQUIRES_REPROCESSING)
     is_late = waits & (at - F.col("message_timestamp") > F.lit(wait))
-    rows = known.withColumns(
+    rows = status_rows.withColumns(
         {
             "status": F.when(is_late, int(Status.REPROCESS_TIMEOUT)).otherwise(F.col("status")),
             "next_attempt_timestamp": F.when(~is_late, F.col("next_attempt_timestamp")),
         }
     )
-    return rows, known.where(is_late).count()
+    return rows, status_rows.where(is_late).count()
 
 
-def with_status(messages: DataFrame, known: DataFrame) -> DataFrame:
+def with_status(messages: DataFrame, status_rows: DataFrame) -> DataFrame:
     """Messages with what the statuses say of them; those of which they say nothing were not processed."""
-    joined = messages.join(known.drop("message_timestamp"), "message_identifier", "left")
+    joined = messages.join(status_rows.drop("message_timestamp"), "message_identifier", "left")
     return joined.fillna({"status": int(Status.NOT_PROCESSED), "attempts": 0})
 
 
@@ -317,7 +317,7 @@ _PROPERTIES = (*_TEXTS, *_FLAGS, "timestamp", "options", "data")
 
 _ENVELOPE = flat_columns("before string, after string")
 _MESSAGE_FIELDS = [
-    *(each for each in MESSAGE_SCHEMA if each.name not in RECORD_COLUMNS),
+    *(field for field in MESSAGE_SCHEMA if field.name not in RECORD_COLUMNS),
     T.StructField("envelope", _ENVELOPE),
     *ERROR_FIELDS,
 ]
@@ -375,20 +375,20 @@ def _decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
     for batch in batches:
         place = {name: batch.column(name) for name in ("topic", "partition", "offset")}
         at = batch.column("timestamp")
-        has_place = reduce(pc.and_, (each.is_valid() for each in (at, *place.values()))).to_pylist()
-        found = list(map(_message, batch.column("value").to_pylist(), has_place))
+        has_place = reduce(pc.and_, (column.is_valid() for column in (at, *place.values()))).to_pylist()
+        messages = list(map(_message, batch.column("value").to_pylist(), has_place))
         columns = {name: batch.column(name) for name in RECORD_COLUMNS}
-        for each in _MESSAGE_FIELDS:
-            kind = schema.field(each.name).type
-            columns[each.name] = pa.array([one.get(each.name) for one in found], kind)
+        for field in _MESSAGE_FIELDS:
+            kind = schema.field(field.name).type
+            columns[field.name] = pa.array([message.get(field.name) for message in messages], kind)
         is_sound, names = columns[ERROR_CODE].is_null(), columns["message_identifier"]
         is_nameless = pc.and_(is_sound, names.is_null())
-        made = guids("message", {name: each.filter(is_nameless) for name, each in place.items()})
+        made = guids("message", {name: column.filter(is_nameless) for name, column in place.items()})
         columns["message_identifier"] = pc.replace_with_mask(names, is_nameless, made.cast(names.type))
         columns["value"] = pc.if_else(is_sound, None, columns["value"])
-        stored, said = at.cast(schema.field("timestamp").type), columns["effective_timestamp"]
+        stored, effective = at.cast(schema.field("timestamp").type), columns["effective_timestamp"]
         columns["message_timestamp"] = stored
-        columns["effective_timestamp"] = pc.if_else(is_sound, pc.coalesce(said, stored), None)
+        columns["effective_timestamp"] = pc.if_else(is_sound, pc.coalesce(effective, stored), None)
         yield make_batch(columns, schema)
 
 
@@ -420,35 +420,35 @@ def _columns(document: str) -> dict[str, Any]:
     # Of a name that comes twice the first text would be kept, and read by nobody.
     values, places = members(document, once=True)
     _require_known(values)
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for name, column in _TEXTS.items():
-        text = found[column] = values.get(name)
+        text = columns[column] = values.get(name)
         if text is not None:
             if not isinstance(text, str) or not text:
                 raise ValueError(f"{name} must be a text that is not empty")
             text.encode()
-    if found["source_entity"] is None:
+    if columns["source_entity"] is None:
         raise ValueError("entity is missing")
-    found["source_system"] = found["source_system"] or DEFAULT_SYSTEM
+    columns["source_system"] = columns["source_system"] or DEFAULT_SYSTEM
     for name in _FLAGS:
         if not isinstance(values.get(name), bool | None):
             raise ValueError(f"{name} must be true or false")
-    found["refresh"] = bool(values.get("refresh"))
+    columns["refresh"] = bool(values.get("refresh"))
     if values.get("timestamp") is not None:
         at = parse_instant(values["timestamp"])
         if at is None:
             raise ValueError("timestamp must be an instant, YYYY-MM-DDTHH:MM:SS, with or without a zone")
-        found["effective_timestamp"] = microseconds(at)
+        columns["effective_timestamp"] = microseconds(at)
     if values.get("options") is not None:
         if not isinstance(values["options"], dict):
             raise ValueError("options must be an object")
-        found["options"] = document[places["options"]]
+        columns["options"] = document[places["options"]]
     end = len(document)
     data = slice(end, end) if values.get("data") is None else places["data"]
-    found["data"] = document[data] or None
+    columns["data"] = document[data] or None
     require_no_mark(document[data])
-    found["envelope"] = {"before": document[: data.start], "after": document[data.stop :]}
-    return found
+    columns["envelope"] = {"before": document[: data.start], "after": document[data.stop :]}
+    return columns
 
 
 def with_statuses(decoded: DataFrame, stored: DataFrame | None = None) -> DataFrame:
@@ -474,8 +474,8 @@ def with_statuses(decoded: DataFrame, stored: DataFrame | None = None) -> DataFr
     order = Window.partitionBy("identity").orderBy("message_timestamp", "topic", "partition", "offset")
     repeated = F.row_number().over(order) > 1
     if stored is not None:
-        known = stored.select("identity").distinct().withColumn("known", F.lit(True))
-        decoded = decoded.join(known, "identity", "left")
+        received = stored.select("identity").distinct().withColumn("known", F.lit(True))
+        decoded = decoded.join(received, "identity", "left")
         repeated = repeated | F.coalesce("known", F.lit(False))
     status = (
         F.when(repeated, int(Status.PREVIOUSLY_RECEIVED))

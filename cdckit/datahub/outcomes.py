@@ -46,10 +46,12 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
     )
 
 
-def waiting_records(unapplied: DataFrame, known: DataFrame, received: DataFrame, retry: Backoff) -> DataFrame:
-    """The records that wait, with the statuses that are *known* of their messages (see `Hub`)."""
+def waiting_records(
+    unapplied: DataFrame, status_rows: DataFrame, received: DataFrame, retry: Backoff
+) -> DataFrame:
+    """The records that wait, with the statuses of their messages (see `Hub`)."""
     records = unapplied.select("statement.*", "missing").where(f"{IS_RECORD} AND missing IS NOT NULL")
-    named = known.where(f"status <> {int(Status.REPROCESS_TIMEOUT)}")
+    named = status_rows.where(f"status <> {int(Status.REPROCESS_TIMEOUT)}")
     stored = received.where(f"status = {int(Status.NOT_PROCESSED)}").withColumn("value", whole_value())
     waits = records.withColumnRenamed("message_id", "message_identifier").join(named, "message_identifier")
     return waits.selectExpr(
@@ -70,18 +72,18 @@ def problems(facts: DataFrame | None, waiting: DataFrame | None) -> DataFrame | 
 
     Messages whose records were all applied or dropped have no row; None if nothing was ever stated.
     """
-    found = []
+    problem_rows = []
     if facts is not None:
         rank = f"if(statement.operation = '{UNREADABLE}', 0, 2) AS rank"
         wrong = facts.where(f"error_code <> '{UNPROCESSED}'")
-        found.append(wrong.selectExpr("statement.*", rank, "error"))
+        problem_rows.append(wrong.selectExpr("statement.*", rank, "error"))
     if waiting is not None:
         error = f"{HubFault.LINK_MISSING.error_sql('missing')} AS error"
-        found.append(waiting.selectExpr("statement.*", "1 AS rank", error).where(IS_RECORD))
-    if not found:
+        problem_rows.append(waiting.selectExpr("statement.*", "1 AS rank", error).where(IS_RECORD))
+    if not problem_rows:
         return None
     first = F.min(F.struct("number", "rank", "record", "error")).alias("earliest")
-    by_message = reduce(DataFrame.unionByName, found).groupBy("message_id")
+    by_message = reduce(DataFrame.unionByName, problem_rows).groupBy("message_id")
     worst = by_message.agg(F.min("rank").alias("worst"), first)
     return worst.selectExpr(
         "message_id",
@@ -90,33 +92,35 @@ def problems(facts: DataFrame | None, waiting: DataFrame | None) -> DataFrame | 
     )
 
 
-def message_log(known: DataFrame) -> DataFrame:
+def message_log(status_rows: DataFrame) -> DataFrame:
     """The messages that the schema has no place for, in the columns of the log that they fill."""
-    refused = known.where(f"status IN {(int(Status.SYSTEM_NOT_FOUND), int(Status.ENTITY_NOT_FOUND))}")
+    refused = status_rows.where(f"status IN {(int(Status.SYSTEM_NOT_FOUND), int(Status.ENTITY_NOT_FOUND))}")
     errors = refused.selectExpr("message_identifier", "split(error_message, ': ', 2) AS parts", "0 AS number")
     error = (f"'{Outcome.ERROR}' AS outcome", "parts[0] AS error_code", "parts[1] AS error_description")
     return errors.selectExpr("*", *error).drop("parts")
 
 
-def find_rejects(received: DataFrame, log: DataFrame, known: DataFrame) -> DataFrame:
+def find_rejects(received: DataFrame, log: DataFrame, status_rows: DataFrame) -> DataFrame:
     """What could not be applied, or was given up, as the records that were received, with a reason."""
     sender = ("message_identifier", "source_system", "source_entity")
     error = ("error_code", "error_description")
     whole = received.withColumn("value", whole_value())
     invalid = whole.where(f"status = {int(Status.MESSAGE_INVALID)}")
     stored = whole.where(f"status = {int(Status.NOT_PROCESSED)}").select(*RECORD_COLUMNS, *sender)
-    late = known.where(f"status = {int(Status.REPROCESS_TIMEOUT)}").select("message_identifier")
+    late = status_rows.where(f"status = {int(Status.REPROCESS_TIMEOUT)}").select("message_identifier")
     given_up = log.where(f"outcome = '{Outcome.WAITING}'").join(late, "message_identifier", "left_semi")
     wrong = log.where(f"outcome = '{Outcome.ERROR}'").unionByName(given_up)
     faulty = wrong.withColumnRenamed("raw", "record_text")
     # Two mappings of a record may find the same wrong.
-    found = faulty.groupBy("message_identifier", "record", "record_text", *error).agg(
+    rejects = faulty.groupBy("message_identifier", "record", "record_text", *error).agg(
         F.array_sort(F.collect_set("entity")).alias("entities")
     )
     refused_messages = invalid.select(
         *RECORD_COLUMNS, *sender, *error, F.array().cast("array<string>").alias("entities")
     )
-    united = refused_messages.unionByName(found.join(stored, "message_identifier"), allowMissingColumns=True)
+    united = refused_messages.unionByName(
+        rejects.join(stored, "message_identifier"), allowMissingColumns=True
+    )
     return united.select(*RECORD_COLUMNS, *sender, "record", "entities", "record_text", *error)
 
 
@@ -209,9 +213,9 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
     """
     target = schema.targets[entity]
     identifiers = {
-        place: f"CAST(data.{quoted(each.export_identifier)} AS string)"
-        for place, each in target.mappings.items()
-        if each.export_identifier is not None
+        place: f"CAST(data.{quoted(mapping.export_identifier)} AS string)"
+        for place, mapping in target.mappings.items()
+        if mapping.export_identifier is not None
     }
     fields = [f"data.{quoted(name)} AS {quoted(name)}" for name in target.fields]
     if any(mapping.export_standard_fields for mapping in target.mappings.values()):
@@ -230,19 +234,19 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
     )
 
 
-def new_exports(rows: DataFrame, known: DataFrame, position: int) -> DataFrame:
+def new_exports(rows: DataFrame, exported: DataFrame, position: int) -> DataFrame:
     """What of *rows* had no position so far, or was not what it is now (`EXPORTED_COLUMNS`)."""
     digest = "xxhash64(operation, id, document) AS digest"
     digests = rows.selectExpr("message_id", "arrival.record_number AS number", digest)
-    new = digests.join(_last_exports(known), [*_NAME, "digest"], "left_anti")
+    new = digests.join(_last_exports(exported), [*_NAME, "digest"], "left_anti")
     return new.withColumn("position", F.lit(position).cast("long"))
 
 
-def with_positions(rows: DataFrame, known: DataFrame) -> DataFrame:
+def with_positions(rows: DataFrame, exported: DataFrame) -> DataFrame:
     """Exported records with the `position` at which they came to be what they are."""
     columns = [*rows.columns[:3], "position", *rows.columns[3:]]
     named = rows.withColumn("number", F.col("arrival.record_number"))
-    return named.join(_last_exports(known), list(_NAME), "left").select(*columns)
+    return named.join(_last_exports(exported), list(_NAME), "left").select(*columns)
 
 
 EXPORTED_COLUMNS = "message_id string, number int, digest long, position long"
@@ -252,7 +256,7 @@ _NAME = ("message_id", "number")
 """What tells one exported record from all others."""
 
 
-def _last_exports(known: DataFrame) -> DataFrame:
+def _last_exports(exported: DataFrame) -> DataFrame:
     """Of each record what it was when it was last given a position."""
     last = F.max(F.struct("position", "digest")).alias("last")
-    return known.groupBy(*_NAME).agg(last).select(*_NAME, "last.*")
+    return exported.groupBy(*_NAME).agg(last).select(*_NAME, "last.*")

@@ -68,8 +68,8 @@ def query(histories: Mapping[str, DataFrame], question: Mapping[str, Any], *, no
     unknown = sorted(set(question) - set(_PROPERTIES), key=str)
     _require(not unknown, "question", f"an object of {', '.join(_PROPERTIES)}", unknown)
     entity, deletes = question.get("entity"), question.get("deletes", False)
-    known = isinstance(entity, str) and entity in histories
-    _require(known, "question['entity']", f"one of {', '.join(sorted(histories))}", entity)
+    is_known = isinstance(entity, str) and entity in histories
+    _require(is_known, "question['entity']", f"one of {', '.join(sorted(histories))}", entity)
     history = histories[str(entity)]
     require_columns(history, [VALID_FROM, VALID_TO, DELETED], function="query")
     _require(isinstance(deletes, bool), "question['deletes']", "true or false", deletes)
@@ -87,25 +87,25 @@ def _require(sound: bool, argument: str, needed: str, found: object) -> None:
 def _instant(timestamp: Any, now: datetime) -> datetime:
     argument = "now" if timestamp is None else "question['timestamp']"
     instant = now if timestamp is None else timestamp
-    found = instant if timestamp is None or isinstance(instant, datetime) else parse_instant(instant)
-    if found is None:
+    parsed = instant if timestamp is None or isinstance(instant, datetime) else parse_instant(instant)
+    if parsed is None:
         raise InvalidArgument("query", argument, "an instant, YYYY-MM-DDTHH:MM:SS", instant)
-    require_instant(found, argument, function="query")
-    return found
+    require_instant(parsed, argument, function="query")
+    return parsed
 
 
 def _conditions(history: DataFrame, where: Any) -> list[Column]:
     if where is None:
         return []
     _require(isinstance(where, Mapping), "question['where']", "an object of field: value", where)
-    known = {each.name: each.dataType for each in (history.schema["guid"], *business_fields(history))}
-    found = []
+    types = {field.name: field.dataType for field in (history.schema["guid"], *business_fields(history))}
+    conditions = []
     for name, value in where.items():
-        _require(name in known, "question['where']", f"of fields among {', '.join(known)}", name)
+        _require(name in types, "question['where']", f"of fields among {', '.join(types)}", name)
         column, values = F.col(quoted(name)), value if isinstance(value, list | tuple) else [value]
-        either = (column.eqNullSafe(_literal(name, known[name], each)) for each in values)
-        found.append(reduce(Column.__or__, either, F.lit(False)))
-    return found
+        either = (column.eqNullSafe(_literal(name, types[name], value)) for value in values)
+        conditions.append(reduce(Column.__or__, either, F.lit(False)))
+    return conditions
 
 
 def _literal(name: str, kind: T.DataType, value: Any) -> Column:
@@ -117,16 +117,16 @@ def _literal(name: str, kind: T.DataType, value: Any) -> Column:
     column = convert_values([value], _field_type(kind))
     if column.errors:
         raise InvalidArgument("query", argument, needed, value)
-    found = column.values[0].as_py()
-    if isinstance(found, datetime):
-        return require_instant(found, argument, function="query")
-    return F.lit(found).cast(kind)
+    converted = column.values[0].as_py()
+    if isinstance(converted, datetime):
+        return require_instant(converted, argument, function="query")
+    return F.lit(converted).cast(kind)
 
 
 def _field_type(kind: T.DataType) -> FieldType:
     if isinstance(kind, T.DecimalType):
         return FieldType(DECIMAL, None, kind.precision, kind.scale)
-    return FieldType(next(name for name, each in SPARK_TYPES.items() if each == kind))
+    return FieldType(next(name for name, spark_type in SPARK_TYPES.items() if spark_type == kind))
 
 
 def _fields(history: DataFrame, names: Any) -> list[str]:
@@ -164,8 +164,8 @@ class TargetView(View):
 
     def changes(self, key: Key | None = None) -> DataFrame:
         """The changes of which the history is made, with their `guid`; of one entity, with a *key*."""
-        found = self._state.changes(self.kind.entity).withMetadata(GUID, {KEYS: [*self.kind.keys]})
-        return _keep_entity(found, key, "data.")
+        changes = self._state.changes(self.kind.entity).withMetadata(GUID, {KEYS: [*self.kind.keys]})
+        return _keep_entity(changes, key, "data.")
 
     def history(self, key: Key | None = None) -> DataFrame:
         """Every version, in the columns that `merge` gives; of one entity, with a *key*."""

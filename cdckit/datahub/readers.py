@@ -84,12 +84,12 @@ class UnreadableData(ValueError):
 
 def read_json(data: str | None, context: Context) -> Iterable[Any]:
     """The records of a JSON array of objects, or of one object."""
-    found = None if data is None else exact_values(data)
-    if isinstance(found, dict):
-        return [found]
-    if not isinstance(found, list):
+    values = None if data is None else exact_values(data)
+    if isinstance(values, dict):
+        return [values]
+    if not isinstance(values, list):
         raise UnreadableData("the data must be an array of objects, or an object")
-    return found
+    return values
 
 
 def read_csv(data: str | None, context: Context) -> Iterable[Any]:
@@ -198,11 +198,11 @@ class ReaderSettings:
         work = cls(schema, {**READERS, **(readers or {})}, filters or {}, folder)
         for path, mapping in schema.all_mappings.items():
             named = [("readers", "messageReader", mapping.reader)]
-            named += [("filters", "messageFilters", each.name) for each in mapping.filters]
+            named += [("filters", "messageFilters", filter_.name) for filter_ in mapping.filters]
             for argument, where, name in named:
-                known, needed = getattr(work, argument), f"given for {path}.{where}"
-                if name not in known:
-                    raise InvalidArgument(function, f"{argument}[{name!r}]", needed, sorted(known))
+                given, needed = getattr(work, argument), f"given for {path}.{where}"
+                if name not in given:
+                    raise InvalidArgument(function, f"{argument}[{name!r}]", needed, sorted(given))
         return work
 
     @property
@@ -321,11 +321,13 @@ class RecordWalk:
         beside = work.schema.systems[place.system].mappings[place.entity]
         # What two mappings of a record hold, or make, may be of one target: their numbers must not meet.
         self._step, self._offset = len(beside), place.index
-        self._mapping = own = beside[place.index]
-        self._is_timed = any(each.time_source for each in beside)
+        self._mapping = own_mapping = beside[place.index]
+        self._is_timed = any(mapping.time_source for mapping in beside)
         # A message that one of its mappings cannot read is not applied in half: the others try it too.
         self._read_otherwise = [
-            each for each in beside if (each.reader, each.reader_config) != (own.reader, own.reader_config)
+            mapping
+            for mapping in beside
+            if (mapping.reader, mapping.reader_config) != (own_mapping.reader, own_mapping.reader_config)
         ]
 
     def read(self, message: Message) -> None:
@@ -335,15 +337,15 @@ class RecordWalk:
                 raise UnreadableData(
                     "a refresh is true at one instant: its records cannot say times of their own"
                 )
-            found = self._read(message, self._mapping)
+            records = self._read(message, self._mapping)
             self._is_masked = is_masked(message.data)
-            for each in self._read_otherwise:
-                self._read(message, each)
+            for mapping in self._read_otherwise:
+                self._read(message, mapping)
         except Exception as error:  # readers may be anybody's, and data may be anything
             self.unreadable[message.row] = Fault(HubFault.DATA_INVALID, f"{type(error).__name__}: {error}")
             return
         count = 0
-        for place, record in enumerate(found, 1):
+        for place, record in enumerate(records, 1):
             if (erased := self._count_erased(record)) is not None:
                 count += 1 + erased
                 continue
@@ -375,11 +377,11 @@ class RecordWalk:
             nodes.records[at], nodes.originals[at] = {}, record
             nodes.faults[at] = Fault(HubFault.RECORD_INVALID, f"it is {_json_kind(record)}")
             return False
-        for each in self.schema.mapping(nodes.place).filters:
+        for filter_ in self.schema.mapping(nodes.place).filters:
             try:
-                record = self._work.filters[each.name](record, self._context(message, each.config))
+                record = self._work.filters[filter_.name](record, self._context(message, filter_.config))
             except Exception as error:  # filters may be anybody's
-                text = f"{each.name}: {type(error).__name__}: {error}"
+                text = f"{filter_.name}: {type(error).__name__}: {error}"
                 nodes.faults[at] = Fault(HubFault.FILTER_FAILED, text)
                 return False
             if record is None:
@@ -400,10 +402,10 @@ class RecordWalk:
         record, mapping = nodes.records[at], self.schema.mapping(nodes.place)
         named = {mapping.unique_identifier: message.identifier, **given}
         record.update((name, value) for name, value in named.items() if name is not None)
-        for each in mapping.children:
-            children = record.get(each.source, [])
+        for list_field in mapping.children:
+            children = record.get(list_field.source, [])
             if not isinstance(children, list):
-                text = f"{each.source} is {_json_kind(children)}"
+                text = f"{list_field.source} is {_json_kind(children)}"
                 if children is None:
                     text += "; [] says that there are none, and to leave it out says nothing of them"
                 nodes.children_faults[at] = Fault(HubFault.CHILDREN_INVALID, text)
@@ -414,26 +416,26 @@ class RecordWalk:
         return count
 
     def _add_children(
-        self, above: Nodes, at: int, each: FieldMapping, child: Place, message: Message, count: int
+        self, above: Nodes, at: int, field: FieldMapping, child: Place, message: Message, count: int
     ) -> int:
         """Add the children in one field of a record; how many records there are so far."""
-        assert each.parent_identifier is not None
-        nodes = above.below.setdefault((each.reference, child), Nodes(child, each.parent_identifier))
+        assert field.parent_identifier is not None
+        nodes = above.below.setdefault((field.reference, child), Nodes(child, field.parent_identifier))
         start, unique = len(nodes), self.schema.mapping(child).unique_sequence
-        for sequence, child_record in enumerate(above.records[at][each.source], 1):
+        for sequence, child_record in enumerate(above.records[at][field.source], 1):
             count += 1
             if (erased := self._count_erased(child_record)) is not None:
                 count += erased
                 continue
             # A record may have several mappings, and each is to have a record of its own.
-            own = dict(child_record) if isinstance(child_record, dict) else child_record
-            path = f"{above.path[at]}/{each.source}/{sequence}"
-            node = nodes.add(own, message.row, self.number_of(count), path, at)
-            given = {unique: count, each.source_child_sequence: sequence}
+            own_record = dict(child_record) if isinstance(child_record, dict) else child_record
+            path = f"{above.path[at]}/{field.source}/{sequence}"
+            node = nodes.add(own_record, message.row, self.number_of(count), path, at)
+            given = {unique: count, field.source_child_sequence: sequence}
             count = self._add_inner(nodes, node, message, count, given)
         ends = self.number_of(count)
         nodes.listed[start:] = [ends] * (len(nodes) - start)
-        above.lists.append(Listing(child, each.parent_identifier, at, ends))
+        above.lists.append(Listing(child, field.parent_identifier, at, ends))
         return count
 
 

@@ -79,9 +79,9 @@ class Resolution:
 
         Those of links to weak keys have their instant: who holds such a key depends on it.
         """
-        found = [self._answers_of(each) for each in self.schema.lookup_keys if each in self.entities]
-        some = [each for each in found if each is not None]
-        return reduce(DataFrame.unionByName, some) if some else None
+        answers = [self._answers_of(entity) for entity in self.schema.lookup_keys if entity in self.entities]
+        tables = [table for table in answers if table is not None]
+        return reduce(DataFrame.unionByName, tables) if tables else None
 
     def _resolve(self, entity: str) -> DataFrame:
         rows = self._linked(entity)
@@ -96,18 +96,20 @@ class Resolution:
 
         One row per record: `message_id` and `name`; None where there are none.
         """
-        known = {place: text_literal(str(place)) for place in self.schema.numbers}
-        names = value_by_place(self.schema, known, "string")
-        found = []
+        places = {place: text_literal(str(place)) for place in self.schema.numbers}
+        names = value_by_place(self.schema, places, "string")
+        tables = []
         for entity in self.entities:
             mappings = self.schema.targets[entity].mappings
-            if any(each.holds and self.schema.may_fail_lookup(place) for place, each in mappings.items()):
+            if any(
+                mapping.holds and self.schema.may_fail_lookup(place) for place, mapping in mappings.items()
+            ):
                 name, is_wrong = f"concat_ws(' ', {names}, record) AS name", f"error_code IN {LOOKUP_FAULTS}"
                 linked = self._linked(entity).where(IS_RECORD)
-                found.append(linked.selectExpr("message_id", name, "within", f"{is_wrong} AS is_wrong"))
-        if not found:
+                tables.append(linked.selectExpr("message_id", name, "within", f"{is_wrong} AS is_wrong"))
+        if not tables:
             return None
-        records = reduce(DataFrame.unionByName, found)
+        records = reduce(DataFrame.unionByName, tables)
         themselves = records.where("is_wrong").select("message_id", "name").distinct()
         wrong = self.keep_lookup("failed", "themselves", themselves)
         if wrong is None:
@@ -142,20 +144,22 @@ class Resolution:
             return rows
         rows = self._follow_links(rows, target, looked_up)
         marked_ones = " OR ".join(f"startswith(data.{quoted(name)}, '{LOOKED_UP}')" for name in looked_up)
-        found = f"""guid IS NULL AND error_code IS NULL AND NOT coalesce({marked_ones}, false)
+        is_certain = f"""guid IS NULL AND error_code IS NULL AND NOT coalesce({marked_ones}, false)
             AND {NAMES_ENTITY}"""
         key = {name: _data(name) for name in target.alternatives[0]}
-        known = F.when(F.expr(found), guid(target.entity, key)).otherwise(F.col("guid"))
-        return rows.withColumn("guid", known)
+        certain_guid = F.when(F.expr(is_certain), guid(target.entity, key)).otherwise(F.col("guid"))
+        return rows.withColumn("guid", certain_guid)
 
     def _follow_links(self, rows: DataFrame, target: Target, links: Iterable[str]) -> DataFrame:
         """These links with their guids in place of the marked texts."""
         pairs = [(name, entity) for name in links for entity in sorted(self._plans_of(target, name))]
         for name, entity in pairs:
-            found = self._answers_of(entity)
-            if found is None:
+            answers = self._answers_of(entity)
+            if answers is None:
                 continue
-            rows = rows.join(found.withColumnRenamed("text", "_text"), _data(name) == F.col("_text"), "left")
+            rows = rows.join(
+                answers.withColumnRenamed("text", "_text"), _data(name) == F.col("_text"), "left"
+            )
             value = F.coalesce("found", _data(name))
             rows = rows.withColumn("data", F.col("data").withField(quoted(name), value))
             rows = _with_error(rows.drop("_text", "found"), HubFault.LINK_AMBIGUOUS, name)
@@ -164,17 +168,17 @@ class Resolution:
     def _plans_of(self, target: Target, name: str) -> set[str]:
         """The entities that a link leads to, where it must be looked up."""
         plans = (
-            self.schema.key_plan(place, each)
+            self.schema.key_plan(place, link)
             for place, mapping in target.mappings.items()
-            for each in mapping.links
-            if each.reference == name
+            for link in mapping.links
+            if link.reference == name
         )
         return {plan.entity for plan in plans if not plan.whole}
 
     def _with_instants(self, entity: str) -> DataFrame:
         """The statements of a target; where a link looks up a weak key, its marked text has its instant."""
         target, rows = self.schema.targets[entity], self._cached_statements(entity)
-        starts = [each for weak in sorted(self._weak) for each in lookup_prefixes(self.schema, weak)]
+        starts = [prefix for weak in sorted(self._weak) for prefix in lookup_prefixes(self.schema, weak)]
 
         def dated(text: str) -> str:
             return f"if({has_prefix(text, starts)}, {with_instant(text)}, {text})"
@@ -194,16 +198,16 @@ class Resolution:
 
     def _questions(self, entity: str) -> DataFrame | None:
         """By which keys links look up an entity with weak keys, and for which instants; None for no link."""
-        starts, found = lookup_prefixes(self.schema, entity), []
-        for each in self.entities:
-            target = self.schema.targets[each]
+        starts, tables = lookup_prefixes(self.schema, entity), []
+        for target_name in self.entities:
+            target = self.schema.targets[target_name]
             for name in target.links:
                 if entity in self._plans_of(target, name):
-                    questions = self._cached_statements(each).select(
+                    questions = self._cached_statements(target_name).select(
                         _data(name).alias("text"), "effective_timestamp"
                     )
-                    found.append(questions.where(has_prefix("text", starts)))
-        return reduce(DataFrame.unionByName, found).distinct() if found else None
+                    tables.append(questions.where(has_prefix("text", starts)))
+        return reduce(DataFrame.unionByName, tables).distinct() if tables else None
 
     def _find_answers(self, entity: str) -> DataFrame | None:
         """Of a target that links look up: who is meant by their texts."""
@@ -218,8 +222,8 @@ class Resolution:
         claims = self._identified(entity).where(usable).selectExpr("explode(claims) AS text", "guid")
         # The least and the greatest differ where there are several: nothing need be counted.
         ends = claims.groupBy("text").agg(F.min("guid").alias("least"), F.max("guid").alias("greatest"))
-        found, several = "if(least = greatest, least, NULL) AS found", "least <> greatest AS several"
-        return self.keep_lookup(ANSWERS, entity, ends.selectExpr("text", found, several))
+        holder, several = "if(least = greatest, least, NULL) AS found", "least <> greatest AS several"
+        return self.keep_lookup(ANSWERS, entity, ends.selectExpr("text", holder, several))
 
 
 def _data(name: str) -> Column:

@@ -84,8 +84,8 @@ class Run(State):
             elif not self._writes.has(table_name(HISTORY, entity)):
                 # Nothing was ever said of the target.
                 self._writes.drop(name)
-        known = read_note(self._writes, REFRESHED, [])
-        write_note(self._writes, REFRESHED, sorted({*known, *self._taken.refreshed}))
+        refreshed = read_note(self._writes, REFRESHED, [])
+        write_note(self._writes, REFRESHED, sorted({*refreshed, *self._taken.refreshed}))
         return self._taken.messages > 0
 
     def forget(self, chosen: DataFrame | None) -> None:
@@ -125,11 +125,11 @@ class Run(State):
         What was *forgotten* of messages (`State.named_entities`) touches entities as what is new does.
         """
         before, had_waiting = self._tried_statements, self.waiting() is not None
-        found = {name: self.read(name) for name in self._lookup_tables}
+        lookups = {name: self.read(name) for name in self._lookup_tables}
         now = self._unapplied()
         turned = self._changed_messages(before, now)
         self._keep_unapplied(now)
-        self._merge(turned, found, everything, forgotten)
+        self._merge(turned, lookups, everything, forgotten)
         # What is not tried has the status that it had, unless a look at everything turned a part of it.
         waiting = now if self._follows else self.waiting()
         # All is what it was where everything is made anew.
@@ -155,13 +155,13 @@ class Run(State):
         for name in [name for kind in kinds for name in self._names(kind)]:
             self._writes.drop(name)
 
-    def _keep_unapplied(self, found: DataFrame | None) -> None:
+    def _keep_unapplied(self, unapplied: DataFrame | None) -> None:
         """Keep what is not applied now in the place of what was tried, beside what was not."""
         if not self._follows or self._tried_statements is not None:
-            some = [rows for rows in (found, self._untried_statements) if rows is not None]
-            self._replace_unapplied(reduce(DataFrame.unionByName, some) if some else None)
-        elif found is not None:
-            self._writes.append(UNAPPLIED, found, compact_at=MANY_FILES)
+            tables = [rows for rows in (unapplied, self._untried_statements) if rows is not None]
+            self._replace_unapplied(reduce(DataFrame.unionByName, tables) if tables else None)
+        elif unapplied is not None:
+            self._writes.append(UNAPPLIED, unapplied, compact_at=MANY_FILES)
 
     def _replace_unapplied(self, rows: DataFrame | None) -> None:
         if rows is not None:
@@ -175,22 +175,22 @@ class Run(State):
         for entity in self.entities:
             if self.schema.targets[entity].export:
                 applied = self.applied_statements(entity, self.news(entity))
-                rows, known = export_rows(self.schema, entity, applied), self.known_exports(entity)
+                rows, exported = export_rows(self.schema, entity, applied), self.known_exports(entity)
                 if self._follows:
-                    known = known.join(rows.select("message_id").distinct(), "message_id", "left_semi")
+                    exported = exported.join(rows.select("message_id").distinct(), "message_id", "left_semi")
                 name = table_name(EXPORTED, entity)
-                new = compute_once(new_exports(rows, known, position))
+                new = compute_once(new_exports(rows, exported, position))
                 if new is not None:
                     self._writes.append(name, new, compact_at=MANY_FILES)
                     write_note(self._writes, _LAST_POSITION, position)
 
     @cached_property
     def _facts(self) -> DataFrame | None:
-        found = facts(self.schema, {entity: self.news(entity) for entity in self.entities})
+        rows = facts(self.schema, {entity: self.news(entity) for entity in self.entities})
         # What may wait is looked at several times.
-        if found is None or not self.may_wait:
-            return found
-        return compute_once(found.selectExpr("*", "monotonically_increasing_id() AS fact_number"))
+        if rows is None or not self.may_wait:
+            return rows
+        return compute_once(rows.selectExpr("*", "monotonically_increasing_id() AS fact_number"))
 
     @cached_property
     def _follows(self) -> bool:
@@ -214,30 +214,34 @@ class Run(State):
         files = self._writes.new_files(name := table_name(STATEMENTS, entity))
         new = self._writes.read(name, files=files)
         new = new.coalesce(1) if hold_few_rows(files) else new
-        rest = self._earlier_statements(entity)
-        if rest is not None and self._tried_messages is not None:
-            return new.unionByName(rest.join(self._tried_messages, "message_id", "left_semi"))
+        earlier = self._earlier_statements(entity)
+        if earlier is not None and self._tried_messages is not None:
+            return new.unionByName(earlier.join(self._tried_messages, "message_id", "left_semi"))
         return new
 
     def _earlier_statements(self, entity: str) -> DataFrame | None:
         """What was said of a target before the run; None if nothing was."""
         name = table_name(STATEMENTS, entity)
-        new = {one.path for one in self._writes.new_files(name)}
-        files = [one for one in self._writes.files(name) if one.path not in new]
+        new = {file.path for file in self._writes.new_files(name)}
+        files = [file for file in self._writes.files(name) if file.path not in new]
         return self._writes.read(name, files=files) if files else None
 
     def _with_known_makers(self, stated: DataFrame) -> DataFrame:
         """The facts of the news, and which of what they need was there before the run."""
-        linked = [each for each in self.entities if each in self.schema.linked]
-        some = {each: rows for each in linked if (rows := self._earlier_statements(each)) is not None}
+        linked = [entity for entity in self.entities if entity in self.schema.linked]
+        earlier = {
+            entity: rows for entity in linked if (rows := self._earlier_statements(entity)) is not None
+        }
         needed = stated.select(F.explode("needs").alias("need")).distinct()
-        needs = compute_once(needed) if some else None
+        needs = compute_once(needed) if earlier else None
         if needs is None:
             return stated
         if self._tried_messages is not None:
             again = self._tried_messages
-            some = {each: rows.join(again, "message_id", "left_anti") for each, rows in some.items()}
-        makers = compute_once(known_makers(some, needs, self._untried_statements))
+            earlier = {
+                entity: rows.join(again, "message_id", "left_anti") for entity, rows in earlier.items()
+            }
+        makers = compute_once(known_makers(earlier, needs, self._untried_statements))
         return stated if makers is None else stated.unionByName(makers, allowMissingColumns=True)
 
     @cached_property
@@ -286,19 +290,19 @@ class Run(State):
         """
         if self._facts is None:
             return None
-        found, stated = [], self._facts.where("error_code IS NULL")
+        tables, stated = [], self._facts.where("error_code IS NULL")
         if self.may_wait:
             if self._follows:
                 tried = self._with_known_makers(stated)
             else:
                 tried = drop_waiting(stated, self._untried_statements)
             waiting = waiting_statements(tried, self.answers())
-            found += [] if waiting is None else [waiting]
+            tables += [] if waiting is None else [waiting]
         if self._lookup_tables:
             # Other messages may bring statements into this, and out of it again.
             wrong = self._facts.where(F.col("error_code").isin(*LOOKUP_FAULTS, UNPROCESSED))
-            found.append(wrong.selectExpr("statement", "CAST(NULL AS string) AS missing"))
-        return compute_once(reduce(DataFrame.unionByName, found)) if found else None
+            tables.append(wrong.selectExpr("statement", "CAST(NULL AS string) AS missing"))
+        return compute_once(reduce(DataFrame.unionByName, tables)) if tables else None
 
     def _changed_messages(self, before: DataFrame | None, now: DataFrame | None) -> DataFrame | None:
         """The messages of which a statement is applied now and was not, or the other way round; or None."""
@@ -312,11 +316,11 @@ class Run(State):
     def _merge(
         self,
         turned: DataFrame | None,
-        found: Mapping[str, DataFrame | None],
+        lookups: Mapping[str, DataFrame | None],
         everything: bool,
         forgotten: DataFrame | None,
     ) -> None:
-        """Merge what is touched; *found* is what keys and links had found before the run."""
+        """Merge what is touched; *lookups* are what keys and links had found before the run."""
         histories = Histories(self, self._writes, few=self._is_small)
         spoken_of = {entity for entity, new in self._taken.files.items() if new}
         begun = any(self._writes.has(table_name(HISTORY, entity)) for entity in self.stated_targets)
@@ -326,7 +330,7 @@ class Run(State):
             # By a key or a link what is new may move any entity.
             anywhere = turned is not None or forgotten is not None or (spoken_of and self._lookup_tables)
             histories.merge(self.stated_targets if anywhere else histories.with_children(spoken_of))
-        elif self._lookups_changed(found):
+        elif self._lookups_changed(lookups):
             histories.merge(self.stated_targets)
         else:
             moved = [forgotten, self._moved_entities(turned)]
@@ -341,11 +345,11 @@ class Run(State):
 
     @cached_property
     def _is_small(self) -> bool:
-        stated = [one for name in self._names(STATEMENTS) for one in self._writes.files(name)]
-        known = self._writes.files(STATUSES) if self._writes.has(STATUSES) else []
-        messages = self._taken.messages + sum(one.rows for one in known)
-        few = max(messages, sum(one.rows for one in stated)) <= FEW_STATEMENTS
-        return few and sum(one.size for one in stated) <= FEW_BYTES
+        stated = [file for name in self._names(STATEMENTS) for file in self._writes.files(name)]
+        status_files = self._writes.files(STATUSES) if self._writes.has(STATUSES) else []
+        messages = self._taken.messages + sum(file.rows for file in status_files)
+        few = max(messages, sum(file.rows for file in stated)) <= FEW_STATEMENTS
+        return few and sum(file.size for file in stated) <= FEW_BYTES
 
     @property
     def _lookup_tables(self) -> dict[str, Column]:
@@ -379,22 +383,24 @@ class Run(State):
             again.append(self._due.select("message_identifier"))
         if self._anew or not self._attempt:
             again.append(fresh.select("message_identifier"))
-        known, processed = None, fresh
+        before, processed = None, fresh
         if again and begun:
             ids = reduce(DataFrame.unionByName, again).distinct()
-            known = compute_once(self.statuses().join(ids, "message_identifier", "left_semi"))
-        if known is not None:
-            stored = known.select("message_identifier", "message_timestamp")
+            before = compute_once(self.statuses().join(ids, "message_identifier", "left_semi"))
+        if before is not None:
+            stored = before.select("message_identifier", "message_timestamp")
             others = stored.join(fresh, "message_identifier", "left_anti")
             processed = fresh.unionByName(others, allowMissingColumns=True)
-        found = problems(self._facts, waiting)
-        now = statuses(processed, found, known, now=self._now, retry=self._retry, is_attempt=self._attempt)
-        if known is None:
+        problem_rows = problems(self._facts, waiting)
+        now = statuses(
+            processed, problem_rows, before, now=self._now, retry=self._retry, is_attempt=self._attempt
+        )
+        if before is None:
             self._writes.append(STATUSES, now, compact_at=MANY_FILES)
         else:
-            replace_rows(self._writes, STATUSES, known.select("message_identifier"), now)
+            replace_rows(self._writes, STATUSES, before.select("message_identifier"), now)
 
 
 def message_rows(spark: SparkSession, messages: list[str]) -> DataFrame:
     """One row per identifier of a message."""
-    return local_frame(spark, [(each,) for each in messages], "message_identifier string")
+    return local_frame(spark, [(message,) for message in messages], "message_identifier string")

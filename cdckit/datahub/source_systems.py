@@ -104,7 +104,7 @@ class Planner:
         parts.sort(key=lambda part: order.index(part.field))
         fields = tuple(part.field for part in parts)
         whole = target.strict and fields == target.alternatives[0]
-        [own] = [each for each in self._targets.values() if place in each.mappings]
+        [own_target] = [target for target in self._targets.values() if place in target.mappings]
         whose = "" if there else "the target "
         unknown = [name for name in field.link_key if name not in used]
         needed = f"of key fields of {whose}{entity}, which are {', '.join(target.keys) or 'none'}"
@@ -113,7 +113,7 @@ class Planner:
         needed = f"all of a key of {entity}, the link being a key itself"
         must(field.key is None or fields in target.alternatives, "linkKey", needed)
         needed = f"the one whole key of {entity}, the link being part of a weak key"
-        must(own.strict or field.reference not in own.keys or whole, "linkKey", needed)
+        must(own_target.strict or field.reference not in own_target.keys or whole, "linkKey", needed)
         needed = "of fields that lead on by whole keys of entities with one key"
         must(all(part.inner is None or part.inner.whole for part in parts), "linkKey", needed)
         must(whole or not field.autocreate, "autocreate", f"with the one whole key of {entity}")
@@ -124,16 +124,16 @@ class Planner:
     ) -> tuple[list[KeyPart], set[str]]:
         """The parts of the key, as the mapping *there* names them, and the names that were used for it."""
         parts, used = [], set()
-        for each in self._mapping(there).columns:
-            if each.reference not in target.keys:
+        for column in self._mapping(there).columns:
+            if column.reference not in target.keys:
                 continue
-            inner = each.source_link_key
-            if each.source in named:
-                parts.append(KeyPart(each.reference, each.type, named[each.source]))
-                used.add(each.source)
-            elif each.type.name == LINK and named.keys() >= set(inner):
-                plan = self.plan(there, each, tuple(named[name] for name in inner), above)
-                parts.append(KeyPart(each.reference, each.type, None, plan))
+            inner = column.source_link_key
+            if column.source in named:
+                parts.append(KeyPart(column.reference, column.type, named[column.source]))
+                used.add(column.source)
+            elif column.type.name == LINK and named.keys() >= set(inner):
+                plan = self.plan(there, column, tuple(named[name] for name in inner), above)
+                parts.append(KeyPart(column.reference, column.type, None, plan))
                 used.update(inner)
         return parts, used
 
@@ -167,11 +167,13 @@ class Schema:
     """
 
     def __init__(self, systems: Iterable[SourceSystem]) -> None:
-        listed = sorted(systems, key=lambda each: (each.reference != DEFAULT_SYSTEM, each.reference))
+        listed = sorted(systems, key=lambda system: (system.reference != DEFAULT_SYSTEM, system.reference))
         self.systems: dict[str, SourceSystem] = {}
-        for each in listed:
-            require(each.reference not in self.systems, "reference", "of one document only", each.reference)
-            self.systems[each.reference] = each
+        for system in listed:
+            require(
+                system.reference not in self.systems, "reference", "of one document only", system.reference
+            )
+            self.systems[system.reference] = system
         entities = dict.fromkeys(mapping.reference for mapping in self.all_mappings.values())
         require(entities, "mappings", "of at least one source entity", {})
         self.targets = {entity: self._target(entity) for entity in entities}
@@ -212,25 +214,25 @@ class Schema:
     def may_fail_lookup(self, place: Place) -> bool:
         """Whether a record may turn out to be in error when it is looked up whom its key and links mean."""
         mapping = self.mapping(place)
-        is_whole = (self.key_plan(place, each).whole for each in mapping.links)
+        is_whole = (self.key_plan(place, link).whole for link in mapping.links)
         return self.targets[mapping.reference].weak or not all(is_whole)
 
     def parent_fields(self, entity: str) -> dict[str, dict[Place, Place]]:
         """The fields of a target that lead to parents: by the mapping of children that of their parents."""
-        found: dict[str, dict[Place, Place]] = {}
+        fields: dict[str, dict[Place, Place]] = {}
         for place in self.all_mappings:
-            for each, child in self.children(place):
-                if self.mapping(child).reference == entity and each.parent_identifier is not None:
-                    found.setdefault(each.parent_identifier, {})[child] = place
-        return found
+            for field, child in self.children(place):
+                if self.mapping(child).reference == entity and field.parent_identifier is not None:
+                    fields.setdefault(field.parent_identifier, {})[child] = place
+        return fields
 
     @cached_property
     def linked(self) -> set[str]:
         """The targets to which links lead."""
         return {
-            self.key_plan(place, each).entity
+            self.key_plan(place, link).entity
             for place, mapping in self.all_mappings.items()
-            for each in mapping.links
+            for link in mapping.links
         }
 
     def parents(self, entity: str) -> set[str]:
@@ -246,13 +248,13 @@ class Schema:
         """The targets that decide about *entity*: where its links lead, what holds or makes it, and so on."""
         leads: dict[str, set[str]] = {name: set() for name in self.targets}
         for place, mapping in self.all_mappings.items():
-            leads[mapping.reference] |= {self.key_plan(place, each).entity for each in mapping.links}
+            leads[mapping.reference] |= {self.key_plan(place, link).entity for link in mapping.links}
             for below in self.reachable_targets(place):
                 leads[below].add(mapping.reference)
-        found = [entity]
-        for each in found:
-            found += leads[each].difference(found)
-        return [each for each in self.targets if each in found]
+        deciding = [entity]
+        for target in deciding:
+            deciding += leads[target].difference(deciding)
+        return [target for target in self.targets if target in deciding]
 
     def key_plan(self, place: Place, field: FieldMapping) -> KeyPlan:
         """How the link *field* of the mapping at *place* is looked up."""
@@ -266,11 +268,11 @@ class Schema:
     @cached_property
     def lookup_keys(self) -> dict[str, set[tuple[str, ...]]]:
         """For each target the sets of key fields by which links look it up other than by its guid."""
-        found: dict[str, set[tuple[str, ...]]] = {}
+        keys: dict[str, set[tuple[str, ...]]] = {}
         for plan in with_inner(self._plans.values()):
             if not plan.whole:
-                found.setdefault(plan.entity, set()).add(tuple(part.field for part in plan.parts))
-        return found
+                keys.setdefault(plan.entity, set()).add(tuple(part.field for part in plan.parts))
+        return keys
 
     @property
     def families(self) -> list[str]:
@@ -280,7 +282,7 @@ class Schema:
     @cached_property
     def generations(self) -> list[list[str]]:
         """The same, those together that need not wait for each other."""
-        parents = {name: self.parents(name) for name, each in self.targets.items() if not each.export}
+        parents = {name: self.parents(name) for name, target in self.targets.items() if not target.export}
         return _sort_generations(parents, "free of children that hold their parents")
 
     @cached_property
@@ -296,14 +298,16 @@ class Schema:
         fields: dict[str, FieldType] = {}
         spelled, first = dict[str, str](), dict[str, str]()
         keys: dict[frozenset[str], tuple[str, ...]] = {}
-        mappings = {place: each for place, each in self.all_mappings.items() if each.reference == entity}
+        mappings = {
+            place: mapping for place, mapping in self.all_mappings.items() if mapping.reference == entity
+        }
         export = next(iter(mappings.values())).export
         for place, mapping in mappings.items():
             for field in mapping.columns:
                 name, kind, path = field.reference, field.type, place.path(mapping, field)
-                known = fields.setdefault(name, kind)
-                same = known.spark == kind.spark and (known.name == LINK) == (kind.name == LINK)
-                needed = f"{known.name}, as in {first.setdefault(name, path)}"
+                type_before = fields.setdefault(name, kind)
+                same = type_before.spark == kind.spark and (type_before.name == LINK) == (kind.name == LINK)
+                needed = f"{type_before.name}, as in {first.setdefault(name, path)}"
                 require(same, f"{path}.type", needed, kind.name)
                 written = spelled.setdefault(name.lower(), name)
                 require(written == name, path, f"spelled {written!r} everywhere", name)
@@ -312,14 +316,14 @@ class Schema:
             needed = f"the same in all mappings of {entity}"
             require(mapping.export == export, f"{place}.export", needed, mapping.export)
         order = {name: index for index, name in enumerate(fields)}
-        sorted_keys = (tuple(sorted(each, key=order.__getitem__)) for each in keys.values())
+        sorted_keys = (tuple(sorted(key, key=order.__getitem__)) for key in keys.values())
         alternatives = tuple(sorted(sorted_keys, key=lambda names: [order[name] for name in names]))
         return Target(entity, fields, alternatives, mappings, export)
 
     def _require_sound_links(self) -> None:
         links_in_keys: dict[str, set[str]] = {name: set() for name in self.targets}
         for (place, reference), plan in self._plans.items():
-            if any(reference in each for each in self.mapping(place).alternatives):
+            if any(reference in alternative for alternative in self.mapping(place).alternatives):
                 links_in_keys[self.mapping(place).reference].add(plan.entity)
         _sort_generations(links_in_keys, "free of keys that lead back to themselves")
 
@@ -334,16 +338,16 @@ class Schema:
     def _require_sound_child(self, place: Place, field: FieldMapping) -> None:
         path = place.path(self.mapping(place), field)
         child, up = f"{path}.childEntity", f"{path}.parentIdentifier"
-        mappings = [there for each, there in self.children(place) if each is field]
+        mappings = [there for field_, there in self.children(place) if field_ is field]
         require(mappings, child, "a source entity of the same system", field.child_entity)
         parent = self.targets[self.mapping(place).reference]
-        whole = all(self.key_plan(place, each).whole for each in self.mapping(place).links if each.key)
+        whole = all(self.key_plan(place, link).whole for link in self.mapping(place).links if link.key)
         needed = "in an entity with one key, whose links lead to such entities"
         require(parent.strict and whole, path, needed, parent.alternatives)
         for there in mappings:
             mapping = self.mapping(there)
             entity = self.targets[mapping.reference]
-            links = [each for each in mapping.links if each.key and each.reference == field.parent_identifier]
+            links = [link for link in mapping.links if link.key and link.reference == field.parent_identifier]
             needed = f"a field of {mapping.reference} that is a link and part of its key"
             require(links, up, needed, field.parent_identifier)
             needed = "an entity with one key: a list could not say what is not in it"
@@ -356,13 +360,13 @@ class Schema:
         """The targets of which a message can bring records that enters at the mapping at *place*."""
         needed = "free of children that hold their parents"
         require(place not in above, f"{place}.fields", needed, str(place))
-        found = {self.mapping(place).reference}
-        found |= {
-            self.key_plan(place, each).entity for each in self.mapping(place).columns if each.autocreate
+        targets = {self.mapping(place).reference}
+        targets |= {
+            self.key_plan(place, column).entity for column in self.mapping(place).columns if column.autocreate
         }
         for _, child in self.children(place):
-            found |= self.reachable_targets(child, (*above, place))
-        return found
+            targets |= self.reachable_targets(child, (*above, place))
+        return targets
 
 
 def _sort_generations(above: Mapping[str, set[str]], needed: str) -> list[list[str]]:
@@ -372,11 +376,11 @@ def _sort_generations(above: Mapping[str, set[str]], needed: str) -> list[list[s
         sorter.prepare()
     except CycleError as error:
         raise InvalidSchema("mappings", needed, error.args[1]) from None
-    found = []
+    generations = []
     while sorter.is_active():
-        found.append(list(sorter.get_ready()))
-        sorter.done(*found[-1])
-    return found
+        generations.append(list(sorter.get_ready()))
+        sorter.done(*generations[-1])
+    return generations
 
 
 def schema(*documents: Mapping[str, Any]) -> Schema:
@@ -441,7 +445,7 @@ def schema(*documents: Mapping[str, Any]) -> Schema:
     """
     if not documents:
         raise InvalidArgument("schema", "documents", "one or more documents of source systems", documents)
-    return Schema([source_system(each) for each in documents])
+    return Schema([source_system(document) for document in documents])
 
 
 def read_schema(folder: str | Path) -> Schema:
@@ -463,7 +467,7 @@ def read_schema(folder: str | Path) -> Schema:
     files = sorted(Path(folder).glob("*.json"))
     if not files:
         raise InvalidArgument("read_schema", "folder", "a folder with files *.json", str(folder))
-    return Schema([_source_system_in(each) for each in files])
+    return Schema([_source_system_in(file) for file in files])
 
 
 def _source_system_in(file: Path) -> SourceSystem:

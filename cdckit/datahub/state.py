@@ -154,7 +154,7 @@ class State(DerivedChanges):
     @property
     def stated_targets(self) -> list[str]:
         """The targets of which anything was said that are merged, parents before their children."""
-        return [each for each in self.schema.families if self._tables.has(table_name(STATEMENTS, each))]
+        return [target for target in self.schema.families if self._tables.has(table_name(STATEMENTS, target))]
 
     def received_records(self, first: int | None = None, last: int | None = None) -> DataFrame:
         """All records that were received, or those of some receipts, in `RECEIVED_SCHEMA`."""
@@ -176,8 +176,8 @@ class State(DerivedChanges):
 
     def waiting(self) -> DataFrame | None:
         """The statements that wait, and for what: `statement`, `missing`; None if there are none."""
-        found = read_some(self._tables, UNAPPLIED)
-        return None if found is None else found.where("missing IS NOT NULL")
+        unapplied = read_some(self._tables, UNAPPLIED)
+        return None if unapplied is None else unapplied.where("missing IS NOT NULL")
 
     def statuses(self) -> DataFrame:
         """The messages that runs have processed, and where they stand (`STATUS_SCHEMA`)."""
@@ -200,17 +200,17 @@ class State(DerivedChanges):
 
     def log(self) -> DataFrame:
         """What became of each record, and of the messages that the schema has no place for."""
-        waiting, some = self.waiting(), self.entities or list(self.schema.targets)[:1]
+        waiting, entities = self.waiting(), self.entities or list(self.schema.targets)[:1]
         records = reduce(
             DataFrame.unionByName,
-            (record_log(self.processed_statements(each), waiting, each) for each in some),
+            (record_log(self.processed_statements(entity), waiting, entity) for entity in entities),
         )
         return records.unionByName(message_log(self.statuses()), allowMissingColumns=True)
 
     @property
     def entities(self) -> list[str]:
         """The targets of which anything was said, exported ones too."""
-        return [each for each in self.schema.targets if self._tables.has(table_name(STATEMENTS, each))]
+        return [target for target in self.schema.targets if self._tables.has(table_name(STATEMENTS, target))]
 
     def statements(self, entity: str) -> DataFrame:
         """All statements about a target; none if nothing was ever said of it."""
@@ -228,13 +228,13 @@ class State(DerivedChanges):
 
         One row per statement: `entity`, `guid` (null for ends of lists), `parents`.
         """
-        found = []
+        tables = []
         for entity in self.stated_targets:
             rows = self.news(entity).join(messages, "message_id", "left_semi")
             parents = ", ".join(f"data.{quoted(name)}" for name in self.schema.parent_fields(entity))
             listed = f"CAST(array({parents}) AS array<string>) AS parents"
-            found.append(rows.selectExpr(f"{text_literal(entity)} AS entity", "guid", listed))
-        return reduce(DataFrame.unionByName, found) if found else None
+            tables.append(rows.selectExpr(f"{text_literal(entity)} AS entity", "guid", listed))
+        return reduce(DataFrame.unionByName, tables) if tables else None
 
     def keep_lookup(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
         """What the last run has found in the place of *rows*; themselves before the first one."""
@@ -287,7 +287,7 @@ class Histories:
         """Merge everything that was ever said of these targets anew."""
         for generation in self.schema.generations:
             run_together(
-                self._writes.spark, self._merge_all, [each for each in generation if each in entities]
+                self._writes.spark, self._merge_all, [entity for entity in generation if entity in entities]
             )
 
     def update(self, moved: DataFrame | None, refreshed: set[str]) -> None:
@@ -298,19 +298,19 @@ class Histories:
         stated = set(self._state.stated_targets)
         for generation in self.schema.generations:
             merge_some = partial(self._merge_some, moved=moved, touched=touched, refreshed=refreshed)
-            for some in run_together(
-                self._writes.spark, merge_some, [one for one in generation if one in stated]
+            for merged in run_together(
+                self._writes.spark, merge_some, [entity for entity in generation if entity in stated]
             ):
-                touched = {**touched, **some}
+                touched = {**touched, **merged}
 
     def with_children(self, entities: Collection[str]) -> set[str]:
         """These targets and those whose entities are their children, at any depth."""
-        found = set(entities)
+        targets = set(entities)
         for entity in self._state.stated_targets:
             # Parents come before their children.
-            if self.schema.parents(entity) & found:
-                found.add(entity)
-        return found & set(self._state.stated_targets)
+            if self.schema.parents(entity) & targets:
+                targets.add(entity)
+        return targets & set(self._state.stated_targets)
 
     def _merge_all(self, entity: str) -> None:
         name = table_name(HISTORY, entity)
@@ -331,27 +331,27 @@ class Histories:
         if before is None or entity in refreshed:
             self._merge_all(entity)
             return {entity: None}
-        some = self._touched_guids(entity, moved, touched)
-        if some is None:
+        touched_here = self._touched_guids(entity, moved, touched)
+        if touched_here is None:
             return {}
-        replace_rows(self._writes, name, some, self._merge_target(entity, some))
+        replace_rows(self._writes, name, touched_here, self._merge_target(entity, touched_here))
         self._writes.compact(name, files=MANY_FILES)
-        return {entity: some}
+        return {entity: touched_here}
 
     def _touched_guids(self, entity: str, moved: DataFrame, touched: _TouchedGuids) -> DataFrame | None:
         """The guids whose versions may have changed; None if there are none."""
         ours = moved.where(F.col("entity") == entity)
-        found = [ours.select("guid")]
+        tables = [ours.select("guid")]
         rows = self._state.resolved_statements(entity)
         for place, (field, held_by) in enumerate(self.schema.parent_fields(entity).items()):
             scopes = [ours.selectExpr(f"parents[{place}] AS scope")]
-            for parent in {self.schema.mapping(each).reference for each in held_by.values()} & set(touched):
+            for parent in {self.schema.mapping(place).reference for place in held_by.values()} & set(touched):
                 changed = touched[parent]
                 if changed is None:
                     return rows.select("guid").where("guid IS NOT NULL").distinct()
                 scopes.append(changed.selectExpr("guid AS scope"))
             below = rows.selectExpr("guid", f"data.{quoted(field)} AS scope")
-            found.append(
+            tables.append(
                 below.join(reduce(DataFrame.unionByName, scopes), "scope", "left_semi").drop("scope")
             )
-        return compute_once(reduce(DataFrame.unionByName, found).where("guid IS NOT NULL").distinct())
+        return compute_once(reduce(DataFrame.unionByName, tables).where("guid IS NOT NULL").distinct())

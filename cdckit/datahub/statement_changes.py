@@ -60,19 +60,21 @@ def absences(mentions: DataFrame, events: Sequence[tuple[str | None, DataFrame]]
     """
     followed = mentions.selectExpr("*", "lead(at) OVER (PARTITION BY guid ORDER BY at) AS next")
     by_field: dict[str | None, list[DataFrame]] = {}
-    for field, some in events:
-        by_field.setdefault(field, []).append(some)
-    found = []
+    for field, lists in events:
+        by_field.setdefault(field, []).append(lists)
+    missed_lists = []
     for field, tables in by_field.items():
         ends = _with_previous(reduce(DataFrame.unionByName, tables))
         if field is None:
-            found.append(_first_after(followed, F.broadcast(ends), "true", "whole"))
+            missed_lists.append(_first_after(followed, F.broadcast(ends), "true", "whole"))
         else:
-            found.append(_first_after(followed, ends, f"{quoted(f'parent_{field}')} = scope", "listed"))
+            missed_lists.append(
+                _first_after(followed, ends, f"{quoted(f'parent_{field}')} = scope", "listed")
+            )
     # Two lists may end together: the stronger word counts, of equal ones that of the first mapping.
     together = [name for name in ABSENCE_COLUMNS if name not in ("priority", "place")]
     strongest = F.max_by(F.struct("priority", "place"), F.struct("priority", -F.col("place")))
-    missed = reduce(DataFrame.unionByName, found).groupBy(*together).agg(strongest.alias("strongest"))
+    missed = reduce(DataFrame.unionByName, missed_lists).groupBy(*together).agg(strongest.alias("strongest"))
     return missed.select(*together, "strongest.*")
 
 
@@ -132,23 +134,23 @@ class DerivedChanges(Resolution):
     def changes(self, entity: str, touched: DataFrame | None = None) -> DataFrame:
         """The changes of a target; of the entities *touched* alone, where they are given."""
         statements = _keep_guids(self.processed_statements(entity), touched)
-        own = record_changes(self.schema, entity, self.applied_statements(entity, statements))
+        stated = record_changes(self.schema, entity, self.applied_statements(entity, statements))
         events = self._events(entity, self.applied_statements(entity))
         if not events:
-            return own
+            return stated
         missed = absences(mentions(statements, self.schema.parent_fields(entity)), events)
-        return _with_absences(own, missed, _field_priorities(self.schema, self.schema.targets[entity]))
+        return _with_absences(stated, missed, _field_priorities(self.schema, self.schema.targets[entity]))
 
     def _events(self, entity: str, applied: DataFrame) -> list[tuple[str | None, DataFrame]]:
         """The ends of all complete lists that may not have named an entity of the target."""
         parents = self.schema.parent_fields(entity)
         lists = [None, *parents] if self.may_be_refreshed(entity) else [*parents]
-        found = [(field, list_events(self.schema, applied, field)) for field in lists]
+        events = [(field, list_events(self.schema, applied, field)) for field in lists]
         for field in parents:
             cascade = cascade_events(self.schema, entity, field, self.known_history, self.messages())
             if cascade is not None:
-                found.append((field, cascade))
-        return found
+                events.append((field, cascade))
+        return events
 
 
 def _keep_guids(statements: DataFrame, touched: DataFrame | None) -> DataFrame:
@@ -179,9 +181,9 @@ def record_changes(schema: Schema, entity: str, applied: DataFrame) -> DataFrame
     )  # fmt: skip
 
 
-def _with_absences(own: DataFrame, missed: DataFrame, field_priorities: str | None) -> DataFrame:
+def _with_absences(changes: DataFrame, missed: DataFrame, field_priorities: str | None) -> DataFrame:
     """The changes of a target, and its absences as changes, which carry nothing."""
-    data = own.schema["data"].dataType
+    data = changes.schema["data"].dataType
     assert isinstance(data, T.StructType)
     # One text of JSON for each struct, since a literal for each field would be several calls into the JVM.
     carried = json.dumps(dict.fromkeys(data.fieldNames(), False))
@@ -189,10 +191,10 @@ def _with_absences(own: DataFrame, missed: DataFrame, field_priorities: str | No
         "operation": F.lit(ABSENT),
         "sequence": F.lit(""),
         "data": F.from_json(F.lit("{}"), data),
-        "carried": F.from_json(F.lit(carried), own.schema["carried"].dataType),  # type: ignore[arg-type]
+        "carried": F.from_json(F.lit(carried), changes.schema["carried"].dataType),  # type: ignore[arg-type]
         **({"field_priorities": F.expr(field_priorities)} if field_priorities else {}),
     }
-    return own.unionByName(missed.withColumns(columns).drop("place"))
+    return changes.unionByName(missed.withColumns(columns).drop("place"))
 
 
 def _drop_needless_autocreates(statements: DataFrame) -> DataFrame:
@@ -208,9 +210,9 @@ def _field_priorities(schema: Schema, target: Target) -> str | None:
     """The priorities of single fields, if any mapping of the target states one."""
     stated: dict[str, dict[Place, str]] = {}
     for place, mapping in target.mappings.items():
-        for each in mapping.columns:
-            if each.priority is not None:
-                stated.setdefault(each.reference, {})[place] = str(each.priority)
+        for column in mapping.columns:
+            if column.priority is not None:
+                stated.setdefault(column.reference, {})[place] = str(column.priority)
     if not stated:
         return None
     fields = (f"{value_by_place(schema, values, 'int')} AS {quoted(name)}" for name, values in stated.items())
@@ -250,7 +252,7 @@ def cascade_events(
     Children go with their parent, whichever system deletes it.  A system that itself maps the children in
     the parent speaks of them with the priorities of that mapping, any other with that of its delete.
     """
-    found: list[DataFrame] = []
+    tables: list[DataFrame] = []
     for name, stated in _mappings_of_children(schema, entity, field).items():
         history = history_of(name)
         if history is None:
@@ -261,9 +263,9 @@ def cascade_events(
             f"{SOURCE_MESSAGE} AS message_identifier",
             f"{FIELD_PROVENANCE}.guid.p AS of_delete",
         )
-        of = [f"WHEN source_system = {text_literal(system)} THEN {each}" for system, each in stated.items()]
+        of = [f"WHEN source_system = {text_literal(system)} THEN {place}" for system, place in stated.items()]
         by = deleted.join(messages, "message_identifier").selectExpr("*", f"CASE {' '.join(of)} END AS place")
-        found.append(
+        tables.append(
             by.selectExpr(
                 "scope",
                 "message_identifier AS message_id",
@@ -275,17 +277,17 @@ def cascade_events(
                 f"{END_OF_MESSAGE + 1} AS record_number) AS arrival",
             )
         )
-    return reduce(DataFrame.unionByName, found) if found else None
+    return reduce(DataFrame.unionByName, tables) if tables else None
 
 
 def _mappings_of_children(schema: Schema, entity: str, field: str) -> dict[str, dict[str, int]]:
     """By the parent's target and the system which of its mappings of the children is the strongest."""
-    found: dict[str, dict[str, int]] = {}
+    mappings: dict[str, dict[str, int]] = {}
     parents = schema.parent_fields(entity)[field]
     for child in sorted(parents, key=lambda place: -schema.mapping(place).priority):
-        of_parent = found.setdefault(schema.mapping(parents[child]).reference, {})
+        of_parent = mappings.setdefault(schema.mapping(parents[child]).reference, {})
         of_parent.setdefault(child.system, schema.numbers[child])
-    return found
+    return mappings
 
 
 def mentions(statements: DataFrame, fields: Iterable[str]) -> DataFrame:
@@ -295,11 +297,11 @@ def mentions(statements: DataFrame, fields: Iterable[str]) -> DataFrame:
     Applied or not: an entity that a list names is seen, though the record waits or is in error.
     """
     # What a link makes stands in no list.
-    own, is_made = "arrival.record_number", f"operation = '{AUTOCREATE}'"
+    number, is_made = "arrival.record_number", f"operation = '{AUTOCREATE}'"
     return statements.where(f"guid IS NOT NULL AND {NAMES_ENTITY}").selectExpr(
         "guid",
-        f"{position(own)} AS at",
-        f"{position(f'if({is_made}, {own}, coalesce(listed, {own}))')} AS listed",
-        f"{position(f'if({is_made}, {own}, {END_OF_MESSAGE})')} AS whole",
+        f"{position(number)} AS at",
+        f"{position(f'if({is_made}, {number}, coalesce(listed, {number}))')} AS listed",
+        f"{position(f'if({is_made}, {number}, {END_OF_MESSAGE})')} AS whole",
         *(f"data.{quoted(name)} AS {quoted(f'parent_{name}')}" for name in fields),
     )

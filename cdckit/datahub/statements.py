@@ -97,7 +97,9 @@ def source_sql(schema: Schema) -> str:
 def priority_sql(schema: Schema, target: Target | None = None) -> str:
     """The priority of the mapping of a statement, as SQL; null for mappings of others than *target*."""
     mappings = schema.all_mappings if target is None else target.mappings
-    return value_by_place(schema, {place: str(each.priority) for place, each in mappings.items()}, "int")
+    return value_by_place(
+        schema, {place: str(mapping.priority) for place, mapping in mappings.items()}, "int"
+    )
 
 
 _WORD = re.compile(r"\w+", re.ASCII)
@@ -141,13 +143,13 @@ def plain_objects(texts: pa.Array, properties: Mapping[str, pa.DataType]) -> Obj
     objects = lists.flatten()
     if lists.null_count or objects.null_count:
         raise Unusual
-    found = {each.name: objects.field(each.name) for each in objects.type}
+    columns = {field.name: objects.field(field.name) for field in objects.type}
     if nulls:
-        _require_all_sent(texts, found)
+        _require_all_sent(texts, columns)
     counts = np.asarray(pc.list_value_length(lists), np.int64)
     first = np.cumsum(counts) - counts
     order = np.arange(1, len(objects) + 1) - np.repeat(first, counts)
-    return Objects(np.repeat(np.arange(len(texts)), counts), order, found, nulls)
+    return Objects(np.repeat(np.arange(len(texts)), counts), order, columns, nulls)
 
 
 def _parse_texts(texts: pa.Array, kind: pa.DataType, *, only_known: bool) -> pa.Array:
@@ -157,16 +159,16 @@ def _parse_texts(texts: pa.Array, kind: pa.DataType, *, only_known: bool) -> pa.
         "unexpected_field_behavior": "error" if only_known else "ignore",
     }
     try:
-        found = pyarrow.json.read_json(
+        parsed = pyarrow.json.read_json(
             pa.BufferReader(lines),
             read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=lines.size + 1),
             parse_options=pyarrow.json.ParseOptions(**options),
         )
     except pa.ArrowException:
         raise Unusual from None
-    if found.num_rows != len(texts):
+    if parsed.num_rows != len(texts):
         raise Unusual
-    return found.column("of").combine_chunks()
+    return parsed.column("of").combine_chunks()
 
 
 def _require_all_sent(texts: pa.Array, properties: Mapping[str, pa.Array]) -> None:
@@ -181,7 +183,7 @@ def _require_all_sent(texts: pa.Array, properties: Mapping[str, pa.Array]) -> No
         raise Unusual
     named = rf'"(?:{"|".join(properties)})"\s*:\s*{_NULL}'
     sent = pc.sum(pc.count_substring_regex(texts, named)).as_py()
-    if sent != sum(each.null_count for each in properties.values()):
+    if sent != sum(column.null_count for column in properties.values()):
         raise Unusual
 
 
@@ -211,15 +213,15 @@ class MappingReader:
         tried in this partition: then the source does not write what its fields are.
         """
         for many in _pieces(batch, _MANY):
-            found = self._read_plain(many)
-            if found is not None or self._form is None or many.num_rows <= _FEW:
-                yield many, found or self._read_by_python(many)
+            records = self._read_plain(many)
+            if records is not None or self._form is None or many.num_rows <= _FEW:
+                yield many, records or self._read_by_python(many)
                 continue
-            few = [(each, self._read_plain(each)) for each in _pieces(many, _FEW)]
-            if not any(found for _, found in few):
+            few = [(piece, self._read_plain(piece)) for piece in _pieces(many, _FEW)]
+            if not any(records for _, records in few):
                 self._form = None
-            for each, found in few:
-                yield each, found or self._read_by_python(each)
+            for piece, records in few:
+                yield piece, records or self._read_by_python(piece)
 
     def _read_plain(self, batch: pa.RecordBatch) -> FoundRecords | None:
         """None if anything is unusual, an error in a record included."""
@@ -250,8 +252,8 @@ def _columns(nodes: Nodes, schema: Schema, above: Columns | None = None) -> Iter
     """Records as columns, and those that they hold."""
     columns = Columns(nodes, schema, above)
     yield nodes, columns
-    for each in nodes.below.values():
-        yield from _columns(each, schema, columns)
+    for child_nodes in nodes.below.values():
+        yield from _columns(child_nodes, schema, columns)
 
 
 def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
@@ -274,11 +276,11 @@ class PlainNodes(Nodes):
 
     def column(self, source: str, kind: FieldType) -> tuple[ConvertedColumn, pa.Array | None]:
         values = self.objects.properties[source]
-        found = convert_natural(values, kind)
-        if found is None or (pa.types.is_floating(values.type) and _has_negative_zero(values)):
+        natural = convert_natural(values, kind)
+        if natural is None or (pa.types.is_floating(values.type) and _has_negative_zero(values)):
             raise Unusual
         absent = values.null_count and not self.objects.nulls
-        return ConvertedColumn(found, {}), values.is_valid() if absent else None
+        return ConvertedColumn(natural, {}), values.is_valid() if absent else None
 
     def has_property(self, source: str) -> bool:
         values = self.objects.properties[source]
@@ -297,43 +299,43 @@ def plain_form(schema: Schema, place: Place, readers: Mapping[str, Reader]) -> d
     beside = schema.systems[place.system].mappings[place.entity]
     if mapping.children or mapping.filters or mapping.unique_identifier:
         return None
-    if any(readers[each.reader] is not read_json or each.time_source for each in beside):
+    if any(readers[mapping.reader] is not read_json or mapping.time_source for mapping in beside):
         return None
-    found: dict[str, pa.DataType] = {}
+    form: dict[str, pa.DataType] = {}
     for source, kind in _properties(schema, place):
         natural = NATURAL.get(kind.name)
-        if natural is None or found.setdefault(source, natural) != natural:
+        if natural is None or form.setdefault(source, natural) != natural:
             return None
-    return found
+    return form
 
 
 def _properties(schema: Schema, place: Place) -> Iterator[tuple[str, FieldType]]:
     mapping = schema.mapping(place)
     yield mapping.deleted_source, FieldType("boolean")
-    for each in mapping.columns:
-        if each.type.name == LINK:
-            yield from schema.key_plan(place, each).sources
+    for column in mapping.columns:
+        if column.type.name == LINK:
+            yield from schema.key_plan(place, column).sources
         else:
-            yield each.source, each.type
+            yield column.source, column.type
 
 
 def make_statements(
-    batch: pa.RecordBatch, found: FoundRecords, entity: str, columns: pa.Schema
+    batch: pa.RecordBatch, found_records: FoundRecords, entity: str, columns: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """
-    What messages say of one target: *found* in them is what they hold for one mapping.
+    What messages say of one target: *found_records* are what they hold for one mapping.
 
     Its statements have these *columns* (`statement_schema`).
     """
-    walk, schema = found.walk, found.walk.schema
-    for nodes, records in found.columns:
+    walk, schema = found_records.walk, found_records.walk.schema
+    for nodes, records in found_records.columns:
         rows = _Rows(batch, schema, columns, nodes.place)
         if schema.mapping(nodes.place).reference == entity:
             yield from rows.record_rows(nodes, records)
         yield from rows.autocreate_rows(nodes, records, entity)
-        for child in {each.child for each in nodes.lists}:
+        for child in {listing.child for listing in nodes.lists}:
             if schema.mapping(child).reference == entity:
-                lists = [each for each in nodes.lists if each.child == child]
+                lists = [listing for listing in nodes.lists if listing.child == child]
                 yield from replace(rows, place=child).list_rows(lists, nodes, records)
     if schema.mapping(walk.place).reference == entity:
         yield from _Rows(batch, schema, columns, walk.place).message_rows(walk)
@@ -371,8 +373,10 @@ class _Rows:
                 count, {at: _raw(nodes.originals.get(at, nodes.records[at])) for at in faults}
             ),
         }
-        values = {name: each.values for name, each in columns.fields.items()}
-        carried = {name: each.carried for name, each in columns.fields.items() if each.carried is not None}
+        values = {name: column.values for name, column in columns.fields.items()}
+        carried = {
+            name: column.carried for name, column in columns.fields.items() if column.carried is not None
+        }
         if SOUGHT in self.columns.names:
             rows[SOUGHT] = make_struct(columns.sought, self.columns.field(SOUGHT).type, count)
         place = (nodes.message, nodes.number)
@@ -398,17 +402,20 @@ class _Rows:
 
     def list_rows(self, lists: list[Listing], parents: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
         """One row per list of children in a record that was processed."""
-        at = pa.array([each.parent for each in lists], pa.int64())
+        at = pa.array([listing.parent for listing in lists], pa.int64())
         of_parents = {"record": parents.paths, "inherited": columns.needs, "within": columns.holds}
-        rows = {name: each.take(at) for name, each in of_parents.items()}
+        rows = {name: texts.take(at) for name, texts in of_parents.items()}
         guids = columns.guid.take(at)
         # Two fields of children may lead to their parents by different fields.
-        fields = {each.parent_field for each in lists}
+        fields = {listing.parent_field for listing in lists}
         values = {
-            name: pc.if_else(pa.array([each.parent_field == name for each in lists]), guids, None)
+            name: pc.if_else(pa.array([listing.parent_field == name for listing in lists]), guids, None)
             for name in fields
         }
-        message, ends = [parents.message[each.parent] for each in lists], [each.ends for each in lists]
+        message, ends = (
+            [parents.message[listing.parent] for listing in lists],
+            [listing.ends for listing in lists],
+        )
         times = None if columns.times is None else columns.times.take(at)
         yield from self._make_batch(LIST, message, ends, rows, columns.alive.take(at), values, times=times)
 
@@ -442,7 +449,7 @@ class _Rows:
             return
         if values is not None:
             data, flags = (self.columns.field(name).type for name in ("data", "carried"))
-            carried_flags = {each.name: pa.array(np.full(count, each.name in values)) for each in flags}
+            carried_flags = {flag.name: pa.array(np.full(count, flag.name in values)) for flag in flags}
             rows["data"] = make_struct(values, data, count)
             rows["carried"] = make_struct({**carried_flags, **carried}, flags, count)
         rows["operation"] = pa.array([operation] * count) if isinstance(operation, str) else operation

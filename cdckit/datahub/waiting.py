@@ -21,24 +21,24 @@ from cdckit.parts.workers import WorkerPlan, compute_once
 
 def needed_links(schema: Schema, entity: str) -> str | None:
     """The links of a statement that must lead to what exists, as a list, in SQL; None if there never are."""
-    target, own = schema.targets[entity], []
+    target, links = schema.targets[entity], []
     for name in target.links:
         # What a link makes is there whatever its key leads to: the record that links is what waits.
         conditions = [f"operation <> '{AUTOCREATE}'"]
         places = [
             str(schema.numbers[place])
             for place, mapping in target.mappings.items()
-            if any(each.reference == name and each.autocreate for each in mapping.columns)
+            if any(column.reference == name and column.autocreate for column in mapping.columns)
         ]
         if places:
             conditions.append(f"place NOT IN ({', '.join(places)})")
-        own.append(f"if({' AND '.join(conditions)}, data.{quoted(name)}, NULL)")
-    listed = f"array_compact(array({', '.join(own)}))"
+        links.append(f"if({' AND '.join(conditions)}, data.{quoted(name)}, NULL)")
+    listed = f"array_compact(array({', '.join(links)}))"
     # Only children, and what links make, need what the records need that hold or make them.
     if not schema.is_within(entity):
-        return listed if own else None
+        return listed if links else None
     inherited = "coalesce(inherited, CAST(array() AS array<string>))"
-    return f"concat({listed}, {inherited})" if own else inherited
+    return f"concat({listed}, {inherited})" if links else inherited
 
 
 TASK_STATEMENTS = 1_000_000
@@ -70,14 +70,14 @@ def facts(schema: Schema, statements: Mapping[str, DataFrame]) -> DataFrame | No
     One row per statement that can be applied, or is in error: `statement` (see `with_statement`), what it
     `makes` to which a link may lead, what it `needs`, how that is `named`, `error_code` and `error`.
     """
-    found, makes = [], f"operation IN {(UPSERT, AUTOCREATE)}"
+    tables, makes = [], f"operation IN {(UPSERT, AUTOCREATE)}"
     is_applied = f"operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
     for entity, stated in statements.items():
         links = map(quoted, schema.targets[entity].links)
         named = ", ".join(f"struct(data.{name} AS need, {SOUGHT}.{name} AS text)" for name in links)
         rows = stated.where(f"error_code IS NOT NULL OR {is_applied}")
         # As texts: made of columns, each would be a dozen calls into the JVM, for each target.
-        found.append(
+        tables.append(
             with_statement(rows, entity).selectExpr(
                 "statement",
                 f"if({makes if entity in schema.linked else 'false'}, guid, NULL) AS makes",
@@ -87,7 +87,7 @@ def facts(schema: Schema, statements: Mapping[str, DataFrame]) -> DataFrame | No
                 "concat_ws(': ', error_code, error_description) AS error",
             )
         )
-    return reduce(DataFrame.unionByName, found) if found else None
+    return reduce(DataFrame.unionByName, tables) if tables else None
 
 
 def known_makers(
@@ -100,11 +100,11 @@ def known_makers(
 
     Cost: one pass over what the statements make; no shuffle, where the needs are few.
     """
-    makes, found = f"operation IN {(UPSERT, AUTOCREATE)} AND error_code IS NULL", []
+    makes, tables = f"operation IN {(UPSERT, AUTOCREATE)} AND error_code IS NULL", []
     for entity, stated in statements.items():
         makers = stated.where(makes).join(needs, F.col("guid") == F.col("need"), "left_semi")
-        found.append(with_statement(makers, entity).selectExpr("statement", "guid AS makes"))
-    applied = drop_waiting(reduce(DataFrame.unionByName, found), waiting).select("makes").distinct()
+        tables.append(with_statement(makers, entity).selectExpr("statement", "guid AS makes"))
+    applied = drop_waiting(reduce(DataFrame.unionByName, tables), waiting).select("makes").distinct()
     return applied.selectExpr("makes", "CAST(array() AS array<string>) AS needs")
 
 
@@ -134,8 +134,8 @@ def waiting_statements(stated: DataFrame, answers: DataFrame | None) -> DataFram
     if rows is None:
         return None
     few = rows.count() <= TASK_STATEMENTS
-    found = compute_once(find_unsupported(rows)) if few else find_waiting(rows)
-    return None if found is None else _with_names(found, stated)
+    waiting = compute_once(find_unsupported(rows)) if few else find_waiting(rows)
+    return None if waiting is None else _with_names(waiting, stated)
 
 
 def drop_waiting(statements: DataFrame, waiting: DataFrame | None) -> DataFrame:
@@ -158,22 +158,22 @@ def with_answers(statements: DataFrame, answers: DataFrame | None) -> DataFrame:
 
 def find_waiting(statements: DataFrame) -> DataFrame | None:
     """What `find_unsupported` would find of many (`fact_number`, `makes`, `needs`); None for none."""
-    fallen, rest = list[DataFrame](), statements
+    fallen, undecided = list[DataFrame](), statements
     for _ in range(ROUNDS):
-        decided = compute_once(with_open_needs(rest))
+        decided = compute_once(with_open_needs(undecided))
         if decided is None:
             break
         fallen.append(decided.where("missing IS NOT NULL").select("fact_number"))
-        rest = decided.where("missing IS NULL")
+        undecided = decided.where("missing IS NULL")
     else:
-        fallen.append(find_unsupported(with_open_needs(rest)).select("fact_number"))
+        fallen.append(find_unsupported(with_open_needs(undecided)).select("fact_number"))
     waiting = compute_once(reduce(DataFrame.unionByName, fallen)) if fallen else None
     if waiting is None:
         return None
     # What they would have made is known only now.
     applied = statements.join(waiting, "fact_number", "left_anti")
-    found = with_open_needs(statements.join(waiting, "fact_number", "left_semi"), applied)
-    return compute_once(found.select("fact_number", "missing"))
+    missing = with_open_needs(statements.join(waiting, "fact_number", "left_semi"), applied)
+    return compute_once(missing.select("fact_number", "missing"))
 
 
 def with_open_needs(statements: DataFrame, makers: DataFrame | None = None) -> DataFrame:
@@ -188,14 +188,14 @@ def with_open_needs(statements: DataFrame, makers: DataFrame | None = None) -> D
         Those that need anything: the first column, `makes`, the first that is `missing` of what they need,
         since nobody makes it, and those `needs` that no statement makes which needs nothing itself.
     """
-    own = [statements.columns[0], "makes"]
-    needs = statements.select(*own, F.posexplode("needs").alias("place", "need"))
+    columns = [statements.columns[0], "makes"]
+    needs = statements.select(*columns, F.posexplode("needs").alias("place", "need"))
     made = (statements if makers is None else makers).where("makes IS NOT NULL")
     free = made.selectExpr("makes AS need", "size(needs) = 0 AS is_free").groupBy("need")
     entities = free.agg(F.max("is_free").alias("is_certain"))
     return (
         needs.join(entities, "need", "left")
-        .groupBy(*own)
+        .groupBy(*columns)
         .agg(
             F.expr("min(if(is_certain IS NULL, struct(place, need), NULL)).need AS missing"),
             F.expr("collect_list(if(is_certain, NULL, need)) AS needs"),
@@ -221,8 +221,8 @@ def find_unsupported(statements: DataFrame) -> DataFrame:
     """
     number = statements.schema[0]
     columns = T.StructType([number, T.StructField("missing", T.StringType())])
-    one = statements.select(number.name, "makes", "needs").repartition(1)
-    return WorkerPlan(one, _find_unsupported, columns, large=True).rows()
+    single = statements.select(number.name, "makes", "needs").repartition(1)
+    return WorkerPlan(single, _find_unsupported, columns, large=True).rows()
 
 
 def _find_unsupported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -248,15 +248,15 @@ def unsupported_places(makes: pa.Array, needs: pa.ListArray) -> tuple[pa.Array, 
     makers, made_by = np.bincount(made, minlength=nothing + 1), made.tolist()
     # How many statements that stand make each guid.
     left, fallen = makers.tolist(), bytearray(len(made))
-    gone = np.unique(needed[makers[needed] == 0]).tolist()
-    while gone:
-        guid = gone.pop()
-        for each in needing[ends[guid - 1] if guid else 0 : ends[guid]]:
-            if not fallen[each]:
-                fallen[each] = True
-                left[made_by[each]] -= 1
-                if not left[made_by[each]]:
-                    gone.append(made_by[each])
+    lost = np.unique(needed[makers[needed] == 0]).tolist()
+    while lost:
+        guid = lost.pop()
+        for statement in needing[ends[guid - 1] if guid else 0 : ends[guid]]:
+            if not fallen[statement]:
+                fallen[statement] = True
+                left[made_by[statement]] -= 1
+                if not left[made_by[statement]]:
+                    lost.append(made_by[statement])
     is_missing = np.array(left)[needed] == 0
     places, first = np.unique(place[is_missing], return_index=True)
     missing = needs.flatten().take(pa.array(np.flatnonzero(is_missing)[first]))
@@ -270,8 +270,8 @@ def _with_names(waiting: DataFrame, stated: DataFrame) -> DataFrame:
     united = ours.unionByName(waiting, allowMissingColumns=True).groupBy("fact_number")
     rows = united.agg(*(F.max(name).alias(name) for name in ("statement", "named", "missing")))
     texts = "transform(named, each -> struct(each.need, each.text, false AS is_missing))"
-    own = "get(filter(named, each -> each.need = missing AND each.text IS NOT NULL), 0).text"
-    both = f"array_append({texts}, struct(missing AS need, {own} AS text, true AS is_missing))"
+    own_text = "get(filter(named, each -> each.need = missing AND each.text IS NOT NULL), 0).text"
+    both = f"array_append({texts}, struct(missing AS need, {own_text} AS text, true AS is_missing))"
     needs = rows.select("statement", F.expr(f"inline({both})"))
     # A record that does not name it itself is held or made by one that does, of the same message, which waits
     # too.  Over all messages, what many miss would be one task's.

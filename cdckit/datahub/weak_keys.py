@@ -75,8 +75,8 @@ class WeakKeys:
         position = {name: at for at, name in enumerate(target.keys)}
         priorities = {}
         for place, mapping in target.mappings.items():
-            own = {each.reference: each.priority for each in mapping.columns}
-            priorities[schema.numbers[place]] = tuple(own.get(name) for name in target.keys)
+            priorities_ = {column.reference: column.priority for column in mapping.columns}
+            priorities[schema.numbers[place]] = tuple(priorities_.get(name) for name in target.keys)
         return cls(
             target.entity,
             target.keys,
@@ -153,11 +153,11 @@ class KeyWalk:
 
     def record(self, record: KeyRecord) -> tuple[str | None, bool]:
         """The guid of the entity that a record means, if it means one, and whether it means several."""
-        found = self._find_entities(record.values)
-        if len(found) > 1:
+        entities = self._find_entities(record.values)
+        if len(entities) > 1:
             return None, True
-        if found:
-            entity = found[0]
+        if entities:
+            entity = entities[0]
             self._catch_up(entity)
         elif record.kind == UPSERT:
             entity = self._begin_entity(record)
@@ -171,16 +171,16 @@ class KeyWalk:
         return entity.guid, False
 
     def _find_entities(self, values: tuple[str | None, ...]) -> list[_Entity]:
-        found: list[_Entity] = []
+        entities: list[_Entity] = []
         for at in range(self._keys.alternatives):
             key = _whole_key(values, self._keys.keys[at])
             if key is not None:
-                found += [each for each in self._holders[at].get(key, ()) if each not in found]
-        return found
+                entities += [entity for entity in self._holders[at].get(key, ()) if entity not in entities]
+        return entities
 
     def _begin_entity(self, key_record: KeyRecord) -> _Entity:
-        wholes = (_whole_key(key_record.values, key) for key in self._keys.keys[: self._keys.alternatives])
-        key = next(filter(None, wholes))
+        keys = (_whole_key(key_record.values, key) for key in self._keys.keys[: self._keys.alternatives])
+        key = next(filter(None, keys))
         name = f"{name_start(self._keys.entity)}{key}{NAME_END}"
         guid = uuid5(name)
         if guid in self._entities:
@@ -208,8 +208,8 @@ class KeyWalk:
         for at, value in enumerate(record.values):
             if not record.carried[at]:
                 continue
-            own, current = self._keys.priorities[record.place][at], entity.priorities[at]
-            offered = record.priority if own is None else own
+            own_priority, current = self._keys.priorities[record.place][at], entity.priorities[at]
+            offered = record.priority if own_priority is None else own_priority
             # The merge takes an equal value only for a greater priority, which is the same here.
             if revived or current is None or offered >= current:
                 entity.values[at], entity.priorities[at] = value, offered
@@ -227,8 +227,8 @@ class KeyWalk:
                     holding = self._holders[at].get(key, ())
                     if at in self._keys.looked_up:
                         self._before.setdefault((at, key), holding)
-                    rest = tuple(each for each in holding if each is not entity)
-                    after = (*rest, entity) if key == new else rest
+                    others = tuple(holder for holder in holding if holder is not entity)
+                    after = (*others, entity) if key == new else others
                     if after:
                         self._holders[at][key] = after
                     else:
@@ -315,14 +315,16 @@ def walk_records(batches: Iterable[pa.RecordBatch], keys: WeakKeys) -> Iterator[
     """
     walk = KeyWalk(keys)
     for batch in batches:
-        found = []
+        found_records = []
         for record in _key_records(batch, keys):
             walk.begin(record.instant)
             if record.kind == REFRESH:
                 walk.refresh(record.message, record.priority)
             else:
-                found.append((record.message, record.number, record.place, *walk.record(record), None, None))
-        yield _output(found, walk)
+                found_records.append(
+                    (record.message, record.number, record.place, *walk.record(record), None, None)
+                )
+        yield _output(found_records, walk)
     walk.begin(None)
     yield _output([], walk)
 
@@ -336,9 +338,9 @@ def _key_records(batch: pa.RecordBatch, keys: WeakKeys) -> Iterator[KeyRecord]:
     return map(KeyRecord, *plain, zip(*values, strict=True), zip(*carried, strict=True))
 
 
-def _output(found: list[tuple[Any, ...]], walk: KeyWalk) -> pa.RecordBatch:
+def _output(records: list[tuple[Any, ...]], walk: KeyWalk) -> pa.RecordBatch:
     holders = [(None, None, None, guid, several, text, at) for text, at, guid, several in walk.changes]
-    rows = [*found, *holders]
+    rows = [*records, *holders]
     walk.changes.clear()
     schema = arrow_schema(FOUND_COLUMNS)
     return pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
