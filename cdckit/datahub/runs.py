@@ -327,8 +327,10 @@ class Run(State):
         if everything or not begun:
             histories.merge(self.stated_targets)
         elif self._is_small:
+            if forgotten is not None:
+                spoken_of |= {row["entity"] for row in forgotten.select("entity").distinct().collect()}
             # By a key or a link what is new may move any entity.
-            anywhere = turned is not None or forgotten is not None or (spoken_of and self._lookup_tables)
+            anywhere = turned is not None or (spoken_of and self._lookup_tables)
             histories.merge(self.stated_targets if anywhere else histories.with_children(spoken_of))
         elif self._lookups_changed(lookups):
             histories.merge(self.stated_targets)
