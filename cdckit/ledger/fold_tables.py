@@ -9,7 +9,7 @@ batch is small.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -24,6 +24,8 @@ from pyspark.sql import functions as F
 
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.arrow_types import spark_columns
+from cdckit.parts.fold import Result, Rule
+from cdckit.parts.folded_rows import explode_rule
 from cdckit.parts.kept_folds import (
     Again,
     KeptFold,
@@ -37,6 +39,8 @@ from cdckit.parts.kept_folds import (
 from cdckit.parts.workers import WorkerPlan, local_frame, without_garbage_collection
 from cdckit.store import File, Snapshot, Transaction
 from cdckit.store.files import Target, Where, hold_few_rows, read_batches
+from cdckit.store.store import Tables
+from cdckit.store.store import read_rows as read_table
 from cdckit.store.writing import OpenFiles, parse_report
 
 STATES, OUTCOMES = "states", "outcomes"
@@ -231,8 +235,12 @@ class FoldTables:
             batches = (batch for file in records for batch in read_batches(target, file.path, door.reads))
             return self.take_rows([row for batch in batches for row in door.read(batch, door.settings)])
         rows = tables.read(door.records, files=records).select(*door.reads)
-        read = WorkerPlan(rows, partial(_read, door=door), spark_columns(_ROWS))
-        return self._fold(FoldedRows([], tables.scratch(read)))
+        return self.take_many(rows, partial(door.read, settings=door.settings))
+
+    def take_many(self, source: DataFrame, read: Callable[[pa.RecordBatch], Iterable[Any]]) -> FoldedRows:
+        """Take, by workers, the rows that *read* makes of batches."""
+        rows = WorkerPlan(source, partial(_read, read=read), spark_columns(_ROWS))
+        return self._fold(FoldedRows([], self._tables.scratch(rows)))
 
     def take_rows(self, rows: Sequence[Any], *, rewrites: int = MANY_FILES) -> FoldedRows:
         """Take rows of this program; with *rewrites* of 1 nothing is left of what was known before."""
@@ -333,18 +341,33 @@ def state_of(tables: Snapshot, fold: type[KeptFold], scope: str, buckets: int) -
     return _last_states(tables.arrow(STATES, where)).get(scope, ScopeState(scope)).state
 
 
+def last_states(tables: Tables, fold: type[KeptFold], read: Rule, makes: pa.Schema) -> DataFrame:
+    """What is known of all scopes of a fold: what *read* makes of each scope and its state."""
+    written = read_table(tables, STATES, spark_columns(_STATES), {FOLD: [fold.name]})
+    last = written.groupBy("scope").agg(F.max_by("state", WRITTEN).alias("state"))
+    return explode_rule(last, [], ("scope", "state"), partial(_known, read=read), makes)
+
+
+def _known(scope: str, state: bytes, read: Rule) -> Iterator[Result]:
+    known = _read_state(state).state
+    if known is not None:
+        yield read(scope, known)
+
+
 # In the workers --------------------------------------------------------------------------------------------
 
 
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 1_000, 1 << 26
 
 
-def _read(batches: Iterable[pa.RecordBatch], door: DoorFolds) -> Iterator[pa.RecordBatch]:
+def _read(
+    batches: Iterable[pa.RecordBatch], read: Callable[[pa.RecordBatch], Iterable[Any]]
+) -> Iterator[pa.RecordBatch]:
     with without_garbage_collection():
         for batch in batches:
             # A record may have a megabyte.
             for start in range(0, batch.num_rows, _ROWS_AT_ONCE):
-                yield _row_batch(door.read(batch.slice(start, _ROWS_AT_ONCE), door.settings), 0)
+                yield _row_batch(read(batch.slice(start, _ROWS_AT_ONCE)), 0)
 
 
 def _row_batch(rows: Iterable[Any], written: int) -> pa.RecordBatch:

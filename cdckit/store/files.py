@@ -409,11 +409,11 @@ def read_arrow(
         # One by one it is told which file it is.
         shaped = [batch for file in files for batch in read_batches(target, file.path)]
     schema = target.shape.schema
-    # PySpark cannot read a table whose columns have no part at all.
-    rows = pa.Table.from_batches(shaped, schema) if shaped else schema.empty_table()
+    rows = pa.Table.from_batches(shaped, schema)
     for name, sought in (where or {}).items():
         rows = rows.filter(_mask(rows.column(name), sought))
-    return rows
+    # PySpark cannot read a table whose columns have no part at all.
+    return rows if rows.num_rows else schema.empty_table()
 
 
 def _mask(column: pa.ChunkedArray, sought: Any) -> Any:

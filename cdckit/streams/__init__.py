@@ -50,7 +50,7 @@ from cdckit.streams.catalogue import (
     StreamFault,
 )
 from cdckit.streams.compaction import compact_records
-from cdckit.streams.decoding import decode, message_text, to_records
+from cdckit.streams.decoding import decode, to_records
 from cdckit.streams.entity_changes import KEYS, changes, find_unfit, type_fields
 from cdckit.streams.requests import (
     apply_patches,
@@ -107,7 +107,6 @@ __all__ = [
     "find_unfit",
     "learn",
     "learned_types",
-    "message_text",
     "partial_responses",
     "response_parts",
     "schema_learning",

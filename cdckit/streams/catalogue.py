@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -54,14 +54,13 @@ class Status(IntEnum):
     """The patch could not be applied; nothing of it was."""
 
 
-Kind = Literal["text", "long", "instant", "int", "flag", "json", "ops", "list", "reasons"]
-"""What a field holds: `instant` is milliseconds; `json` any value, as JSON text; `ops` the same, and `list`
-an array, each element as JSON text: these two may have numbers beyond any range; `reasons` is one text or an
-array of them; a `flag` that is not there is false."""
+Kind = Literal["text", "long", "instant", "int", "flag", "json", "list", "reasons"]
+"""What a field holds: `instant` is milliseconds; `json` any value, as JSON text; `list` an array, each of its
+elements as JSON text; `reasons` is one text or an array of them; a `flag` that is not there is false."""
 
 TYPES: Mapping[Kind, pa.DataType] = MappingProxyType(
     {
-        **dict.fromkeys(("text", "json", "ops"), pa.string()),
+        **dict.fromkeys(("text", "json"), pa.string()),
         **dict.fromkeys(("long", "instant"), pa.int64()),
         **dict.fromkeys(("list", "reasons"), pa.list_(pa.string())),
         "int": pa.int32(),
@@ -87,8 +86,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         **dict.fromkeys(("begun", "ended"), "instant"),
         **dict.fromkeys(("part", "parts", "status", "count"), "int"),
         **dict.fromkeys(("learning", "includeBefore", "includeAfter"), "flag"),
-        "ops": "ops",
-        **dict.fromkeys(("before", "after", "type"), "json"),
+        **dict.fromkeys(("ops", "before", "after"), "json"),
         **dict.fromkeys(("patches", "responses"), "list"),
         "error": "reasons",
     }
@@ -184,56 +182,33 @@ _UPDATE = (*ENTITY, *_WHO, "ended", "part", "parts", *_SHOWN, "ops", *_OUTCOME)
 _RESPONSE = frozenset(("db", "clientid", "request", "user", "begun", "ended", "parts", "status"))
 
 
-def _stream(name: str, fields: tuple[str, ...], optional: tuple[str, ...], **more: object) -> Stream:
-    return Stream(name, fields, frozenset(fields) - frozenset(optional), **more)  # type: ignore[arg-type]
+def _stream(
+    name: str,
+    fields: tuple[str, ...],
+    key: tuple[str, ...],
+    optional: tuple[str, ...] = (),
+    partition_by: tuple[str, ...] | None = None,
+    **more: Any,
+) -> Stream:
+    """A stream that is partitioned by its key, if nothing else is said."""
+    required = frozenset(fields) - frozenset(optional)
+    return Stream(name, fields, required, key, key if partition_by is None else partition_by, **more)
 
 
-ENTITY_BATCHES = _stream(
-    "entity-batches",
-    ("db", *_WHO, *_SHOWN, "patches"),
-    _SHOWN,
-    key=REQUEST,
-    partition_by=REQUEST,
-    forever=True,
-)
-ENTITY_PATCHES = _stream(
-    "entity-patches",
-    (*ENTITY, *_WHO, "part", "parts", *_SHOWN, "ops"),
-    _SHOWN,
-    key=ENTITY,
-    partition_by=ENTITY,
-)
-ERASED_PATCHES = Stream(
-    "erased-patches",
-    ("db", *_WHO, "part", "parts", *_SHOWN),
-    frozenset(("db", *_WHO, "part", "parts")),
-    key=REQUEST,
-    partition_by=REQUEST,
-)
+ENTITY_BATCHES = _stream("entity-batches", ("db", *_WHO, *_SHOWN, "patches"), REQUEST, _SHOWN, forever=True)
+_PATCH = ("db", *_WHO, "part", "parts", *_SHOWN)
+ENTITY_PATCHES = _stream("entity-patches", (*ENTITY, *_WHO, "part", "parts", *_SHOWN, "ops"), ENTITY, _SHOWN)
+ERASED_PATCHES = _stream("erased-patches", _PATCH, REQUEST, _SHOWN)
 """No stream of the page: what a service keeps of patches whose entity was erased."""
 # The page's samples of updates, and of what is derived from them, come without the part, too.
-ENTITY_UPDATES = _stream(
-    "entity-updates",
-    _UPDATE,
-    ("part", *_SHOWN, *_OUTCOME[1:]),
-    key=ENTITY,
-    partition_by=ENTITY,
-    latest=True,
-)
-SCHEMA_PATCHES = _stream(
-    "schema-patches",
-    ("db", *_WHO, "part", "parts", *_SHOWN, "ops"),
-    _SHOWN,
-    key=DATABASE,
-    partition_by=DATABASE,
-    forever=True,
-)
+_OPTIONAL = ("part", *_SHOWN, *_OUTCOME[1:])
+ENTITY_UPDATES = _stream("entity-updates", _UPDATE, ENTITY, _OPTIONAL, latest=True)
+SCHEMA_PATCHES = _stream("schema-patches", (*_PATCH, "ops"), DATABASE, _SHOWN, forever=True)
 SCHEMA_UPDATES = _stream(
     "schema-updates",
     ("db", *_WHO, "ended", "part", "parts", *_SHOWN, "ops", *_OUTCOME),
-    ("part", *_SHOWN, *_OUTCOME[1:]),
-    key=DATABASE,
-    partition_by=DATABASE,
+    DATABASE,
+    _OPTIONAL,
     latest=True,
 )
 SCHEMA_LEARNING = Stream(
@@ -244,46 +219,22 @@ SCHEMA_LEARNING = Stream(
     partition_by=("db", "collection"),
     other_key=DATABASE,
 )
-PARTIAL_RESPONSES = Stream(
-    "partial-responses", _UPDATE, _RESPONSE | {"part"}, key=REQUEST, partition_by=("client_id",)
-)
-COMPLETE_RESPONSES = Stream(
+PARTIAL_RESPONSES = Stream("partial-responses", _UPDATE, _RESPONSE | {"part"}, REQUEST, ("client_id",))
+COMPLETE_RESPONSES = _stream(
     "complete-responses",
     ("clientid", "request", "user", "parts", "begun", "ended", "responses"),
-    frozenset(("clientid", "request", "user", "parts", "begun")),
-    key=REQUEST,
+    REQUEST,
+    ("ended", "responses"),
     partition_by=("client_id",),
     text="message",
 )
-CONNECTIONS = _stream(
-    "connections",
-    ("db", "clientid", "user", "device", "appVersion", "begun"),
-    (),
-    key=("user",),
-    partition_by=("user",),
-)
-ZONE_CHANGES = Stream(
-    "zone-changes",
-    _UPDATE,
-    ENTITY_UPDATES.required,
-    key=ENTITY,
-    partition_by=("db", "subject_zone"),
-)
-CHANGES_BY_DEVICE = Stream(
-    "changes-by-device",
-    ("db", "collection", "zone", "entity", "notification", "action", "ended"),
-    frozenset(("db", "collection", "zone", "entity", "notification", "action", "ended")),
-    key=_DEVICE,
-    partition_by=_DEVICE,
-)
+CONNECTIONS = _stream("connections", ("db", "clientid", "user", "device", "appVersion", "begun"), ("user",))
+ZONE_CHANGES = _stream("zone-changes", _UPDATE, ENTITY, _OPTIONAL, partition_by=("db", "subject_zone"))
+CHANGES_BY_DEVICE = _stream("changes-by-device", (*ENTITY, "notification", "action", "ended"), _DEVICE)
 # A device may be used with several databases: its newest message does not say all that is left.  One that
 # nobody has connected from yet has no user.
 DEVICE_NOTIFICATIONS = _stream(
-    "device-notifications",
-    ("db", "user", "device", "count", "begun", "ended"),
-    ("user",),
-    key=_DEVICE,
-    partition_by=_DEVICE,
+    "device-notifications", ("db", "user", "device", "count", "begun", "ended"), _DEVICE, ("user",)
 )
 
 STREAMS: Mapping[str, Stream] = MappingProxyType(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial, reduce
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -11,16 +13,10 @@ from pyspark.sql import functions as F
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, require_records
 from cdckit.parts.arguments import require_columns, require_int, require_name
-from cdckit.parts.folded_rows import with_rule
-from cdckit.streams.catalogue import (
-    SEPARATOR,
-    Status,
-    Stream,
-    field_column,
-    field_kind,
-    require_stream,
-)
-from cdckit.streams.messages import message_row
+from cdckit.parts.fold import Result
+from cdckit.parts.folded_rows import rule_column, with_rule
+from cdckit.streams.catalogue import SEPARATOR, Stream, field_column, require_stream
+from cdckit.streams.messages import message_row, message_text
 
 
 def decode(records: DataFrame, stream: Stream) -> DataFrame:
@@ -37,8 +33,6 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
         documents is JSON text with every digit; `error_code` and `error_description`, null where all is
         well.  It never fails on data: of a record in error the fields that could be read are there.
         Where `before` or `after` is null and not left out, `include_before` or `include_after` is true.
-        A number beyond what decimals hold, or of more than 4,300 digits, may stand in `ops`, `patches` and
-        `responses`: that patch gets status 3 then.
         The database is read from `db` or `dbid`: the page's tables say the one, its samples the other.
         The `device` of `CHANGES_BY_DEVICE` is the key of the record, since the message does not have it.
 
@@ -67,80 +61,23 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
     return with_rule(records, RECORD_COLUMNS, ["value", "key"], partial(message_row, stream=stream), makes)
 
 
-def message_text(messages: DataFrame, stream: Stream) -> Column:
-    """
-    The JSON text of each message.
-
-    A field is written where it has a value; a flag where it is true; `before` and `after` also where they are
-    null, if the message asked for them: null means that there was, or is, nothing.  Of a patch that could not
-    be applied they are left out.  Where the table has the whole text (`stream.text`), that is written.
-
-    Args:
-        messages: The table whose rows it is for; fields that it has no column for are left out.
-        stream: The stream, which says which fields there are, and in which order.
-
-    Returns:
-        A column of texts.
-
-    Raises:
-        MissingColumns: A field that the stream requires has no column.
-
-    Cost: a projection.
-
-    >>> from cdckit import streams
-    >>> columns = "db string, user string, device string, count int, begun long, ended long"
-    >>> row = session().createDataFrame([("shop", "ann", "d", 2, 7, 9)], columns)
-    >>> row.select(message_text(row, streams.DEVICE_NOTIFICATIONS).alias("text")).show(truncate=False)
-    +---------------------------------------------------------------------+
-    |text                                                                 |
-    +---------------------------------------------------------------------+
-    |{"db":"shop","user":"ann","device":"d","count":2,"begun":7,"ended":9}|
-    +---------------------------------------------------------------------+
-    <BLANKLINE>
-    """
-    require_stream(stream, function="message_text")
-    needed = [field_column(field) for field in stream.fields if field in stream.required]
-    require_columns(messages, needed, function="message_text")
-    if stream.text is not None and stream.text in messages.columns:
-        return F.col(stream.text)
-    there = [field for field in stream.fields if field_column(field) in messages.columns]
-    members = [_member(field, messages) for field in there]
-    # concat_ws leaves out what is null.
-    return F.concat(F.lit("{"), F.concat_ws(",", *members), F.lit("}"))
+def with_text(messages: DataFrame, stream: Stream, name: str) -> DataFrame:
+    """Messages with their JSON text (`cdckit.streams.messages.message_text`) in another column."""
+    there = [column for column in stream.columns().names if column in messages.columns]
+    # Arrow's lists count their rows anew from the last one that is no null, with each row that Spark adds.
+    reads = {column: _REASONS if column == "errors" else column for column in there}
+    if "errors" in there:
+        messages = messages.withColumn(_REASONS, F.coalesce("errors", F.array().cast("array<string>")))
+    rule = partial(_text_of, names=there, stream=stream)
+    text = rule_column(list(reads.values()), rule, pa.schema([("text", pa.string())]))["text"]
+    return messages.withColumn(name, text).drop(_REASONS)
 
 
-def _member(field: str, messages: DataFrame) -> Column:
-    column, kind = F.col(field_column(field)), field_kind(field)
-    start = F.lit(f'"{field}":')
-    if kind == "flag":
-        return F.when(column, F.lit(f'"{field}":true'))
-    if kind in ("long", "instant", "int"):
-        return F.concat(start, column.cast("string"))
-    if kind in ("json", "ops"):
-        return F.concat(start, F.coalesce(column, F.when(_is_nothing(field, messages), F.lit("null"))))
-    if kind == "list":
-        return F.concat(start, F.lit("["), F.array_join(column, ","), F.lit("]"))
-    if kind == "reasons":
-        one = _quoted(F.element_at(column, 1), field)
-        many = F.concat(start, F.to_json(column))
-        return F.when(F.size(column) == 1, one).when(F.size(column) > 1, many)
-    return _quoted(column, field)
+_REASONS = "why it failed"  # a name that no column of a caller has
 
 
-def _is_nothing(field: str, messages: DataFrame) -> Column:
-    """Whether a field that is null says that there was, or is, no entity: it was asked for, and is known."""
-    request_flag = {"before": "include_before", "after": "include_after"}.get(field)
-    if request_flag not in messages.columns:
-        return F.lit(False)
-    # The entity of a failed patch may well be there: its answer does not have it.
-    failed = F.col("status") == Status.NOT_APPLIED if "status" in messages.columns else F.lit(False)
-    return F.col(request_flag) & ~F.coalesce(failed, F.lit(False))
-
-
-def _quoted(text: Column, field: str) -> Column:
-    """The member of an object with a text as its value; null where it is."""
-    whole = F.to_json(F.struct(text.alias(field)))
-    return F.when(text.isNotNull(), F.substring(whole, F.lit(2), F.length(whole) - 2))
+def _text_of(*values: Any, names: Sequence[str], stream: Stream) -> Result:
+    return (message_text(dict(zip(names, values, strict=True)), stream),)
 
 
 def to_records(
@@ -195,22 +132,23 @@ def to_records(
         else F.pmod(F.xxhash64(_join_columns(stream.partition_by)), partitions)
     )
     at = F.col("timestamp") if "timestamp" in messages.columns else F.lit(None)
-    columns = {
-        **record_columns(messages, stream),
-        "topic": F.lit(name),
-        "partition": chosen.cast("int"),
-        "timestamp": at.cast("timestamp_ltz"),
-    }
-    return messages.select(*(column.alias(name) for name, column in columns.items()))
+    placed = {"topic": F.lit(name), "partition": chosen.cast("int"), "timestamp": at.cast("timestamp_ltz")}
+    return with_record(messages, stream).withColumns(placed).select("key", "value", *placed)
 
 
-def record_columns(messages: DataFrame, stream: Stream) -> dict[str, Column]:
-    """What each message says of its record: `key`, `value`, and the stream's name as `topic`."""
-    return {
-        "key": F.encode(_key(stream), "utf-8"),
-        "value": F.encode(message_text(messages, stream), "utf-8"),
-        "topic": F.lit(stream.name),
-    }
+def with_record(messages: DataFrame, stream: Stream) -> DataFrame:
+    """Messages with what they say of their records: `key`, `value`, and the stream's name as `topic`."""
+    needed = [field_column(field) for field in stream.fields if field in stream.required]
+    require_columns(messages, needed, function="to_records")
+    written = messages
+    if stream.text is None or stream.text not in messages.columns:
+        written = with_text(messages, stream, _TEXT)
+    text = F.col(_TEXT if _TEXT in written.columns else str(stream.text))
+    record = {"key": F.encode(_key(stream), "utf-8"), "value": F.encode(text, "utf-8")}
+    return written.withColumns({**record, "topic": F.lit(stream.name)}).drop(_TEXT)
+
+
+_TEXT = "text of the message"
 
 
 def _key(stream: Stream) -> Column:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from cdckit.streams.json_values import DEEPEST, NoSuchText, depth, depth_and_size, read, same, to_text
+from cdckit.streams.json_values import DEEPEST, depth, depth_and_size, read, same, to_text
 
 Path = tuple[str, ...]
 
@@ -387,7 +387,7 @@ def _copy(work: _WorkingDocument, operation: Operation) -> None:
     value = work.find(operation.source)
     if value is MISSING or operation.source == operation.path:
         return
-    text = _text(value)
+    text = to_text(value)
     work.take_room(len(text), "copies")
     if isinstance(value, _CONTAINERS):
         _require_depth(work, operation.path, value)
@@ -437,13 +437,6 @@ def _require_depth(work: _WorkingDocument, path: Path, value: Any) -> None:
         raise Unfit("the patch moves too much")
     if len(path) + deep > DEEPEST:
         raise Unfit(f"the document would be nested deeper than {DEEPEST}")
-
-
-def _text(value: Any) -> str:
-    try:
-        return to_text(value)
-    except NoSuchText as error:
-        raise Unfit(str(error)) from None
 
 
 _DO: Mapping[str, Callable[[_WorkingDocument, Operation], None]] = {

@@ -11,7 +11,7 @@ import pyarrow as pa
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.fold import Fold, Result
 from cdckit.streams.catalogue import ENTITY_PATCHES, StreamFault
-from cdckit.streams.json_values import column_text, read_all, to_text_all
+from cdckit.streams.json_values import column_text, read, to_text
 from cdckit.streams.patches import show_value
 
 _PLACE = ("collection", "zone", "entity")
@@ -41,11 +41,6 @@ def batch_patches(
         yield tuple(columns.get(name) for name in PATCH.names)
 
 
-def served_errors(database: str, client: str, *, databases: frozenset[str]) -> Result:
-    """The `errors` of a patch that came by itself, as of one of a batch."""
-    return (foreign_reasons(database, databases) or None,)
-
-
 def foreign_reasons(database: str, databases: frozenset[str] | None) -> list[str]:
     """Why a patch that names its database is not for these, if it is not."""
     if databases is None or database in databases:
@@ -55,7 +50,7 @@ def foreign_reasons(database: str, databases: frozenset[str] | None) -> list[str
 
 def read_patch(text: str, against: Sequence[str] = ()) -> dict[str, Any]:
     """The columns of one patch of a batch; why it cannot be applied among them, also what is *against* it."""
-    document = read_all(text)
+    document = read(text)
     if document == ERASED:
         return {"errors": [ERASED_REASON]}
     if not isinstance(document, dict):
@@ -71,12 +66,13 @@ def read_patch(text: str, against: Sequence[str] = ()) -> dict[str, Any]:
         reasons.append("the patch has no ops")
     return {
         **{name: column_text(value) for name, value in texts.items()},
-        "ops": None if ops is None else column_text(to_text_all(ops)),
+        "ops": None if ops is None else column_text(to_text(ops)),
         "errors": [*against, *reasons] or None,
     }
 
 
 COMPLETE, WAITING, DUPLICATE, CONTRADICTING = "complete", "waiting", "duplicate", "contradicting"
+GIVEN_UP = "given up"
 
 PART = pa.schema(
     [

@@ -50,8 +50,7 @@ _BATCH = pa.schema([*ARRIVAL, *map(ENTITY_BATCHES.columns().field, (*_HEADER, "p
 
 
 def _answer_schema(patches: Stream) -> T.StructType:
-    columns = [*ARRIVAL, *patches.columns(), *ANSWER, IS_LAST, *STATE]
-    return spark_columns(pa.schema(columns))
+    return spark_columns(pa.schema([*ARRIVAL, *patches.columns(), *ANSWER]))
 
 
 ANSWER_SCHEMA = _answer_schema(ENTITY_PATCHES)

@@ -18,7 +18,7 @@ from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.fold import FoldPlan
 from cdckit.parts.folded_rows import fold_rows
 from cdckit.streams.catalogue import ARRIVAL, COMPLETE_RESPONSES, PARTIAL_RESPONSES, REQUEST, StreamFault
-from cdckit.streams.decoding import message_text
+from cdckit.streams.decoding import with_text
 from cdckit.streams.request_parts import COMPLETE, PART, WAITING, ResponseParts
 from cdckit.streams.requests import with_requested
 
@@ -61,10 +61,11 @@ def partial_responses(*answers: DataFrame) -> DataFrame:
     """
     if not answers:
         raise InvalidArgument("partial_responses", "answers", "one or more tables of answers", answers)
-    return reduce(DataFrame.unionByName, map(_partial, answers))
+    return reduce(DataFrame.unionByName, map(response_rows, answers))
 
 
-def _partial(answers: DataFrame) -> DataFrame:
+def response_rows(answers: DataFrame, *more: str) -> DataFrame:
+    """The responses to patches, with *more* columns of the answers."""
     require_columns(answers, ["is_repeat", "include_before", "include_after"], function="partial_responses")
     answered = with_requested(answers.where(~F.col("is_repeat")))
     columns = [
@@ -73,7 +74,7 @@ def _partial(answers: DataFrame) -> DataFrame:
         else F.lit(None).cast(field.dataType).alias(field.name)
         for field in RESPONSE_SCHEMA
     ]
-    return answered.select(*columns)
+    return answered.select(*columns, *more)
 
 
 def response_parts(responses: DataFrame, *, completed: DataFrame | None = None) -> DataFrame:
@@ -182,21 +183,21 @@ def complete_responses(parts: DataFrame) -> DataFrame:
     """
     require_types(parts, REQUEST_SCHEMA, function="complete_responses")
     require_batch(parts, "parts", "hand its batches to a function", function="complete_responses")
-    complete = parts.where(F.col("part_is") == COMPLETE)
-    piece = F.struct("part", message_text(parts, PARTIAL_RESPONSES).alias("text"))
+    complete = with_text(parts.where(F.col("part_is") == COMPLETE), PARTIAL_RESPONSES, "text")
     whole = complete.groupBy(*REQUEST).agg(
         *(F.first(name).alias(name) for name in _COMMON_FIELDS),
         F.min("begun").alias("begun"),
         F.max("ended").alias("ended"),
-        F.transform(F.array_sort(F.collect_list(piece)), lambda part: part["text"]).alias("responses"),
+        F.array_sort(F.collect_list(F.struct("part", "text")))["text"].alias("responses"),
     )
-    return whole.select(*COMPLETE_RESPONSES.columns().names, response_message(whole).alias("message"))
+    return with_message(whole.select(*COMPLETE_RESPONSES.columns().names))
 
 
-def response_message(whole: DataFrame) -> Column:
-    """The text of each complete response: of one part that of its response."""
-    aggregate = message_text(whole, COMPLETE_RESPONSES)
-    return F.when(F.col("parts") == 1, F.element_at("responses", 1)).otherwise(aggregate)
+def with_message(whole: DataFrame) -> DataFrame:
+    """Complete responses with the text of each as `message`: of one part that of its response."""
+    aggregate = with_text(whole, COMPLETE_RESPONSES, "message")
+    alone = F.when(F.col("parts") == 1, F.element_at("responses", 1))
+    return aggregate.withColumn("message", F.coalesce(alone, "message"))
 
 
 def waiting(
@@ -239,11 +240,11 @@ def waiting(
     late = parts.where(F.col("part_is") == WAITING).withColumn("waited", at - F.col("waiting_since"))
     measured = late.withColumn("is_overdue", F.coalesce(F.col("waited") > F.lit(wait), F.lit(False)))
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
+    return measured.withColumns({name: F.when(refused, text) for name, text in overdue_error().items()})
+
+
+def overdue_error() -> dict[str, Column]:
+    """What is wrong with a response that has waited for too long."""
     fault = StreamFault.MISSING_PART
     description = F.concat(F.lit(fault.describe("It lacks") + " "), F.col("waiting_for"), F.lit("."))
-    return measured.withColumns(
-        {
-            ERROR_CODE: F.when(refused, F.lit(fault.value)),
-            ERROR_DESCRIPTION: F.when(refused, description),
-        }
-    )
+    return {ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: description}

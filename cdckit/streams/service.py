@@ -15,15 +15,17 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
 from cdckit.ledger.columns import BUCKETS, Kind
 from cdckit.ledger.erasure import ForgottenEntities, Request
+from cdckit.ledger.fold_tables import PLACE, last_outcomes, say_outcomes
 from cdckit.ledger.shell import MANY_FILES, ReceiveResult, Shell, WorkResult
 from cdckit.merging.merge import merge
 from cdckit.model.documents import Document
-from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS, RECORD_SCHEMA, REJECT_SCHEMA
-from cdckit.parts.arguments import require_batch, require_int, require_types
-from cdckit.parts.workers import describe_jobs
+from cdckit.model.records import ERROR_CODE, RECORD_SCHEMA, REJECT_SCHEMA
+from cdckit.parts.arguments import require_batch, require_instant, require_int, require_types
+from cdckit.parts.workers import compute_once, describe_jobs
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
 from cdckit.streams.catalogue import (
+    ARRIVAL,
     CHANGES_BY_DEVICE,
     COMPLETE_RESPONSES,
     CONNECTIONS,
@@ -38,52 +40,47 @@ from cdckit.streams.catalogue import (
     SCHEMA_UPDATES,
     ZONE_CHANGES,
     Stream,
+    StreamFault,
     require_stream,
 )
-from cdckit.streams.decoding import decode, record_columns
+from cdckit.streams.decoding import with_record
 from cdckit.streams.entity_changes import Nested, changes
+from cdckit.streams.request_parts import GIVEN_UP, WAITING
 from cdckit.streams.requests import (
     ENTITY_SCHEMA,
     PATCH_SCHEMA,
-    SCHEMA_SCHEMA,
     entity_updates,
     require_databases,
     require_limits,
     schema_updates,
 )
-from cdckit.streams.responses import REQUEST_SCHEMA, partial_responses, waiting
+from cdckit.streams.responses import (
+    REQUEST_SCHEMA,
+    overdue_error,
+    partial_responses,
+    response_rows,
+    with_message,
+)
 from cdckit.streams.service_erasure import ENTITY_KIND, asked_entities, forget_named
 from cdckit.streams.service_intake import Intake
+from cdckit.streams.service_rules import TAKES, CompleteResponse, LearnedType
 from cdckit.streams.service_tables import (
-    ANSWERS,
-    CAME,
-    CAME_SCHEMA,
-    ENTITIES,
-    ENTITIES_SCHEMA,
-    LEARNED,
-    LEARNED_TYPES_SCHEMA,
-    PARTS,
-    PARTS_SCHEMA,
     RECORDS,
     RECORDS_SCHEMA,
-    REJECTS,
-    REJECTS_SCHEMA,
-    RESPONSES,
-    RESPONSES_SCHEMA,
-    SCHEMA_ANSWERS,
-    SCHEMAS,
     SEEN,
     SEEN_SCHEMA,
-    STREAM,
     TAKEN,
-    TAKES,
-    TYPES,
     Settings,
     count_batches,
+    known_documents,
+    known_types,
     read_answers,
+    read_made,
+    read_messages,
     subscriptions_kind,
+    taken_after,
 )
-from cdckit.streams.type_learning import LEARNED_SCHEMA, TYPE_SCHEMA, schema_learning
+from cdckit.streams.type_learning import LEARNED_SCHEMA, schema_learning
 from cdckit.streams.zones import (
     changes_by_device,
     device_notifications,
@@ -96,75 +93,52 @@ StreamReader = Callable[[Snapshot, int | None], DataFrame]
 """A stream: of the tables as a commit has them, what has come after another commit, or all."""
 
 
-def rows_since(rows: DataFrame, after: int | None) -> DataFrame:
-    """The rows that a commit after that one has brought; all without it."""
-    return rows if after is None else rows.where(F.col(TAKEN) > after)
-
-
-def entity_answers(tables: Snapshot, after: int | None = None) -> DataFrame:
-    """The answers to patches of entities."""
-    return rows_since(read_answers(tables, ANSWERS), after)
-
-
-def schema_answers(tables: Snapshot, after: int | None = None) -> DataFrame:
-    """The answers to patches of schemas."""
-    return rows_since(read_answers(tables, SCHEMA_ANSWERS), after)
-
-
 def subscriptions(tables: Snapshot) -> DataFrame:
     """The history of subscriptions, of which there may be none."""
     kind = subscriptions_kind()
     if tables.has(kind.history):
         return View(tables, kind.stored_kind(tables)).history()
-    nothing = subscription_changes(zone_changes(entity_answers(tables).where(F.lit(False))))
+    nothing = subscription_changes(zone_changes(read_answers(tables).where(F.lit(False))))
     return merge(nothing, entity=kind.entity, keys=list(kind.keys))
 
 
 def connections(tables: Snapshot, after: int | None = None) -> DataFrame:
     """The connections that came."""
-    return rows_since(read_rows(tables, CAME, CAME_SCHEMA), after).drop(TAKEN)
+    return read_messages(tables, CONNECTIONS, after).select(*ARRIVAL.names, *CONNECTIONS.columns().names)
 
 
-def _batches(tables: Snapshot, after: int | None) -> DataFrame:
-    came = rows_since(read_rows(tables, RECORDS, RECORDS_SCHEMA), after)
-    some = came.where(F.col(STREAM) == ENTITY_BATCHES.name).select(*RECORD_COLUMNS)
-    return decode(some, ENTITY_BATCHES).where(F.col(ERROR_CODE).isNull())
+def _answers(tables: Snapshot, after: int | None) -> tuple[DataFrame, DataFrame]:
+    """The answers to patches of entities, and to those of schemas."""
+    where = taken_after(after)
+    return read_answers(tables, where), read_answers(tables, where, schemas=True)
 
 
 def _patches(tables: Snapshot, after: int | None) -> DataFrame:
     # One that names no entity has a response, and no place in a stream whose key is the entity.
     named = reduce(Column.__and__, (F.col(name).isNotNull() for name in (*ENTITY, "ops")))
-    return entity_answers(tables, after).where(named).select(*PATCH_SCHEMA.fieldNames())
+    return _answers(tables, after)[0].where(named).select(*PATCH_SCHEMA.fieldNames())
 
 
 def _schema_patches(tables: Snapshot, after: int | None) -> DataFrame:
     of_entities = {"learning", *ENTITY} - {"db"}
     names = (name for name in PATCH_SCHEMA.fieldNames() if name not in of_entities)
-    return schema_answers(tables, after).select(*names)
-
-
-def _updates(tables: Snapshot, after: int | None) -> DataFrame:
-    return entity_updates(entity_answers(tables, after))
-
-
-def _schema_updates(tables: Snapshot, after: int | None) -> DataFrame:
-    return schema_updates(schema_answers(tables, after))
+    return _answers(tables, after)[1].select(*names)
 
 
 def _learning(tables: Snapshot, after: int | None) -> DataFrame:
-    return schema_learning(entity_answers(tables, after), schema_answers(tables, after))
+    return schema_learning(*_answers(tables, after))
 
 
 def _partial(tables: Snapshot, after: int | None) -> DataFrame:
-    return partial_responses(entity_answers(tables, after), schema_answers(tables, after))
+    return partial_responses(*_answers(tables, after))
 
 
 def _complete(tables: Snapshot, after: int | None) -> DataFrame:
-    return rows_since(read_rows(tables, RESPONSES, RESPONSES_SCHEMA), after).drop(TAKEN)
+    return with_message(read_made(tables, CompleteResponse, taken_after(after)).drop(TAKEN))
 
 
 def _by_zone(tables: Snapshot, after: int | None) -> DataFrame:
-    return zone_changes(entity_answers(tables, after))
+    return zone_changes(_answers(tables, after)[0])
 
 
 def _by_device(tables: Snapshot, after: int | None) -> DataFrame:
@@ -177,11 +151,11 @@ def _notifications(tables: Snapshot, after: int | None) -> DataFrame:
 
 
 STREAM_READERS: Mapping[str, StreamReader] = {
-    ENTITY_BATCHES.name: _batches,
+    ENTITY_BATCHES.name: lambda tables, after: read_messages(tables, ENTITY_BATCHES, after),
     ENTITY_PATCHES.name: _patches,
-    ENTITY_UPDATES.name: _updates,
+    ENTITY_UPDATES.name: lambda tables, after: entity_updates(_answers(tables, after)[0]),
     SCHEMA_PATCHES.name: _schema_patches,
-    SCHEMA_UPDATES.name: _schema_updates,
+    SCHEMA_UPDATES.name: lambda tables, after: schema_updates(_answers(tables, after)[1]),
     SCHEMA_LEARNING.name: _learning,
     PARTIAL_RESPONSES.name: _partial,
     COMPLETE_RESPONSES.name: _complete,
@@ -229,9 +203,9 @@ class Service(Shell):
         OtherKind, NoFileSystem, DamagedTable: As for `Shell`.
 
     Cost:
-        `receive` reads the messages once, in Python, and applies patches as `apply_patches` does.  Of what is
-        known of entities, the buckets of those that the batch names are read and written anew.  Of the
-        requests that were complete before, the columns that name them are read.
+        `receive` reads the messages in Python.  What is known of entities, schemas, entity types and requests
+        stands in buckets, of which those are read that the batch names; of few messages (a thousand, or a
+        megabyte) this program does it, of more Spark's workers, with a shuffle for each of four folds.
 
     Source:
         Debezium streams; all of them.
@@ -277,7 +251,7 @@ class Service(Shell):
     <BLANKLINE>
     """
 
-    kind = "Debezium streams (form 1)"
+    kind = "Debezium streams (form 2)"
 
     def __init__(
         self,
@@ -302,27 +276,26 @@ class Service(Shell):
         settings = self._settings.within(tables)
         intake = Intake(tables, settings)
         written = intake.keep(records, stream)
-        intake.take(written, stream)
+        intake.take(written.files)
         settings.note(tables)
-        return WorkResult(written.rows, [RECORDS])
+        return WorkResult(written.rows)
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
-        rows = read_rows(tables, PARTS, PARTS_SCHEMA)
-        is_wrong = F.col(ERROR_CODE).isNotNull()
-        judged = waiting(rows.where(~is_wrong), now=now, wait=wait, overdue="reject")
-        found = judged.where("is_overdue").count()
-        if found:
-            columns = PARTS_SCHEMA.fieldNames()
-            before = rows.where(is_wrong).select(*columns)
-            tables.replace(PARTS, judged.select(*columns).unionByName(before))
-        return found
+        waits = last_outcomes(tables).where(F.col("outcome") == WAITING)
+        is_overdue = require_instant(now, "now", function="expire") - F.col("waiting_since") > F.lit(wait)
+        given_up = {"outcome": F.lit(GIVEN_UP), **overdue_error()}
+        overdue = compute_once(waits.where(is_overdue).withColumns(given_up))
+        if overdue is None:
+            return 0
+        say_outcomes(tables, overdue)
+        return overdue.count()
 
     def _rebuild(self, tables: Transaction) -> WorkResult | None:
         if not count_batches(tables):
             return None
         Intake(tables, self._settings).rebuild()
         self._settings.note(tables)
-        return WorkResult(reads=[RECORDS])
+        return WorkResult()
 
     def _kinds(self, tables: Snapshot) -> Mapping[str, Kind]:
         kind = subscriptions_kind()
@@ -343,13 +316,14 @@ class Service(Shell):
         return forget_named(tables, self._settings.within(tables), entities)
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
-        found = read_rows(tables, PARTS, PARTS_SCHEMA).where(F.col(ERROR_CODE).isNull())
-        return _with_records(found).select(*RECORD_SCHEMA.names, *_OF_REQUESTS)
+        waits = _responses_with_outcomes(tables).where(F.col("part_is") == WAITING)
+        return waits.select(*RECORD_SCHEMA.names, *_OF_REQUESTS)
 
     def _rejects(self, tables: Snapshot) -> DataFrame:
-        came = read_rows(tables, REJECTS, REJECTS_SCHEMA).select(*REJECT_SCHEMA.names)
-        parts = read_rows(tables, PARTS, PARTS_SCHEMA).where(F.col(ERROR_CODE).isNotNull())
-        return came.unionByName(_with_records(parts).select(*REJECT_SCHEMA.names))
+        faults = [fault.value for fault in StreamFault]
+        records = read_rows(tables, RECORDS, RECORDS_SCHEMA, {ERROR_CODE: faults})
+        responses = _responses_with_outcomes(tables).where(F.col(ERROR_CODE).isNotNull())
+        return records.select(*REJECT_SCHEMA.names).unionByName(responses.select(*REJECT_SCHEMA.names))
 
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
         return {"updates": (STREAM_READERS[ENTITY_UPDATES.name](tables, None), "debezium_updates")}
@@ -435,23 +409,22 @@ class Service(Shell):
 
     def entities(self) -> DataFrame:
         """One row per entity that exists: its identity, `document` (JSON text), `revision`, `changed`."""
-        found = read_rows(self._snapshot(), ENTITIES, ENTITIES_SCHEMA).where(F.col("document").isNotNull())
-        return found.select(*ENTITY, "document", "revision", "changed")
+        known = known_documents(self._snapshot()).where(F.col("document").isNotNull())
+        return known.select(*ENTITY, "document", "revision", "changed")
 
     def schemas(self) -> DataFrame:
         """One row per database that has a schema: `db`, `document` (JSON text), `revision`, `changed`."""
-        found = read_rows(self._snapshot(), SCHEMAS, SCHEMA_SCHEMA).where(F.col("document").isNotNull())
-        return found.select("db", "document", "revision", "changed")
+        known = known_documents(self._snapshot(), schemas=True).where(F.col("document").isNotNull())
+        return known.select("db", "document", "revision", "changed")
 
     def entity_types(self) -> DataFrame:
         """One row per entity type: `db`, `collection`, `entity_type` (JSON text), as it is known now."""
-        found = read_rows(self._snapshot(), TYPES, TYPE_SCHEMA)
-        return found.select("db", "collection", "entity_type")
+        return known_types(self._snapshot()).select("db", "collection", "entity_type")
 
     def learned_types(self, *, after: int | None = None) -> DataFrame:
         """The entity types as they were learnt, a row for each change (see `learned_types`)."""
-        found = rows_since(read_rows(self._snapshot(), LEARNED, LEARNED_TYPES_SCHEMA), after)
-        return found.select(*LEARNED_SCHEMA.fieldNames())
+        learned = read_made(self._snapshot(), LearnedType, taken_after(after))
+        return learned.select(*LEARNED_SCHEMA.fieldNames())
 
     def erased(self) -> DataFrame:
         """The tombstones of entities that were erased (see `View.erased`)."""
@@ -463,7 +436,7 @@ class Service(Shell):
 
     def changes(self, collection: str, fields: T.StructType, *, nested: Nested = "dotted") -> DataFrame:
         """The changes of the entities of one collection, for `merge` or a ledger (see `changes`)."""
-        return changes(entity_answers(self._snapshot()), collection, fields, nested=nested)
+        return changes(read_answers(self._snapshot()), collection, fields, nested=nested)
 
     def subscriptions(self) -> DataFrame:
         """The history of subscriptions to zones, kept in a ledger: one row per version."""
@@ -477,10 +450,15 @@ class Service(Shell):
 _OF_REQUESTS = [name for name in REQUEST_SCHEMA.names if name not in RECORD_SCHEMA.names]
 
 
-def _with_records(parts: DataFrame) -> DataFrame:
-    """Responses with the columns of the records that they would be: such a one has no offset."""
-    known = record_columns(parts, PARTIAL_RESPONSES)
-    others = (field for field in RECORD_SCHEMA if field.name != "timestamp")
-    return parts.withColumns(
-        {each.name: known.get(each.name, F.lit(None)).cast(each.dataType) for each in others}
-    )
+def _responses_with_outcomes(tables: Snapshot) -> DataFrame:
+    """
+    The responses that wait, or did, with what became of them, and the columns of the records that they would
+    be: such a one has no offset.
+    """
+    outcomes = last_outcomes(tables).drop("about").withColumnRenamed("outcome", "part_is")
+    answers = _answers(tables, None)
+    rows = (response_rows(each.join(outcomes, [*PLACE]), *outcomes.columns) for each in answers)
+    responses = reduce(DataFrame.unionByName, rows)
+    said = ("key", "value", "topic", "timestamp")
+    nothing = {each.name: F.lit(None).cast(each.dataType) for each in RECORD_SCHEMA if each.name not in said}
+    return with_record(responses, PARTIAL_RESPONSES).withColumns(nothing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC
 from functools import reduce
 from typing import Any
@@ -15,11 +15,12 @@ from cdckit.ledger.columns import BUCKET as LEDGER_BUCKET
 from cdckit.ledger.columns import Kind
 from cdckit.ledger.erased_files import KNOWN
 from cdckit.ledger.erasure import ForgottenEntities, Request, count_named, forget_entities
-from cdckit.ledger.places import PLACE, SharedRecords, record_place, rewrite_places, rewrite_rows
+from cdckit.ledger.fold_tables import PLACE, FoldTables
+from cdckit.ledger.places import SharedRecords, rewrite_rows
 from cdckit.ledger.receipts import ErasedPart
 from cdckit.ledger.tombstones import HASH, Erasures, erased_changes, note_refused
 from cdckit.merging.arrow_changes import GUID
-from cdckit.model.records import ERROR_CODE
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.fold import Result
 from cdckit.parts.folded_rows import explode_rule, with_rule
 from cdckit.parts.values import guid
@@ -37,31 +38,34 @@ from cdckit.streams.catalogue import (
     SUBSCRIPTIONS,
     Status,
 )
-from cdckit.streams.json_values import column_text, read_all, to_text_all
+from cdckit.streams.json_values import column_text, read, to_text
 from cdckit.streams.messages import message
 from cdckit.streams.request_parts import ERASED, ERASED_REASON, read_patch
-from cdckit.streams.requests import PATCH_SCHEMA
-from cdckit.streams.responses import response_message
+from cdckit.streams.service_rules import (
+    ForgetEntity,
+    ForgetResponses,
+    ForgetType,
+    LearnedType,
+    Row,
+    mask_response,
+    read_lessons,
+)
 from cdckit.streams.service_tables import (
     ANSWERS,
-    ENTITIES,
-    ENTITIES_SCHEMA,
     LEARNED,
-    PARTS,
     RECORDS,
     RECORDS_SCHEMA,
-    REJECTS,
     RESPONSES,
-    SCHEMA_ANSWERS,
     SEEN,
     STREAM,
     TAKEN,
-    TYPES,
     Settings,
+    known_documents,
     read_answers,
     subscriptions_kind,
+    table_rows,
 )
-from cdckit.streams.type_learning import entity_types, learn, learned_types, schema_learning
+from cdckit.streams.type_learning import learnable
 from cdckit.streams.zones import notification_id
 
 ENTITY_KIND = Kind("entity", ENTITY, 1, False, "entity")
@@ -79,10 +83,10 @@ _OF_ENTITIES = (ENTITY_BATCHES.name, ENTITY_PATCHES.name)
 
 def forget_named(tables: Transaction, settings: Settings, entities: DataFrame) -> ForgottenEntities:
     """Take entities out of all tables."""
-    known = read_rows(tables, ENTITIES, ENTITIES_SCHEMA).select(*ENTITY, _guid().alias(GUID))
+    known = known_documents(tables).select(*ENTITY, _guid().alias(GUID))
     named = known.join(entities, GUID, "left_semi")
     # Those of which nothing was ever taken may stand in a reject all the same.
-    rejected = compute_once(_read_names(_reject_records(tables)).join(entities, GUID, "left_semi"))
+    rejected = compute_once(_named_rejects(tables).join(entities, GUID, "left_semi"))
     if rejected is not None:
         named = named.unionByName(rejected.select(*ENTITY, GUID))
     names = compute_once(named.distinct())
@@ -120,14 +124,13 @@ def asked_entities(tables: Transaction, request: Request) -> DataFrame:
     """The guids of the entities that are asked for, each once."""
     if request.keys is not None:
         return request.named(tables, ENTITY_KIND).select(GUID).distinct()
-    done = read_answers(tables, ANSWERS).where(F.col("status") == Status.DONE)
+    done = read_answers(tables).where(F.col("status") == Status.DONE)
     state = {"document": F.col("after"), "revision": F.col("revision_after"), "changed": F.col("ended")}
     versions = done.select(*ENTITY, *(column.alias(name) for name, column in state.items()))
     found = versions if request.where is None else versions.where(request.where)
     if request.keep is not None:
         last = request.at.astimezone(UTC).timestamp() * 1000 - request.keep.total_seconds() * 1000
-        known = read_rows(tables, ENTITIES, ENTITIES_SCHEMA)
-        overdue = known.where(F.col("document").isNull() & (F.col("changed") < last))
+        overdue = known_documents(tables).where(F.col("document").isNull() & (F.col("changed") < last))
         found = overdue if request.where is None else overdue.join(found, list(ENTITY), "left_semi")
     return found.select(_guid().alias(GUID)).distinct()
 
@@ -156,54 +159,47 @@ class _Erasure:
     ) -> None:
         self._tables, self._settings = tables, settings
         self._entities, self._names, self._rejected = entities, names, rejected
-        columns = (*ARRIVAL.names, *ENTITY, *REQUEST, "part", "learning", "action")
-        answers = read_answers(tables, ANSWERS).select(*columns)
+        columns = (*ARRIVAL.names, *PLACE, *ENTITY, *REQUEST, "part", "parts", "learning", "action")
+        answers = read_answers(tables).select(*columns)
         self._theirs = compute_once(answers.join(names, list(ENTITY), "left_semi"))
-        self._reject_places = self._find_reject_places()
 
     def run(self) -> tuple[ErasedPart, ...]:
         """Write all tables anew of which something goes."""
-        found = list(self._forget_subscriptions())
-        found += self._forget_rejects() + self._forget_records()
+        parts = [*self._forget_subscriptions(), *self._forget_records()]
         if self._theirs is not None:
-            found += self._forget_acknowledged(self._theirs) + self._mask_responses(self._theirs)
-        for name in (ANSWERS, PARTS):
-            found += rewrite_rows(self._tables, name, self._names, _without_words)
-        found += rewrite_rows(self._tables, ENTITIES, self._names)
+            parts += self._forget_acknowledged(self._theirs) + self._mask_responses(self._theirs)
+        parts += rewrite_rows(self._tables, ANSWERS, self._names, _without_words)
+        self._forget_states()
         if self._theirs is not None:
-            found += self._learn_again(self._theirs)
-        return tuple(found)
-
-    def _find_reject_places(self) -> DataFrame | None:
-        """Where the rejects stand that name them, and what they hold."""
-        if self._rejected is None:
-            return None
-        found = _with_digest(_reject_records(self._tables)).join(
-            self._rejected.select(STREAM, _DIGEST), [STREAM, _DIGEST], "left_semi"
-        )
-        return compute_once(found.select(record_place().alias(PLACE), _DIGEST).distinct())
-
-    def _forget_rejects(self) -> list[ErasedPart]:
-        """Take the rejects out that name them, each as a whole."""
-        if self._reject_places is None:
-            return []
-        by = {PLACE: record_place(), _DIGEST: _digest()}
-        return rewrite_rows(self._tables, REJECTS, self._reject_places, by=by)
+            parts += self._learn_again(self._theirs)
+        return tuple(parts)
 
     def _forget_records(self) -> list[ErasedPart]:
         """Take the patches out of the records as they came."""
-        found = [] if self._theirs is None else [self._theirs.select(record_place().alias(PLACE))]
-        found += [] if self._reject_places is None else [self._reject_places.select(PLACE)]
-        if not found:
+        places = [rows.select(*PLACE) for rows in (self._theirs, self._rejected) if rows is not None]
+        if not places:
             return []
-        places = compute_once(reduce(DataFrame.unionByName, found).distinct())
-        assert places is not None
+        place = compute_once(reduce(DataFrame.unionByName, places).distinct())
+        assert place is not None
 
         def change(records: DataFrame) -> DataFrame:
             named = _read_names(records).join(self._entities, GUID, "left_semi")
             return _without_patches(records, named.select(STREAM, _DIGEST, "part"))
 
-        return rewrite_places(self._tables, RECORDS, places, change)
+        return rewrite_rows(self._tables, RECORDS, place, change)
+
+    def _forget_states(self) -> None:
+        """Let nothing be known of them, and no response that waits have a word of theirs."""
+        rows: list[Row] = [ForgetEntity(tuple(row)) for row in self._names.collect()]
+        if self._theirs is not None:
+            requests = self._theirs.where("parts > 1").select(*REQUEST, *ENTITY).distinct().collect()
+            rows += [ForgetResponses(tuple(row[:2]), tuple(row[2:])) for row in requests]
+        # What was written of them before goes with the files.
+        self._folds().take_rows(rows, rewrites=1)
+
+    def _folds(self) -> FoldTables:
+        # What is made anew of earlier batches says of which.
+        return FoldTables(self._tables, self._settings.folds(0), self._settings.buckets)
 
     def _forget_acknowledged(self, theirs: DataFrame) -> list[ErasedPart]:
         """Take out which notifications of their updates devices have acknowledged."""
@@ -224,9 +220,9 @@ class _Erasure:
 
         def change(responses: DataFrame) -> DataFrame:
             joined = responses.join(requests, list(REQUEST), "left")
-            kept = [name for name in responses.columns if name not in ("responses", "message")]
+            kept = [name for name in responses.columns if name != "responses"]
             masked = with_rule(joined, kept, ("responses", "theirs"), _mask_responses, _TEXTS)
-            return masked.withColumn("message", response_message(masked)).select(*responses.columns)
+            return masked.select(*responses.columns)
 
         return rewrite_rows(self._tables, RESPONSES, requests.select(*REQUEST), change)
 
@@ -241,7 +237,7 @@ class _Erasure:
         named = compute_once(self._names.where(subscribes))
         if named is None:
             return ()
-        answers = read_answers(self._tables, ANSWERS).where(subscribes)
+        answers = read_answers(self._tables).where(subscribes)
         others = answers.join(self._names, list(ENTITY), "left_anti")
         shared = others.join(named.select("db", "entity"), ["db", "entity"], "left_semi").count()
         if shared:
@@ -256,63 +252,47 @@ class _Erasure:
         types = compute_once(theirs.where("learning AND action IS NOT NULL").select(*of_type).distinct())
         if types is None:
             return []
-        answers, schemas = (read_answers(tables, name) for name in (ANSWERS, SCHEMA_ANSWERS))
-        taught = schema_learning(answers, schemas).join(types, list(of_type), "left_semi")
-        lessons = tables.scratch(learn(taught))
-        places = (each.select(record_place().alias(PLACE), TAKEN) for each in (answers, schemas))
-        taken = reduce(DataFrame.unionByName, places).groupBy(PLACE).agg(F.min(TAKEN).alias(TAKEN))
-        learnt = learned_types(lessons).withColumn(PLACE, record_place()).join(taken, PLACE, "left")
-        return [
-            *rewrite_rows(tables, TYPES, types, lambda rows: entity_types(lessons)),
-            *rewrite_rows(tables, LEARNED, types, lambda rows: learnt),
-        ]
+        self._folds().take_rows([ForgetType(row.asDict()) for row in types.collect()], rewrites=1)
+        answers, schemas = (read_answers(tables, schemas=is_schema) for is_schema in (False, True))
+        taught = learnable(answers, schemas, TAKEN).join(types, list(of_type), "left_semi")
+        folded = self._folds().take_many(taught, read_lessons)
+        learned = tables.scratch(table_rows(folded, LearnedType))
+        return rewrite_rows(tables, LEARNED, types, lambda rows: learned)
 
 
 def _without_words(answers: DataFrame) -> DataFrame:
-    """Answers, or responses, as if their patches had named no entity; one that came again has no outcome."""
-    answered = F.lit(True) if "is_repeat" not in answers.columns else ~F.col("is_repeat")
-    words = (*ENTITY[1:], "ops", "before", "after", "action", "taught_before", "revision_after")
-    nothing = {
-        name: F.lit(None).cast(answers.schema[name].dataType) for name in words if name in answers.columns
+    """Answers as if their patches had named no entity; one that came again has no outcome."""
+    words = (*ENTITY[1:], "ops", "before", "after", "action", "taught_before")
+    nothing = {name: F.lit(None).cast(answers.schema[name].dataType) for name in words}
+    refused = {
+        "status": F.lit(Status.NOT_APPLIED.value),
+        "errors": F.array(F.lit(ERASED_REASON)),
+        "revision_after": F.lit(0).cast("long"),
     }
-    refused = {"status": F.lit(Status.NOT_APPLIED.value), "errors": F.array(F.lit(ERASED_REASON))}
-    if "revision_after" in nothing:
-        refused["revision_after"] = F.lit(0).cast("long")
-    return answers.withColumns(
-        {**nothing, **{name: F.when(answered, column) for name, column in refused.items()}}
-    )
+    outcome = {name: F.when(~F.col("is_repeat"), column) for name, column in refused.items()}
+    return answers.withColumns({**nothing, **outcome})
 
 
-_LEFT = ("db", "clientid", "request", "user", "begun", "ended", "part", "parts")
-_FLAGS = ("learning", "includeBefore", "includeAfter")
 _TEXTS = pa.schema([("responses", pa.list_(pa.string()))])
 
 
 def _mask_responses(responses: list[str], theirs: list[list[str]]) -> Result:
     """The texts of responses; without their words, those whose entity is one of *theirs*."""
-    return ([_mask_response(text, theirs) for text in responses],)
+    return ([mask_response(text) if _entity_of(text) in theirs else text for text in responses],)
 
 
-def _mask_response(text: str, theirs: list[list[str]]) -> str:
-    response = read_all(text)
-    if [response.get(name) for name in ENTITY] not in theirs:
-        return text
-    left = {name: response[name] for name in (*_LEFT, *_FLAGS) if name in response}
-    masked = {**left, "status": Status.NOT_APPLIED.value, "error": ERASED_REASON}
-    return column_text(to_text_all(masked)) or ""
+def _entity_of(response: str) -> list[Any]:
+    members = read(response)
+    return [members.get(name) for name in ENTITY]
 
 
 # Records ---------------------------------------------------------------------------------------------------
 
 
-def _reject_records(tables: Transaction) -> DataFrame:
-    """The records of entities that are rejects."""
-    records = read_rows(tables, RECORDS, RECORDS_SCHEMA).where(F.col(STREAM).isin(*_OF_ENTITIES))
-    if not tables.has(REJECTS):
-        return records.limit(0)
-    places = tables.read(REJECTS).select(record_place().alias(PLACE)).distinct()
-    found = records.withColumn(PLACE, record_place()).join(places, PLACE, "left_semi")
-    return found.drop(PLACE)
+def _named_rejects(tables: Transaction) -> DataFrame:
+    """Which entities rejects name, and where these stand."""
+    rejects = read_rows(tables, RECORDS, RECORDS_SCHEMA).where(F.col(ERROR_CODE).isNotNull())
+    return _read_names(rejects, PLACE)
 
 
 def _digest() -> Column:
@@ -326,10 +306,11 @@ def _with_digest(records: DataFrame) -> DataFrame:
 _NAMES = pa.schema([("part", pa.int32()), *((name, pa.string()) for name in ENTITY)])
 
 
-def _read_names(records: DataFrame) -> DataFrame:
+def _read_names(records: DataFrame, keeps: Sequence[str] = ()) -> DataFrame:
     """Which entities the records of requests name, in which part: each with its guid; of the rest nothing."""
     some = records.where(F.col(STREAM).isin(*_OF_ENTITIES) & F.col("value").isNotNull())
-    named = explode_rule(_with_digest(some), [STREAM, _DIGEST], [STREAM, "value"], _named_parts, _NAMES)
+    kept = [STREAM, _DIGEST, *keeps]
+    named = explode_rule(_with_digest(some), kept, [STREAM, "value"], _named_parts, _NAMES)
     whole = reduce(Column.__and__, (F.col(name).isNotNull() for name in ENTITY))
     return named.where(whole).distinct().withColumn(GUID, _guid())
 
@@ -354,7 +335,8 @@ def _without_patches(records: DataFrame, erased: DataFrame) -> DataFrame:
     others = joined.where(F.col(_PARTS).isNull()).select(*records.columns)
     theirs = joined.where(F.col(_PARTS).isNotNull())
     masked = with_rule(theirs, records.columns, [STREAM, "value", _PARTS], _mask_message, _MASKED)
-    nothing = {name: F.lit(None).cast(records.schema[name].dataType) for name in ("key", "headers")}
+    gone = [name for name in ("key", "headers", ERROR_CODE, ERROR_DESCRIPTION) if name in records.columns]
+    nothing = {name: F.lit(None).cast(records.schema[name].dataType) for name in gone}
     stream, value = (F.col(name) for name in _MASKED.names)
     masked = masked.withColumns({**nothing, STREAM: stream, "value": value})
     return others.unionByName(masked.select(*records.columns))
@@ -364,7 +346,7 @@ def _mask_message(stream: str, value: bytes, parts: list[int]) -> Result:
     """What is kept of a message: of a batch the other patches, of a patch its place in its request."""
     if ERROR_CODE in message(value, STREAMS[stream]):
         return ERASED_PATCHES.name, None
-    document = read_all(value.decode())
+    document = read(value.decode())
     if stream == ENTITY_PATCHES.name:
         # The samples of the page call the database so.
         kept = (*ERASED_PATCHES.fields, "dbid")
@@ -375,11 +357,4 @@ def _mask_message(stream: str, value: bytes, parts: list[int]) -> Result:
 
 
 def _bytes(document: dict[str, Any]) -> bytes:
-    return (column_text(to_text_all(document)) or "").encode()
-
-
-def nameless_patches(decoded: DataFrame) -> DataFrame:
-    """What is left of patches that were erased, as patches that cannot be applied."""
-    nothing = {each.name: F.lit(None).cast(each.dataType) for each in PATCH_SCHEMA}
-    others = {name: column for name, column in nothing.items() if name not in decoded.columns}
-    return decoded.withColumns({**others, "errors": F.array(F.lit(ERASED_REASON))})
+    return (column_text(to_text(document)) or "").encode()

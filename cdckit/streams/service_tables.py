@@ -1,64 +1,87 @@
-"""The tables of a service: their names and columns, and what the store notes beside them."""
+"""The tables of a service: their names and columns, and how what is known is read from them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.ledger import shell
 from cdckit.ledger.columns import BUCKETS, Kind
-from cdckit.model.records import ERROR_FIELDS, RECORD_SCHEMA
-from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.fold import IS_LAST
+from cdckit.ledger.fold_tables import PLACE_SCHEMA, DoorFolds, FoldedRows, last_states
+from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
+from cdckit.parts.arrow_types import arrow_schema, spark_columns
+from cdckit.parts.workers import WorkerPlan
 from cdckit.store import Transaction
+from cdckit.store.files import Where
 from cdckit.store.store import Tables, read_note, read_rows, write_note
+from cdckit.store.writing import Rows
 from cdckit.streams.catalogue import (
     ARRIVAL,
     COMPLETE_RESPONSES,
-    CONNECTIONS,
+    DATABASE,
     ENTITY,
-    ENTITY_BATCHES,
     ENTITY_PATCHES,
-    SCHEMA_PATCHES,
+    Stream,
 )
-from cdckit.streams.documents import STATE
-from cdckit.streams.requests import ANSWER_SCHEMA, ENTITY_SCHEMA, SCHEMA_ANSWER_SCHEMA
-from cdckit.streams.responses import REQUEST_SCHEMA
-from cdckit.streams.type_learning import LEARNED_SCHEMA
+from cdckit.streams.decoding import decode
+from cdckit.streams.documents import ANSWER, STATE
+from cdckit.streams.service_rules import (
+    FOLDS,
+    READS,
+    Answer,
+    CompleteResponse,
+    EntityPatches,
+    LearnedType,
+    Row,
+    SchemaPatches,
+    ServiceRules,
+    TableRow,
+    TypeLessons,
+    read_state,
+)
+from cdckit.streams.service_rules import (
+    read_rows as read_patches,
+)
+from cdckit.streams.type_learning import LEARNED_SCHEMA, TYPE_SCHEMA
 
-RECORDS, REJECTS, CAME = "records", "rejects", "connections"
-ANSWERS, SCHEMA_ANSWERS, ENTITIES, SCHEMAS = "answers", "schema answers", "entities", "schemas"
-TYPES, LEARNED, PARTS, RESPONSES, SEEN = "types", "learned types", "parts", "responses", "acknowledged"
-MADE = (REJECTS, CAME, ANSWERS, SCHEMA_ANSWERS, ENTITIES, SCHEMAS, TYPES, LEARNED, PARTS, RESPONSES)
-"""What is made of the records, beside the ledger of subscriptions."""
+RECORDS, ANSWERS, LEARNED, RESPONSES = "records", "answers", "learned types", "responses"
+SEEN = "acknowledged"
 
-TAKEN, BUCKET, STREAM = "taken", "bucket", "stream"
-TAKES = frozenset(each.name for each in (ENTITY_BATCHES, ENTITY_PATCHES, SCHEMA_PATCHES, CONNECTIONS))
-"""The streams that a service takes, by name: all others are made of these."""
-
+TAKEN, BATCH, STREAM = "taken", "batch", "stream"
 _TAKEN_NOTE = "cdckit.streams.taken"
-_TAKEN = T.StructField(TAKEN, T.LongType())
+_TAKEN = (TAKEN, pa.int64())
 
-RECORDS_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, T.StructField(STREAM, T.StringType()), _TAKEN])
-"""One row is one record as it came; the stream that it is of, null if it is of none; and which batch it was
-of, counted from 1."""
-REJECTS_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, *ERROR_FIELDS, _TAKEN])
-CAME_SCHEMA = T.StructType([*spark_columns(pa.schema([*ARRIVAL, *CONNECTIONS.columns()])), _TAKEN])
-"""One row is one connection."""
-ENTITIES_SCHEMA = T.StructType([*ENTITY_SCHEMA.fields, T.StructField(BUCKET, T.IntegerType())])
-"""One row is what is known of one entity, in its bucket."""
-LEARNED_TYPES_SCHEMA = T.StructType([*LEARNED_SCHEMA.fields, _TAKEN])
-PARTS_SCHEMA = T.StructType([*REQUEST_SCHEMA.fields, *ERROR_FIELDS])
-"""One row is one partial response whose request is not complete; in error, it was given up, or contradicts
-another one."""
-RESPONSES_SCHEMA = T.StructType(
-    [*spark_columns(COMPLETE_RESPONSES.columns()), T.StructField("message", T.StringType()), _TAKEN]
+RECORDS_SCHEMA = T.StructType(
+    [*RECORD_SCHEMA.fields, T.StructField(STREAM, T.StringType()), *PLACE_SCHEMA.fields, *ERROR_FIELDS]
 )
+"""One row is one record as it came; the stream that it is of, null if it is of none; its place, of which the
+batch is counted from 1; and what is wrong with it."""
+
+MADE: dict[type[TableRow], tuple[str, pa.Schema]] = {
+    Answer: (
+        ANSWERS,
+        pa.schema(
+            [
+                *(*arrow_schema(PLACE_SCHEMA), _TAKEN, ("is_schema", pa.bool_())),
+                *(*ARRIVAL, *ENTITY_PATCHES.columns(), *ANSWER),
+            ]
+        ),
+    ),
+    LearnedType: (LEARNED, pa.schema([*arrow_schema(LEARNED_SCHEMA), _TAKEN])),
+    CompleteResponse: (RESPONSES, pa.schema([*COMPLETE_RESPONSES.columns(), _TAKEN])),
+}
+"""By what folds hand on, its table, and the columns of that; `taken` is the batch that brought a row, or the
+`rebuild` that made it anew."""
+
 SEEN_SCHEMA = T.StructType(
     [T.StructField("device", T.StringType()), T.StructField("notification", T.StringType())]
 )
@@ -79,9 +102,11 @@ class Settings(shell.Settings):
         databases = None if self.databases is None else sorted(set(self.databases))
         return {"databases": databases, "most_characters": self.most_characters, "remember": self.remember}
 
-    def bucket(self) -> Column:
-        """The bucket of an entity."""
-        return F.pmod(F.xxhash64(*ENTITY), F.lit(self.buckets)).cast("int")
+    def folds(self, taken: int) -> DoorFolds:
+        """What is folded of a batch."""
+        databases = None if self.databases is None else frozenset(self.databases)
+        rules = ServiceRules(databases, self.most_characters, self.remember, taken)
+        return DoorFolds(RECORDS, READS, read_patches, Row, FOLDS, rules)
 
 
 def subscriptions_kind(buckets: int = BUCKETS) -> Kind:
@@ -100,19 +125,50 @@ def note_batch_count(transaction: Transaction, number: int) -> None:
     write_note(transaction, _TAKEN_NOTE, number)
 
 
-def to_stored_answers(answers: DataFrame, number: int) -> DataFrame:
-    """Answers as they are kept: without what is known of the entities, which has a table of its own."""
-    apart = (IS_LAST.name, *STATE.names)
-    return answers.drop(*apart).withColumn(TAKEN, F.lit(number).cast("long"))
+def taken_after(after: int | None, column: str = TAKEN) -> Where:
+    """Where a row came with a batch after that one; everywhere without it."""
+    return {} if after is None else {column: (after + 1, None)}
 
 
-def read_answers(tables: Tables, name: str) -> DataFrame:
-    """
-    Answers as `apply_patches` returns them, but that nothing is known of the entities; and `count_batches`.
-    """
-    columns = ANSWER_SCHEMA if name == ANSWERS else SCHEMA_ANSWER_SCHEMA
-    lacking = (IS_LAST.name, *STATE.names)
-    nothing = {name: F.lit(None).cast(columns[name].dataType) for name in lacking}
-    kept = [field for field in columns if field.name not in nothing]
-    found = read_rows(tables, name, T.StructType([*kept, _TAKEN])).withColumns(nothing)
-    return found.select(*columns.fieldNames(), TAKEN)
+def read_made(tables: Tables, kind: type[TableRow], where: Where) -> DataFrame:
+    """Rows of one kind that folds handed on."""
+    name, columns = MADE[kind]
+    return read_rows(tables, name, spark_columns(columns), where)
+
+
+def read_answers(tables: Tables, where: Where = MappingProxyType({}), *, schemas: bool = False) -> DataFrame:
+    """Answers to patches of entities, or of schemas, with the places of records, and `taken`."""
+    return read_made(tables, Answer, {**where, "is_schema": [schemas]})
+
+
+def read_messages(tables: Tables, stream: Stream, after: int | None = None) -> DataFrame:
+    """The sound messages of a stream that came, decoded."""
+    where = {**taken_after(after, BATCH), STREAM: [stream.name], ERROR_CODE: [None]}
+    return decode(read_rows(tables, RECORDS, RECORDS_SCHEMA, where).select(*RECORD_COLUMNS), stream)
+
+
+def known_documents(tables: Tables, *, schemas: bool = False) -> DataFrame:
+    """What is known of entities, or of schemas: their keys and `STATE`."""
+    fold, key = (SchemaPatches, DATABASE) if schemas else (EntityPatches, ENTITY)
+    return last_states(tables, fold, read_state, pa.schema([*((name, pa.string()) for name in key), *STATE]))
+
+
+def known_types(tables: Tables) -> DataFrame:
+    """What is known of entity types (`TYPE_SCHEMA`)."""
+    return last_states(tables, TypeLessons, read_state, arrow_schema(TYPE_SCHEMA))
+
+
+def table_rows(folded: FoldedRows, kind: type[TableRow]) -> Rows:
+    """The rows of one kind that folds handed on, in the columns of their table."""
+    columns = MADE[kind][1]
+    if folded.many is None:
+        return pa.Table.from_pylist([row.columns for row in folded.few if isinstance(row, kind)], columns)
+    rows = folded.many.where(F.col("kind") == kind.__name__)
+    return WorkerPlan(rows, partial(_read_rows, columns=columns), spark_columns(columns))
+
+
+def _read_rows(batches: Iterable[pa.RecordBatch], columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    read: Any = msgspec.msgpack.Decoder(Row).decode
+    for batch in batches:
+        rows = map(read, batch.column("row").to_pylist())
+        yield pa.RecordBatch.from_pylist([row.columns for row in rows], columns)

@@ -66,19 +66,25 @@ def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> Dat
     0
     """
     require_types(answers, ANSWER_SCHEMA, function="schema_learning")
+    if schemas is not None:
+        require_types(schemas, SCHEMA_ANSWER_SCHEMA, function="schema_learning")
+    return learnable(answers, schemas)
+
+
+def learnable(answers: DataFrame, schemas: DataFrame | None, *more: str) -> DataFrame:
+    """What `schema_learning` returns, with *more* columns of the answers."""
     done = (F.col("status") == Status.DONE) & F.col("action").isNotNull()
     # What the patch asked for is for its response; here both are there, or nothing could be learnt.
     taught = answers.where(done & F.col("learning")).withColumns(
         {"before": F.col("taught_before"), "is_type": F.lit(False), "errors": F.lit(None)}
     )
-    lessons = taught.select(*_columns(taught))
+    lessons = taught.select(*_columns(taught), *more)
     if schemas is None:
         return lessons
-    require_types(schemas, SCHEMA_ANSWER_SCHEMA, function="schema_learning")
-    header = [*ARRIVAL.names, "db", "client_id", "request", "user", "begun", "ended", "status"]
+    header = [*ARRIVAL.names, "db", "client_id", "request", "user", "begun", "ended", "status", *more]
     exploded = explode_rule(schemas.where(done), header, ["before", "after"], declared_types, DECLARED_TYPE)
     types = exploded.withColumn("is_type", F.lit(True))
-    return lessons.unionByName(types.select(*_columns(types)))
+    return lessons.unionByName(types.select(*_columns(types), *more))
 
 
 def _columns(messages: DataFrame) -> list[Column]:

@@ -15,7 +15,7 @@ from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.fold import Result
 from cdckit.parts.instants import INSTANT, parse_instant
 from cdckit.streams.catalogue import Status, Stream, StreamFault
-from cdckit.streams.json_values import column_text, read, read_all, to_text
+from cdckit.streams.json_values import column_text, read, to_text
 from cdckit.streams.messages import message
 from cdckit.streams.patches import (
     ADD,
@@ -74,7 +74,7 @@ class Fields:
         nothing, untouched = dict.fromkeys(names), dict.fromkeys(names, False)
         if error_code is not None:
             return False, nothing, untouched, error_code, error_description
-        patch, _ = operations(read_all(ops or "[]"))
+        patch, _ = operations(read(ops or "[]"))
         if after is None and ends_without(patch):
             return True, nothing, untouched, None, None
         try:
@@ -126,7 +126,7 @@ def statement_extent(value: bytes | None, key: bytes | None = None, *, stream: S
     columns = message(value, stream)
     if ERROR_CODE in columns or columns["status"] != Status.DONE:
         return None, False
-    patch, _ = operations(read_all(columns["ops"] or "[]"))
+    patch, _ = operations(read(columns["ops"] or "[]"))
     if columns["after"] is None:
         return columns["ended"], ends_without(patch)
     return columns["ended"], any(not path for operation in patch for path in written_paths(operation))
