@@ -55,8 +55,8 @@ def common_type(types: Iterable[str]) -> str:
     >>> common_type(["LONG", "INTEGER"]), common_type(["INTEGER", "DOUBLE", "LONG"]), common_type([])
     ('LONG', 'STRING', 'STRING')
     """
-    found = frozenset(types)
-    return next(iter(found)) if len(found) == 1 else _WIDER.get(found, STRING)
+    kinds = frozenset(types)
+    return next(iter(kinds)) if len(kinds) == 1 else _WIDER.get(kinds, STRING)
 
 
 def typed_paths(document: dict[str, Any]) -> Iterator[tuple[str, str | None]]:
@@ -98,11 +98,11 @@ class EntityType(Fold):
 
     def __init__(self, state: Result | None = None) -> None:
         type_, lessons = state or (None, None)
-        known = read(lessons or "{}")
+        learned = read(lessons or "{}")
         self.type: str | None = type_
-        self.entities: int = known.get("entities", 0)
-        self.declared: dict[str, Any] = known.get("declared", {})
-        fields = known.get("fields", {})
+        self.entities: int = learned.get("entities", 0)
+        self.declared: dict[str, Any] = learned.get("declared", {})
+        fields = learned.get("fields", {})
         self.counts: dict[str, int] = {path: count for path, (count, _) in fields.items()}
         self.types: dict[str, set[str]] = {path: set(types) for path, (_, types) in fields.items()}
         self.always: set[str] | None = None

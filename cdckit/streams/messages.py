@@ -103,7 +103,7 @@ def _list(value: Any) -> list[str | None] | None:
 def _reasons(value: Any) -> list[str | None] | None:
     listed = [value] if isinstance(value, str) else value
     if listed is not None and not (
-        isinstance(listed, list) and all(isinstance(each, str) for each in listed)
+        isinstance(listed, list) and all(isinstance(reason, str) for reason in listed)
     ):
         raise TypeError("a text or an array of texts")
     return None if listed is None else [column_text(text) for text in listed]

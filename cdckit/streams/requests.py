@@ -134,7 +134,7 @@ def require_databases(databases: Iterable[str] | None, *, function: str) -> froz
     if databases is None:
         return None
     listed = [databases] if isinstance(databases, str) else list(databases)
-    if isinstance(databases, str) or not all(isinstance(each, str) for each in listed):
+    if isinstance(databases, str) or not all(isinstance(name, str) for name in listed):
         raise InvalidArgument(function, "databases", "a list of names", databases)
     return frozenset(listed)
 

@@ -305,7 +305,7 @@ class Service(Shell):
         return {ENTITY_KIND.name: ENTITY_KIND}
 
     def _key_columns(self, name: str) -> T.StructType | None:
-        return T.StructType([ENTITY_SCHEMA[each] for each in ENTITY])
+        return T.StructType([ENTITY_SCHEMA[name] for name in ENTITY])
 
     def _asked_entities(self, tables: Transaction, kind: Kind, request: Request) -> DataFrame:
         return asked_entities(tables, request)
@@ -409,13 +409,13 @@ class Service(Shell):
 
     def entities(self) -> DataFrame:
         """One row per entity that exists: its identity, `document` (JSON text), `revision`, `changed`."""
-        known = known_documents(self._snapshot()).where(F.col("document").isNotNull())
-        return known.select(*ENTITY, "document", "revision", "changed")
+        documents = known_documents(self._snapshot()).where(F.col("document").isNotNull())
+        return documents.select(*ENTITY, "document", "revision", "changed")
 
     def schemas(self) -> DataFrame:
         """One row per database that has a schema: `db`, `document` (JSON text), `revision`, `changed`."""
-        known = known_documents(self._snapshot(), schemas=True).where(F.col("document").isNotNull())
-        return known.select("db", "document", "revision", "changed")
+        documents = known_documents(self._snapshot(), schemas=True).where(F.col("document").isNotNull())
+        return documents.select("db", "document", "revision", "changed")
 
     def entity_types(self) -> DataFrame:
         """One row per entity type: `db`, `collection`, `entity_type` (JSON text), as it is known now."""
@@ -457,8 +457,12 @@ def _responses_with_outcomes(tables: Snapshot) -> DataFrame:
     """
     outcomes = last_outcomes(tables).drop("about").withColumnRenamed("outcome", "part_is")
     answers = _answers(tables, None)
-    rows = (response_rows(each.join(outcomes, [*PLACE]), *outcomes.columns) for each in answers)
+    rows = (response_rows(patches.join(outcomes, [*PLACE]), *outcomes.columns) for patches in answers)
     responses = reduce(DataFrame.unionByName, rows)
-    said = ("key", "value", "topic", "timestamp")
-    nothing = {each.name: F.lit(None).cast(each.dataType) for each in RECORD_SCHEMA if each.name not in said}
+    written = ("key", "value", "topic", "timestamp")
+    nothing = {
+        column.name: F.lit(None).cast(column.dataType)
+        for column in RECORD_SCHEMA
+        if column.name not in written
+    }
     return with_record(responses, PARTIAL_RESPONSES).withColumns(nothing)

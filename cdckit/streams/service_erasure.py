@@ -83,8 +83,8 @@ _OF_ENTITIES = (ENTITY_BATCHES.name, ENTITY_PATCHES.name)
 
 def forget_named(tables: Transaction, settings: Settings, entities: DataFrame) -> ForgottenEntities:
     """Take entities out of all tables."""
-    known = known_documents(tables).select(*ENTITY, _guid().alias(GUID))
-    named = known.join(entities, GUID, "left_semi")
+    documents = known_documents(tables).select(*ENTITY, _guid().alias(GUID))
+    named = documents.join(entities, GUID, "left_semi")
     # Those of which nothing was ever taken may stand in a reject all the same.
     rejected = compute_once(_named_rejects(tables).join(entities, GUID, "left_semi"))
     if rejected is not None:
@@ -110,11 +110,11 @@ def drop_erased_patches(records: DataFrame, tables: Transaction) -> DataFrame:
     erased = erased_changes(named, tables, ENTITY_KIND)
     assert erased is not None
     # Without their names, since it is written.
-    found = tables.scratch(erased.select(STREAM, _DIGEST, "db", "part", HASH))
+    patches = tables.scratch(erased.select(STREAM, _DIGEST, "db", "part", HASH))
     arrival = F.struct("topic", "partition", "offset", "timestamp", F.col("part").alias("record_number"))
-    came = _with_digest(records).join(found, [STREAM, _DIGEST], "inner")
-    note_refused(tables, ENTITY_KIND, came.withColumns({"arrival": arrival, "source": F.col("db")}))
-    return _without_patches(records, found)
+    refused = _with_digest(records).join(patches, [STREAM, _DIGEST], "inner")
+    note_refused(tables, ENTITY_KIND, refused.withColumns({"arrival": arrival, "source": F.col("db")}))
+    return _without_patches(records, patches)
 
 
 # Which entities -------------------------------------------------------------------------------------------
@@ -127,12 +127,12 @@ def asked_entities(tables: Transaction, request: Request) -> DataFrame:
     done = read_answers(tables).where(F.col("status") == Status.DONE)
     state = {"document": F.col("after"), "revision": F.col("revision_after"), "changed": F.col("ended")}
     versions = done.select(*ENTITY, *(column.alias(name) for name, column in state.items()))
-    found = versions if request.where is None else versions.where(request.where)
+    chosen = versions if request.where is None else versions.where(request.where)
     if request.keep is not None:
         last = request.at.astimezone(UTC).timestamp() * 1000 - request.keep.total_seconds() * 1000
         overdue = known_documents(tables).where(F.col("document").isNull() & (F.col("changed") < last))
-        found = overdue if request.where is None else overdue.join(found, list(ENTITY), "left_semi")
-    return found.select(_guid().alias(GUID)).distinct()
+        chosen = overdue if request.where is None else overdue.join(chosen, list(ENTITY), "left_semi")
+    return chosen.select(_guid().alias(GUID)).distinct()
 
 
 def _guid() -> Column:
@@ -209,8 +209,10 @@ class _Erasure:
         # An id is a hash: of each update and device it is made again, and those that are there are kept.
         pairs = theirs.where("action IS NOT NULL").crossJoin(F.broadcast(seen.select("device").distinct()))
         ids = pairs.select(notification_id().alias("notification"))
-        found = compute_once(seen.join(ids, "notification", "left_semi").select("notification").distinct())
-        return [] if found is None else rewrite_rows(self._tables, SEEN, found)
+        notifications = compute_once(
+            seen.join(ids, "notification", "left_semi").select("notification").distinct()
+        )
+        return [] if notifications is None else rewrite_rows(self._tables, SEEN, notifications)
 
     def _mask_responses(self, theirs: DataFrame) -> list[ErasedPart]:
         """Let complete responses have no word of theirs."""
@@ -243,8 +245,8 @@ class _Erasure:
         if shared:
             raise SharedRecords(shared, kind.name)
         guids = named.select(guid(kind.entity, key).alias(GUID)).distinct()
-        known = {LEDGER_BUCKET: kind.bucket_column(F.col(GUID)), KNOWN: F.lit(True)}
-        return forget_entities(self._tables, kind, guids.withColumns(known)).parts
+        ledger_columns = {LEDGER_BUCKET: kind.bucket_column(F.col(GUID)), KNOWN: F.lit(True)}
+        return forget_entities(self._tables, kind, guids.withColumns(ledger_columns)).parts
 
     def _learn_again(self, theirs: DataFrame) -> list[ErasedPart]:
         """Let the entity types be what all others teach."""
@@ -308,9 +310,9 @@ _NAMES = pa.schema([("part", pa.int32()), *((name, pa.string()) for name in ENTI
 
 def _read_names(records: DataFrame, keeps: Sequence[str] = ()) -> DataFrame:
     """Which entities the records of requests name, in which part: each with its guid; of the rest nothing."""
-    some = records.where(F.col(STREAM).isin(*_OF_ENTITIES) & F.col("value").isNotNull())
+    requests = records.where(F.col(STREAM).isin(*_OF_ENTITIES) & F.col("value").isNotNull())
     kept = [STREAM, _DIGEST, *keeps]
-    named = explode_rule(_with_digest(some), kept, [STREAM, "value"], _named_parts, _NAMES)
+    named = explode_rule(_with_digest(requests), kept, [STREAM, "value"], _named_parts, _NAMES)
     whole = reduce(Column.__and__, (F.col(name).isNotNull() for name in ENTITY))
     return named.where(whole).distinct().withColumn(GUID, _guid())
 
@@ -335,8 +337,8 @@ def _without_patches(records: DataFrame, erased: DataFrame) -> DataFrame:
     others = joined.where(F.col(_PARTS).isNull()).select(*records.columns)
     theirs = joined.where(F.col(_PARTS).isNotNull())
     masked = with_rule(theirs, records.columns, [STREAM, "value", _PARTS], _mask_message, _MASKED)
-    gone = [name for name in ("key", "headers", ERROR_CODE, ERROR_DESCRIPTION) if name in records.columns]
-    nothing = {name: F.lit(None).cast(records.schema[name].dataType) for name in gone}
+    blanked = [name for name in ("key", "headers", ERROR_CODE, ERROR_DESCRIPTION) if name in records.columns]
+    nothing = {name: F.lit(None).cast(records.schema[name].dataType) for name in blanked}
     stream, value = (F.col(name) for name in _MASKED.names)
     masked = masked.withColumns({**nothing, STREAM: stream, "value": value})
     return others.unionByName(masked.select(*records.columns))

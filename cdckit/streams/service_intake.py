@@ -59,31 +59,32 @@ class Intake:
         Cost: of earlier records those are read that have times and offsets such as these have.
         """
         named = F.when(F.col("topic").isin(*STREAMS), F.col("topic")) if stream is None else F.lit(stream)
-        came = drop_erased_patches(records.select(*RECORD_COLUMNS).withColumn(STREAM, named), self._tables)
-        judged = with_rule(came, came.columns, (STREAM, "value", "key"), record_fault, FAULT)
+        named_records = records.select(*RECORD_COLUMNS).withColumn(STREAM, named)
+        received = drop_erased_patches(named_records, self._tables)
+        checked = with_rule(received, received.columns, (STREAM, "value", "key"), record_fault, FAULT)
         places = {BATCH: F.lit(self.number).cast("long"), "number": F.monotonically_increasing_id()}
         note_batch_count(self._tables, self.number)
-        kept = judged.withColumns(places).select(*RECORDS_SCHEMA.fieldNames())
+        kept = checked.withColumns(places).select(*RECORDS_SCHEMA.fieldNames())
         return self._drop_repeats(self._tables.append(RECORDS, kept))
 
     def _drop_repeats(self, written: WriteResult) -> WriteResult:
         """Take out records that an earlier batch has brought, as where a stream begins anew."""
         bounds = {
-            name: (min(one.low[name] for one in some), max(one.high[name] for one in some))
+            name: (min(file.low[name] for file in bounded), max(file.high[name] for file in bounded))
             for name in ("timestamp", "offset")
-            if (some := [one for one in written.files if name in one.low])
+            if (bounded := [file for file in written.files if name in file.low])
         }
-        earlier = [one for one in self._tables.files(RECORDS, bounds) if one not in written.files]
+        earlier = [file for file in self._tables.files(RECORDS, bounds) if file not in written.files]
         if not written.files or not earlier:
             return written
-        came = self._tables.read(RECORDS, files=written.files)
-        known = self._tables.read(RECORDS, bounds, earlier)
+        news = self._tables.read(RECORDS, files=written.files)
+        before = self._tables.read(RECORDS, bounds, earlier)
         # What was of no stream, or says something else, comes for the first time.
         compared = ("topic", "partition", "offset", "timestamp", "key", "value", STREAM)
-        is_same = [came[name].eqNullSafe(known[name]) for name in compared]
-        if came.join(known, is_same, "left_semi").isEmpty():
+        is_same = [news[name].eqNullSafe(before[name]) for name in compared]
+        if news.join(before, is_same, "left_semi").isEmpty():
             return written
-        kept = self._tables.swap(RECORDS, written.files, came.join(known, is_same, "left_anti"))
+        kept = self._tables.swap(RECORDS, written.files, news.join(before, is_same, "left_anti"))
         self._tables.discard(RECORDS, written.files)
         return kept
 

@@ -163,7 +163,7 @@ Row = (
 
 # Records ---------------------------------------------------------------------------------------------------
 
-TAKES = frozenset(each.name for each in (ENTITY_BATCHES, ENTITY_PATCHES, SCHEMA_PATCHES, CONNECTIONS))
+TAKES = frozenset(stream.name for stream in (ENTITY_BATCHES, ENTITY_PATCHES, SCHEMA_PATCHES, CONNECTIONS))
 """The streams that a service takes, by name: all others are made of these."""
 
 FAULT = pa.schema([(ERROR_CODE, pa.string()), (ERROR_DESCRIPTION, pa.string())])
@@ -252,8 +252,8 @@ class EntityPatches(KeptFold):
 
     def __init__(self, state: bytes | None, settings: ServiceRules) -> None:
         self._settings, self._is_kept = settings, state is not None
-        known = None if state is None else msgspec.msgpack.decode(state)
-        self._document = Document(known, most=settings.most, remember=settings.remember)
+        known_state = None if state is None else msgspec.msgpack.decode(state)
+        self._document = Document(known_state, most=settings.most, remember=settings.remember)
 
     @staticmethod
     def spread(row: _PatchRow | ForgetEntity) -> Iterable[tuple[str, Any]]:

@@ -159,7 +159,7 @@ def field_paths(name: str) -> list[Path]:
         return [tuple(steps), (name,)]
     paths: list[Path] = [(steps[-1],)]
     for step in reversed(steps[:-1]):
-        paths = [path for rest in paths for path in ((step, *rest), (f"{step}.{rest[0]}", *rest[1:]))]
+        paths = [path for end in paths for path in ((step, *end), (f"{step}.{end[0]}", *end[1:]))]
     return paths
 
 

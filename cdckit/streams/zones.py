@@ -243,14 +243,14 @@ def device_notifications(
     function = "device_notifications"
     require_columns(changes, ["db", "device", "notification", "ended"], function=function)
     require_columns(devices, ["db", "user", "device", "last_used"], function=function)
-    each = changes.dropDuplicates(["device", "notification"]).withColumn("_left", F.col("ended"))
+    notifications = changes.dropDuplicates(["device", "notification"]).withColumn("_left", F.col("ended"))
     if acknowledged is not None:
         require_columns(acknowledged, ["device", "notification"], function=function)
         seen = acknowledged.select("device", "notification").distinct().withColumn("_seen", F.lit(True))
-        joined = each.join(seen, ["device", "notification"], "left")
-        each = joined.withColumn("_left", F.when(F.col("_seen").isNull(), F.col("ended")))
+        joined = notifications.join(seen, ["device", "notification"], "left")
+        notifications = joined.withColumn("_left", F.when(F.col("_seen").isNull(), F.col("ended")))
     last_of_all = F.max("ended")
-    counted = each.groupBy("db", "device").agg(
+    counted = notifications.groupBy("db", "device").agg(
         F.count("_left").cast("int").alias("count"),
         F.coalesce(F.min("_left"), last_of_all).alias("begun"),
         F.coalesce(F.max("_left"), last_of_all).alias("ended"),

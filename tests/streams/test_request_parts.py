@@ -76,8 +76,8 @@ def judged(responses: list[tuple[Any, ...]], *, completed: pa.Table | None = Non
     """What each response is, in the order in which they came."""
     rows = pa.Table.from_pylist([dict(zip(RESPONSE.names, row, strict=True)) for row in responses], RESPONSE)
     numbered = rows.append_column("place", pa.array(range(rows.num_rows)))
-    found = fold_table(numbered, PLAN, order=["part", "timestamp", "place"], states=completed)
-    return sorted(found.to_pylist(), key=lambda row: row["place"])
+    folded = fold_table(numbered, PLAN, order=["part", "timestamp", "place"], states=completed)
+    return sorted(folded.to_pylist(), key=lambda row: row["place"])
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,9 @@ def test_cases(
     name: str, sentence: str, responses: list[tuple[int, int, str]], expected: list[tuple[str, str | None]]
 ) -> None:
     sent = [("c", 1, *response, AT + timedelta(seconds=place)) for place, response in enumerate(responses)]
-    found = judged(sent)
-    assert [(row["part_is"], row["waiting_for"]) for row in found] == expected
-    for row in found:
+    parts = judged(sent)
+    assert [(row["part_is"], row["waiting_for"]) for row in parts] == expected
+    for row in parts:
         assert row["waiting_since"] == (AT if row["part_is"] == "waiting" else None)
         assert row["error_code"] == ("CONTRADICTING" if row["part_is"] == "contradicting" else None)
     over = pa.table({"client_id": ["c"], "request": pa.array([1], pa.int64())})

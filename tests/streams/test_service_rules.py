@@ -60,10 +60,12 @@ class ServiceInMemory:
         for fold in FOLDS:
             sent = [_decode(msgspec.msgpack.encode(row)) for row in rows if isinstance(row, fold.takes)]
             scopes = spread_rows(fold, sent)
-            known = {scope: state for (name, scope), state in self.states.items() if name == fold.name}
-            changed, results = take_scopes(fold, rules, scopes, known, list)
+            states = {scope: state for (name, scope), state in self.states.items() if name == fold.name}
+            changed, results = take_scopes(fold, rules, scopes, states, list)
             self.states |= {(fold.name, state.scope): state for state in changed}
-            self.outcomes |= {said.place: said for said in results if isinstance(said, RecordOutcome)}
+            self.outcomes |= {
+                outcome.place: outcome for outcome in results if isinstance(outcome, RecordOutcome)
+            }
             passing = [row for row in rows if not isinstance(row, fold.takes)]
             rows = [*passing, *(row for row in results if not isinstance(row, RecordOutcome))]
         self.rows += rows

@@ -46,11 +46,11 @@ def test_changes_carry_what_patches_touch_and_merge_to_the_entities(spark: Spark
     phones = {f"phone.{name}": T.StringType() for name in ("home", "cell", "work")}
     fields = T.StructType([T.StructField(name, kind) for name, kind in {**types, **phones}.items()])
     made = streams.changes(answers, "C", fields).orderBy("effective_timestamp")
-    told = drop_rejects(made).collect()
+    stated_changes = drop_rejects(made).collect()
     all_of = ["name", "age", "tags", "phone.home", "phone.cell", "phone.work"]
-    touched = [[name for name in all_of if row.carried[name]] for row in told]
+    touched = [[name for name in all_of if row.carried[name]] for row in stated_changes]
     assert touched == [all_of, ["age"], ["phone.home", "phone.work"], ["tags"], all_of[3:], []]
-    assert [(row.operation, row.data["phone.work"], row.data["tags"]) for row in told] == [
+    assert [(row.operation, row.data["phone.work"], row.data["tags"]) for row in stated_changes] == [
         ("upsert", None, '["x"]'),
         ("upsert", None, None),
         ("upsert", "1", None),
@@ -73,8 +73,8 @@ def test_changes_carry_what_patches_touch_and_merge_to_the_entities(spark: Spark
 
 def test_the_device_that_is_told_is_the_key_of_the_record(spark: SparkSession) -> None:
     """Its message does not have it: "it is included as the key for the message"."""
-    told = {"db": "d", "collection": "C", "zone": "z", "entity": "e", "action": "created", "ended": 7}
-    text = json.dumps({**told, "notification": "n"}).encode()
+    message = {"db": "d", "collection": "C", "zone": "z", "entity": "e", "action": "created", "ended": 7}
+    text = json.dumps({**message, "notification": "n"}).encode()
     keys = [b"device/1", None, b"\xff"]
     rows = [(key, text, "t", 0, offset, AT, 0, None) for offset, key in enumerate(keys)]
     decoded = streams.decode(spark.createDataFrame(rows, RECORD_SCHEMA), streams.CHANGES_BY_DEVICE)

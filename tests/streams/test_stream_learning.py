@@ -120,9 +120,9 @@ def test_counts_follow_updates_and_deletes() -> None:
         if after is not None:
             there[entity] = after
         have = {name: sum(name in document for document in there.values()) for name in ("a", "b", "at")}
-        found = fields(of)
-        assert {name: found[name][1] for name in have if name in found} == {
-            name: count < len(there) for name, count in have.items() if name in found
+        learned = fields(of)
+        assert {name: learned[name][1] for name in have if name in learned} == {
+            name: count < len(there) for name, count in have.items() if name in learned
         }
         state = of.state()
         assert EntityType(state).state() == state
@@ -237,13 +237,13 @@ def test_fields_are_of_whatever_a_schema_declares() -> None:
             "r/s": {"type": "LONG"},
         },
     }
-    found = streams.type_fields(json.dumps({"C": {"fields": fields}}))
+    spark_fields = streams.type_fields(json.dumps({"C": {"fields": fields}}))
     texts = dict.fromkeys(("a", "b", "c", "p.q"), "string")
     longs = dict.fromkeys(("x~y", "d..e", "n.", "r.s"), "bigint")
-    assert {field.name: field.dataType.simpleString() for field in found} == {**texts, **longs}
+    assert {field.name: field.dataType.simpleString() for field in spark_fields} == {**texts, **longs}
 
 
 def test_types_of_numbers_at_their_ends() -> None:
     """Two's complement has one more below zero."""
     ends = [-(2**31), 2**31 - 1, -(2**31) - 1, 2**31, -(2**63), 2**63 - 1, -(2**63) - 1, 2**63]
-    assert [value_type(each) for each in ends] == [*["INTEGER"] * 2, *["LONG"] * 4, *["BIG_INTEGER"] * 2]
+    assert [value_type(end) for end in ends] == [*["INTEGER"] * 2, *["LONG"] * 4, *["BIG_INTEGER"] * 2]

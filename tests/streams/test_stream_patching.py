@@ -33,7 +33,7 @@ def answer(to: Document, ops: Any, request: int = 1) -> tuple[Any, ...]:
     return to.take(False, None, "client", request, 1, text, True, True, False, 5, True)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[each["name"] for each in CASES])
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
 def test_cases(case: dict[str, Any]) -> None:
     of = document(case["before"])
     status, reasons, before, after, action, *_ = answer(of, case["ops"])
@@ -116,21 +116,28 @@ def test_a_message_with_a_number_beyond_decimals_is_refused() -> None:
 
 
 def test_whole_numbers_are_all_that_a_long_holds_and_the_database_is_in_either_field() -> None:
-    said: dict[str, Any] = {"db": None, "dbid": "d", "clientid": "c", "user": "u", "begun": 1, "patches": []}
+    request_message: dict[str, Any] = {
+        "db": None,
+        "dbid": "d",
+        "clientid": "c",
+        "user": "u",
+        "begun": 1,
+        "patches": [],
+    }
     for request, code in ((-(2**63), None), (2**63 - 1, None), (2**63, "WRONG_TYPE")):
-        found = message(json.dumps({**said, "request": request}).encode(), ENTITY_BATCHES)
-        assert (found.get("error_code"), found["db"]) == (code, "d"), request
+        columns = message(json.dumps({**request_message, "request": request}).encode(), ENTITY_BATCHES)
+        assert (columns.get("error_code"), columns["db"]) == (code, "d"), request
 
 
 def test_instants_are_within_the_years_that_timestamps_have() -> None:
     """By hand: the first and the last millisecond, 0001-01-01T00:00:00.000 and 9999-12-31T23:59:59.999."""
-    said = {"db": "d", "clientid": "c", "user": "u", "device": "d", "appVersion": "1"}
+    connection = {"db": "d", "clientid": "c", "user": "u", "device": "d", "appVersion": "1"}
     for begun, code in (
         *((-62135596800000, None), (253402300799999, None)),
         *((-62135596800001, "WRONG_TYPE"), (253402300800000, "WRONG_TYPE"), (2**62, "WRONG_TYPE")),
     ):
-        found = message(json.dumps({**said, "begun": begun}).encode(), CONNECTIONS)
-        assert found.get("error_code") == code, begun
+        columns = message(json.dumps({**connection, "begun": begun}).encode(), CONNECTIONS)
+        assert columns.get("error_code") == code, begun
 
 
 HOSTILE = {

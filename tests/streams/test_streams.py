@@ -24,14 +24,14 @@ ENDED = 1415747086229
 
 
 def records(spark: SparkSession, *values: bytes | dict[str, Any] | None, at: datetime = AT) -> DataFrame:
-    texts = [json.dumps(each).encode() if isinstance(each, dict) else each for each in values]
+    texts = [json.dumps(value).encode() if isinstance(value, dict) else value for value in values]
     listed = [(None, value, "t", 0, offset, at, 0, None) for offset, value in enumerate(texts)]
     return spark.createDataFrame(listed, RECORD_SCHEMA)
 
 
 def batch(*patches: Any, **header: Any) -> dict[str, Any]:
-    said = {"db": "my-db", "clientid": CLIENT, "request": 2, "user": "jsmith", "begun": 1415747086227}
-    return {**said, **header, "patches": list(patches)}
+    request = {"db": "my-db", "clientid": CLIENT, "request": 2, "user": "jsmith", "begun": 1415747086227}
+    return {**request, **header, "patches": list(patches)}
 
 
 def patch(entity: str, *ops: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -49,8 +49,8 @@ def read(records: DataFrame) -> list[dict[str, Any]]:
 def fixture(name: str) -> dict[str, Any]:
     if not FIXTURES.exists():
         pytest.skip("the fixtures of the upstream are not here")
-    found: dict[str, Any] = json.loads((FIXTURES / name).read_text())
-    return found
+    members: dict[str, Any] = json.loads((FIXTURES / name).read_text())
+    return members
 
 
 @pytest.mark.parametrize(("many", "parts"), [("create-contact", 1), ("create-multiple-contacts", 2)])
@@ -105,21 +105,21 @@ def test_keys_partitions_and_durability_are_those_of_the_page() -> None:
         "changes-by-device": ("device", "device", False),
         "device-notifications": ("device", "device", False),
     }
-    found = {}
+    catalogue = {}
     for name, stream in streams.STREAMS.items():
         keys = [stream.key, *([stream.other_key] if stream.other_key else [])]
         key, partition_by = " or ".join(map("/".join, keys)), "/".join(stream.partition_by)
-        found[name] = (key, partition_by, stream.forever)
-    assert found == stated
+        catalogue[name] = (key, partition_by, stream.forever)
+    assert catalogue == stated
 
 
 def test_messages_that_say_less_are_read() -> None:
-    said = {"db": "d", "clientid": "c", "request": 1, "user": "u", "begun": 1, "ended": 2, "ops": []}
+    request = {"db": "d", "clientid": "c", "request": 1, "user": "u", "begun": 1, "ended": 2, "ops": []}
     place = {"collection": "C", "zone": "z", "entity": "e", "parts": 1, "status": 1}
-    update = json.dumps({**said, **place, "before": None, "after": {"a": 1}}).encode()
-    found = message(update, streams.ENTITY_UPDATES)
+    update = json.dumps({**request, **place, "before": None, "after": {"a": 1}}).encode()
+    columns = message(update, streams.ENTITY_UPDATES)
     # The page's own sample: that null is said means that there was nothing, and is said again.
-    assert (found["before"], found["include_before"], found["include_after"]) == (None, True, False)
+    assert (columns["before"], columns["include_before"], columns["include_after"]) == (None, True, False)
     # Nobody has connected from the device.
     left = b'{"db":"d","device":"x","count":1,"begun":1,"ended":2}'
     assert "error_code" not in message(left, streams.DEVICE_NOTIFICATIONS)
@@ -198,9 +198,9 @@ def test_what_cannot_be_read_is_a_reject_down_to_the_changes(spark: SparkSession
             assert sorted(found, key=lambda row: row.offset) == expected
         assert [row.data.name for row in changes if row.reject is None] == [name]
         responses = {row.entity: row.status for row in streams.partial_responses(answers).collect()}
-        known = {row.entity: row.revision for row in streams.entities(answers).collect()}
-        assert (responses.get("e1"), known["e1"]) == (1, 1)
-        assert responses.keys() == known.keys()
+        revisions = {row.entity: row.revision for row in streams.entities(answers).collect()}
+        assert (responses.get("e1"), revisions["e1"]) == (1, 1)
+        assert responses.keys() == revisions.keys()
     schemas = streams.decode(records(spark, b"?"), streams.SCHEMA_PATCHES)
     [refused] = rejects(streams.apply_schema_patches(schemas)).collect()
     assert (refused.value, refused.error_code) == (b"?", "NOT_JSON")
@@ -208,8 +208,8 @@ def test_what_cannot_be_read_is_a_reject_down_to_the_changes(spark: SparkSession
 
 def test_responses_wait_for_each_other_in_any_order_and_expire(spark: SparkSession) -> None:
     def response(request: int, part: int, parts: int, **more: Any) -> dict[str, Any]:
-        said = {"db": "d", "clientid": "c", "request": request, "user": "u", "begun": 1, "ended": 10 + part}
-        return {**said, "part": part, "parts": parts, "status": 1, "ops": [], **more}
+        answer = {"db": "d", "clientid": "c", "request": request, "user": "u", "begun": 1, "ended": 10 + part}
+        return {**answer, "part": part, "parts": parts, "status": 1, "ops": [], **more}
 
     sent = [
         *(response(1, 2, 2), response(2, 1, 1), response(1, 2, 2, ended=99), response(1, 1, 2, begun=9)),
@@ -238,10 +238,10 @@ def test_responses_wait_for_each_other_in_any_order_and_expire(spark: SparkSessi
     assert sorted(read(written), key=lambda each: each["request"]) == [aggregate, sent[1], sent[8]]
     assert aggregate["begun"] == 1  # the parts began at different times
 
-    known = spark.createDataFrame([("c", 1), ("c", 2), ("c", 2)], "client_id string, request long")
+    completed = spark.createDataFrame([("c", 1), ("c", 2), ("c", 2)], "client_id string, request long")
     late_parts = [*sent[:2], response(6, 1, 1), response(1, 3, 3, user="another")]
     decoded = streams.decode(records(spark, *late_parts), streams.PARTIAL_RESPONSES)
-    again = streams.response_parts(decoded, completed=known).orderBy("offset").collect()
+    again = streams.response_parts(decoded, completed=completed).orderBy("offset").collect()
     assert [(row.part_is, row.waiting_for, row.error_code) for row in again] == [
         *(("duplicate", None, None), ("duplicate", None, None)),
         *(("complete", None, None), ("duplicate", None, None)),

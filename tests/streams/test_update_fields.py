@@ -94,7 +94,7 @@ def test_a_sentence_names_the_field_and_what_is_there() -> None:
 
 def test_numbers_at_the_ends_of_their_types() -> None:
     for kind, lowest in ((pa.int32(), -(2**31)), (pa.int64(), -(2**63))):
-        assert [CONVERT[kind](each) for each in (lowest, ~lowest)] == [lowest, ~lowest]
+        assert [CONVERT[kind](end) for end in (lowest, ~lowest)] == [lowest, ~lowest]
         for beyond in (lowest - 1, -lowest):
             with pytest.raises(TypeError):
                 CONVERT[kind](beyond)

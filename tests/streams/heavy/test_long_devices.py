@@ -36,9 +36,11 @@ def test_devices_are_told_what_they_had_subscribed_to_at_the_time(
 
     stated = streams.subscription_changes(zones)
     history = merge(stated, entity="subscription", keys=["db", "subscription"]).localCheckpoint()
-    told = streams.changes_by_device(zones, history).localCheckpoint()
-    found = sorted((row.ended // 1000 % 60, row.device, row.action, row.entity) for row in told.collect())
-    assert found == [
+    messages = streams.changes_by_device(zones, history).localCheckpoint()
+    answers_by_time = sorted(
+        (row.ended // 1000 % 60, row.device, row.action, row.entity) for row in messages.collect()
+    )
+    assert answers_by_time == [
         (2, "device1", "created", "c1"),
         (2, "device2", "created", "c1"),
         (3, "device2", "updated", "c1"),
@@ -47,7 +49,7 @@ def test_devices_are_told_what_they_had_subscribed_to_at_the_time(
         (12, "device2", "created", "o1"),
         (14, "device2", "created", "o2"),
     ]
-    notifications = {row.notification for row in told.collect()}
+    notifications = {row.notification for row in messages.collect()}
     assert len(notifications) == 7
     assert {row.notification for row in streams.changes_by_device(zones, history).collect()} == notifications
 
@@ -66,10 +68,10 @@ def test_devices_are_told_what_they_had_subscribed_to_at_the_time(
         ("1", 1, 1, 1),
         ("2", 2, 2, 2),
     ]
-    seen = told.where("device = 'device1' OR entity <> 'o2' AND action <> 'deleted'").select(
+    seen = messages.where("device = 'device1' OR entity <> 'o2' AND action <> 'deleted'").select(
         "device", "notification"
     )
-    left = streams.device_notifications(told, streams.user_devices(connections), seen)
+    left = streams.device_notifications(messages, streams.user_devices(connections), seen)
     at = int(AT.timestamp()) * 1000
     assert [tuple(row) for row in left.orderBy("device").collect()] == [
         ("d", "ben", "device1", 0, at + 6000, at + 6000),  # all is acknowledged: it has to be told that

@@ -37,7 +37,7 @@ TRACES: dict[str, list[str | int | float]] = {
     "ada": ["ada.lovelace", "adas secret", "adas_field", 7_190_041_700],
     "subscription": ["adas.telegraph"],
 }
-HERS = {(each["collection"], each["zone"], each["entity"]) for each in (ADA, SUBSCRIPTION)}
+HERS = {(entity["collection"], entity["zone"], entity["entity"]) for entity in (ADA, SUBSCRIPTION)}
 SECRET = [
     {"op": "add", "path": "adas_field", "value": "adas secret"},
     {"op": "add", "path": "number", "value": 7_190_041_700},
@@ -60,13 +60,13 @@ def batch_of(request: int, *patches: tuple[list[Any], dict[str, str]], **more: A
 
 
 def log_of(*messages: dict[str, Any] | bytes, start: int = 0) -> list[Record]:
-    found = []
-    for at, each in enumerate(messages, start):
-        topic = "entity-batches" if isinstance(each, dict) and "patches" in each else "entity-patches"
-        value = each if isinstance(each, bytes) else json.dumps(each).encode()
-        key = value if isinstance(each, bytes) else json.dumps([each.get("entity")]).encode()
-        found.append((key, value, topic, 0, at, AT + timedelta(seconds=at), 0, None))
-    return found
+    records = []
+    for at, message in enumerate(messages, start):
+        topic = "entity-batches" if isinstance(message, dict) and "patches" in message else "entity-patches"
+        value = message if isinstance(message, bytes) else json.dumps(message).encode()
+        key = value if isinstance(message, bytes) else json.dumps([message.get("entity")]).encode()
+        records.append((key, value, topic, 0, at, AT + timedelta(seconds=at), 0, None))
+    return records
 
 
 def test_an_entity_goes_and_its_requests_stay(spark: SparkSession, tmp_path: Path) -> None:
@@ -197,15 +197,15 @@ def _make_personal(record: Record) -> bytes:
 
 def without_her(log: Iterable[Record]) -> list[Record]:
     """The log as if nobody had ever spoken of her."""
-    found = []
+    records = []
     for record in log:
         message = json.loads(record[1]) if record[1].startswith(b"{") else {}
         if "patches" in message:
-            message["patches"] = [each for each in message["patches"] if not _is_hers(each)]
-            found.append(_with_value(record, json.dumps(message).encode()))
+            message["patches"] = [patch for patch in message["patches"] if not _is_hers(patch)]
+            records.append(_with_value(record, json.dumps(message).encode()))
         elif not _is_hers(message):
-            found.append(record)
-    return found
+            records.append(record)
+    return records
 
 
 def _is_hers(patch: dict[str, Any]) -> bool:
@@ -226,7 +226,7 @@ def of_others(service: streams.Service) -> dict[str, list[str]]:
         )
     }
     named |= {"entities": service.entities(), "waiting": service.waiting()}
-    found = {
+    answers = {
         name: sorted(
             repr(row.asDict())
             for row in frame.collect()
@@ -234,7 +234,7 @@ def of_others(service: streams.Service) -> dict[str, list[str]]:
         )
         for name, frame in named.items()
     }
-    return found | {
+    return answers | {
         "complete": sorted(
             repr((*row[:6], [text for text in row.responses if not _is_masked_or_hers(text)]))
             for row in service.messages(streams.COMPLETE_RESPONSES).collect()
@@ -247,8 +247,8 @@ def of_others(service: streams.Service) -> dict[str, list[str]]:
 
 
 def _is_masked_or_hers(text: str) -> bool:
-    said = json.loads(text)
-    return said == "ERASED" or _is_hers(said) or "erased" in str(said.get("error"))
+    members = json.loads(text)
+    return members == "ERASED" or _is_hers(members) or "erased" in str(members.get("error"))
 
 
 @seeds(1, soak=3)

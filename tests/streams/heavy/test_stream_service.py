@@ -30,30 +30,30 @@ def test_any_batches_give_what_one_gives(spark: SparkSession, tmp_path: Path, se
     log = drawn_log(seed, 60)
     requests = ("entity-batches", "entity-patches")
     apart = [
-        [each for each in log if each[2] not in requests],
-        [each for each in log if each[2] in requests],
+        [record for record in log if record[2] not in requests],
+        [record for record in log if record[2] in requests],
     ]
     arranged = {"one": [log], "three": [log[:7], log[7:31], log[31:]], "apart": apart}
-    found = {}
+    answers = {}
     for name, batches in arranged.items():
         service = streams.Service(spark, tmp_path / name, buckets=2)
         for number, batch in enumerate(batches):
-            came = to_records(spark, batch)
-            assert service.receive(came, number).records == len(batch)
+            records = to_records(spark, batch)
+            assert service.receive(records, number).records == len(batch)
             if number % 2:
-                again = service.receive(came, number)
+                again = service.receive(records, number)
                 assert (again.repeated, again.records) == (True, 0)
-        found[name] = told(service)
-    assert {name for name, table in found["one"].items() if not table} <= {
+        answers[name] = told(service)
+    assert {name for name, table in answers["one"].items() if not table} <= {
         "waiting",
         "schemas",
         "changes-by-device",
     }
-    assert found["three"] == found["one"]
-    told_by_one = dict(found["one"])
+    assert answers["three"] == answers["one"]
+    told_by_one = dict(answers["one"])
     # Of entities and schemas that came apart, what is learnt on the way is another thing.
-    found["one"].pop("learned_types"), found["apart"].pop("learned_types")
-    assert found["apart"] == found["one"]
+    answers["one"].pop("learned_types"), answers["apart"].pop("learned_types")
+    assert answers["apart"] == answers["one"]
     service.rebuild()
     assert told(service) == told_by_one
     entities = service.entities().collect()
@@ -69,10 +69,10 @@ def interpreted(log: list[Record]) -> dict[tuple[str, ...], Any]:
         value, topic = record[1:3]
         if topic not in ("entity-batches", "entity-patches") or len(value) < 3:
             continue  # another stream, or damaged
-        said = json.loads(value)
-        for number, patch in enumerate(said.get("patches", [said]), 1):
+        request = json.loads(value)
+        for number, patch in enumerate(request.get("patches", [request]), 1):
             entity = tuple(patch[name] for name in ("collection", "zone", "entity"))
-            name = (entity, said["request"], said.get("part", number))
+            name = (entity, request["request"], request.get("part", number))
             if name not in seen:
                 seen.add(name)
                 known[entity] = patch_interpreter.answered(known.get(entity), patch["ops"])[1]
@@ -80,8 +80,8 @@ def interpreted(log: list[Record]) -> dict[tuple[str, ...], Any]:
 
 
 def request(number: int, *ops: dict[str, Any], part: int = 1, parts: int = 1, **more: Any) -> dict[str, Any]:
-    said = {"db": "d", "clientid": "c", "request": number, "user": "u", "begun": 1, "part": part}
-    return {**said, "parts": parts, "collection": "C", "zone": "z", "entity": "e", "ops": list(ops), **more}
+    header = {"db": "d", "clientid": "c", "request": number, "user": "u", "begun": 1, "part": part}
+    return {**header, "parts": parts, "collection": "C", "zone": "z", "entity": "e", "ops": list(ops), **more}
 
 
 def test_a_request_waits_for_its_parts_is_given_up_and_heals(spark: SparkSession, tmp_path: Path) -> None:
