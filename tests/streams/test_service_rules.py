@@ -130,3 +130,24 @@ def test_an_entity_is_forgotten_in_what_waits_too() -> None:
     assert (his["part"], his["status"], his["entity"]) == (2, 1, "bob")
     entities = [read_state(scope, state.state)[:4] for (_, scope), state in kept.items() if "[" in scope]
     assert ("d", "People", "z", "ada") not in entities
+
+
+def test_what_is_learnt_counts_all_entities_and_parts_that_contradict_each_other_are_kept() -> None:
+    def patch(entity: str, value: Any, **more: Any) -> Record:
+        where = {"db": "d", "collection": "Mugs", "zone": "z", "entity": entity, "learning": True}
+        header = {"clientid": "c", "user": "u", "begun": 1, "request": 1, "part": 1, "parts": 1, **more}
+        text = json.dumps({**where, **header, "ops": [{"op": "add", "path": "cl", "value": value}]})
+        return (None, text.encode(), "entity-patches", 0, 0, None, 0, None)
+
+    service = ServiceInMemory()
+    service.receive([patch("m1", 25)])
+    service.receive([patch("m2", "large", request=2, parts=2)])
+    learned = [row.columns for row in service.rows if isinstance(row, LearnedType)]
+    types = [json.loads(row["entity_type"])["Mugs"]["fields"]["cl"]["type"] for row in learned]
+    assert list(zip(types, (row["entities"] for row in learned), strict=True)) == [
+        ("INTEGER", 1),
+        ("STRING", 2),
+    ]
+    service.receive([patch("m3", 1, request=2, part=2, parts=3)])
+    service.receive([patch("m4", 1, request=2, part=2, parts=2)])
+    assert [said.code for said in service.outcomes.values()] == ["CONTRADICTING"] * 3
