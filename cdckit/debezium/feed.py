@@ -215,14 +215,16 @@ class Feed(TableFeed):
             InvalidArgument: There is no such table that has a ledger, or there are several; or there is no
                 such commit, or *timestamp* is naive.
         """
-        snapshot = self._snapshot(version, timestamp, function="table")
-        kept = {table.name: table for table in _kept_tables(snapshot)}
+        return self._ledger(self._snapshot(version, timestamp, function="table"), name)
+
+    def _ledger(self, tables: Snapshot, name: str) -> View:
+        kept = {table.name: table for table in _kept_tables(tables)}
         chosen = [table for table in kept if is_name_of(name, table)]
         if len(chosen) != 1:
             which = f"{name}, which {', '.join(chosen[:9])} all end in" if chosen else name
             needed = f"one of {', '.join(list(kept)[:20]) or 'no table yet'}"
             raise InvalidArgument("table", "name", needed, which)
-        return View(snapshot, self._settings.kind(kept[chosen[0]]).stored_kind(snapshot))
+        return View(tables, self._settings.kind(kept[chosen[0]]).stored_kind(tables))
 
 
 def _keys_of(table: CapturedTable) -> tuple[str, ...]:

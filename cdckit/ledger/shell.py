@@ -28,11 +28,13 @@ from cdckit.ledger.erasure import (
     unfinished,
 )
 from cdckit.ledger.places import places_of, require_alone
+from cdckit.ledger.publication import Form, publish
 from cdckit.ledger.receipts import ErasedPart, Receipt
 from cdckit.ledger.tombstones import REFUSE
 from cdckit.ledger.views import View
 from cdckit.model.documents import Document, as_records, make_sink
 from cdckit.model.records import RECORD_COLUMNS
+from cdckit.outputs.scd import scd_type_2
 from cdckit.parts.arguments import require_batch_id, require_instant
 from cdckit.parts.workers import describe_step
 from cdckit.store import Snapshot, Store, Transaction
@@ -458,6 +460,39 @@ class Shell(ABC):
         """
         return self._ledgers(self._snapshot(version, timestamp, function="ledgers"))
 
+    def publish(
+        self,
+        ledger: str,
+        target: str | Path,
+        form: Form = scd_type_2,
+        *,
+        anew: bool = False,
+        storage_options: dict[str, str] | None = None,
+    ) -> int:
+        """
+        Bring a table that others read to where the history of a ledger is, as `Ledger.publish` does.
+
+        Args:
+            ledger: The name of the ledger (`ledgers`); of a captured database as much of it as `table` needs.
+            target, form, anew, storage_options: As for `Ledger.publish`.
+
+        Returns:
+            The commit that the table shows.
+
+        Raises:
+            InvalidArgument: There is no such ledger; or as for `Ledger.publish`.
+            ForeignChange, NotWritable, StoreIsBusy: As for `Ledger.publish`.
+
+        Cost: as of `Ledger.publish`.
+        """
+
+        def kind_of(tables: Snapshot) -> Kind:
+            require_kind(tables, self.kind)
+            return self._ledger(tables, ledger).kind
+
+        with describe_step(self._spark, f"{self._door}: publish a history"):
+            return publish(self.store, kind_of, target, form, anew=anew, options=storage_options)
+
     # -----------------------------------------------------------------------------------------------------
 
     @property
@@ -472,6 +507,10 @@ class Shell(ABC):
         return Ledgers(
             {name: View(tables, kind.stored_kind(tables)) for name, kind in self._kinds(tables).items()}
         )
+
+    def _ledger(self, tables: Snapshot, name: str) -> View:
+        """The ledger of that name."""
+        return self._ledgers(tables)[name]
 
     def _snapshot(
         self, version: int | None = None, timestamp: datetime | None = None, *, function: str = "snapshot"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from cdckit import debezium, merge, rejects
@@ -84,6 +85,19 @@ def test_names_of_arguments_that_nothing_has_are_told(spark: SparkSession, tmp_p
         "items has another column, price (untyped)",
         "columns= names order, which is no table so far; not named is orders",
     }
+
+
+def test_a_table_of_a_feed_is_published_by_its_name(spark: SparkSession, tmp_path: Path) -> None:
+    """By as much of it as is needed, and nothing happens twice; another name is refused."""
+    feed = debezium.Feed(spark, tmp_path / "feed", tables={"orders": ["id"]}, buckets=1)
+    sent = [(None, event("u", "orders", {"id": 1, "price": price}, lsn=price)) for price in (5, 6)]
+    feed.receive(records(spark, sent))
+    commits = {feed.publish("orders", tmp_path / "orders") for _ in range(2)}
+    table = DeltaTable(tmp_path / "orders").to_pandas().sort_values("valid_from_timestamp")
+    assert table[["price", "is_current"]].values.tolist() == [["5", False], ["6", True]]
+    assert commits == {feed.table("orders").version}
+    with pytest.raises(InvalidArgument, match=r"one of .*orders; it is 'items'"):
+        feed.publish("items", tmp_path / "items")
 
 
 def test_what_cannot_be_a_feed_is_refused(spark: SparkSession, tmp_path: Path) -> None:
