@@ -36,15 +36,15 @@ NOT_SHOWN, UNTESTED = "not shown", "nothing"
 PARTS = {
     "0": ("Begin here", "How your own data become a history, and what a change feed is."),
     "1": ("Ask a history", "What was, what changed, who said so, what was believed, how long it lasted."),
-    "2": ("The data hub", "Messages, mappings, links, lists: the door of temporal message processing."),
+    "2": ("The data hub", "Messages of several systems by rules of their own: mappings, links, lists."),
     "3": ("RDSS and Databus", "Messages between repositories, and a database's changes in windows."),
-    "4": ("Debezium", "The streams of the prototype of 2014, and change events of today's databases."),
-    "5": ("Trust", "Whether what stands in the tables can be believed."),
-    "6": ("All together", "What five doors say of one thing."),
+    "4": ("Debezium", "Change events of today's databases, from Kafka; streams of the prototype of 2014."),
+    "5": ("Trust", "Whether the tables can be believed."),
+    "6": ("All together", "What five feeds say about one thing."),
 }
 
 QUESTIONS = {
-    "00": "How do a CSV and a second table become one history?",
+    "00": "How do nightly lists, a CSV and a second table become a history?",
     "01": "What did the departure board show at noon, and who said so?",
     "02": "What is in a message of Replicate, and how is it read?",
     "10": "What did the board say at any minute, and what changed in an hour?",
@@ -116,8 +116,8 @@ def page() -> str:
 def _index(notebooks: dict[str, Path]) -> Iterator[str]:
     yield "# The notebooks"
     yield ""
-    yield "Each asks one question and answers it with data that come along; none needs a network."
-    yield "Begin with [00_your_own_data](00_your_own_data.ipynb) if you have tables,"
+    yield "Each asks one question and answers it with data from this repository; none needs a network."
+    yield "Begin with [00_your_own_data](00_your_own_data.ipynb) if you have nightly lists or tables,"
     yield "or with [01_tour](01_tour.ipynb) for a whole story."
     yield "If you know one of the specifications, go to its notebooks."
     yield "`make test` runs every notebook and compares all outputs with those that you see."
@@ -138,7 +138,7 @@ def _coverage(lists: Sequence[Specification]) -> Iterator[str]:
     count, shown = sum(len(each.scenarios) for each in lists), sum(each.shown for each in lists)
     yield from ("", "## What of the five specifications is shown where", "")
     yield "A scenario is something that a specification says can happen, in our words."
-    yield f"There are {count}; notebooks show {shown} of them, and of the others the line says why not."
+    yield f"There are {count}; notebooks show {shown} of them, and the lines of the others say why not."
     yield "`python -m tools.notebook_index` checks that each section named here is there and shows something."
     for each in lists:
         told = f"{each.name}: {each.shown} of {len(each.scenarios)}"

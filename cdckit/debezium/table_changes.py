@@ -312,7 +312,7 @@ def _warn_of_texts(table: str, types: Mapping[str, Sequence[str]]) -> None:
         example = ", ".join(f'"{name}": "…"' for name in list(types)[:3])
         warnings.warn(
             f"The events of {table} say no types, so all columns are read as texts, as they were sent. "
-            f"Say the types, as in `columns={{{example}}}`; docs/types-of-events.md lists them, and with "
+            f"Say the types, as in `columns={{{example}}}`; docs/types.md lists them, and with "
             "`untyped` a column stays text.",
             UntypedColumns,
             stacklevel=4,

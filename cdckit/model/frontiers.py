@@ -55,7 +55,7 @@ def find_frontiers(
     Raises:
         MissingColumns, WrongColumnType: *records* lacks a column, or has *position* or *timestamp* in another
             type.
-        InvalidArgument: A column of *stream* is called as one of the answer; *records* are a stream.
+        InvalidArgument: A column of *stream* has the name of one of the answer; *records* are a stream.
 
     Cost: one shuffle of a number and an instant per message, and a join of these with themselves.
 
@@ -132,7 +132,7 @@ def _require(
     require_batch(records, "records", _INSTEAD, function=function)
     of = require_fields(stream, records.columns, "stream", function=function)
     if set(of) & set(taken):
-        raise InvalidArgument(function, "stream", "of columns that are not called as one of the answer", of)
+        raise InvalidArgument(function, "stream", "of columns with other names than those of the answer", of)
     kind = records.schema[position].dataType
     if not isinstance(kind, T.IntegralType):
         raise WrongColumnType(function, position, "a whole number", kind.simpleString())

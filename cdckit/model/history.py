@@ -122,7 +122,7 @@ def require_history(history: DataFrame, *columns: str, function: str | None = No
     require_columns(history, columns, function=function, remedy=_remedy(history))
     require_types(history, standard_columns(*columns), function=function)
     if is_bitemporal(history):
-        needed = "what was believed at one moment: of a bitemporal table take keep_known(table, at)"
+        needed = "what was believed at one moment: keep_known(table, at) gives it from a bitemporal table"
         raise InvalidArgument(function, "history", needed, [SYSTEM_FROM, SYSTEM_TO])
     return with_open_ends(history) if VALID_TO in history.columns else history
 

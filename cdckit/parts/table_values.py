@@ -2,7 +2,7 @@
 Values of a table of any library in the types that Spark takes: one table of types, at every depth.
 
 What comes as Arrow goes through `in_spark_types`, objects of Python before that through `read_objects`.  The
-page "What goes in" shows the table.
+page "Types" shows the table.
 """
 
 from __future__ import annotations

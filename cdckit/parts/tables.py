@@ -315,7 +315,7 @@ def _as_texts(frame: object, names: list[str]) -> str:
     if library == "duckdb":
         texts = ", ".join(f'"{name}"::varchar as "{name}"' for name in names)
         return f"`frame.select({f'* replace ({texts})'!r})` in DuckDB"
-    return f"cast {', '.join(names)} to text in the library that the table is of"
+    return f"cast {', '.join(names)} to text in the library of the table"
 
 
 def _texts_of_polars(frame: Any, names: Collection[str]) -> Iterator[str]:

@@ -162,13 +162,13 @@ def is_made_text(common: T.DataType | None, *kinds: T.DataType) -> bool:
 
 
 WHOLE_KEYS = (
-    "Where a cell is empty, pandas makes floats of whole numbers: `frame.convert_dtypes()` makes them whole "
-    "again.  Else cast the key, such as to bigint or string."
+    "If a cell is empty, pandas turns whole numbers into floats: `frame.convert_dtypes()` makes them whole "
+    "again.  Otherwise cast the key, such as to bigint or string."
 )
 """What to do where a key is a float."""
 
 TIMES_IN_LISTS = (
-    "Lists are compared value by value: read the column in each of them alike, such as by "
+    "Lists are compared value by value: read the column of every list in the same way, such as by "
     "`pandas.to_datetime(…, errors='coerce')` or `parse_dates=`."
 )
 """What to do where a column of lists holds times once, and texts or numbers another time."""

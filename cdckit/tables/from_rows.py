@@ -82,7 +82,7 @@ def changes_from(
         frame: A DataFrame of Spark, or one of pandas: its rows have the order in which they stand, its
             missing values (NaN, NaT, NA, None) are null, its index is left out, and its datetimes without
             a zone are instants of UTC.  Or one that speaks Arrow's stream, by the same rules, but that NaN
-            is a value: of polars, DuckDB (`duckdb.sql(…)`), ibis, pyarrow.  The page "What goes in" lists
+            is a value: of polars, DuckDB (`duckdb.sql(…)`), ibis, pyarrow.  The page "Types" lists
             the types.
         keys: The columns that say which entity a row is about.  One of several may be null; a row
             with none but nulls is a reject.  Of pandas, floats that are whole numbers, which an empty cell

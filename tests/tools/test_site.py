@@ -12,7 +12,7 @@ import pytest
 import cdckit
 from tools.site import costs, reference, staging
 from tools.site.docstrings import as_rst
-from tools.site.pages import find_wrong
+from tools.site.pages import find_unsearchable, find_wrong
 
 ROOT = Path(__file__).parents[2]
 
@@ -168,6 +168,23 @@ def test_what_leads_nowhere_or_is_fetched_from_elsewhere_is_found(
     (tmp_path / "a.html").write_text(said)
     (tmp_path / "b.html").write_text('<h1 id="there">')
     assert find_wrong(tmp_path) == wrong
+
+
+def test_a_word_that_the_search_does_not_show_first_is_found(tmp_path: Path) -> None:
+    entries = {"kafka": [[0, "index-0", True]], "type 2": [[0, "index-1", False]]}
+    index = json.dumps({"docnames": ["tasks/a"], "indexentries": entries})
+    (tmp_path / "searchindex.js").write_text(f"Search.setIndex({index})")
+    assert find_unsearchable(tmp_path, {"tasks/a": ["Kafka", "type 2"], "b": ["Kafka"]}) == [
+        "tasks/a: the search does not find type 2",
+        "b: the search does not find Kafka",
+    ]
+
+
+def test_words_for_the_search_are_those_of_pages() -> None:
+    """Those that a reader will type first are among them."""
+    assert [page for page in staging.SEARCHED if not (ROOT / "docs" / f"{page}.md").is_file()] == []
+    typed = {"nightly dump", "CDC", "slowly changing", "type 2", "point in time", "Kafka", "Debezium"}
+    assert typed <= {word for words in staging.SEARCHED.values() for word in words}
 
 
 def test_a_font_from_elsewhere_is_found(tmp_path: Path) -> None:

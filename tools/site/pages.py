@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterable, Mapping
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
@@ -63,6 +65,25 @@ def find_wrong(folder: Path) -> list[str]:
         asked = [first or second for first, second in IN_STYLES.findall(path.read_text())]
         wrong += [f"{path.relative_to(folder)}: fetches {each}" for each in asked if _is_elsewhere(each)]
     return wrong
+
+
+def find_unsearchable(folder: Path, words_by_page: Mapping[str, Iterable[str]]) -> list[str]:
+    """A sentence for each word for which the search of a built site does not show its page first."""
+    index = json.loads(
+        (folder / "searchindex.js").read_text().removeprefix("Search.setIndex(").removesuffix(")")
+    )
+    main_entries = {
+        (index["docnames"][page], word)
+        for word, entries in index["indexentries"].items()
+        for page, _, is_main in entries
+        if is_main
+    }
+    return [
+        f"{page}: the search does not find {word}"
+        for page, words in words_by_page.items()
+        for word in words
+        if (page, word.lower()) not in main_entries
+    ]
 
 
 def _has_place(page: _Page | None, place: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import tomllib
+from collections.abc import Iterable
 from functools import cache
 from os.path import relpath
 from pathlib import Path
@@ -15,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 NOTEBOOKS = ROOT / "notebooks"
 PACKAGE = ROOT / "cdckit"
+SEARCHED: dict[str, list[str]] = tomllib.loads((DOCS / "search.toml").read_text())
+"""By page the words for which the search shows it first."""
 FENCED = re.compile(r"^(`{3,})[^\n]*\n.*?^\1$", flags=re.DOTALL | re.MULTILINE)
 NAME = re.compile(r"(?<![`\w}\[])`([A-Za-z_][\w.]*)`(?![`\]])")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?://|#|mailto:)([^)\s]+)\)")
@@ -24,8 +28,9 @@ def stage(folder: Path) -> None:
     """Write everything that the site is made of into an empty *folder*."""
     shutil.copytree(DOCS, folder)
     for path in DOCS.rglob("*.md"):
+        name = path.relative_to(DOCS)
         text = with_names(within_site(path.read_text(), path.parent))
-        (folder / path.relative_to(DOCS)).write_text(text)
+        (folder / name).write_text(with_index(text, SEARCHED.get(str(name.with_suffix("")), [])))
     shutil.copytree(ROOT / "images", folder / "images")
     _stage_notebooks(folder / "notebooks")
     (folder / "_parts").mkdir()
@@ -38,6 +43,12 @@ def stage(folder: Path) -> None:
     (folder / "reference" / "index.md").write_text(reference.index(listed))
     (folder / "llms.txt").write_text(assistants.contents(DOCS))
     (folder / assistants.REFERENCE).write_text(assistants.every_name(listed))
+
+
+def with_index(text: str, words: Iterable[str]) -> str:
+    """A page with index entries below its title, which the search shows before all else."""
+    title, _, body = text.partition("\n")
+    return "\n".join([title, "", *(f"```{{index}} ! {word}\n```\n" for word in words), body])
 
 
 def _stage_notebooks(folder: Path) -> None:
