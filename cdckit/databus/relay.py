@@ -30,7 +30,7 @@ from cdckit.databus.window_machine import COMPLETE
 from cdckit.databus.windowed_events import windows
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import ErasedPart
-from cdckit.ledger.columns import BUCKETS, Kind
+from cdckit.ledger.kind import BUCKETS, Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING, Shell, WorkResult, give_up_overdue
 from cdckit.model.faults import BYTES
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, REJECT_SCHEMA

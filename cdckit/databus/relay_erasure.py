@@ -20,8 +20,9 @@ from cdckit.databus.row_changes import event_changes
 from cdckit.databus.sources import Source
 from cdckit.databus.window_batches import STREAM, with_columns
 from cdckit.ledger import ErasedPart
-from cdckit.ledger.columns import Kind, log_fields
+from cdckit.ledger.columns import log_fields
 from cdckit.ledger.erased_files import rewrite_files
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.places import PLACE, record_place
 from cdckit.ledger.shell import WAITING
 from cdckit.ledger.tasks import FileRange

@@ -19,7 +19,7 @@ from cdckit.databus.event_stream import EVENTS
 from cdckit.databus.sources import Source
 from cdckit.databus.window_batches import COVERED, EVENT_WINDOW, STREAM, PartitionState
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.columns import Kind
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.instants import EPOCH

@@ -49,8 +49,8 @@ from cdckit.datahub.state import (
     append_records,
 )
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.columns import Kind
 from cdckit.ledger.erasure import ForgottenEntities, Request
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.shell import Ledgers, ReceiveResult, Shell, WorkResult
 from cdckit.model.documents import Document
 from cdckit.parts.arguments import microseconds, require_batch_id, require_instant

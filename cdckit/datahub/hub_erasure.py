@@ -19,8 +19,8 @@ from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import EXPORTED, HISTORY, MESSAGES, STATEMENTS, UNAPPLIED, State, table_name
 from cdckit.datahub.statements import IS_RECORD, NAMES_ENTITY, source_sql
 from cdckit.errors import CdcError
-from cdckit.ledger.columns import Kind
 from cdckit.ledger.erasure import ForgottenEntities, Request, count_named
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.places import SharedRecords, digest_rows, rewrite_rows
 from cdckit.ledger.receipts import ErasedPart
 from cdckit.ledger.tombstones import Erasures, erased_changes, note_refused

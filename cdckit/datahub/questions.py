@@ -16,7 +16,7 @@ from cdckit.datahub.mappings import DECIMAL, SPARK_TYPES, FieldType
 from cdckit.datahub.state import State
 from cdckit.errors import CdcError, InvalidArgument
 from cdckit.ledger import View
-from cdckit.ledger.columns import Kind
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.views import Key
 from cdckit.merging.arrow_changes import GUID, KEYS
 from cdckit.model.history import DELETED, VALID_FROM, VALID_TO, business_fields

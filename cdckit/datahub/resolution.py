@@ -13,13 +13,7 @@ from cdckit.datahub.columns import LOOKED_UP
 from cdckit.datahub.mappings import Target
 from cdckit.datahub.messages import HubFault
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import (
-    DROPPED,
-    IS_RECORD,
-    NAMES_ENTITY,
-    UPSERT,
-    value_by_place,
-)
+from cdckit.datahub.statements import DROPPED, IS_RECORD, NAMES_ENTITY, UPSERT, value_by_place
 from cdckit.datahub.weak_keys import (
     find_key_holders,
     has_prefix,

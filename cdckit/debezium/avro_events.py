@@ -13,13 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from cdckit.debezium.decoding import decoded_by
-from cdckit.debezium.envelopes import (
-    VARIABLE,
-    Envelope,
-    event_of,
-    read_key,
-    unread_event,
-)
+from cdckit.debezium.envelopes import VARIABLE, Envelope, event_of, read_key, unread_event
 from cdckit.debezium.events import OF_ROWS, Event, EventFault, Image, Record
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import require_records

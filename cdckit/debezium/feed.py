@@ -13,18 +13,12 @@ from pyspark.sql import types as T
 
 from cdckit.debezium.captured_tables import CapturedTable, is_name_of
 from cdckit.debezium.decoding import decode as decode_json
-from cdckit.debezium.intake import (
-    RECEIVED_SCHEMA,
-    FeedSettings,
-    Intake,
-    captured_tables,
-    events_of_table,
-)
+from cdckit.debezium.intake import RECEIVED_SCHEMA, FeedSettings, Intake, captured_tables, events_of_table
 from cdckit.debezium.rows import PLACEHOLDER
 from cdckit.debezium.table_changes import Columns
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
-from cdckit.ledger.columns import Kind
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.places import PLACE, record_place
 from cdckit.ledger.shell import ReceiveResult, WorkResult
 from cdckit.ledger.table_feed import OF_TABLE, RECORDS, TableFeed

@@ -26,16 +26,11 @@ from cdckit.debezium.captured_tables import (
 from cdckit.debezium.decoding import EVENT_SCHEMA
 from cdckit.debezium.encodings import UNTYPED, field_names
 from cdckit.debezium.events import EventFault
-from cdckit.debezium.snapshots import (
-    ENDED_SCHEMA,
-    ended_snapshots,
-    find_absences,
-    is_absence,
-    is_last_read,
-)
+from cdckit.debezium.snapshots import ENDED_SCHEMA, ended_snapshots, find_absences, is_absence, is_last_read
 from cdckit.debezium.table_changes import changes, common_type, distinct_types, table_rows
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.columns import BUCKETS, Kind, visible_changes
+from cdckit.ledger.kind import BUCKETS, Kind
+from cdckit.ledger.log_rows import visible_changes
 from cdckit.ledger.shell import WAITING
 from cdckit.ledger.table_feed import (
     OF_TABLE,
@@ -48,13 +43,7 @@ from cdckit.ledger.table_feed import (
     waiting_schema,
 )
 from cdckit.ledger.upkeep import apply_within, withdraw_within
-from cdckit.model.records import (
-    ERROR_CODE,
-    ERROR_DESCRIPTION,
-    RECORD_COLUMNS,
-    RECORD_SCHEMA,
-    usable_changes,
-)
+from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, RECORD_SCHEMA, usable_changes
 from cdckit.parts.workers import run_together
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows

@@ -22,8 +22,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import CdcError, InvalidArgument
-from cdckit.ledger.columns import BUCKET, Kind, log_fields, visible_history
+from cdckit.ledger.columns import BUCKET, log_fields, visible_history
 from cdckit.ledger.erased_files import KNOWN, erase_buckets
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.receipts import NOT_ERASED, RECEIPT_SCHEMA, ErasedPart, Receipt
 from cdckit.ledger.tasks import Targets
 from cdckit.ledger.tombstones import ERASE, HASH, REFUSE, REFUSED_SCHEMA, TOMBSTONE_SCHEMA, Erasures

@@ -12,15 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.columns import (
-    BUCKETS,
-    CONTENT,
-    Kind,
-    log_fields,
-    require_times_stay,
-    to_log_rows,
-    with_call_numbers,
-)
+from cdckit.ledger.columns import CONTENT, log_fields
 from cdckit.ledger.erasure import (
     Keys,
     Request,
@@ -30,7 +22,9 @@ from cdckit.ledger.erasure import (
     run_erasure,
     unfinished,
 )
+from cdckit.ledger.kind import BUCKETS, Kind
 from cdckit.ledger.lists import apply_lists, read_lists, require_no_lists, require_share, revoke_list
+from cdckit.ledger.log_rows import require_times_stay, to_log_rows, with_call_numbers
 from cdckit.ledger.publication import Form, history_changes, publish, require_published
 from cdckit.ledger.receipts import Receipt
 from cdckit.ledger.tombstones import REFUSE

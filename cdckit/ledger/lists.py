@@ -23,8 +23,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument, UnfitList, WrongColumnType
-from cdckit.ledger.columns import (
-    Kind,
+from cdckit.ledger.kind import Kind
+from cdckit.ledger.log_rows import (
     require_keys_keep_their_texts,
     require_times_stay,
     to_log_rows,

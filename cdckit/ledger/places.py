@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.errors import CdcError
-from cdckit.ledger.columns import Kind
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.receipts import ErasedPart
 from cdckit.merging.arrow_changes import GUID
 from cdckit.parts.arguments import quoted

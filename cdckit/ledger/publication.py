@@ -20,7 +20,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.columns import Kind, visible_history
+from cdckit.ledger.columns import visible_history
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.published import CatalogueTable, PublishedTable
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.history import VALID_FROM, VALID_TO

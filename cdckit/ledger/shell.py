@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.columns import Kind
 from cdckit.ledger.erasure import (
     ForgottenEntities,
     Keys,
@@ -27,6 +26,7 @@ from cdckit.ledger.erasure import (
     run_erasure,
     unfinished,
 )
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.places import places_of, require_alone
 from cdckit.ledger.publication import Form, publish
 from cdckit.ledger.receipts import ErasedPart, Receipt

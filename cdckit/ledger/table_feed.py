@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.ledger.columns import Kind
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.places import PLACE, record_place, rewrite_places
 from cdckit.ledger.receipts import ErasedPart
 from cdckit.ledger.shell import GIVEN_UP, MANY_FILES, WAITING, Shell, give_up_overdue

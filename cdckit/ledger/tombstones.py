@@ -13,7 +13,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.ledger.columns import Kind, log_fields
+from cdckit.ledger.columns import log_fields
+from cdckit.ledger.kind import Kind
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.lists import is_list_change
 from cdckit.parts.arguments import quoted

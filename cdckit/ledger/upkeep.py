@@ -31,17 +31,15 @@ from cdckit.ledger.columns import (
     LISTED,
     OPEN,
     UNBORN_SCHEMA,
-    Kind,
-    inherited_words,
     log_columns,
     log_fields,
-    require_keys_keep_their_texts,
     stored_history_columns,
-    to_log_rows,
     with_all_priorities,
     words_columns,
 )
 from cdckit.ledger.flat_rows import flatten_structs, nest_structs
+from cdckit.ledger.kind import Kind
+from cdckit.ledger.log_rows import inherited_words, require_keys_keep_their_texts, to_log_rows
 from cdckit.ledger.tasks import FOLD, FileRange, Paths, Targets, Task, select_rows, with_columns
 from cdckit.ledger.tombstones import REFUSED_SCHEMA, VERDICT, refused_rows, with_verdicts
 from cdckit.merging.arrow_changes import GUID, SNAPSHOT, Layout

@@ -19,11 +19,11 @@ from cdckit.ledger.columns import (
     LEDGER_REJECT_SCHEMA,
     LISTS_SCHEMA,
     OPEN,
-    Kind,
     log_fields,
-    visible_changes,
     visible_history,
 )
+from cdckit.ledger.kind import Kind
+from cdckit.ledger.log_rows import visible_changes
 from cdckit.ledger.receipts import RECEIPT_SCHEMA, Receipt
 from cdckit.ledger.tombstones import REFUSED_SCHEMA, TOMBSTONE_SCHEMA
 from cdckit.ledger.upkeep import read_scopes

@@ -24,12 +24,7 @@ from cdckit.model.changes import (
     ranked_sources,
     require_changes,
 )
-from cdckit.parts.arguments import (
-    nearest_name,
-    require_int,
-    require_struct,
-    require_types,
-)
+from cdckit.parts.arguments import nearest_name, require_int, require_struct, require_types
 
 
 class UnknownSource(CdcError, ValueError):

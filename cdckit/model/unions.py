@@ -33,11 +33,7 @@ from cdckit.model.changes import (
     with_empty_as,
 )
 from cdckit.model.lists import is_table_row
-from cdckit.parts.arguments import (
-    quoted,
-    require_columns,
-    require_struct,
-)
+from cdckit.parts.arguments import quoted, require_columns, require_struct
 from cdckit.parts.widening import as_type, common_spark_type, fill_void, has_void, is_made_text, void_as_text
 
 

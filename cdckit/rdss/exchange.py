@@ -10,10 +10,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.columns import BUCKET, BUCKETS, Kind
+from cdckit.ledger.columns import BUCKET
 from cdckit.ledger.erased_files import KNOWN
 from cdckit.ledger.erasure import ForgottenEntities, Request, forget_entities, with_known
 from cdckit.ledger.fold_tables import last_outcomes, say_outcomes
+from cdckit.ledger.kind import BUCKETS, Kind
 from cdckit.ledger.shell import Shell, WorkResult
 from cdckit.merging.arrow_changes import GUID
 from cdckit.model.documents import Document, as_records

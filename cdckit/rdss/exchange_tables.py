@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.ledger import shell
-from cdckit.ledger.columns import Kind
 from cdckit.ledger.fold_tables import PLACE, PLACE_SCHEMA, DoorFolds, last_outcomes, state_of
+from cdckit.ledger.kind import Kind
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_SCHEMA
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.rdss.decoding import with_body

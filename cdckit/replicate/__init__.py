@@ -22,13 +22,7 @@ table in one step, `Feed` those of all.
 from cdckit.replicate.decoding import decode, metadata, schema_zone, waiting
 from cdckit.replicate.envelopes import ReplicateFault
 from cdckit.replicate.feed import Feed
-from cdckit.replicate.row_changes import (
-    TableName,
-    TableSettings,
-    changes,
-    find_without_key,
-    table_changes,
-)
+from cdckit.replicate.row_changes import TableName, TableSettings, changes, find_without_key, table_changes
 from cdckit.replicate.table_rows import data, keys
 
 __all__ = [

@@ -30,13 +30,7 @@ from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.workers import WorkerPlan
 from cdckit.replicate.envelopes import DATA, ENVELOPE_TYPES, METADATA, ReplicateFault, open_envelopes
 from cdckit.replicate.metadata_messages import LINEAGE, METADATA_TYPES, read_metadata
-from cdckit.replicate.schema_ids import (
-    PLACE_TYPES,
-    STATEMENT_TYPES,
-    find_conflicts,
-    message_rows,
-    statements,
-)
+from cdckit.replicate.schema_ids import PLACE_TYPES, STATEMENT_TYPES, find_conflicts, message_rows, statements
 
 
 def _columns(types: dict[str, pa.DataType]) -> list[T.StructField]:

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
-from cdckit.ledger.columns import Kind
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.shell import WorkResult
 from cdckit.ledger.table_feed import RECORDS, TableFeed
 from cdckit.model.records import ERROR_CODE, RECORD_COLUMNS

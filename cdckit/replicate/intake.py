@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
-from cdckit.ledger.columns import BUCKETS, Kind
+from cdckit.ledger.kind import BUCKETS, Kind
 from cdckit.ledger.shell import GIVEN_UP, WAITING
 from cdckit.ledger.table_feed import RECORDS, TableIntake
 from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA

@@ -28,15 +28,7 @@ from pyspark.sql import types as T
 from cdckit.parts.arguments import StreamBatch, flat_columns
 from cdckit.parts.arrow_types import arrow_schema
 from cdckit.store.errors import BatchIdReused, DamagedTable
-from cdckit.store.files import (
-    OUR_FILES,
-    File,
-    Table,
-    Target,
-    Where,
-    read_arrow,
-    read_spark,
-)
+from cdckit.store.files import OUR_FILES, File, Table, Target, Where, read_arrow, read_spark
 from cdckit.store.locations import COMMITS, Location
 from cdckit.store.log import (
     NO_HOOK,

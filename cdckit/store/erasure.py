@@ -23,25 +23,10 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import uuid4
 
-from cdckit.store.commits import (
-    ERASED,
-    VACUUMED,
-    VACUUMED_UNTIL,
-    Commit,
-    Commits,
-    load,
-    next_instant,
-)
+from cdckit.store.commits import ERASED, VACUUMED, VACUUMED_UNTIL, Commit, Commits, load, next_instant
 from cdckit.store.files import OUR_FILES
 from cdckit.store.locations import COMMITS, Location
-from cdckit.store.log import (
-    CommittedTable,
-    DeltaLog,
-    first_answer,
-    live_files,
-    log_entry,
-    marked_version,
-)
+from cdckit.store.log import CommittedTable, DeltaLog, first_answer, live_files, log_entry, marked_version
 from cdckit.store.snapshot import Snapshot
 
 _LOG = "_delta_log"

@@ -13,9 +13,9 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import View
-from cdckit.ledger.columns import BUCKETS, Kind
 from cdckit.ledger.erasure import ForgottenEntities, Request
 from cdckit.ledger.fold_tables import PLACE, last_outcomes, say_outcomes
+from cdckit.ledger.kind import BUCKETS, Kind
 from cdckit.ledger.shell import MANY_FILES, ReceiveResult, Shell, WorkResult
 from cdckit.merging.merge import merge
 from cdckit.model.documents import Document

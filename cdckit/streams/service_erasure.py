@@ -12,10 +12,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.ledger.columns import BUCKET as LEDGER_BUCKET
-from cdckit.ledger.columns import Kind
 from cdckit.ledger.erased_files import KNOWN
 from cdckit.ledger.erasure import ForgottenEntities, Request, count_named, forget_entities
 from cdckit.ledger.fold_tables import PLACE, FoldTables
+from cdckit.ledger.kind import Kind
 from cdckit.ledger.places import SharedRecords, rewrite_rows
 from cdckit.ledger.receipts import ErasedPart
 from cdckit.ledger.tombstones import HASH, Erasures, erased_changes, note_refused

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.ledger import shell
-from cdckit.ledger.columns import BUCKETS, Kind
 from cdckit.ledger.fold_tables import PLACE_SCHEMA, DoorFolds, FoldedRows, last_states
+from cdckit.ledger.kind import BUCKETS, Kind
 from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, RECORD_COLUMNS, RECORD_SCHEMA
 from cdckit.parts.arrow_types import arrow_schema, spark_columns
 from cdckit.parts.workers import WorkerPlan
@@ -24,14 +24,7 @@ from cdckit.store import Transaction
 from cdckit.store.files import Where
 from cdckit.store.store import Tables, read_note, read_rows, write_note
 from cdckit.store.writing import Rows
-from cdckit.streams.catalogue import (
-    ARRIVAL,
-    COMPLETE_RESPONSES,
-    DATABASE,
-    ENTITY,
-    ENTITY_PATCHES,
-    Stream,
-)
+from cdckit.streams.catalogue import ARRIVAL, COMPLETE_RESPONSES, DATABASE, ENTITY, ENTITY_PATCHES, Stream
 from cdckit.streams.decoding import decode
 from cdckit.streams.documents import ANSWER, STATE
 from cdckit.streams.service_rules import (
@@ -48,9 +41,7 @@ from cdckit.streams.service_rules import (
     TypeLessons,
     read_state,
 )
-from cdckit.streams.service_rules import (
-    read_rows as read_patches,
-)
+from cdckit.streams.service_rules import read_rows as read_patches
 from cdckit.streams.type_learning import LEARNED_SCHEMA, TYPE_SCHEMA
 
 RECORDS, ANSWERS, LEARNED, RESPONSES = "records", "answers", "learned types", "responses"

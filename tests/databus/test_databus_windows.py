@@ -13,13 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdckit.databus.window_machine import WindowMachine
-from support.databus_streams import (
-    Interpreter,
-    cut_rows,
-    events_of,
-    passed_rows,
-    windows_of,
-)
+from support.databus_streams import Interpreter, cut_rows, events_of, passed_rows, windows_of
 from tools.tiers import examples
 
 

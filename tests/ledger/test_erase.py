@@ -15,13 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.errors import InvalidArgument, UnfitList
-from cdckit.ledger import (
-    Ledger,
-    UnfinishedErasure,
-    UnknownEntities,
-    erasure,
-    ledger,
-)
+from cdckit.ledger import Ledger, UnfinishedErasure, UnknownEntities, erasure, ledger
 from cdckit.outputs import scd_type_2
 from cdckit.store import ForeignChange, NoSuchTable, OtherKind, Store
 from cdckit.store import erasure as store_erasure

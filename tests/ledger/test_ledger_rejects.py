@@ -11,16 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import (
-    Ledger,
-    Priority,
-    changes_from,
-    merge,
-    rejects,
-    union_changes,
-    with_fields,
-    with_priorities,
-)
+from cdckit import Ledger, Priority, changes_from, merge, rejects, union_changes, with_fields, with_priorities
 from cdckit.model import drop_rejects
 from cdckit.quality import check_all
 from cdckit.tables import table_rows

@@ -13,7 +13,8 @@ from pyspark.sql import types as T
 
 from cdckit import Ledger
 from cdckit.errors import WrongColumnType
-from cdckit.ledger.columns import Kind, require_keys_keep_their_texts, require_times_stay
+from cdckit.ledger.kind import Kind
+from cdckit.ledger.log_rows import require_keys_keep_their_texts, require_times_stay
 from cdckit.store.columns import unite_columns
 from cdckit.store.errors import NotStorable
 

@@ -11,18 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdckit import (
-    Ledger,
-    Lookup,
-    as_of,
-    as_of_join,
-    bitemporal,
-    blame,
-    check,
-    merge,
-    union_changes,
-    why,
-)
+from cdckit import Ledger, Lookup, as_of, as_of_join, bitemporal, blame, check, merge, union_changes, why
 from cdckit.errors import WrongColumnType
 from cdckit.query import diff, revoke
 from support.histories import INSTANTS, Row, assert_folds_to, random_changes, to_dataframe

@@ -22,15 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import (
-    Ledger,
-    changes_from_snapshots,
-    datahub,
-    debezium,
-    merge,
-    replicate,
-    union_changes,
-)
+from cdckit import Ledger, changes_from_snapshots, datahub, debezium, merge, replicate, union_changes
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.outputs import create_view, periodic_snapshots, scd_type_2
 from cdckit.quality import check_all

@@ -12,13 +12,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.ledger import table_feed
 from cdckit.replicate import Feed, TableName, TableSettings
 from support.feeds import OTHER, TEXT, V1, fed, said, short
-from support.replicate_messages import (
-    Version,
-    header_values,
-    json_envelope,
-    record,
-    to_dataframe,
-)
+from support.replicate_messages import Version, header_values, json_envelope, record, to_dataframe
 
 LOG = Version({"line": TEXT}, keys=(), table="LOG")
 

@@ -12,9 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import changes_from
-from cdckit.ledger import (
-    Ledger,
-)
+from cdckit.ledger import Ledger
 from support.histories import Row
 from support.people import ENTITY, KEYS
 

@@ -9,13 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from cdckit.replicate import Feed
-from support.replicate_messages import (
-    Record,
-    Version,
-    record,
-    sequence,
-    to_dataframe,
-)
+from support.replicate_messages import Record, Version, record, sequence, to_dataframe
 
 TEXT = ["null", "string"]
 V1 = Version({"id": "int", "name": TEXT})

@@ -10,9 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit import (
-    complete_moves,
-)
+from cdckit import complete_moves
 from support.histories import Row, change_schema, rows_to_dataframe
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

@@ -10,12 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdckit.quality.checks import VIEW
-from cdckit.quality.suites import (
-    SqlSentence,
-    Suite,
-    compare_with_log,
-    to_sql,
-)
+from cdckit.quality.suites import SqlSentence, Suite, compare_with_log, to_sql
 
 CASES = Path(__file__).parents[1] / "cases" / "expectations"
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import Ledger
-from cdckit.ledger.columns import Kind
+from cdckit.ledger.kind import Kind
 from cdckit.merging.merge import merge
 from cdckit.model.history import VALID_FROM, VALID_TO, business_fields
 from cdckit.model.unions import union_changes

@@ -23,10 +23,7 @@ from pyspark.sql import functions as F
 
 from cdckit import why
 from cdckit.errors import UnfitList
-from cdckit.ledger import (
-    Ledger,
-    MovedEntities,
-)
+from cdckit.ledger import Ledger, MovedEntities
 from cdckit.outputs import scd_type_2
 from support.erasures import WHO, apply_all, keys_of, names_in, nights, numbered, opened
 from support.histories import INSTANTS, Row, assert_folds_to, plain, to_dataframe

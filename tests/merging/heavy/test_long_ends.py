@@ -13,12 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cdckit import (
-    Ledger,
-    check,
-    keep_known,
-    merge,
-)
+from cdckit import Ledger, check, keep_known, merge
 from cdckit.quality import check_all
 from support.histories import assert_folds_to, to_dataframe
 from support.ledger_programs import FIELDS as LEDGER_FIELDS

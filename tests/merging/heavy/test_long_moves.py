@@ -15,15 +15,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import (
-    Ledger,
-    as_known,
-    bitemporal,
-    blame,
-    keep_known,
-    merge,
-    why,
-)
+from cdckit import Ledger, as_known, bitemporal, blame, keep_known, merge, why
 from support.fold import fold_with_moves, identity
 from support.histories import Row, assert_same, by_guid, to_rows
 from support.row_moves import CALL, FIELDS, KEYS, ONE_MOVE, START, frame, moved, said, shown

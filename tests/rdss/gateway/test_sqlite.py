@@ -16,13 +16,7 @@ from typing import Any
 
 import pytest
 
-from cdckit.rdss.gateway import (
-    NoRepository,
-    Outcome,
-    RepositoryInUse,
-    SqliteRepository,
-    Status,
-)
+from cdckit.rdss.gateway import NoRepository, Outcome, RepositoryInUse, SqliteRepository, Status
 from cdckit.rdss.gateway.errors import FailedStatement
 from cdckit.rdss.gateway.repository import RefusedMessage, Statement, StoredMessage
 from tools.tiers import seeds

@@ -20,13 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdckit import merge, replicate, union_changes
 from cdckit.model.records import RECORD_COLUMNS
-from support.replicate_messages import (
-    NOON,
-    Record,
-    by_offset,
-    life,
-    to_dataframe,
-)
+from support.replicate_messages import NOON, Record, by_offset, life, to_dataframe
 from support.replicate_readings import settled
 
 MINUTE = timedelta(minutes=1)
