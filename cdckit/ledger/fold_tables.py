@@ -152,9 +152,9 @@ class BucketStates:
             fold, task.door.settings, scopes, self._states(key, scopes), task.read_records
         )
         self._changed[key] |= {state.scope: state for state in changed}
-        for said in results:
-            if isinstance(said, RecordOutcome):
-                self._outcomes[said.place] = said.after(self._outcomes.get(said.place))
+        for outcome in results:
+            if isinstance(outcome, RecordOutcome):
+                self._outcomes[outcome.place] = outcome.after(self._outcomes.get(outcome.place))
         return [result for result in results if not isinstance(result, RecordOutcome)]
 
     def _states(self, key: tuple[str, int], scopes: Iterable[str]) -> dict[str, ScopeState]:
@@ -176,12 +176,14 @@ class BucketStates:
                 files = task.states.get(key, ())
                 if len(files) + 1 >= task.rewrites and files:
                     changed = {**_last_states(self._stored[key]), **changed}
-                    changed = {scope: one for scope, one in changed.items() if one.state or one.waiting}
+                    changed = {
+                        scope: state for scope, state in changed.items() if state.state or state.waiting
+                    }
                     removed += files
                 rows = [(*key, scope, task.written, _write(state)) for scope, state in changed.items()]
                 states.take(tuple_batch(rows, _STATES))
-            said = [(*place, task.written, *values) for place, *values in self._outcomes.values()]
-            outcomes.take(tuple_batch(said, _OUTCOMES))
+            outcome_rows = [(*place, task.written, *values) for place, *values in self._outcomes.values()]
+            outcomes.take(tuple_batch(outcome_rows, _OUTCOMES))
             return {STATES: states.close(), OUTCOMES: outcomes.close(), "removed": removed}
 
 
@@ -287,10 +289,10 @@ class FoldTables:
             take = partial(_take_buckets, task=task)
             done = self._tables.scratch(WorkerPlan(in_order, take, spark_columns(_ROWS)))
             reports = done.where(F.col("kind") == _REPORT).collect()
-            found = [msgspec.json.decode(report["row"]) for report in reports]
-            self._adopt(found)
+            written = [msgspec.json.decode(report["row"]) for report in reports]
+            self._adopt(written)
             handed = handed.unionByName(done.where(~F.col("kind").isin(_REPORT, _AGAIN)))
-            if not sum(report[_AGAIN] for report in found):
+            if not sum(report[_AGAIN] for report in written):
                 return FoldedRows([], handed)
             taken = done.where(F.col("kind") == _AGAIN)
 
@@ -329,8 +331,8 @@ def last_outcomes(tables: Snapshot | Transaction) -> DataFrame:
         return local_frame(tables.spark, [], spark_columns(_OUTCOMES)).drop(WRITTEN)
     names = [name for name in _OUTCOMES.names if name not in (*PLACE, WRITTEN, "about")]
     last = F.max_by(F.struct(*names), WRITTEN).alias("last")
-    said = tables.read(OUTCOMES).groupBy(*PLACE).agg(last, F.max("about").alias("about"))
-    return said.select(*PLACE, *(F.col("last")[name].alias(name) for name in names), "about")
+    outcomes = tables.read(OUTCOMES).groupBy(*PLACE).agg(last, F.max("about").alias("about"))
+    return outcomes.select(*PLACE, *(F.col("last")[name].alias(name) for name in names), "about")
 
 
 def state_of(tables: Snapshot, fold: type[KeptFold], scope: str, buckets: int) -> bytes | None:
@@ -349,9 +351,9 @@ def last_states(tables: Tables, fold: type[KeptFold], read: Rule, makes: pa.Sche
 
 
 def _known(scope: str, state: bytes, read: Rule) -> Iterator[Result]:
-    known = _read_state(state).state
-    if known is not None:
-        yield read(scope, known)
+    last_state = _read_state(state).state
+    if last_state is not None:
+        yield read(scope, last_state)
 
 
 # In the workers --------------------------------------------------------------------------------------------
@@ -371,22 +373,22 @@ def _read(
 
 
 def _row_batch(rows: Iterable[Any], written: int) -> pa.RecordBatch:
-    found = []
+    rows_written = []
     for row in rows:
         kind, sent = (_AGAIN, row.row) if isinstance(row, Again) else (type(row).__name__, row)
-        found.append((kind, _write(sent), written))
-    return tuple_batch(found, _ROWS)
+        rows_written.append((kind, _write(sent), written))
+    return tuple_batch(rows_written, _ROWS)
 
 
 def _spread(batches: Iterable[pa.RecordBatch], task: FoldTask) -> Iterator[pa.RecordBatch]:
     read = msgspec.msgpack.Decoder(task.door.rows).decode
     for batch in batches:
-        found = [
+        scoped_rows = [
             (bucket_of(scope, task.buckets), scope, _write(scoped))
             for row in batch.column("row").to_pylist()
             for scope, scoped in task.fold.spread(read(row))
         ]
-        yield tuple_batch(found, _SPREAD)
+        yield tuple_batch(scoped_rows, _SPREAD)
 
 
 def _take_buckets(batches: Iterable[pa.RecordBatch], task: FoldTask) -> Iterator[pa.RecordBatch]:
