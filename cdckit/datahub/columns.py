@@ -39,17 +39,17 @@ def describe_entities(entity: str, key: Sequence[tuple[str, pa.Array]]) -> pa.Ar
 
 
 def known_guids(entity: str, key: Mapping[str, pa.Array]) -> pa.Array:
-    """What `cdckit.parts.values.guids` gives; each is made once a worker."""
+    """Compute `cdckit.parts.values.guids`; each is made once a worker."""
     return pa.array(map(_uuid5, guid_names(entity, key)), pa.string())
 
 
 def any_valid(values: Iterable[pa.Array]) -> pa.Array:
-    """Where any of these columns has a value."""
+    """Tell where any of these columns has a value."""
     return reduce(pc.or_, map(pc.is_valid, values))
 
 
 def all_valid(values: Iterable[pa.Array]) -> pa.Array:
-    """Where all of these columns have a value."""
+    """Tell where all of these columns have a value."""
     return reduce(pc.and_, map(pc.is_valid, values))
 
 
@@ -191,7 +191,7 @@ class Columns:
         self, plan: KeyPlan, read: list[tuple[str, pa.Array]]
     ) -> tuple[pa.Array, dict[str, pa.Array], pa.Array | None]:
         """
-        Where a link leads, the key it was found by, and which records carried any part of that.
+        Find where a link leads, the key it was found by, and which records carried any part of that.
 
         Key fields that are no links themselves are added to *read*.
         """
@@ -271,7 +271,7 @@ class Columns:
 
 
 def _join_lists(lists: pa.Array | None, more: Sequence[pa.Array], count: int) -> pa.Array:
-    """For each row the texts of its list and of these columns, without nulls; null where there are none."""
+    """Join for each row the texts of its list and of these columns, without nulls; null for none."""
     columns = [texts.to_pylist() for texts in more if texts.null_count < count]
     if not columns:
         return pa.nulls(count, _TEXTS) if lists is None else lists

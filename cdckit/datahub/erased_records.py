@@ -20,14 +20,14 @@ Tree = dict[int | str, Any]
 
 
 def count_inside(record: Any) -> int | None:
-    """How many records were inside one that was erased; None for any other record."""
+    """Count the records that were inside one that was erased; None for any other record."""
     if isinstance(record, dict) and len(record) == 1 and isinstance(record.get(MARK), int):
         return int(record[MARK])
     return None
 
 
 def is_masked(data: str | None) -> bool:
-    """Whether something was erased of the data of a message, which had no mark when it came."""
+    """Tell whether something was erased of the data of a message, which had no mark when it came."""
     return data is not None and f'{{"{MARK}": ' in data
 
 

@@ -382,7 +382,7 @@ class Hub(Shell):
 
     def receipts(self, version: int | None = None, *, batch: str | int | None = None) -> DataFrame:
         """
-        How records were received: all of them, those of one commit, or those of one batch.
+        Tell how records were received: all of them, those of one commit, or those of one batch.
 
         Args:
             version: The commit by which they are seen, as `receive` returns it.
@@ -420,7 +420,7 @@ class Hub(Shell):
 
     def log(self) -> DataFrame:
         """
-        What became of each record of the processed messages.
+        Tell what became of each record of the processed messages.
 
         Returns:
             One row per record and mapping: `message_identifier`, `record` ("2", "2/order_lines/1"; null
@@ -487,7 +487,7 @@ class Hub(Shell):
         return self._state_of(self._snapshot())
 
     def _state_of(self, tables: Snapshot) -> State:
-        """What is known of the messages that were read, if they were read by this schema."""
+        """Read what is known of the messages that were read, if they were read by this schema."""
         if read_note(tables, SCHEMA, None) not in (None, self.schema.fingerprint):
             raise SchemaMismatch(tables.location.root)
         return State(self.schema, tables)

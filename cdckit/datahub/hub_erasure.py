@@ -144,7 +144,7 @@ def _drop_records(
 def _erased_statements(
     schema: Schema, tables: Transaction, messages: DataFrame
 ) -> list[tuple[Kind, DataFrame]]:
-    """By target what messages say of entities of it that were erased, where they say something of such."""
+    """Find by target what messages say of its erased entities, where they say something of such."""
     ids = messages.select(F.col("message_identifier").alias("message_id"))
     state, erased_rows = State(schema, tables), list[tuple[Kind, DataFrame]]()
     for kind in erasable_kinds(schema).values():
@@ -189,13 +189,13 @@ def _rows_within(rows: DataFrame, records: DataFrame, *, itself: bool = True) ->
 
 
 def _stands_within(message: str, record: str) -> Column:
-    """Whether a row is at a record, or at what is inside it."""
+    """Tell whether a row is at a record, or at what is inside it."""
     below = F.expr(f"startswith(record, concat({record}, '/'))")
     return _of_one_record(message, record) & (below | (F.col("record") == F.col(record)))
 
 
 def _of_one_record(message: str, record: str) -> Column:
-    """Whether two stand in one record of a message: what is to be compared is no more than that holds."""
+    """Tell whether two stand in one record of a message: what is compared is no more than that holds."""
     outermost = (F.substring_index(name, "/", 1) for name in ("record", record))
     return (F.col("message_id") == F.col(message)) & reduce(Column.__eq__, outermost)
 
@@ -346,7 +346,7 @@ class _Erasure:
             raise SharedRecords(count, self._entity)
 
     def _rows_beside(self, records: DataFrame) -> Iterator[tuple[str, DataFrame]]:
-        """By table the keys of what goes beside statements: what was exported, and what waited."""
+        """Find by table the keys of what goes beside statements: what was exported, and what waited."""
         for entity in self._state.entities:
             if self._tables.has(name := table_name(EXPORTED, entity)):
                 rows = _rows_within(self._state.statements(entity), records)
@@ -357,7 +357,7 @@ class _Erasure:
 
     def _prove_others(self, forgotten: DataFrame) -> list[ErasedPart]:
         """
-        What was rewritten of the histories; raises where one of another entity is not what it was.
+        Prove what was rewritten of the histories; raises where one of another entity is not what it was.
 
         *forgotten_entities* are those of which nothing is left: these, and what they alone hold or link to.
         """

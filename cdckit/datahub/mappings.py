@@ -178,7 +178,7 @@ class Place:
         return f"{self.system}:mappings.{self.entity}[{self.index}]"
 
     def path(self, mapping: EntityMapping, field: FieldMapping) -> str:
-        """Where a field of the mapping stands in the document."""
+        """Say where a field of the mapping stands in the document."""
         return f"{self}.fields[{mapping.fields.index(field)}]"
 
 
@@ -313,7 +313,7 @@ class DocumentObject:
         return tuple(listed)
 
     def items(self, name: str, of: Callable[[Any, str], _Item]) -> tuple[_Item, ...]:
-        """What *of* makes of each of a list that must be there, with something in it, and of its path."""
+        """Let *of* read each item of a list that must be there, with something in it, and its path."""
         items: Any = self.value.get(name)
         is_list = isinstance(items, Sequence) and not isinstance(items, str) and items
         self.require(is_list, name, "a list that is not empty", items)
@@ -321,7 +321,7 @@ class DocumentObject:
 
 
 def is_name(value: Any) -> bool:
-    """Whether it is a text that is not empty."""
+    """Tell whether it is a text that is not empty."""
     return isinstance(value, str) and value != ""
 
 

@@ -77,7 +77,7 @@ def read_messages(messages: DataFrame, work: ReaderSettings, targets: Mapping[st
 
 def statements_about(messages: DataFrame, work: ReaderSettings, entity: str) -> DataFrame:
     """
-    What messages, given as to `read_messages`, say of one target (`statement_schema`).
+    Read what messages, given as to `read_messages`, say of one target (`statement_schema`).
 
     Cost: one pass of the messages' data through Python, no shuffle, whenever it is looked at.
     """
@@ -91,7 +91,7 @@ def _statements_about(batches: Iterable[pa.RecordBatch], work: ReaderSettings) -
 
 
 def _message_columns(messages: DataFrame) -> DataFrame:
-    """What workers are to know of each message; those that are refused have neither a system nor data."""
+    """Name what workers are to know of each message; refused ones have neither a system nor data."""
     columns = {name: f"if(refused IS NULL, {name}, NULL) AS {name}" for name in ("source_system", "data")}
     return messages.selectExpr(*(columns.get(name, name) for name in MESSAGE_COLUMNS))
 
@@ -120,7 +120,7 @@ def _read_batches(
 def read_statements(
     batches: Iterable[pa.RecordBatch], work: ReaderSettings
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """What messages say: statements, each batch with the target that it is about."""
+    """Read what messages say: statements, each batch with the target that it is about."""
     readings: dict[Place, MappingReader] = {}
     targets = {entity: work.schema.targets[entity] for entity in work.targets}
     columns = {entity: arrow_schema(statement_schema(target)) for entity, target in targets.items()}
@@ -240,7 +240,7 @@ class MessageStatements(DerivedChanges):
         self.known_history = cache(self._merge_target)
 
     def rejects(self, entity: str) -> DataFrame:
-        """What is in error: messages, of whichever target, and records about the target."""
+        """Find what is in error: messages, of whichever target, and records about the target."""
         statuses = self.messages().selectExpr(
             "message_identifier", "refused AS status", "refusal AS error_message"
         )

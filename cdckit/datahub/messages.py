@@ -66,7 +66,7 @@ class HubFault(Fault):
         return f"{self.sentence.removesuffix('.')}: {finding}" if finding else self.sentence
 
     def describe_sql(self, finding: str) -> str:
-        """The same with what an expression of SQL says, as one."""
+        """Describe what an expression of SQL says, as one."""
         return f"concat({text_literal(self.sentence.removesuffix('.') + ': ')}, {finding})"
 
     def error_sql(self, finding: str) -> str:
@@ -107,12 +107,12 @@ class Backoff:
             raise InvalidArgument("Backoff", "its arguments", "delays above zero that do not shrink", self)
 
     def next_attempt(self, now: str, attempts: str) -> str:
-        """When something is due again that was tried so many times, the last time *now*: all in SQL."""
+        """Tell when something is due again that was tried so many times, the last time *now*: all in SQL."""
         delay = f"{self.first.total_seconds()}D * pow({self.factor}D, {attempts} - 1)"
         return _seconds_later(now, f"least({delay}, {self.give_up_after.total_seconds()}D)")
 
     def give_up_time(self, stored: str) -> str:
-        """When something is given up that was *stored* then, in SQL."""
+        """Tell when something is given up that was *stored* then, in SQL."""
         return _seconds_later(stored, f"{self.give_up_after.total_seconds()}D")
 
 
@@ -293,7 +293,7 @@ def with_being_processed(messages: DataFrame, chosen: str | list[str], now: int,
 
 
 def is_due(now: int) -> str:
-    """Whether a message waits and is to be tried again at that time, in microseconds: SQL."""
+    """Tell whether a message waits and is to be tried again at that time, in microseconds: SQL."""
     waits = f"status = {int(Status.REQUIRES_REPROCESSING)}"
     return f"({waits} AND next_attempt_timestamp <= timestamp_micros({now}L))"
 
@@ -501,7 +501,7 @@ def whole_value() -> Column:
 
 
 def identity() -> Column:
-    """What the same message has each time that it comes; of what is no message its place and its bytes."""
+    """Name what a message has each time that it comes; of what is no message its place and bytes."""
     place = [F.coalesce(F.col(name).cast("string"), F.lit("")) for name in ("topic", "partition", "offset")]
     digest = F.coalesce(F.sha2("value", 256), F.lit(""))
     return F.coalesce("message_identifier", F.concat_ws("\n", *place, digest))

@@ -21,7 +21,7 @@ from cdckit.parts.values import EXACT_JSON
 
 def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) -> DataFrame:
     """
-    What became of each record, as far as it concerns one target.
+    Tell what became of each record, as far as it concerns one target.
 
     One row per record and mapping, in the columns of `Hub.log`, with `raw` (the record as JSON text, where it
     is in error) and `number`.
@@ -101,7 +101,7 @@ def message_log(status_rows: DataFrame) -> DataFrame:
 
 
 def find_rejects(received: DataFrame, log: DataFrame, status_rows: DataFrame) -> DataFrame:
-    """What could not be applied, or was given up, as the records that were received, with a reason."""
+    """Find what could not be applied, or was given up, as the records that were received, with a reason."""
     sender = ("message_identifier", "source_system", "source_entity")
     error = ("error_code", "error_description")
     whole = received.withColumn("value", whole_value())
@@ -235,7 +235,7 @@ def export_rows(schema: Schema, entity: str, applied: DataFrame) -> DataFrame:
 
 
 def new_exports(rows: DataFrame, exported: DataFrame, position: int) -> DataFrame:
-    """What of *rows* had no position so far, or was not what it is now (`EXPORTED_COLUMNS`)."""
+    """Find what of *rows* had no position so far, or was not what it is now (`EXPORTED_COLUMNS`)."""
     digest = "xxhash64(operation, id, document) AS digest"
     digests = rows.selectExpr("message_id", "arrival.record_number AS number", digest)
     new = digests.join(_last_exports(exported), [*_NAME, "digest"], "left_anti")
@@ -257,6 +257,6 @@ _NAME = ("message_id", "number")
 
 
 def _last_exports(exported: DataFrame) -> DataFrame:
-    """Of each record what it was when it was last given a position."""
+    """Tell of each record what it was when it was last given a position."""
     last = F.max(F.struct("position", "digest")).alias("last")
     return exported.groupBy(*_NAME).agg(last).select(*_NAME, "last.*")

@@ -190,7 +190,7 @@ class ReaderSettings:
         *,
         function: str,
     ) -> ReaderSettings:
-        """The same with the readers that are always there; raises if the schema is none or names others."""
+        """Make it with the readers that are always there; raises if the schema is none or names others."""
         if not isinstance(schema, Schema):
             needed = "what datahub.schema or datahub.read_schema returns"
             raise InvalidArgument(function, "schema", needed, type(schema).__name__)
@@ -291,7 +291,7 @@ class Nodes:
             return convert_values(values, kind), pa.array([source in record for record in records])
 
     def has_property(self, source: str) -> bool:
-        """Whether any record has the property."""
+        """Tell whether any record has the property."""
         return any(source in record for record in self.records)
 
     def add(self, record: Record, message: int, number: int, path: str, parent: int = -1) -> int:
@@ -359,7 +359,7 @@ class RecordWalk:
         return list(self._work.readers[mapping.reader](message.data, context))
 
     def _count_erased(self, record: Any) -> int | None:
-        """How many records were inside one that was erased; None for others, as all of a file are."""
+        """Count the records that were inside one that was erased; None for others, as all of a file are."""
         return count_inside(record) if self._is_masked else None
 
     def number_of(self, count: Any) -> Any:
@@ -371,7 +371,7 @@ class RecordWalk:
         return Context(message.identifier, message.system, message.entity, config, options, self._work.files)
 
     def _accept_record(self, nodes: Nodes, at: int, message: Message) -> bool:
-        """Whether the record is one, after its filters; if not, it says why."""
+        """Tell whether the record is one, after its filters; if not, it says why."""
         record: Any = nodes.records[at]
         if not isinstance(record, dict):
             nodes.records[at], nodes.originals[at] = {}, record
@@ -440,7 +440,7 @@ class RecordWalk:
 
 
 def _json_kind(value: Any) -> str:
-    """What a value is that is not what it should be, in the words of JSON."""
+    """Name a value that is not what it should be, in the words of JSON."""
     kinds = {type(None): "null", bool: "a boolean", str: "a text", list: "an array", dict: "an object"}
     numbers = dict.fromkeys((int, float, Decimal), "a number")
     return (kinds | numbers).get(type(value), "no value of JSON")

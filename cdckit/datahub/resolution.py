@@ -69,7 +69,7 @@ class Resolution:
 
     def answers(self) -> DataFrame | None:
         """
-        For every marked text that leads somewhere: `text`, `found` (a guid), `several`; None for none.
+        Answer every marked text that leads somewhere: `text`, `found` (a guid), `several`; None for none.
 
         Those of links to weak keys have their instant: who holds such a key depends on it.
         """
@@ -121,7 +121,7 @@ class Resolution:
         return self._follow_links(self._identified(entity), target, later)
 
     def _find_key_holders(self, entity: str) -> DataFrame | None:
-        """Which records mean which entities of a target with weak keys, and which entities hold its keys."""
+        """Find which records mean which entities of a target with weak keys, and who holds its keys."""
         target = self.schema.targets[entity]
         return self.keep_lookup(
             HELD, entity, find_key_holders(self._with_instants(entity), self.schema, target)
@@ -191,7 +191,7 @@ class Resolution:
         return {entity for entity in self.schema.lookup_keys if not self.schema.targets[entity].strict}
 
     def _questions(self, entity: str) -> DataFrame | None:
-        """By which keys links look up an entity with weak keys, and for which instants; None for no link."""
+        """Find the keys by which links look up an entity with weak keys, and the instants; None for no link."""
         starts, tables = lookup_prefixes(self.schema, entity), []
         for target_name in self.entities:
             target = self.schema.targets[target_name]
@@ -204,7 +204,7 @@ class Resolution:
         return reduce(DataFrame.unionByName, tables).distinct() if tables else None
 
     def _find_answers(self, entity: str) -> DataFrame | None:
-        """Of a target that links look up: who is meant by their texts."""
+        """Find of a target that links look up who is meant by their texts."""
         if entity not in self.entities:
             return None
         if entity in self._weak:

@@ -55,13 +55,13 @@ class Run(State):
         self._attempt, self._anew, self._has_forgotten = True, False, False
 
     def stored_messages(self, first: int | None = None, last: int | None = None) -> DataFrame:
-        """As `State.stored_messages`; few are in one partition, since each task writes files of its own."""
+        """Read `State.stored_messages`; few are in one partition, since each task writes files of its own."""
         rows = super().stored_messages(first, last)
         files = self._writes.files(MESSAGES, {"received": (first, last)})
         return rows.coalesce(1) if hold_few_rows(files) else rows
 
     def has_due(self) -> bool:
-        """Whether a message that waits is to be tried again."""
+        """Tell whether a message that waits is to be tried again."""
         return read_some(self._writes, UNAPPLIED) is not None and not self._due.isEmpty()
 
     def read_messages(self, messages: DataFrame, *, attempt: bool = True) -> bool:
@@ -203,7 +203,7 @@ class Run(State):
         return not (self._has_forgotten or self._lookup_tables or self._is_small)
 
     def news(self, entity: str) -> DataFrame:
-        """What the run may apply of a target: what it read, and what messages say that it tries again."""
+        """Find what the run may apply of a target: what it read, and what it tries again."""
         return self._news[entity] if self._follows else self.resolved_statements(entity)
 
     @cached_property
@@ -220,7 +220,7 @@ class Run(State):
         return new
 
     def _earlier_statements(self, entity: str) -> DataFrame | None:
-        """What was said of a target before the run; None if nothing was."""
+        """Read what was said of a target before the run; None if nothing was."""
         name = table_name(STATEMENTS, entity)
         new = {file.path for file in self._writes.new_files(name)}
         files = [file for file in self._writes.files(name) if file.path not in new]
@@ -284,7 +284,7 @@ class Run(State):
 
     def _unapplied(self) -> DataFrame | None:
         """
-        Of the valid statements that are tried those that are not applied (`UNAPPLIED_COLUMNS`), or None.
+        Find the valid statements that are tried and not applied (`UNAPPLIED_COLUMNS`), or None.
 
         Those that wait, those whose keys or links lead to several entities, and those unprocessed for that.
         """
@@ -340,7 +340,7 @@ class Run(State):
             histories.update(named, self._taken.refreshed)
 
     def _moved_entities(self, turned: DataFrame | None) -> DataFrame | None:
-        """What the new messages speak of, and those of which a statement has *turned*."""
+        """Find what the new messages speak of, and those of which a statement has *turned*."""
         assert self._fresh is not None
         ids = self._fresh.select(F.col("message_identifier").alias("message_id"))
         return self.named_entities(ids if turned is None else ids.unionByName(turned).distinct())
@@ -361,7 +361,7 @@ class Run(State):
         return keys | {table_name(ANSWERS, name): F.lit(True) for name in self.schema.lookup_keys}
 
     def _lookups_changed(self, before: Mapping[str, DataFrame | None]) -> bool:
-        """Whether a key or link finds another entity than it did: then any entity may have been moved."""
+        """Tell whether a key or link finds another entity than it did: then any may have been moved."""
         for name, earlier in before.items():
             later, says = self.read(name), self._lookup_tables[name]
             if earlier is None or later is None:

@@ -212,7 +212,7 @@ class Schema:
                 yield field, Place(place.system, field.child_entity, index)
 
     def may_fail_lookup(self, place: Place) -> bool:
-        """Whether a record may turn out to be in error when it is looked up whom its key and links mean."""
+        """Tell whether a record may be in error once it is looked up whom its key and links mean."""
         mapping = self.mapping(place)
         is_whole = (self.key_plan(place, link).whole for link in mapping.links)
         return self.targets[mapping.reference].weak or not all(is_whole)
@@ -241,7 +241,7 @@ class Schema:
         return {self.mapping(place).reference for held_by in fields for place in held_by.values()}
 
     def is_within(self, entity: str) -> bool:
-        """Whether what is said of a target can come from what another record holds or makes."""
+        """Tell whether what is said of a target can come from what another record holds or makes."""
         return bool(self.parent_fields(entity)) or entity in self.autocreated
 
     def deciding_targets(self, entity: str) -> list[str]:
@@ -257,7 +257,7 @@ class Schema:
         return [target for target in self.targets if target in deciding]
 
     def key_plan(self, place: Place, field: FieldMapping) -> KeyPlan:
-        """How the link *field* of the mapping at *place* is looked up."""
+        """Plan how the link *field* of the mapping at *place* is looked up."""
         return self._plans[place, field.reference]
 
     @cached_property

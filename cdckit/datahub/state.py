@@ -82,7 +82,7 @@ class RunFile:
                 file.truncate(0)
 
     def read(self) -> dict[str, Any] | None:
-        """What was told of the run that is under way; None if there is none."""
+        """Read what was told of the run that is under way; None if there is none."""
         if self._path is None:
             return None
         try:
@@ -100,7 +100,7 @@ def _lock(file: IO[str]) -> None:
 
 def _is_locked(file: IO[str]) -> bool:
     """
-    Whether the program that has written the file still holds it.
+    Tell whether the program that has written the file still holds it.
 
     On Windows nobody can tell, and what a killed program has left there counts until the next run ends.
     """
@@ -189,7 +189,7 @@ class State(DerivedChanges):
         return with_positions(rows, self.known_exports(entity))
 
     def known_exports(self, entity: str) -> DataFrame:
-        """What the runs so far have exported of a target."""
+        """Read what the runs so far have exported of a target."""
         return read_rows(self._tables, table_name(EXPORTED, entity), EXPORTED_COLUMNS)
 
     def history(self, entity: str) -> DataFrame:
@@ -199,7 +199,7 @@ class State(DerivedChanges):
         )
 
     def log(self) -> DataFrame:
-        """What became of each record, and of the messages that the schema has no place for."""
+        """Tell what became of each record, and of the messages that the schema has no place for."""
         waiting, entities = self.waiting(), self.entities or list(self.schema.targets)[:1]
         records = reduce(
             DataFrame.unionByName,
@@ -219,12 +219,12 @@ class State(DerivedChanges):
         )
 
     def news(self, entity: str) -> DataFrame:
-        """Those of the resolved statements about a target that the last run may have applied: all."""
+        """Find the resolved statements about a target that the last run may have applied: all."""
         return self.resolved_statements(entity)
 
     def named_entities(self, messages: DataFrame) -> DataFrame | None:
         """
-        What *messages* (`message_id`) speak of, as far as it is news; None if nothing was ever stated.
+        Find what *messages* (`message_id`) speak of, as far as it is news; None if nothing was ever stated.
 
         One row per statement: `entity`, `guid` (null for ends of lists), `parents`.
         """
@@ -237,12 +237,12 @@ class State(DerivedChanges):
         return reduce(DataFrame.unionByName, tables) if tables else None
 
     def keep_lookup(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
-        """What the last run has found in the place of *rows*; themselves before the first one."""
+        """Keep what the last run has found in the place of *rows*; themselves before the first one."""
         name = table_name(kind, entity)
         return read_some(self._tables, name) if self._tables.has(name) else rows
 
     def may_be_refreshed(self, entity: str) -> bool:
-        """Whether there ever was a refresh of the target."""
+        """Tell whether there ever was a refresh of the target."""
         return entity in read_note(self._tables, REFRESHED, [])
 
     def known_history(self, entity: str) -> DataFrame | None:

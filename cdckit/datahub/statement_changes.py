@@ -39,7 +39,7 @@ ABSENCE_COLUMNS = ("guid", "message_id", "source", "priority", "place", "effecti
 
 def absences(mentions: DataFrame, events: Sequence[tuple[str | None, DataFrame]]) -> DataFrame:
     """
-    Of each entity, the ends of complete lists that did not name it.
+    Find of each entity the ends of complete lists that did not name it.
 
     Args:
         mentions: One row per mention of an entity: `guid`; `at`, its place in the order (see `position`);
@@ -221,7 +221,7 @@ def _field_priorities(schema: Schema, target: Target) -> str | None:
 
 def list_events(schema: Schema, statements: DataFrame, field: str | None) -> DataFrame:
     """
-    Where complete lists end: one row per list.
+    Find where complete lists end: one row per list.
 
     They name the children of one parent, to which *field* leads: `scope` is its guid.  Without a field they
     are refreshes, which name all entities of the target: `scope` is null.
@@ -247,7 +247,7 @@ def cascade_events(
     messages: DataFrame,
 ) -> DataFrame | None:
     """
-    Where a parent was deleted: an empty list of its children, at the end of the message that did it.
+    Find where a parent was deleted: an empty list of its children, at the end of the message that did it.
 
     Children go with their parent, whichever system deletes it.  A system that itself maps the children in
     the parent speaks of them with the priorities of that mapping, any other with that of its delete.
@@ -281,7 +281,7 @@ def cascade_events(
 
 
 def _mappings_of_children(schema: Schema, entity: str, field: str) -> dict[str, dict[str, int]]:
-    """By the parent's target and the system which of its mappings of the children is the strongest."""
+    """Find by the parent's target and the system the strongest of its mappings of the children."""
     mappings: dict[str, dict[str, int]] = {}
     parents = schema.parent_fields(entity)[field]
     for child in sorted(parents, key=lambda place: -schema.mapping(place).priority):

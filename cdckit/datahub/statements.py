@@ -84,7 +84,7 @@ MESSAGE_COLUMNS = (
 
 
 def value_by_place(schema: Schema, texts: Mapping[Place, str], kind: str) -> str:
-    """By the mapping that the column `place` names what is *texts* for it, all in SQL; null for nothing."""
+    """Choose in SQL, by the mapping that the column `place` names, what is *texts* for it; or null."""
     listed = ", ".join(texts.get(place, "NULL") for place in schema.numbers)
     return f"get(CAST(array({listed}) AS array<{kind}>), place)"
 
@@ -323,7 +323,7 @@ def make_statements(
     batch: pa.RecordBatch, found_records: FoundRecords, entity: str, columns: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """
-    What messages say of one target: *found_records* are what they hold for one mapping.
+    Make the statements of messages about one target: *found_records* are what they hold for one mapping.
 
     Its statements have these *columns* (`statement_schema`).
     """

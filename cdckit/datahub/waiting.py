@@ -94,7 +94,7 @@ def known_makers(
     statements: Mapping[str, DataFrame], needs: DataFrame, waiting: DataFrame | None
 ) -> DataFrame:
     """
-    Which `needs` (`need`) some *statements*, by their targets, make, but for those that are *waiting*.
+    Find which `needs` (`need`) some *statements*, by their targets, make, but for those *waiting*.
 
     They are told as `facts` that need nothing themselves.
 
@@ -157,7 +157,7 @@ def with_answers(statements: DataFrame, answers: DataFrame | None) -> DataFrame:
 
 
 def find_waiting(statements: DataFrame) -> DataFrame | None:
-    """What `find_unsupported` would find of many (`fact_number`, `makes`, `needs`); None for none."""
+    """Find `find_unsupported` of many (`fact_number`, `makes`, `needs`); None for none."""
     fallen, undecided = list[DataFrame](), statements
     for _ in range(ROUNDS):
         decided = compute_once(with_open_needs(undecided))
@@ -205,7 +205,7 @@ def with_open_needs(statements: DataFrame, makers: DataFrame | None = None) -> D
 
 def find_unsupported(statements: DataFrame) -> DataFrame:
     """
-    Of statements that stand on each other, those that something is missing for in the end.
+    Find those of statements that stand on each other for which something is missing in the end.
 
     Args:
         statements: One row per statement that is taken for applied so far: the column that tells it from

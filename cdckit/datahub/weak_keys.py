@@ -88,7 +88,7 @@ class WeakKeys:
 
 
 def lookup_prefix(entity: str, fields: Iterable[str]) -> str:
-    """What the marked texts of links begin with that look up an entity by these fields."""
+    """Write what the marked texts of links begin with that look up an entity by these fields."""
     return f"{LOOKED_UP}{','.join(fields)}{name_start(entity)}"
 
 
@@ -134,7 +134,7 @@ class KeyWalk:
         self.changes: list[tuple[str, int | None, str | None, bool]] = []
 
     def begin(self, instant: int | None) -> None:
-        """What was true at the end of the instant before is what its links find."""
+        """Begin an instant: what was true at the end of the one before is what its links find."""
         if instant == self._instant:
             return
         for (at, key), before in self._before.items():
@@ -308,7 +308,7 @@ def find_key_holders(statements: DataFrame, schema: Schema, target: Target) -> D
 
 def walk_records(batches: Iterable[pa.RecordBatch], keys: WeakKeys) -> Iterator[pa.RecordBatch]:
     """
-    What is found of rows in their order, in `FOUND_COLUMNS`.
+    Walk the rows in their order; what is found of them, in `FOUND_COLUMNS`.
 
     They are `KeyRecord` in columns, but with the values of key fields one by one, then whether each was
     carried.
@@ -359,12 +359,12 @@ def with_weak_guids(statements: DataFrame, key_holders: DataFrame | None) -> Dat
 
 
 def lookup_prefixes(schema: Schema, entity: str) -> list[str]:
-    """What the marked texts of links begin with that look up *entity*."""
+    """Write what the marked texts of links begin with that look up *entity*."""
     return [lookup_prefix(entity, fields) for fields in sorted(schema.lookup_keys.get(entity, ()))]
 
 
 def has_prefix(text: str, starts: Iterable[str]) -> str:
-    """Whether a text is one of those that begin so, in SQL."""
+    """Tell whether a text is one of those that begin so, in SQL."""
     return " OR ".join(f"startswith({text}, {text_literal(start)})" for start in starts) or "false"
 
 

@@ -326,7 +326,7 @@ def say_outcomes(tables: Transaction, outcomes: DataFrame) -> None:
 
 
 def last_outcomes(tables: Snapshot | Transaction) -> DataFrame:
-    """What became of each record of which something was said: one row for each, without when it was."""
+    """Read what became of each record of which something was said: one row for each, without when it was."""
     if not tables.has(OUTCOMES):
         return local_frame(tables.spark, [], spark_columns(_OUTCOMES)).drop(WRITTEN)
     names = [name for name in _OUTCOMES.names if name not in (*PLACE, WRITTEN, "about")]
@@ -336,7 +336,7 @@ def last_outcomes(tables: Snapshot | Transaction) -> DataFrame:
 
 
 def state_of(tables: Snapshot, fold: type[KeptFold], scope: str, buckets: int) -> bytes | None:
-    """What is known of one scope; no job."""
+    """Read what is known of one scope; no job."""
     if not tables.has(STATES):
         return None
     where: Where = {FOLD: [fold.name], BUCKET: [bucket_of(scope, buckets)], "scope": [scope]}
@@ -344,7 +344,7 @@ def state_of(tables: Snapshot, fold: type[KeptFold], scope: str, buckets: int) -
 
 
 def last_states(tables: Tables, fold: type[KeptFold], read: Rule, makes: pa.Schema) -> DataFrame:
-    """What is known of all scopes of a fold: what *read* makes of each scope and its state."""
+    """Read what is known of all scopes of a fold: what *read* makes of each scope and its state."""
     written = read_table(tables, STATES, spark_columns(_STATES), {FOLD: [fold.name]})
     last = written.groupBy("scope").agg(F.max_by("state", WRITTEN).alias("state"))
     return explode_rule(last, [], ("scope", "state"), partial(_known, read=read), makes)

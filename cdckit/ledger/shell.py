@@ -111,7 +111,7 @@ class Settings(ABC):
         write_note(tables, self.note_key, {**self.noted, "buckets": self.buckets})
 
     def within(self, tables: Transaction) -> Self:
-        """The same in the buckets that the tables have; raises where they were made by others."""
+        """Take the buckets that the tables have; raises where they were made by others."""
         note = read_note(tables, self.note_key, None)
         if note is None:
             return self

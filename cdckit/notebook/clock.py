@@ -64,13 +64,13 @@ def with_day(at: datetime, zone: tzinfo) -> str:
 
 
 def timespec(micros: Iterable[int]) -> str:
-    """How fine these instants are, as `isoformat` calls it: seconds only where one has some."""
+    """Tell how fine these instants are, as `isoformat` calls it: seconds only where one has some."""
     listed = list(micros)
     return next(word for unit, word in _TIMESPECS if all(number % unit == 0 for number in listed))
 
 
 def _happens_twice(moment: datetime) -> bool:
-    """Whether clocks were put back then, and show this once more."""
+    """Tell whether clocks were put back then, and show this once more."""
     return moment.replace(fold=0).utcoffset() != moment.replace(fold=1).utcoffset()
 
 

@@ -50,7 +50,7 @@ class TableColumn(NamedTuple):
 
 
 def has_change_columns(frame: DataFrame) -> bool:
-    """Whether *frame* has the columns of changes."""
+    """Tell whether *frame* has the columns of changes."""
     return {*CHANGE_SCHEMA.names, "data", "carried"} <= set(frame.columns)
 
 
@@ -71,7 +71,7 @@ def select_columns(columns: Sequence[TableColumn], headings: Sequence[str]) -> l
 
 
 def resolve_headings(frame: DataFrame, shown: Sequence[TableColumn], names: Iterable[str]) -> list[str]:
-    """What stands above the columns that are asked for: a name that is no heading is one of *frame*'s."""
+    """Find what stands above the columns that are asked for: what is no heading is a name of *frame*'s."""
     headings = _headings(frame)
     shown_headings = {column.heading for column in shown}
     return [name if name in shown_headings else headings.get(name, name) for name in names]
@@ -87,7 +87,7 @@ def resolve_names(frame: DataFrame, given: Iterable[str]) -> list[str]:
 
 
 def _headings(frame: DataFrame) -> dict[str, str]:
-    """What stands above the columns of *frame* that are called otherwise."""
+    """Find what stands above the columns of *frame* that are called otherwise."""
     called = _OF_CHANGES if has_change_columns(frame) else {**_TIMES, **_MARKS}
     return {name: heading for name, heading in called.items() if name in frame.columns}
 
@@ -119,7 +119,7 @@ def _version_columns(frame: DataFrame, provenance: bool, width: int) -> list[Tab
 
 
 def _change_columns(frame: DataFrame, provenance: bool, width: int) -> list[TableColumn]:
-    """Who says what first, then the fields, blank where not sent, then when and in which message."""
+    """Choose who says what first, then the fields, blank where not sent, then when and in which message."""
     fields = require_struct(frame, "data").fields
     carried = set(require_struct(frame, "carried").names)
     ranks: set[str] = set()
@@ -164,7 +164,7 @@ def _sequence() -> Column:
 
 
 def _reject_columns(frame: DataFrame, width: int) -> list[TableColumn]:
-    """What is wrong first, then where the record lies, and how it begins."""
+    """Choose what is wrong first, then where the record lies, and how it begins."""
     first = (ERROR_CODE, ERROR_DESCRIPTION, "topic", "partition", "offset", "timestamp", "key", "value")
     types = {field.name: field.dataType for field in frame.schema.fields}
     ordered = [*(name for name in first if name in types), *(name for name in types if name not in first)]
@@ -196,7 +196,7 @@ def _kind(kind: T.DataType) -> str:
 
 
 def _value(column: Column, kind: T.DataType, width: int) -> Column:
-    """What is enough of a value to show it; instants as microseconds: Python knows no year after 9999."""
+    """Cut a value to what is enough to show it; instants as microseconds: Python knows no year after 9999."""
     as_shown: dict[str, Callable[[], Column]] = {
         "instant": lambda: _micros(column),
         "bytes": lambda: F.struct(F.substring(column, 1, width).alias("first"), F.length(column).alias("of")),
@@ -219,7 +219,7 @@ def _cell(
 
 
 def _provenance(history: DataFrame) -> dict[str, Column]:
-    """Where each field has its value from; what is no entry of a message and a priority says nothing."""
+    """Tell where each field has its value from; what is no entry of a message and a priority says nothing."""
     fields = require_struct(history, FIELD_PROVENANCE).fields
     return {
         field.name: F.col(FIELD_PROVENANCE).getField(field.name)

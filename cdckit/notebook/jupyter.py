@@ -233,7 +233,7 @@ _NOTHING = {"text/plain": ""}
 
 
 def progress_forms(seconds: float) -> dict[str, str]:
-    """What Spark has been doing for so long: the step, and how much of its tasks is done; else `_NOTHING`."""
+    """Show what Spark has been doing for so long: the step, and how much of its tasks is done."""
     context = _context()
     if context is None:
         return _NOTHING

@@ -204,7 +204,7 @@ def _cache_java_names() -> None:
 
 
 def settings(memory: str, small: bool = False) -> dict[str, str]:
-    """What a local session with so large a heap is told, for *small* data or any."""
+    """Choose what a local session with so large a heap is told, for *small* data or any."""
     partitions = 2 if small else 8 * (os.cpu_count() or 1)
     log = Path(__file__).with_name("log4j2.properties")
     java = f"-Duser.timezone=UTC -Dlog4j2.configurationFile={log.as_uri()}"
@@ -245,7 +245,7 @@ def settings(memory: str, small: bool = False) -> dict[str, str]:
 
 def forked_workers(config: Mapping[str, str]) -> dict[str, str]:
     """
-    Where that is sure to work, workers forked from a process that knows cdckit (`parts.worker_daemon`).
+    Choose workers forked from a process that knows cdckit (`parts.worker_daemon`), where that works.
 
     Workers on other machines may have another Python or none of cdckit, and so may an interpreter of one's
     own; macOS does not let a process fork after it has used some of its libraries.
@@ -257,7 +257,7 @@ def forked_workers(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def _package_is_found() -> bool:
-    """Whether a Python that is started here finds this very package: who knows what `sys.path` was told."""
+    """Tell whether a Python that is started here finds this very package: `sys.path` may say anything."""
     code = "import importlib.util as u; print(u.find_spec('cdckit').origin)"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     return process.stdout.strip() == str(Path(__file__).parents[1] / "__init__.py")

@@ -69,7 +69,7 @@ class Table:
         return self._read()
 
     def map(self, change: Callable[[Grid], Grid]) -> Table:
-        """The same table with its grid changed, when it is read."""
+        """Change the grid of the table when it is read."""
         return Table(lambda: change(self.grid))
 
     def __repr__(self) -> str:
@@ -114,7 +114,7 @@ _LOOKS = {
 
 
 def _width(text: str) -> int:
-    """How many columns a text takes where all characters are equally wide, but for the wide ones."""
+    """Count the columns that a text takes where all characters are equally wide, but for the wide ones."""
     return sum(
         0 if unicodedata.combining(sign) else 2 if unicodedata.east_asian_width(sign) in "WF" else 1
         for sign in text
@@ -298,7 +298,7 @@ def _read_grid(
 
 
 def _notes(columns: Sequence[_Column], clock: Clock, *, named: bool) -> list[str]:
-    """What a reader has to know of the cells: the caption says it once."""
+    """Say once, in the caption, what a reader has to know of the cells."""
     values = [value for column in columns for value in column.values]
     ends = [value for column in columns if column.kind == "end" for value in column.values]
     message = "after a value its message/the value's priority"
@@ -324,7 +324,7 @@ def _share_message(heading: Cell, cells: Sequence[Cell]) -> tuple[Cell, list[Cel
 
 
 def _several(messages: Mapping[str, MessageLabel], shown: Iterable[str]) -> list[str]:
-    """Which names stand for messages that are not the same, in words."""
+    """Say in words which names stand for messages that are not the same."""
     of = Counter(messages[message].short for message in shown)
     alike = [f"{name} is {many} messages" for name, many in sorted(of.items()) if many > 1]
     return [f"{', '.join(alike)} without a name"] if alike else []

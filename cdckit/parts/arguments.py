@@ -52,7 +52,7 @@ def wrong_argument(
 
 
 def wrong_type(column: str, needed: str, found: str, remedy: str | None = None) -> WrongColumnType:
-    """The same about a column of a table that was given."""
+    """Make the error about a column of a table that was given."""
     return WrongColumnType(None, column, needed, found, remedy)
 
 

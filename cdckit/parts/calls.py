@@ -40,7 +40,7 @@ class Form(NamedTuple):
     raises: str
 
     def or_none(self) -> Form:
-        """The same form, which None has too."""
+        """Let the form be None, too."""
         return self._replace(
             check=lambda value, argument: None if value is None else self.check(value, argument)
         )

@@ -83,7 +83,7 @@ class KeptFold(ABC):
     @staticmethod
     @abstractmethod
     def order(row: Any) -> Any:
-        """What the rows of a scope are sorted by."""
+        """Tell what the rows of a scope are sorted by."""
         raise NotImplementedError
 
     @abstractmethod
@@ -92,12 +92,12 @@ class KeptFold(ABC):
         raise NotImplementedError
 
     def settle(self) -> Iterable[Any]:
-        """What follows once all rows of a batch are taken."""
+        """Tell what follows once all rows of a batch are taken."""
         return ()
 
     @abstractmethod
     def state(self) -> bytes | None:
-        """What is known now; None if nothing is."""
+        """Write down what is known now; None if nothing is."""
         raise NotImplementedError
 
     def waiting(self) -> Iterable[Place]:

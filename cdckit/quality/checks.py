@@ -174,7 +174,7 @@ def ephemeral_context(part: str) -> Any:
 
 
 def count_by_great_expectations(frame: DataFrame, sentences: Sequence[Sentence]) -> Iterator[int]:
-    """How many rows break each of the sentences; of a sentence about the whole table 1, if it is broken."""
+    """Count the rows that break each of the sentences; of a sentence about the whole table 1, if broken."""
     if not sentences:
         return
     context = ephemeral_context("check")
@@ -198,7 +198,7 @@ def count_by_great_expectations(frame: DataFrame, sentences: Sequence[Sentence])
 
 
 def _error_text(info: Mapping[str, Any]) -> str | None:
-    """What went wrong: it is told once, or for each number that Great Expectations wanted."""
+    """Say what went wrong: it is told once, or for each number that Great Expectations wanted."""
     infos = [info, *(part for part in info.values() if isinstance(part, Mapping))]
     return next(
         (str(entry.get("exception_message")) for entry in infos if entry.get("raised_exception")), None
@@ -231,7 +231,7 @@ def check(
     cache: bool = False,
 ) -> CheckResult:
     """
-    Whether a table keeps what a suite promises, sentence by sentence, with the rows that break it.
+    Check whether a table keeps what a suite promises, sentence by sentence, with the rows that break it.
 
     Args:
         frame: The table; of changes without the rejects among them.
@@ -351,7 +351,7 @@ def _cache_frame(frame: DataFrame, cache: bool) -> Iterator[None]:
 
 
 def count(sentences: Sequence[SqlSentence], views: Mapping[str, DataFrame]) -> tuple[int, Iterator[int]]:
-    """How many rows the table has, and how many of them break each sentence."""
+    """Count the rows of the table, and those that break each sentence."""
     groups = group_by_rows(sentences)
     if not any(are_table_rows(rows) for rows, _ in groups):
         groups.append((BATCH, []))
@@ -402,7 +402,7 @@ def sql(query: str, views: Mapping[str, DataFrame]) -> DataFrame:
 
 def _answer(spark: SparkSession, query: str, views: Mapping[str, DataFrame]) -> DataFrame:
     """
-    As `spark.sql(query, **views)`, for tables of other sessions too, and what is cached stays so.
+    Ask as `spark.sql(query, **views)`, also of tables of other sessions, and what is cached stays so.
 
     A batch of a stream has a session of its own, and PySpark names each table in that table's session only.
     Afterwards it drops the names by the catalog, which gives up what is cached of the table: `DROP VIEW`

@@ -30,7 +30,7 @@ class HasContracts(Protocol):
     """
 
     def contracts(self) -> Mapping[str, object]:
-        """By name: a table and the name of its suite, or what has contracts, or a mapping like this one."""
+        """Name contracts: a table and its suite, or what has contracts, or a mapping like this one."""
         ...
 
 
@@ -163,7 +163,7 @@ def _tables_beside(
 def _write(
     context: Any, results: Mapping[str, CheckResult], suites: Mapping[str, Suite], folder: Path
 ) -> None:
-    """What was found as results of Great Expectations, and its pages about them in a folder."""
+    """Write what was found as results of Great Expectations, and its pages about them in a folder."""
     from great_expectations.core import RunIdentifier
     from great_expectations.data_context.types.resource_identifiers import (
         ExpectationSuiteIdentifier,
@@ -191,7 +191,7 @@ def _write(
 
 def _file_names(names: Collection[str]) -> dict[str, str]:
     """
-    By each name what its page is called, so that it can be a file.
+    Name each page by what it is about, so that it can be a file.
 
     Great Expectations leaves a page out, without a word, if its name has a slash.  What is no letter, digit
     or harmless sign becomes an underscore; names that then differ in case at most get numbers.
@@ -274,7 +274,7 @@ def gate(
     tables: Mapping[str, DataFrame] | None = None,
 ) -> Callable[[DataFrame, int], _Answer]:
     """
-    What takes the batches of a stream, with a check before it: nothing is committed of a batch that fails.
+    Check the batches of a stream before they are taken: nothing is committed of a batch that fails.
 
     The stream ends with the error, and begins with the same batch when it is started again.
 

@@ -301,7 +301,7 @@ def _existing_periods(history: DataFrame, on: Iterable[str]) -> DataFrame:
 
 
 def _absences(periods: DataFrame, keys: Iterable[str]) -> DataFrame:
-    """Of each key with periods, the stretches before, between and after them."""
+    """Find of each key with periods the stretches before, between and after them."""
     begins, ends = F.col("begins"), F.col("ends")
     in_time = Window.partitionBy(*keys).orderBy(begins, ends.asc_nulls_last())
     until = _last_end(ends).over(in_time.rowsBetween(Window.unboundedPreceding, Window.currentRow))
@@ -408,7 +408,7 @@ def find_contradictions(changes: DataFrame, *, keys: Sequence[str]) -> DataFrame
 
 
 def _statements(changes: DataFrame, data: T.StructType, keys: Sequence[str]) -> Column:
-    """What a change says, in a form that Spark can compare; a delete gives fields a priority, no value."""
+    """Write what a change says so that Spark can compare it; a delete gives fields a priority, no value."""
     is_upsert = F.col("operation") == UPSERT
     stated: list[str] = []
     if "field_priorities" in changes.columns:
@@ -434,7 +434,7 @@ PLACE = ("topic", "partition", "offset")
 @takes()
 def record_outcomes(records: DataFrame, **outcomes: DataFrame) -> DataFrame:
     """
-    What became of each record: the tables in which it is found again.
+    Tell what became of each record: the tables in which it is found again.
 
     The suite `outcomes` says what is to hold of them: each record has one, and what has one is a record.
 

@@ -213,7 +213,7 @@ _KNOWN = {
 
 def _condition(sort: str, of: Mapping[str, Any], schema: T.StructType) -> str | None:
     """
-    What breaks an expectation, for which null is no break.
+    Write what breaks an expectation, for which null is no break.
 
     None for what Great Expectations has a word of its own: a set with null or without values, no bounds.
     """
@@ -243,7 +243,7 @@ def _condition(sort: str, of: Mapping[str, Any], schema: T.StructType) -> str | 
 
 def group_by_rows(sentences: Sequence[SqlSentence]) -> list[tuple[str, list[int]]]:
     """
-    Of which rows the sentences speak, each with the places of those that do, so that few passes do.
+    Group sentences by the rows of which they speak, so that few passes do.
 
     The sentences about the rows of the table are asked of wider ones, where there are such.
     """
@@ -274,7 +274,7 @@ def with_breaks(rows: str, sentences: Mapping[int, SqlSentence]) -> tuple[str, l
 
 
 def are_table_rows(rows: str) -> bool:
-    """Whether these are the rows of the table itself, perhaps with more columns, as suites write them."""
+    """Tell whether these are the rows of the table, perhaps with more columns, as suites write them."""
     return rows == BATCH or rows.startswith(_WIDER)
 
 
@@ -312,7 +312,7 @@ def _literal(value: object) -> str:
 
 
 def _unique(columns: Sequence[str]) -> SqlSentence:
-    """As Great Expectations counts: all rows that are alike, but for those in which every column is null."""
+    """Count as Great Expectations: all rows that are alike, but for those in which every column is null."""
     names = list(map(_name, columns))
     alike = f"{_WIDER}count(*) OVER (PARTITION BY {', '.join(names)}) AS {ALIKE} FROM {BATCH})"
     some = " OR ".join(f"{name} IS NOT NULL" for name in names)
@@ -321,7 +321,7 @@ def _unique(columns: Sequence[str]) -> SqlSentence:
 
 def field_conditions(schema: T.StructType) -> dict[str, str]:
     """
-    By name, what suites ask of each field of a table of these columns.
+    Write by name what suites ask of each field of a table of these columns.
 
     - `nameless`: a field has a value and no provenance;
     - `half`: provenance names a message and no priority, or the other way round;
@@ -427,7 +427,7 @@ def compare_with_log(
 
 def with_differences(rows: DataFrame) -> DataFrame:
     """
-    The same rows, each with what differs between its structs `has` and `due` as texts in their place.
+    Put what differs between a row's structs `has` and `due` in their place, as texts.
 
     A text says, by name, what the fields have that the other side has not so; other tables stay as they are.
     """
@@ -448,7 +448,7 @@ def with_differences(rows: DataFrame) -> DataFrame:
 
 
 def _texts(side: Column, kind: T.DataType) -> dict[str, Column]:
-    """By name the texts of a struct's parts, of the fields of a version the values, which come first."""
+    """Write by name the texts of a struct's parts; of a version's fields the values, which come first."""
     assert isinstance(kind, T.StructType)
     texts: dict[str, Column] = {}
     for part in sorted(kind, key=lambda part: part.name != FIELDS):

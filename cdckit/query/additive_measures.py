@@ -45,7 +45,7 @@ class AdditiveMeasure(NamedTuple):
         return self.amounts.scale if isinstance(self.amounts, T.DecimalType) else 0
 
     def same_group(self, row: Column, other: Column) -> Column:
-        """Whether two rows that are `counted` are of one group; never null."""
+        """Tell whether two rows that are `counted` are of one group; never null."""
         same = (
             comparable(row.groups[name], kind).eqNullSafe(comparable(other.groups[name], kind))
             for name, _, kind in self.by

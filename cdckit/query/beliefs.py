@@ -41,7 +41,7 @@ BELIEFS = beliefs_with("guid", VALID_FROM, VALID_TO)
 @takes(table=BELIEFS)
 def beliefs_about(table: DataFrame, valid_at: datetime | Column) -> DataFrame:
     """
-    What was believed about one instant, as a history whose time is that of knowledge.
+    Tell what was believed about one instant, as a history whose time is that of knowledge.
 
     Every question about a history is one about beliefs then: `changes_between` lists what was learnt when,
     `blame(beliefs_about(table, monday), key, valid_at=tuesday)` says which message brought each value that
@@ -88,7 +88,7 @@ def diff_beliefs(
     table: DataFrame, earlier: datetime, later: datetime, *, keys: Sequence[str] = ()
 ) -> DataFrame:
     """
-    Where what is known at a later moment differs from what was known at an earlier one.
+    Find where what is known at a later moment differs from what was known at an earlier one.
 
     That is `diff(keep_known(table, earlier), keep_known(table, later))`, of those beliefs alone that came or
     went between the two.
@@ -138,7 +138,7 @@ def diff_beliefs(
 @takes(table=BELIEFS)
 def as_shown(table: DataFrame) -> DataFrame:
     """
-    What a board showed that always told what was believed: at each instant the belief of then about then.
+    Show what a board showed that always told what was believed: at each instant the belief of then.
 
     Args:
         table: What `bitemporal` returned.
@@ -177,7 +177,7 @@ def error_durations(
     table: DataFrame, fields: str | Sequence[str], *, until: datetime | None = None, keys: Sequence[str] = ()
 ) -> DataFrame:
     """
-    How long a board showed something wrong: when, until when, and what it should have shown.
+    Find how long a board showed something wrong: when, until when, and what it should have shown.
 
     At each instant the board shows what is believed then about then (`as_shown`); true is what is believed in
     the end.
@@ -282,7 +282,7 @@ def _true_value(name: str) -> Column:
 
 
 def _error(table: DataFrame, name: str) -> Column:
-    """What is wrong with a field, and its two values; nothing if they are one."""
+    """Compare a field and its two values; nothing if they are one."""
     kind = table.schema[name].dataType
     shown, true = (F.col(side).getField(name) for side in ("shown", "truth"))
     error = (

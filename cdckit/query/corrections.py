@@ -147,7 +147,7 @@ def _of_key(field: T.StructField, keys: Sequence[str]) -> Column:
 
 
 def _priority(history: DataFrame, priority: int | None, name: str) -> Column:
-    """As *priority*; or as what stands in the field, and above that and the row where the period ends."""
+    """Take *priority*; or what stands in the field, and above that and the row where the period ends."""
     if priority is not None:
         return F.lit(priority)
     entries = require_struct(history, FIELD_PROVENANCE).fieldNames()

@@ -53,7 +53,7 @@ def changes_between(
     history: DataFrame, start: datetime, end: datetime | None, *, keys: Sequence[str] = ()
 ) -> DataFrame:
     """
-    What changed in a period: from what, to what, and by which message.
+    Find what changed in a period: from what, to what, and by which message.
 
     The period is half-open: a version that begins at *start* is a change in it, one that begins at
     *end* is not.
@@ -118,7 +118,7 @@ def changes_between(
 @takes(a=COMPARABLE, b=COMPARABLE)
 def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
     """
-    Where two histories of one kind of entity say different things.
+    Find where two histories of one kind of entity say different things.
 
     For instance of the same changes under other priorities, or with and without some messages.
 
@@ -182,7 +182,7 @@ def diff(a: DataFrame, b: DataFrame, *, keys: Sequence[str] = ()) -> DataFrame:
 
 
 def _step(was: Column, is_: Column, field: T.StructField) -> dict[str, Column]:
-    """What `changes_between` tells of a field that got another value."""
+    """Tell of a field that got another value, for `changes_between`."""
     return {
         "from_value": as_text(value_of(was, field), field.dataType),
         "to_value": as_text(value_of(is_, field), field.dataType),
@@ -192,7 +192,7 @@ def _step(was: Column, is_: Column, field: T.StructField) -> dict[str, Column]:
 
 
 def _two_words(left: Column, right: Column, field: T.StructField) -> dict[str, Column]:
-    """What `diff` tells of a field of which two histories say different things."""
+    """Tell of a field of which two histories say different things, for `diff`."""
     return {
         "a_value": as_text(value_of(left, field), field.dataType),
         "b_value": as_text(value_of(right, field), field.dataType),
@@ -268,7 +268,7 @@ def value_of(version: Column, field: T.StructField) -> Column:
 
 
 def is_there(version: Column) -> Column:
-    """Whether the entity is there: in a version, and not deleted."""
+    """Tell whether the entity is there: in a version, and not deleted."""
     return ~F.coalesce(value_of(version, PRESENCE), F.lit(True))
 
 
@@ -278,7 +278,7 @@ def provenance_of(version: Column, field: T.StructField) -> Column:
 
 
 def same_value(version: Column, other: Column, field: T.StructField) -> Column:
-    """Whether two versions have equal values of the field (`cdckit.parts.values`); never null."""
+    """Tell whether two versions have equal values of the field (`cdckit.parts.values`); never null."""
     return comparable(value_of(version, field), field.dataType).eqNullSafe(
         comparable(value_of(other, field), field.dataType)
     )
@@ -309,7 +309,7 @@ def differing_cells(
 
 
 def _side_by_side(a: DataFrame, b: DataFrame) -> DataFrame:
-    """For each period in which neither history changes, `a` and `b`: the version in force, if any."""
+    """Find for each period in which neither history changes `a` and `b`: the version in force, if any."""
     line, other = (
         version_rows(history.where(is_ever_in_force())).select(
             "guid", "begins", F.struct(F.col("version.ends").alias("ends"), "version").alias(side)

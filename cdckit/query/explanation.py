@@ -275,7 +275,7 @@ def _of_step(name: str) -> Column:
 
 
 def _parts(steps: DataFrame, asked: AdditiveMeasure, before: Belief) -> DataFrame:
-    """What each step takes from a group, gives to one, or changes in one: `piece`, beside the step."""
+    """Cut what each step takes from a group, gives to one, or changes in one: `piece`, beside the step."""
     step, was = quoted(_STEP), quoted(_WAS)
     counted = steps.select(step, f"{step}.was.*").select(step, asked.counted.alias(_WAS))
     counted = counted.select(step, was, f"{step}.now.*").select(step, was, asked.counted.alias(_NOW))

@@ -62,7 +62,7 @@ def explained_findings(
     unseen_from: datetime | None,
 ) -> DataFrame:
     """
-    What is wrong, cell by cell, with what explains it, as `reconcile` returns it.
+    Find what is wrong, cell by cell, with what explains it, as `reconcile` returns it.
 
     *unseen_from* is from when on messages of the instant may still come.
     """

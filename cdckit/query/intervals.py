@@ -39,7 +39,7 @@ def allen_relation(
     a_from: Column | str, a_to: Column | str, b_from: Column | str, b_to: Column | str
 ) -> Column:
     """
-    Which of Allen's thirteen relations period a has to period b.
+    Tell which of Allen's thirteen relations period a has to period b.
 
     Periods are half-open, so a *meets* b where a ends at the instant at which b begins, and they share no
     instant.
@@ -105,17 +105,17 @@ def allen_relation(
 
 
 def is_period(begins: Column, ends: Column) -> Column:
-    """Whether there is an instant from *begins* on and before *ends*; an end of null is open."""
+    """Tell whether there is an instant from *begins* on and before *ends*; an end of null is open."""
     return begins.isNotNull() & (ends.isNull() | (ends > begins))
 
 
 def is_in_force(instant: Column, begins: str = VALID_FROM, ends: str = VALID_TO) -> Column:
-    """Whether the period of these two columns, closed at its start and open at its end, has the instant."""
+    """Tell whether the period of these columns, closed at its start and open at its end, has the instant."""
     return (F.col(begins) <= instant) & (F.col(ends).isNull() | (F.col(ends) > instant))
 
 
 def is_ever_in_force() -> Column:
-    """Whether a version is in force at any instant."""
+    """Tell whether a version is in force at any instant."""
     return is_period(F.col(VALID_FROM), F.col(VALID_TO))
 
 
@@ -275,7 +275,7 @@ def _count_by_key(moments: DataFrame, keys: Sequence[str]) -> DataFrame:
 
 def _count_by_hour(moments: DataFrame) -> DataFrame:
     """
-    The same for all moments together: hours are added up first, so that no task sorts all of them.
+    Count for all moments together: hours are added up first, so that no task sorts all of them.
 
     The moment of an open end has no hour and is the last of all.
     """
@@ -349,7 +349,7 @@ def overlap_message(
     of: Column, key: Iterable[tuple[Column, T.DataType]], at: Column, *, why: str = UNSOUND_OR_ON
 ) -> Column:
     """
-    What to say of a version that begins while another one of its key is in force.
+    Say that a version begins while another one of its key is in force.
 
     Args:
         of: Which history that is, after "in the".
@@ -373,7 +373,7 @@ def split_periods(
     line: DataFrame, names: Sequence[str], sides: Mapping[str, str], *, why: str = UNSOUND_OR_ON
 ) -> DataFrame:
     """
-    For each period in which no side moves, the version of each side: a column by what the side is called.
+    Find for each period in which no side moves the version of each side: a column by the side's name.
 
     All sides stand in one line per key, by time.  Between two beginnings nothing begins, but versions may end
     there of which none follows: such a stretch is cut at their ends.
@@ -409,7 +409,7 @@ def split_periods(
 
 
 def _periods(sides: Iterable[str]) -> Column:
-    """From each beginning, or end of a version within the stretch, to the next of these."""
+    """Cut from each beginning, or end of a version within the stretch, to the next of these."""
     next_one, none = F.col("next"), F.lit(None).cast("timestamp_ltz")
     ends = (F.col(side).getField("ends") for side in sides)
     inside = (F.when(next_one.isNull() | (end < next_one), end) for end in ends)
@@ -434,7 +434,7 @@ def keep_present(rows: DataFrame, sides: Iterable[str], how: str) -> DataFrame:
 
 
 def continues_previous(in_time: WindowSpec, content: Column) -> Column:
-    """Whether a version begins where the one before it *in_time* ends, and says the same."""
+    """Tell whether a version begins where the one before it *in_time* ends, and says the same."""
     before = F.lag(F.struct(F.col(VALID_TO).alias("end"), content.alias("content"))).over(in_time)
     return before.eqNullSafe(F.struct(F.col(VALID_FROM).alias("end"), content.alias("content")))
 

@@ -120,7 +120,7 @@ class VersionIndex:
 
     def in_force(self, points: Points, *, just_before: bool = False) -> Ints:
         """
-        For each point the version that is in force there, or `NOWHERE`; raises `Overlap` for two.
+        Find for each point the version that is in force there, or `NOWHERE`; raises `Overlap` for two.
 
         With *just_before* it is what ends at the point, or later, and began before it.
         """
@@ -139,7 +139,7 @@ class VersionIndex:
 
     def next_to_begin(self, points: Points, *, later: bool = False) -> Ints:
         """
-        For each point the first version that begins there or later, or `NOWHERE`; raises `Overlap` for two.
+        Find for each point the first version that begins there or later; raises `Overlap` for two.
 
         With *later* one that begins just there does not count.
         """
@@ -156,7 +156,7 @@ class VersionIndex:
         return versions
 
     def any_in_force(self, points: Points, *, just_before: bool = False, or_later: bool = False) -> Bools:
-        """Whether any version is in force at each point, or just before it, or will be; they may overlap."""
+        """Tell whether any version is in force at each point, or was just before it, or will be."""
         hits = np.zeros(len(points.key), dtype=bool)
         many = len(self._times)
         last = many - 1 if or_later else self._last_begin(points, just_before)
@@ -171,7 +171,7 @@ class VersionIndex:
         return hits
 
     def _last_begin(self, points: Points, just_before: bool) -> Ints:
-        """For each point the last of the times at which a version may have begun, if it is in force."""
+        """Find for each point the last of the times at which a version may have begun, if it is in force."""
         return np.searchsorted(self._times, points.valid_at, side="left" if just_before else "right") - 1
 
     def _moment(self, key: Ints, moment: Ints) -> Ints:
@@ -260,7 +260,7 @@ class LookupRule:
 
     @staticmethod
     def from_lookup(lookup: Lookup, source: int) -> LookupRule:
-        """The same without its table."""
+        """Take what a lookup says, without its table."""
         most = lookup.tolerance
         tolerance = ANY if most is None else min(ANY, most // timedelta(microseconds=1))
         gives_reason = lookup.reason is not None
@@ -278,7 +278,7 @@ def answer_points(
     versions: Versions, deleted: Bools, points: Points, has_time: Bools, how: LookupRule
 ) -> Answers:
     """
-    What the points find; raises `Overlap` where that could be two versions.
+    Find what the points find; raises `Overlap` where that could be two versions.
 
     Args:
         versions: Those of all keys, deleted ones too if the reason is asked for.
@@ -309,7 +309,7 @@ def answer_points(
 
 
 def _nearest(alive: Versions, points: Points, how: LookupRule) -> tuple[Ints, Distances, Bools]:
-    """For each point a version or `NOWHERE`, how far from the point it begins, and whether it is ahead."""
+    """Find for each point a version or `NOWHERE`, how far away it begins, and whether it is ahead."""
     index = VersionIndex(alive)
     # Where nothing is found, NOWHERE takes the last one of these.
     begins = np.append(alive.begins, 0)
@@ -327,7 +327,7 @@ def _nearest(alive: Versions, points: Points, how: LookupRule) -> tuple[Ints, Di
 
 
 def _time_between(first: Ints, second: Ints) -> Distances:
-    """How long it is from each to what is not before it: exact, where the difference of two longs is not."""
+    """Measure from each to what is not before it: exact, where the difference of two longs is not."""
     return second.view(np.uint64) - first.view(np.uint64)
 
 
@@ -363,7 +363,7 @@ OVERLAP = "overlap"
 
 
 def answer_columns(hows: Sequence[LookupRule]) -> T.StructType:
-    """What is said of each row."""
+    """Name what is said of each row."""
     schema = T.StructType().add(OVERLAP, T.StringType())
     for index, how in enumerate(hows):
         schema = schema.add(answer_column(STAND, index), T.LongType())
@@ -381,7 +381,7 @@ def answer_batches(
     batches: Iterable[pa.RecordBatch], group: str, key: Sequence[str], hows: Sequence[LookupRule]
 ) -> Iterator[pa.RecordBatch]:
     """
-    For each row, of which those of a group lie together, where it stands, and which version each fact gets.
+    Answer each row, of which those of a group lie together: where it stands, and each fact's version.
 
     Of a version, its own place among all rows; of a fact, the place of the version that it gets, or null.
     """
@@ -400,7 +400,7 @@ def answer_batches(
 def _answer_table(
     table: pa.RecordBatch, begin: int, key: Sequence[str], hows: Sequence[LookupRule]
 ) -> dict[str, pa.Array]:
-    """What is said of the rows of whole groups, of which the first stands at *begin*; nothing where null."""
+    """Write the answers to rows of whole groups, the first of which stands at *begin*; nothing where null."""
     parts = [table.column(name) for name in key]
     number = number_values(pa.StructArray.from_arrays(parts, list(key)))
     lacks_key = reduce(and_, (np.asarray(part.is_null()) for part in parts))
@@ -434,7 +434,7 @@ def _scatter(count: int, rows: Ints, values: pa.Array) -> pa.Array:
 
 
 def _answers(table: pa.RecordBatch, number: Ints, facts: Ints, rows: Ints, how: LookupRule) -> Answers:
-    """What the facts in some rows find among the versions in others; raises `Overlap` with one of those."""
+    """Find what the facts in some rows find among the versions in others; raises `Overlap`."""
     points, has_time = _points(table, number, facts)
     begins, known_from = (_micros(table, name, rows, _ALWAYS) for name in (AT, KNOWN))
     ends, forgotten = (_micros(table, name, rows, NEVER) for name in (UNTIL, FORGOTTEN))

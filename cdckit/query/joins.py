@@ -287,7 +287,7 @@ def _sort_by_number(line: DataFrame, group: str, number: Column) -> DataFrame:
 
 
 def _overlap_message(into: Column, line: DataFrame, group: LookupGroup) -> Column:
-    """What to say of a version that begins while another one of its key is in force."""
+    """Say that a version begins while another one of its key is in force."""
     lookup = F.concat(F.lit("lookup '"), into, F.lit("'"))
     key = [(F.col(name), line.schema[name].dataType) for name in group.key]
     return overlap_message(lookup, key, F.col(AT))
@@ -398,6 +398,6 @@ def _last_column(place: int) -> str:
 
 
 def _is_in_force(group: LookupGroup, place: int) -> Column:
-    """Whether the last version of a source is still in force."""
+    """Tell whether the last version of a source is still in force."""
     end = F.col(_last_column(place)).getField(VALID_TO)
     return F.col(_last_column(place)).isNotNull() & (end.isNull() | (end > F.col(AT)))

@@ -43,7 +43,7 @@ def durations(
     by: str | Sequence[str] = (),
 ) -> DataFrame:
     """
-    How long fields had each of their values in a period, all entities of a group together.
+    Measure how long fields had each of their values in a period, all entities of a group together.
 
     Intervals are half-open, so each instant counts once.  A version that is still current lasts until
     *end*: no clock is asked.  While an entity is deleted it has no value, and counts nowhere; a null of
@@ -226,7 +226,7 @@ def counts_over_time(
     every: timedelta | None = None,
 ) -> DataFrame:
     """
-    How many entities there were, and what their fields added up to, at every instant of a period.
+    Count the entities, and add up their fields, at every instant of a period.
 
     A deleted entity is not there.  A version that begins where another one ends takes its place at that
     instant, so an entity that changes is never counted twice, and never missed.
@@ -321,7 +321,7 @@ def _net_changes(
     step: int | None,
 ) -> DataFrame:
     """
-    By how much the counts and sums of a group change at an instant at which they do.
+    Find by how much the counts and sums of a group change at an instant at which they do.
 
     One row per `group` and `at` (microseconds since 1970; on a grid, the number of its first instant that
     is not earlier), with the changes `of_0`, `of_1` ...; and one at the start, if of nothing.
@@ -381,7 +381,7 @@ def _measures(net: DataFrame) -> list[str]:
 
 
 def _sum_changes(net: DataFrame, rows: WindowSpec) -> list[Column]:
-    """What the changes of a window's rows add up to; nothing, if there are none."""
+    """Add up what the changes of a window's rows say; nothing, if there are none."""
     return [
         F.coalesce(F.sum(name).over(rows).cast(net.schema[name].dataType), F.lit(0)).alias(name)
         for name in _measures(net)
@@ -418,7 +418,7 @@ def _steps(net: DataFrame, end: datetime) -> DataFrame:
 
 
 def _sample_grid(net: DataFrame, start: datetime, end: datetime, step: int) -> DataFrame:
-    """What there is at each instant of the grid: what changed last holds until it changes again."""
+    """Sample at each instant of the grid: what changed last holds until it changes again."""
     number = -(-(microseconds(end) - microseconds(start)) // step)
     in_line = Window.partitionBy("group").orderBy("at")
     so_far = _sum_changes(net, in_line.rowsBetween(Window.unboundedPreceding, Window.currentRow))

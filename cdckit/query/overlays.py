@@ -194,7 +194,7 @@ class _Side(NamedTuple):
     link: Mapping[str, str]
 
     def has_key(self, key: Sequence[str]) -> bool:
-        """Whether it is found by the key of the first side."""
+        """Tell whether it is found by the key of the first side."""
         return set(self.link) == set(key)
 
     @property
@@ -226,7 +226,7 @@ def _require_names(layers: Sequence[Layer], key: Sequence[str]) -> None:
 
 
 def _check_link(first: Layer, layer: Layer) -> dict[str, str]:
-    """What the first side and this one have in common, as a mapping of its field to this one's."""
+    """Find what the first side and this one have in common: its field by this one's."""
     if isinstance(first.on, Mapping):
         raise wrong_argument("on", "of the first side, a field or a list of fields", first.on)
     first_fields, layer_fields = (
@@ -273,7 +273,7 @@ def _line_by_link(first: Layer, key: Sequence[str], side: _Side) -> DataFrame:
 
 
 def _content(side: _Side) -> Column:
-    """What counts of a version where periods are folded: the entity and the fields."""
+    """Choose what counts of a version where periods are folded: the entity and the fields."""
     version, schema = F.col(side.column), side.layer.history.schema
     fields = [name for name in side.columns if name == "guid" or name not in STANDARD_COLUMNS]
     parts = [

@@ -84,7 +84,7 @@ def blame(
     changes: DataFrame | None = None,
 ) -> DataFrame:
     """
-    Who is responsible for each value of one entity, and since when.
+    Tell who is responsible for each value of one entity, and since when.
 
     Args:
         history: One row per version; the versions of an entity do not overlap, which is not checked.  Not
@@ -202,7 +202,7 @@ def values_by_message(history: DataFrame, messages: str | Iterable[str]) -> Data
 @takes(history=WITH_PROVENANCE, changes=MESSAGE_SOURCES)
 def count_sources(history: DataFrame, changes: DataFrame) -> DataFrame:
     """
-    How many values of each field come from each source.
+    Count the values of each field that come from each source.
 
     Every version counts, so the caller chooses which: `count_sources(current(history), changes)` is the
     usual question.
@@ -289,7 +289,7 @@ def with_messages(frame: DataFrame, changes: DataFrame, *, message: str = SOURCE
 
 
 def _senders(changes: DataFrame, message: str) -> DataFrame:
-    """By message id, in a column of that name, its source and when it first arrived."""
+    """Find by message id, in a column of that name, its source and when it first arrived."""
     # Two sources may use one id for two messages, and the id alone does not say which is meant.
     sources = F.collect_set(F.struct("source"))
     return changes.groupBy(F.col("message_id").alias(message)).agg(
@@ -363,7 +363,7 @@ def revoke(changes: DataFrame, messages: Messages, *, source: str | None = None)
 
 
 def _is_list_change(changes: DataFrame) -> Column:
-    """Whether a change is of a full list; without the columns that tell, it is of none."""
+    """Tell whether a change is of a full list; without the columns that tell, it is of none."""
     return is_list_change() if {"source", "effective_timestamp"} <= set(changes.columns) else F.lit(False)
 
 

@@ -55,7 +55,7 @@ def reconcile(
     complete_until: datetime | None = None,
 ) -> DataFrame:
     """
-    Where a table of the source and the history of the same instant say different things, since when, and why.
+    Find where a table of the source and the history say different things, since when, and why.
 
     Args:
         history: One row per version; the versions of an entity do not overlap, which is not checked.
@@ -136,7 +136,7 @@ def reconcile(
 @takes(findings=rows_with("finding", "field", "explanation", "since_timestamp"))
 def count_findings(findings: DataFrame) -> DataFrame:
     """
-    How much is wrong, of what kind, and since when at the earliest: to be read before the rows.
+    Count how much is wrong, of what kind, and since when at the earliest: to be read before the rows.
 
     Args:
         findings: What `reconcile` returns, or some of its rows.

@@ -108,7 +108,7 @@ def cast_where_needed(value: Column, kind: T.DataType, needed: T.DataType) -> Co
 
 
 def find_differences(sides: Sides) -> DataFrame:
-    """What is wrong: the key, `guid`, `finding`, and the versions of both sides, `a` and `b`."""
+    """Find what is wrong: the key, `guid`, `finding`, and the versions of both sides, `a` and `b`."""
     in_force = version_rows(as_of(sides.history, sides.instant, deletes=True))
     left = in_force.select("guid", F.struct("begins", "version.*").alias("a"))
     right = _source_versions(sides)

@@ -113,7 +113,7 @@ def transitions(
     history: DataFrame, field: str, start: datetime, end: datetime | None, *, by: str | Sequence[str] = ()
 ) -> DataFrame:
     """
-    From which value a field went to which, and how often, in a period.
+    Count from which value a field went to which, and how often, in a period.
 
     The period is half-open: a version that begins at *start* is a change in it, one that begins at *end*
     is not.

@@ -330,7 +330,7 @@ class Exchange(Shell):
 
     def status(self, message_id: str) -> Status | None:
         """
-        What is known of a message: RECEIVED, or of one of our own TO_SEND or SENT; None if nothing is.
+        Tell what is known of a message: RECEIVED, or of one of our own TO_SEND or SENT; None if nothing is.
 
         So says a gateway's repository, too.
 
@@ -340,7 +340,7 @@ class Exchange(Shell):
 
     def queued_records(self) -> DataFrame:
         """
-        The same as the queues take them, decorated with their errors (see `queue_records`).
+        List what the queues take, decorated with their errors (see `queue_records`).
 
         Cost: they are read once more, in Python.
         """
@@ -362,7 +362,7 @@ class Exchange(Shell):
         return read_requests(self._processed_messages(READ))
 
     def preservation_events(self) -> DataFrame:
-        """What preservation systems have done with objects, each message once (see `preservation_events`)."""
+        """List what preservation systems did with objects, each message once (`preservation_events`)."""
         return preservation_events(self._processed_messages(PRESERVATION))
 
     def _processed_messages(self, message_type: str) -> DataFrame:

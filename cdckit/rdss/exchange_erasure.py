@@ -63,7 +63,7 @@ def object_uuids(tables: Tables) -> DataFrame:
 
 
 def is_refused() -> Column:
-    """Whether a message is the place of one that was refused when it came: it says from whom."""
+    """Tell whether a message is the place of one that was refused when it came: it says from whom."""
     return is_erased() & F.col("generator").isNotNull()
 
 

@@ -165,7 +165,7 @@ class Intake:
         return compute_once(whole_messages(some, self._tables, self._settings.rules), few=True)
 
     def _verdicts(self, rows: DataFrame) -> tuple[DataFrame | None, DataFrame | None]:
-        """The same of many."""
+        """Judge many of them."""
         stated = rows.where(F.col("kind").isin(Right.__name__, Wrong.__name__))
         last = WorkerPlan(stated, _read_verdicts, spark_columns(_VERDICTS)).rows().groupBy(*PLACE)
         verdicts = self._tables.scratch(last.agg(F.max_by("is_right", WRITTEN).alias("is_right")))

@@ -111,13 +111,13 @@ class ExchangeRules:
     erased_sequences: frozenset[str] = frozenset()
 
     def refuses(self, about: str | None) -> bool | None:
-        """Of an object that was erased, whether messages about it are refused; None of another one."""
+        """Tell of an object that was erased whether messages about it are refused; None of another one."""
         if about is None or not self.erased_objects:
             return None
         return self.erased_objects.get(self.names.of(about))
 
     def is_erased_sequence(self, row: Mapping[str, Any]) -> bool:
-        """Whether a record is of a sequence that was erased."""
+        """Tell whether a record is of a sequence that was erased."""
         if row["sequence_id"] is None or (row["sequence_total"] or 0) < 2:
             return False
         return bool(self.erased_sequences) and self.names.of(row["sequence_id"]) in self.erased_sequences
@@ -219,7 +219,7 @@ class Statement(_Row):
         return self.asked or self.message.about
 
     def order(self) -> tuple[Any, ...]:
-        """As they were published; at one instant as they came."""
+        """Order as they were published; at one instant as they came."""
         return self.message.published, *self.message.first[1:5], self.message.identity
 
 
@@ -306,7 +306,7 @@ def read_record(value: bytes | None, arrival: datetime | None, *, settings: Exch
 
 
 def is_change(row: Mapping[str, Any]) -> bool:
-    """Whether a sound message says something of an object that ledgers have."""
+    """Tell whether a sound message says something of an object that ledgers have."""
     return row["message_class"] == "Command" and row["message_type"] in (CREATE, UPDATE, REMOVE)
 
 
@@ -323,7 +323,7 @@ def left_of(
     *,
     names: Names,
 ) -> tuple[bytes | None]:
-    """What is left of a record that is erased: what folds have *left*, or else what it is known by."""
+    """Keep what is left of a record that is erased: what folds have *left*, or else what it is known by."""
     if left is not None:
         return (left,)
     if error_code is not None:
@@ -348,7 +348,7 @@ _read_left = msgspec.msgpack.Decoder(Message).decode
 
 
 def read_rows(batch: pa.RecordBatch, settings: ExchangeRules) -> Iterator[Message | Part]:
-    """What each message says that the folds go by."""
+    """Read what each message says that the folds go by."""
     columns = [batch.column(name) for name in READS]
     numbers = [
         column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in columns
@@ -373,7 +373,7 @@ def _read_row(row: Mapping[str, Any], names: Names) -> Message | Part | None:
 
 
 def _left_message(left: bytes | None, arrival: Arrival) -> Message | None:
-    """What is left of an erased message; what was never taken does not know yet where it stands."""
+    """Keep what is left of an erased message; what was never taken does not know yet where it stands."""
     message = None if left is None else _read_left(left)
     if message is None or message.places:
         return message
@@ -407,7 +407,7 @@ def _part(row: Mapping[str, Any], arrival: Arrival, names: Names) -> Part:
 def statement_of(
     row: Mapping[str, Any], body: str, published: int, names: Names
 ) -> tuple[str | None, int, str | None, list[str]]:
-    """What a sound message says of an object: its kind, when, of which, and of which others."""
+    """Read what a sound message says of an object: its kind, when, of which, and of which others."""
     kind, about = row["message_type"], row["object_uuid"]
     if about is None or row["message_class"] == "Document" or kind not in (CREATE, *FAULTS):
         return None, published, None, []

@@ -239,7 +239,7 @@ class Existence(KeptFold):
 
     def _remaining(self) -> Iterator[Statement]:
         """
-        By what the object came to be or went, as if it stayed as it is now.
+        Find by what the object came to be or went, as if it stayed as it is now.
 
         A version of an object that existed is as good as a create; what is refused changes nothing.
         """
@@ -257,7 +257,7 @@ class Existence(KeptFold):
 
 
 def _turned(message: Message, before: bool | None, right: bool) -> Iterator[Any]:
-    """What follows where a message is right now and was not, or the other way round."""
+    """Tell what follows where a message is right now and was not, or the other way round."""
     assert message.kind is not None
     if not right:
         fault = FAULTS[message.kind]

@@ -90,11 +90,11 @@ class Settings(shell.Settings):
         return {"types": types, "keeps_deleted": self.keeps_deleted, "rules": asdict(self.rules)}
 
     def kind(self, object_type: ObjectType) -> Kind:
-        """What the ledger of one type is about."""
+        """Describe the ledger of one type."""
         return Kind(str(object_type), (KEY,), self.buckets, False, str(object_type))
 
     def folds(self, tables: Transaction) -> DoorFolds:
-        """What is folded in a transaction, by what was erased until now."""
+        """Name what is folded in a transaction, by what was erased until now."""
         erased = list(rows_here(tables, ERASED_NAMES, ERASED_NAMES_SCHEMA))
         objects = {row["name"]: row["refuses"] for row in erased if row["of"] == OBJECT}
         sequences = frozenset(row["name"] for row in erased if row["of"] == SEQUENCE)
@@ -105,7 +105,7 @@ class Settings(shell.Settings):
 
 
 def names_within(tables: Transaction) -> Names:
-    """How a store calls what its states know; it is settled by whoever is the first."""
+    """Name what a store's states know; whoever is the first settles it."""
     secret = read_note(tables, NAMES_NOTE, None)
     if secret is None:
         secret = secrets.token_hex(32)
@@ -123,7 +123,7 @@ def rows_here(tables: Transaction, name: str, columns: T.StructType) -> Iterable
 
 
 def is_erased() -> Column:
-    """Whether nothing is left of a message but its place."""
+    """Tell whether nothing is left of a message but its place."""
     return F.col(ERROR_CODE).eqNullSafe(ERASED)
 
 

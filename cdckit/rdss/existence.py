@@ -31,7 +31,7 @@ _LINKS = T.StructType([T.StructField(name, T.StringType()) for name in ("newer",
 
 def version_links(objects: DataFrame) -> DataFrame:
     """
-    Which object is the next version of which, as the objects themselves say it.
+    Find which object is the next version of which, as the objects themselves say it.
 
     Args:
         objects: One row per object, or per version of one in a history: `objectUUID`, and
@@ -398,5 +398,5 @@ def object_fault(about: Column) -> dict[str, Column]:
 
 
 def _text_by_type(text: Callable[[RdssFault], str]) -> Column:
-    """What is said of a message by its type."""
+    """Say something of a message by its type."""
     return F.coalesce(*(F.when(F.col("message_type") == name, text(fault)) for name, fault in FAULTS.items()))

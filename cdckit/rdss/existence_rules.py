@@ -24,7 +24,7 @@ UNKNOWN_CODES = tuple(fault.value for fault in FAULTS.values())
 
 def is_right(kind: str, existed: Iterable[bool]) -> bool:
     """
-    Whether a message was right to be sent: its object existed, or one of which it is a version.
+    Tell whether a message was right to be sent: its object existed, or one of which it is a version.
 
     A create never is an error: an object that is known to some already, and becomes public, comes as one.
     """
@@ -32,7 +32,7 @@ def is_right(kind: str, existed: Iterable[bool]) -> bool:
 
 
 def exists_after(kind: str, existed: bool, *, keeps_deleted: bool) -> bool:
-    """Whether an object exists after a message that is right: a read says nothing of it."""
+    """Tell whether an object exists after a message that is right: a read says nothing of it."""
     if kind == REMOVE:
         return keeps_deleted and existed
     return kind in (CREATE, UPDATE) or existed
@@ -84,7 +84,7 @@ class PublishedStatements(Fold):
 
 
 def published_statements(keeps_deleted: bool) -> FoldPlan:
-    """How statements are taken, in the order in which they were published."""
+    """Plan how statements are taken, in the order in which they were published."""
     return FoldPlan(
         scope=("family",),
         reads=("message_id", "message_type", "objects", "known"),

@@ -162,7 +162,7 @@ def most_specific(
     validator: Validator, value: object, path: Path, otherwise: RdssFault, *, every: bool
 ) -> Finding:
     """
-    Of what a schema finds wrong with a value that it refuses, what has the most specific code.
+    Find the most specific code among what a schema finds wrong with a value that it refuses.
 
     Of several with one code, the first that the schema comes to.
 
@@ -199,7 +199,7 @@ def _finding(error: ValidationError, path: Path, otherwise: RdssFault) -> Findin
 
 
 def _sentence(error: ValidationError) -> str:
-    """What a schema's keyword found, in our words; values are cut, whatever their length."""
+    """Say in our words what a schema's keyword found; values are cut, whatever their length."""
     kind: Any = error.kind
     if kind.name in _OF_LISTS:
         return f"{_OF_LISTS[kind.name](kind)}."

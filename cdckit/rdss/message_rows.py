@@ -80,7 +80,7 @@ def read_message(value: bytes | None, arrival: datetime | None, *, now: datetime
 
 
 def _slice(value: bytes, text: bytes) -> tuple[int, int]:
-    """Where the text stands in the value; most bodies stand before the last brace."""
+    """Find where the text stands in the value; most bodies stand before the last brace."""
     end, length = value.rfind(b"}"), len(text)
     if value.endswith(text, 0, end):
         return end - length + 1, length

@@ -44,7 +44,7 @@ def read_object(uuid: str | None, body: str | None, resource_type: str | None) -
 @cache
 def object_reader() -> Callable[[str], dict[str, Any]]:
     """
-    What makes the values of an object's fields of the text of a body.
+    Make what reads the values of an object's fields out of the text of a body.
 
     A nested value is JSON text in one form, whatever the message had: no space between its parts, names in
     their order, no sign escaped that needs it not, and every number in the digits that were sent.  So an
@@ -97,7 +97,7 @@ def _read_json(text: str) -> Any:
 
 
 def _related_versions(body: Any) -> Iterator[tuple[bool, str]]:
-    """Whether the object is newer than another, or older; and the other, if a relation leads to an object."""
+    """Tell whether the object is newer than another, or older; and which, if a relation leads to one."""
     related = body.get(RELATED) if isinstance(body, dict) else None
     for relation in related if isinstance(related, list) else ():
         kind = relation.get("relationType") if isinstance(relation, dict) else None

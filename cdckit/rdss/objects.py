@@ -103,7 +103,7 @@ STATEMENT_SCHEMA = T.StructType([DECODED_SCHEMA[name] for name in _READ_COLUMNS]
 
 def is_statement(*types: str, document: bool = False) -> Column:
     """
-    Whether a row is a valid and whole message of one of these types.
+    Tell whether a row is a valid and whole message of one of these types.
 
     A part of a sequence holds a piece of a body, so it names no object.  *document* tells a response from
     the request of the same type.
@@ -122,7 +122,7 @@ _BESIDE = ("return_address", "tenant_jisc_id", REJECT)
 
 def changes(decoded: DataFrame, object_type: str = ObjectType.RESEARCH_OBJECT) -> DataFrame:
     """
-    What the messages about research objects say of those of one kind.
+    Make changes of what the messages about research objects say of those of one kind.
 
     A create and an update carry the whole object: a field that the message does not have is null, and the
     object has it no more.  A create of an object that is there already is an update: one that was
@@ -276,7 +276,7 @@ _BODY = T.StructType(
 
 def preservation_events(decoded: DataFrame) -> DataFrame:
     """
-    What preservation systems have done with objects.
+    List what preservation systems have done with objects.
 
     Args:
         decoded: What `decode` returned, its sequences assembled; all but valid preservation events is

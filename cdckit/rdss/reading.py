@@ -94,7 +94,7 @@ def parse_message(value: bytes | None, rules: Rules) -> ParsedMessage:
 
 def nesting_depth(value: object) -> int:
     """
-    How deep a value is nested: 0 for one that is no list and no object.
+    Tell how deep a value is nested: 0 for one that is no list and no object.
 
     >>> nesting_depth("a"), nesting_depth([]), nesting_depth({"a": [1]})
     (0, 1, 2)
@@ -173,7 +173,7 @@ def _malformed_finding(value: bytes, error: Exception) -> Finding:
 
 
 def error_text(error: Exception) -> str:
-    """What Python's reader says, without lines and columns: messages have one line."""
+    """Say what Python's reader says, without lines and columns: messages have one line."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg[:1].lower()}{error.msg[1:].removesuffix(' at')} at character {error.pos}"
     return str(error)
@@ -310,6 +310,6 @@ def _pieces(text: bytes, room: int) -> Iterator[bytes]:
 
 
 def _open_escape(piece: bytes) -> int:
-    """How many bytes at the end of a piece begin an escape that is not over; those of JSON text have two."""
+    """Count the bytes at the end of a piece that begin an escape which is not over; JSON text has two."""
     backslashes = len(piece) - len(piece.rstrip(b"\\"))
     return backslashes % 2

@@ -35,7 +35,7 @@ class PartOutcome(StrEnum):
 
 def sequence_terms(header: Mapping[str, Any]) -> str:
     """
-    What all parts of one sequence must say alike: its total, and the type, class, tenant and generator.
+    Read what all parts of one sequence must say alike: its total, and the type, class, tenant and generator.
 
     >>> sequence_terms({"messageSequence": {"total": 2}, "messageType": "MetadataRead",
     ... "messageClass": "Command",     "tenantJiscID": 7, "generator": "g"})
@@ -46,7 +46,7 @@ def sequence_terms(header: Mapping[str, Any]) -> str:
 
 
 def join_terms(*values: int | str | None) -> str:
-    """The same of the values: the total, and the type, class, tenant and generator."""
+    """Join the total, and the type, class, tenant and generator."""
     return "\n".join(map(str, values))
 
 
@@ -209,7 +209,7 @@ _NO_MESSAGE = (None,) * (1 + len(MESSAGE))
 
 
 def whole_messages(rules: Rules) -> FoldPlan:
-    """How whole messages are made of parts that are all there, in the order of their places."""
+    """Plan how whole messages are made of parts that are all there, in the order of their places."""
     return FoldPlan(
         scope=("sequence_id",),
         reads=("first_value", "body"),

@@ -79,7 +79,7 @@ class Verdict:
 
 def validate(value: bytes | None, *, now: datetime, rules: Rules = RULES) -> Verdict:
     """
-    Whether the bytes are a valid message; if not, with the most specific code for what is wrong.
+    Tell whether the bytes are a valid message; if not, with the most specific code for what is wrong.
 
     The order is: size, text, header, body, checksums, expiry; of what is wrong with a header, or with a body,
     an invalid UUID goes before an unknown message type, and that before all else.  A message that is
@@ -124,7 +124,7 @@ def validate(value: bytes | None, *, now: datetime, rules: Rules = RULES) -> Ver
 
 
 def body_finding(header: Mapping[str, Any], body: object, rules: Rules = RULES) -> Finding | None:
-    """What is wrong with the whole body of a message whose header is valid; None if nothing is."""
+    """Find what is wrong with the whole body of a message whose header is valid; None if nothing is."""
     kind = BODIES[header["messageType"], header["messageClass"]]
     finding = _schema_finding(validators().bodies[kind], body, BODY, RdssFault.INVALID_BODY)
     if finding is None and kind == "object" and rules.checksum_form:

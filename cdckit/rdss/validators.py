@@ -101,7 +101,7 @@ def parse_major(version: str) -> int | None:
 
 def is_semver(text: str) -> bool:
     """
-    Whether a text is a version of Semantic Versioning 2.0.0.
+    Tell whether a text is a version of Semantic Versioning 2.0.0.
 
     >>> is_semver("4.0.0-rc.1+build"), is_semver("4.0"), is_semver("4.0.0-01")
     (True, False, False)
@@ -112,7 +112,7 @@ def is_semver(text: str) -> bool:
 @lru_cache(maxsize=1 << 16)
 def is_address(text: str) -> bool:
     """
-    Whether a text is an e-mail address as RFC 5322, section 3.4.1, has it; no name server is asked.
+    Tell whether a text is an e-mail address as RFC 5322, section 3.4.1, has it; no name server is asked.
 
     The domain is a host name or an address in brackets, as that section says that it is; comments, white
     space and the obsolete forms are refused.

@@ -78,7 +78,7 @@ def _is_in(records: pa.RecordBatch, topics: Collection[str] | None) -> Bools:
 
 
 def _is_in_time(timestamps: pa.Array, version: TableVersion) -> Bools:
-    """Which records came while the schema id meant this *version*; one without a time is of the last."""
+    """Find the records that came while the schema id meant this *version*; without a time, of the last."""
     micros = pc.fill_null(timestamps.cast(pa.int64()), np.iinfo(np.int64).max).to_numpy(zero_copy_only=False)
     begun: Bools = np.ones(len(micros), dtype=bool) if version.since is None else micros >= version.since
     return begun if version.until is None else begun & (micros < version.until)
@@ -135,7 +135,7 @@ def _decoded_rows(
 
 
 def avro_messages(decoded: avro.DecodedDatums, table: Table, place: int) -> Messages:
-    """What messages of one table version say that were decoded."""
+    """Read what messages of one table version say that were decoded."""
     values, count, version = decoded.values, len(decoded.errors), table.versions[place]
     data = pc.struct_field(values, "data")
     has_before = values.type.get_field_index("beforeData") >= 0

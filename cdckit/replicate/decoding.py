@@ -196,7 +196,7 @@ def _conflict_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 def schema_zone(metadata: DataFrame, *, zone: DataFrame | None = None) -> DataFrame:
     """
-    What each schema id stands for, as it was said over time.
+    Tell what each schema id stands for, as it was said over time.
 
     Nothing that was said is lost: a data message is read by what was said last about its id before it
     came, and a table is now as its latest metadata message says, whatever number its version has.  So

@@ -143,7 +143,7 @@ class Envelopes(NamedTuple):
 
 
 def open_envelopes(values: pa.Array) -> Envelopes:
-    """What every one of *values* (binary) holds.  Total: what cannot be read becomes a finding."""
+    """Read what every one of *values* (binary) holds.  Total: what cannot be read becomes a finding."""
     plain = open_plain(values)
     others = np.flatnonzero(plain.form.is_null())
     if not len(others):

@@ -155,7 +155,7 @@ class Feed(TableFeed):
         self._commit(lambda tables: self._rebuild(tables, table))
 
     def schema_zone(self) -> DataFrame:
-        """What each schema id stands for (see `schema_zone`)."""
+        """Tell what each schema id stands for (see `schema_zone`)."""
         return _read_zone(self._snapshot())
 
     def tables(self) -> DataFrame:

@@ -75,7 +75,7 @@ class FeedTable:
         }
 
     def kind(self, buckets: int | None) -> Kind:
-        """What its ledger is about."""
+        """Describe its ledger."""
         return Kind(self.entity, self.keys, buckets or BUCKETS, False, str(self))
 
     @property
@@ -98,16 +98,16 @@ class FeedTable:
         return received.where(is_data() & reduce(or_, in_form))
 
     def reads_address(self, *address: str | None) -> bool:
-        """Whether data with this address can be of this table."""
+        """Tell whether data with this address can be of this table."""
         parts = dict(zip(ADDRESS, address, strict=True))
         return any(all(parts[name] in values for name, values in form.items()) for form in self._addresses)
 
     def reads_any(self, addresses: Iterable[tuple[str | None, str | None, str]]) -> bool:
-        """Whether data with one of these addresses can be of this table."""
+        """Tell whether data with one of these addresses can be of this table."""
         return any(self.reads_address(*address) for address in addresses)
 
     def continues(self, before: FeedTable) -> bool:
-        """Whether rows that were read as of *before* would read the same now, but for columns that came."""
+        """Tell whether rows that were read as of *before* read the same now, but for columns that came."""
         types = {field.name: field.type for field in self.table.fields}
         return (
             self.keys == before.keys
@@ -120,7 +120,7 @@ class FeedTable:
 
 
 def is_data() -> Column:
-    """Whether a received record is a sound data message."""
+    """Tell whether a received record is a sound data message."""
     return (F.col("type") == DATA) & F.col(ERROR_CODE).isNull()
 
 
@@ -246,7 +246,7 @@ class Intake(TableIntake):
         return _unite(_Ready(ready, by_waiting[False]), healed)
 
     def _take_ready(self, tables: Mapping[TableName, FeedTable]) -> _Ready | None:
-        """What waited and waits no longer: it is taken out of what waits."""
+        """Take out of what waits what waits no longer."""
         waited = self._read(WAITING)
         if waited is None:
             return None
@@ -303,7 +303,7 @@ class Intake(TableIntake):
 
 
 def _waiting_for() -> Column:
-    """What data messages wait for."""
+    """Tell what data messages wait for."""
     of_json = F.concat(F.lit("the table of topic "), "topic")
     of_avro = F.concat(F.lit("the metadata of schema id "), F.coalesce("schema_id", F.lit("none")))
     return F.when(F.col("form") == "json", of_json).otherwise(of_avro)

@@ -30,7 +30,7 @@ Note = Callable[[ReplicateFault, str], None]
 
 
 def read_json(contents: pa.Array, table: Table) -> Messages:
-    """What data messages of a table say whose *contents* are JSON objects."""
+    """Read what data messages of a table say whose *contents* are JSON objects."""
     reader = _Reader(table)
     findings: Findings = {}
     headers, rows, befores = [], [], []
@@ -131,7 +131,7 @@ def _text(value: Any) -> str:
 
 
 def value_reader(kind: pa.DataType) -> Callable[[str], Any]:
-    """What makes values of an Arrow type of texts; it raises `Unreadable` for what is none."""
+    """Make what reads values of an Arrow type out of texts; it raises `Unreadable` for what is none."""
     if pa.types.is_decimal(kind):
         return exact_decimal(kind.precision, kind.scale)
     if pa.types.is_nested(kind):

@@ -129,7 +129,7 @@ def _row(messages: Messages) -> pa.Array:
 
 
 def _find_faults(messages: Messages, data: pa.Array, times: Times, is_stray: Bools) -> Findings:
-    """What is wrong with messages, given what was made of them."""
+    """Find what is wrong with messages, given what was made of them."""
     operation = messages.headers["operation"]
     faults: list[tuple[ReplicateFault, Bools, pa.Array | None]] = [
         (ReplicateFault.UNKNOWN_OPERATION, ~bools(pc.is_in(operation, pa.array(OPERATIONS))), operation),
@@ -147,7 +147,7 @@ def _find_faults(messages: Messages, data: pa.Array, times: Times, is_stray: Boo
 
 def _sent_flags(messages: Messages, version: TableVersion, bits: Bools) -> Mapping[str, Bools]:
     """
-    Which columns a message held: those that its mask marks; without a mask, those that it has.
+    Tell which columns a message held: those that its mask marks; without a mask, those that it has.
 
     A field that is no column of the source is the task's own addition: no mask speaks of it.
     """

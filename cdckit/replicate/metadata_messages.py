@@ -97,7 +97,7 @@ MAX_ORDINAL = 10_000
 
 def read_metadata(form: str, message_schema: str | None, message: bytes) -> dict[str, Any]:
     """
-    What a metadata message says (`METADATA_TYPES`).
+    Read what a metadata message says (`METADATA_TYPES`).
 
     Raises:
         FoundFault: It, or the data schema in it, cannot be used.
@@ -193,7 +193,7 @@ def _data_fields(text: str) -> list[str]:
 
 
 def misfit_headers(headers: pa.StructType) -> str:
-    """What is wrong with the headers of a data schema, or nothing."""
+    """Find what is wrong with the headers of a data schema, or nothing."""
     misfits = ["operation"] if headers.get_field_index("operation") < 0 else []
     for name, needed in HEADER_TYPES.items():
         index = headers.get_field_index(name)
@@ -248,7 +248,7 @@ def _type_name(node: Node) -> str:
 
 def match_columns(columns: Sequence[tuple[str, int]], fields: Sequence[str]) -> dict[str, int]:
     """
-    Where each column of a table stands in a row.
+    Find where each column of a table stands in a row.
 
     The names of *fields* are those that an Avro schema allows, so they may differ from the names of the
     source: what is not allowed in them was replaced, and one of two names that differ in case alone was
@@ -289,7 +289,7 @@ def _is_but_for_case(field: str, column: str) -> bool:
 
 def _can_bear(field: str, column: str) -> bool:
     """
-    Whether *field* may be the name under which Avro got *column*.
+    Tell whether *field* may be the name under which Avro got *column*.
 
     It is the same but for its case, or has a number behind it that keeps two names apart; or *column* has
     characters that Avro does not allow, and all of its others stand in *field* in their order.

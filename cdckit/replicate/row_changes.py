@@ -33,7 +33,7 @@ _READ = (
 
 def changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = None) -> DataFrame:
     """
-    What each data message says about its entity.
+    Make changes of what each data message says about its entity.
 
     INSERT, UPDATE and REFRESH are upserts, DELETE is a delete.  An update that gives a row another
     key, as its `before` shows, is two changes: a delete of the old one (record number 1) and an
@@ -166,7 +166,7 @@ def _require_rows(rows: DataFrame, keys: Sequence[str], *, function: str) -> Non
 
 
 def _lacks_key(keys: Sequence[str]) -> Column:
-    """Whether a key column was left out that the row's version has, or the version has none of them."""
+    """Tell whether a key column was left out that the row's version has, or the version has none of them."""
     absent = [F.array_contains("absent_columns", key) for key in keys]
     left_out = [
         ~is_absent & ~F.col("sent").getField(key) for key, is_absent in zip(keys, absent, strict=True)
@@ -268,7 +268,7 @@ _MOST_NAMES = 10_000
 
 
 def _key_differs(keys: Sequence[str]) -> Column:
-    """Whether an update moved its row to another key."""
+    """Tell whether an update moved its row to another key."""
     differs = F.lit(False)
     for key in keys:
         differs = differs | ~F.col("data").getField(key).eqNullSafe(F.col("before").getField(key))
@@ -286,7 +286,7 @@ def _sequence() -> Column:
 
 
 def _is_load_without_time() -> Column:
-    """Whether a row is of a full load and says no time: its change sequence, if any, means nothing then."""
+    """Tell whether a row is of a full load and says no time: its change sequence means nothing then."""
     return (F.col("operation") == LOAD) & (F.col("time_taken_from") != CHANGE)
 
 
@@ -297,7 +297,7 @@ def _place(source: str | None) -> Column:
 
 
 def _is_read() -> Column:
-    """Of a change whether a load read its row, which has no place; null where nothing says a place either."""
+    """Tell whether a load read a change's row, which has no place; null where nothing says a place either."""
     is_of_log = (F.col("operation") != LOAD) & _sequence().isNotNull()
     return F.when(_is_load_without_time(), True).when(is_of_log, False)
 

@@ -63,7 +63,7 @@ def _in_micros(kind: pa.DataType) -> pa.DataType:
 
 def find_conflicts(messages: Iterable[Message]) -> Iterator[str | None]:
     """
-    What contradicts the first message about a schema id, in each of the messages about it; mostly nothing.
+    Find what contradicts the first message about a schema id, in each of the messages about it.
 
     Args:
         messages: In the order of their places; each with `layout` and the names of its table, or with an

@@ -190,7 +190,7 @@ def rows_of_table(
     function: str,
 ) -> DataFrame:
     """
-    What `data` returns, of a table whose zone has been read; *function* is who asks, for errors.
+    Read `data` of a table whose zone has been read; *function* is who asks, for errors.
 
     With *unreadable* also the records that hold no envelope, so that nobody knows of which table they are.
     """

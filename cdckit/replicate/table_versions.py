@@ -113,7 +113,7 @@ def _version(row: Statement, spelling: Mapping[str, str]) -> TableVersion:
 
 def _with_renamed_keys(versions: Sequence[TableVersion], fields: pa.StructType) -> list[TableVersion]:
     """
-    The same *versions*; those that have the newest one's key column under an older name have it under both.
+    Give *versions* that have the newest one's key column under an older name that column under both.
 
     It is the same column if it has the same ordinal, position in the key and type, and neither version
     has the other's name.  Rows from before and after the renaming are then of one entity.
@@ -140,7 +140,7 @@ def _with_renamed_keys(versions: Sequence[TableVersion], fields: pa.StructType) 
 
 
 def _with_times(versions: Sequence[TableVersion], rows: Sequence[Statement]) -> list[TableVersion]:
-    """The same *versions* with the records that they are of, where one id has meant several."""
+    """Give *versions* the records that they are of, where one id has meant several."""
     begins = [row["timestamp"] or 0 for row in rows]
     of_id: dict[str, list[int]] = {}
     for place in sorted(range(len(rows)), key=begins.__getitem__):

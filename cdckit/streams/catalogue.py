@@ -159,7 +159,7 @@ class Stream:
 
 
 def field_kind(field: str) -> Kind:
-    """What a field holds."""
+    """Tell what a field holds."""
     return KINDS.get(field, "text")
 
 

@@ -23,7 +23,7 @@ def compact_records(
     records: DataFrame, stream: Stream, *, now: datetime, keep: timedelta | None = None
 ) -> DataFrame:
     """
-    What is left of a stream after its time-based compaction.
+    Keep what is left of a stream after its time-based compaction.
 
     What is younger than *keep* is left whole.  Of what is older, only updates of entities and schemas stay
     (`stream.latest`), and of each key those of which its newest state is made: the last that says all, which
@@ -89,7 +89,7 @@ def _is_last() -> Column:
 
 
 def _is_needed() -> Column:
-    """Whether a message says something, and none behind it, as late or later, says all."""
+    """Tell whether a message says something, and none behind it, as late or later, says all."""
     at = F.struct("_ended", "timestamp")
     covered = F.max(F.when(F.col("_says_all"), at)).over(_behind()) >= at
     return F.col("_ended").isNotNull() & ~F.coalesce(covered, F.lit(False))

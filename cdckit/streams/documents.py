@@ -67,7 +67,7 @@ class Document(Fold):
         self._forget()
 
     def state(self) -> Result:
-        """What is known behind the last patch."""
+        """Write down what is known behind the last patch."""
         return column_text(self._text()), list(self.answered), self.revision, self.ended, self.taught
 
     def take(

@@ -49,7 +49,7 @@ def changes(
     updates: DataFrame, collection: str, fields: T.StructType, *, nested: Nested = "dotted"
 ) -> DataFrame:
     """
-    What the updates say of the entities of one collection.
+    Make changes of what the updates say of the entities of one collection.
 
     A change carries the fields that its patch touched, with their values behind it: those of the others
     are not sent again.  What is added or removed as a whole touches all that is inside.

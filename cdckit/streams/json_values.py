@@ -80,7 +80,7 @@ def column_text(text: str | None) -> str | None:
 
 def depth(value: Any) -> int:
     """
-    How deep a value is nested: 0 for one that is no array and no object.
+    Tell how deep a value is nested: 0 for one that is no array and no object.
 
     >>> depth(1), depth([]), depth({"a": [1]})
     (0, 1, 2)
@@ -90,7 +90,7 @@ def depth(value: Any) -> int:
 
 def depth_and_size(value: Any) -> tuple[int, int]:
     """
-    How deep a value is nested, and how many values it has within it, itself among them.
+    Tell how deep a value is nested, and how many values it has within it, itself among them.
 
     >>> depth_and_size(1), depth_and_size({"a": [1]})
     ((0, 1), (2, 3))
@@ -107,7 +107,7 @@ def depth_and_size(value: Any) -> tuple[int, int]:
 
 def same(first: Any, second: Any) -> bool:
     """
-    Whether two JSON values are equal: numbers by their value, objects in any order, true is no 1.
+    Compare two JSON values: numbers by their value, objects in any order, true is no 1.
 
     >>> same([1, {"a": None}], [Decimal("1.0"), {"a": None}]), same(True, 1)
     (True, False)

@@ -88,7 +88,7 @@ def array_index(step: str) -> int | None:
 
 
 def begins_array(step: str) -> bool:
-    """Whether a missing value that is asked for this step is to be an array."""
+    """Tell whether a missing value that is asked for this step is to be an array."""
     return step == APPEND or _INDEX.fullmatch(step) is not None
 
 
@@ -301,7 +301,7 @@ class _WorkingDocument:
             _set(node, path[-1], value, path)
 
     def parent(self, node: Any, path: Path) -> Any:
-        """What holds the last step of the path; made where it is missing."""
+        """Find what holds the last step of the path; made where it is missing."""
         for place, step in enumerate(path[:-1]):
             child = _child(node, step)
             if child is MISSING:

@@ -109,7 +109,7 @@ class ResponseParts(Fold):
             self.since = timestamp
 
     def settle(self) -> Iterable[Result]:
-        """What each response is, and for what it waits (`PART`)."""
+        """Tell what each response is, and for what it waits (`PART`)."""
         is_first = [part != before for before, part in zip([None, *self.parts], self.parts, strict=False)]
         if self.was_complete:
             return [(DUPLICATE, None, None, None, None) for _ in self.parts]

@@ -141,7 +141,7 @@ def require_databases(databases: Iterable[str] | None, *, function: str) -> froz
 
 def entities(answers: DataFrame, known: DataFrame | None = None) -> DataFrame:
     """
-    What is known of the entities, or schemas, behind the patches that were answered.
+    Read what is known of the entities, or schemas, behind the patches that were answered.
 
     Args:
         answers: What `apply_patches` or `apply_schema_patches` returned.
@@ -377,7 +377,7 @@ def apply_schema_patches(
 
 
 def require_limits(most: int, remember: int, *, function: str) -> partial[Document]:
-    """What folds the patches of a document within limits; raises `InvalidArgument` for one below 1."""
+    """Plan the fold of a document's patches within limits; raises `InvalidArgument` for one below 1."""
     for argument, number in (("most_characters", most), ("remember", remember)):
         if require_int(number, argument, function=function) < 1:
             raise InvalidArgument(function, argument, "a number above 0", number)

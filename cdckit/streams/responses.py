@@ -244,7 +244,7 @@ def waiting(
 
 
 def overdue_error() -> dict[str, Column]:
-    """What is wrong with a response that has waited for too long."""
+    """Say what is wrong with a response that has waited for too long."""
     fault = StreamFault.MISSING_PART
     description = F.concat(F.lit(fault.describe("It lacks") + " "), F.col("waiting_for"), F.lit("."))
     return {ERROR_CODE: F.lit(fault.value), ERROR_DESCRIPTION: description}

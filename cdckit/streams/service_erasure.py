@@ -292,7 +292,7 @@ def _entity_of(response: str) -> list[Any]:
 
 
 def _named_rejects(tables: Transaction) -> DataFrame:
-    """Which entities rejects name, and where these stand."""
+    """Find which entities rejects name, and where these stand."""
     rejects = read_rows(tables, RECORDS, RECORDS_SCHEMA).where(F.col(ERROR_CODE).isNotNull())
     return _read_names(rejects, PLACE)
 
@@ -309,7 +309,7 @@ _NAMES = pa.schema([("part", pa.int32()), *((name, pa.string()) for name in ENTI
 
 
 def _read_names(records: DataFrame, keeps: Sequence[str] = ()) -> DataFrame:
-    """Which entities the records of requests name, in which part: each with its guid; of the rest nothing."""
+    """Find which entities the records of requests name, in which part: each with its guid."""
     requests = records.where(F.col(STREAM).isin(*_OF_ENTITIES) & F.col("value").isNotNull())
     kept = [STREAM, _DIGEST, *keeps]
     named = explode_rule(_with_digest(requests), kept, [STREAM, "value"], _named_parts, _NAMES)
@@ -345,7 +345,7 @@ def _without_patches(records: DataFrame, erased: DataFrame) -> DataFrame:
 
 
 def _mask_message(stream: str, value: bytes, parts: list[int]) -> Result:
-    """What is kept of a message: of a batch the other patches, of a patch its place in its request."""
+    """Keep what is not erased of a message: of a batch the other patches, of a patch its place."""
     if ERROR_CODE in message(value, STREAMS[stream]):
         return ERASED_PATCHES.name, None
     document = read(value.decode())

@@ -100,7 +100,7 @@ class Response(_Row):
         return self.columns["client_id"], self.columns["request"]
 
     def order(self) -> tuple[Any, ...]:
-        """By part, then as they came; at one place the texts decide."""
+        """Order by part, then as they came; at one place the texts decide."""
         arrival = map(self.columns.get, ARRIVAL.names)
         return self.columns["part"], *((value is None, value or 0) for value in arrival), self.text
 
@@ -170,7 +170,7 @@ FAULT = pa.schema([(ERROR_CODE, pa.string()), (ERROR_DESCRIPTION, pa.string())])
 
 
 def record_fault(stream: str | None, value: bytes | None, key: bytes | None) -> Result:
-    """What is wrong with a record (`FAULT`)."""
+    """Tell what is wrong with a record (`FAULT`)."""
     if stream == ERASED_PATCHES.name:
         return None, None
     if stream not in TAKES:
@@ -236,7 +236,7 @@ def scope_of(*key: str | int | None) -> str:
 
 
 def _order(columns: Columns) -> tuple[Any, ...]:
-    """As records came; nulls come first."""
+    """Order as records came; nulls come first."""
     values = map(columns.get, (*ARRIVAL.names, "part", "client_id", "request"))
     return tuple((value is not None, value or 0) for value in values)
 
@@ -305,7 +305,7 @@ class SchemaPatches(EntityPatches):
 
 
 def _source(answer: Columns) -> Columns:
-    """Where a lesson comes from, and about what it is."""
+    """Name where a lesson comes from, and about what it is."""
     names = (*ARRIVAL.names, "db", "collection", *REQUEST, "part", "ended", "taken")
     return {name: answer.get(name) for name in names}
 

@@ -94,19 +94,19 @@ class Settings(shell.Settings):
         return {"databases": databases, "most_characters": self.most_characters, "remember": self.remember}
 
     def folds(self, taken: int) -> DoorFolds:
-        """What is folded of a batch."""
+        """Name what is folded of a batch."""
         databases = None if self.databases is None else frozenset(self.databases)
         rules = ServiceRules(databases, self.most_characters, self.remember, taken)
         return DoorFolds(RECORDS, READS, read_patches, Row, FOLDS, rules)
 
 
 def subscriptions_kind(buckets: int = BUCKETS) -> Kind:
-    """What the ledger of subscriptions is about."""
+    """Describe the ledger of subscriptions."""
     return Kind("subscription", ("db", "subscription"), buckets, False, "subscription")
 
 
 def count_batches(tables: Tables) -> int:
-    """How many batches were taken."""
+    """Count the batches that were taken."""
     number: int = read_note(tables, _TAKEN_NOTE, 0)
     return number
 
@@ -117,7 +117,7 @@ def note_batch_count(transaction: Transaction, number: int) -> None:
 
 
 def taken_after(after: int | None, column: str = TAKEN) -> Where:
-    """Where a row came with a batch after that one; everywhere without it."""
+    """Tell where a row came with a batch after that one; everywhere without it."""
     return {} if after is None else {column: (after + 1, None)}
 
 
@@ -139,13 +139,13 @@ def read_messages(tables: Tables, stream: Stream, after: int | None = None) -> D
 
 
 def known_documents(tables: Tables, *, schemas: bool = False) -> DataFrame:
-    """What is known of entities, or of schemas: their keys and `STATE`."""
+    """Read what is known of entities, or of schemas: their keys and `STATE`."""
     fold, key = (SchemaPatches, DATABASE) if schemas else (EntityPatches, ENTITY)
     return last_states(tables, fold, read_state, pa.schema([*((name, pa.string()) for name in key), *STATE]))
 
 
 def known_types(tables: Tables) -> DataFrame:
-    """What is known of entity types (`TYPE_SCHEMA`)."""
+    """Read what is known of entity types (`TYPE_SCHEMA`)."""
     return last_states(tables, TypeLessons, read_state, arrow_schema(TYPE_SCHEMA))
 
 

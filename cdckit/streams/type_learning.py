@@ -39,7 +39,7 @@ LEARNED_SCHEMA = T.StructType(
 
 def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> DataFrame:
     """
-    What can be learnt from: the updates of entities that say so, and those of the entity types of a schema.
+    Find what can be learnt from: updates of entities that say so, and those of the entity types of a schema.
 
     Args:
         answers: What `apply_patches` returned; only updates with `learning` teach.
@@ -72,7 +72,7 @@ def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> Dat
 
 
 def learnable(answers: DataFrame, schemas: DataFrame | None, *more: str) -> DataFrame:
-    """What `schema_learning` returns, with *more* columns of the answers."""
+    """Find what `schema_learning` returns, with *more* columns of the answers."""
     done = (F.col("status") == Status.DONE) & F.col("action").isNotNull()
     # What the patch asked for is for its response; here both are there, or nothing could be learnt.
     taught = answers.where(done & F.col("learning")).withColumns(
@@ -100,7 +100,7 @@ def learn(
     messages: DataFrame, *, known: DataFrame | None = None, order_by: Iterable[str] = tuple(ARRIVAL.names)
 ) -> DataFrame:
     """
-    What each message of schema-learning taught, one after the other for each entity type.
+    Learn from each message of schema-learning, one after the other for each entity type.
 
     Args:
         messages: What `schema_learning` returned.

@@ -63,7 +63,7 @@ class Fields:
         self, ops: str | None, after: str | None, error_code: str | None, error_description: str | None
     ) -> Result:
         """
-        What one update says (`statement`).
+        Read what one update says (`statement`).
 
         Args:
             ops: The operations of its patch, JSON text.
@@ -85,7 +85,7 @@ class Fields:
         return False, values, touched, None, None
 
     def _values(self, patch: list[Operation], after: str | None) -> tuple[dict[str, bool], dict[str, Any]]:
-        """Which fields a patch touched, and the values of those behind it."""
+        """Find which fields a patch touched, and the values of those behind it."""
         if after is None:
             raise _Unfit(StreamFault.NO_DOCUMENT, "")
         document = read(after)
@@ -113,7 +113,7 @@ class _Unfit(Exception):
 
 def statement_extent(value: bytes | None, key: bytes | None = None, *, stream: Stream) -> Result:
     """
-    When an update was done, and whether it says all that is there after it; no time if it says nothing.
+    Tell when an update was done, and whether it says all that is there after it; no time if it says nothing.
 
     >>> from cdckit.streams import SCHEMA_UPDATES
     >>> text = (
@@ -133,7 +133,7 @@ def statement_extent(value: bytes | None, key: bytes | None = None, *, stream: S
 
 
 def ends_without(patch: list[Operation]) -> bool:
-    """Whether the entity is gone after these operations, given that nothing is said of it after them."""
+    """Tell whether the entity is gone after these operations, if nothing is said of it after them."""
     is_gone = False
     for operation in patch:
         if operation.name == REMOVE:
@@ -149,7 +149,7 @@ _MAKES = (ADD, REPLACE, INCREMENT)
 
 def field_paths(name: str) -> list[Path]:
     """
-    Where a field may stand: `a.b` is `b` within `a`, or the field of an entity whose name has the dot.
+    List where a field may stand: `a.b` is `b` within `a`, or the field of an entity whose name has the dot.
 
     >>> field_paths("a.b")
     [('a', 'b'), ('a.b',)]

@@ -75,7 +75,7 @@ def zone_changes(answers: DataFrame) -> DataFrame:
 
 def subscription_changes(zone_changes: DataFrame) -> DataFrame:
     """
-    What is said of subscriptions, as changes: `merge` makes their history of them.
+    Make changes of what is said of subscriptions: `merge` makes their history of them.
 
     Args:
         zone_changes: What `zone_changes` returned; all but subscriptions are passed over.
@@ -132,7 +132,7 @@ def change_columns(operation: Column) -> list[Column]:
 
 def changes_by_device(zone_changes: DataFrame, subscriptions: DataFrame) -> DataFrame:
     """
-    What each device is to be told: one message per device that wanted this action in this zone at this time.
+    Tell each device: one message per device that wanted this action in this zone at this time.
 
     A subscription counts as it was when the entity changed: from the instant at which it was made, or
     altered, until that at which it was altered again, or deleted.
@@ -203,7 +203,7 @@ def device_notifications(
     changes: DataFrame, devices: DataFrame, acknowledged: DataFrame | None = None
 ) -> DataFrame:
     """
-    What each device has not acknowledged yet.
+    List what each device has not acknowledged yet.
 
     Args:
         changes: What `changes_by_device` returned.

@@ -228,7 +228,7 @@ class Call(tables.Call):
         return F.lit(None).cast("timestamp_ltz") if instant is None else instant
 
     def digits(self, expression: object) -> Column:
-        """What an instant of `instant` lacks of its time: its digits below a microsecond, perhaps none."""
+        """Write what an instant lacks of its time: its digits below a microsecond, perhaps none."""
         digits = None
         if isinstance(expression, str | Column):
             with suppress(*_SPARK_ERRORS):
@@ -237,7 +237,7 @@ class Call(tables.Call):
 
     def time_text(self, expression: object, *, within: bool = False) -> Column:
         """
-        What stands in a row for a time, *expression* by a column or an expression, as text.
+        Write what stands in a row for a time, *expression* by a column or an expression, as text.
 
         With *within*, where an expression reads nothing of the one column of texts in it, what stands there.
         """
@@ -250,7 +250,7 @@ class Call(tables.Call):
         return text if column is None else F.coalesce(text, F.col(quoted(column)))
 
     def unreadable(self, expression: object, argument: str, *, within: bool = False) -> Unreadable:
-        """What to say of rows whose time, the `time_text`, cannot be read."""
+        """Say of rows that their time, the `time_text`, cannot be read."""
         words = expression if isinstance(expression, str) else argument
         left_out = f'frame.where("{words} is not null")'
         if words in self.columns:
@@ -276,7 +276,7 @@ class Call(tables.Call):
         return [name for name in self.columns if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)]
 
     def source(self, source: str | Column) -> Column:
-        """Who says so: a name, or a column whose values are names."""
+        """Take who says so: a name, or a column whose values are names."""
         if not isinstance(source, Column):
             return F.lit(require_name(source, "source"))
         return self.text(source, "source")
@@ -424,7 +424,7 @@ def column_name(value: Any, columns: Collection[str]) -> Any:
 
 
 def first_of(sequence: object) -> object:
-    """What a table is sequenced by before all else."""
+    """Name what a table is sequenced by before all else."""
     return sequence[0] if isinstance(sequence, list | tuple) and sequence else sequence
 
 

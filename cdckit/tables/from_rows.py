@@ -405,7 +405,7 @@ class _Cell(NamedTuple):
 def _cells(
     table: GivenTable, fields: Sequence[str], keys: Sequence[str], ignored: Sequence[str], empty_texts: str
 ) -> dict[str, _Cell]:
-    """By field, what a row says in it: what null and an empty text say, `changes_from` tells."""
+    """Read by field what a row says in it; `changes_from` tells what null and an empty text say."""
     cells = {}
     for name in fields:
         value = within_years(F.col(quoted(name)), table.frame.schema[name].dataType)
@@ -434,7 +434,7 @@ def _first_part(parts: Sequence[TypedColumn]) -> TypedColumn | None:
 
 
 def _sequence_time(parts: Sequence[TypedColumn]) -> Column | None:
-    """When a row was sequenced, if the first part of that is a time by its type."""
+    """Find when a row was sequenced, if the first part of that is a time by its type."""
     first = _first_part(parts)
     return as_instant(first.value, first.kind) if first is not None and is_time(first.kind) else None
 
@@ -446,13 +446,13 @@ def _arrival(parts: Sequence[TypedColumn]) -> Column | None:
 
 
 def _is_first(begin: object, sequence: object) -> bool:
-    """Whether what says since when a row is true is what it is sequenced by."""
+    """Tell whether what says since when a row is true is what it is sequenced by."""
     first = first_of(sequence)
     return isinstance(begin, str) and isinstance(first, str) and begin == first
 
 
 def _lacks_arrival(parts: Sequence[TypedColumn]) -> Column:
-    """Whether a row could say by its sequence when it came, and does not."""
+    """Tell whether a row could say by its sequence when it came, and does not."""
     instant = _sequence_time(parts)
     return F.lit(False) if instant is None else instant.isNull()
 
@@ -518,7 +518,7 @@ def _until(call: Call, expression: str | Column | datetime | None) -> tuple[Colu
 
 
 def _with_returns(statements: DataFrame, keys: Mapping[str, T.DataType]) -> DataFrame:
-    """Of a row that comes back after another of its entity, time and sequence, how often it was there."""
+    """Count how often a row that comes back after another of its entity, time and sequence was there."""
     entity = [comparable(F.col("data").getField(name), kind) for name, kind in keys.items()]
     place = [*entity, F.col("effective_timestamp"), F.col("sequence")]
     before = F.lag("content").over(Window.partitionBy(*place).orderBy("row"))

@@ -185,7 +185,7 @@ def _is_number(kind: T.DataType) -> bool:
 
 
 def _columns(frame: DataFrame, kinds: Mapping[str, T.DataType]) -> tuple[int, list[ColumnProfile]]:
-    """How many rows there are, and what stands in each column: one pass."""
+    """Count the rows, and what stands in each column: one pass."""
     cells = F.struct(
         *(_cell(name, kind).alias(str(place)) for place, (name, kind) in enumerate(kinds.items()))
     )
@@ -202,7 +202,7 @@ def _columns(frame: DataFrame, kinds: Mapping[str, T.DataType]) -> tuple[int, li
 
 def _count_distinct(values: Column) -> Column:
     """
-    How many distinct values there are, to a hundredth.
+    Count the distinct values, to a hundredth.
 
     By a sketch: `approx_count_distinct` has 1,600 numbers in its state, and Spark writes code for each.
     """
@@ -212,7 +212,7 @@ def _count_distinct(values: Column) -> Column:
 
 
 def _cell(name: str, kind: T.DataType) -> Column:
-    """What a cell is: its text, whether it is filled, and how it can be read as a time."""
+    """Describe a cell: its text, whether it is filled, and how it can be read as a time."""
     column, words, is_text = F.col(quoted(name)), quoted_if_needed(name), isinstance(kind, TEXTS)
     text = as_text(column, kind)
     trimmed = F.trim(text) if is_text else text
@@ -304,7 +304,7 @@ def _readings(name: str, iso: int, ways_of_texts: list[list[str]]) -> tuple[str,
 
 
 def _can_be_part(column: ColumnProfile, kind: T.DataType, times: Sequence[ColumnProfile], rows: int) -> bool:
-    """Whether a column may belong to a key: of a type with an exact text, filled, and nothing else."""
+    """Tell whether a column may belong to a key: of a type with an exact text, filled, and nothing else."""
     exact = not isinstance(kind, (*UNFIT_KEYS, T.BooleanType)) and not is_collated(kind)
     is_free = column not in times and (not column.can_be or bool(column.readings))
     return exact and rows > 0 and (column.nulls + column.empty) * 10 <= rows and is_free
@@ -313,7 +313,7 @@ def _can_be_part(column: ColumnProfile, kind: T.DataType, times: Sequence[Column
 def _keys(
     frame: DataFrame, kinds: Mapping[str, T.DataType], parts: Sequence[str], times: Sequence[str], rows: int
 ) -> tuple[int, list[tuple[str, ...]]]:
-    """How many rows repeat another one, and which columns, with the times, tell rows apart: one pass."""
+    """Find how many rows repeat another one, and which columns, with the times, tell rows apart: one pass."""
     text = {name: as_text(F.col(quoted(name)), kind) for name, kind in kinds.items()}
 
     def places(names: Iterable[str]) -> Column:
@@ -340,7 +340,7 @@ def _notes(
     keys: Sequence[tuple[str, ...]],
     rows: int,
 ) -> list[str]:
-    """What the table does not say, and only its owner can know."""
+    """Say what the table does not say, and only its owner can know."""
     if not rows:
         return ["The table has no rows, so nothing but its types is known."]
     notes = []
@@ -397,7 +397,7 @@ def _call(frame: str, arguments: Mapping[str, Any]) -> str:
 
 
 def _count_rejects(frame: AnyTable, arguments: Mapping[str, Any]) -> dict[str, int]:
-    """By code how many rows the call would refuse: one pass."""
+    """Count by code how many rows the call would refuse: one pass."""
     refused = table_rows(frame, **arguments).where(F.col(ERROR_CODE).isNotNull())
     return dict(sorted(map(tuple, refused.groupBy(ERROR_CODE).count().collect())))
 

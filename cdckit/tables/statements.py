@@ -75,7 +75,7 @@ def change_columns(words: Words) -> tuple[str | Column, ...]:
 
 @built_once
 def row_reject(words: Words) -> Column:
-    """What is wrong with a row, and the row as a record; null where nothing is."""
+    """Tell what is wrong with a row, and give the row as a record; null where nothing is."""
     return reject_column({**_record(), **error_columns(words)})
 
 
@@ -102,7 +102,7 @@ def _record() -> dict[str, Column]:
 
 @built_once
 def error_columns(words: Words) -> dict[str, Column]:
-    """What is wrong with a row: the first of its faults."""
+    """Tell what is wrong with a row: the first of its faults."""
     faults = _faults(words)
     codes = (F.when(wrong, F.lit(str(fault))) for fault, (wrong, _) in faults.items())
     sentences = (
@@ -113,7 +113,7 @@ def error_columns(words: Words) -> dict[str, Column]:
 
 
 def _faults(words: Words) -> dict[TableFault, tuple[Column, Column]]:
-    """What can be wrong with a row, where it is, and what to say of it."""
+    """List what can be wrong with a row, where it is, and what to say of it."""
     has_no_time = F.col("effective_timestamp").isNull()
     # All columns are read whatever is asked: Spark calls a row corrupt by those that it needs.
     is_corrupt = F.col("corrupt").isNotNull() & F.col("content").isNotNull()

@@ -70,7 +70,7 @@ _MICROSECONDS_A_DAY = 86_400_000_000
 
 
 def is_time(kind: T.DataType) -> bool:
-    """Whether its values are times by their type."""
+    """Tell whether its values are times by their type."""
     return isinstance(kind, TIMES)
 
 
@@ -93,7 +93,7 @@ _NEVER = r"^(\+?\d{5,}-\d{2}-\d{2}.*|9999-12-31[t ].*|\+?infinity)$"
 
 
 def is_text_of_never(text: Column) -> Column:
-    """Whether the text of an end says that there is none: `infinity`, or a year after 9998; null of null."""
+    """Tell whether the text of an end says that there is none: `infinity`, or a year after 9998."""
     return F.lower(F.trim(text)).rlike(_NEVER)
 
 
@@ -110,7 +110,7 @@ def _parse_text(text: Column) -> Column:
 
 
 def text_digits(text: Column) -> Column:
-    """What `as_instant` cuts of an ISO 8601 text: digits below a microsecond, without zeros at the end."""
+    """Write what `as_instant` cuts of an ISO 8601 text: digits below a microsecond, no zeros at the end."""
     return F.regexp_extract(text.cast("string"), r"\d[.,]\d{6}(\d*[1-9])", 1)
 
 
@@ -151,7 +151,7 @@ def reading_expressions(text: Column, text_column: str) -> Column:
 
 def is_other_day(text: Column) -> Column:
     """
-    Whether a text begins with a day that has signs between its parts, and is no ISO 8601; never null.
+    Tell whether a text begins with a day with signs between its parts, and is no ISO 8601; never null.
 
     Digits alone may be any number, and sort as the days do.
 
@@ -164,7 +164,7 @@ def is_other_day(text: Column) -> Column:
 
 
 def _first_like(text: Column, expressions: Mapping[str, Column]) -> Column:
-    """What stands for the first of the regular expressions that is found in the text; null without one."""
+    """Choose what stands for the first of the regular expressions found in the text; null without one."""
     return F.coalesce(*(F.when(text.rlike(sign), expression) for sign, expression in expressions.items()))
 
 
@@ -188,12 +188,12 @@ class Unreadable(NamedTuple):
         return F.concat(needs, self.finding(text_column), remedy, F.lit(".  The row: "), row)
 
     def finding(self, text_column: str) -> Column:
-        """What stands there instead of a time, and how that can be read."""
+        """Say what stands there instead of a time, and how that can be read."""
         return _finding(self.argument, self.words, text_column)
 
 
 def is_missing(text_column: str) -> Column:
-    """Whether there is nothing that could be read as a time."""
+    """Tell whether there is nothing that could be read as a time."""
     return F.coalesce(F.trim(F.expr(text_column)) == "", F.lit(True))
 
 

@@ -96,7 +96,7 @@ class ValueTexts(NamedTuple):
 
     @classmethod
     def of(cls, values: Collection[tuple[str | None, T.DataType]], zone: tzinfo) -> ValueTexts:
-        """How to write these values, each with its type; of an instant its microseconds since 1970."""
+        """Choose how to write these values, each with its type; of an instant its microseconds since 1970."""
         times = [int(value) for value, kind in values if _is_instant(kind) and value is not None]
         return cls([kind for _, kind in values], Clock.of(times, zone), timespec(times))
 

@@ -172,7 +172,7 @@ def _bars_of_entities(rows: list[dict[str, Any]], more: bool, colour_by: str, zo
 
 
 def _outcome_text(counts: Mapping[str, Any], labels: Sequence[str]) -> str:
-    """What became of the entities: how many are deleted in the end, how many came back."""
+    """Say what became of the entities: how many are deleted in the end, how many came back."""
     entities, deleted, back = counts["entities"], counts["gone"], counts["back"]
     if entities == 1:
         end = (
@@ -194,7 +194,7 @@ def _outcome_text(counts: Mapping[str, Any], labels: Sequence[str]) -> str:
 
 
 def _sources_text(counted: Counter[str]) -> str:
-    """Which source began how many of the versions, the busiest first."""
+    """Say which source began how many of the versions, the busiest first."""
     (first, most), *others = sorted(counted.items(), key=lambda pair: (-pair[1], pair[0]))
     others_text = "".join(f", {name} {number:,}" for name, number in others)
     return f"{first} began {most:,} of {with_number(counted.total(), 'version')}{others_text}"
@@ -303,7 +303,7 @@ class _Cell(NamedTuple):
     must: bool
 
     def goes_on(self, other: _Cell) -> bool:
-        """Whether *other* begins where this one ends, and says the same by the same message."""
+        """Tell whether *other* begins where this one ends, and says the same by the same message."""
         same = (self.value, self.deleted, self.message) == (other.value, other.deleted, other.message)
         return same and self.end == other.start
 

@@ -70,12 +70,12 @@ class Area(NamedTuple):
         return (self.value, self.deleted) == (other.value, other.deleted)
 
     def was_believed(self, areas: Iterable[Area]) -> bool:
-        """Whether the same was believed of its beginning before: then a cut made it, and no news."""
+        """Tell whether the same was believed of its beginning before: then a cut made it, and no news."""
         return any(a.has_same_value(self) and a.x0 <= self.x0 < a.x1 and a.y0 < self.y0 for a in areas)
 
 
 def fold_areas(areas: Sequence[Area]) -> list[Area]:
-    """The same plane without the borders that other fields of the entity made."""
+    """Fold the plane: without the borders that other fields of the entity made."""
     for begin, end, *others in (("x0", "x1", "y0", "y1"), ("y0", "y1", "x0", "x1")):
         joined: list[Area] = []
         for area in sorted(areas, key=attrgetter(*others, begin)):
@@ -90,7 +90,7 @@ def fold_areas(areas: Sequence[Area]) -> list[Area]:
 
 
 def latest_known(areas: list[Area]) -> Area | None:
-    """What became known longest after it began; None where nothing became known a second later, or more."""
+    """Find what became known longest after it began; None where nothing was a second late."""
     news = [area for area in areas if not area.was_believed(areas)]
     latest = max(news, key=lambda area: area.y0 - area.x0, default=None)
     return latest if latest is not None and latest.y0 - latest.x0 >= SECOND else None

@@ -205,7 +205,7 @@ def _draw_windows(rows: list[dict[str, Any]], more: bool) -> Figure:
 
 
 def _ground(passes: bool) -> dict[str, Any]:
-    """What lies behind the events of a window."""
+    """Draw what lies behind the events of a window."""
     if passes:
         return {"facecolor": "#3579c033", "edgecolor": "#7c7c7c80", "linewidth": 0.6}
     return {"facecolor": "#7c7c7c1a", "edgecolor": "#7c7c7c80", "linewidth": 0.6, "hatch": HATCH}

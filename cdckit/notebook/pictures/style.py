@@ -177,12 +177,12 @@ def text_figure(text: str) -> Figure:
 
 
 def deleted_mark() -> dict[str, Artist]:
-    """What a key says of hatched bars whose colour is their source's."""
+    """Draw what a key says of hatched bars whose colour is their source's."""
     return {"deleted": Patch(facecolor="none", edgecolor=INK, hatch=HATCH)}
 
 
 def open_end_mark() -> dict[str, Artist]:
-    """What a key says of the arrow at an edge."""
+    """Draw what a key says of the arrow at an edge."""
     return {"no end yet": Line2D([], [], linestyle="", marker=">", color=INK)}
 
 
@@ -258,7 +258,7 @@ def entity_rows(table: DataFrame, key: Mapping[str, Any], columns: Sequence[Colu
 
 
 def with_ends(history: DataFrame) -> DataFrame:
-    """The same versions, with null for ends in the year 9999: an axis up to there would show nothing else."""
+    """Put null for ends in the year 9999: an axis up to there would show nothing else."""
     return history.withColumn(VALID_TO, F.when(~is_never(F.col(VALID_TO)), F.col(VALID_TO)))
 
 

@@ -53,7 +53,7 @@ def arrivals(
     changes: DataFrame, *, keys: Sequence[str], limit: int = 5_000, zone: tzinfo | str | None = None
 ) -> Figure:
     """
-    When changes were true, and how long after that they arrived; those that came late are ringed.
+    Draw when changes were true, and how long after that they arrived; those that came late are ringed.
 
     A change is late if an equal or later instant of the same entity had arrived before it: what arrived
     at the same moment did not arrive before.  The same message and record once more is no second change.
@@ -203,7 +203,7 @@ def duration_shares(
     zone: tzinfo | str | None = None,
 ) -> Figure:
     """
-    Where the time went: for each group a bar, of which each value has the share that it lasted.
+    Draw where the time went: for each group a bar, of which each value has the share that it lasted.
 
     Args:
         history: One row per version, as for `durations`.
@@ -284,7 +284,7 @@ def _shares(times: _Times, field: str, by: str, limit: int, period: str, *, cut:
 
 
 def _parts(times: Counter[str], shades: Mapping[str, str]) -> Iterator[tuple[str, float, float]]:
-    """From left to right, in the order of the key: each value, where it begins in its bar, and its share."""
+    """Place from left to right each value, where it begins in its bar, and its share."""
     left, whole = 0.0, times.total()
     for value in shades:
         seconds = times[value]

@@ -57,7 +57,7 @@ def waterfall(
     zone: tzinfo | str | None = None,
 ) -> Figure:
     """
-    From one number to another: a bar for each step, which begins where the one before it ended.
+    Draw the way from one number to another: a bar for each step, which begins where the one before ended.
 
     Args:
         parts: What `explain` returned, or some of its rows, such as those of one group.

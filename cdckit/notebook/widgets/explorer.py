@@ -286,7 +286,7 @@ class _Explorer:
         return find_entities(self.history, self.keys, containing)
 
     def beginnings(self, entity: Entity) -> list[datetime]:
-        """Where its versions begin, the last first."""
+        """Find where its versions begin, the last first."""
         begins = F.unix_micros(VALID_FROM).alias("begins")
         rows = self._versions(entity).select(begins).orderBy(F.desc("begins")).limit(MOST_CHOICES)
         return [EPOCH + timedelta(microseconds=row["begins"]) for row in rows.collect()]

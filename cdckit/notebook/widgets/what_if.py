@@ -53,7 +53,7 @@ def priority_board(
     zone: tzinfo | str | None = None,
 ) -> Panel:
     """
-    What stands if the sources' words weighed otherwise: the changes, merged anew under other priorities.
+    Show what stands if the sources' words weighed otherwise: the changes, merged under other priorities.
 
     There is a number for each source, the entity priority of its changes.  Fields that have a priority
     of their own (`field_priorities`) keep it, and so do the changes of a source whose number stands where it
@@ -153,7 +153,7 @@ class _Board:
         return "; fields with a priority of their own keep it" if examples else ""
 
     def heading(self, chosen: Mapping[str | None, int]) -> str:
-        """What the table stands for: the instant, and the priorities of all sources."""
+        """Say what the table stands for: the instant, and the priorities of all sources."""
         order = ", ".join(
             f"{_name(source.source)} {chosen.get(source.source, _priority_range(source))}"
             for source in self.sources
@@ -224,7 +224,7 @@ def _name(source: str | None) -> str:
 
 
 def _label(source: _Source) -> str:
-    """What stands before the number, which begins with the highest where a source has several."""
+    """Write what stands before the number, which begins with the highest where a source has several."""
     several = source.lowest != source.highest
     return f"{_name(source.source)} ({_priority_range(source)})" if several else _name(source.source)
 

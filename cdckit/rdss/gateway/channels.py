@@ -196,7 +196,7 @@ class Channel(Protocol):
         """
 
     def receive(self, limit: int) -> list[Delivery]:
-        """What is there now, at most *limit* deliveries; an empty list if there is nothing."""
+        """Receive what is there now, at most *limit* deliveries; an empty list if there is nothing."""
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         """Tell the queue that these need not come again."""
@@ -226,7 +226,7 @@ class MemoryChannel:
         self._unacknowledged: dict[object, Delivery] = {}
 
     def __len__(self) -> int:
-        """How many messages it keeps: ready, or delivered and not acknowledged."""
+        """Count the messages that it keeps: ready, or delivered and not acknowledged."""
         with self._lock:
             return len(self._ready) + len(self._unacknowledged)
 

@@ -36,7 +36,7 @@ _HOST = re.compile(r"[\w.:-]+", flags=re.ASCII)
 
 def is_public(address: Address) -> bool:
     """
-    Whether an address is one of the Internet: not of this machine, a local network, or a group.
+    Tell whether an address is one of the Internet: not of this machine, a local network, or a group.
 
     An IPv4 address that is written into one of IPv6 is looked at as what it is.
 
@@ -364,7 +364,7 @@ def _fetch_missing(client: httpx.Client, url: str, part: PartialFile, timeout: f
 
 
 def _is_whole(answer: httpx.Response, part: PartialFile) -> bool:
-    """Whether all of a file was there already; raises what its answer means where it brings nothing."""
+    """Tell whether all of a file was there already; raises what its answer means where it brings nothing."""
     status, encoding = answer.status_code, answer.headers.get("content-encoding", "identity")
     if status == 416 and part.size:
         if answer.headers.get("content-range") == f"bytes */{part.size}":

@@ -56,7 +56,7 @@ class WaitingLine:
 
     def next(self, *, begin: bool) -> Handover | None:
         """
-        What was postponed and is due, or a new message if *begin*; else wait for what is due first.
+        Find what was postponed and is due, or a new message if *begin*; else wait for what is due first.
 
         None when nothing is left.
         """

@@ -351,7 +351,7 @@ class KinesisChannel:
         return received, any(answer.get("MillisBehindLatest", 0) > 0 for answer in answers)
 
     def _records(self, shard: Shard, share: int) -> dict[str, Any]:
-        """What the shard answers; nothing where its iterator is too old, or it was asked too often."""
+        """Read what the shard answers; nothing where its iterator is too old, or it was asked too often."""
         if shard.iterator is None:
             after = shard.read or shard.position
             place: dict[str, str] = {"ShardIteratorType": "TRIM_HORIZON"}
@@ -427,7 +427,7 @@ class Channels:
     returns: Mapping[str, Channel] = field(default_factory=dict)
 
     def destinations(self) -> dict[str, Channel]:
-        """By name, the channels that are sent to."""
+        """Find by name the channels that are sent to."""
         named = {"output": self.output, "invalid": self.invalid, "error": self.error}
         return {**{f"return {address}": channel for address, channel in self.returns.items()}, **named}
 

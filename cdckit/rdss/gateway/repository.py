@@ -234,7 +234,7 @@ class SqliteRepository:
 
     def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         """
-        What a statement about tables of the application's own answers: to make them, and to read them.
+        Read what a statement about tables of the application's own answers: to make them, and to read them.
 
         >>> with SqliteRepository(":memory:") as repository:
         ...     repository.rows("CREATE TABLE shelf (title TEXT)")
@@ -346,7 +346,7 @@ class SqliteRepository:
         return [StoredMessage(*row) for row in self._run(query, before.timestamp())]
 
     def unrouted_messages(self, limit: int) -> list[tuple[int, RefusedMessage]]:
-        """What is refused and not yet acknowledged by its channel, by number, the oldest first."""
+        """List what is refused and not yet acknowledged by its channel, by number, the oldest first."""
         query = f"SELECT number, {_REFUSED} FROM refused WHERE status = 'TO_SEND' ORDER BY number LIMIT ?"
         return [(row[0], RefusedMessage(*row[1:])) for row in self._run(query, limit)]
 
@@ -373,7 +373,7 @@ class SqliteRepository:
         return None if row is None else Status(row[0])
 
     def counts(self) -> dict[Outcome, int]:
-        """How many taken messages have which outcome, each of the five."""
+        """Count how many taken messages have which outcome, each of the five."""
         counted = dict.fromkeys(Outcome, 0)
         for outcome, number in self._run(
             "SELECT outcome, count(*) FROM messages WHERE outcome IS NOT NULL GROUP BY outcome UNION ALL "
@@ -521,7 +521,7 @@ class SqliteRepository:
         return self._insert("refused", {**vars(refused), **state}, f"ON CONFLICT (digest) DO {again}")
 
     def _only_count_refused(self, digest: bytes) -> None:
-        """What was refused when it came stays counted so, whatever becomes of it later."""
+        """Count what was refused when it came as refused, whatever becomes of it later."""
         query = "SELECT channel FROM refused WHERE digest = ? AND taken"
         for (channel,) in self._run(query, digest).fetchall():
             self._only_count(channel, 1)
