@@ -191,7 +191,7 @@ class Resolution:
         return {entity for entity in self.schema.lookup_keys if not self.schema.targets[entity].strict}
 
     def _questions(self, entity: str) -> DataFrame | None:
-        """Find the keys by which links look up an entity with weak keys, and the instants; None for no link."""
+        """Find the keys by which links look up an entity with weak keys, and when; None for no link."""
         starts, tables = lookup_prefixes(self.schema, entity), []
         for target_name in self.entities:
             target = self.schema.targets[target_name]

@@ -138,7 +138,7 @@ def diff_beliefs(
 @takes(table=BELIEFS)
 def as_shown(table: DataFrame) -> DataFrame:
     """
-    Show what a board showed that always told what was believed: at each instant the belief of then.
+    Show what a board showed that always told what was believed then about then.
 
     Args:
         table: What `bitemporal` returned.
