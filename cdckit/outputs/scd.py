@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -189,7 +189,8 @@ def scd_type_2(
     )
 
 
-class ScdType4(NamedTuple):
+@dataclass(frozen=True)
+class ScdType4:
     """
     Two tables of the same columns, which together hold each version once; at the end of a cell, both of them.
 
@@ -204,6 +205,10 @@ class ScdType4(NamedTuple):
 
     current: DataFrame
     history: DataFrame
+
+    # No named tuple: IPython writes every tuple in its own way.
+    def __iter__(self) -> Iterator[DataFrame]:
+        return iter((self.current, self.history))
 
 
 def scd_type_4(
