@@ -54,10 +54,15 @@ def trickle_results(spark: SparkSession, work: Path) -> list[Result]:
     A door that takes longer than a second for one takes all that have come meanwhile.
     """
     found = []
-    for name, documents in (("debezium", _event), ("hub", _message)):
+    doors: dict[str, tuple[Callable[[SparkSession, Path], Take], Callable[[int], Any]]] = {
+        "debezium": (_ledger_taker, _event),
+        "captured": (_captured_taker, _event),
+        "hub": (_hub_taker, _message),
+    }
+    for name, (taker, documents) in doors.items():
         folder = work / f"trickle_{name}"
         shutil.rmtree(folder, ignore_errors=True)
-        take = {"debezium": _ledger_taker, "hub": _hub_taker}[name](spark, folder)
+        take = taker(spark, folder)
         waited = _trickle(spark, take, documents)
         minute = len(waited) * 60 // SECONDS
         first, last = statistics.median(waited[:minute]), statistics.median(waited[-minute:])
@@ -136,6 +141,15 @@ def _ledger_taker(spark: SparkSession, folder: Path) -> Take:
     def take(batch: DataFrame, number: int) -> None:
         decoded = debezium.decode(batch)
         ledger.apply(debezium.changes(decoded, "flights", keys=["id"], columns=COLUMNS))
+
+    return take
+
+
+def _captured_taker(spark: SparkSession, folder: Path) -> Take:
+    feed = debezium.Feed(spark, folder, tables={"flights": ["id"]})
+
+    def take(batch: DataFrame, number: int) -> None:
+        feed.receive(batch)
 
     return take
 
