@@ -156,10 +156,14 @@ class DeltaLog:
     def __init__(self, location: Location, name: str, folder: str, version: int | None = None) -> None:
         self.location, self.name, self.folder = location, name, folder
         with report_damage(name, folder, version):
-            self.delta = DeltaTable(
-                location.delta(folder), version=version, storage_options=location.options or None
-            )
+            self.delta = self._load(version)
             self.state = self._state()
+
+    def _load(self, version: int | None = None) -> DeltaTable:
+        options = self.location.options or None
+        table = DeltaTable(self.location.delta(self.folder), version=version, storage_options=options)
+        self._loaded_at = int(table.version())
+        return table
 
     @property
     def version(self) -> int:
@@ -176,7 +180,11 @@ class DeltaLog:
     def newest(self) -> Table:
         """The state at the newest version."""
         with report_damage(self.name, self.folder, None):
-            self.delta.update_incremental()
+            # A table that was loaded once reads every entry of the log since then for each commit.
+            if self.version - self._loaded_at < _CHECKPOINT:
+                self.delta.update_incremental()
+            else:
+                self.delta = self._load()
             if self.version != self.state.version:
                 self.state = self._state(self.state.files)
         return self.state

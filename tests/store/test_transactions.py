@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -251,6 +252,21 @@ def test_a_store_does_not_read_again_what_it_wrote_itself(
         add((store, other)[number % 2], "log", number)
         assert held(Store(None, place), "log") == list(range(1, number + 1))
     store.check()
+
+
+def test_a_log_that_stays_open_is_loaded_again_from_time_to_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that was loaded once goes through all commits since: the 300th took three times as long."""
+    loaded = Mock(wraps=log.DeltaTable)
+    monkeypatch.setattr(log, "DeltaTable", loaded)
+    add(store, "log", 0)
+    kept = DeltaLog(store.snapshot().location, "log", "log")
+    loaded.reset_mock()
+    for version in range(1, 65):
+        kept.commit([], kept.state.stored, log.properties(version))
+        assert (kept.version, kept.mark, kept.newest().rows) == (version, version, 1)
+    assert loaded.call_count == 3
 
 
 def test_a_failed_write_cannot_be_committed(store: Store) -> None:
