@@ -80,7 +80,7 @@ class TableFault(Fault):
     'All key columns of the row are null: it is about no entity. The keys are id, part.'
     """
 
-    ROW_UNREADABLE = "ROW_UNREADABLE", "Spark could not read the row in the columns of its table."
+    ROW_UNREADABLE = "ROW_UNREADABLE", "The row could not be read in the columns of its table."
     TIME_MISSING = "TIME_MISSING", "The row does not say when it is true."
     TIME_UNREADABLE = "TIME_UNREADABLE", "The row says when it is true in a way that is not known."
     SEQUENCE_UNREADABLE = "SEQUENCE_UNREADABLE", "The row is sequenced by a day in a form that does not sort."

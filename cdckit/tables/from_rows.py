@@ -229,12 +229,13 @@ def table_rows(frame: AnyTable, **arguments: Any) -> DataFrame:
 
     Returns:
         One row per row of the table: the columns of a change, with `is_truncate`; the row as a record, whose
-        `value` is its JSON, or the text that Spark could not read, and whose `offset` is its number in
-        pandas and 0 in Spark; and, for a reject, `error_code` (see `TableFault`) and `error_description`.
+        `value` is its JSON, or what could not be read, and whose `offset` is its number in pandas and 0 in
+        Spark; and, for a reject, `error_code` (see `TableFault`) and `error_description`.
 
-        A row that Spark's reader could not read is known by its column `_corrupt_record`, which is no field:
-        `spark.read.schema("id int, price int, _corrupt_record string").csv(…, header=True)`.  Without that
-        column in the schema Spark makes nulls of what it cannot read, and nobody can tell any more.
+        A row that could not be read is known by its column `_corrupt_record`, of text or bytes, which is no
+        field: `spark.read.schema("id int, price int, _corrupt_record string").csv(…, header=True)`.  Without
+        that column in the schema Spark makes nulls of what it cannot read, and nobody can tell any more.
+        Whoever reads messages puts there what has an operation that nobody knows, too.
 
     Raises:
         As `changes_from`.
@@ -315,8 +316,8 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
         raise wrong_argument("empty_texts", needed, given.empty_texts)
     table = as_table(frame, keys=given.keys).typed()
     given = SimpleNamespace(**{name: column_name(value, table.columns) for name, value in arguments.items()})
-    corrupt = CORRUPT in table.columns and isinstance(table.frame.schema[CORRUPT].dataType, T.StringType)
-    if corrupt:
+    corrupt = _corrupt_rows(table)
+    if corrupt is not None:
         table = table._replace(columns=[name for name in table.columns if name != CORRUPT])
     call = Call(table)
     key_names = call.keys(given.keys)
@@ -358,7 +359,7 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
         "source": call.source(given.source),
         "deletes": call.condition(given.apply_as_deletes, "apply_as_deletes"),
         IS_TRUNCATE: call.condition(given.apply_as_truncates, "apply_as_truncates"),
-        "corrupt": F.col(CORRUPT) if corrupt else none,
+        "corrupt": none.cast("binary") if corrupt is None else corrupt,
     }
     call.require_all()
     assert sequence_text is not None
@@ -390,9 +391,17 @@ def _read(frame: AnyTable, *, priority: int, **arguments: Any) -> _Read:
 
 
 CORRUPT = "_corrupt_record"
-"""Where Spark's readers of text keep a row that they cannot read."""
+"""Where Spark's readers of text keep a row that they cannot read, and others its bytes."""
 
 _EMPTY_TEXTS = ("value", "null", "unsent")
+
+
+def _corrupt_rows(table: GivenTable) -> Column | None:
+    """The bytes of the rows that could not be read; None if no column has them."""
+    kind = table.frame.schema[CORRUPT].dataType if CORRUPT in table.columns else None
+    if isinstance(kind, T.StringType):
+        return F.encode(CORRUPT, "UTF-8")
+    return F.col(CORRUPT) if isinstance(kind, T.BinaryType) else None
 
 
 class _Cell(NamedTuple):

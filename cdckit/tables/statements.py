@@ -90,7 +90,7 @@ def _record() -> dict[str, Column]:
     """The row as a record."""
     return {
         "key": F.lit(None),
-        "value": F.encode(F.coalesce("corrupt", "content"), "UTF-8"),
+        "value": F.coalesce("corrupt", F.encode("content", "UTF-8")),
         "topic": F.lit(TABLE),
         "partition": F.lit(0),
         "offset": F.col("row"),

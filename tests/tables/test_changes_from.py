@@ -267,6 +267,19 @@ def test_rows_of_a_csv_that_cannot_be_read_are_rejects(spark: SparkSession, tmp_
     ]
 
 
+def test_what_could_not_be_read_may_be_bytes(spark: SparkSession) -> None:
+    """They are kept as they came, such as those of a message that is no text."""
+    rows = [(1, "2024-01-01", None), (1, "2024-01-02", b"\xff{"), (1, "2024-01-03", b""), (None, None, b"x")]
+    table = spark.createDataFrame(rows, "id int, at string, _corrupt_record binary")
+    how: Row = {"keys": ["id"], "effective": "at", "source": "shop"}
+    told = changes_from(table, **how)
+    assert told.schema["data"].dataType.names == ["id", "at"]
+    assert versions(told, "at") == [(1, 1, False, "2024-01-01")]
+    unread = rejects(told).collect()
+    assert {row["error_code"] for row in unread} == {"ROW_UNREADABLE"}
+    assert sorted(bytes(row["value"]) for row in unread) == [b"", b"x", b"\xff{"]
+
+
 def test_of_a_table_that_is_at_hand_it_is_told_that_rows_are_left_out(
     spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
