@@ -43,7 +43,9 @@ class ConsumerGroups:
 
     def __init__(self, groups: Sequence[Sequence[Consumer]]) -> None:
         self._alone = groups[0][0] if [len(group) for group in groups] == [1] else None
-        self._groups = [[(consumer, ThreadPoolExecutor(1)) for consumer in group] for group in groups]
+        together = groups if self._alone is None else []
+        self._groups = [[(consumer, ThreadPoolExecutor(1)) for consumer in group] for group in together]
+        self._delivered = 0
 
     def call_all(self, callback: str, *about: Any) -> Answer:
         """Call every consumer, and wait for all: a barrier before and after."""
@@ -53,15 +55,17 @@ class ConsumerGroups:
         return _greatest([thread.submit(_call, consumer, callback, *about) for consumer, thread in members])
 
     def deliver(self, events: Sequence[Event]) -> Answer:
-        """Give each event to one member of each group; the members do their shares side by side."""
+        """Give each event to one member of each group, in turn; the members do their shares side by side."""
         if self._alone is not None:
             return _deliver(self._alone, events)
+        first = self._delivered
+        self._delivered += len(events)
         return _greatest(
             [
                 thread.submit(_deliver, consumer, share)
                 for group in self._groups
                 for place, (consumer, thread) in enumerate(group)
-                if (share := events[place :: len(group)])
+                if (share := events[(place - first) % len(group) :: len(group)])
             ]
         )
 
@@ -94,7 +98,10 @@ def _call(consumer: Consumer, callback: str, *about: Any) -> Answer:
         answer = getattr(consumer, callback)(*about)
         if answer is True or answer is Result.SUCCESS:
             return _SUCCESS
-        return _data_answer(answer, *about) if callback == _ON_DATA else _control_answer(answer, callback)
+        if callback == _ON_DATA:
+            return _data_answer(answer, *about)
+        # Nothing is success, as an answer about a window or a source.
+        return _SUCCESS if answer is None else _read_result(answer, callback)
     except Exception as error:
         return Answer(Result.ERROR, error)
 
@@ -106,11 +113,6 @@ def _data_answer(answer: object, event: Event) -> Answer:
     if answer is None:
         raise RuntimeError(f"{_ON_DATA} answered nothing to {event}.")
     return _read_result(answer, _ON_DATA, f" to {event}")
-
-
-def _control_answer(answer: object, callback: str) -> Answer:
-    """Read an answer about a window or a source: nothing is success."""
-    return _SUCCESS if answer is None else _read_result(answer, callback)
 
 
 def _read_result(answer: object, callback: str, recipient: str = "") -> Answer:

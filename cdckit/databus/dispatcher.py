@@ -27,7 +27,8 @@ class Backoff:
     How often, and after which delays, a dispatch goes on from the last checkpoint after an error.
 
     Args:
-        retries: How many times in a row; None for any number.  A window that is done begins a new count.
+        retries: How many times in a row; None for any number.  A window that is done for the first time
+            begins a new count.
         first: Before the first, in seconds.
         factor: By what each further delay is longer than the one before.
         longest: The longest delay, in seconds.
@@ -55,7 +56,7 @@ class Outcome(NamedTuple):
             the consumption start; `closed`: the retries are exhausted, or an error was fatal.
         checkpoint: The SCN in which the last window ended that was checkpointed; -1 if none was.
         windows: How many windows were delivered whole, repeated ones counted again.
-        error: Why it was closed.
+        error: Why it was closed, or did not start.
 
     >>> from cdckit import databus
     >>> class Counting(databus.Consumer):
@@ -116,7 +117,8 @@ def dispatch(
             often that is, after 0.1 seconds and then more, up to a minute; the cause of each rollback is
             logged as a warning.  `Backoff(retries=…)` sets an end.
         checkpoint_every: How many seconds after a checkpoint the next one is stored, at the end of a window;
-            by default each window has one.  After a kill, the windows since the last one come again.
+            by default each window has one.  After a kill, or an end within a window, the windows since the
+            last one come again.
         wait: What waits before a retry.
 
     Returns:
@@ -124,6 +126,9 @@ def dispatch(
         start, and the windows come again from the last checkpoint on.  Where no retry is left, and after
         `ERROR_FATAL`, `on_error` is called and it is closed.  What `on_rollback`, `on_error` and
         `on_stop_consumption` answer or raise changes nothing, and is logged.
+
+        By the text an exception of a consumer stops the loop, and retries are an option.  Here they are what
+        happens if nothing else is asked for, as in the Databus client; `Backoff(retries=0)` stops.
 
     Raises:
         InvalidArgument: There is no consumer.
@@ -175,17 +180,23 @@ class _Dispatch:
     stored_at: float = -math.inf
     windows: int = 0
     attempts: int = 0
-    started: int | None = None
+    started: int = NOTHING
+    """The start of the last window that was begun."""
+    furthest: int = NOTHING
+    """The greatest end of a window that was delivered whole."""
 
     def run(self) -> Outcome:
         if self.checkpoints is not None:
             self.checkpoint = self.checkpoints.load()
-        if not self.groups.call_all("on_start_consumption").is_success:
-            return self._end(STOPPED)
+        answer = self.groups.call_all("on_start_consumption")
+        if not answer.is_success:
+            _LOG.warning("The consumption does not start: %s", answer.error, exc_info=answer.error)
+            return self._end(STOPPED, answer.error)
         while True:
             try:
                 for window in self.stream.windows(self.checkpoint):
                     self._deliver(window)
+                self._offer_checkpoint()
                 return self._end(FINISHED)
             except _Stop:
                 return self._end(STOPPED)
@@ -205,7 +216,10 @@ class _Dispatch:
         self.unstored = window.end_scn
         if not self.checkpoint_every or time.monotonic() - self.stored_at >= self.checkpoint_every:
             self._offer_checkpoint()
-        self.windows, self.attempts, self.started = self.windows + 1, 0, None
+        self.windows += 1
+        # What was done before may come again in each round: that is no progress.
+        if window.end_scn > self.furthest:
+            self.furthest, self.attempts = window.end_scn, 0
 
     def _deliver_sources(self, window: Window) -> None:
         current = None
@@ -239,23 +253,23 @@ class _Dispatch:
 
     def _roll_back(self, failure: _Failed) -> bool:
         """Roll the window back, and tell whether it goes on from the last checkpoint."""
-        self._offer_checkpoint()
         most = self.backoff.retries
         if failure.result >= Result.ERROR_FATAL or (most is not None and self.attempts >= most):
             return False
         self.attempts += 1
-        start = self.started if self.started is not None else self.checkpoint
         delay = self.backoff.delay_before(self.attempts)
         _LOG.warning(
             "An error in the window that starts at SCN %s: it comes again in %.1f s, retry %s of %s.",
-            start, delay, self.attempts, "any number" if most is None else most, exc_info=failure.error,
+            self.started, delay, self.attempts, most if most is not None else "any number",
+            exc_info=failure.error,
         )  # fmt: skip
-        self._try_call("on_rollback", start)
+        self._try_call("on_rollback", self.started)
+        # Not before: a consumer that saves what it has at a checkpoint would save half a window.
+        self._offer_checkpoint()
         self.wait(delay)
         return True
 
     def _end(self, state: str, why: Exception | None = None) -> Outcome:
-        self._offer_checkpoint()
         self._try_call("on_stop_consumption")
         return Outcome(state, self.checkpoint, self.windows, why)
 

@@ -164,6 +164,30 @@ def test_a_window_that_is_done_begins_a_new_count_of_retries() -> None:
     assert run("a5 .5 b6 .6", scribe, backoff=databus.Backoff(retries=1)).state == "finished"
 
 
+@pytest.mark.parametrize("first", [5, 0])
+def test_windows_that_come_again_in_each_round_are_no_progress(first: int) -> None:
+    """Without a checkpoint behind it, the window before the one that fails is done again each time."""
+    skip = {f"checkpoint {first}": [databus.Result.SKIP_CHECKPOINT] * 50}
+    scribe = Scribe({**skip, "b6": [None] * 50})
+    outcome = run(f"a{first} .{first} b6 .6", scribe, backoff=databus.Backoff(retries=2))
+    assert (outcome.state, scribe.said.count("b6"), outcome.windows) == ("closed", 3, 3)
+
+
+def test_a_checkpoint_is_not_offered_within_a_window() -> None:
+    """A consumer that saves what it has at a checkpoint would save half a window."""
+    done = words("begin [5 (a a5 a) 5] checkpoint 5 [6 (a a6 a) 6] [7 (b b7")
+    text = "a5 .5 a6 .6 b7 .7"
+    scribe = Scribe({"b7": [ValueError("no")]})
+    assert run(text, scribe, checkpoint_every=60.0).checkpoint == 7
+    again = words("[7 (b b7 b) 7] checkpoint 7 stop")
+    assert scribe.said == [*done, "rollback 7", "checkpoint 6", *again]
+    for answer, last in ((False, ["stop"]), (databus.Result.ERROR_FATAL, ["error", "stop"])):
+        scribe = Scribe({"b7": [answer]})
+        outcome = run(text, scribe, checkpoint_every=60.0)
+        assert outcome.checkpoint == 5
+        assert [name.split()[0] for name in scribe.said[len(done) :]] == last
+
+
 def test_a_fatal_error_is_not_tried_again() -> None:
     scribe = Scribe({"6]": [databus.Result.ERROR_FATAL]})
     outcome = run("a5 .5 b6 .6", scribe)
@@ -180,8 +204,17 @@ def test_false_ends_the_loop_and_what_the_last_callbacks_do_changes_nothing() ->
 
 def test_a_consumption_that_does_not_start_is_stopped() -> None:
     scribe = Scribe({"begin": [databus.Result.ERROR]})
-    assert run("a5 .5", scribe).state == "stopped"
+    outcome = run("a5 .5", scribe)
+    assert (outcome.state, str(outcome.error)) == ("stopped", "on_start_consumption answered ERROR.")
     assert scribe.said == ["begin", "stop"]
+
+
+def test_why_a_consumption_does_not_start_is_returned_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    cause = ValueError("No such table.")
+    assert run("a5 .5", Scribe({"begin": [cause]})).error is cause
+    assert [record.getMessage() for record in caplog.records] == [
+        "The consumption does not start: No such table."
+    ]
 
 
 class Checkpoint:
@@ -256,6 +289,13 @@ def test_each_event_goes_to_one_member_of_each_group_between_the_barriers() -> N
     order = [steps.index(name) for _, name in log if name in steps]
     assert order == sorted(order)
     assert len([name for _, name in log if name == "(a"]) == 6
+
+
+def test_members_of_a_group_take_turns_from_window_to_window() -> None:
+    group = [Scribe() for _ in range(3)]
+    dispatch(Windows("a1 .1 a2 a2 .2 a3 .3 a4 .4 a5 .5"), [group])
+    taken = [[name for name in scribe.said if name[0] == "a" and name != "a)"] for scribe in group]
+    assert taken == [["a1", "a3"], ["a2", "a4"], ["a2", "a5"]]
 
 
 def test_what_ends_a_program_in_a_member_of_a_group_ends_the_dispatch() -> None:
