@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
-from functools import lru_cache
 from typing import Any
 
 import fastavro
 
-from cdckit.databus.sources import Source
+from cdckit.databus.sources import Source, fastavro_schema
 from cdckit.parts.instants import EPOCH
 
 
@@ -50,30 +48,38 @@ class Event:
         """When the source made the change."""
         return EPOCH + timedelta(microseconds=self.micros)
 
-    def value(self) -> dict[str, Any] | None:
+    def value(self, schema: str | None = None) -> dict[str, Any] | None:
         """
         Read the typed value; None for a delete without one.
 
-        Names and types are those of the schema of the event; logical types are Python's.
+        Names and types are those of the schema of the event (`source.schemas[schema_id]`); logical types are
+        Python's.
+
+        Args:
+            schema: An Avro schema of the listener's own, as JSON text: the value is resolved to it, by the
+                rules of Avro, whichever version of the source's schema it was written with.
+
+        Raises:
+            SchemaRefused: *schema* is no schema that can be used.
+            Exception: The value does not resolve to *schema*, or a date or time is none that Python has.
         """
         if self.payload is None or self.schema_id is None:
             return None
-        schema = _parse_schema(self.source.texts[self.schema_id])
-        value: Any = fastavro.schemaless_reader(io.BytesIO(self.payload), schema)
+        written = fastavro_schema(self.source.texts[self.schema_id])
+        read = None if schema is None else fastavro_schema(schema)
+        value: Any = fastavro.schemaless_reader(io.BytesIO(self.payload), written, read)
         return dict(value)
 
     def __repr__(self) -> str:
         return f"Event(source={self.source.name!r}, scn={self.scn}, opcode={self.opcode!r}, key={self.key!r})"
 
 
-@lru_cache(maxsize=512)
-def _parse_schema(text: str) -> Any:
-    return fastavro.parse_schema(json.loads(text))
-
-
 class Result(IntEnum):
     """
     What a callback answers; of several answers the greatest counts.
+
+    `CHECKPOINT` is a success as `SUCCESS` is, for listeners that were written for the callback API: a
+    checkpoint is offered after windows anyway.
 
     >>> max(Result.SUCCESS, Result.ERROR).is_success, Result.CHECKPOINT.is_success
     (False, True)
@@ -130,7 +136,7 @@ class Consumer:
         return Result.SUCCESS
 
     def on_start_source(self, source: Source) -> Result | None:
-        """Begin a source: its events follow."""
+        """Begin a source: its events follow, each with the schema that its source has for its schema id."""
         return Result.SUCCESS
 
     def on_end_source(self, source: Source) -> Result | None:

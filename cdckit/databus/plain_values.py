@@ -14,8 +14,8 @@ def plain_datum(text: str, schema: str) -> bytes:
     """
     Make the Avro datum of a record that is written as JSON text.
 
-    A value of a union may be written as Avro's JSON encoding has it, `{"string": "x"}`, or bare, `"x"`.
-    Bytes are text of one character each, as in Avro's JSON encoding.
+    A value of a union may be written as Avro's JSON encoding has it, `{"string": "x"}`, or bare, `"x"`, which
+    is of the first type that fits.  Bytes are text of one character each, as in Avro's JSON encoding.
 
     Raises:
         ValueError: The text is no such record; it says why.
@@ -28,39 +28,46 @@ def plain_datum(text: str, schema: str) -> bytes:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"it is not JSON: {error!s:.100}") from None
-    parsed, datum = _parse_schema(schema), io.BytesIO()
-    options = {"strict_allow_default": True, "disable_tuple_notation": True}
+    (parsed, named_types), datum = _parse_schema(schema), io.BytesIO()
     try:
-        fastavro.schemaless_writer(datum, parsed, _avro_value(document, parsed), **options)
+        value = _avro_value(document, parsed, named_types)
+        fastavro.schemaless_writer(datum, parsed, value, strict_allow_default=True)
     except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error!s:.160}") from None
     return datum.getvalue()
 
 
+_NamedTypes = dict[str, Any]
+"""By full name the types of a schema, which may use them again by name."""
+
+
 @lru_cache(maxsize=512)
-def _parse_schema(schema: str) -> Any:
+def _parse_schema(schema: str) -> tuple[Any, _NamedTypes]:
     # Logical types stay what they are written on: a plain value is a number there, as in Avro's JSON.
-    return fastavro.parse_schema(json.loads(schema, object_hook=_without_logical_type))
+    plain_schema, named_types = json.loads(schema, object_hook=_without_logical_type), _NamedTypes()
+    return fastavro.parse_schema(plain_schema, named_types), named_types
 
 
 def _without_logical_type(kind: dict[str, Any]) -> dict[str, Any]:
     return {name: part for name, part in kind.items() if name != "logicalType"}
 
 
-def _avro_value(value: Any, schema: Any) -> Any:
+def _avro_value(value: Any, schema: Any, named_types: _NamedTypes) -> Any:
     """Turn a value of JSON into one that fastavro writes."""
     if isinstance(schema, list):
-        return _union_value(value, schema)
+        return _union_value(value, schema, named_types)
+    if isinstance(schema, str):
+        schema = named_types.get(schema, schema)
     kind = schema["type"] if isinstance(schema, dict) else schema
     if kind == "record" and isinstance(value, dict):
         types = {field["name"]: field["type"] for field in schema["fields"]}
         if strange := sorted(value.keys() - types.keys()):
             raise ValueError(f"the schema has no field {', '.join(strange)}")
-        return {name: _avro_value(part, types[name]) for name, part in value.items()}
+        return {name: _avro_value(part, types[name], named_types) for name, part in value.items()}
     if kind == "array" and isinstance(value, list):
-        return [_avro_value(part, schema["items"]) for part in value]
+        return [_avro_value(part, schema["items"], named_types) for part in value]
     if kind == "map" and isinstance(value, dict):
-        return {name: _avro_value(part, schema["values"]) for name, part in value.items()}
+        return {name: _avro_value(part, schema["values"], named_types) for name, part in value.items()}
     if kind in ("bytes", "fixed") and isinstance(value, str):
         return value.encode("ISO-8859-1")
     if kind in ("int", "long") and value.__class__ is not int:
@@ -68,15 +75,16 @@ def _avro_value(value: Any, schema: Any) -> Any:
     return value
 
 
-def _union_value(value: Any, branches: list[Any]) -> Any:
+def _union_value(value: Any, branches: list[Any], named_types: _NamedTypes) -> Any:
     branch_types = {_branch_name(branch): branch for branch in branches if branch != "null"}
     if value is None:
         if len(branch_types) == len(branches):
             raise ValueError("null is no value here")
         return None
     if isinstance(value, dict) and len(value) == 1 and (name := next(iter(value))) in branch_types:
-        return _avro_value(value[name], branch_types[name])
-    return _avro_value(value, *branch_types.values()) if len(branch_types) == 1 else value
+        # Named so, fastavro writes this type, and not the first one that fits.
+        return name, _avro_value(value[name], branch_types[name], named_types)
+    return _avro_value(value, *branch_types.values(), named_types) if len(branch_types) == 1 else value
 
 
 def _branch_name(branch: Any) -> str:

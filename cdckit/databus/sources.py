@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from functools import lru_cache
+from typing import Any, cast
 
+import fastavro
 import pyarrow as pa
 
 from cdckit.errors import InvalidArgument
@@ -27,7 +30,8 @@ class Source:
 
     Raises:
         InvalidArgument: The id is no number from 0 on, the name is no text, or there is no schema.
-        SchemaRefused: A text is no schema that can be used; its reason says why.
+        SchemaRefused: A text is no schema that can be used; its reason says why.  Give a mended text under
+            the id that events have.
 
     Source:
         Databus, "Source event type"; the id of a schema is the MD5 of its text.
@@ -56,12 +60,23 @@ class Source:
         for text in texts.values():
             if not pa.types.is_struct(avro.parse_schema(text).arrow_type):
                 raise InvalidArgument("Source", "schemas", "schemas of records", text)
+            fastavro_schema(text)
         object.__setattr__(self, "schemas", texts)
 
     @property
     def texts(self) -> dict[str, str]:
         """The schemas by id, oldest first."""
         return cast("dict[str, str]", self.schemas)
+
+
+@lru_cache(maxsize=512)
+def fastavro_schema(text: str) -> Any:
+    """Parse a schema for fastavro; raises `SchemaRefused` where that does not take it."""
+    try:
+        return fastavro.parse_schema(json.loads(text))
+    except Exception as error:
+        reason = f"fastavro does not take it ({type(error).__name__}: {error!s:.160})"
+        raise avro.SchemaRefused(reason) from None
 
 
 def schema_id(text: str) -> str:

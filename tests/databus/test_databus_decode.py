@@ -13,9 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdckit import databus
+from cdckit.databus.consumers import Event
 from cdckit.databus.events import EVENT, event_columns
+from cdckit.databus.plain_values import plain_datum
 from cdckit.databus.sources import sources_by_id
 from cdckit.errors import InvalidArgument
+from cdckit.parts.avro import SchemaRefused
 from tools.tiers import examples
 
 CASES = json.loads((Path(__file__).parents[1] / "cases/databus/events.json").read_text())["cases"]
@@ -71,6 +74,51 @@ def test_broken_bytes_never_raise_and_spoil_no_neighbour(values: list[bytes], da
     others = [row for at, row in enumerate(rows) if at != place]
     assert others == decoded([*values[:place], *values[place + 1 :]])
     assert [rows[place]] == decoded([bytes(value)])
+
+
+def record_schema(**fields: Any) -> str:
+    listed = [{"name": name, "type": kind} for name, kind in fields.items()]
+    return json.dumps({"type": "record", "name": "R", "namespace": "n", "fields": listed})
+
+
+TEXT_OR_NULL = ["null", "string"]
+POINT = {"type": "record", "name": "P", "fields": [{"name": "x", "type": TEXT_OR_NULL}]}
+TWO_POINTS = {"a": POINT, "b": ["null", "P"]}
+TEXTS = {"type": "array", "items": TEXT_OR_NULL}
+COLOUR = {"type": "enum", "name": "C", "symbols": ["RED", "BLUE"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "value", "datum"),
+    [
+        ({"a": POINT, "b": "P"}, {"a": {"x": None}, "b": {"x": {"string": "u"}}}, "00 02 02 75"),
+        (TWO_POINTS, {"a": {"x": None}, "b": {"n.P": {"x": {"string": "u"}}}}, "00 02 02 02 75"),
+        (TWO_POINTS, {"a": {"x": None}, "b": {"x": {"string": "u"}}}, "00 02 02 02 75"),
+        ({"a": ["int", "long"]}, {"a": {"long": 5}}, "02 0a"),
+        ({"a": ["int", "long"]}, {"a": 5}, "00 0a"),
+        ({"a": ["string", "bytes"]}, {"a": {"bytes": "u"}}, "02 02 75"),
+        ({"a": ["string", COLOUR]}, {"a": {"n.C": "BLUE"}}, "02 02"),
+        ({"a": ["null", TEXTS]}, {"a": {"array": [{"string": "u"}]}}, "02 02 02 02 75 00"),
+    ],
+)
+def test_the_datum_of_a_plain_value(fields: dict[str, Any], value: Any, datum: str) -> None:
+    """Types that are used again by name; branches of unions that are named, or not."""
+    assert plain_datum(json.dumps(value), record_schema(**fields)).hex(" ") == datum
+
+
+def test_a_schema_that_no_plain_value_can_be_written_with_is_refused_at_once() -> None:
+    wrong_default = record_schema().replace("[]", '[{"name": "n", "type": "int", "default": null}]')
+    for text in (wrong_default, record_schema(e={"type": "enum", "name": "E", "symbols": ["é"]})):
+        with pytest.raises(SchemaRefused, match="fastavro does not take it"):
+            databus.Source(3, "planes", [text])
+
+
+def test_a_listener_reads_a_value_with_a_schema_of_its_own() -> None:
+    event = Event(PLANES, 5, "UPSERT", 7, 0, next(iter(PLANES.texts)), bytes.fromhex("064e3132026e"))
+    assert event.value() == {"tail": "N12", "seats": 55}
+    own = json.loads(SCHEMA)
+    own["fields"] = [own["fields"][0], {"name": "owner", "type": "string", "default": "?"}]
+    assert event.value(json.dumps(own)) == {"tail": "N12", "owner": "?"}
 
 
 def test_sources_must_be_distinct_and_have_schemas_of_records() -> None:
