@@ -38,7 +38,8 @@ def decode(records: DataFrame, sources: Iterable[Source], *, skip_sources: Itera
         - `kind`: `data`, `end` (of a period), `rollback`, `checkpoint`, `error` or `system`;
         - `opcode`: UPSERT or DELETE, null on what is no data;
         - `scn` (sequence), `physical_partition`, `logical_partition`, `source_id`, `source` (its name);
-        - `long_key` or `string_key`; `event_timestamp`, to the microsecond;
+        - `long_key` or `string_key`, a text in UTF-8: of other keyBytes the event is in error;
+          `event_timestamp`, to the microsecond;
         - `schema_id`, `value_encoding` as they came; `payload`: the Avro datum of the value, in whichever
           form it came, null for a delete without one (`rows` makes typed columns of it);
         - `is_replicated`;

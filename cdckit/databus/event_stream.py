@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from cdckit.databus.consumers import Event
-from cdckit.databus.events import DATA, DELETE, UPSERT
+from cdckit.databus.events import DATA, ERASED
 from cdckit.databus.sources import Source, require_sources
 from cdckit.databus.window_batches import STREAM, BatchQueue
 from cdckit.databus.window_machine import COMPLETE, DAMAGED, ROLLED_BACK
@@ -58,7 +58,7 @@ class _Rows:
         return list(map(Event, sources, scns, opcodes, keys, micros, ids, payloads))
 
 
-class _Run(NamedTuple):
+class _SourceRun(NamedTuple):
     """Rows that stand together and are of one window and one source."""
 
     window: tuple[int, int, int | None]
@@ -89,7 +89,7 @@ class Window:
 
     start_scn: int
     end_scn: int | None
-    _runs: Iterator[_Run] = field(repr=False)
+    _runs: Iterator[_SourceRun] = field(repr=False)
 
     def runs(self) -> Iterator[tuple[Source, list[Event]]]:
         """Read the events, once: as many at a time as are of one source and of one batch."""
@@ -214,8 +214,7 @@ def _keep_visible(batch: pa.RecordBatch, after: int, states: Sequence[str]) -> p
         pc.greater(ends, after),
         pc.equal(batch.column("kind"), DATA),
         pc.is_in(batch.column("window_state"), pa.array(states)),
-        # Others were erased.
-        pc.is_in(batch.column("opcode"), pa.array([UPSERT, DELETE])),
+        pc.not_equal(batch.column("opcode"), ERASED),
         batch.column(ERROR_CODE).is_null(),
     )
     return batch.select(list(_COLUMNS)).filter(reduce(pc.and_, conditions))
@@ -244,27 +243,28 @@ def sort_batches(batches: Iterable[pa.RecordBatch], sources: Sequence[int]) -> I
         if not batch.num_rows:
             continue
         windows = np.asarray(batch.column("window"))
-        goes_on = int(np.searchsorted(windows, number, side="right"))
-        hold(batch.slice(0, goes_on), rank[:goes_on])
-        if goes_on == len(windows):
+        # Up to *head* the window that is held goes on; from *tail* on the next one is held.
+        head = int(np.searchsorted(windows, number, side="right"))
+        hold(batch.slice(0, head), rank[:head])
+        if head == len(windows):
             continue
         yield from take_held()
         number = int(windows[-1])
-        last = int(np.searchsorted(windows, number))
-        order = np.lexsort((rank[goes_on:last], windows[goes_on:last])) + goes_on
+        tail = int(np.searchsorted(windows, number))
+        order = np.lexsort((rank[head:tail], windows[head:tail])) + head
         yield batch.take(pa.array(order))
-        hold(batch.slice(last), rank[last:])
+        hold(batch.slice(tail), rank[tail:])
     yield from take_held()
 
 
 def split_windows(batches: Iterable[pa.RecordBatch], sources: Mapping[int, Source]) -> Iterator[Window]:
     """Cut sorted events into their windows."""
-    runs = (run for batch in batches if batch.num_rows for run in _split_batch(batch, sources))
+    runs = (run for batch in batches if batch.num_rows for run in _split_by_source(batch, sources))
     for (_, start_scn, end_scn), window_runs in groupby(runs, lambda run: run.window):
         yield Window(start_scn, end_scn, window_runs)
 
 
-def _split_batch(batch: pa.RecordBatch, sources: Mapping[int, Source]) -> Iterator[_Run]:
+def _split_by_source(batch: pa.RecordBatch, sources: Mapping[int, Source]) -> Iterator[_SourceRun]:
     rows = _Rows(batch, sources)
     windows, numbers = (np.asarray(batch.column(name)) for name in ("window", "source_id"))
     starts = np.flatnonzero(group_starts(windows, numbers))
@@ -273,4 +273,4 @@ def _split_batch(batch: pa.RecordBatch, sources: Mapping[int, Source]) -> Iterat
     places = pairwise([*starts.tolist(), batch.num_rows])
     for (window, start_scn, end_scn, state, number), place in zip(values, places, strict=True):
         end = None if state in _FAILED else end_scn
-        yield _Run((window, start_scn, end), sources[number], rows, slice(*place))
+        yield _SourceRun((window, start_scn, end), sources[number], rows, slice(*place))

@@ -19,6 +19,9 @@ from cdckit.parts.instants import INSTANT
 from cdckit.parts.json_objects import ObjectReader, json_text, json_value
 
 UPSERT, DELETE = "UPSERT", "DELETE"
+ERASED = "ERASED"
+"""In place of an opcode: of data events of which nothing is left but their place, their source and SCN, by
+which windows are told."""
 DATA, END, ROLLBACK, CHECKPOINT, ERROR, SYSTEM = "data", "end", "rollback", "checkpoint", "error", "system"
 KINDS = (DATA, END, ROLLBACK, CHECKPOINT, ERROR, SYSTEM)
 """What an event is.  `data` is a change; `end` the end of a period, which ends a window; `rollback` says
@@ -96,7 +99,7 @@ _TYPES: dict[str, tuple[Any, int]] = {
 _TYPE_NAMES = {int: "a number", str: "text", bool: "true or false"}
 
 
-class Event(msgspec.Struct, gc=False):
+class ReadEvent(msgspec.Struct, gc=False):
     """What one record says, in the columns of `EVENT` and of errors."""
 
     kind: str | None = None
@@ -151,15 +154,15 @@ def event_columns(values: pa.Array, sources: Mapping[int, Source]) -> list[pa.Ar
     >>> columns[2].to_pylist(), columns[14].to_pylist()
     ([5, None, None], ['FIELD_MISSING', 'NOT_AN_EVENT', 'FIELD_TYPE'])
     """
-    events = read_events(values, sources)
-    fields = zip(*map(msgspec.structs.astuple, events), strict=True) if events else [()] * 16
-    return [pa.array(column, kind) for column, kind in zip(fields, [*EVENT.types, _TEXT, _TEXT], strict=True)]
+    events, kinds = read_events(values, sources), [*EVENT.types, _TEXT, _TEXT]
+    columns = zip(*map(msgspec.structs.astuple, events), strict=True) if events else [()] * len(kinds)
+    return [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
 
 
-def read_events(values: pa.Array, sources: Mapping[int, Source]) -> list[Event]:
+def read_events(values: pa.Array, sources: Mapping[int, Source]) -> list[ReadEvent]:
     """Read the event of each text.  Total: where it is in error, it has what could be read."""
-    events: list[Event] = []
-    by_schema: dict[str, list[Event]] = {}
+    events: list[ReadEvent] = []
+    by_schema: dict[str, list[ReadEvent]] = {}
     for value, fields in zip(values.to_pylist(), _READER.read(values), strict=True):
         event = _no_event(value) if fields is None else _event(fields, sources)
         events.append(event)
@@ -174,8 +177,8 @@ def read_events(values: pa.Array, sources: Mapping[int, Source]) -> list[Event]:
 _READER = ObjectReader(Fields)
 
 
-def _no_event(value: bytes | None) -> Event:
-    event = Event()
+def _no_event(value: bytes | None) -> ReadEvent:
+    event = ReadEvent()
     if value is None:
         event.refuse(DatabusFault.NO_VALUE)
         return event
@@ -187,8 +190,8 @@ def _no_event(value: bytes | None) -> Event:
     return event
 
 
-def _event(fields: Fields, sources: Mapping[int, Source]) -> Event:
-    event = Event()
+def _event(fields: Fields, sources: Mapping[int, Source]) -> ReadEvent:
+    event = ReadEvent()
     _check_types(fields, event)
     source = sources.get(fields.src_id)
     event.kind, event.scn, event.source_id = _kind(fields), fields.sequence, fields.src_id
@@ -212,7 +215,7 @@ def _event(fields: Fields, sources: Mapping[int, Source]) -> Event:
     return event
 
 
-def _check_types(fields: Fields, event: Event) -> None:
+def _check_types(fields: Fields, event: ReadEvent) -> None:
     """Leave out what is not of its field's type; the first such field is an error."""
     for name, (kind, bits) in _TYPES.items():
         value = getattr(fields, name)
@@ -238,7 +241,7 @@ def _kind(fields: Fields) -> str | None:
     return DATA if number >= 0 else _KINDS_BY_ID.get(number, SYSTEM)
 
 
-def _read_data(event: Event, fields: Fields, source: Source | None) -> None:
+def _read_data(event: ReadEvent, fields: Fields, source: Source | None) -> None:
     """Read what a data event says, with the Avro datum of its value, which is not looked into."""
     # A relay's own reader takes an event that says no opcode for an upsert.
     event.opcode = UPSERT if fields.opcode is None else fields.opcode
@@ -257,7 +260,7 @@ def _read_data(event: Event, fields: Fields, source: Source | None) -> None:
         _read_value(event, fields, source)
 
 
-def _read_value(event: Event, fields: Fields, source: Source) -> None:
+def _read_value(event: ReadEvent, fields: Fields, source: Source) -> None:
     for name in ("value", "schema_id", "value_enc"):
         if getattr(fields, name) is None:
             return event.refuse(DatabusFault.FIELD_MISSING, f"It has no {_NAMES[name]}.")
@@ -278,7 +281,7 @@ def _read_value(event: Event, fields: Fields, source: Source) -> None:
     return None
 
 
-def _check_payloads(events: list[Event], schema: avro.AvroSchema) -> None:
+def _check_payloads(events: list[ReadEvent], schema: avro.AvroSchema) -> None:
     """Refuse the events whose datums the schema does not read from end to end."""
     start = 0
     for decoded in avro.decode_parts(pa.array([event.payload for event in events], pa.binary()), schema):

@@ -12,22 +12,21 @@ from pyspark.sql import functions as F
 
 from cdckit.databus.event_stream import EVENTS, RelayStream
 from cdckit.databus.events import DATA, DatabusFault
-from cdckit.databus.relay_erasure import event_places, forget_events, is_erased
+from cdckit.databus.relay_erasure import event_places, forget_events
 from cdckit.databus.relay_intake import Intake
 from cdckit.databus.relay_tables import (
     STORED_SCHEMA,
     WAITING_SCHEMA,
     WINDOWED_SCHEMA,
     RelaySettings,
-    read_events,
     read_waiting,
+    read_windowed_events,
     stream_rows,
 )
-from cdckit.databus.row_changes import row_fields
+from cdckit.databus.row_changes import is_erased, row_fields
 from cdckit.databus.sources import Source, sources_by_id
 from cdckit.databus.window_batches import STREAM
-from cdckit.databus.window_machine import COMPLETE
-from cdckit.databus.windowed_events import windows
+from cdckit.databus.windowed_events import has_passed, windows
 from cdckit.errors import InvalidArgument
 from cdckit.ledger import ErasedPart
 from cdckit.ledger.kind import BUCKETS, Kind
@@ -49,9 +48,10 @@ class Relay(Shell):
 
     The events of a window that is open wait until its end comes, from the time of their records on: `waiting`
     shows them with `kind`, `source`, `scn`, `window` and `window_start_scn`.  Given up, they are rejects
-    (WINDOW_OPEN).  An event in error damages its window, which passes when the source sends it again: so
-    rejects heal from there, or by `rebuild` with the source or the schema that was lacking.  Events of
-    complete windows that do not say their key are rejects, too (KEY_MISSING).
+    (WINDOW_OPEN).  An event in error damages its window.  What comes behind it waits, until the source sends
+    that window again, and all that waited: `streams` shows from which SCN on.  So rejects heal from there, or
+    by `rebuild` with the source or the schema that was lacking, or with the source among *skip_sources*.
+    Events of complete windows that do not say their key are rejects, too (KEY_MISSING).
 
     What the relay answers is at any time what one batch of all records would have given.  The batches must
     bring the records of a partition of a topic in the order of their offsets, as a structured stream does; a
@@ -64,7 +64,8 @@ class Relay(Shell):
         spark, location, storage_options: As for `Shell`.
         sources: What the srcIds of events stand for (see `decode`).  More of them, and newer schemas, may be
             given when the relay is opened again.
-        keys: By the name of a source, the fields of its key: of these sources a ledger is kept.
+        keys: By the name of a source, the fields of its key: of these sources a ledger is kept.  `receive`
+            takes no others than before; `rebuild` makes the ledgers anew by these.
         skip_sources: The srcIds of sources that nobody needs here: their events are not kept.
         buckets: For new ledgers, as for `cdckit.Ledger`.
 
@@ -112,7 +113,7 @@ class Relay(Shell):
     <BLANKLINE>
     """
 
-    kind = "Databus relay (form 5)"
+    kind = "Databus relay (form 6)"
     _reads_waiting = True
 
     def __init__(
@@ -131,7 +132,7 @@ class Relay(Shell):
             by_id,
             {name: tuple(fields) for name, fields in (keys or {}).items()},
             frozenset(skip_sources),
-            buckets or BUCKETS,
+            buckets=buckets or BUCKETS,
         )
         if strangers := sorted(settings.keys.keys() - settings.named.keys()):
             raise InvalidArgument("Relay", "keys", f"of sources among {', '.join(settings.named)}", strangers)
@@ -144,12 +145,16 @@ class Relay(Shell):
         return self._settings.kinds
 
     def _take(self, tables: Transaction, records: DataFrame) -> WorkResult:
-        return WorkResult(Intake(tables, self._settings).take(records))
+        settings = self._settings.within(tables)
+        result = WorkResult(Intake(tables, settings).take(records))
+        settings.note(tables)
+        return result
 
     def _rebuild(self, tables: Transaction) -> WorkResult | None:
         if not tables.has(EVENTS):
             return None
         Intake(tables, self._settings).rebuild()
+        self._settings.note(tables)
         return WorkResult()
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
@@ -191,7 +196,7 @@ class Relay(Shell):
         return forget_events(tables, places)
 
     def _contracts(self, tables: Snapshot) -> dict[str, object]:
-        return {"windows": (windows(read_events(tables)), "databus_windows")}
+        return {"windows": (windows(read_windowed_events(tables)), "databus_windows")}
 
     def events(self) -> DataFrame:
         """
@@ -201,7 +206,7 @@ class Relay(Shell):
             What `with_windows` returns for all records that came, each once.  A record that came behind
             others of its partition is in error, without a window.
         """
-        return read_events(self._snapshot())
+        return read_windowed_events(self._snapshot())
 
     def consistent_events(self, *, version: int | None = None) -> DataFrame:
         """
@@ -211,9 +216,8 @@ class Relay(Shell):
             version: The commit that is meant; the newest without it.
         """
         snapshot = self._snapshot(version, function="consistent_events")
-        is_passed = (F.col("kind") == DATA) & (F.col("window_state") == COMPLETE) & ~is_erased()
-        events = read_rows(snapshot, EVENTS, STORED_SCHEMA).where(is_passed).select(*WINDOWED_SCHEMA.names)
-        return events.drop(*BYTES, ERROR_CODE, ERROR_DESCRIPTION)
+        events = read_rows(snapshot, EVENTS, STORED_SCHEMA).where(has_passed() & ~is_erased())
+        return events.select(*WINDOWED_SCHEMA.names).drop(*BYTES, ERROR_CODE, ERROR_DESCRIPTION)
 
     def streams(self) -> DataFrame:
         """
@@ -223,7 +227,8 @@ class Relay(Shell):
             One row per stream: `topic`, `partition`, `physical_partition`; `windows`, how many have ended,
             attempts that failed included; `passed_scn`, the SCN at which the last window ended that passed
             (-1: none did), and `passed_timestamp`, when that became true; `needed_scn`, the SCN at which, or
-            before which, the next window must start, since one was rolled back or damaged, else null;
+            before which, the next window must start, since one was rolled back or damaged, or waits behind
+            such a one and was not sent again, else null;
             `open_events` and `open_since`, how many data events wait for the end of their window, and since
             when.
         """

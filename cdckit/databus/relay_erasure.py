@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from cdckit.databus.event_stream import EVENTS
-from cdckit.databus.events import DATA, EVENT, DatabusFault
+from cdckit.databus.events import DATA, ERASED, EVENT, DatabusFault
 from cdckit.databus.relay_tables import STORED_SCHEMA, WAITING_SCHEMA, RelaySettings, to_stored_rows
 from cdckit.databus.row_changes import event_changes
 from cdckit.databus.sources import Source
@@ -36,21 +36,12 @@ from cdckit.store import File, Transaction
 from cdckit.store.files import Target
 from cdckit.store.writing import parse_report
 
-ERASED = "ERASED"
-"""In place of an opcode: of data events of which nothing is left but their place, their source and SCN, by
-which windows are told."""
-
 _VALUES = ("key", "value", "headers", "long_key", "string_key", "logical_partition", "payload")
 _BY_WINDOW = (DatabusFault.EVENT_LATE.value, DatabusFault.SCN_FELL.value)
 """Errors that the window finds, of events that can be read."""
 _TABLES = {EVENTS: STORED_SCHEMA, WAITING: WAITING_SCHEMA}
 
 _Stream = tuple[Any, ...]
-
-
-def is_erased() -> Column:
-    """Tell whether an event was erased."""
-    return F.coalesce(F.col("opcode") == ERASED, F.lit(False))
 
 
 def as_if_new(erased: DataFrame) -> DataFrame:

@@ -18,7 +18,7 @@ from cdckit.databus.decoding import decode
 from cdckit.databus.event_stream import EVENTS
 from cdckit.databus.events import DATA, DatabusFault
 from cdckit.databus.record_places import RecordPlaces, Values
-from cdckit.databus.relay_erasure import as_if_new, drop_erased_events, is_erased
+from cdckit.databus.relay_erasure import as_if_new, drop_erased_events
 from cdckit.databus.relay_tables import (
     STORED_SCHEMA,
     STREAMS,
@@ -26,12 +26,12 @@ from cdckit.databus.relay_tables import (
     WAITING_SCHEMA,
     RelaySettings,
     States,
-    read_events,
     read_states,
+    read_windowed_events,
     state_rows,
     to_stored_rows,
 )
-from cdckit.databus.row_changes import event_changes
+from cdckit.databus.row_changes import event_changes, is_erased
 from cdckit.databus.window_batches import (
     COVERED,
     EVENT_WINDOW,
@@ -147,7 +147,8 @@ class _PartitionWork:
         if is_open.true_count:
             self.waiting.take(rows.filter(is_open))
         settled_rows = rows.filter(pc.invert(is_open))
-        passed_rows = settled_rows.filter(is_passed(settled_rows))
+        has_passed = is_passed(settled_rows.column("window_state"), settled_rows.column("kind"))
+        passed_rows = settled_rows.filter(has_passed)
         self.report["sources"].update(passed_rows.column("source_id").to_pylist())
         self.events.take(self._stamped(settled_rows))
 
@@ -206,12 +207,12 @@ class Intake:
         # Of two in one place that counts which did before; one that came behind others has a place now.
         is_misplaced = F.coalesce(F.col(ERROR_CODE) == DatabusFault.PLACE_TAKEN.value, F.lit(False))
         rank = F.when(is_misplaced, 1).otherwise(0)
-        before = read_events(tables).withColumn(RANK, rank)
+        before = read_windowed_events(tables).withColumn(RANK, rank)
         records = tables.scratch(before.where(~is_erased()).select(*RECORD_COLUMNS, RANK))
         erased = tables.scratch(as_if_new(before.where(is_erased())).withColumn(RANK, F.lit(0)))
         for name in (EVENTS, WAITING, STREAMS):
             tables.drop(name)
-        self._settings.forget(tables)
+        self._settings.forget_ledgers(tables)
         first, misplaced = (
             self._decode(records.where(F.col(RANK) == number), F.lit(number)) for number in (0, 1)
         )
@@ -227,7 +228,6 @@ class Intake:
 
     def _keep(self, fresh: DataFrame) -> int:
         tables = self._transaction
-        self._settings.check_store(tables)
         task = make_task(tables, self._batch)
         # A record in the place of another one of its batch is told by its stream, and by what it says.
         in_place = ("offset", RANK, F.asc_nulls_first(STREAM[2]), "value")

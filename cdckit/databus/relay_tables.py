@@ -18,17 +18,15 @@ from cdckit.databus.decoding import EVENT_SCHEMA
 from cdckit.databus.event_stream import EVENTS
 from cdckit.databus.sources import Source
 from cdckit.databus.window_batches import COVERED, EVENT_WINDOW, STREAM, PartitionState
-from cdckit.errors import InvalidArgument
 from cdckit.ledger.kind import Kind
-from cdckit.ledger.shell import GIVEN_UP, WAITING
+from cdckit.ledger.shell import GIVEN_UP, WAITING, Settings
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.instants import EPOCH
 from cdckit.parts.workers import local_frame
 from cdckit.store import Transaction
-from cdckit.store.store import Tables, read_note, read_rows, write_note
+from cdckit.store.store import Tables, read_note, read_rows
 
 STREAMS, TAKEN = "streams", "taken"
-_NOTE = "cdckit.databus"
 
 WINDOWED_SCHEMA = T.StructType([*EVENT_SCHEMA.fields, *spark_columns(EVENT_WINDOW)])
 """What `with_windows` returns."""
@@ -53,13 +51,17 @@ _STREAM_ROWS = (
 
 
 @dataclass(frozen=True)
-class RelaySettings:
-    """What a relay goes by."""
+class RelaySettings(Settings):
+    """What a relay goes by; its ledgers are made by its keys."""
 
     sources: Mapping[int, Source]
     keys: Mapping[str, tuple[str, ...]]
     skipped: frozenset[int]
-    buckets: int
+    note_key = "cdckit.databus"
+
+    @property
+    def noted(self) -> dict[str, Any]:
+        return {"keys": {name: list(fields) for name, fields in self.keys.items()}}
 
     @cached_property
     def named(self) -> Mapping[str, Source]:
@@ -74,22 +76,10 @@ class RelaySettings:
     def _kind(self, name: str, keys: Sequence[str]) -> Kind:
         return Kind(name, tuple(keys), self.buckets, False, name)
 
-    def check_store(self, transaction: Transaction) -> None:
-        """Let the store know the keys; raise where a ledger was made by another one."""
-        before: dict[str, Any] = read_note(transaction, _NOTE, {})
-        now = {name: list(keys) for name, keys in self.keys.items()}
-        for name, keys in before.items():
-            if now.get(name, keys) != keys:
-                needed = f"{name}: {keys}, as its ledger was made; rebuild makes it anew"
-                raise InvalidArgument("receive", "keys", needed, f"{name}: {now[name]}")
-        if not now.keys() <= before.keys():
-            write_note(transaction, _NOTE, {**before, **now})
-
-    def forget(self, transaction: Transaction) -> None:
-        """Forget the ledgers: they are begun anew."""
-        for name, keys in read_note(transaction, _NOTE, {}).items():
+    def forget_ledgers(self, transaction: Transaction) -> None:
+        """Forget the ledgers, by whichever keys they were made: they are begun anew."""
+        for name, keys in read_note(transaction, self.note_key, {"keys": {}})["keys"].items():
             self._kind(name, keys).forget(transaction)
-        write_note(transaction, _NOTE, {})
 
 
 def to_stored_rows(decoded: DataFrame) -> DataFrame:
@@ -103,7 +93,7 @@ def to_stored_rows(decoded: DataFrame) -> DataFrame:
     )
 
 
-def read_events(tables: Tables) -> DataFrame:
+def read_windowed_events(tables: Tables) -> DataFrame:
     """Read what `with_windows` returns for all that came, the events of open windows included."""
     names = WINDOWED_SCHEMA.fieldNames()
     waiting = read_waiting(tables).select(*names)

@@ -14,12 +14,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.databus.decoding import EVENT_SCHEMA
-from cdckit.databus.events import DATA
+from cdckit.databus.events import DATA, ERASED
 from cdckit.databus.events import DELETE as DELETED
-from cdckit.databus.events import UPSERT as UPSERTED
 from cdckit.databus.sources import Source
-from cdckit.databus.window_machine import COMPLETE
-from cdckit.databus.windowed_events import with_windows
+from cdckit.databus.window_batches import STREAM
+from cdckit.databus.windowed_events import has_passed, with_windows
 from cdckit.errors import InvalidArgument
 from cdckit.model.changes import DELETE, UPSERT, sortable_number
 from cdckit.model.faults import BYTES
@@ -65,23 +64,26 @@ def rows(events: DataFrame, source: Source) -> DataFrame:
     +------+---+---------+
     <BLANKLINE>
     """
-    _require_events(events, "source", source, function="rows")
+    _require_source_events(events, "source", source, function="rows")
     sound_events = events.where(_is_data_of(source))
     if ERROR_CODE in events.columns:
         sound_events = sound_events.where(F.col(ERROR_CODE).isNull()).drop(ERROR_CODE, ERROR_DESCRIPTION)
     return _with_values(sound_events.drop(*BYTES), source)
 
 
-def _require_events(events: DataFrame, argument: str, source: object, *, function: str) -> None:
+def _require_source_events(events: DataFrame, argument: str, source: object, *, function: str) -> None:
     require_types(events, _READ, function=function)
     if not isinstance(source, Source):
         raise InvalidArgument(function, argument, "a Source", source)
 
 
+def is_erased() -> Column:
+    """Tell whether an event was erased."""
+    return F.coalesce(F.col("opcode") == ERASED, F.lit(False))
+
+
 def _is_data_of(source: Source) -> Column:
-    # Others were erased.
-    is_said = F.col("opcode").isin(UPSERTED, DELETED)
-    return (F.col("kind") == DATA) & (F.col("source_id") == source.id) & is_said
+    return (F.col("kind") == DATA) & (F.col("source_id") == source.id) & ~is_erased()
 
 
 def _with_values(events: DataFrame, source: Source) -> DataFrame:
@@ -157,9 +159,9 @@ def changes(
     Returns:
         One row per change (`cdckit.model.CHANGE_SCHEMA`).  UPSERT is an upsert, DELETE a delete.
         `sequence` is the SCN, and the place in the window; `effective_timestamp` is `window_timestamp`;
-        `message_id` is the topic, the physical partition, the SCN of the window's end and the place in it, so
-        that a window that is sent again says the same messages; `carried` are the fields that the schema of
-        the event has; `priority` is 0.
+        `message_id` is the topic, its partition, the physical partition, the SCN of the window's end and the
+        place in it, so that a window that is sent again says the same messages; `carried` are the fields that
+        the schema of the event has; `priority` is 0.
 
         Events in error are rejects (`reject`), with the bytes of their records: those of this source, and
         those of which nobody can tell of which source they are; so are events of complete windows that do not
@@ -175,20 +177,21 @@ def changes(
     >>> from cdckit import databus
     >>> changes = databus.changes(events, planes, keys=["tail"])
     >>> changes.select("operation", "effective_timestamp", "message_id", "data").show(truncate=False)
-    +---------+-------------------+-----------+---------+
-    |operation|effective_timestamp|message_id |data     |
-    +---------+-------------------+-----------+---------+
-    |upsert   |2024-01-01 09:00:05|topic/1:5/1|{N12, 55}|
-    +---------+-------------------+-----------+---------+
+    +---------+-------------------+-------------+---------+
+    |operation|effective_timestamp|message_id   |data     |
+    +---------+-------------------+-------------+---------+
+    |upsert   |2024-01-01 09:00:05|topic/0/1:5/1|{N12, 55}|
+    +---------+-------------------+-------------+---------+
     <BLANKLINE>
     """
-    _require_events(events, "databus_source", databus_source, function="changes")
+    _require_source_events(events, "databus_source", databus_source, function="changes")
     require_keys(keys, [field.name for field in row_fields(databus_source)], function="changes")
     windowed = events if "window_state" in events.columns else with_windows(events)
     is_bad = F.col(ERROR_CODE).isNotNull()
     may_be_of_it = F.col("source").isNull() | (F.col("source_id") == databus_source.id)
-    passes = _is_data_of(databus_source) & (F.col("window_state") == COMPLETE)
-    usable_events = windowed.where(F.when(is_bad, may_be_of_it).otherwise(passes))
+    usable_events = windowed.where(
+        F.when(is_bad, may_be_of_it).otherwise(_is_data_of(databus_source) & has_passed())
+    )
     # What is in error is not read any further.
     readable = usable_events.withColumn("payload", F.when(~is_bad, F.col("payload")))
     return row_changes(_with_values(readable, databus_source), keys=keys, source=source)
@@ -205,14 +208,14 @@ def row_changes(rows: DataFrame, *, keys: Sequence[str], source: str | None = No
     lacks_key = reduce(or_, (F.col("data").getField(key).isNull() for key in keys))
     is_reject, reject = door_reject(rows.columns, lacks_key)
     operation = F.when(F.col("opcode") == DELETED, DELETE).otherwise(UPSERT)
-    place = F.concat_ws("/", "topic", "physical_partition")
+    stream = F.concat_ws("/", *STREAM)
     arrival = F.struct("timestamp", "topic", "partition", "offset", F.lit(1).alias("record_number"))
     return rows.withColumn("data", _data_with_key(rows, keys)).select(
         F.when(~is_reject, operation).alias("operation"),
         F.col("window_timestamp").alias("effective_timestamp"),
         F.concat_ws("/", sortable_number(F.col("scn")), F.lpad("window_position", 10, "0")).alias("sequence"),
         arrival.alias("arrival"),
-        F.concat(place, F.lit(":"), F.concat_ws("/", "window_end_scn", "window_position")).alias(
+        F.concat(stream, F.lit(":"), F.concat_ws("/", "window_end_scn", "window_position")).alias(
             "message_id"
         ),
         (F.col("source") if source is None else F.lit(source)).alias("source"),

@@ -20,6 +20,7 @@ from cdckit.databus.window_machine import (
     COMPLETE,
     DAMAGED,
     LATE,
+    NO_SCN,
     NO_WINDOW,
     OPEN,
     REPEATED,
@@ -201,9 +202,12 @@ class WindowCutter:
 
 def _events(rows: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
     """Read the events as the rules look at them: the stream, and what a machine takes."""
-    is_bad = rows.column(ERROR_CODE).is_valid()
-    kinds = pc.if_else(is_bad, len(KINDS), pc.index_in(rows.column("kind"), _KINDS))
-    numbers = [kinds, rows.column("scn"), rows.column("source_id"), rows.column("event_timestamp")]
+    is_bad, kind, scn = rows.column(ERROR_CODE).is_valid(), rows.column("kind"), rows.column("scn")
+    kinds = pc.if_else(is_bad, len(KINDS), pc.index_in(kind, _KINDS))
+    # Of an event in error an SCN counts that may be one of a data event.
+    has_none = pc.or_(pc.fill_null(pc.not_equal(kind, DATA), False), pc.fill_null(pc.less(scn, 0), True))
+    scns = pc.if_else(pc.and_(is_bad, has_none), NO_SCN, scn)
+    numbers = [kinds, scns, rows.column("source_id"), rows.column("event_timestamp")]
     codes, *columns = (np.asarray(pc.fill_null(column.cast(pa.int64()), 0)).tolist() for column in numbers)
     return zip(rows.column(STREAM[2]).to_pylist(), map(_NAMES.__getitem__, codes), *columns, strict=True)
 
@@ -262,11 +266,11 @@ def split_partitions(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[tuple[tuple[str, int], Iterator[pa.RecordBatch]]]:
     """Split batches that are sorted so into the rows of each topic and partition."""
-    pieces = (piece for batch in batches for piece in _split_batch(batch))
+    pieces = (piece for batch in batches for piece in _split_by_partition(batch))
     return groupby(pieces, lambda piece: tuple(piece.column(name)[0].as_py() for name in PARTITION))
 
 
-def _split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _split_by_partition(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     if not batch.num_rows:
         return
     topics, partitions = number_texts(batch.column("topic")), np.asarray(batch.column("partition"))
@@ -277,20 +281,22 @@ def _split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def with_outcomes(rows: pa.RecordBatch, runs: Sequence[Run], *, covered: bool = False) -> pa.RecordBatch:
     """Tell rows what became of their windows, or that these are open; with *covered* also `COVERED`."""
-    windows = [window for window, _ in runs]
     place = pa.array(np.repeat(np.arange(len(runs)), [count for _, count in runs]))
-    columns = {
-        name: pa.array([getattr(window, attribute) for window in windows], kind).take(place)
-        for name, (attribute, kind) in (_WINDOW_COLUMNS | (_COVERED_COLUMNS if covered else {})).items()
-    }
-    state, scn = columns["window_state"], rows.column("scn")
-    passed_scns = pa.array([window.passed_scn for window in windows], pa.int64()).take(place)
-    is_repeat = pc.and_(_counts(state, rows.column("kind")), pc.less_equal(scn, passed_scns))
-    columns["window_state"] = pc.if_else(pc.fill_null(is_repeat, False), REPEATED, state)
-    rows = with_columns(rows, _error_columns(rows, _find_late_events(rows, runs)))
-    columns[_POSITION] = rows.column(_POSITION)
-    bare_rows = rows.drop_columns([name for name in columns if name in rows.schema.names])
-    return with_columns(bare_rows, columns)
+
+    def of_windows(attribute: str, kind: pa.DataType) -> pa.Array:
+        return pa.array([getattr(window, attribute) for window, _ in runs], kind).take(place)
+
+    told = _WINDOW_COLUMNS | (_COVERED_COLUMNS if covered else {})
+    columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+    columns |= _error_columns(rows, _find_late_events(rows, runs))
+    columns |= {name: of_windows(attribute, kind) for name, (attribute, kind) in told.items()}
+    has_passed = is_passed(columns["window_state"], columns["kind"])
+    is_repeat = pc.and_(has_passed, pc.less_equal(columns["scn"], of_windows("passed_before", pa.int64())))
+    state = pc.if_else(pc.fill_null(is_repeat, False), REPEATED, columns["window_state"])
+    columns["window_state"] = state
+    outcomes = [*told, _POSITION]
+    names = [*(name for name in columns if name not in outcomes), *outcomes]
+    return pa.RecordBatch.from_arrays([columns[name] for name in names], names=names)
 
 
 _COVERED_COLUMNS = {name: (name, pa.int64()) for name in COVERED.names}
@@ -302,21 +308,17 @@ def _find_late_events(rows: pa.RecordBatch, runs: Sequence[Run]) -> Findings:
     for window, count in runs:
         start += count
         # In an open window, or one that was rolled back, it may come again.
-        if window.late_scns and window.state in (REPEATED, LATE, DAMAGED):
+        if window.late_scns and window.state in (LATE, DAMAGED):
             kinds, scns = (rows.column(name).slice(start - count, count) for name in ("kind", "scn"))
             for row in np.flatnonzero(bools(pc.equal(kinds, DATA))).tolist():
                 if (scn := scns[row].as_py()) in window.late_scns:
-                    finding = f"Expected an SCN above {window.passed_scn}, found {scn}."
+                    finding = f"Expected an SCN above {window.passed_before}, found {scn}."
                     findings[start - count + row] = (DatabusFault.EVENT_LATE, finding)
     return findings
 
 
-def is_passed(rows: pa.RecordBatch) -> pa.Array:
-    """Find the rows that are data events that pass."""
-    return _counts(rows.column("window_state"), rows.column("kind"))
-
-
-def _counts(state: pa.Array, kind: pa.Array) -> pa.Array:
+def is_passed(state: pa.Array, kind: pa.Array) -> pa.Array:
+    """Find, by the states of their windows and their kinds, the data events that pass."""
     return pc.fill_null(pc.and_(pc.equal(state, COMPLETE), pc.equal(kind, DATA)), False)
 
 

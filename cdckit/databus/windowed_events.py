@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -14,12 +14,14 @@ from cdckit.databus.events import DATA
 from cdckit.databus.window_batches import (
     EVENT_WINDOW,
     PARTITION,
+    STREAM,
     WINDOW,
     cut_batches,
     find_windows,
     with_columns,
 )
 from cdckit.databus.window_machine import COMPLETE, WAITING
+from cdckit.model.faults import BYTES
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 from cdckit.parts.arguments import quoted, require_batch, require_types
 from cdckit.parts.arrow_types import spark_columns
@@ -28,7 +30,6 @@ from cdckit.parts.workers import WorkerPlan, map_columns
 _READ = (
     *PARTITION, "offset", "kind", "scn", "physical_partition", "source_id", "event_timestamp", ERROR_CODE,
 )  # fmt: skip
-_BYTES = ("key", "value", "headers")
 _WINDOW = "_event_windows"
 _WINDOW_FIELDS = T.StructType([*spark_columns(EVENT_WINDOW), *ERROR_FIELDS])
 _INSTEAD = "hand each micro-batch over with all that its open windows began with (`foreachBatch`)"
@@ -57,17 +58,19 @@ def with_windows(events: DataFrame) -> DataFrame:
           `repeated`: it, or this event of a complete one, was sent again and passed before;
           `rolled back`: a rollback came before its end;
           `damaged`: an event of it is in error, or its SCNs break the rules;
-          `waiting`: a window before it was rolled back or damaged, and was not sent again so far;
+          `waiting`: what came before it, in a window that was rolled back, damaged or waiting, was not sent
+          again so far; this window will not pass either, until it is sent again itself;
           `late`: it ended behind windows of greater SCNs, and was not seen before;
         - `window_start_scn` (the lowest of its data events), `window_end_scn`: null where there is none;
-        - `window_timestamp`: when a complete window became true: the time of its end, but not before any
-          window of the stream that passed earlier;
+        - `window_timestamp`: when a complete window became true: the time of its end, but not before one of
+          its events, nor before any window of the stream that passed earlier;
         - `window_position`: the place of a data event among those of its window, from 1;
         - `error_code`, `error_description`: what `decode` found, and every break of the rules of windows,
           on the event that breaks them, with what was expected.
 
-        A record so broken that it does not say its physical partition has no window; it may have been of any
-        stream of its topic's partition, so it damages the window of each of them that it stands in.
+        An event in error that says its SCN is missing until a window with this SCN passes.  A record so
+        broken that it does not say its physical partition has no window; it may have been of any stream of
+        its topic's partition, so it damages the window of each of them that it stands in.
 
     Raises:
         MissingColumns, WrongColumnType: *events* are not what `decode` returns.
@@ -78,7 +81,7 @@ def with_windows(events: DataFrame) -> DataFrame:
     since what a window is depends on all that stands before it; 5,000,000 events in one partition take about
     a quarter longer than in eight, on two cores.  The rows of a window, and what came behind them in their
     partition, wait for its end, above some size in files; what is kept for longer is 16 bytes for each window
-    that passed.
+    that passed, and some 80 for each that must be sent again.
 
     Source:
         Databus, "Databus Event Types": "if one started from a consistent state of the data and applied all
@@ -136,9 +139,13 @@ def consistent_events(events: DataFrame) -> DataFrame:
     <BLANKLINE>
     """
     _require_events(events, function="consistent_events")
-    windowed = with_windows(events.drop(*_BYTES))
-    passes = (F.col("window_state") == COMPLETE) & (F.col("kind") == DATA)
-    return windowed.where(passes).drop(ERROR_CODE, ERROR_DESCRIPTION)
+    windowed = with_windows(events.drop(*BYTES))
+    return windowed.where(has_passed()).drop(ERROR_CODE, ERROR_DESCRIPTION)
+
+
+def has_passed() -> Column:
+    """Tell whether an event is a data event of a complete window."""
+    return (F.col("window_state") == COMPLETE) & (F.col("kind") == DATA)
 
 
 def windows(events: DataFrame) -> DataFrame:
@@ -190,7 +197,7 @@ def find_frontiers(events: DataFrame) -> DataFrame:
         One row per stream, in no order: `topic`, `partition`, `physical_partition`;
         `complete_until_position`, the SCN in which its last complete window ends, and
         `complete_until_timestamp`, when that became true, null where none is complete; `waiting`, how many
-        windows wait for one that was damaged or rolled back, and was not sent again.
+        windows above that wait for one that was damaged or rolled back, and was not sent again.
 
     Raises:
         MissingColumns, WrongColumnType, InvalidArgument: As `windows`.
@@ -206,14 +213,19 @@ def find_frontiers(events: DataFrame) -> DataFrame:
     +------------------+-----------------------+-------+
     <BLANKLINE>
     """
-    is_passed, waits = F.col("state") == COMPLETE, F.col("state") == WAITING
+    is_complete, end = F.col("state") == COMPLETE, F.col("end_scn")
+    stream = Window.partitionBy(*STREAM).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    last_end = F.coalesce(F.max(F.when(is_complete, end)).over(stream), F.lit(-1))
+    # The state of a window never changes: below that end, one that waited was sent again, and passed.
+    still_waits = (F.col("state") == WAITING) & (end > last_end)
     return (
         windows(events)
-        .groupBy("topic", "partition", "physical_partition")
+        .withColumn("waiting_end", F.when(still_waits, end))
+        .groupBy(*STREAM)
         .agg(
-            F.max(F.when(is_passed, F.col("end_scn"))).alias("complete_until_position"),
-            F.max(F.when(is_passed, F.col("window_timestamp"))).alias("complete_until_timestamp"),
-            F.count_if(waits).alias("waiting"),
+            F.max(F.when(is_complete, end)).alias("complete_until_position"),
+            F.max(F.when(is_complete, F.col("window_timestamp"))).alias("complete_until_timestamp"),
+            F.count_distinct("waiting_end").alias("waiting"),
         )
     )
 

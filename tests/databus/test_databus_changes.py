@@ -143,6 +143,12 @@ def test_histories_of_two_tables_agree_at_every_instant(events: DataFrame) -> No
     }  # fmt: skip
 
 
+def test_windows_of_two_partitions_of_a_topic_say_messages_of_their_own(events: DataFrame) -> None:
+    both = events.unionByName(events.withColumn("partition", F.lit(1)))
+    messages = drop_rejects(databus.changes(both, A, keys=["id"])).select("message_id").collect()
+    assert len({row["message_id"] for row in messages}) == len(messages) == 10
+
+
 def test_values_of_all_versions_are_in_one_type_and_say_what_was_sent(events: DataFrame) -> None:
     rows = databus.rows(databus.consistent_events(events), A).orderBy("offset")
     assert rows.schema["data"].dataType.simpleString() == "struct<id:bigint,amount:bigint,note:string>"

@@ -49,7 +49,7 @@ def checked(events: list[dict[str, Any]], sizes: list[int]) -> None:
         assert {number: cut[number] for number in of_number} == of_number
 
 
-WORDS = st.tuples(st.sampled_from("aaaabb....<!?ce"), st.integers(0, 9)).map(
+WORDS = st.tuples(st.sampled_from("aaaabb....<!x?ce"), st.integers(0, 9)).map(
     lambda pair: f"{pair[0]}{pair[1]}"
 )
 STREAMS = st.lists(st.tuples(WORDS, st.integers(1, 2)), max_size=40)
@@ -86,7 +86,7 @@ def test_a_sound_stream_with_replays_rollbacks_and_faults(data: st.DataObject) -
             continue
         words += window
         if what == "spoilt":
-            words.append(data.draw(st.sampled_from("!?")))
+            words.append(data.draw(st.sampled_from(["!", "?", f"x{scn}", f"x{scn + 1}"])))
         if what != "no end":
             words.append(f".{scn}")
         if what in ("replay", "spoilt"):
@@ -126,8 +126,10 @@ def test_every_line_of_the_rules_is_in_a_case() -> None:
     rules = {
         rule.__code__
         for rule in (
-            WindowMachine._add_event, WindowMachine._end_window, WindowMachine._roll_back,
-            WindowMachine._judge, WindowMachine._miss, WindowMachine._pass,
+            WindowMachine._add_event, WindowMachine._add_scn, WindowMachine._end_window,
+            WindowMachine._roll_back, WindowMachine._judge, WindowMachine._find_low_end,
+            WindowMachine._find_late_start, WindowMachine._require_start, WindowMachine._lacks_missing,
+            WindowMachine._note_missing, WindowMachine._pass,
         )
     }  # fmt: skip
     seen: set[int] = set()
@@ -148,6 +150,47 @@ def test_every_line_of_the_rules_is_in_a_case() -> None:
         sys.settrace(before)
     lines = {line for rule in rules for *_, line in rule.co_lines() if line and line > rule.co_firstlineno}
     assert sorted(lines - seen) == []
+
+
+def complete_ends(words: list[str]) -> list[int]:
+    """The ends of the windows that passed."""
+    rows = [row for row in windows_of(events_of(" ".join(words))) if row["state"] == "complete"]
+    # A relay begins with an empty window of SCN 0, which says nothing.
+    return [row["end_scn"] for row in rows if row["events"] or row["end_scn"]]
+
+
+def may_be_missing(words: list[str]) -> list[int]:
+    """The SCNs that came in windows which were damaged or waited, and were above all that had passed."""
+    known: list[int] = []
+    for row in windows_of(events_of(" ".join(words))):
+        came = words[row["first_offset"] : row["last_offset"] + 1]
+        scns = [int(word[1:]) for word in came if word[0] in "abx"]
+        passed = max(complete_ends(words[: row["first_offset"]]), default=-1)
+        if row["state"] in ("damaged", "waiting"):
+            new = [scn for scn in scns if scn > passed]
+            known += {min(new), max(new)} if new else {}
+    return known
+
+
+@pytest.mark.drawn
+@settings(**examples(60, soak=5_000))
+@given(st.lists(st.tuples(st.sampled_from("aaaabb....<x"), st.integers(0, 9)), max_size=25))
+def test_nothing_passes_above_what_came_and_did_not_pass(drawn: list[tuple[str, int]]) -> None:
+    """Of each window that failed or waited, the first and the last SCN: they passed, or all above waits."""
+    words = [f"{sign}{scn}" for sign, scn in drawn]
+    rows = cut_rows(events_of(" ".join(words)))
+    passed_scns = {row["scn"] for row in passed_rows(rows)}
+    for scn in may_be_missing(words):
+        assert scn in passed_scns or scn > max(complete_ends(words), default=-1)
+
+
+def test_an_event_in_error_that_is_no_data_is_not_missing() -> None:
+    """Nor is one whose SCN is below 0: what is sent again may start with the first data event."""
+    for kind, scn in (("end", 4), ("checkpoint", 4), ("data", -1)):
+        events = events_of("x4 a5 .5 a5 .5")
+        events[0] |= {"kind": kind, "scn": scn}
+        rows = cut_rows(events)
+        assert [row["window_state"] for row in rows] == ["damaged"] * 3 + ["complete"] * 2
 
 
 @pytest.mark.parametrize("earlier", [0, 1, 2])

@@ -33,8 +33,8 @@ def events_of(text: str, *, physical: int | None = 1, topic: str = "t") -> list[
     """
     Events in short: `a5` is a data event of source a with SCN 5, `.5` an end of period, `<5` a rollback.
 
-    `!` is an event in error that says its physical partition, `?` one that does not; `c5` a checkpoint,
-    `e5` an error event.
+    `!` is an event in error that says its physical partition, `x5` one that says its SCN too, `?` one that
+    says neither; `c5` a checkpoint, `e5` an error event.
     """
     found = []
     for offset, word in enumerate(text.split()):
@@ -48,10 +48,10 @@ def events_of(text: str, *, physical: int | None = 1, topic: str = "t") -> list[
                 "kind": None if sign == "?" else kind,
                 "scn": None if sign in "?!" else scn,
                 "physical_partition": None if sign == "?" else physical,
-                "source_id": ord(sign) if kind == "data" else None,
+                "source_id": ord(sign) if kind == "data" and sign != "x" else None,
                 "event_timestamp": None if sign == "?" else scn * 1_000_000 + offset,
-                "error_code": "WRONG" if sign in "?!" else None,
-                "error_description": "It is." if sign in "?!" else None,
+                "error_code": "WRONG" if sign in "?!x" else None,
+                "error_description": "It is." if sign in "?!x" else None,
             }
         )
     return found
@@ -90,6 +90,7 @@ class Interpreter:
 
     passed: int = -1
     needed: int | None = None
+    missing: set[int] = field(default_factory=set)
     after_rollback: bool = False
     covered: list[tuple[int, int]] = field(default_factory=list)
     window: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
@@ -129,6 +130,16 @@ class Interpreter:
             greatest[source] = max(scn, greatest.get(source, -1))
         return fell
 
+    def _new_scns(self) -> list[int]:
+        """Those above all that passed, of events in error too."""
+        scns = (each.get("scn") for _, each in self.window if each["kind"] in ("data", None))
+        return [scn for scn in scns if scn is not None and scn > self.passed]
+
+    def _keep_missing(self) -> None:
+        scns = self._new_scns()
+        if scns:
+            self.missing |= {min(scns), max(scns)}
+
     def _is_covered(self, scn: int) -> bool:
         return any(low <= scn <= high for low, high in self.covered)
 
@@ -140,10 +151,9 @@ class Interpreter:
             self.states[at] = state
 
     def _late(self) -> list[int]:
+        scns = ((at, each.get("scn")) for at, each in self.window if each["kind"] in ("data", None))
         return [
-            at
-            for at, each in self._data()
-            if each["scn"] <= self.passed and not self._is_covered(each["scn"])
+            at for at, scn in scns if scn is not None and scn <= self.passed and not self._is_covered(scn)
         ]
 
     def _end(self, end: dict[str, Any]) -> None:
@@ -155,7 +165,7 @@ class Interpreter:
             self._set("rolled back")
             if not data and not bad:
                 return
-            start = min(scns, default=end["scn"])
+            start = min([*scns, *self._new_scns()], default=end["scn"])
             if end["scn"] > start:
                 self.codes[end["offset"]] = "ROLLBACK_TOO_LATE"
             self._miss(start)
@@ -168,11 +178,13 @@ class Interpreter:
                 self.codes[end["offset"]] = "END_TOO_LOW"
             late = self._late()
             self.codes |= {at: "EVENT_LATE" for at in late if at not in self.codes}
-            if max([*scns, end["scn"]]) <= self.passed:
+            new = self._new_scns()
+            if end["scn"] <= self.passed and not new:
                 self._set("late" if late else "repeated")
             else:
                 self._set("damaged")
-                self._miss(min(scns, default=end["scn"]))
+                self._miss(min([*scns, *new], default=end["scn"]))
+                self._keep_missing()
             return
         if self.needed is not None and not data:
             self._set("waiting")
@@ -183,6 +195,7 @@ class Interpreter:
                 if was_rolled_back:
                     self.codes[end["offset"]] = "START_TOO_LATE"
                 self._set("waiting")
+                self._keep_missing()
                 return
             self.needed = None
         late = self._late()
@@ -194,8 +207,14 @@ class Interpreter:
             self._set("damaged")
             self.codes |= dict.fromkeys(late, "EVENT_LATE")
             self._miss(min(scns))
+            self._keep_missing()
+            return
+        if not {scn for scn in self.missing if scn <= end["scn"]} <= set(scns):
+            self._set("waiting")
+            self._keep_missing()
             return
         self._set("complete")
+        self.missing = {scn for scn in self.missing if scn > end["scn"]}
         for at, each in data:
             if each["scn"] <= self.passed:
                 self.states[at] = "repeated"
