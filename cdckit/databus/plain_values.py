@@ -84,7 +84,10 @@ def _union_value(value: Any, branches: list[Any], named_types: _NamedTypes) -> A
     if isinstance(value, dict) and len(value) == 1 and (name := next(iter(value))) in branch_types:
         # Named so, fastavro writes this type, and not the first one that fits.
         return name, _avro_value(value[name], branch_types[name], named_types)
-    return _avro_value(value, *branch_types.values(), named_types) if len(branch_types) == 1 else value
+    if len(branch_types) != 1:
+        return value
+    [branch] = branch_types.values()
+    return _avro_value(value, branch, named_types)
 
 
 def _branch_name(branch: Any) -> str:
