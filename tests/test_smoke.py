@@ -105,7 +105,7 @@ def test_streams(spark: SparkSession) -> None:
     rows = [(None, value, "shop", 0, offset, AT, 0, None) for offset, value in enumerate(values)]
     decoded = streams.decode(spark.createDataFrame(rows, RECORD_SCHEMA), streams.ENTITY_BATCHES)
     assert [row["error_code"] for row in decoded.orderBy("offset").collect()] == [None, "NOT_JSON"]
-    answers = streams.apply_patches(streams.entity_patches(decoded), documents=True).collect()
+    answers = streams.apply_patches(streams.entity_patches(decoded)).collect()
     told = [(row["entity"], row["status"], row["after"]) for row in answers if row["reject"] is None]
     assert told == [("m1", 1, '{"name":"mug"}')]
     assert [row["reject"]["value"] for row in answers if row["reject"] is not None] == [b"?"]

@@ -87,6 +87,8 @@ class FoldPlan:
         makes: What a fold makes of a row.
         begin: Begins a scope with what is known of it; None where nothing is.
         states: What is known of a scope, before its first row and after its last.
+        order: The columns in whose order the rows of a scope count; nulls come first.
+        skip: The column that says of which rows nothing is made; None if there are no such.
     """
 
     scope: tuple[str, ...]
@@ -94,6 +96,8 @@ class FoldPlan:
     makes: pa.Schema
     begin: Callable[[Result | None], Fold]
     states: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    order: tuple[str, ...] = ()
+    skip: str | None = None
 
     @property
     def columns(self) -> pa.Schema:
@@ -103,11 +107,12 @@ class FoldPlan:
     @property
     def sent(self) -> tuple[str, ...]:
         """The columns that are looked at."""
-        return tuple(dict.fromkeys([*self.scope, *self.reads, *self.states.names, IS_STATE]))
+        skipped = [] if self.skip is None else [self.skip]
+        return tuple(dict.fromkeys([*self.scope, *self.reads, *self.states.names, *skipped, IS_STATE]))
 
 
 def fold_table(
-    rows: pa.Table, plan: FoldPlan, *, order: Sequence[str], states: pa.Table | None = None
+    rows: pa.Table, plan: FoldPlan, *, order: Sequence[str] | None = None, states: pa.Table | None = None
 ) -> pa.Table:
     """
     Fold the rows of a table in the memory of this program, as workers would.
@@ -115,7 +120,7 @@ def fold_table(
     Args:
         rows: The rows, with the columns that *plan* names, in any order.
         plan: How they are folded.
-        order: The columns in whose order the rows of a scope count; nulls come first.
+        order: The columns in whose order the rows of a scope count, if not those of the plan.
         states: One row for each scope of which something is known: the columns of the scope and the state.
 
     Returns:
@@ -143,47 +148,52 @@ def fold_table(
     before = pa.schema([*map(rows.schema.field, plan.scope), *plan.states]).empty_table()
     before = before if states is None else states.select(before.schema.names)
     before = before.append_column(IS_STATE, pa.array(np.ones(before.num_rows, bool)))
+    if plan.skip is not None:
+        before = before.append_column(plan.skip, pa.array(np.zeros(before.num_rows, bool)))
     together = pa.concat_tables([rows, before], promote_options="default")
     # Nulls first, as Spark sorts: what is there is greater.
-    names = [*plan.scope, IS_STATE, *order]
+    first = [IS_STATE] if plan.skip is None else [plan.skip, IS_STATE]
+    names = [*plan.scope, *first, *(plan.order if order is None else order)]
     keys = {name: together.column(name) for name in names}
     keys |= {f"{name} is there": together.column(name).is_valid() for name in names}
-    ranks = [pair for name in names for pair in ((f"{name} is there", "ascending"), (name, _way(name)))]
+    ways = {name: "descending" if name in first else "ascending" for name in names}
+    ranks = [pair for name, way in ways.items() for pair in ((f"{name} is there", "ascending"), (name, way))]
     together = together.take(pc.sort_indices(pa.table(keys), ranks)).combine_chunks()
     results = pa.Table.from_batches(fold_batches(together.select(plan.sent).to_batches(), plan), plan.columns)
     whole = pa.table([*together.select(kept).columns, *results.columns], [*kept, *plan.columns.names])
     return whole.filter(pc.invert(together.column(IS_STATE)))
 
 
-def _way(name: str) -> str:
-    return "descending" if name == IS_STATE else "ascending"
-
-
 def fold_batches(batches: Iterable[pa.RecordBatch], plan: FoldPlan) -> Iterator[pa.RecordBatch]:
     """
-    Fold rows that are sorted by scope, then states first, then in the order in which they count.
+    Fold rows that are sorted by scope, then those that are skipped first, the states behind them, and then
+    the others in the order in which they count.
 
     Args:
         batches: The columns that are sent (`plan.sent`).
         plan: How they are folded.
 
     Returns:
-        As many rows, in the same order (`plan.columns`); of a state nothing is made.  One state is held at a
-        time, and what is made of rows that stand behind one that is held.
+        As many rows, in the same order (`plan.columns`); of a state, and of what is skipped, nothing is made.
+        One state is held at a time, and what is made of rows that stand behind one that is held.
     """
     results, fold = _Results(plan.columns), plan.begin(None)
     no_state = (False, *(None for _ in plan.states))
     for batch, first, last in _with_bounds(batches, plan.scope):
         is_state = batch.column(IS_STATE).to_pylist()
+        skipped = [False] * len(is_state) if plan.skip is None else batch.column(plan.skip).to_pylist()
         states = [batch.column(name) for name in plan.states.names]
         rows = zip(*(batch.column(name).to_pylist() for name in plan.reads), strict=True)
         for place, row in enumerate(rows):
+            if first[place]:
+                fold = plan.begin(None)
+            if skipped[place]:
+                results.add(())
+                continue
             if is_state[place]:
                 fold = plan.begin(tuple(column[place].as_py() for column in states))
                 results.add(())
                 continue
-            if first[place]:
-                fold = plan.begin(None)
             result = fold.take(*row)
             ends = last[place]
             state = (True, *fold.state()) if ends else no_state

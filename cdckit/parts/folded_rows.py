@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.parts.arguments import quoted
+from cdckit.parts.arguments import quoted, quoted_columns
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.fold import (
     IS_STATE,
@@ -29,31 +29,26 @@ from cdckit.parts.workers import map_columns, require_package, without_garbage_c
 _SCOPE, _MADE = "number of the scope", "made of the row"
 
 
-def rule_column(reads: Sequence[str], rule: Rule, makes: pa.Schema) -> Column:
-    """
-    Apply a rule to each row, as a struct.
-
-    Args:
-        reads: The columns whose values the rule is given, two or more.
-        rule: The rule.
-        makes: The fields of the struct.
-
-    Cost: a pass through Python of these columns, no shuffle.
-    """
-    return map_columns(reads, partial(_by_rule, rule=rule, makes=makes), spark_columns(makes))
-
-
 def with_rule(
     rows: DataFrame, keeps: Sequence[str], reads: Sequence[str], rule: Rule, makes: pa.Schema
 ) -> DataFrame:
     """
-    The columns *keeps* of rows, and behind them what each row comes to by a rule (see `rule_column`).
+    Apply a rule to each row.
 
-    Of lists that are read, there is an empty one for null.
+    Args:
+        rows: The rows.
+        keeps: The columns of the rows that the result has.
+        reads: The columns whose values the rule is given, two or more; of those with lists, an empty one for
+            null.
+        rule: The rule.
+        makes: What it makes of a row: the columns of the result behind those that are kept.
+
+    Cost: a pass through Python of the columns that are read, no shuffle.
     """
     require_package(rows.sparkSession)
-    filled = rows.select(*(_without_null_list(field, reads) for field in rows.schema))
-    made = filled.withColumn(_MADE, rule_column(reads, rule, makes))
+    filled, sent = _with_filled_lists(rows, reads)
+    function = partial(_by_rule, rule=rule, makes=makes)
+    made = filled.withColumn(_MADE, map_columns(sent, function, spark_columns(makes)))
     return made.select(*map(quoted, keeps), *_fields(F.col(quoted(_MADE)), makes))
 
 
@@ -72,7 +67,7 @@ def fold_rows(
     plan: FoldPlan,
     *,
     keeps: Sequence[str],
-    order: Sequence[str],
+    order: Sequence[str] | None = None,
     states: DataFrame | None = None,
 ) -> DataFrame:
     """
@@ -82,7 +77,7 @@ def fold_rows(
         rows: The rows, with the columns that *plan* names, a batch.
         plan: How they are folded.
         keeps: The columns of the rows that the result has.
-        order: The columns in whose order the rows of a scope count; nulls come first.
+        order: The columns in whose order the rows of a scope count, if not those of the plan.
         states: One row for each scope of which something is known: the columns of the scope and the state;
             None where nothing is known.
 
@@ -94,33 +89,46 @@ def fold_rows(
     require_package(rows.sparkSession)
     state_columns = spark_columns(plan.states)
     nothing = [F.lit(None).cast(kind.dataType).alias(kind.name) for kind in state_columns]
-    needed = dict.fromkeys([*keeps, *plan.scope, *plan.reads, *order])
-    folded = rows.select(*map(quoted, needed), F.lit(False).alias(IS_STATE))
+    in_order = plan.order if order is None else order
+    first = (
+        {IS_STATE: F.lit(False)}
+        if plan.skip is None
+        else {plan.skip: F.col(plan.skip), IS_STATE: F.lit(False)}
+    )
+    needed = dict.fromkeys([*keeps, *plan.scope, *plan.reads, *in_order])
+    folded = rows.select(*map(quoted, needed), *(column.alias(name) for name, column in first.items()))
     if states is not None:
         before = states.select(*map(quoted, [*plan.scope, *plan.states.names]))
-        folded = folded.unionByName(before.withColumn(IS_STATE, F.lit(True)), allowMissingColumns=True)
+        marks = {name: F.lit(name == IS_STATE) for name in first}
+        folded = folded.unionByName(before.withColumns(marks), allowMissingColumns=True)
     elif nothing:
         folded = folded.select("*", *nothing)
-    filled = folded.select(*(_without_null_list(field, plan.sent) for field in folded.schema))
+    filled, sent = _with_filled_lists(folded, plan.sent)
     scope = [quoted(name) for name in plan.scope]
     # To tell two rows apart by a number takes no look at their texts, whose beginnings are mostly the same.
     together = filled.repartition(*scope).withColumn(_SCOPE, F.hash(*scope))
-    ranks = [F.col(quoted(IS_STATE)).desc(), *(F.col(quoted(name)) for name in order)]
+    ranks = [*(F.col(quoted(name)).desc() for name in first), *quoted_columns(in_order)]
     ordered = together.sortWithinPartitions(_SCOPE, *scope, *ranks)
     made = ordered.withColumn(
-        _MADE, map_columns(plan.sent, partial(_by_fold, plan=plan), spark_columns(plan.columns))
+        _MADE, map_columns(sent, partial(_by_fold, plan=plan), spark_columns(plan.columns))
     )
     made = made.where(~F.col(quoted(IS_STATE)))
     return made.select(*map(quoted, keeps), *_fields(F.col(quoted(_MADE)), plan.columns))
 
 
-def _without_null_list(column: T.StructField, sent: Sequence[str]) -> Column:
-    """The column; of a list that is sent to workers an empty one for null."""
-    values = F.col(quoted(column.name))
-    if column.name not in sent or not isinstance(column.dataType, T.ArrayType):
-        return values
+def _with_filled_lists(rows: DataFrame, reads: Sequence[str]) -> tuple[DataFrame, list[str]]:
+    """The rows, and which of their columns to send for those that are read: of lists copies without nulls."""
+    copies = {
+        field.name: f"{field.name} without null"
+        for field in rows.schema
+        if field.name in reads and isinstance(field.dataType, T.ArrayType)
+    }
     # Arrow's lists count their rows anew from the last one that is no null, with each row that Spark adds.
-    return F.coalesce(values, F.array().cast(column.dataType)).alias(column.name)
+    filled = (
+        F.coalesce(F.col(quoted(name)), F.array().cast(rows.schema[name].dataType)).alias(copy)
+        for name, copy in copies.items()
+    )
+    return rows.select("*", *filled), [copies.get(name, name) for name in reads]
 
 
 def _fields(struct: Column, columns: pa.Schema) -> list[Column]:
@@ -134,5 +142,6 @@ def _by_rule(batches: Iterable[pa.RecordBatch], rule: Rule, makes: pa.Schema) ->
 
 
 def _by_fold(batches: Iterable[pa.RecordBatch], plan: FoldPlan) -> Iterator[pa.RecordBatch]:
+    named = (batch.rename_columns(list(plan.sent)) for batch in batches)
     with without_garbage_collection():
-        yield from fold_batches(batches, plan)
+        yield from fold_batches(named, plan)

@@ -3,10 +3,10 @@ The streams of the Debezium prototype of 2014: requests to change entities, and 
 
     batches = streams.decode(records, streams.ENTITY_BATCHES)     requests, each about several entities
     patches = streams.entity_patches(batches, databases=["shop"]) each entity's part of them
-    answers = streams.apply_patches(patches, entities=known)      what became of each patch
+    answers = streams.apply_patches(patches, known=known)         what became of each patch
     known = streams.entities(answers, known)                      what is known of the entities then
     updates = streams.entity_updates(answers)                     those that changed something
-    answers = streams.apply_schema_patches(patches, schemas=…)    the same for the schemas of databases
+    answers = streams.apply_schema_patches(patches, known=…)      the same for the schemas of databases
     partial = streams.partial_responses(answers, …)               a response to each patch
     parts = streams.response_parts(partial)                       whether all of a request are there
     whole = streams.complete_responses(parts)                     one response to each request
@@ -51,7 +51,7 @@ from cdckit.streams.catalogue import (
 )
 from cdckit.streams.compaction import compact_records
 from cdckit.streams.decoding import decode, to_records
-from cdckit.streams.entity_changes import KEYS, changes, find_unfit, type_fields
+from cdckit.streams.entity_changes import KEYS, changes, type_fields
 from cdckit.streams.requests import (
     apply_patches,
     apply_schema_patches,
@@ -104,7 +104,6 @@ __all__ = [
     "entity_patches",
     "entity_types",
     "entity_updates",
-    "find_unfit",
     "learn",
     "learned_types",
     "partial_responses",

@@ -54,16 +54,20 @@ class Status(IntEnum):
     """The patch could not be applied; nothing of it was."""
 
 
-Kind = Literal["text", "long", "instant", "int", "flag", "json", "list", "reasons"]
+CREATED, UPDATED, DELETED = "created", "updated", "deleted"
+"""What became of an entity: the `action` of changes-by-device."""
+
+Kind = Literal["text", "long", "instant", "int", "flag", "json", "list", "status", "action", "reasons"]
 """What a field holds: `instant` is milliseconds; `json` any value, as JSON text; `list` an array, each of its
-elements as JSON text; `reasons` is one text or an array of them; a `flag` that is not there is false."""
+elements as JSON text; `status` and `action` are one of a few values; `reasons` is one text, or an array of
+them, as the prototype wrote several; a `flag` that is not there is false."""
 
 TYPES: Mapping[Kind, pa.DataType] = MappingProxyType(
     {
-        **dict.fromkeys(("text", "json"), pa.string()),
+        **dict.fromkeys(("text", "json", "action"), pa.string()),
         **dict.fromkeys(("long", "instant"), pa.int64()),
         **dict.fromkeys(("list", "reasons"), pa.list_(pa.string())),
-        "int": pa.int32(),
+        **dict.fromkeys(("int", "status"), pa.int32()),
         "flag": pa.bool_(),
     }
 )
@@ -71,7 +75,6 @@ TYPES: Mapping[Kind, pa.DataType] = MappingProxyType(
 COLUMNS: Mapping[str, str] = MappingProxyType(
     {
         "clientid": "client_id",
-        "request": "request",
         "includeBefore": "include_before",
         "includeAfter": "include_after",
         "appVersion": "app_version",
@@ -84,10 +87,12 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         "request": "long",
         **dict.fromkeys(("begun", "ended"), "instant"),
-        **dict.fromkeys(("part", "parts", "status", "count"), "int"),
+        **dict.fromkeys(("part", "parts", "count"), "int"),
         **dict.fromkeys(("learning", "includeBefore", "includeAfter"), "flag"),
         **dict.fromkeys(("ops", "before", "after"), "json"),
         **dict.fromkeys(("patches", "responses"), "list"),
+        "status": "status",
+        "action": "action",
         "error": "reasons",
     }
 )
@@ -174,68 +179,102 @@ DATABASE = ("db",)
 """The key of a schema."""
 REQUEST = ("client_id", "request")
 """The key of a request."""
+ARRIVAL_ORDER = (*ARRIVAL.names, "part", *REQUEST)
+"""The columns in whose order patches count, and what is learnt from them: as they came."""
+_CLIENT = ("client_id",)
 _DEVICE = ("device",)
-_WHO = ("clientid", "request", "user", "begun")
-_SHOWN = ("learning", "includeBefore", "includeAfter")
-_OUTCOME = ("status", "error", "before", "after")
-_UPDATE = (*ENTITY, *_WHO, "ended", "part", "parts", *_SHOWN, "ops", *_OUTCOME)
-_RESPONSE = frozenset(("db", "clientid", "request", "user", "begun", "ended", "parts", "status"))
 
 
 def _stream(
     name: str,
-    fields: tuple[str, ...],
+    fields: str,
     key: tuple[str, ...],
-    optional: tuple[str, ...] = (),
     partition_by: tuple[str, ...] | None = None,
     **more: Any,
 ) -> Stream:
-    """A stream that is partitioned by its key, if nothing else is said."""
-    required = frozenset(fields) - frozenset(optional)
-    return Stream(name, fields, required, key, key if partition_by is None else partition_by, **more)
+    """
+    A stream with these fields, in the order in which they are written; a `?` is behind those that a message
+    may lack.  It is partitioned by its key, if nothing else is said.
+    """
+    names = fields.split()
+    required = frozenset(field for field in names if not field.endswith("?"))
+    listed = tuple(field.removesuffix("?") for field in names)
+    return Stream(name, listed, required, key, key if partition_by is None else partition_by, **more)
 
 
-ENTITY_BATCHES = _stream("entity-batches", ("db", *_WHO, *_SHOWN, "patches"), REQUEST, _SHOWN, forever=True)
-_PATCH = ("db", *_WHO, "part", "parts", *_SHOWN)
-ENTITY_PATCHES = _stream("entity-patches", (*ENTITY, *_WHO, "part", "parts", *_SHOWN, "ops"), ENTITY, _SHOWN)
-ERASED_PATCHES = _stream("erased-patches", _PATCH, REQUEST, _SHOWN)
+ENTITY_BATCHES = _stream(
+    "entity-batches",
+    "db clientid request user begun learning? includeBefore? includeAfter? patches",
+    REQUEST,
+    forever=True,
+)
+ENTITY_PATCHES = _stream(
+    "entity-patches",
+    "db collection zone entity clientid request user begun part parts "
+    "learning? includeBefore? includeAfter? ops",
+    ENTITY,
+)
+ERASED_PATCHES = _stream(
+    "erased-patches",
+    "db clientid request user begun part parts learning? includeBefore? includeAfter?",
+    REQUEST,
+)
 """No stream of the page: what a service keeps of patches whose entity was erased."""
-# The page's samples of updates, and of what is derived from them, come without the part, too.
-_OPTIONAL = ("part", *_SHOWN, *_OUTCOME[1:])
-ENTITY_UPDATES = _stream("entity-updates", _UPDATE, ENTITY, _OPTIONAL, latest=True)
-SCHEMA_PATCHES = _stream("schema-patches", (*_PATCH, "ops"), DATABASE, _SHOWN, forever=True)
+_UPDATE = (
+    "db collection zone entity clientid request user begun ended part parts "
+    "learning? includeBefore? includeAfter? ops status error? before? after?"
+)
+ENTITY_UPDATES = _stream("entity-updates", _UPDATE, ENTITY, latest=True)
+SCHEMA_PATCHES = _stream(
+    "schema-patches",
+    "db clientid request user begun part parts includeBefore? includeAfter? ops",
+    DATABASE,
+    forever=True,
+)
 SCHEMA_UPDATES = _stream(
     "schema-updates",
-    ("db", *_WHO, "ended", "part", "parts", *_SHOWN, "ops", *_OUTCOME),
+    "db clientid request user begun ended part parts includeBefore? includeAfter? "
+    "ops status error? before? after?",
     DATABASE,
-    _OPTIONAL,
     latest=True,
 )
-SCHEMA_LEARNING = Stream(
+# Required is what updates of entities and of entity types both have; the page's sample lacks the parts.
+SCHEMA_LEARNING = _stream(
     "schema-learning",
-    _UPDATE,
-    frozenset(("db", "clientid", "request", "user", "begun", "status")),
-    key=ENTITY,
-    partition_by=("db", "collection"),
+    "db collection? zone? entity? clientid request user begun ended? part? parts? "
+    "learning? includeBefore? includeAfter? ops? status error? before? after?",
+    ENTITY,
+    ("db", "collection"),
     other_key=DATABASE,
 )
-PARTIAL_RESPONSES = Stream("partial-responses", _UPDATE, _RESPONSE | {"part"}, REQUEST, ("client_id",))
+PARTIAL_RESPONSES = _stream(
+    "partial-responses",
+    "db collection? zone? entity? clientid request user begun ended part parts "
+    "learning? includeBefore? includeAfter? ops? status error? before? after?",
+    REQUEST,
+    _CLIENT,
+)
+# The response to a request of one part is that part's, without `responses`; the page's sample has no `ended`.
 COMPLETE_RESPONSES = _stream(
     "complete-responses",
-    ("clientid", "request", "user", "parts", "begun", "ended", "responses"),
+    "clientid request user parts begun ended? responses?",
     REQUEST,
-    ("ended", "responses"),
-    partition_by=("client_id",),
+    _CLIENT,
     text="message",
 )
-CONNECTIONS = _stream("connections", ("db", "clientid", "user", "device", "appVersion", "begun"), ("user",))
-ZONE_CHANGES = _stream("zone-changes", _UPDATE, ENTITY, _OPTIONAL, partition_by=("db", "subject_zone"))
-CHANGES_BY_DEVICE = _stream("changes-by-device", (*ENTITY, "notification", "action", "ended"), _DEVICE)
+CONNECTIONS = _stream("connections", "db clientid user device appVersion begun", ("user",))
+ZONE_CHANGES = _stream("zone-changes", _UPDATE, ENTITY, ("db", "subject_zone"))
+CHANGES_BY_DEVICE = _stream(
+    "changes-by-device", "db collection zone entity notification action ended", _DEVICE
+)
 # A device may be used with several databases: its newest message does not say all that is left.  One that
 # nobody has connected from yet has no user.
-DEVICE_NOTIFICATIONS = _stream(
-    "device-notifications", ("db", "user", "device", "count", "begun", "ended"), _DEVICE, ("user",)
+DEVICE_NOTIFICATIONS = _stream("device-notifications", "db user? device count begun ended", _DEVICE)
+
+BATCH_HEADER = tuple(
+    name for name in ENTITY_PATCHES.columns().names if name in ENTITY_BATCHES.columns().names
 )
+"""The columns that a patch has of its batch."""
 
 STREAMS: Mapping[str, Stream] = MappingProxyType(
     {

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from cdckit.parts.fold import Fold, Result
+from cdckit.parts.fold import Fold, FoldPlan, Result
 from cdckit.parts.instants import parse_instant
-from cdckit.streams.catalogue import SCHEMA_LEARNING
+from cdckit.streams.catalogue import ARRIVAL_ORDER, SCHEMA_LEARNING
 from cdckit.streams.json_values import column_text, read, to_text
 from cdckit.streams.patches import step_text
 
@@ -155,6 +155,14 @@ class EntityType(Fold):
         }
         fields = {**seen, **self.declared}
         return {path: fields[path] for path in sorted(fields)}
+
+
+TYPE = ("db", "collection")
+"""The key of an entity type."""
+TYPE_PLAN = FoldPlan(
+    TYPE, ("is_type", "collection", "before", "after"), LESSON, EntityType, TYPE_STATE, order=ARRIVAL_ORDER
+)
+"""How entity types are learnt from messages of schema-learning."""
 
 
 def _fields_declared(text: str | None, collection: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, RECORD_COLUMNS, require_records
 from cdckit.parts.arguments import require_columns, require_int, require_name
 from cdckit.parts.fold import Result
-from cdckit.parts.folded_rows import rule_column, with_rule
+from cdckit.parts.folded_rows import with_rule
 from cdckit.streams.catalogue import SEPARATOR, Stream, field_column, require_stream
 from cdckit.streams.messages import message_row, message_text
 
@@ -64,16 +64,8 @@ def decode(records: DataFrame, stream: Stream) -> DataFrame:
 def with_text(messages: DataFrame, stream: Stream, name: str) -> DataFrame:
     """Messages with their JSON text (`cdckit.streams.messages.message_text`) in another column."""
     there = [column for column in stream.columns().names if column in messages.columns]
-    # Arrow's lists count their rows anew from the last one that is no null, with each row that Spark adds.
-    reads = {column: _REASONS if column == "errors" else column for column in there}
-    if "errors" in there:
-        messages = messages.withColumn(_REASONS, F.coalesce("errors", F.array().cast("array<string>")))
     rule = partial(_text_of, names=there, stream=stream)
-    text = rule_column(list(reads.values()), rule, pa.schema([("text", pa.string())]))["text"]
-    return messages.withColumn(name, text).drop(_REASONS)
-
-
-_REASONS = "why it failed"  # a name that no column of a caller has
+    return with_rule(messages, messages.columns, there, rule, pa.schema([(name, pa.string())]))
 
 
 def _text_of(*values: Any, names: Sequence[str], stream: Stream) -> Result:

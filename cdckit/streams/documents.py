@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
-from cdckit.parts.fold import Fold, Result
-from cdckit.streams.catalogue import Status
+from cdckit.parts.fold import Fold, FoldPlan, Result
+from cdckit.streams.catalogue import ARRIVAL_ORDER, CREATED, DELETED, REQUEST, UPDATED, Status
 from cdckit.streams.json_values import column_text, read, to_text
-from cdckit.streams.patches import ADD, MISSING, Operation, Unfit, apply_patch, operations
-
-CREATED, UPDATED, DELETED = "created", "updated", "deleted"
+from cdckit.streams.patches import ADD, MISSING, TEST, Operation, PatchError, apply_patch, operations
 
 STATE = pa.schema(
     [
@@ -42,11 +41,28 @@ ANSWER = pa.schema(
 )
 """What becomes of a patch; all but the last are null where it was there before."""
 
-_NOTHING: Result = (None,) * len(ANSWER)
-_REPEAT: Result = (*_NOTHING[1:], True)
+ANSWERED_AT, IS_REJECT = "answered at", "is a reject"
+"""When a patch is answered, and whether it could not be read: names that no column of a caller has."""
+
+_REPEAT: Result = (*(None for _ in ANSWER.names[1:]), True)
 
 
-class Document(Fold):
+MOST_CHARACTERS, REMEMBERED = 1_000_000, 100
+
+
+def patch_plan(scope: tuple[str, ...], most: int = MOST_CHARACTERS, remember: int = REMEMBERED) -> FoldPlan:
+    """Plan how patches are answered, of entities or of schemas, within the limits of a `PatchedDocument`."""
+    reads = ("errors", *REQUEST, "part", "ops", "learning", ANSWERED_AT)
+    begin = partial(PatchedDocument, most=most, remember=remember)
+    return FoldPlan(scope, reads, ANSWER, begin, STATE, order=ARRIVAL_ORDER, skip=IS_REJECT)
+
+
+def answered_at(timestamp: int | None, begun: int | None) -> int:
+    """Tell when a patch is answered (ms): at the time of its record (µs), if it has one."""
+    return (begun or 0) if timestamp is None else timestamp // 1_000
+
+
+class PatchedDocument(Fold):
     """
     A document, and which patches of it were answered.
 
@@ -72,53 +88,40 @@ class Document(Fold):
 
     def take(
         self,
-        is_reject: bool,
         errors: list[str] | None,
         client: str,
         request: int,
         part: int | None,
         ops: str | None,
-        include_before: bool | None,
-        include_after: bool | None,
         learning: bool | None,
         at: int,
-        shown: bool,
     ) -> Result:
         """
-        Answer one patch (`ANSWER`).
+        Answer one patch (`ANSWER`), with the document before and after it, asked for or not.
 
         Args:
-            is_reject: Whether it could not be read: then nothing is made of it.
             errors: Why it cannot be applied, if that is known before it is tried.
+            client, request, part, ops, learning: As the patch has them.
             at: When it is answered; of one document that never goes back.
-            shown: Whether `before` and `after` are there, asked for or not.
-            client, request, part, ops, include_before, include_after, learning: As the patch has them.
         """
-        if is_reject:
-            return _NOTHING
         name = f"{client}/{request}/{part}"
         if name in self.answered:
             return _REPEAT
         self.answered[name] = None
         self._forget()
         self.ended = max(self.ended, at)
-        before = self._text() if include_before or shown else None
+        before = column_text(self._text())
         try:
             action = self._apply(errors, ops)
         except _Failure as failure:
             status, reasons = failure.args
             return status, reasons, None, None, None, self.revision, self.ended, None, False
+        after, taught = column_text(self._text()), None
         if action is not None:
             self.revision += 1
-        teaches = learning and action is not None
-        after = column_text(self._text()) if include_after or teaches or shown else None
-        taught = self.taught if teaches else None
-        if teaches:
-            self.taught = after
-        return (
-            *(Status.DONE, None, column_text(before), after),
-            *(action, self.revision, self.ended, taught, False),
-        )
+            if learning:
+                taught, self.taught = self.taught, after
+        return Status.DONE, None, before, after, action, self.revision, self.ended, taught, False
 
     def _forget(self) -> None:
         # With each patch: what is remembered must not depend on where one call ends and the next begins.
@@ -126,7 +129,7 @@ class Document(Fold):
             self.answered.popitem(last=False)
 
     def _apply(self, errors: list[str] | None, ops: str | None) -> str | None:
-        """Apply a patch, wholly or not at all: what it did; None if nothing was to be changed."""
+        """Apply a patch, wholly or not at all: what it did; None if it asked for no change, but for tests."""
         if errors:
             raise _Failure(Status.NOT_APPLIED, errors)
         patch = _read_operations(ops)
@@ -134,12 +137,12 @@ class Document(Fold):
         if not was_there and not any(operation.name == ADD for operation in patch):
             reason = "it does not exist, and the patch adds nothing to create it with"
             raise _Failure(Status.NO_ENTITY, [reason])
-        if not patch:
-            return None
         try:
             value, grown = apply_patch(self.value, patch, self.most)
+            if all(operation.name == TEST for operation in patch):
+                return None
             text, size = self._measure(value, self.size + grown + len(ops or ""))
-        except Unfit as error:
+        except PatchError as error:
             raise _Failure(Status.NOT_APPLIED, [str(error)]) from None
         self.value, self.text, self.size = value, text, size
         if value is MISSING:
@@ -152,7 +155,7 @@ class Document(Fold):
             return None, 0 if value is MISSING else size
         text = to_text(value)
         if len(text) > self.most:
-            raise Unfit(f"the document would have {len(text):,} characters; the most are {self.most:,}")
+            raise PatchError(f"the document would have {len(text):,} characters; the most are {self.most:,}")
         return text, len(text)
 
     def _text(self) -> str | None:

@@ -28,6 +28,7 @@ from cdckit.streams.catalogue import ARRIVAL, ENTITY_UPDATES, Status
 from cdckit.streams.collection_types import BOOLEAN, DOCUMENT, DOUBLE, INTEGER, LONG, TIMESTAMP
 from cdckit.streams.json_values import read
 from cdckit.streams.patches import parse_steps
+from cdckit.streams.requests import is_update
 from cdckit.streams.update_fields import Fields
 from cdckit.streams.zones import change_columns
 
@@ -55,8 +56,8 @@ def changes(
     are not sent again.  What is added or removed as a whole touches all that is inside.
 
     Args:
-        updates: What `apply_patches` returned with `documents=True`, or `decode` of `ENTITY_UPDATES`; all
-            but applied updates are passed over, and those that `decode` could not read are rejects.
+        updates: What `apply_patches` returned, or `decode` of `ENTITY_UPDATES`; all but applied updates are
+            passed over, and those that `decode` could not read are rejects.
         collection: Whose entities.
         fields: Which fields, and their types: string (a value that is no text is JSON text), boolean, int,
             bigint, double or timestamp.  `type_fields` makes them of a learned type.
@@ -68,7 +69,9 @@ def changes(
         One row per change (`cdckit.model.CHANGE_SCHEMA`).  The key is `db`, `zone`, `entity` (`KEYS`);
         `effective_timestamp` is `ended`, `sequence` how many updates the entity had, `message_id` client,
         request and part, `source` the database.  A delete carries the key alone.  Updates that cannot be
-        changes are rejects (`reject`), with their bytes where *updates* have them: see `find_unfit`.
+        changes are rejects (`reject`), with their bytes where *updates* have them: NO_DOCUMENT, the update
+        does not say what the entity is then, since nobody asked for it; UNFIT_VALUE, a value does not fit the
+        type that its field is to have, or an entity has both `phone.home` and `home` within `phone`.
 
     Raises:
         InvalidArgument: *nested* is neither; no fields; two with one name, or one with the name of a key.
@@ -86,7 +89,7 @@ def changes(
     ... ]
     >>> patches = streams.decode(records_of(*sent), streams.ENTITY_PATCHES)
     >>> fields = T.StructType([T.StructField("name", T.StringType()), T.StructField("size.cl", T.LongType())])
-    >>> changed = streams.changes(streams.apply_patches(patches, documents=True), "Mugs", fields)
+    >>> changed = streams.changes(streams.apply_patches(patches), "Mugs", fields)
     >>> changed.select("message_id", "operation", "data.name", "data.`size.cl`", "carried.name").show()
     +----------+---------+----+-------+-----+
     |message_id|operation|name|size.cl| name|
@@ -96,7 +99,17 @@ def changes(
     +----------+---------+----+-------+-----+
     <BLANKLINE>
     """
-    stated = _read_updates(updates, collection, fields, nested)
+    require_types(updates, _NEEDED, function=_FUNCTION)
+    _require_nested(nested, _FUNCTION)
+    _require_readable(fields)
+    reader = Fields(arrow_schema(fields), nested == "dotted")
+    stated = with_rule(
+        _applied_updates(updates, collection),
+        [*_NEEDED.fieldNames(), "timestampType", *BYTES, "revision"],
+        ("ops", "after", ERROR_CODE, ERROR_DESCRIPTION),
+        reader.read,
+        reader.statement,
+    )
     is_reject, reject = door_reject(stated.columns)
     data = (F.col(name) for name in KEYS)
     values = (F.col("data")[field.name].alias(field.name) for field in fields)
@@ -109,35 +122,20 @@ def changes(
     )
 
 
-def find_unfit(
-    updates: DataFrame, collection: str, fields: T.StructType, *, nested: Nested = "dotted"
-) -> DataFrame:
-    """
-    The updates that `changes` has as rejects, with the reason.
-
-    Returns:
-        One row per update, its own columns and `error_code` (NO_DOCUMENT: it does not say what the entity
-        is then, since nobody asked for it; UNFIT_VALUE: a value does not fit the type that its field is to
-        have, or an entity has both `phone.home` and `home` within `phone`) and `error_description`.
-
-    Raises, Cost: as `changes`.
-
-    >>> from cdckit import streams
-    >>> text = b'''{"db": "shop", "clientid": "c", "request": 1, "user": "ann", "begun": 7, "ended": 8,
-    ...     "ops": [], "collection": "Mugs", "zone": "z", "entity": "m1",
-    ...     "part": 1, "parts": 1, "status": 1}'''
-    >>> updates = streams.decode(records_of(text), streams.ENTITY_UPDATES)
-    >>> fields = T.StructType([T.StructField("name", T.StringType())])
-    >>> find_unfit(updates, "Mugs", fields).select("entity", "error_code").show()
-    +------+-----------+
-    |entity| error_code|
-    +------+-----------+
-    |    m1|NO_DOCUMENT|
-    +------+-----------+
-    <BLANKLINE>
-    """
-    stated = _read_updates(updates, collection, fields, nested)
-    return stated.where(F.col(ERROR_CODE).isNotNull()).drop("is_delete", "data", "carried")
+def _applied_updates(updates: DataFrame, collection: str) -> DataFrame:
+    """The updates of a collection, and what could not be read; null in columns that they do not have."""
+    if REJECT in updates.columns:
+        reject = F.col(REJECT)
+        updates = updates.withColumns({field.name: reject[field.name] for field in _OPTIONAL})
+    lacking = [field for field in _OPTIONAL if field.name not in updates.columns]
+    whole = updates.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in lacking))
+    wrong = F.col(ERROR_CODE).isNotNull()
+    # An answer says whether it is an update; of a message of entity-updates the status does.
+    applied = is_update() if "action" in updates.columns else F.col("status") == Status.DONE
+    revision = next((name for name in ("revision_after", "revision") if name in updates.columns), None)
+    number = F.lit(None) if revision is None else F.col(revision)
+    chosen = whole.where((wrong | applied) & F.coalesce(F.col("collection") == collection, wrong))
+    return chosen.withColumn("revision", number.cast("bigint"))
 
 
 def type_fields(entity_type: str, *, nested: Nested = "dotted") -> T.StructType:
@@ -157,7 +155,7 @@ def type_fields(entity_type: str, *, nested: Nested = "dotted") -> T.StructType:
     >>> type_fields(schema).simpleString(), type_fields(schema, nested="whole").simpleString()
     ('struct<size.cl:bigint>', 'struct<size:string>')
     """
-    _require_nested(nested, "fields_of")
+    _require_nested(nested, "type_fields")
     [type_] = read(entity_type).values()
     kinds: dict[str, T.DataType] = {}
     for name, field in type_["fields"].items():
@@ -175,34 +173,6 @@ _SPARK: Mapping[str, T.DataType] = {
     DOUBLE: T.DoubleType(),
     TIMESTAMP: T.TimestampType(),
 }
-
-
-def _read_updates(updates: DataFrame, collection: str, fields: T.StructType, nested: Nested) -> DataFrame:
-    """The applied updates of a collection, and those in error, with what each says (`Fields.statement`)."""
-    require_types(updates, _NEEDED, function=_FUNCTION)
-    if REJECT in updates.columns:
-        reject = F.col(REJECT)
-        updates = updates.withColumns({field.name: reject[field.name] for field in _OPTIONAL})
-    _require_nested(nested, _FUNCTION)
-    _require_readable(fields)
-    lacking = [field for field in _OPTIONAL if field.name not in updates.columns]
-    whole = updates.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in lacking))
-    wrong = F.col(ERROR_CODE).isNotNull()
-    is_applied = F.col("status") == Status.DONE
-    if "action" in updates.columns:
-        is_applied &= F.col("action").isNotNull()
-    revision = next((name for name in ("revision_after", "revision") if name in updates.columns), None)
-    number = F.lit(None) if revision is None else F.col(revision)
-    applied = whole.where((wrong | is_applied) & F.coalesce(F.col("collection") == collection, wrong))
-    kept = [*_NEEDED.fieldNames(), "timestampType", *BYTES, "revision"]
-    reader = Fields(arrow_schema(fields), nested == "dotted")
-    return with_rule(
-        applied.withColumn("revision", number.cast("bigint")),
-        kept,
-        ("ops", "after", ERROR_CODE, ERROR_DESCRIPTION),
-        reader.read,
-        reader.statement,
-    )
 
 
 def _require_nested(nested: str, function: str) -> None:

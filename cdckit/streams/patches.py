@@ -110,12 +110,12 @@ def show_value(value: object) -> str:
 
 
 ADD, REMOVE, REPLACE, MOVE, COPY = "add", "remove", "replace", "move", "copy"
-INCREMENT, REQUIRE = "inc", "test"
+INCREMENT, TEST = "inc", "test"
 
 NAMES: Mapping[str, str] = {
-    **{name: name for name in (ADD, REMOVE, REPLACE, MOVE, COPY, INCREMENT, REQUIRE)},
+    **{name: name for name in (ADD, REMOVE, REPLACE, MOVE, COPY, INCREMENT, TEST)},
     "increment": INCREMENT,
-    "require": REQUIRE,
+    "require": TEST,
 }
 """What an operation may be called."""
 
@@ -215,7 +215,7 @@ def _from_to(name: str, members: dict[str, Any]) -> Operation:
 _READ: Mapping[str, Callable[[str, dict[str, Any]], Operation]] = {
     ADD: _with_value,
     REPLACE: _with_value,
-    REQUIRE: _with_value,
+    TEST: _with_value,
     INCREMENT: _with_number,
     REMOVE: _without_value,
     MOVE: _from_to,
@@ -232,7 +232,7 @@ _NUMBERS = (int, Decimal)
 _EXACT = Context(prec=1000, traps=[Inexact, InvalidOperation, Overflow])
 
 
-class Unfit(ValueError):
+class PatchError(ValueError):
     """A patch does not fit its document; the sentence says why."""
 
 
@@ -249,7 +249,7 @@ def apply_patch(document: Any, operations: Iterable[Operation], room: int) -> tu
             time, and 1 and 1e900 are 901 digits.
 
     Raises:
-        Unfit: An operation cannot be done.  Then none is.
+        PatchError: An operation cannot be done.  Then none is.
 
     >>> apply_patch({"n": 1}, [Operation(INCREMENT, ("n",), 2), Operation(ADD, ("m", "k"), 1)], room=0)
     ({'n': 3, 'm': {'k': 1}}, 0)
@@ -258,8 +258,8 @@ def apply_patch(document: Any, operations: Iterable[Operation], room: int) -> tu
     for place, operation in enumerate(operations, 1):
         try:
             _DO[operation.name](at_work, operation)
-        except Unfit as error:
-            raise Unfit(f"operation {place}: {error}") from None
+        except PatchError as error:
+            raise PatchError(f"operation {place}: {error}") from None
     return at_work.document, room - at_work.room
 
 
@@ -281,15 +281,15 @@ class _WorkingDocument:
         return copy
 
     def take_room(self, many: int, made: str) -> None:
-        """Note that so many bytes are added by what is made; raises `Unfit` where there is no room."""
+        """Note that so many bytes are added by what is made; raises `PatchError` where there is no room."""
         self.room -= many
         if self.room < 0:
-            raise Unfit(f"its {made} would make the document larger than it may be")
+            raise PatchError(f"its {made} would make the document larger than it may be")
 
     def put(self, path: Path, value: Any) -> None:
         if not path:
             if not isinstance(value, dict):
-                raise Unfit(f"an entity is a document, not {show_value(value)}")
+                raise PatchError(f"an entity is a document, not {show_value(value)}")
             self.document = value
             return
         node = self.document = self.keep_copy({}) if self.document is MISSING else self.own(self.document)
@@ -309,7 +309,7 @@ class _WorkingDocument:
             elif isinstance(child, _CONTAINERS):
                 child = self.own(child)
             else:
-                raise Unfit(f"{_path_text(path[: place + 1])} is {show_value(child)}, and has no parts")
+                raise PatchError(f"{_path_text(path[: place + 1])} is {show_value(child)}, and has no parts")
             _set(node, step, child, path[: place + 1])
             # An element that was appended stands under no name: the next step goes into it itself.
             node = child
@@ -348,9 +348,9 @@ def _set(node: Any, step: str, value: Any, path: Path) -> None:
         return
     index = len(node) if step == APPEND else array_index(step)
     if index is None:
-        raise Unfit(f"{_path_text(path)}: {show_value(step)} is no place in an array")
+        raise PatchError(f"{_path_text(path)}: {show_value(step)} is no place in an array")
     if index > len(node):
-        raise Unfit(f"{_path_text(path)}: the array has {len(node)} elements")
+        raise PatchError(f"{_path_text(path)}: the array has {len(node)} elements")
     if index == len(node):
         node.append(value)
     else:
@@ -361,20 +361,12 @@ def _path_text(path: Path) -> str:
     return show_value("/" + "/".join(map(step_text, path)))
 
 
-def _put_value(work: _WorkingDocument, operation: Operation) -> None:
-    work.put(operation.path, operation.value)
-
-
-def _remove(work: _WorkingDocument, operation: Operation) -> None:
-    work.remove(operation.path)
-
-
 def _move(work: _WorkingDocument, operation: Operation) -> None:
     source, path = operation.source, operation.path
     if source == path:
         return
     if path[: len(source)] == source:
-        raise Unfit(f"{_path_text(source)} cannot be moved into itself")
+        raise PatchError(f"{_path_text(source)} cannot be moved into itself")
     value = work.find(source)
     if value is not MISSING:
         if len(path) > len(source):
@@ -400,7 +392,7 @@ def _increment(work: _WorkingDocument, operation: Operation) -> None:
     if value is MISSING:
         work.put(operation.path, operation.value)
     elif type(value) not in _NUMBERS:
-        raise Unfit(f"{_path_text(operation.path)} is {show_value(value)}, and no number")
+        raise PatchError(f"{_path_text(operation.path)} is {show_value(value)}, and no number")
     else:
         total = _sum(value, operation.value)
         if isinstance(total, Decimal):
@@ -414,37 +406,40 @@ def _sum(first: int | Decimal, second: int | Decimal) -> int | Decimal:
     if isinstance(first, int) and isinstance(second, int):
         whole = first + second
         if whole.bit_length() > _LONGEST_NUMBER:
-            raise Unfit("the sum has too many digits")
+            raise PatchError("the sum has too many digits")
         return whole
     try:
         return _EXACT.add(Decimal(first), Decimal(second))
     except DecimalException:
-        raise Unfit("the sum has too many digits") from None
+        raise PatchError("the sum has too many digits") from None
 
 
-def _require(work: _WorkingDocument, operation: Operation) -> None:
+def _test(work: _WorkingDocument, operation: Operation) -> None:
     value = work.find(operation.path)
     if value is MISSING:
-        raise Unfit(f"{_path_text(operation.path)} is not there, and should be {show_value(operation.value)}")
+        raise PatchError(
+            f"{_path_text(operation.path)} is not there, and should be {show_value(operation.value)}"
+        )
     if not same(value, operation.value):
-        raise Unfit(f"{_path_text(operation.path)} is {show_value(value)}, not {show_value(operation.value)}")
+        raise PatchError(
+            f"{_path_text(operation.path)} is {show_value(value)}, not {show_value(operation.value)}"
+        )
 
 
 def _require_depth(work: _WorkingDocument, path: Path, value: Any) -> None:
     deep, many = depth_and_size(value)
     work.looked_at += many
     if work.looked_at > _MOST_LOOKED_AT:
-        raise Unfit("the patch moves too much")
+        raise PatchError("the patch moves too much")
     if len(path) + deep > DEEPEST:
-        raise Unfit(f"the document would be nested deeper than {DEEPEST}")
+        raise PatchError(f"the document would be nested deeper than {DEEPEST}")
 
 
 _DO: Mapping[str, Callable[[_WorkingDocument, Operation], None]] = {
-    ADD: _put_value,
-    REPLACE: _put_value,
-    REMOVE: _remove,
+    **dict.fromkeys((ADD, REPLACE), lambda work, operation: work.put(operation.path, operation.value)),
+    REMOVE: lambda work, operation: work.remove(operation.path),
     MOVE: _move,
     COPY: _copy,
     INCREMENT: _increment,
-    REQUIRE: _require,
+    TEST: _test,
 }

@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.parts.fold import Fold, Result
-from cdckit.streams.catalogue import ENTITY_PATCHES, StreamFault
+from cdckit.parts.fold import Fold, FoldPlan, Result
+from cdckit.streams.catalogue import ARRIVAL, ENTITY, ENTITY_PATCHES, REQUEST, StreamFault
 from cdckit.streams.json_values import column_text, read, to_text
 from cdckit.streams.patches import show_value
 
-_PLACE = ("collection", "zone", "entity")
+_NAMES = ENTITY[1:]
 _FIELDS = ENTITY_PATCHES.columns()
-PATCH = pa.schema([*map(_FIELDS.field, (*_PLACE, "part", "parts", "ops")), ("errors", pa.list_(pa.string()))])
+PATCH = pa.schema([*map(_FIELDS.field, (*_NAMES, "part", "parts", "ops")), ("errors", pa.list_(pa.string()))])
 """What one patch of a batch says, and why it cannot be applied, if it is known before it is tried."""
 
 ERASED = "ERASED"
@@ -55,10 +55,10 @@ def read_patch(text: str, against: Sequence[str] = ()) -> dict[str, Any]:
         return {"errors": [ERASED_REASON]}
     if not isinstance(document, dict):
         return {"errors": [*against, f"the patch is {show_value(document)}, not an object"]}
-    texts = {name: document[name] for name in _PLACE if isinstance(document.get(name), str)}
+    texts = {name: document[name] for name in _NAMES if isinstance(document.get(name), str)}
     reasons = [
         f"the patch has no {name}: it is {show_value(document.get(name))}"
-        for name in _PLACE
+        for name in _NAMES
         if name not in texts
     ]
     ops = document.get("ops")
@@ -99,10 +99,10 @@ class ResponseParts(Fold):
         self.was_complete = state is not None
         self.parts: list[int] = []
         self.terms: set[tuple[int, str]] = set()
-        self.since: datetime | None = None
+        self.since: Any = None
 
-    def take(self, part: int, parts: int, user: str, timestamp: datetime | None) -> None:
-        """Hold a response: what becomes of it depends on all."""
+    def take(self, part: int, parts: int, user: str, timestamp: datetime | int | None) -> None:
+        """Hold a response, which came at an instant of any kind: what becomes of it depends on all."""
         self.parts.append(part)
         self.terms.add((parts, user))
         if timestamp is not None and (self.since is None or timestamp < self.since):
@@ -124,3 +124,14 @@ class ResponseParts(Fold):
             waits_for = f"{parts - len(there)} of {parts} parts, the first of them part {lacking}"
             state = (WAITING, self.since, waits_for, None, None)
         return [state if first else (DUPLICATE, None, None, None, None) for first in is_first]
+
+
+RESPONSE_PLAN = FoldPlan(
+    REQUEST,
+    ("part", "parts", "user", "timestamp"),
+    PART,
+    ResponseParts,
+    # Of several responses to one part the first counts; of those that came at one place the fields decide.
+    order=("part", *ARRIVAL.names, *ENTITY, "status", "ended"),
+)
+"""How the responses to a request are taken together."""

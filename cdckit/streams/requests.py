@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import datetime
-from functools import partial
+from collections.abc import Iterable, Sequence
+from functools import partial, reduce
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -13,31 +12,32 @@ from pyspark.sql import types as T
 
 from cdckit.errors import InvalidArgument
 from cdckit.model.records import ERROR_CODE, ERROR_FIELDS, REJECT, door_reject
-from cdckit.parts.arguments import (
-    require_batch,
-    require_columns,
-    require_flag,
-    require_instant,
-    require_int,
-    require_types,
-)
+from cdckit.parts.arguments import require_batch, require_columns, require_int, require_types
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.fold import IS_LAST, FoldPlan
 from cdckit.parts.folded_rows import explode_rule, fold_rows
 from cdckit.streams.catalogue import (
     ARRIVAL,
+    BATCH_HEADER,
     DATABASE,
     ENTITY,
     ENTITY_BATCHES,
     ENTITY_PATCHES,
     ENTITY_UPDATES,
+    REQUEST,
     SCHEMA_PATCHES,
     SCHEMA_UPDATES,
-    SUBSCRIPTIONS,
-    Status,
     Stream,
 )
-from cdckit.streams.documents import ANSWER, STATE, Document
+from cdckit.streams.documents import (
+    ANSWER,
+    ANSWERED_AT,
+    IS_REJECT,
+    MOST_CHARACTERS,
+    REMEMBERED,
+    STATE,
+    patch_plan,
+)
 from cdckit.streams.request_parts import PATCH, batch_patches
 
 _ERRORS = PATCH.field("errors")
@@ -45,8 +45,7 @@ PATCH_SCHEMA = spark_columns(pa.schema([*ARRIVAL, *ENTITY_PATCHES.columns(), _ER
 """One row is one patch of one entity: where it came from, what it says, and why it cannot be applied, if it
 is known before it is tried."""
 
-_HEADER = [name for name in ENTITY_PATCHES.columns().names if name in ENTITY_BATCHES.columns().names]
-_BATCH = pa.schema([*ARRIVAL, *map(ENTITY_BATCHES.columns().field, (*_HEADER, "patches"))])
+_BATCH = pa.schema([*ARRIVAL, *map(ENTITY_BATCHES.columns().field, (*BATCH_HEADER, "patches"))])
 
 
 def _answer_schema(patches: Stream) -> T.StructType:
@@ -112,21 +111,18 @@ def entity_patches(batches: DataFrame, *, databases: Iterable[str] | None = None
         batches, T.StructType([*spark_columns(_BATCH).fields, *ERROR_FIELDS]), function="entity_patches"
     )
     rule = partial(batch_patches, databases=served)
-    kept, reads = [*ARRIVAL.names, *_HEADER, REJECT], ["db", "patches", _IS_REJECT]
+    kept, reads = [*ARRIVAL.names, *BATCH_HEADER, REJECT], ["db", "patches", IS_REJECT]
     return explode_rule(_with_reject(batches), kept, reads, rule, PATCH).select(
         *PATCH_SCHEMA.fieldNames(), REJECT
     )
 
 
-_IS_REJECT = "is a reject"  # a name that no column of a caller has
-
-
 def _with_reject(rows: DataFrame) -> DataFrame:
     """Rows, what `REJECT` says of them, and whether it says anything."""
     if REJECT in rows.columns:
-        return rows.withColumn(_IS_REJECT, F.col(REJECT).isNotNull())
+        return rows.withColumn(IS_REJECT, F.col(REJECT).isNotNull())
     is_reject, reject = door_reject(rows.columns)
-    return rows.withColumns({_IS_REJECT: is_reject, REJECT: reject})
+    return rows.withColumns({IS_REJECT: is_reject, REJECT: reject})
 
 
 def require_databases(databases: Iterable[str] | None, *, function: str) -> frozenset[str] | None:
@@ -150,8 +146,9 @@ def entities(answers: DataFrame, known: DataFrame | None = None) -> DataFrame:
     Returns:
         One row per entity that any patch was about: its identity; `document`, JSON text, null where it does
         not exist, any more or yet; `answered`, the names of its last patches, so that they have no effect
-        when they come again, those that failed among them; `revision`; `changed`, in milliseconds.  Give it
-        to the next call.
+        when they come again, those that failed among them; `revision`; `changed`, in milliseconds.  Patches
+        that name no entity have such a row, too, with nulls for the names that they lack.  Give it to the
+        next call.
 
     Raises:
         MissingColumns, WrongColumnType: These are not such tables.
@@ -172,20 +169,27 @@ def entities(answers: DataFrame, known: DataFrame | None = None) -> DataFrame:
     <BLANKLINE>
     """
     schema, key = (ENTITY_SCHEMA, ENTITY) if "entity" in answers.columns else (SCHEMA_SCHEMA, DATABASE)
-    columns, identity = schema.fieldNames(), list(key)
-    require_columns(answers, [*columns, IS_LAST.name], function="entities")
-    # A patch that names no entity was refused: there is nothing to know.
-    named = F.coalesce(*(F.when(F.col(name).isNull(), F.lit(False)) for name in identity), F.lit(True))
-    last = answers.where(F.col(IS_LAST.name) & named).select(*columns)
+    require_columns(answers, [*schema.fieldNames(), IS_LAST.name], function="entities")
+    if known is not None:
+        require_types(known, schema, function="entities")
+    return last_states(answers, known, key, schema.fieldNames())
+
+
+def last_states(
+    rows: DataFrame, known: DataFrame | None, scope: Sequence[str], columns: Sequence[str]
+) -> DataFrame:
+    """What is known of scopes behind rows that were folded, and of others what was *known* before."""
+    last = rows.where(IS_LAST.name).select(*columns)
     if known is None:
         return last
-    require_types(known, schema, function="entities")
-    return last.unionByName(known.select(*columns).join(last.select(*identity), identity, "left_anti"))
+    others, now = known.select(*columns).alias("others"), last.select(*scope).alias("now")
+    same = (F.col(f"others.{name}").eqNullSafe(F.col(f"now.{name}")) for name in scope)
+    return last.unionByName(others.join(now, reduce(Column.__and__, same), "left_anti"))
 
 
 def entity_updates(answers: DataFrame) -> DataFrame:
     """
-    The updates of entities: what was applied, and changed something.
+    The updates of entities: what was applied, and asked for a change.
 
     Args:
         answers: What `apply_patches` returned.
@@ -225,45 +229,40 @@ def schema_updates(answers: DataFrame) -> DataFrame:
 
 
 def _updates(answers: DataFrame, columns: list[str]) -> DataFrame:
-    done = (F.col("status") == Status.DONE) & F.col("action").isNotNull()
-    return with_requested(answers.where(done).withColumn("revision", F.col("revision_after"))).select(
-        *columns
-    )
+    updates = with_requested(answers.where(is_update()))
+    return updates.withColumn("revision", F.col("revision_after")).select(*columns)
 
 
-def with_requested(answers: DataFrame) -> DataFrame:
-    """`before` and `after` as the patch asked for them."""
+def is_update() -> Column:
+    """Tell of an answer whether its patch was applied, and asked for a change."""
+    return F.col("action").isNotNull()
+
+
+def with_requested(answers: DataFrame, always: Column | None = None) -> DataFrame:
+    """`before` and `after` as the patch asked for them, or where they *always* are there."""
+    shown = F.lit(False) if always is None else always
     return answers.withColumns(
-        {
-            "before": F.when(F.col("include_before"), F.col("before")),
-            "after": F.when(F.col("include_after"), F.col("after")),
-        }
+        {name: F.when(F.col(f"include_{name}") | shown, F.col(name)) for name in ("before", "after")}
     )
 
 
 def apply_patches(
     patches: DataFrame,
     *,
-    entities: DataFrame | None = None,
-    ended: datetime | None = None,
+    known: DataFrame | None = None,
     order_by: Iterable[str] = tuple(ARRIVAL.names),
-    documents: bool = False,
-    most_characters: int = 1_000_000,
-    remember: int = 100,
+    most_characters: int = MOST_CHARACTERS,
+    remember: int = REMEMBERED,
 ) -> DataFrame:
     """
     Apply the patches of each entity one after the other, each wholly or not at all.
 
     Args:
         patches: What `entity_patches` returned, or `decode` of `ENTITY_PATCHES`.
-        entities: What is known from before: what `entities` returned; None if nothing is.
-        ended: When the patches are answered, aware; by default each at the time of its record, so that the
-            same patches always have the same answers.  Of one entity it never goes back.
+        known: What is known from before: what `entities` returned; None if nothing is.
         order_by: The columns that say in which order the patches of an entity count, then `part`: by default
             record time, topic, partition and offset.  Of a topic that is partitioned by entity, whose clocks
             may not be trusted, `["offset"]` is the order in which they were written.
-        documents: Whether `before` and `after` are there for all, asked for or not: `changes` needs
-            `after`.  Of subscriptions to zones they always are: `zone_changes` needs them.
         most_characters: How long the JSON text of an entity may become.
         remember: How many of the last patches of an entity are remembered, here and for the next call: one
             of them that comes again is a repeat.
@@ -274,11 +273,14 @@ def apply_patches(
         - `status`: 1, it was applied; 2, the entity does not exist, and no operation adds anything (reads,
           and removes, get this); 3, it could not be applied, and nothing of it was.
         - `errors`: why, for 2 and 3.
-        - `before` and `after`: the entity as JSON text, if asked for; null where it does not exist, and
-          where the patch failed.
-        - `action`: `created`, `updated` or `deleted`; null where nothing was to be changed: a read, a
-          failure.
-        - `ended`, milliseconds; `revision_after`, how often the entity was changed so far.
+        - `before` and `after`: the entity as JSON text, asked for or not; null where it does not exist, and
+          where the patch failed.  Responses and updates have them where they were asked for.
+        - `action`: `created`, `updated` or `deleted`; null where no change was asked for, or none was made:
+          a read (no operations, or tests alone), a failure.  A patch that asks for a change is an update
+          even where nothing is another then, such as one that removes a field that is not there.
+        - `ended`, milliseconds: each patch is answered at the time of its record, so that the same patches
+          always have the same answers; of one entity it never goes back.  `revision_after`, how often the
+          entity was changed so far.
         - `taught_before`: of a patch with `learning`, the entity as it was after the last such one.
         - `is_repeat`: the same part of the same request was there before; it has no effect, and no status.
         - in the last row of each entity (`is_last`) what is known of it then: see `entities`.
@@ -286,10 +288,8 @@ def apply_patches(
           and `changes` hands it on.
 
     Raises:
-        InvalidArgument: *patches* are a stream (hand its batches to a function), *ended* has no zone, a
-        number
-            is not above 0.
-        MissingColumns, WrongColumnType: *patches* or *entities* are not such tables.
+        InvalidArgument: *patches* are a stream (hand its batches to a function), a number is not above 0.
+        MissingColumns, WrongColumnType: *patches* or *known* are not such tables.
 
     Cost: one shuffle by entity, a sort, one pass through Python; of an entity one document is held at a time.
     The answers are often used twice, for updates and for what is known: write them, or cache them, before.
@@ -316,36 +316,30 @@ def apply_patches(
     <BLANKLINE>
     """
     function = "apply_patches"
-    if entities is not None:
-        require_types(entities, ENTITY_SCHEMA, function=function)
-    shown = F.lit(require_flag(documents, "documents", function=function))
-    # A subscription says in its document which zone it is to: without it nobody would know.
-    shown |= F.coalesce(F.col("collection").isin(*SUBSCRIPTIONS), F.lit(False))
-    limits = require_limits(most_characters, remember, function=function)
-    plan = FoldPlan(ENTITY, _READS, ANSWER, limits, STATE)
-    return _answer_patches(patches, entities, ENTITY_PATCHES, plan, ended, order_by, shown, function)
+    if known is not None:
+        require_types(known, ENTITY_SCHEMA, function=function)
+    plan = patch_plan(ENTITY, *require_limits(most_characters, remember, function=function))
+    return _answer_patches(patches, plan, ENTITY_PATCHES, order_by, known=known, function=function)
 
 
 def apply_schema_patches(
     patches: DataFrame,
     *,
-    schemas: DataFrame | None = None,
-    ended: datetime | None = None,
+    known: DataFrame | None = None,
     order_by: Iterable[str] = tuple(ARRIVAL.names),
-    most_characters: int = 1_000_000,
-    remember: int = 100,
+    most_characters: int = MOST_CHARACTERS,
+    remember: int = REMEMBERED,
 ) -> DataFrame:
     """
     Apply the patches of each database's schema: as `apply_patches` does those of entities.
 
     Args:
         patches: What `decode` returned of `SCHEMA_PATCHES`.
-        schemas: What is known from before: what `entities` returned of such answers.
-        ended, order_by, most_characters, remember: As for `apply_patches`.
+        known: What is known from before: what `entities` returned of such answers.
+        order_by, most_characters, remember: As for `apply_patches`.
 
     Returns:
-        One row per patch (`SCHEMA_ANSWER_SCHEMA`); `before` and `after` are always there, since
-        `schema_learning` needs them.
+        One row per patch (`SCHEMA_ANSWER_SCHEMA`), as of `apply_patches`.
 
     Raises:
         As `apply_patches`.
@@ -369,35 +363,27 @@ def apply_schema_patches(
     <BLANKLINE>
     """
     function = "apply_schema_patches"
-    if schemas is not None:
-        require_types(schemas, SCHEMA_SCHEMA, function=function)
-    limits = require_limits(most_characters, remember, function=function)
-    plan = FoldPlan(DATABASE, _READS, ANSWER, limits, STATE)
-    return _answer_patches(patches, schemas, SCHEMA_PATCHES, plan, ended, order_by, F.lit(True), function)
+    if known is not None:
+        require_types(known, SCHEMA_SCHEMA, function=function)
+    plan = patch_plan(DATABASE, *require_limits(most_characters, remember, function=function))
+    return _answer_patches(patches, plan, SCHEMA_PATCHES, order_by, known=known, function=function)
 
 
-def require_limits(most: int, remember: int, *, function: str) -> partial[Document]:
-    """Plan the fold of a document's patches within limits; raises `InvalidArgument` for one below 1."""
+def require_limits(most: int, remember: int, *, function: str) -> tuple[int, int]:
+    """The limits of a document; raises `InvalidArgument` for one below 1."""
     for argument, number in (("most_characters", most), ("remember", remember)):
         if require_int(number, argument, function=function) < 1:
             raise InvalidArgument(function, argument, "a number above 0", number)
-    return partial(Document, most=most, remember=remember)
-
-
-# Two names that no column of a caller has, by which patches may be ordered.
-_AT, _SHOWN = "answered at", "shown in any case"
-_FLAGS = ("include_before", "include_after", "learning")
-_READS = (_IS_REJECT, "errors", "client_id", "request", "part", "ops", *_FLAGS, _AT, _SHOWN)
+    return most, remember
 
 
 def _answer_patches(
     patches: DataFrame,
-    known: DataFrame | None,
-    stream: Stream,
     plan: FoldPlan,
-    ended: datetime | None,
+    stream: Stream,
     order_by: Iterable[str],
-    shown: Column,
+    *,
+    known: DataFrame | None,
     function: str,
 ) -> DataFrame:
     keeps = pa.schema([*ARRIVAL, *stream.columns()])
@@ -405,19 +391,14 @@ def _answer_patches(
     require_batch(
         patches, "patches", "hand its batches to a function: writeStream.foreachBatch(…)", function=function
     )
-    order = [*([order_by] if isinstance(order_by, str) else order_by), "part", "client_id", "request"]
+    order = [*([order_by] if isinstance(order_by, str) else order_by), "part", *REQUEST]
     require_columns(patches, order, function=function)
-    against = F.col("errors") if "errors" in patches.columns else F.lit(None).cast("array<string>")
-    # What cannot be read is about nobody, whatever it names.
-    about = F.when(~F.col(_IS_REJECT), F.col(plan.scope[-1]))
-    given = _with_reject(patches).withColumns(
-        {"errors": against, _AT: _end_millis(ended, function), _SHOWN: shown, plan.scope[-1]: about}
-    )
+    given = {
+        "errors": F.col("errors") if "errors" in patches.columns else F.lit(None).cast("array<string>"),
+        # As `cdckit.streams.documents.answered_at`.
+        ANSWERED_AT: F.coalesce(F.unix_millis("timestamp"), F.col("begun"), F.lit(0)),
+        "learning": F.col("learning") if "learning" in keeps.names else F.lit(False),
+    }
     rejects = [REJECT] if {REJECT, ERROR_CODE} & set(patches.columns) else []
-    return fold_rows(given, plan, keeps=[*keeps.names, *rejects], order=order, states=known)
-
-
-def _end_millis(ended: datetime | None, function: str) -> Column:
-    if ended is not None:
-        return F.unix_millis(require_instant(ended, "ended", function=function))
-    return F.coalesce(F.unix_millis("timestamp"), F.col("begun"), F.lit(0))
+    rows = _with_reject(patches).withColumns(given)
+    return fold_rows(rows, plan, keeps=[*keeps.names, *rejects], order=order, states=known)

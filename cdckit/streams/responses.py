@@ -15,11 +15,10 @@ from cdckit.errors import InvalidArgument
 from cdckit.model.records import ERROR_CODE, ERROR_DESCRIPTION, ERROR_FIELDS
 from cdckit.parts.arguments import require_batch, require_columns, require_instant, require_types
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.fold import FoldPlan
 from cdckit.parts.folded_rows import fold_rows
 from cdckit.streams.catalogue import ARRIVAL, COMPLETE_RESPONSES, PARTIAL_RESPONSES, REQUEST, StreamFault
 from cdckit.streams.decoding import with_text
-from cdckit.streams.request_parts import COMPLETE, PART, WAITING, ResponseParts
+from cdckit.streams.request_parts import COMPLETE, PART, RESPONSE_PLAN, WAITING
 from cdckit.streams.requests import with_requested
 
 Policy = Literal["keep", "reject"]
@@ -94,9 +93,9 @@ def response_parts(responses: DataFrame, *, completed: DataFrame | None = None) 
         One row per response (`REQUEST_SCHEMA`) and
 
         - `part_is`: `complete`, all parts of the request are there; `waiting`, some are missing;
-          `duplicate`, the same part was there before, by record time, topic, partition and offset, or the
-          request was complete before; `contradicting`, the parts differ in how many they are, or in user:
-          then none can be believed, and each has the error code CONTRADICTING.
+          `duplicate`, the same part was there before, by record time, topic, partition and offset (nulls
+          come first), or the request was complete before; `contradicting`, the parts differ in how many
+          they are, or in user: then none can be believed, and each has the error code CONTRADICTING.
         - `waiting_since`: when the first response to the request came, and `waiting_for`: how many are
           missing, and the first of them; null unless it waits.
 
@@ -134,14 +133,7 @@ def response_parts(responses: DataFrame, *, completed: DataFrame | None = None) 
         require_columns(completed, REQUEST, function="response_parts")
         over = completed.select(*REQUEST).distinct()
     usable = responses.where(F.col(ERROR_CODE).isNull()) if ERROR_CODE in responses.columns else responses
-    kept = RESPONSE_SCHEMA.fieldNames()
-    lacks = {name: f"lacks {name}" for name in ARRIVAL.names}
-    placed = usable.select(*kept, *(F.col(name).isNull().alias(alias) for name, alias in lacks.items()))
-    # Of two responses to one part that came at one place, the texts decide: rows have no order of their own.
-    arrival = [column for name, alias in lacks.items() for column in (alias, name)]
-    order = ["part", *arrival, "status", "after", "ended"]
-    plan = FoldPlan(REQUEST, ("part", "parts", "user", "timestamp"), PART, ResponseParts)
-    parts = fold_rows(placed, plan, keeps=kept, order=order, states=over)
+    parts = fold_rows(usable, RESPONSE_PLAN, keeps=RESPONSE_SCHEMA.fieldNames(), states=over)
     return parts.select(*REQUEST_SCHEMA.fieldNames(), ERROR_CODE, ERROR_DESCRIPTION)
 
 
@@ -234,13 +226,18 @@ def waiting(
     0
     """
     require_types(parts, T.StructType([*REQUEST_SCHEMA.fields, *ERROR_FIELDS]), function="waiting")
-    at = require_instant(now, "now", function="waiting")
+    waited = time_waited(now, function="waiting")
     if overdue not in ("keep", "reject"):
         raise InvalidArgument("waiting", "overdue", "'keep' or 'reject'", overdue)
-    late = parts.where(F.col("part_is") == WAITING).withColumn("waited", at - F.col("waiting_since"))
+    late = parts.where(F.col("part_is") == WAITING).withColumn("waited", waited)
     measured = late.withColumn("is_overdue", F.coalesce(F.col("waited") > F.lit(wait), F.lit(False)))
     refused = F.col("is_overdue") & F.lit(overdue == "reject")
     return measured.withColumns({name: F.when(refused, text) for name, text in overdue_error().items()})
+
+
+def time_waited(now: datetime, *, function: str) -> Column:
+    """How long a response has waited; raises `InvalidArgument` where *now* has no zone."""
+    return require_instant(now, "now", function=function) - F.col("waiting_since")
 
 
 def overdue_error() -> dict[str, Column]:

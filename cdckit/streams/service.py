@@ -20,7 +20,7 @@ from cdckit.ledger.shell import MANY_FILES, ReceiveResult, Shell, WorkResult
 from cdckit.merging.merge import merge
 from cdckit.model.documents import Document
 from cdckit.model.records import ERROR_CODE, RECORD_SCHEMA, REJECT_SCHEMA
-from cdckit.parts.arguments import require_batch, require_instant, require_int, require_types
+from cdckit.parts.arguments import require_batch, require_int, require_types
 from cdckit.parts.workers import compute_once, describe_jobs
 from cdckit.store import Snapshot, Transaction
 from cdckit.store.store import read_rows
@@ -44,6 +44,7 @@ from cdckit.streams.catalogue import (
     require_stream,
 )
 from cdckit.streams.decoding import with_record
+from cdckit.streams.documents import MOST_CHARACTERS, REMEMBERED
 from cdckit.streams.entity_changes import Nested, changes
 from cdckit.streams.request_parts import GIVEN_UP, WAITING
 from cdckit.streams.requests import (
@@ -59,11 +60,12 @@ from cdckit.streams.responses import (
     overdue_error,
     partial_responses,
     response_rows,
+    time_waited,
     with_message,
 )
 from cdckit.streams.service_erasure import ENTITY_KIND, asked_entities, forget_named
 from cdckit.streams.service_intake import Intake
-from cdckit.streams.service_rules import TAKES, CompleteResponse, LearnedType
+from cdckit.streams.service_rules import TAKES, CompleteResponse, LearnedType, ServiceRules
 from cdckit.streams.service_tables import (
     RECORDS,
     RECORDS_SCHEMA,
@@ -120,9 +122,8 @@ def _patches(tables: Snapshot, after: int | None) -> DataFrame:
 
 
 def _schema_patches(tables: Snapshot, after: int | None) -> DataFrame:
-    of_entities = {"learning", *ENTITY} - {"db"}
-    names = (name for name in PATCH_SCHEMA.fieldNames() if name not in of_entities)
-    return _answers(tables, after)[1].select(*names)
+    columns = (*ARRIVAL.names, *SCHEMA_PATCHES.columns().names, "errors")
+    return _answers(tables, after)[1].select(*columns)
 
 
 def _learning(tables: Snapshot, after: int | None) -> DataFrame:
@@ -259,15 +260,14 @@ class Service(Shell):
         location: str | Path,
         *,
         databases: Iterable[str] | None = None,
-        most_characters: int = 1_000_000,
-        remember: int = 100,
+        most_characters: int = MOST_CHARACTERS,
+        remember: int = REMEMBERED,
         buckets: int = BUCKETS,
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        chosen = require_databases(databases, function="Service")
-        require_limits(most_characters, remember, function="Service")
-        named = None if chosen is None else tuple(sorted(chosen))
-        self._settings = Settings(named, most_characters, remember, buckets=buckets)
+        served = require_databases(databases, function="Service")
+        limits = require_limits(most_characters, remember, function="Service")
+        self._settings = Settings(ServiceRules(served, *limits), buckets=buckets)
         super().__init__(spark, location, storage_options)
 
     # What the shell asks for -------------------------------------------------------------------------------
@@ -282,9 +282,9 @@ class Service(Shell):
 
     def _expire(self, tables: Transaction, now: datetime, wait: timedelta) -> int:
         waits = last_outcomes(tables).where(F.col("outcome") == WAITING)
-        is_overdue = require_instant(now, "now", function="expire") - F.col("waiting_since") > F.lit(wait)
+        waited = time_waited(now, function="expire")
         given_up = {"outcome": F.lit(GIVEN_UP), **overdue_error()}
-        overdue = compute_once(waits.where(is_overdue).withColumns(given_up))
+        overdue = compute_once(waits.where(waited > F.lit(wait)).withColumns(given_up))
         if overdue is None:
             return 0
         say_outcomes(tables, overdue)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -38,10 +38,13 @@ from cdckit.streams.catalogue import (
     SUBSCRIPTIONS,
     Status,
 )
+from cdckit.streams.collection_types import TYPE_PLAN
 from cdckit.streams.json_values import column_text, read, to_text
 from cdckit.streams.messages import message
 from cdckit.streams.request_parts import ERASED, ERASED_REASON, read_patch
+from cdckit.streams.requests import is_update
 from cdckit.streams.service_rules import (
+    Answer,
     ForgetEntity,
     ForgetResponses,
     ForgetType,
@@ -62,10 +65,10 @@ from cdckit.streams.service_tables import (
     Settings,
     known_documents,
     read_answers,
+    read_made,
     subscriptions_kind,
     table_rows,
 )
-from cdckit.streams.type_learning import learnable
 from cdckit.streams.zones import notification_id
 
 ENTITY_KIND = Kind("entity", ENTITY, 1, False, "entity")
@@ -190,7 +193,7 @@ class _Erasure:
 
     def _forget_states(self) -> None:
         """Let nothing be known of them, and no response that waits have a word of theirs."""
-        rows: list[Row] = [ForgetEntity(tuple(row)) for row in self._names.collect()]
+        rows: list[Row] = [ForgetEntity(row.asDict()) for row in self._names.collect()]
         if self._theirs is not None:
             requests = self._theirs.where("parts > 1").select(*REQUEST, *ENTITY).distinct().collect()
             rows += [ForgetResponses(tuple(row[:2]), tuple(row[2:])) for row in requests]
@@ -207,7 +210,7 @@ class _Erasure:
             return []
         seen = self._tables.read(SEEN)
         # An id is a hash: of each update and device it is made again, and those that are there are kept.
-        pairs = theirs.where("action IS NOT NULL").crossJoin(F.broadcast(seen.select("device").distinct()))
+        pairs = theirs.where(is_update()).crossJoin(F.broadcast(seen.select("device").distinct()))
         ids = pairs.select(notification_id().alias("notification"))
         notifications = compute_once(
             seen.join(ids, "notification", "left_semi").select("notification").distinct()
@@ -250,16 +253,24 @@ class _Erasure:
 
     def _learn_again(self, theirs: DataFrame) -> list[ErasedPart]:
         """Let the entity types be what all others teach."""
-        tables, of_type = self._tables, ("db", "collection")
-        types = compute_once(theirs.where("learning AND action IS NOT NULL").select(*of_type).distinct())
+        tables, is_taught = self._tables, F.col("learning") & is_update()
+        types = compute_once(theirs.where(is_taught).select(*TYPE_PLAN.scope).distinct())
         if types is None:
             return []
-        self._folds().take_rows([ForgetType(row.asDict()) for row in types.collect()], rewrites=1)
-        answers, schemas = (read_answers(tables, schemas=is_schema) for is_schema in (False, True))
-        taught = learnable(answers, schemas, TAKEN).join(types, list(of_type), "left_semi")
-        folded = self._folds().take_many(taught, read_lessons)
+        keys = [row.asDict() for row in types.collect()]
+        self._folds().take_rows(list(map(ForgetType, keys)), rewrites=1)
+        taught = frozenset((key["db"], key["collection"]) for key in keys)
+        answers = read_made(tables, Answer, {}).where(is_update()).select(*_TAUGHT)
+        folded = self._folds().take_many(answers, partial(read_lessons, types=taught))
         learned = tables.scratch(table_rows(folded, LearnedType))
         return rewrite_rows(tables, LEARNED, types, lambda rows: learned)
+
+
+_TAUGHT = [
+    *(*ARRIVAL.names, "db", "collection", *REQUEST, "part", "ended", TAKEN),
+    *("learning", "is_schema", "action", "before", "after", "taught_before"),
+]
+"""The columns of answers that entity types are learnt from."""
 
 
 def _without_words(answers: DataFrame) -> DataFrame:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,10 +11,11 @@ import msgspec
 import pyarrow as pa
 
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.parts.fold import Result
-from cdckit.parts.kept_folds import KeptFold, Place, RecordOutcome
+from cdckit.parts.fold import Fold, Result
+from cdckit.parts.kept_folds import KeptFold, Place, PlannedFold, RecordOutcome, row_rank, scope_of
 from cdckit.streams.catalogue import (
     ARRIVAL,
+    BATCH_HEADER,
     CONNECTIONS,
     DATABASE,
     ENTITY,
@@ -27,23 +29,21 @@ from cdckit.streams.catalogue import (
     Status,
     StreamFault,
 )
-from cdckit.streams.collection_types import DECLARED_TYPE, EntityType, declared_types
-from cdckit.streams.documents import ANSWER, Document
+from cdckit.streams.collection_types import DECLARED_TYPE, TYPE_PLAN, declared_types
+from cdckit.streams.documents import ANSWERED_AT, PatchedDocument, answered_at, patch_plan
 from cdckit.streams.json_values import column_text, read, to_text
-from cdckit.streams.messages import message, message_text
+from cdckit.streams.messages import Columns, message, message_text
 from cdckit.streams.request_parts import (
     COMPLETE,
     CONTRADICTING,
-    DUPLICATE,
     ERASED_REASON,
     PATCH,
+    RESPONSE_PLAN,
     WAITING,
     ResponseParts,
     batch_patches,
     foreign_reasons,
 )
-
-Columns = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,14 @@ class ServiceRules:
 
     Args:
         databases: Those that are served; None for all.
-        most, remember: As for a `Document`.
+        most_characters, remember: As for `apply_patches`.
         taken: The number of the batch that is taken.
     """
 
     databases: frozenset[str] | None
-    most: int
+    most_characters: int
     remember: int
-    taken: int
+    taken: int = 0
 
 
 class _Row(msgspec.Struct, array_like=True, tag=True):
@@ -70,7 +70,6 @@ class _Row(msgspec.Struct, array_like=True, tag=True):
 class _PatchRow(_Row):
     """A patch: the record that brought it, where that came from, and what the patch says."""
 
-    key: ClassVar[tuple[str, ...]]
     place: Place
     columns: Columns
 
@@ -78,13 +77,9 @@ class _PatchRow(_Row):
 class EntityPatch(_PatchRow):
     """A patch of an entity."""
 
-    key = ENTITY
-
 
 class SchemaPatch(_PatchRow):
     """A patch of the schema of a database."""
-
-    key = DATABASE
 
 
 class Response(_Row):
@@ -99,11 +94,6 @@ class Response(_Row):
         """The key of the request."""
         return self.columns["client_id"], self.columns["request"]
 
-    def order(self) -> tuple[Any, ...]:
-        """Order by part, then as they came; at one place the texts decide."""
-        arrival = map(self.columns.get, ARRIVAL.names)
-        return self.columns["part"], *((value is None, value or 0) for value in arrival), self.text
-
 
 class Lesson(_Row):
     """What can be learnt from an update of an entity, or of a type that a schema declares (`is_type`)."""
@@ -112,9 +102,9 @@ class Lesson(_Row):
 
 
 class ForgetEntity(_Row):
-    """An entity of which nothing is to be known any more."""
+    """An entity of which nothing is to be known any more: its key."""
 
-    entity: tuple[str, ...]
+    columns: Columns
 
 
 class ForgetResponses(_Row):
@@ -125,7 +115,7 @@ class ForgetResponses(_Row):
 
 
 class ForgetType(_Row):
-    """An entity type of which nothing is to be known any more: its `db` and `collection`."""
+    """An entity type of which nothing is to be known any more: its key."""
 
     columns: Columns
 
@@ -183,19 +173,42 @@ def record_fault(stream: str | None, value: bytes | None, key: bytes | None) -> 
 READS = (*ARRIVAL.names, "key", "value", "stream", "batch", "number", ERROR_CODE)
 """The columns of a record that are looked at."""
 
-_HEADER = [name for name in ENTITY_PATCHES.columns().names if name in ENTITY_BATCHES.columns().names]
 
-
-def read_rows(batch: pa.RecordBatch, settings: ServiceRules) -> Iterator[EntityPatch | SchemaPatch]:
+def read_patches(batch: pa.RecordBatch, rules: ServiceRules) -> Iterator[EntityPatch | SchemaPatch]:
     """The patches of records, of those that could be read."""
     for row in _with_numbers(batch):
         if row[ERROR_CODE] is None:
-            yield from _read_patches(row, settings)
+            place = row["batch"], row["number"]
+            source = {name: row[name] for name in ARRIVAL.names}
+            for kind, patch in _patches_of(row["stream"], row["value"], rules):
+                ended = answered_at(row["timestamp"], patch["begun"])
+                yield kind(place, {**source, **patch, ANSWERED_AT: ended})
 
 
-def read_lessons(batch: pa.RecordBatch) -> Iterator[Lesson]:
-    """Lessons, of messages of schema-learning, with the batches that brought them."""
-    return map(Lesson, _with_numbers(batch))
+def _patches_of(
+    stream: str, value: bytes, rules: ServiceRules
+) -> Iterator[tuple[type[EntityPatch | SchemaPatch], Columns]]:
+    if stream == ERASED_PATCHES.name:
+        columns = message(value, ERASED_PATCHES)
+        if ERROR_CODE not in columns:
+            yield EntityPatch, {**columns, "errors": [ERASED_REASON]}
+    elif stream == ENTITY_BATCHES.name:
+        columns = message(value, ENTITY_BATCHES)
+        header = {name: columns[name] for name in BATCH_HEADER}
+        for patch in batch_patches(columns["db"], columns["patches"], False, databases=rules.databases):
+            yield EntityPatch, {**header, **dict(zip(PATCH.names, patch, strict=True))}
+    elif stream in (ENTITY_PATCHES.name, SCHEMA_PATCHES.name):
+        columns = message(value, STREAMS[stream])
+        kind = EntityPatch if stream == ENTITY_PATCHES.name else SchemaPatch
+        yield kind, {**columns, "errors": foreign_reasons(columns["db"], rules.databases) or None}
+
+
+def read_lessons(batch: pa.RecordBatch, types: frozenset[tuple[str, str]]) -> Iterator[Lesson]:
+    """What some entity types can be learnt from, of answers as their table has them."""
+    for answer in _with_numbers(batch):
+        for lesson in _lessons(answer):
+            if (lesson.columns["db"], lesson.columns["collection"]) in types:
+                yield lesson
 
 
 def _with_numbers(batch: pa.RecordBatch) -> list[Columns]:
@@ -207,89 +220,29 @@ def _with_numbers(batch: pa.RecordBatch) -> list[Columns]:
     return rows
 
 
-def _read_patches(row: Mapping[str, Any], rules: ServiceRules) -> Iterator[EntityPatch | SchemaPatch]:
-    stream, value, place = row["stream"], row["value"], (row["batch"], row["number"])
-    arrival = {name: row[name] for name in ARRIVAL.names}
-    if stream == ERASED_PATCHES.name:
-        columns = message(value, ERASED_PATCHES)
-        if ERROR_CODE not in columns:
-            yield EntityPatch(place, {**arrival, **columns, "errors": [ERASED_REASON]})
-    elif stream == ENTITY_BATCHES.name:
-        columns = message(value, ENTITY_BATCHES)
-        header = {**arrival, **{name: columns[name] for name in _HEADER}}
-        patches = batch_patches(columns["db"], columns["patches"], False, databases=rules.databases)
-        for patch in patches:
-            yield EntityPatch(place, {**header, **dict(zip(PATCH.names, patch, strict=True))})
-    elif stream in (ENTITY_PATCHES.name, SCHEMA_PATCHES.name):
-        columns = message(value, STREAMS[stream])
-        errors = foreign_reasons(columns["db"], rules.databases) or None
-        kind = EntityPatch if stream == ENTITY_PATCHES.name else SchemaPatch
-        yield kind(place, {**arrival, **columns, "errors": errors})
-
-
 # Folds -----------------------------------------------------------------------------------------------------
 
 
-def scope_of(*key: str | int | None) -> str:
-    """A key as one text."""
-    return to_text(key)
-
-
-def _order(columns: Columns) -> tuple[Any, ...]:
-    """Order as records came; nulls come first."""
-    values = map(columns.get, (*ARRIVAL.names, "part", "client_id", "request"))
-    return tuple((value is not None, value or 0) for value in values)
-
-
-_SAID = ("errors", *REQUEST, "part", "ops", "include_before", "include_after", "learning")
-
-
-class EntityPatches(KeptFold):
-    """The document of an entity, and its patches one after the other; of what has no name nothing is kept."""
+class EntityPatches(PlannedFold):
+    """The document of an entity, and its patches one after the other; as one, all that have no name."""
 
     name = "entities"
     takes: ClassVar[tuple[type, ...]] = (EntityPatch, ForgetEntity)
+    forgets = ForgetEntity
+    plan = patch_plan(ENTITY)
 
-    def __init__(self, state: bytes | None, settings: ServiceRules) -> None:
-        self._settings, self._is_kept = settings, state is not None
-        known_state = None if state is None else msgspec.msgpack.decode(state)
-        self._document = Document(known_state, most=settings.most, remember=settings.remember)
+    def begin(self, state: Result | None) -> Fold:
+        rules = self._settings
+        return PatchedDocument(state, most=rules.most_characters, remember=rules.remember)
 
-    @staticmethod
-    def spread(row: _PatchRow | ForgetEntity) -> Iterable[tuple[str, Any]]:
-        key = row.entity if isinstance(row, ForgetEntity) else map(row.columns.get, row.key)
-        return [(scope_of(*key), row)]
-
-    @staticmethod
-    def order(row: _PatchRow | ForgetEntity) -> Any:
-        return () if isinstance(row, ForgetEntity) else _order(row.columns)
-
-    def take(self, row: _PatchRow | ForgetEntity) -> Iterator[Any]:
-        if isinstance(row, ForgetEntity):
-            self._is_kept = False
-            return
-        patch = row.columns
-        self._is_kept = all(patch.get(name) is not None for name in row.key)
-        stamp = patch["timestamp"]
-        at = (patch["begun"] or 0) if stamp is None else stamp // 1_000
-        arguments: list[Any] = [*map(patch.get, _SAID), at, True]
-        result = self._document.take(False, *arguments)
-        answer = {**patch, **dict(zip(ANSWER.names, result, strict=True)), "taken": self._settings.taken}
+    def follow(self, row: _PatchRow, result: Columns) -> Iterator[Any]:
         batch, number = row.place
-        is_schema = isinstance(row, SchemaPatch)
-        yield Answer({**answer, "batch": batch, "number": number, "is_schema": is_schema})
+        source = {"batch": batch, "number": number, "taken": self._settings.taken}
+        answer = {**row.columns, **result, **source, "is_schema": isinstance(row, SchemaPatch)}
+        yield Answer(answer)
         if not answer["is_repeat"]:
             yield _respond(row.place, answer)
-        if answer["action"] is not None:
-            yield from self._lessons(answer)
-
-    def _lessons(self, answer: Columns) -> Iterator[Lesson]:
-        if answer["learning"]:
-            documents = {"before": answer["taught_before"], "after": answer["after"]}
-            yield Lesson({**_source(answer), **documents, "is_type": False})
-
-    def state(self) -> bytes | None:
-        return msgspec.msgpack.encode(self._document.state()) if self._is_kept else None
+        yield from _lessons(answer)
 
 
 class SchemaPatches(EntityPatches):
@@ -297,22 +250,27 @@ class SchemaPatches(EntityPatches):
 
     name = "schemas"
     takes = (SchemaPatch,)
+    plan = patch_plan(DATABASE)
 
-    def _lessons(self, answer: Columns) -> Iterator[Lesson]:
+
+def _lessons(answer: Columns) -> Iterator[Lesson]:
+    """What can be learnt from an answer: of a schema each of its types; an entity, if the patch lets it."""
+    if answer["action"] is None:
+        return
+    names = (*ARRIVAL.names, "db", "collection", *REQUEST, "part", "ended", "taken")
+    source = {name: answer.get(name) for name in names}
+    if answer["is_schema"]:
         for declared in declared_types(answer["before"], answer["after"]):
             columns = dict(zip(DECLARED_TYPE.names, declared, strict=True))
-            yield Lesson({**_source(answer), **columns, "before": None, "is_type": True})
-
-
-def _source(answer: Columns) -> Columns:
-    """Name where a lesson comes from, and about what it is."""
-    names = (*ARRIVAL.names, "db", "collection", *REQUEST, "part", "ended", "taken")
-    return {name: answer.get(name) for name in names}
+            yield Lesson({**source, **columns, "before": None, "is_type": True})
+    elif answer["learning"]:
+        documents = {"before": answer["taught_before"], "after": answer["after"]}
+        yield Lesson({**source, **documents, "is_type": False})
 
 
 def _respond(place: Place, answer: Columns) -> Response:
     asked = {name: answer[name] if answer[f"include_{name}"] else None for name in ("before", "after")}
-    names = (*ARRIVAL.names, *ENTITY, *REQUEST, "user", "part", "parts", "begun", "ended")
+    names = (*ARRIVAL.names, *ENTITY, *REQUEST, "user", "part", "parts", "begun", "ended", "status")
     text = message_text({**answer, **asked}, PARTIAL_RESPONSES)
     return Response(place, {name: answer.get(name) for name in names}, text)
 
@@ -349,23 +307,23 @@ class RequestResponses(KeptFold):
     def settle(self) -> Iterator[Any]:
         if self._is_complete or not self._came:
             return
-        before = {response.place for response in self._responses}
-        responses = sorted([*self._responses, *self._came], key=Response.order)
-        parts, complete, self._responses = ResponseParts(None), list[Response](), []
+        waited = {response.place for response in self._responses}
+        responses = [*self._responses, *self._came]
+        responses.sort(key=lambda response: row_rank(response.columns, RESPONSE_PLAN.order))
+        parts = ResponseParts(None)
         for response in responses:
-            part: list[Any] = list(map(response.columns.get, ("part", "parts", "user", "timestamp")))
-            parts.take(*part)
+            columns: Any = map(response.columns.get, RESPONSE_PLAN.reads)
+            parts.take(*columns)
+        fates = defaultdict[str, list[Response]](list)
         for response, result in zip(responses, parts.settle(), strict=True):
             part_is, since, waits_for, code, sentence = result
-            if part_is == COMPLETE:
-                complete.append(response)
-            elif part_is != DUPLICATE:
-                self._responses.append(response)
-            if part_is in (WAITING, CONTRADICTING) or response.place in before:
+            fates[part_is].append(response)
+            if part_is in (WAITING, CONTRADICTING) or response.place in waited:
                 yield RecordOutcome(response.place, part_is, code, sentence, since, waits_for)
-        if complete:
+        self._responses = [*fates[WAITING], *fates[CONTRADICTING]]
+        if fates[COMPLETE]:
             self._is_complete = True
-            yield CompleteResponse({**_together(complete), "taken": self._taken})
+            yield CompleteResponse({**_together(fates[COMPLETE]), "taken": self._taken})
 
     def state(self) -> bytes | None:
         if not self._is_complete and not self._responses:
@@ -387,54 +345,33 @@ def _together(responses: list[Response]) -> Columns:
 
 
 def _mask(response: Response) -> Response:
-    nameless = {**response.columns, **dict.fromkeys(ENTITY[1:])}
+    nameless = {**response.columns, **dict.fromkeys(ENTITY[1:]), "status": Status.NOT_APPLIED.value}
     return Response(response.place, nameless, mask_response(response.text))
-
-
-_LEFT = ("db", "clientid", "request", "user", "begun", "ended", "part", "parts")
-_FLAGS = ("learning", "includeBefore", "includeAfter")
 
 
 def mask_response(text: str) -> str:
     """A response without a word of its entity, as if that had been refused."""
     response = read(text)
-    left = {name: response[name] for name in (*_LEFT, *_FLAGS) if name in response}
-    masked = {**left, "status": Status.NOT_APPLIED.value, "error": ERASED_REASON}
-    return column_text(to_text(masked)) or ""
+    kept = {*ERASED_PATCHES.fields, "ended"} & response.keys()
+    masked = {**response, "status": Status.NOT_APPLIED.value, "error": ERASED_REASON}
+    names = [name for name in PARTIAL_RESPONSES.fields if name in kept or name in ("status", "error")]
+    return column_text(to_text({name: masked[name] for name in names})) or ""
 
 
-class TypeLessons(KeptFold):
+class TypeLessons(PlannedFold):
     """An entity type, and what is learnt of it."""
 
     name = "types"
     takes = (Lesson, ForgetType)
+    forgets = ForgetType
+    plan = TYPE_PLAN
 
-    def __init__(self, state: bytes | None, settings: ServiceRules) -> None:
-        self._type: EntityType | None = EntityType(None if state is None else msgspec.msgpack.decode(state))
-
-    @staticmethod
-    def spread(row: Lesson | ForgetType) -> Iterable[tuple[str, Any]]:
-        key = row.columns["db"], row.columns["collection"]
-        return [(scope_of(*key), row)]
-
-    @staticmethod
-    def order(row: Lesson | ForgetType) -> Any:
-        return _order(row.columns) if isinstance(row, Lesson) else ()
-
-    def take(self, row: Lesson | ForgetType) -> Iterator[Any]:
-        if isinstance(row, ForgetType):
-            self._type = None
-            return
-        self._type = self._type or EntityType()
-        lesson: Any = map(row.columns.get, ("is_type", "collection", "before", "after"))
-        changed, entities = self._type.take(*lesson)
-        if changed is not None:
-            names = (*ARRIVAL.names, "db", "collection", "ended", "taken")
+    def follow(self, row: Lesson, result: Columns) -> Iterator[Any]:
+        if result["changed_type"] is not None:
+            names = (*ARRIVAL.names, *TYPE_PLAN.scope, "ended", "taken")
             columns = {name: row.columns[name] for name in names}
-            yield LearnedType({**columns, "entities": entities, "entity_type": changed})
-
-    def state(self) -> bytes | None:
-        return None if self._type is None else msgspec.msgpack.encode(self._type.state())
+            learned = {"entities": result["entities"], "entity_type": result["changed_type"]}
+            yield LearnedType({**columns, **learned})
 
 
 FOLDS = (EntityPatches, SchemaPatches, RequestResponses, TypeLessons)

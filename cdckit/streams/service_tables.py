@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -24,7 +24,7 @@ from cdckit.store import Transaction
 from cdckit.store.files import Where
 from cdckit.store.store import Tables, read_note, read_rows, write_note
 from cdckit.store.writing import Rows
-from cdckit.streams.catalogue import ARRIVAL, COMPLETE_RESPONSES, DATABASE, ENTITY, ENTITY_PATCHES, Stream
+from cdckit.streams.catalogue import ARRIVAL, COMPLETE_RESPONSES, ENTITY_PATCHES, Stream
 from cdckit.streams.decoding import decode
 from cdckit.streams.documents import ANSWER, STATE
 from cdckit.streams.service_rules import (
@@ -39,9 +39,9 @@ from cdckit.streams.service_rules import (
     ServiceRules,
     TableRow,
     TypeLessons,
+    read_patches,
     read_state,
 )
-from cdckit.streams.service_rules import read_rows as read_patches
 from cdckit.streams.type_learning import LEARNED_SCHEMA, TYPE_SCHEMA
 
 RECORDS, ANSWERS, LEARNED, RESPONSES = "records", "answers", "learned types", "responses"
@@ -81,23 +81,20 @@ SEEN_SCHEMA = T.StructType(
 
 @dataclass(frozen=True)
 class Settings(shell.Settings):
-    """What a service goes by; its tables are made by these."""
+    """What a service goes by; its tables are made by these rules."""
 
-    databases: tuple[str, ...] | None
-    most_characters: int
-    remember: int
+    rules: ServiceRules
     note_key = "cdckit.streams"
 
     @property
     def noted(self) -> dict[str, Any]:
-        databases = None if self.databases is None else sorted(set(self.databases))
-        return {"databases": databases, "most_characters": self.most_characters, "remember": self.remember}
+        rules = self.rules
+        databases = None if rules.databases is None else sorted(rules.databases)
+        return {"databases": databases, "most_characters": rules.most_characters, "remember": rules.remember}
 
     def folds(self, taken: int) -> DoorFolds:
         """Name what is folded of a batch."""
-        databases = None if self.databases is None else frozenset(self.databases)
-        rules = ServiceRules(databases, self.most_characters, self.remember, taken)
-        return DoorFolds(RECORDS, READS, read_patches, Row, FOLDS, rules)
+        return DoorFolds(RECORDS, READS, read_patches, Row, FOLDS, replace(self.rules, taken=taken))
 
 
 def subscriptions_kind(buckets: int = BUCKETS) -> Kind:
@@ -140,8 +137,13 @@ def read_messages(tables: Tables, stream: Stream, after: int | None = None) -> D
 
 def known_documents(tables: Tables, *, schemas: bool = False) -> DataFrame:
     """Read what is known of entities, or of schemas: their keys and `STATE`."""
-    fold, key = (SchemaPatches, DATABASE) if schemas else (EntityPatches, ENTITY)
-    return last_states(tables, fold, read_state, pa.schema([*((name, pa.string()) for name in key), *STATE]))
+    fold = SchemaPatches if schemas else EntityPatches
+    key = fold.plan.scope
+    states = last_states(
+        tables, fold, read_state, pa.schema([*((name, pa.string()) for name in key), *STATE])
+    )
+    # What names no entity was refused, and has no document.
+    return states.where(reduce(Column.__and__, (F.col(name).isNotNull() for name in key)))
 
 
 def known_types(tables: Tables) -> DataFrame:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from cdckit.parts.arguments import require_batch, require_columns, require_types
+from cdckit.parts.arguments import require_batch, require_types
 from cdckit.parts.arrow_types import spark_columns
-from cdckit.parts.fold import IS_LAST, FoldPlan
+from cdckit.parts.fold import IS_LAST
 from cdckit.parts.folded_rows import explode_rule, fold_rows
-from cdckit.streams.catalogue import ARRIVAL, SCHEMA_LEARNING, Status
-from cdckit.streams.collection_types import DECLARED_TYPE, LESSON, TYPE_STATE, EntityType, declared_types
-from cdckit.streams.requests import ANSWER_SCHEMA, SCHEMA_ANSWER_SCHEMA
+from cdckit.streams.catalogue import ARRIVAL, REQUEST, SCHEMA_LEARNING
+from cdckit.streams.collection_types import DECLARED_TYPE, LESSON, TYPE_PLAN, TYPE_STATE, declared_types
+from cdckit.streams.requests import ANSWER_SCHEMA, SCHEMA_ANSWER_SCHEMA, is_update, last_states
 
 LEARNING_SCHEMA = spark_columns(pa.schema([*ARRIVAL, *SCHEMA_LEARNING.columns(), ("is_type", pa.bool_())]))
 """One row is one message of schema-learning: an update of an entity, or of an entity type (`is_type`)."""
 
-_TYPE = ("db", "collection")
-_KEEPS = (*ARRIVAL.names, *_TYPE, "ended", "is_type", "client_id", "request")
+_KEEPS = (*ARRIVAL.names, *TYPE_PLAN.scope, "ended", "is_type", "client_id", "request")
 LESSON_SCHEMA = T.StructType(
     [
         *(LEARNING_SCHEMA[name] for name in _KEEPS),
@@ -29,10 +26,10 @@ LESSON_SCHEMA = T.StructType(
     ]
 )
 """One row is one message of schema-learning, and what it taught."""
-TYPE_SCHEMA = T.StructType([LESSON_SCHEMA[name] for name in (*_TYPE, *TYPE_STATE.names)])
+TYPE_SCHEMA = T.StructType([LESSON_SCHEMA[name] for name in (*TYPE_PLAN.scope, *TYPE_STATE.names)])
 """One row is one entity type: what is known of it, and what that was made of."""
 LEARNED_SCHEMA = T.StructType(
-    [LESSON_SCHEMA[name] for name in (*ARRIVAL.names, *_TYPE, "ended", "entities", "entity_type")]
+    [LESSON_SCHEMA[name] for name in (*ARRIVAL.names, *TYPE_PLAN.scope, "ended", "entities", "entity_type")]
 )
 """One row is one entity type as it was learnt, told whenever it changed."""
 
@@ -46,11 +43,13 @@ def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> Dat
         schemas: What `apply_schema_patches` returned; None if there are none.
 
     Returns:
-        One row per message (`LEARNING_SCHEMA`).  Of an entity: its update, `before` as the entity was taught
-        last, `after` as it is.  Of a schema: a row for each entity type in it (`is_type`), `part` i of n,
-        with only that type in `after`, no `before` and no `ops`, and the name of the type as `collection`.
-        For one that was removed there is a row as well, or nobody would learn of it: without `part`, and the
-        type is null in `after`.
+        One row per message (`LEARNING_SCHEMA`).  Of an entity: its update, `after` as the entity is, asked
+        for or not, and `before` as it was taught last.  The page has "the same messages" as entity-updates
+        here; of those that ask for no documents nobody could learn, and what an update without `learning`
+        has changed would be counted out, and never in.  Of a schema: a row for each entity type in it
+        (`is_type`), `part` i of n, with only that type in `after`, no `before` and no `ops`, and the name of
+        the type as `collection`.  For one that was removed there is a row as well, or nobody would learn of
+        it: without `part`, and the type is null in `after`.
 
     Raises:
         MissingColumns, WrongColumnType: These are no answers.
@@ -68,45 +67,38 @@ def schema_learning(answers: DataFrame, schemas: DataFrame | None = None) -> Dat
     require_types(answers, ANSWER_SCHEMA, function="schema_learning")
     if schemas is not None:
         require_types(schemas, SCHEMA_ANSWER_SCHEMA, function="schema_learning")
-    return learnable(answers, schemas)
-
-
-def learnable(answers: DataFrame, schemas: DataFrame | None, *more: str) -> DataFrame:
-    """Find what `schema_learning` returns, with *more* columns of the answers."""
-    done = (F.col("status") == Status.DONE) & F.col("action").isNotNull()
-    # What the patch asked for is for its response; here both are there, or nothing could be learnt.
-    taught = answers.where(done & F.col("learning")).withColumns(
-        {"before": F.col("taught_before"), "is_type": F.lit(False), "errors": F.lit(None)}
-    )
-    lessons = taught.select(*_columns(taught), *more)
+    taught = answers.where(is_update() & F.col("learning"))
+    lessons = _messages(taught.withColumn("before", F.col("taught_before")), is_type=False)
     if schemas is None:
         return lessons
-    header = [*ARRIVAL.names, "db", "client_id", "request", "user", "begun", "ended", "status", *more]
-    exploded = explode_rule(schemas.where(done), header, ["before", "after"], declared_types, DECLARED_TYPE)
-    types = exploded.withColumn("is_type", F.lit(True))
-    return lessons.unionByName(types.select(*_columns(types), *more))
+    header = [*ARRIVAL.names, "db", *REQUEST, "user", "begun", "ended", "status"]
+    updates = schemas.where(is_update())
+    types = explode_rule(updates, header, ["before", "after"], declared_types, DECLARED_TYPE)
+    return lessons.unionByName(_messages(types, is_type=True))
 
 
-def _columns(messages: DataFrame) -> list[Column]:
-    return [
-        (F.col(field.name) if field.name in messages.columns else F.lit(None))
-        .cast(field.dataType)
-        .alias(field.name)
-        for field in LEARNING_SCHEMA
-    ]
+def _messages(rows: DataFrame, *, is_type: bool) -> DataFrame:
+    """Rows in the columns of `LEARNING_SCHEMA`, null where they have none."""
+    marked = rows.withColumn("is_type", F.lit(is_type))
+    return marked.select(
+        *(
+            (F.col(field.name) if field.name in marked.columns else F.lit(None))
+            .cast(field.dataType)
+            .alias(field.name)
+            for field in LEARNING_SCHEMA
+        )
+    )
 
 
-def learn(
-    messages: DataFrame, *, known: DataFrame | None = None, order_by: Iterable[str] = tuple(ARRIVAL.names)
-) -> DataFrame:
+def learn(messages: DataFrame, *, known: DataFrame | None = None) -> DataFrame:
     """
-    Learn from each message of schema-learning, one after the other for each entity type.
+    Learn from each message of schema-learning, one after the other for each entity type, as they came.
+
+    With the types alone the order does not matter, but what is told on the way does.
 
     Args:
         messages: What `schema_learning` returned.
         known: What was learnt before: what `entity_types` returned; None if nothing was.
-        order_by: The columns in whose order they count: with the types alone the order does not matter,
-            but what is told on the way does.
 
     Returns:
         One row per message (`LESSON_SCHEMA`): where it came from; `changed_type`, the entity type as it is
@@ -146,11 +138,7 @@ def learn(
     require_batch(messages, "messages", "hand its batches to a function", function="learn")
     if known is not None:
         require_types(known, TYPE_SCHEMA, function="learn")
-    order = [*([order_by] if isinstance(order_by, str) else order_by), "part", "client_id", "request"]
-    require_columns(messages, order, function="learn")
-    reads = ("is_type", "collection", "before", "after")
-    plan = FoldPlan(_TYPE, reads, LESSON, EntityType, TYPE_STATE)
-    return fold_rows(messages, plan, keeps=_KEEPS, order=order, states=known)
+    return fold_rows(messages, TYPE_PLAN, keeps=_KEEPS, states=known)
 
 
 def learned_types(lessons: DataFrame) -> DataFrame:
@@ -220,9 +208,6 @@ def entity_types(lessons: DataFrame, known: DataFrame | None = None) -> DataFram
     <BLANKLINE>
     """
     require_types(lessons, LESSON_SCHEMA, function="entity_types")
-    last = lessons.where(IS_LAST.name).select(*TYPE_SCHEMA.fieldNames())
-    if known is None:
-        return last
-    require_types(known, TYPE_SCHEMA, function="entity_types")
-    older = known.select(*TYPE_SCHEMA.fieldNames())
-    return last.unionByName(older.join(last.select(*_TYPE), list(_TYPE), "left_anti"))
+    if known is not None:
+        require_types(known, TYPE_SCHEMA, function="entity_types")
+    return last_states(lessons, known, TYPE_PLAN.scope, TYPE_SCHEMA.fieldNames())

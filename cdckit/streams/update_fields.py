@@ -23,7 +23,7 @@ from cdckit.streams.patches import (
     MOVE,
     REMOVE,
     REPLACE,
-    REQUIRE,
+    TEST,
     Operation,
     Path,
     operations,
@@ -79,15 +79,15 @@ class Fields:
             return True, nothing, untouched, None, None
         try:
             touched, values = self._values(patch, after)
-        except _Unfit as unfit:
-            fault, finding = unfit.args
+        except _NoChange as reason:
+            fault, finding = reason.args
             return False, nothing, untouched, fault.value, column_text(fault.describe(finding))
         return False, values, touched, None, None
 
     def _values(self, patch: list[Operation], after: str | None) -> tuple[dict[str, bool], dict[str, Any]]:
         """Find which fields a patch touched, and the values of those behind it."""
         if after is None:
-            raise _Unfit(StreamFault.NO_DOCUMENT, "")
+            raise _NoChange(StreamFault.NO_DOCUMENT, "")
         document = read(after)
         written = [path for operation in patch for path in written_paths(operation)]
         touched: dict[str, bool] = {}
@@ -100,14 +100,14 @@ class Fields:
     def _value(self, document: Any, field: pa.Field, paths: list[Path]) -> Any:
         values = [value for path in paths if (value := _value_at(document, path)) is not None]
         if len(values) > 1:
-            raise _Unfit(StreamFault.UNFIT_VALUE, f"{field.name} is there twice: a name has the dot.")
+            raise _NoChange(StreamFault.UNFIT_VALUE, f"{field.name} is there twice: a name has the dot.")
         try:
             return CONVERT[field.type](values[0]) if values else None
         except (TypeError, ValueError, OverflowError):
-            raise _Unfit(StreamFault.UNFIT_VALUE, f"{field.name} is {show_value(values[0])}.") from None
+            raise _NoChange(StreamFault.UNFIT_VALUE, f"{field.name} is {show_value(values[0])}.") from None
 
 
-class _Unfit(Exception):
+class _NoChange(Exception):
     """An update is no change: the fault, and what was found."""
 
 
@@ -117,13 +117,13 @@ def statement_extent(value: bytes | None, key: bytes | None = None, *, stream: S
 
     >>> from cdckit.streams import SCHEMA_UPDATES
     >>> text = (
-    ...     b'{"db": "s", "clientid": "c", "request": 1, "user": "ann", "begun": 7, "ended": 9, "parts": 1,'
-    ...     b'"status": 1, "ops": [{"op": "add", "path": "/", "value": {}}], "after": {}}'
+    ...     b'{"db": "s", "clientid": "c", "request": 1, "user": "ann", "begun": 7, "ended": 9, "part": 1,'
+    ...     b'"parts": 1, "status": 1, "ops": [{"op": "add", "path": "/", "value": {}}], "after": {}}'
     ... )
     >>> statement_extent(text, stream=SCHEMA_UPDATES), statement_extent(b"?", stream=SCHEMA_UPDATES)
     ((9, True), (None, False))
     """
-    columns = message(value, stream)
+    columns = message(value, stream, key)
     if ERROR_CODE in columns or columns["status"] != Status.DONE:
         return None, False
     patch, _ = operations(read(columns["ops"] or "[]"))
@@ -165,7 +165,7 @@ def field_paths(name: str) -> list[Path]:
 
 def written_paths(operation: Operation) -> tuple[Path, ...]:
     """The places that an operation changes; the document itself has no steps."""
-    if operation.name == REQUIRE:
+    if operation.name == TEST:
         return ()
     return (operation.path, operation.source) if operation.name == MOVE else (operation.path,)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -13,8 +15,8 @@ from cdckit.parts.arguments import require_columns, require_types
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.values import guid
 from cdckit.query.joins import Lookup, as_of_join
-from cdckit.streams.catalogue import CHANGES_BY_DEVICE, CONNECTIONS, SUBSCRIPTIONS, Status
-from cdckit.streams.requests import ANSWER_SCHEMA, UPDATE_SCHEMA
+from cdckit.streams.catalogue import CHANGES_BY_DEVICE, CONNECTIONS, CREATED, DELETED, SUBSCRIPTIONS, UPDATED
+from cdckit.streams.requests import ANSWER_SCHEMA, UPDATE_SCHEMA, is_update, with_requested
 
 WANTS = ("creates", "updates", "deletes")
 """Of a subscription, the fields that say what it wants to be told."""
@@ -61,24 +63,20 @@ def zone_changes(answers: DataFrame) -> DataFrame:
     0
     """
     require_types(answers, ANSWER_SCHEMA, function="zone_changes")
-    done = (F.col("status") == Status.DONE) & F.col("action").isNotNull()
     about = F.coalesce("after", "before")
     subscribes = F.col("collection").isin(*SUBSCRIPTIONS)
     zone = F.when(subscribes, F.get_json_object(about, "$.zone")).otherwise(F.col("zone"))
-    shown = {
-        name: F.when(F.col(request_flag) | subscribes, F.col(name))
-        for name, request_flag in (("before", "include_before"), ("after", "include_after"))
-    }
-    changed = answers.where(done).withColumns({"subject_zone": zone, "revision": F.col("revision_after")})
-    return changed.withColumns(shown).select(*ZONE_CHANGE_SCHEMA.fieldNames())
+    columns = {"subject_zone": zone, "revision": F.col("revision_after")}
+    updates = answers.where(is_update()).withColumns(columns)
+    return with_requested(updates, always=subscribes).select(*ZONE_CHANGE_SCHEMA.fieldNames())
 
 
-def subscription_changes(zone_changes: DataFrame) -> DataFrame:
+def subscription_changes(changes: DataFrame) -> DataFrame:
     """
     Make changes of what is said of subscriptions: `merge` makes their history of them.
 
     Args:
-        zone_changes: What `zone_changes` returned; all but subscriptions are passed over.
+        changes: What `zone_changes` returned; all but subscriptions are passed over.
 
     Returns:
         One row per change (`cdckit.model.CHANGE_SCHEMA`) of the key `db`, `subscription`; each carries all
@@ -87,7 +85,7 @@ def subscription_changes(zone_changes: DataFrame) -> DataFrame:
         collections of the zone.
 
     Raises:
-        MissingColumns, WrongColumnType: *zone_changes* are not what `zone_changes` returned.
+        MissingColumns, WrongColumnType: *changes* are not what `zone_changes` returned.
 
     Cost: one filter and a projection.
 
@@ -96,13 +94,13 @@ def subscription_changes(zone_changes: DataFrame) -> DataFrame:
     >>> subscription_changes(zone_changes(nothing)).count()
     0
     """
-    require_types(zone_changes, ZONE_CHANGE_SCHEMA, function="subscription_changes")
-    subscriptions = zone_changes.where(F.col("collection").isin(*SUBSCRIPTIONS))
+    require_types(changes, ZONE_CHANGE_SCHEMA, function="subscription_changes")
+    subscriptions = changes.where(F.col("collection").isin(*SUBSCRIPTIONS))
     kept = F.from_json("after", _SUBSCRIPTION)
     texts = {name: kept[name] for name in ("device", "collection", "zone")}
     wishes = {name: F.coalesce(kept[name] == "true", F.lit(False)) for name in WANTS}
     data = {"db": F.col("db"), "subscription": F.col("entity"), **texts, **wishes}
-    deleted = F.col("action") == "deleted"
+    deleted = F.col("action") == DELETED
     carried = (F.lit(True) if name in ("db", "subscription") else ~deleted for name in data)
     return subscriptions.select(
         *change_columns(F.when(deleted, DELETE).otherwise(UPSERT)),
@@ -130,7 +128,7 @@ def change_columns(operation: Column) -> list[Column]:
     return [columns[name].alias(name) for name in CHANGE_SCHEMA.fieldNames()]
 
 
-def changes_by_device(zone_changes: DataFrame, subscriptions: DataFrame) -> DataFrame:
+def changes_by_device(changes: DataFrame, subscriptions: DataFrame) -> DataFrame:
     """
     Tell each device: one message per device that wanted this action in this zone at this time.
 
@@ -138,7 +136,7 @@ def changes_by_device(zone_changes: DataFrame, subscriptions: DataFrame) -> Data
     altered, until that at which it was altered again, or deleted.
 
     Args:
-        zone_changes: What `zone_changes` returned; updates of subscriptions are told to nobody.
+        changes: What `zone_changes` returned; updates of subscriptions are told to nobody.
         subscriptions: Their history, over all zones: `merge` of `subscription_changes`, with the keys `db`
             and `subscription`.
 
@@ -164,10 +162,10 @@ def changes_by_device(zone_changes: DataFrame, subscriptions: DataFrame) -> Data
     >>> changes_by_device(changes, known).count()
     0
     """
-    require_types(zone_changes, ZONE_CHANGE_SCHEMA, function="changes_by_device")
+    require_types(changes, ZONE_CHANGE_SCHEMA, function="changes_by_device")
     subscriptions = require_history(subscriptions, function="changes_by_device")
     require_columns(subscriptions, SUBSCRIPTION_FIELDS.fieldNames(), function="changes_by_device")
-    changed = zone_changes.where(~F.col("collection").isin(*SUBSCRIPTIONS))
+    changed = changes.where(~F.col("collection").isin(*SUBSCRIPTIONS))
     messages = changed.select(
         *("db", "collection", "zone", "entity", "action", "ended", "client_id", "request", "part"),
         F.timestamp_millis("ended").alias("at"),
@@ -192,11 +190,9 @@ def notification_id() -> Column:
 def _is_wanted() -> Column:
     here = F.col("subscribed.zone") == F.col("zone")
     these = F.coalesce(F.col("subscribed.collection") == F.col("collection"), F.lit(True))
-    wishes = zip(("created", "updated", "deleted"), WANTS, strict=True)
-    wants = F.lit(False)
-    for action, wish in wishes:
-        wants = wants | ((F.col("action") == action) & F.col(f"subscribed.{wish}"))
-    return here & these & wants
+    wishes = zip((CREATED, UPDATED, DELETED), WANTS, strict=True)
+    wants = ((F.col("action") == action) & F.col(f"subscribed.{wish}") for action, wish in wishes)
+    return here & these & reduce(Column.__or__, wants)
 
 
 def device_notifications(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -13,13 +14,14 @@ from pyspark.sql import functions as F
 from cdckit.parts import fold as kernel
 from cdckit.parts.arrow_types import spark_columns
 from cdckit.parts.fold import IS_STATE, Fold, FoldPlan, Result, fold_batches, fold_table
-from cdckit.parts.folded_rows import explode_rule, fold_rows
+from cdckit.parts.folded_rows import explode_rule, fold_rows, with_rule
 
 ROWS = pa.schema(
     [("who", pa.string()), ("where", pa.string()), ("at", pa.int64()), ("tags", pa.list_(pa.string()))]
 )
 STATE = pa.schema([("texts", pa.list_(pa.string())), ("times", pa.int64())])
 MAKES = pa.schema([("text", pa.string()), ("place", pa.int64())])
+COUNTED = pa.schema([("count_", pa.int64()), ("at_", pa.int64())])
 
 
 def told_plan() -> FoldPlan:
@@ -98,6 +100,33 @@ def test_workers_make_what_this_program_makes(spark: SparkSession) -> None:
     folded = fold_rows(given, PLAN, keeps=["who", "at"], order=["at"], states=known)
     assert folded.columns == COLUMNS
     assert found_rows(folded.toArrow()) == EXPECTED
+
+
+def test_what_is_skipped_comes_to_nothing_and_is_not_the_last(spark: SparkSession) -> None:
+    """Of ann the row at 3, and all of ben's; in the order that the plan says."""
+    plan = replace(PLAN, order=("at",), skip="left out")
+    skipped = pa.array([True, False, False, True, True, False])
+    given = CASES.append_column("left out", skipped)
+    nothing = (None,) * 5
+    expected = [
+        (None, 6, "n", 6, True, ["n"], 1),
+        ("ann", 1, "w,x,y", 1, False, None, None),
+        ("ann", 2, "9 times", None, True, ["w", "x", "y"], 9),
+        *(("ann", 3, *nothing), ("ben", 4, *nothing), ("ben", 5, *nothing)),
+    ]
+    assert found_rows(fold_table(given, plan, states=KNOWN)) == expected
+    frame = spark.createDataFrame(given, spark_columns(given.schema)).orderBy(F.rand(5)).repartition(3)
+    known = spark.createDataFrame(KNOWN, spark_columns(KNOWN.schema))
+    assert found_rows(fold_rows(frame, plan, keeps=["who", "at"], states=known).toArrow()) == expected
+
+
+def test_columns_that_are_kept_are_what_they_were_even_if_they_are_read(spark: SparkSession) -> None:
+    given = spark.createDataFrame(CASES, spark_columns(ROWS))
+    read = with_rule(given, ["who", "tags"], ["at", "tags"], lambda at, tags: (len(tags), at), COUNTED)
+    assert sorted((str(row.tags), row.count_, row.at_) for row in read.collect()) == [
+        *(("None", 0, 2), ("None", 0, 5), ("['n']", 1, 6), ("['x', 'y']", 2, 1), ("['z']", 1, 3)),
+        ("[]", 0, 4),
+    ]
 
 
 def test_a_row_may_come_to_any_number_of_rows(spark: SparkSession) -> None:

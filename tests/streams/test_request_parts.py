@@ -10,12 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from cdckit.parts.fold import FoldPlan, fold_table
-from cdckit.streams.catalogue import REQUEST
-from cdckit.streams.request_parts import PART, PATCH, ResponseParts, batch_patches
+from cdckit.parts.fold import fold_table
+from cdckit.streams.request_parts import PATCH, RESPONSE_PLAN, batch_patches
 
 AT = datetime(2014, 11, 11, tzinfo=UTC)
-PLAN = FoldPlan(REQUEST, ("part", "parts", "user", "timestamp"), PART, ResponseParts)
 RESPONSE = pa.schema(
     [
         *(("client_id", pa.string()), ("request", pa.int64()), ("part", pa.int32()), ("parts", pa.int32())),
@@ -76,7 +74,7 @@ def judged(responses: list[tuple[Any, ...]], *, completed: pa.Table | None = Non
     """What each response is, in the order in which they came."""
     rows = pa.Table.from_pylist([dict(zip(RESPONSE.names, row, strict=True)) for row in responses], RESPONSE)
     numbered = rows.append_column("place", pa.array(range(rows.num_rows)))
-    folded = fold_table(numbered, PLAN, order=["part", "timestamp", "place"], states=completed)
+    folded = fold_table(numbered, RESPONSE_PLAN, order=["part", "timestamp", "place"], states=completed)
     return sorted(folded.to_pylist(), key=lambda row: row["place"])
 
 

@@ -4,90 +4,24 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
-import msgspec
-import pyarrow as pa
-
-from cdckit.model.records import RECORD_SCHEMA
-from cdckit.parts.arrow_types import arrow_schema
-from cdckit.parts.kept_folds import Place, RecordOutcome, ScopeState, spread_rows, take_scopes
+from cdckit.streams.catalogue import ENTITY
+from cdckit.streams.documents import ANSWERED_AT
 from cdckit.streams.service_rules import (
-    FOLDS,
     Answer,
     CompleteResponse,
+    EntityPatch,
     ForgetEntity,
     ForgetResponses,
     LearnedType,
-    Row,
     ServiceRules,
-    read_rows,
     read_state,
-    record_fault,
 )
+from support.service_memory import ServiceInMemory
 from support.stream_programs import Record, drawn_log
 from tools.tiers import seeds
-
-_MORE = [("stream", pa.string()), ("batch", pa.int64()), ("number", pa.int64()), ("error_code", pa.string())]
-_COLUMNS = pa.schema([*arrow_schema(RECORD_SCHEMA), *_MORE])
-_decode = msgspec.msgpack.Decoder(Row).decode
-
-
-class ServiceInMemory:
-    """What a service does with messages, but for files, ledgers and Spark."""
-
-    def __init__(self) -> None:
-        self.states: dict[tuple[str, str], ScopeState] = {}
-        self.outcomes: dict[Place, RecordOutcome] = {}
-        self.rows: list[Any] = []
-        self.batches = 0
-
-    def receive(self, log: Iterable[Record]) -> None:
-        self.batches += 1
-        rows = []
-        for number, record in enumerate(log):
-            row = dict(zip(RECORD_SCHEMA.names, record, strict=True))
-            code, _ = record_fault(row["topic"], row["value"], row["key"])
-            place = {"batch": self.batches, "number": number}
-            rows.append({**row, **place, "stream": row["topic"], "error_code": code})
-        rules = ServiceRules(None, 1_000_000, 100, self.batches)
-        self.fold(list(read_rows(pa.RecordBatch.from_pylist(rows, _COLUMNS), rules)), rules)
-
-    def fold(self, rows: list[Any], rules: ServiceRules) -> None:
-        """Take rows fold by fold, each as workers would hand it on."""
-        for fold in FOLDS:
-            sent = [_decode(msgspec.msgpack.encode(row)) for row in rows if isinstance(row, fold.takes)]
-            scopes = spread_rows(fold, sent)
-            states = {scope: state for (name, scope), state in self.states.items() if name == fold.name}
-            changed, results = take_scopes(fold, rules, scopes, states, list)
-            self.states |= {(fold.name, state.scope): state for state in changed}
-            self.outcomes |= {
-                outcome.place: outcome for outcome in results if isinstance(outcome, RecordOutcome)
-            }
-            passing = [row for row in rows if not isinstance(row, fold.takes)]
-            rows = [*passing, *(row for row in results if not isinstance(row, RecordOutcome))]
-        self.rows += rows
-
-    def columns(self, kind: type) -> list[str]:
-        """The rows of a kind, whatever batch made them."""
-        named = [row.columns for row in self.rows if isinstance(row, kind)]
-        numbers = ("batch", "number", "taken")
-        return sorted(repr({name: row[name] for name in sorted(row) if name not in numbers}) for row in named)
-
-    def became(self) -> dict[str, Any]:
-        """All that it knows and has made."""
-        waits = [
-            (*said[1:6], row.columns["request"], row.columns["part"])
-            for row in self.rows
-            if isinstance(row, Answer)
-            and (said := self.outcomes.get((row.columns["batch"], row.columns["number"])))
-            and said.outcome in ("waiting", "contradicting")
-        ]
-        kinds = {kind.__name__: self.columns(kind) for kind in (Answer, CompleteResponse, LearnedType)}
-        states = {key: state.state for key, state in self.states.items() if key[0] != "requests"}
-        return {**kinds, "states": states, "waits": sorted(map(repr, waits))}
 
 
 @seeds(1, 2, 3, soak=50)
@@ -118,7 +52,8 @@ def test_an_entity_is_forgotten_in_what_waits_too() -> None:
         "1 of 2 parts, the first of them part 2"
     ]
     key = ("d", "People", "z", "ada")
-    service.fold([ForgetEntity(key), ForgetResponses(("c", 1), key)], ServiceRules(None, 1000, 100, 0))
+    forgotten = ForgetEntity(dict(zip(ENTITY, key, strict=True)))
+    service.fold([forgotten, ForgetResponses(("c", 1), key)], ServiceRules(None, 1000, 100))
     # Its scope is left by name alone, which files that are written anew do not have.
     kept = {scope: state for scope, state in service.states.items() if state.state is not None}
     assert "ada" not in repr(kept)
@@ -151,3 +86,46 @@ def test_what_is_learnt_counts_all_entities_and_parts_that_contradict_each_other
     service.receive([patch("m3", 1, request=2, part=2, parts=3)])
     service.receive([patch("m4", 1, request=2, part=2, parts=2)])
     assert [said.code for said in service.outcomes.values()] == ["CONTRADICTING"] * 3
+
+
+def sent(entity: str | None, value: Any = 1, *, client: str = "c", offset: int | None = None) -> Record:
+    """A patch of a batch of its own; one without an *entity* names none."""
+    patch = {"collection": "Mugs", "zone": "z", "entity": entity}
+    patch = {name: text for name, text in patch.items() if text is not None}
+    ops = [{"op": "add", "path": "cl", "value": value}]
+    header = {"db": "d", "clientid": client, "user": "u", "begun": 1, "request": 1}
+    text = json.dumps({**header, "patches": [{**patch, "ops": ops}]})
+    return (None, text.encode(), "entity-batches", 0, offset, None, 0, None)
+
+
+def test_a_patch_without_an_entity_that_comes_again_is_a_repeat_in_any_batch() -> None:
+    for batches in ([[sent(None), sent(None)]], [[sent(None)], [sent(None)]]):
+        service = ServiceInMemory()
+        for batch in batches:
+            service.receive(batch)
+        answers = [row.columns for row in service.rows if isinstance(row, Answer)]
+        assert [(row["status"], row["is_repeat"]) for row in answers] == [(3, False), (None, True)]
+
+
+def test_clients_without_a_name_come_first() -> None:
+    """Of patches that came at one place the client decides, and one is an empty text."""
+    service = ServiceInMemory()
+    service.receive([sent("m1", 1, client="c"), sent("m1", 2, client="")])
+    [document] = [
+        read_state(key[1], state.state)[4] for key, state in service.states.items() if key[0] == "entities"
+    ]
+    assert document == '{"cl":1}'
+
+
+def test_what_comes_after_an_entity_is_forgotten_is_of_a_new_one() -> None:
+    service, rules = ServiceInMemory(), ServiceRules(None, 1000, 100)
+    service.receive([sent("m1")])
+    key = {"db": "d", "collection": "Mugs", "zone": "z", "entity": "m1"}
+    patch = EntityPatch((9, 9), {**key, "client_id": "c", "request": 2, "part": 1, "parts": 1, "ops": "[]"})
+    nothing = dict.fromkeys(
+        ("errors", "learning", "include_before", "include_after", "user", "begun", "timestamp")
+    )
+    patch.columns.update({**nothing, ANSWERED_AT: 5})
+    service.fold([ForgetEntity(key), patch], rules)
+    [*_, answer] = [row.columns for row in service.rows if isinstance(row, Answer)]
+    assert (answer["status"], answer["revision_after"]) == (2, 0)

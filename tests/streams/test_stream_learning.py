@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from cdckit import streams
+from cdckit.errors import InvalidArgument
 from cdckit.model.records import RECORD_SCHEMA
 from cdckit.streams import collection_types
 from cdckit.streams.collection_types import EntityType, common_type, value_type
@@ -187,7 +188,7 @@ def test_what_a_schema_declares_stands_and_only_learning_updates_teach(spark: Sp
     schemas = streams.decode(records(schema, without, long_number.encode(), start=3), streams.SCHEMA_PATCHES)
     answers = streams.apply_patches(patches)
     types = streams.apply_schema_patches(schemas)  # nobody asked for `after`
-    told_by = streams.learn(streams.schema_learning(answers, types), order_by=["offset"]).cache()
+    told_by = streams.learn(streams.schema_learning(answers, types)).cache()
     told = streams.learned_types(told_by).where("collection = 'C'").orderBy("offset", "entities").collect()
     long = {"type": "LONG", "optional": True}
     seen = {"b": {"type": "DOCUMENT", "optional": False}, "b/c": {"type": "STRING", "optional": False}}
@@ -239,6 +240,8 @@ def test_fields_are_of_whatever_a_schema_declares() -> None:
     }
     spark_fields = streams.type_fields(json.dumps({"C": {"fields": fields}}))
     texts = dict.fromkeys(("a", "b", "c", "p.q"), "string")
+    with pytest.raises(InvalidArgument, match=r"type_fields\(\)"):
+        streams.type_fields("{}", nested="flat")  # type: ignore[arg-type]
     longs = dict.fromkeys(("x~y", "d..e", "n.", "r.s"), "bigint")
     assert {field.name: field.dataType.simpleString() for field in spark_fields} == {**texts, **longs}
 

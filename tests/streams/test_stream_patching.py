@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cdckit.streams import CONNECTIONS, ENTITY_BATCHES, patches
-from cdckit.streams.documents import Document
+from cdckit.streams.documents import PatchedDocument
 from cdckit.streams.json_values import depth, read, to_text
 from cdckit.streams.messages import message
 from support import patch_interpreter
@@ -23,14 +23,14 @@ from tools.tiers import seeds
 CASES = json.loads((Path(__file__).parents[1] / "cases/streams/patches.json").read_text())["cases"]
 
 
-def document(value: Any, *, most: int = 1_000_000) -> Document:
+def document(value: Any, *, most: int = 1_000_000) -> PatchedDocument:
     state = (None if value is None else to_text(value), [], 0, 0, None)
-    return Document(state, most=most, remember=100)
+    return PatchedDocument(state, most=most, remember=100)
 
 
-def answer(to: Document, ops: Any, request: int = 1) -> tuple[Any, ...]:
+def answer(to: PatchedDocument, ops: Any, request: int = 1) -> tuple[Any, ...]:
     text = ops if isinstance(ops, str) else json.dumps(ops)
-    return to.take(False, None, "client", request, 1, text, True, True, False, 5, True)
+    return to.take(None, "client", request, 1, text, False, 5)
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
@@ -95,11 +95,11 @@ def test_what_is_remembered_does_not_depend_on_where_a_call_ends() -> None:
     ops = json.dumps([{"op": "inc", "path": "n", "value": 1}])
     outcomes = []
     for ends in (False, True):
-        of, repeats = Document(('{"n":0}', [], 0, 0, None), most=1000, remember=2), []
+        of, repeats = PatchedDocument(('{"n":0}', [], 0, 0, None), most=1000, remember=2), []
         for request in (1, 2, 3, 3, 2, 1):
-            repeats.append(of.take(False, None, "c", request, 1, ops, False, False, False, 5, False)[-1])
+            repeats.append(of.take(None, "c", request, 1, ops, False, 5)[-1])
             if ends:
-                of = Document(of.state(), most=1000, remember=2)
+                of = PatchedDocument(of.state(), most=1000, remember=2)
         outcomes.append((repeats, of.state()))
     expected = [False, False, False, True, True, False]
     assert outcomes == [(expected, ('{"n":4}', ["c/3/1", "c/1/1"], 4, 5, None))] * 2

@@ -77,7 +77,7 @@ def test_answers_do_not_depend_on_how_patches_come_in_batches(spark: SparkSessio
     state, kept = None, []
     for start, end in ((0, 100), (100, 230), (230, 420)):
         some = patches.where(F.col("offset").between(start, end - 1))
-        answers = streams.apply_patches(some, entities=state, remember=400).localCheckpoint()
+        answers = streams.apply_patches(some, known=state, remember=400).localCheckpoint()
         kept += [(row.status, row.is_repeat) for row in answers.orderBy("offset").collect()]
         found = streams.entities(answers, state)
         state = spark.createDataFrame(found.collect(), found.schema)
