@@ -45,12 +45,7 @@ def message(value: bytes | None, stream: Stream, key: bytes | None = None) -> Co
     columns: Columns = {}
     try:
         document = _read_object(value)
-        faults = [
-            *_read_fields(document, stream, columns),
-            *_read_key(key, stream, columns),
-            *_find_missing(document, stream, columns),
-            *_find_wrong_part(columns, stream),
-        ]
+        faults = [*_read_fields(document, key, stream, columns), *_find_faults(document, stream, columns)]
     except FoundFault as found:
         faults = [found]
     if faults:
@@ -74,8 +69,10 @@ def _read_object(value: bytes | None) -> dict[str, Any]:
     return document
 
 
-def _read_fields(document: dict[str, Any], stream: Stream, columns: Columns) -> Iterator[FoundFault]:
-    """Fill the columns of fields; what is wrong with others."""
+def _read_fields(
+    document: dict[str, Any], key: bytes | None, stream: Stream, columns: Columns
+) -> Iterator[FoundFault]:
+    """Fill the columns that can be read; what is wrong with the others."""
     for field in stream.fields:
         content = document.get(field)
         try:
@@ -86,10 +83,6 @@ def _read_fields(document: dict[str, Any], stream: Stream, columns: Columns) -> 
         # That null is said means that there was nothing, as only what was asked for is said.
         if request_flag in columns and field in stream.fields and document.get(field, "") is None:
             columns[request_flag] = True
-
-
-def _read_key(key: bytes | None, stream: Stream, columns: Columns) -> Iterator[FoundFault]:
-    """Fill the columns that the key of the record alone says."""
     for column in stream.key_alone:
         try:
             columns[column] = None if key is None else column_text(key.decode())
@@ -97,23 +90,21 @@ def _read_key(key: bytes | None, stream: Stream, columns: Columns) -> Iterator[F
             yield FoundFault(StreamFault.WRONG_TYPE, f"{column}, the key of the record, is no UTF-8.")
 
 
-def _find_missing(document: dict[str, Any], stream: Stream, columns: Columns) -> Iterator[FoundFault]:
+def _find_faults(document: dict[str, Any], stream: Stream, columns: Columns) -> Iterator[FoundFault]:
+    """What a message lacks, and whether its part is one of its parts."""
     missing = [field for field in stream.fields if field in stream.required and document.get(field) is None]
     missing += [f"{column}, the key of the record" for column in stream.key_alone if not columns.get(column)]
     if missing:
         yield FoundFault(StreamFault.MISSING_FIELD, f"Missing: {', '.join(missing)}.")
-
-
-def _find_wrong_part(columns: Columns, stream: Stream) -> Iterator[FoundFault]:
     part, parts = columns.get("part"), columns.get("parts")
-    if part is None:
-        # Of a schema that has lost its last entity type, schema-learning says that it has none.
-        fewest = 0 if stream.name == SCHEMA_LEARNING.name else 1
-        if parts is not None and parts < fewest:
-            yield FoundFault(StreamFault.WRONG_PART, f"It is of {parts} parts.")
-    elif part < 1 or (parts is not None and part > parts):
-        of_parts = "" if parts is None else f" of {parts}"
-        yield FoundFault(StreamFault.WRONG_PART, f"It is part {part}{of_parts}.")
+    # Of a schema that has lost its last entity type, schema-learning says that it has none.
+    fewest = 0 if stream.name == SCHEMA_LEARNING.name else 1
+    if part is None and parts is not None and parts < fewest:
+        yield FoundFault(StreamFault.WRONG_PART, f"It is of {parts} parts.")
+    if part is not None and (part < 1 or (parts is not None and part > parts)):
+        yield FoundFault(
+            StreamFault.WRONG_PART, f"It is part {part}{'' if parts is None else f' of {parts}'}."
+        )
 
 
 def _text(value: Any) -> str | None:
@@ -131,7 +122,7 @@ def _number(value: Any, *, within: range, called: str = "a whole number in range
 def _action(value: Any) -> str | None:
     if value not in (None, CREATED, UPDATED, DELETED):
         raise TypeError(f"{CREATED}, {UPDATED} or {DELETED}")
-    return value if value is None else str(value)
+    return _text(value)
 
 
 def _flag(value: Any) -> bool:

@@ -61,7 +61,6 @@ from cdckit.streams.service_tables import (
     RESPONSES,
     SEEN,
     STREAM,
-    TAKEN,
     Settings,
     known_documents,
     read_answers,
@@ -260,17 +259,10 @@ class _Erasure:
         keys = [row.asDict() for row in types.collect()]
         self._folds().take_rows(list(map(ForgetType, keys)), rewrites=1)
         taught = frozenset((key["db"], key["collection"]) for key in keys)
-        answers = read_made(tables, Answer, {}).where(is_update()).select(*_TAUGHT)
+        answers = read_made(tables, Answer, {}).where(is_update()).drop("ops", "errors")
         folded = self._folds().take_many(answers, partial(read_lessons, types=taught))
         learned = tables.scratch(table_rows(folded, LearnedType))
         return rewrite_rows(tables, LEARNED, types, lambda rows: learned)
-
-
-_TAUGHT = [
-    *(*ARRIVAL.names, "db", "collection", *REQUEST, "part", "ended", TAKEN),
-    *("learning", "is_schema", "action", "before", "after", "taught_before"),
-]
-"""The columns of answers that entity types are learnt from."""
 
 
 def _without_words(answers: DataFrame) -> DataFrame:
