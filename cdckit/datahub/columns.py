@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from cdckit.datahub.mappings import LINK, FieldMapping, FieldType
 from cdckit.datahub.messages import HubFault
-from cdckit.datahub.readers import Fault, Nodes
+from cdckit.datahub.readers import Nodes, ReadFault
 from cdckit.datahub.source_systems import KeyPlan, Schema
 from cdckit.parts.values import guid_names, key_text, uuid5
 
@@ -71,6 +71,15 @@ class Values(NamedTuple):
     carried: pa.Array | None
 
 
+class Conditions(NamedTuple):
+    """What must be for records to be applied: lists of texts, null for none."""
+
+    inherited: pa.Array
+    """The guids that must exist."""
+    within: pa.Array
+    """The records that must not turn out to be in error, from the outermost."""
+
+
 class Columns:
     """
     Records as columns, by position; a faulty one keeps its place, with what of it could be read.
@@ -83,10 +92,8 @@ class Columns:
         sound: False where the record itself is in error or was dropped.
         guid: Null where it must be looked up, or cannot be known.
         claims: By what the entity is found (a weak key), or can be found by links: marked texts.
-        inherited: The guids that must exist for the records that hold this one to be applied.
-        needs: The guids that must exist for what the record holds or makes to be applied.
-        within: The records that hold this one and may turn out to be in error, from the outermost.
-        holds: The same for what the record holds or makes: itself may be among them.
+        conditions: What must be for the records that hold this one to be applied.
+        inner_conditions: What must be for what it holds or makes: the same, and what itself needs beside.
         sought: What links lead to that must exist, by its key: texts for people.
         times: From when on each record is true, where it says so itself; None for the time of its message.
         named: The record's own entity likewise, if records may hold others; they lead to it.
@@ -98,10 +105,9 @@ class Columns:
         self._target = schema.targets[self._mapping.reference]
         self._count = len(nodes)
         self._parent = pa.array(nodes.parent, pa.int64())
-        self._in_key = False
         self._unkeyed: set[int] = set()
         """The records of whose key a value did not convert: whom they mean is not known."""
-        self.faults: dict[int, Fault] = dict(nodes.faults)
+        self.faults: dict[int, ReadFault] = dict(nodes.faults)
         self.autocreated: list[Autocreated] = []
         self.sought: dict[str, pa.Array] = {}
         self.deleted = self._deletes()
@@ -111,24 +117,32 @@ class Columns:
             # The lists in a record that deletes are not looked at.
             if not self.deleted[at].as_py():
                 self.faults.setdefault(at, fault)
-        nothing = pa.nulls(self._count, _TEXTS)
-        self.inherited = nothing if above is None else above.needs.take(self._parent)
-        self.within = nothing if above is None else above.holds.take(self._parent)
-        self.needs: pa.Array = self.inherited
-        self.holds: pa.Array = self.within
-        if self._mapping.holds:
-            links = [self.fields[link.reference].values for link in self._mapping.columns if link.is_needed]
-            self.needs = _join_lists(self.inherited, links, self._count)
-            if schema.may_fail_lookup(nodes.place):
-                # Its place and its mapping tell a record from others: it may be read by several mappings.
-                names = pc.binary_join_element_wise(str(nodes.place), nodes.paths, " ")
-                self.holds = _join_lists(self.within, [names], self._count)
         self.guid, self.claims = self._identity()
+        # From here on all faults are known.
         self.processed = self._flags() if above is None else above.alive.take(self._parent)
         self.sound = self._flags([*self.faults, *nodes.dropped])
+        self.conditions = self._outer_conditions()
+        self.inner_conditions = self._inner_conditions()
         if self._mapping.children:
             keys = [(name, self.sought.get(name, self.fields[name].values)) for name in self._target.keys]
             self.named = describe_entities(self._target.entity, keys)
+
+    def _outer_conditions(self) -> Conditions:
+        if self._above is None:
+            nothing = pa.nulls(self._count, _TEXTS)
+            return Conditions(nothing, nothing)
+        return Conditions(*(texts.take(self._parent) for texts in self._above.inner_conditions))
+
+    def _inner_conditions(self) -> Conditions:
+        inherited, within = self.conditions
+        if self._mapping.brings_others:
+            links = [self.fields[link.reference].values for link in self._mapping.columns if link.is_needed]
+            inherited = _join_lists(inherited, links, self._count)
+            if self._schema.may_fail_lookup(self._nodes.place):
+                # Its path and its mapping tell a record from others: it may be read by several mappings.
+                names = pc.binary_join_element_wise(str(self._nodes.place), self._nodes.paths, " ")
+                within = _join_lists(within, [names], self._count)
+        return Conditions(inherited, within)
 
     @property
     def alive(self) -> pa.Array:
@@ -161,15 +175,16 @@ class Columns:
         return times
 
     def _field(self, field: FieldMapping) -> Values:
-        self._in_key = field.key is not None
         if self._above is not None and field.reference == self._nodes.parent_field:
             self.sought[field.reference] = self._above.named.take(self._parent)
             return Values(self._above.guid.take(self._parent), None)
-        return self._link(field) if field.type.name == LINK else self._plain_values(field.source, field.type)
+        if field.type.name == LINK:
+            return self._link(field)
+        return self._plain_values(field.source, field.type, is_key=field.key is not None)
 
-    def _plain_values(self, source: str, kind: FieldType) -> Values:
+    def _plain_values(self, source: str, kind: FieldType, *, is_key: bool = False) -> Values:
         column, carried = self._nodes.column(source, kind)
-        if self._in_key:
+        if is_key:
             self._unkeyed.update(column.errors)
         for at, text in column.errors.items():
             self._note(at, HubFault.VALUE_INVALID, f"{source}: {text}")
@@ -178,7 +193,7 @@ class Columns:
     def _link(self, link: FieldMapping) -> Values:
         plan = self._schema.key_plan(self._nodes.place, link)
         read: list[tuple[str, pa.Array]] = []
-        guid, key, carried = self._follow_link(plan, read)
+        guid, key, carried = self._follow_link(plan, read, is_key=link.key is not None)
         if link.autocreate:
             self.autocreated.append(Autocreated(plan, guid, key))
         else:
@@ -188,7 +203,7 @@ class Columns:
         return Values(guid, carried)
 
     def _follow_link(
-        self, plan: KeyPlan, read: list[tuple[str, pa.Array]]
+        self, plan: KeyPlan, read: list[tuple[str, pa.Array]], *, is_key: bool
     ) -> tuple[pa.Array, dict[str, pa.Array], pa.Array | None]:
         """
         Find where a link leads, the key it was found by, and which records carried any part of that.
@@ -199,10 +214,10 @@ class Columns:
         carried: list[pa.Array | None] = []
         for part in plan.parts:
             if part.inner is not None:
-                key[part.field], _, part_carried = self._follow_link(part.inner, read)
+                key[part.field], _, part_carried = self._follow_link(part.inner, read, is_key=is_key)
             else:
                 assert part.source is not None
-                key[part.field], part_carried = self._plain_values(part.source, part.type)
+                key[part.field], part_carried = self._plain_values(part.source, part.type, is_key=is_key)
                 read.append((part.field, key[part.field]))
             carried.append(part_carried)
         guids = known_guids(plan.entity, key) if plan.whole else lookup_texts(plan.entity, tuple(key), key)
@@ -225,12 +240,7 @@ class Columns:
         claims = _join_lists(
             None, [self._claim(fields, is_partial=True) for fields in looked_up], self._count
         )
-        certain = (
-            link.reference == self._nodes.parent_field or self._schema.key_plan(self._nodes.place, link).whole
-            for link in self._mapping.links
-            if link.key
-        )
-        if not all(certain):
+        if not self._schema.has_computed_guid(self._nodes.place, self._nodes.parent_field):
             return unknown, claims
         is_known = pc.and_(present, self._flags(self._unkeyed))
         return pc.if_else(is_known, known_guids(target.entity, key), None), claims
@@ -263,7 +273,7 @@ class Columns:
 
     def _note(self, at: int, problem: HubFault, text: str) -> None:
         if at not in self._nodes.dropped:
-            self.faults.setdefault(at, Fault(problem, text))
+            self.faults.setdefault(at, ReadFault(problem, text))
 
     def _note_missing(self, present: pa.Array, fields: str) -> None:
         for at in np.flatnonzero(~np.asarray(present)):

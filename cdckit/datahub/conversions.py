@@ -38,11 +38,11 @@ _PYTHON: Mapping[pa.DataType, set[type]] = {
 }
 
 _NUMBER = re.compile(r" *[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)? *", re.ASCII)
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _PLAIN = {
     "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
     "timestamp": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}$",
 }
+_DATE = re.compile(_PLAIN["date"])
 
 # A number such as 1e999999999 is nine characters of message, and a gigabyte when written out.
 _MAX_EXPONENT = 400

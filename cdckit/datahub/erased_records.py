@@ -62,24 +62,24 @@ def mask_records(data: str, paths: Iterable[tuple[str, int]]) -> str:
         else:
             below[steps[-1]] = count
     if data.lstrip()[:1] == "{":
-        return _masked(data, tree[1]) if set(tree) == {1} else _nothing_there(tree)
-    return _masked(data, tree)
+        return _mask(data, tree[1]) if set(tree) == {1} else _nothing_there(tree)
+    return _mask(data, tree)
 
 
 def _nothing_there(tree: Tree) -> str:
     raise ValueError(f"there is nothing at {', '.join(map(str, tree))}")
 
 
-def _masked(text: str, tree: Tree | int) -> str:
+def _mask(text: str, tree: Tree | int) -> str:
     if isinstance(tree, int):
         return json.dumps({MARK: tree})
     is_list = text.lstrip()[:1] == "["
-    places: Any = dict(enumerate(elements(text), 1)) if is_list else members(text, once=True)[1]
-    if missing := tree.keys() - places.keys():
+    slices: Any = dict(enumerate(elements(text), 1)) if is_list else members(text, once=True)[1]
+    if missing := tree.keys() - slices.keys():
         raise ValueError(f"there is nothing at {sorted(map(str, missing))[0]}")
     pieces, at = [], 0
-    for step, below in sorted(tree.items(), key=lambda item: places[item[0]].start):
-        place = places[step]
-        pieces += [text[at : place.start], _masked(text[place], below)]
-        at = place.stop
+    for step, below in sorted(tree.items(), key=lambda item: slices[item[0]].start):
+        part = slices[step]
+        pieces += [text[at : part.start], _mask(text[part], below)]
+        at = part.stop
     return "".join([*pieces, text[at:]])

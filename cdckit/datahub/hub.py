@@ -24,6 +24,7 @@ from cdckit.datahub.hub_erasure import (
 from cdckit.datahub.messages import (
     DUE,
     EVERYTHING,
+    IS_STORED,
     MESSAGE_SCHEMA,
     Backoff,
     Status,
@@ -44,10 +45,12 @@ from cdckit.datahub.state import (
     RUN,
     SCHEMA,
     STATUSES,
+    UNAPPLIED,
     RunFile,
     State,
     append_records,
 )
+from cdckit.datahub.waiting import UNAPPLIED_COLUMNS
 from cdckit.errors import InvalidArgument
 from cdckit.ledger.erasure import ForgottenEntities, Request
 from cdckit.ledger.kind import Kind
@@ -57,7 +60,7 @@ from cdckit.parts.arguments import microseconds, require_batch_id, require_insta
 from cdckit.parts.workers import describe_jobs
 from cdckit.store import OtherKind, Snapshot, Transaction
 from cdckit.store.locations import locate
-from cdckit.store.store import read_note, write_note
+from cdckit.store.store import read_note, read_rows, write_note
 
 Say = Callable[[Mapping[str, Any]], None]
 """Tells other programs what is under way."""
@@ -180,11 +183,11 @@ class Hub(Shell):
             raise InvalidArgument("Hub", "backoff", "a datahub.Backoff", backoff)
         self.schema, self._retry = schema, backoff or Backoff()
         self.wait = self._retry.give_up_after
-        place = locate(location, storage_options, None)
-        folder = Path(place.root) if place.local else None
+        store_location = locate(location, storage_options, None)
+        folder = Path(store_location.root) if store_location.local else None
         if folder is not None and (folder / "current.json").exists():
             raise OtherKind(
-                place.root, f"a {self.kind}", "the tables of a hub of an earlier form (current.json)"
+                store_location.root, f"a {self.kind}", "the tables of a hub of an earlier form (current.json)"
             )
         self._under_way = RunFile(folder)
         super().__init__(spark, location, storage_options)
@@ -237,10 +240,8 @@ class Hub(Shell):
         return self._under_way.lock()
 
     def _waiting(self, tables: Snapshot) -> DataFrame:
-        state = self._state_of(tables)
-        return waiting_records(
-            state.unapplied_statements(), state.statuses(), state.received_records(), self._retry
-        )
+        state, unapplied = self._state_of(tables), read_rows(tables, UNAPPLIED, UNAPPLIED_COLUMNS)
+        return waiting_records(unapplied, state.statuses(), state.received_records(), self._retry)
 
     def _rejects(self, tables: Snapshot) -> DataFrame:
         state = self._state_of(tables)
@@ -317,7 +318,7 @@ class Hub(Shell):
         stored = State(self.schema, tables).stored_messages(last=read_note(tables, PROCESSED, 0))
         unknown = message_rows(self._spark, listed).join(stored, "message_identifier", "left_anti").first()
         if unknown is not None:
-            needed = "identifiers of processed messages (status 21)"
+            needed = f"identifiers of processed messages (status {int(Status.MESSAGE_NOT_FOUND)})"
             raise InvalidArgument("reprocess", "messages", needed, unknown[0])
         self._run_alone("reprocess", now, partial(self._apply, chosen=listed))
 
@@ -349,12 +350,12 @@ class Hub(Shell):
         instant = microseconds(now, "now", function="run")
         first, last = read_note(tables, PROCESSED, 0) + 1, read_note(tables, RECEIVED, 0)
         anew = read_note(tables, SCHEMA, None) not in (None, self.schema.fingerprint)
-        everything = anew or chosen != DUE
+        is_repeat = anew or chosen != DUE
         name, messages = uuid4().hex, EVERYTHING if anew else chosen
         last_known = last if anew or chosen == DUE else first - 1
         say({"run": name, "messages": messages, "now": instant, "last": last_known})
         run = Run(self._work, tables, self._retry, instant)
-        stored = run.stored_messages(None if everything else first, last_known)
+        stored = run.stored_messages(None if is_repeat else first, last_known)
         if anew:
             run.forget_schema()
         elif chosen == EVERYTHING:
@@ -366,11 +367,11 @@ class Hub(Shell):
             if not anew:
                 stored = stored.join(F.broadcast(listed), "message_identifier", "left_semi")
         has_messages = run.read_messages(stored, attempt=anew or chosen != EVERYTHING)
-        if not (everything or has_messages or run.has_due()):
+        if not (is_repeat or has_messages or run.has_due()):
             return None
         if has_messages:
             drop_erased_records(run, tables, stored)
-        run.settle(everything=everything)
+        run.settle(merge_all=is_repeat)
         write_note(tables, PROCESSED, last_known)
         write_note(tables, SCHEMA, self.schema.fingerprint)
         # Of two runs at once, which both note their names, the second is told of the first.
@@ -411,7 +412,7 @@ class Hub(Shell):
         run = self._under_way.read()
         tables = self._snapshot()
         state = State(self.schema, tables)
-        stored = state.received_records().where(F.col("status") == int(Status.NOT_PROCESSED))
+        stored = state.received_records().where(IS_STORED)
         messages = with_status(stored.select(*MESSAGE_SCHEMA.names, "received"), state.statuses())
         # A run that has just been committed may still be told of.
         if run is not None and run["run"] != read_note(tables, RUN, None):

@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.datahub.erased_records import mask_records
-from cdckit.datahub.mappings import Target
-from cdckit.datahub.messages import Status
+from cdckit.datahub.messages import IS_STORED
 from cdckit.datahub.runs import Run
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.state import EXPORTED, HISTORY, MESSAGES, STATEMENTS, UNAPPLIED, State, table_name
@@ -72,23 +71,12 @@ class DependentEntities(CdcError, ValueError):
 
 def erasable_kinds(schema: Schema) -> dict[str, Kind]:
     """The targets whose one key alone gives the guids: by another one, an entity would come back."""
-    strict_targets = (
-        schema.targets[name] for name in schema.families if _has_own_key(schema, schema.targets[name])
-    )
+    targets = (schema.targets[name] for name in schema.families)
     return {
         target.entity: Kind(target.entity, target.alternatives[0], 1, False, target.entity)
-        for target in strict_targets
+        for target in targets
+        if all(map(schema.has_computed_guid, target.mappings))
     }
-
-
-def _has_own_key(schema: Schema, target: Target) -> bool:
-    links = [
-        schema.key_plan(place, link)
-        for place, mapping in target.mappings.items()
-        for link in mapping.links
-        if link.reference in target.keys
-    ]
-    return target.strict and all(plan.whole for plan in links)
 
 
 def forget_records(run: Run, tables: Transaction, kind: Kind, entities: DataFrame) -> ForgottenEntities:
@@ -175,7 +163,7 @@ def _statements_of(state: State, entity: str, *more: str) -> DataFrame:
     """The statements that are about entities of a target."""
     rows = state.statements(entity)
     if entity in state.entities:
-        rows = state.resolved_statements(entity).where(f"guid IS NOT NULL AND {NAMES_ENTITY}")
+        rows = state.derived.resolved_statements(entity).where(f"guid IS NOT NULL AND {NAMES_ENTITY}")
     return rows.selectExpr("message_id", "record", "operation", GUID, "arrival", *more)
 
 
@@ -220,7 +208,7 @@ def _mask_messages(tables: Transaction, records: DataFrame) -> DataFrame:
     """The data of messages without records; null where these cannot be taken out of it."""
     cuts = records.groupBy("message_id").agg(F.collect_list(F.struct("record", "inside")).alias(_CUTS))
     named = cuts.withColumnRenamed("message_id", "message_identifier")
-    stored = tables.read(MESSAGES).where(F.col("status") == int(Status.NOT_PROCESSED))
+    stored = tables.read(MESSAGES).where(IS_STORED)
     given = stored.join(named, "message_identifier", "inner").select("message_identifier", "data", _CUTS)
     return tables.scratch(WorkerPlan(given, _mask_batches, _MASKED).rows())
 
@@ -234,9 +222,8 @@ def _write_masked(tables: Transaction, masked: DataFrame) -> list[ErasedPart]:
     def change(messages: DataFrame) -> DataFrame:
         data = masked.withColumnRenamed("data", "_data")
         joined = messages.join(data, "message_identifier", "left")
-        is_stored = F.col("status") == int(Status.NOT_PROCESSED)
         nothing = {name: F.lit(None).cast(messages.schema[name].dataType) for name in ("key", "headers")}
-        return joined.withColumns({**nothing, "data": F.when(is_stored, F.col("_data"))})
+        return joined.withColumns({**nothing, "data": F.when(F.expr(IS_STORED), F.col("_data"))})
 
     return rewrite_rows(tables, MESSAGES, chosen, change)
 
@@ -250,14 +237,14 @@ def _mask_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     types = arrow_schema(_MASKED)
     for batch in batches:
         data = [
-            _masked(text, [(cut["record"], cut["inside"]) for cut in cuts])
+            _mask_data(text, [(cut["record"], cut["inside"]) for cut in cuts])
             for text, cuts in zip(*(batch.column(name).to_pylist() for name in ("data", _CUTS)), strict=True)
         ]
         columns = [batch.column("message_identifier"), pa.array(data, pa.string())]
         yield pa.RecordBatch.from_arrays(columns, names=types.names)
 
 
-def _masked(data: str | None, cuts: list[tuple[str, int]]) -> str | None:
+def _mask_data(data: str | None, cuts: list[tuple[str, int]]) -> str | None:
     try:
         return None if data is None else mask_records(data, cuts)
     except (ValueError, RecursionError):
@@ -359,7 +346,7 @@ class _Erasure:
         """
         Prove what was rewritten of the histories; raises where one of another entity is not what it was.
 
-        *forgotten_entities* are those of which nothing is left: these, and what they alone hold or link to.
+        *forgotten* are those of which nothing is left: these, and what they alone hold or link to.
         """
         parts = []
         for name, files in self._before.items():

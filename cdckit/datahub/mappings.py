@@ -80,7 +80,10 @@ class FieldMapping:
     autocreate: bool = False
     child_entity: str | None = None
     parent_identifier: str | None = None
+    child_sequence: str | None = None
+    """The field of a child that holds its number in the list."""
     source_child_sequence: str | None = None
+    """The name under which the record of a child is given that number."""
 
     @property
     def is_needed(self) -> bool:
@@ -89,7 +92,7 @@ class FieldMapping:
 
 
 @dataclass(frozen=True)
-class Filter:
+class FilterMapping:
     """A filter by the name under which it was given to the hub, and what it is to be called with."""
 
     name: str
@@ -105,7 +108,7 @@ class EntityMapping:
     priority: int = 0
     reader: str = "json"
     reader_config: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    filters: tuple[Filter, ...] = ()
+    filters: tuple[FilterMapping, ...] = ()
     unique_identifier: str | None = None
     """Where the message's identifier is put into each record; None unless the mapping is unique."""
     unique_sequence: str | None = None
@@ -133,7 +136,7 @@ class EntityMapping:
         return tuple(field for field in self.fields if field.type.name == CHILDREN)
 
     @property
-    def holds(self) -> bool:
+    def brings_others(self) -> bool:
         """Whether its records hold others, or make what they link to."""
         return bool(self.children) or any(column.autocreate for column in self.columns)
 
@@ -222,8 +225,8 @@ class Target:
 _Item = TypeVar("_Item")
 
 
-class InvalidDocument(CdcError, ValueError):
-    """A document cannot be followed."""
+class InvalidSchema(CdcError, ValueError):
+    """A document that describes a source system cannot be followed."""
 
     def __init__(self, path: str, needed: str, found: object) -> None:
         self.path, self.needed, self.found = path, needed, found
@@ -239,11 +242,14 @@ class InvalidDocument(CdcError, ValueError):
             raise cls(path, needed, found)
 
 
+require = InvalidSchema.require
+
+
 class DocumentObject:
     """
     A JSON object of a document, and where in the document it stands.
 
-    Whatever is not as it is needed raises the *error*.  A property that is null is one that is left out.
+    Whatever is not as it is needed raises `InvalidSchema`.  A property that is null is one that is left out.
 
     Args:
         value: What stands there.
@@ -255,20 +261,18 @@ class DocumentObject:
     >>> DocumentObject({"nmae": "a"}, "$.queue", {"name"})
     Traceback (most recent call last):
     ...
-    cdckit.datahub.mappings.InvalidDocument: $.queue must be an object of name; it is ['nmae'].
+    cdckit.datahub.mappings.InvalidSchema: $.queue must be an object of name; it is ['nmae'].
     """
-
-    error: type[InvalidDocument] = InvalidDocument
 
     def __init__(self, value: Any, path: str, allowed: set[str]) -> None:
         self.value, self.path = value, path
-        self.error.require(isinstance(value, Mapping), path, "an object", value)
+        require(isinstance(value, Mapping), path, "an object", value)
         unknown = sorted(set(value) - allowed)
-        self.error.require(not unknown, path, f"an object of {', '.join(sorted(allowed))}", unknown)
+        require(not unknown, path, f"an object of {', '.join(sorted(allowed))}", unknown)
 
     def require(self, sound: object, name: str, needed: str, found: object) -> None:
-        """Raise the error unless the property of that *name* is sound."""
-        self.error.require(sound, f"{self.path}.{name}", needed, found)
+        """Raise `InvalidSchema` unless the property of that *name* is sound."""
+        require(sound, f"{self.path}.{name}", needed, found)
 
     def _value(self, name: str, needed: str, fits: Callable[[Any], object]) -> Any:
         """A property that may be left out; if it is there, it is as *needed*."""
@@ -317,7 +321,7 @@ class DocumentObject:
         items: Any = self.value.get(name)
         is_list = isinstance(items, Sequence) and not isinstance(items, str) and items
         self.require(is_list, name, "a list that is not empty", items)
-        return tuple(of(item, f"{self.path}.{name}[{place}]") for place, item in enumerate(items))
+        return tuple(of(item, f"{self.path}.{name}[{index}]") for index, item in enumerate(items))
 
 
 def is_name(value: Any) -> bool:
@@ -340,29 +344,26 @@ _FIELD = {
     "sourceParentIdentifier", "childSequence", "sourceChildSequence",
 }  # fmt: skip
 
+_NEEDED = {LINK: ("linkEntity", "linkKey"), CHILDREN: ("childEntity", "parentIdentifier")}
+"""The properties that a field of a type cannot do without."""
+_OWN_PROPERTIES = {
+    **dict.fromkeys((*_NEEDED[LINK], "sourceLinkKey", "autocreate"), LINK),
+    **dict.fromkeys(
+        (*_NEEDED[CHILDREN], "sourceParentIdentifier", "childSequence", "sourceChildSequence"), CHILDREN
+    ),
+}
+"""The properties that fields of one type alone have, and that type: on others they would mean nothing."""
+
 _MAX_DIGITS = 38
 _INT32 = range(-(2**31), 2**31)
 
 
-class InvalidSchema(InvalidDocument):
-    """A document that describes a source system cannot be followed."""
-
-
-require = InvalidSchema.require
-
-
-class _Object(DocumentObject):
-    """A JSON object of such a document."""
-
-    error = InvalidSchema
-
-
 def source_system(document: Mapping[str, Any]) -> SourceSystem:
     """The source system that *document* describes, by itself; `Schema` checks what lies between systems."""
-    properties = _Object(document, "$", _SYSTEM)
+    properties = DocumentObject(document, "$", _SYSTEM)
     reference, stated = properties.needed_text("reference"), properties.value.get("mappings")
     path = f"{reference}:mappings"
-    mappings = _Object(stated, path, set(stated) if isinstance(stated, Mapping) else set())
+    mappings = DocumentObject(stated, path, set(stated) if isinstance(stated, Mapping) else set())
     by_entity = {}
     for entity in mappings.value:
         require(is_name(entity), path, "an object of source entities", entity)
@@ -375,7 +376,7 @@ def _entity(value: Any, path: str) -> EntityMapping:
     if isinstance(value, Mapping) and "dataStore" in value:
         needed = "left out: a hub keeps every target in tables of its own, and hands exports to a sink"
         raise InvalidSchema(f"{path}.dataStore", needed, value["dataStore"])
-    document = _Object(value, path, _ENTITY)
+    document = DocumentObject(value, path, _ENTITY)
     fields = document.items("fields", _field)
     _require_distinct(
         [field.reference.lower() for field in fields], f"{path}.fields", "references, in any case"
@@ -409,7 +410,9 @@ def _entity(value: Any, path: str) -> EntityMapping:
     return mapping
 
 
-def _unique(document: _Object, fields: tuple[FieldMapping, ...], name: str, *, needed: bool) -> str | None:
+def _unique(
+    document: DocumentObject, fields: tuple[FieldMapping, ...], name: str, *, needed: bool
+) -> str | None:
     """The name under which the record is given the identifier, or the number, that makes it unique."""
     target = document.needed_text(name) if needed else document.text(name)
     if target is None:
@@ -421,29 +424,32 @@ def _unique(document: _Object, fields: tuple[FieldMapping, ...], name: str, *, n
     return source
 
 
-def _filter(value: Any, path: str) -> Filter:
-    document = _Object({"name": value} if isinstance(value, str) else value, path, {"name", "config"})
-    return Filter(document.needed_text("name"), document.config("config"))
+def _filter(value: Any, path: str) -> FilterMapping:
+    document = DocumentObject({"name": value} if isinstance(value, str) else value, path, {"name", "config"})
+    return FilterMapping(document.needed_text("name"), document.config("config"))
 
 
 def _field(value: Any, path: str) -> FieldMapping:
-    document = _Object(value, path, _FIELD)
+    document = DocumentObject(value, path, _FIELD)
     reference, kind, key = document.needed_text("reference"), _type(document), _key(document)
     inexact = key is not None and kind.name in KEYLESS_TYPES
     document.require(not inexact, "type", "a type with an exact text, being a key", kind.name)
     taken = reference.lower() in STANDARD_COLUMNS and reference != DELETED_INDICATOR
     document.require(not taken, "reference", "another name than a standard column's", reference)
-    for of, names in ((LINK, ("linkEntity", "linkKey")), (CHILDREN, ("childEntity", "parentIdentifier"))):
-        needed = "stated" if kind.name == of else f"absent from a {kind.name}"
-        for name in names:
-            given_key = document.value.get(name)
-            document.require((given_key is not None) == (kind.name == of), name, needed, given_key)
+    for name, of in _OWN_PROPERTIES.items():
+        stated = document.value.get(name)
+        document.require(not stated or kind.name == of, name, f"absent from a {kind.name}", stated)
+    for name in _NEEDED.get(kind.name, ()):
+        document.require(document.value.get(name) is not None, name, "stated", None)
     link_key = document.names("linkKey")
     source_link_key = document.names("sourceLinkKey") or link_key
     needed, are_as_many = f"as many names as linkKey, {len(link_key)}", len(link_key) == len(source_link_key)
     document.require(are_as_many, "sourceLinkKey", needed, source_link_key)
     # Nothing follows from it: the link of a child is the parent that it stands in, whatever that is called.
     document.text("sourceParentIdentifier")
+    child_sequence, source_child_sequence = map(document.text, ("childSequence", "sourceChildSequence"))
+    is_named = child_sequence is not None or source_child_sequence is None
+    document.require(is_named, "childSequence", "stated, as sourceChildSequence is", None)
     return FieldMapping(
         reference=reference,
         source=document.text("sourceReference") or reference,
@@ -456,11 +462,12 @@ def _field(value: Any, path: str) -> FieldMapping:
         autocreate=document.flag("autocreate"),
         child_entity=document.text("childEntity"),
         parent_identifier=document.text("parentIdentifier"),
-        source_child_sequence=document.text("sourceChildSequence") or document.text("childSequence"),
+        child_sequence=child_sequence,
+        source_child_sequence=source_child_sequence or child_sequence,
     )
 
 
-def _type(text: _Object) -> FieldType:
+def _type(text: DocumentObject) -> FieldType:
     name = text.text("type") or TEXT
     text.require(name in SPARK_TYPES, "type", f"one of {', '.join(SPARK_TYPES)}", name)
     length = text.number("length", range(1, 2**31))
@@ -475,7 +482,7 @@ def _type(text: _Object) -> FieldType:
     return FieldType(name, None, scale, precision)
 
 
-def _key(document: _Object) -> str | None:
+def _key(document: DocumentObject) -> str | None:
     key = document.value.get("key")
     if key is None or isinstance(key, bool):
         return MAIN_KEY if key else None

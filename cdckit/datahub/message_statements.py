@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from cdckit.datahub.mappings import Place
-from cdckit.datahub.messages import DECODED_SCHEMA, Status, with_refusals, with_statuses
+from cdckit.datahub.messages import DECODED_SCHEMA, IS_STORED, with_refusals, with_statuses
 from cdckit.datahub.outcomes import find_rejects, message_log, record_log
 from cdckit.datahub.readers import Filter, Reader, ReaderSettings
 from cdckit.datahub.source_systems import Schema
@@ -127,6 +126,7 @@ def read_statements(
     brought = {
         place: work.schema.reachable_targets(place) & set(columns) for place in work.schema.all_mappings
     }
+    reporters = _find_reporters(work.schema, brought)
     for batch in batches:
         for part in slices(batch, "data", _CHARACTERS_AT_ONCE):
             for place, entities in brought.items():
@@ -138,8 +138,30 @@ def read_statements(
                     readings[place] = MappingReader(work, place)
                 for piece, records in readings[place].read_pieces(ours):
                     for entity in sorted(entities):
-                        for rows in make_statements(piece, records, entity, columns[entity]):
+                        for rows in make_statements(
+                            piece,
+                            records,
+                            entity,
+                            columns[entity],
+                            reports_unreadable=(place, entity) in reporters,
+                        ):
                             yield entity, rows
+
+
+def _find_reporters(schema: Schema, brought: Mapping[Place, set[str]]) -> set[tuple[Place, str]]:
+    """
+    Choose for each source entity the mapping, and the target, by which data that cannot be read is reported.
+
+    It is the first mapping that is read, of those that *brought* gives some of the targets looked at; and its
+    own target, if that is among them.
+    """
+    reporters: dict[tuple[str, str], tuple[Place, str]] = {}
+    for place, entities in brought.items():
+        if entities:
+            own = schema.mapping(place).reference
+            target = own if own in entities else min(entities)
+            reporters.setdefault((place.system, place.entity), (place, target))
+    return set(reporters.values())
 
 
 Cache = Callable[[DataFrame], DataFrame]
@@ -173,8 +195,9 @@ def changes(
         One row per change (`cdckit.model.CHANGE_SCHEMA`) with its `guid`: the records that can be applied,
         entities that links make, and absences, which are what refreshes, lists of children and deletes
         of parents did not name.  And as rejects (`reject`) what cannot be used: messages in error, messages
-        that the schema has no place for, and records in error, each with its message.  Records whose links
-        lead nowhere wait, and are neither.
+        that the schema has no place for, messages whose data cannot be read and that might speak of this
+        target, and records in error about it, each with its message.  Records whose links lead nowhere wait,
+        and are neither.
 
     Raises:
         InvalidArgument: *schema* is none, or names a reader or a filter that is not given; *entity* is no
@@ -219,51 +242,68 @@ def changes(
     instead = "hand its batches to a hub: writeStream.foreachBatch(hub.sink('a name'))"
     require_batch(messages, "messages", instead, function="changes")
     statements = MessageStatements(messages, work, entity, cached or (lambda rows: rows))
-    return add_rejects(statements.changes(entity), statements.rejects(entity))
+    return add_rejects(statements.derived.changes(entity), statements.rejects(entity))
 
 
-class MessageStatements(DerivedChanges):
-    """What follows from messages for one target: each part is described when it is asked for, and once."""
+class MessageStatements:
+    """What messages say, for the changes of one target: each part is described once, when it is asked for."""
 
     def __init__(self, messages: DataFrame, work: ReaderSettings, entity: str, keep: Cache) -> None:
-        super().__init__(work.schema)
+        self._work, self._keep = work, keep
         self._received = keep(with_statuses(messages))
-        first = self._received.where(F.col("status") == int(Status.NOT_PROCESSED))
-        read = keep(with_refusals(first, work.schema))
-        self._keep, self.messages = keep, lambda: read
-        self._leading = work.schema.deciding_targets(entity)
-        self.statements = cache(lambda target: keep(statements_about(read, work, target)))
-        self.keep_lookup = lambda kind, target, rows: keep(rows)
-        self.waiting = cache(self._find_waiting)
-        # Whether one was is not known before the messages are read.
-        self.may_be_refreshed = lambda target: True
-        self.known_history = cache(self._merge_target)
+        self._messages = keep(with_refusals(self._received.where(IS_STORED), work.schema))
+        self.entities = work.schema.deciding_targets(entity)
+        self.derived = DerivedChanges(work.schema, self)
+        self._histories = cache(self._merge_target)
 
     def rejects(self, entity: str) -> DataFrame:
-        """Find what is in error: messages, of whichever target, and records about the target."""
-        statuses = self.messages().selectExpr(
+        """
+        Find what is in error: messages that are none or go nowhere, and what may or does speak of the target.
+        """
+        statuses = self._messages.selectExpr(
             "message_identifier", "refused AS status", "refusal AS error_message"
         )
-        log = record_log(self.processed_statements(entity), None, entity)
+        log = record_log(self.derived.processed_statements(entity), None, entity)
         whole = log.unionByName(message_log(statuses), allowMissingColumns=True)
         return find_rejects(self._received, whole, statuses)
 
-    @property
-    def entities(self) -> list[str]:
-        """The targets that decide about the one."""
-        return self._leading
+    def stored_messages(self) -> DataFrame:
+        """The messages that are received, and where the schema has no place for them (`with_refusals`)."""
+        return self._messages
 
-    def _find_waiting(self) -> DataFrame | None:
-        if not self.may_wait:
+    def statements(self, entity: str) -> DataFrame:
+        """All statements about a target."""
+        return self._keep(statements_about(self._messages, self._work, entity))
+
+    def lookup_table(self, kind: str, entity: str, rows: DataFrame) -> DataFrame:
+        """What a look-up finds."""
+        return self._keep(rows)
+
+    def may_be_refreshed(self, entity: str) -> bool:
+        """Whether a message refreshes the target is not known before the messages are read."""
+        return True
+
+    def history(self, entity: str) -> DataFrame:
+        """The history of a target."""
+        return self._histories(entity)
+
+    def waiting(self) -> DataFrame | None:
+        """The statements that wait; None if none of the schema can."""
+        return self._waiting
+
+    @cached_property
+    def _waiting(self) -> DataFrame | None:
+        schema, derived = self._work.schema, self.derived
+        if not derived.may_wait:
             return None
-        stated = facts(self.schema, {target: self.resolved_statements(target) for target in self.entities})
+        stated = facts(schema, {target: derived.resolved_statements(target) for target in self.entities})
         if stated is None:
             return None
-        valid = stated.where("error_code IS NULL").select("statement", "makes", "needs")
-        uncertain = with_open_needs(with_answers(valid, self.answers()))
+        by, valid = "statement", stated.where("error_code IS NULL").select("statement", "makes", "needs")
+        uncertain = with_open_needs(with_answers(valid, derived.answers(), by=by), by=by)
         # Once more, without what needs nothing that is uncertain, nor what that makes.
-        return self._keep(find_unsupported(with_open_needs(uncertain)))
+        return self._keep(find_unsupported(with_open_needs(uncertain, by=by), by=by))
 
     def _merge_target(self, entity: str) -> DataFrame:
-        keys = self.schema.targets[entity].keys
-        return self._keep(merge(self.changes(entity), entity=entity, keys=keys))
+        keys = self._work.schema.targets[entity].keys
+        return self._keep(merge(self.derived.changes(entity), entity=entity, keys=keys))

@@ -151,13 +151,16 @@ class Status(IntEnum):
     BEING_PROCESSED = 4
     PREVIOUSLY_RECEIVED = 5
     SUCCESS = 10
-    GENERAL_ERROR = 20
     MESSAGE_NOT_FOUND = 21
     MESSAGE_INVALID = 22
     SYSTEM_NOT_FOUND = 23
     ENTITY_NOT_FOUND = 24
     DATA_INVALID = 25
     REPROCESS_TIMEOUT = 26
+
+
+IS_STORED = f"status = {int(Status.NOT_PROCESSED)}"
+"""Whether a record that was received is the message of its name that the store keeps: SQL."""
 
 
 class Outcome(StrEnum):
@@ -178,7 +181,7 @@ class Outcome(StrEnum):
 def with_refusals(messages: DataFrame, schema: Schema) -> DataFrame:
     """Say of each message where the schema has no place for it: `refused` (a status) and `refusal`."""
     entities = {name: list(system.mappings) for name, system in schema.systems.items()}
-    places = F.from_json(F.lit(json.dumps(entities)), "map<string, array<string>>")
+    by_system = F.from_json(F.lit(json.dumps(entities)), "map<string, array<string>>")
     no_default = text_literal("the message names none, and there is none by default, *")
     wanted = f"if(source_system = '{DEFAULT_SYSTEM}', {no_default}, source_system)"
     no_entity = HubFault.ENTITY_NOT_FOUND.error_sql("concat(source_system, ' has no ', source_entity)")
@@ -188,7 +191,7 @@ def with_refusals(messages: DataFrame, schema: Schema) -> DataFrame:
             WHEN NOT array_contains(_known, source_entity) THEN {no_entity} END"""
 
     return (
-        messages.withColumn("_known", F.try_element_at(places, F.col("source_system")))
+        messages.withColumn("_known", F.try_element_at(by_system, F.col("source_system")))
         .selectExpr(
             "*",
             f"{found(str(int(Status.SYSTEM_NOT_FOUND)), str(int(Status.ENTITY_NOT_FOUND)))} AS refused",
@@ -260,6 +263,7 @@ def given_up(status_rows: DataFrame, now: datetime, wait: timedelta) -> tuple[Da
     """
     at = require_instant(now, "now", function="expire")
     waits = F.col("status") == int(Status.REQUIRES_REPROCESSING)
+    # At *wait* itself nothing is given up, as in every door: a run would try once more then.
     is_late = waits & (at - F.col("message_timestamp") > F.lit(wait))
     rows = status_rows.withColumns(
         {
@@ -373,17 +377,17 @@ def decode(records: DataFrame) -> DataFrame:
 def _decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     schema = arrow_schema(DECODED_SCHEMA)
     for batch in batches:
-        place = {name: batch.column(name) for name in ("topic", "partition", "offset")}
+        origin = {name: batch.column(name) for name in ("topic", "partition", "offset")}
         at = batch.column("timestamp")
-        has_place = reduce(pc.and_, (column.is_valid() for column in (at, *place.values()))).to_pylist()
-        messages = list(map(_message, batch.column("value").to_pylist(), has_place))
+        has_origin = reduce(pc.and_, (column.is_valid() for column in (at, *origin.values()))).to_pylist()
+        messages = list(map(_message, batch.column("value").to_pylist(), has_origin))
         columns = {name: batch.column(name) for name in RECORD_COLUMNS}
         for field in _MESSAGE_FIELDS:
             kind = schema.field(field.name).type
             columns[field.name] = pa.array([message.get(field.name) for message in messages], kind)
         is_sound, names = columns[ERROR_CODE].is_null(), columns["message_identifier"]
         is_nameless = pc.and_(is_sound, names.is_null())
-        made = guids("message", {name: column.filter(is_nameless) for name, column in place.items()})
+        made = guids("message", {name: column.filter(is_nameless) for name, column in origin.items()})
         columns["message_identifier"] = pc.replace_with_mask(names, is_nameless, made.cast(names.type))
         columns["value"] = pc.if_else(is_sound, None, columns["value"])
         stored, effective = at.cast(schema.field("timestamp").type), columns["effective_timestamp"]
@@ -392,15 +396,15 @@ def _decode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatc
         yield make_batch(columns, schema)
 
 
-def _message(value: bytes | None, has_place: bool) -> dict[str, Any]:
+def _message(value: bytes | None, has_origin: bool) -> dict[str, Any]:
     """The columns that the document fills, or the error."""
     try:
-        if not has_place:
+        if not has_origin:
             # It would have no identifier, and no order.
             raise ValueError("the record has no timestamp, topic, partition or offset")
         if value is None:
             raise ValueError("the record has no value")
-        return _columns(value.decode("utf-8"))
+        return _read_document(value.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         problem = HubFault.MESSAGE_INVALID
         return {ERROR_CODE: str(problem), ERROR_DESCRIPTION: problem.describe(str(error))}
@@ -415,10 +419,10 @@ def _require_known(properties: Mapping[str, Any]) -> None:
             raise ValueError(f"{name!r:.80} is no property of a message; {hint}")
 
 
-def _columns(document: str) -> dict[str, Any]:
+def _read_document(document: str) -> dict[str, Any]:
     # The texts of data and options are handed on as they were written: numbers in them stay exact.
     # Of a name that comes twice the first text would be kept, and read by nobody.
-    values, places = members(document, once=True)
+    values, slices = members(document, once=True)
     _require_known(values)
     columns: dict[str, Any] = {}
     for name, column in _TEXTS.items():
@@ -442,9 +446,9 @@ def _columns(document: str) -> dict[str, Any]:
     if values.get("options") is not None:
         if not isinstance(values["options"], dict):
             raise ValueError("options must be an object")
-        columns["options"] = document[places["options"]]
+        columns["options"] = document[slices["options"]]
     end = len(document)
-    data = slice(end, end) if values.get("data") is None else places["data"]
+    data = slice(end, end) if values.get("data") is None else slices["data"]
     columns["data"] = document[data] or None
     require_no_mark(document[data])
     columns["envelope"] = {"before": document[: data.start], "after": document[data.stop :]}
@@ -502,6 +506,6 @@ def whole_value() -> Column:
 
 def identity() -> Column:
     """Name what a message has each time that it comes; of what is no message its place and bytes."""
-    place = [F.coalesce(F.col(name).cast("string"), F.lit("")) for name in ("topic", "partition", "offset")]
+    origin = [F.coalesce(F.col(name).cast("string"), F.lit("")) for name in ("topic", "partition", "offset")]
     digest = F.coalesce(F.sha2("value", 256), F.lit(""))
-    return F.coalesce("message_identifier", F.concat_ws("\n", *place, digest))
+    return F.coalesce("message_identifier", F.concat_ws("\n", *origin, digest))

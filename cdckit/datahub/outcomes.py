@@ -8,7 +8,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from cdckit.datahub.messages import Backoff, HubFault, Outcome, Status, whole_value
+from cdckit.datahub.messages import IS_STORED, Backoff, HubFault, Outcome, Status, whole_value
 from cdckit.datahub.resolution import UNPROCESSED
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statements import DELETE, DROPPED, IS_RECORD, UNREADABLE, UPSERT, value_by_place
@@ -49,10 +49,10 @@ def record_log(statements: DataFrame, waiting: DataFrame | None, entity: str) ->
 def waiting_records(
     unapplied: DataFrame, status_rows: DataFrame, received: DataFrame, retry: Backoff
 ) -> DataFrame:
-    """The records that wait, with the statuses of their messages (see `Hub`)."""
+    """The records that wait, of what is *unapplied*, with the statuses of their messages (see `Hub`)."""
     records = unapplied.select("statement.*", "missing").where(f"{IS_RECORD} AND missing IS NOT NULL")
     named = status_rows.where(f"status <> {int(Status.REPROCESS_TIMEOUT)}")
-    stored = received.where(f"status = {int(Status.NOT_PROCESSED)}").withColumn("value", whole_value())
+    stored = received.where(IS_STORED).withColumn("value", whole_value())
     waits = records.withColumnRenamed("message_id", "message_identifier").join(named, "message_identifier")
     return waits.selectExpr(
         "message_identifier",
@@ -68,8 +68,9 @@ def waiting_records(
 
 def problems(facts: DataFrame | None, waiting: DataFrame | None) -> DataFrame | None:
     """
-    Per message, the worst that befell its records: `message_id`, `status`, `error_message`.
+    Find per message what befell its records: `message_id`, `status`, `error_message` (that of the first).
 
+    What waits decides the status beside records in error, but not beside data that could not be read.
     Messages whose records were all applied or dropped have no row; None if nothing was ever stated.
     """
     problem_rows = []
@@ -84,10 +85,9 @@ def problems(facts: DataFrame | None, waiting: DataFrame | None) -> DataFrame | 
         return None
     first = F.min(F.struct("number", "rank", "record", "error")).alias("earliest")
     by_message = reduce(DataFrame.unionByName, problem_rows).groupBy("message_id")
-    worst = by_message.agg(F.min("rank").alias("worst"), first)
-    return worst.selectExpr(
+    return by_message.agg(F.min("rank").alias("least_rank"), first).selectExpr(
         "message_id",
-        f"if(worst = 1, {int(Status.REQUIRES_REPROCESSING)}, {int(Status.DATA_INVALID)}) AS status",
+        f"if(least_rank = 1, {int(Status.REQUIRES_REPROCESSING)}, {int(Status.DATA_INVALID)}) AS status",
         "concat(coalesce('record ' || earliest.record || ': ', ''), earliest.error) AS error_message",
     )
 
@@ -106,7 +106,7 @@ def find_rejects(received: DataFrame, log: DataFrame, status_rows: DataFrame) ->
     error = ("error_code", "error_description")
     whole = received.withColumn("value", whole_value())
     invalid = whole.where(f"status = {int(Status.MESSAGE_INVALID)}")
-    stored = whole.where(f"status = {int(Status.NOT_PROCESSED)}").select(*RECORD_COLUMNS, *sender)
+    stored = whole.where(IS_STORED).select(*RECORD_COLUMNS, *sender)
     late = status_rows.where(f"status = {int(Status.REPROCESS_TIMEOUT)}").select("message_identifier")
     given_up = log.where(f"outcome = '{Outcome.WAITING}'").join(late, "message_identifier", "left_semi")
     wrong = log.where(f"outcome = '{Outcome.ERROR}'").unionByName(given_up)

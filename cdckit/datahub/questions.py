@@ -164,7 +164,7 @@ class TargetView(View):
 
     def changes(self, key: Key | None = None) -> DataFrame:
         """The changes of which the history is made, with their `guid`; of one entity, with a *key*."""
-        changes = self._state.changes(self.kind.entity).withMetadata(GUID, {KEYS: [*self.kind.keys]})
+        changes = self._state.derived.changes(self.kind.entity).withMetadata(GUID, {KEYS: [*self.kind.keys]})
         return _keep_entity(changes, key, "data.")
 
     def history(self, key: Key | None = None) -> DataFrame:

@@ -224,7 +224,7 @@ class Message(NamedTuple):
     refresh: bool | None = False
 
 
-class Fault(NamedTuple):
+class ReadFault(NamedTuple):
     """Why a record, or the data of a message, is not applied."""
 
     problem: HubFault
@@ -237,7 +237,7 @@ class Listing(NamedTuple):
     child: Place
     parent_field: str
     parent: int
-    ends: int
+    end: int
     """The number of the last record inside."""
 
 
@@ -263,8 +263,8 @@ class Nodes:
     """Its parent among the parent's nodes; -1 for what is embedded in nothing."""
     listed: list[int] = field(default_factory=list)
     """The number at which the list ends in which it stands."""
-    faults: dict[int, Fault] = field(default_factory=dict)
-    children_faults: dict[int, Fault] = field(default_factory=dict)
+    faults: dict[int, ReadFault] = field(default_factory=dict)
+    children_faults: dict[int, ReadFault] = field(default_factory=dict)
     """What is wrong with the lists in a record: told only of one whose own fields are sound."""
     originals: dict[int, Any] = field(default_factory=dict)
     """What stands in the place of a record, and is none."""
@@ -316,8 +316,10 @@ class RecordWalk:
 
     def __init__(self, work: ReaderSettings, place: Place) -> None:
         self.schema, self.place, self._work = work.schema, place, work
-        self.nodes, self.unreadable = Nodes(place), dict[int, Fault]()
+        self.nodes, self.unreadable = Nodes(place), dict[int, ReadFault]()
         self._is_masked = False
+        self._contexts: dict[int, Context] = {}
+        """Those of the message that is read, by the config that each has."""
         beside = work.schema.systems[place.system].mappings[place.entity]
         # What two mappings of a record hold, or make, may be of one target: their numbers must not meet.
         self._step, self._offset = len(beside), place.index
@@ -332,6 +334,7 @@ class RecordWalk:
 
     def read(self, message: Message) -> None:
         """Add the records of one message."""
+        self._contexts.clear()
         try:
             if message.refresh and self._is_timed:
                 raise UnreadableData(
@@ -342,16 +345,18 @@ class RecordWalk:
             for mapping in self._read_otherwise:
                 self._read(message, mapping)
         except Exception as error:  # readers may be anybody's, and data may be anything
-            self.unreadable[message.row] = Fault(HubFault.DATA_INVALID, f"{type(error).__name__}: {error}")
+            self.unreadable[message.row] = ReadFault(
+                HubFault.DATA_INVALID, f"{type(error).__name__}: {error}"
+            )
             return
         count = 0
-        for place, record in enumerate(records, 1):
+        for sequence, record in enumerate(records, 1):
             if (erased := self._count_erased(record)) is not None:
                 count += 1 + erased
                 continue
-            at = self.nodes.add(record, message.row, self.number_of(count + 1), str(place))
+            at = self.nodes.add(record, message.row, self.number_of(count + 1), str(sequence))
             count = self._add_inner(
-                self.nodes, at, message, count + 1, {self._mapping.unique_sequence: place}
+                self.nodes, at, message, count + 1, {self._mapping.unique_sequence: sequence}
             )
 
     def _read(self, message: Message, mapping: EntityMapping) -> list[Any]:
@@ -367,22 +372,26 @@ class RecordWalk:
         return count * self._step + self._offset
 
     def _context(self, message: Message, config: Mapping[str, Any]) -> Context:
-        options = plain_object(message.options)
-        return Context(message.identifier, message.system, message.entity, config, options, self._work.files)
+        """What the reader or filter of that *config* may know; the same for all records of the message."""
+        if id(config) not in self._contexts:
+            sent = (message.identifier, message.system, message.entity)
+            options = plain_object(message.options)
+            self._contexts[id(config)] = Context(*sent, config, options, self._work.files)
+        return self._contexts[id(config)]
 
     def _accept_record(self, nodes: Nodes, at: int, message: Message) -> bool:
         """Tell whether the record is one, after its filters; if not, it says why."""
         record: Any = nodes.records[at]
         if not isinstance(record, dict):
             nodes.records[at], nodes.originals[at] = {}, record
-            nodes.faults[at] = Fault(HubFault.RECORD_INVALID, f"it is {_json_kind(record)}")
+            nodes.faults[at] = ReadFault(HubFault.RECORD_INVALID, f"it is {_json_kind(record)}")
             return False
         for filter_ in self.schema.mapping(nodes.place).filters:
             try:
                 record = self._work.filters[filter_.name](record, self._context(message, filter_.config))
             except Exception as error:  # filters may be anybody's
                 text = f"{filter_.name}: {type(error).__name__}: {error}"
-                nodes.faults[at] = Fault(HubFault.FILTER_FAILED, text)
+                nodes.faults[at] = ReadFault(HubFault.FILTER_FAILED, text)
                 return False
             if record is None:
                 nodes.dropped.add(at)
@@ -390,7 +399,7 @@ class RecordWalk:
         if isinstance(record, dict):
             nodes.records[at] = record
         else:
-            nodes.faults[at] = Fault(HubFault.FILTER_FAILED, "a filter must return a dictionary, or None")
+            nodes.faults[at] = ReadFault(HubFault.FILTER_FAILED, "a filter must return a dictionary, or None")
         return isinstance(record, dict)
 
     def _add_inner(
@@ -408,7 +417,7 @@ class RecordWalk:
                 text = f"{list_field.source} is {_json_kind(children)}"
                 if children is None:
                     text += "; [] says that there are none, and to leave it out says nothing of them"
-                nodes.children_faults[at] = Fault(HubFault.CHILDREN_INVALID, text)
+                nodes.children_faults[at] = ReadFault(HubFault.CHILDREN_INVALID, text)
                 return count
         for field_, child in self.schema.children(nodes.place):
             if field_.source in record:
@@ -433,9 +442,9 @@ class RecordWalk:
             node = nodes.add(own_record, message.row, self.number_of(count), path, at)
             given = {unique: count, field.source_child_sequence: sequence}
             count = self._add_inner(nodes, node, message, count, given)
-        ends = self.number_of(count)
-        nodes.listed[start:] = [ends] * (len(nodes) - start)
-        above.lists.append(Listing(child, field.parent_identifier, at, ends))
+        end = self.number_of(count)
+        nodes.listed[start:] = [end] * (len(nodes) - start)
+        above.lists.append(Listing(child, field.parent_identifier, at, end))
         return count
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, cached_property, reduce
+from typing import Protocol
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -35,26 +35,44 @@ LOOKUP_FAULTS = (str(HubFault.KEY_AMBIGUOUS), str(HubFault.LINK_AMBIGUOUS))
 """The errors that only a look at all entities finds."""
 
 
+class Kept(Protocol):
+    """What is kept of what messages say: by a hub in its tables (`State`), by `changes` nowhere."""
+
+    @property
+    def entities(self) -> Sequence[str]:
+        """The targets that are looked at; what others say counts for nothing."""
+
+    def stored_messages(self) -> DataFrame:
+        """The messages that were read, each once (`MESSAGE_SCHEMA`)."""
+
+    def statements(self, entity: str) -> DataFrame:
+        """All statements about a target (`statement_schema`): what a link finds depends on every record."""
+
+    def lookup_table(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
+        """What a look-up has found, by its kind and target; *rows* say how.  None for nothing."""
+
+    def waiting(self) -> DataFrame | None:
+        """The statements that wait (`statement`, see `with_statement`); None if there are none."""
+
+    def may_be_refreshed(self, entity: str) -> bool:
+        """Whether a message may have given a list of all entities of the target."""
+
+    def history(self, entity: str) -> DataFrame:
+        """The history of a target that is a parent of others."""
+
+
 class Resolution:
     """
     The statements of all targets, with every guid and link looked up that can be.
 
     A link that is not found keeps its marked text.  A record whose key, or one of whose links, leads to
     several entities is in error, and what it holds or makes is not processed.
-
-    The rules are here; where statements, and what is found on the way, are kept is for others to say: a hub
-    keeps them in its tables (`State`), `changes` nowhere.
     """
 
-    statements: Callable[[str], DataFrame]
-    """All statements about a target (`statement_schema`): what a link finds depends on every record."""
-    keep_lookup: Callable[[str, str, DataFrame], DataFrame | None]
-    """Rows, with the kind and target of their table, in a form that can be looked at again; None for none."""
-
-    def __init__(self, schema: Schema) -> None:
-        self.schema = schema
+    def __init__(self, schema: Schema, kept: Kept) -> None:
+        self.schema, self.kept = schema, kept
         # Each is found once for each target, and only for those that are asked for.
-        self._cached_statements = cache(lambda entity: self.statements(entity))
+        self._statements = cache(lambda entity: kept.statements(entity))
         self._key_holders = cache(self._find_key_holders)
         self._identified = cache(self._identify)
         self._answers_of = cache(self._find_answers)
@@ -62,18 +80,15 @@ class Resolution:
         self.resolved_statements = cache(self._resolve)
         """The statements of one target; no more is done to them than its keys and links need."""
 
-    @property
-    @abstractmethod
-    def entities(self) -> Sequence[str]:
-        """The targets that are looked at; what others say counts for nothing."""
-
     def answers(self) -> DataFrame | None:
         """
         Answer every marked text that leads somewhere: `text`, `found` (a guid), `several`; None for none.
 
         Those of links to weak keys have their instant: who holds such a key depends on it.
         """
-        answers = [self._answers_of(entity) for entity in self.schema.lookup_keys if entity in self.entities]
+        answers = [
+            self._answers_of(entity) for entity in self.schema.lookup_keys if entity in self.kept.entities
+        ]
         tables = [table for table in answers if table is not None]
         return reduce(DataFrame.unionByName, tables) if tables else None
 
@@ -90,13 +105,14 @@ class Resolution:
 
         One row per record: `message_id` and `name`; None where there are none.
         """
-        places = {place: text_literal(str(place)) for place in self.schema.numbers}
-        names = value_by_place(self.schema, places, "string")
+        mapping_names = {place: text_literal(str(place)) for place in self.schema.numbers}
+        names = value_by_place(self.schema, mapping_names, "string")
         tables = []
-        for entity in self.entities:
+        for entity in self.kept.entities:
             mappings = self.schema.targets[entity].mappings
             if any(
-                mapping.holds and self.schema.may_fail_lookup(place) for place, mapping in mappings.items()
+                mapping.brings_others and self.schema.may_fail_lookup(place)
+                for place, mapping in mappings.items()
             ):
                 name, is_wrong = f"concat_ws(' ', {names}, record) AS name", f"error_code IN {LOOKUP_FAULTS}"
                 linked = self._linked(entity).where(IS_RECORD)
@@ -105,14 +121,14 @@ class Resolution:
             return None
         records = reduce(DataFrame.unionByName, tables)
         themselves = records.where("is_wrong").select("message_id", "name").distinct()
-        wrong = self.keep_lookup("failed", "themselves", themselves)
+        wrong = self.kept.lookup_table("failed", "themselves", themselves)
         if wrong is None:
             return None
         above = records.selectExpr("message_id", "name AS below", "explode(within) AS name")
         below = above.join(wrong, ["message_id", "name"], "left_semi")
         failed = wrong.unionByName(below.selectExpr("message_id", "below AS name")).distinct()
         # Every target below looks at it, several times in a run.
-        return self.keep_lookup("failed", "all", failed)
+        return self.kept.lookup_table("failed", "all", failed)
 
     def _link(self, entity: str) -> DataFrame:
         """The statements of a target, links that are no part of its key looked up too."""
@@ -123,7 +139,7 @@ class Resolution:
     def _find_key_holders(self, entity: str) -> DataFrame | None:
         """Find which records mean which entities of a target with weak keys, and who holds its keys."""
         target = self.schema.targets[entity]
-        return self.keep_lookup(
+        return self.kept.lookup_table(
             HELD, entity, find_key_holders(self._with_instants(entity), self.schema, target)
         )
 
@@ -171,7 +187,7 @@ class Resolution:
 
     def _with_instants(self, entity: str) -> DataFrame:
         """The statements of a target; where a link looks up a weak key, its marked text has its instant."""
-        target, rows = self.schema.targets[entity], self._cached_statements(entity)
+        target, rows = self.schema.targets[entity], self._statements(entity)
         starts = [prefix for weak in sorted(self._weak) for prefix in lookup_prefixes(self.schema, weak)]
 
         def dated(text: str) -> str:
@@ -193,11 +209,11 @@ class Resolution:
     def _questions(self, entity: str) -> DataFrame | None:
         """Find the keys by which links look up an entity with weak keys, and when; None for no link."""
         starts, tables = lookup_prefixes(self.schema, entity), []
-        for target_name in self.entities:
+        for target_name in self.kept.entities:
             target = self.schema.targets[target_name]
             for name in target.links:
                 if entity in self._plans_of(target, name):
-                    questions = self._cached_statements(target_name).select(
+                    questions = self._statements(target_name).select(
                         _data(name).alias("text"), "effective_timestamp"
                     )
                     tables.append(questions.where(has_prefix("text", starts)))
@@ -205,19 +221,19 @@ class Resolution:
 
     def _find_answers(self, entity: str) -> DataFrame | None:
         """Find of a target that links look up who is meant by their texts."""
-        if entity not in self.entities:
+        if entity not in self.kept.entities:
             return None
         if entity in self._weak:
             key_holders, questions = self._key_holders(entity), self._questions(entity)
             if key_holders is None or questions is None:
                 return None
-            return self.keep_lookup(ANSWERS, entity, holders(key_holders, questions))
+            return self.kept.lookup_table(ANSWERS, entity, holders(key_holders, questions))
         usable = f"operation = '{UPSERT}' AND error_code IS NULL AND guid IS NOT NULL"
         claims = self._identified(entity).where(usable).selectExpr("explode(claims) AS text", "guid")
         # The least and the greatest differ where there are several: nothing need be counted.
         ends = claims.groupBy("text").agg(F.min("guid").alias("least"), F.max("guid").alias("greatest"))
         holder, several = "if(least = greatest, least, NULL) AS found", "least <> greatest AS several"
-        return self.keep_lookup(ANSWERS, entity, ends.selectExpr("text", holder, several))
+        return self.kept.lookup_table(ANSWERS, entity, ends.selectExpr("text", holder, several))
 
 
 def _data(name: str) -> Column:

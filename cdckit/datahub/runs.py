@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property, reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -44,6 +45,23 @@ would take longer than merging all of what it may have touched, and this program
 """
 
 
+@dataclass(frozen=True)
+class Leftovers:
+    """What earlier runs have not applied, as a run finds it (`UNAPPLIED_COLUMNS`); None for nothing."""
+
+    tried: DataFrame | None
+    """What the run looks at again."""
+    untried: DataFrame | None
+    """What waits on, as its message is not due, or was given up."""
+
+    @cached_property
+    def tried_messages(self) -> DataFrame | None:
+        """The messages of what is tried (`message_id`)."""
+        if self.tried is None:
+            return None
+        return compute_once(self.tried.select("statement.message_id").distinct())
+
+
 class Run(State):
     """The tables of a hub during one run at the time *now*, in microseconds; nothing is committed here."""
 
@@ -52,7 +70,10 @@ class Run(State):
         self._work, self._writes, self._retry, self._now = work, tables, retry, now
         self._fresh: DataFrame | None = None
         self._taken = ReadReport(0, {}, set())
-        self._attempt, self._anew, self._has_forgotten = True, False, False
+        self._attempt, self._has_forgotten = True, False
+        self._is_small = False
+        self._news: dict[str, DataFrame] | None = None
+        """What the run may apply of each target, where it need not look at all that was ever said."""
 
     def stored_messages(self, first: int | None = None, last: int | None = None) -> DataFrame:
         """Read `State.stored_messages`; few are in one partition, since each task writes files of its own."""
@@ -86,6 +107,7 @@ class Run(State):
                 self._writes.drop(name)
         refreshed = read_note(self._writes, REFRESHED, [])
         write_note(self._writes, REFRESHED, sorted({*refreshed, *self._taken.refreshed}))
+        self._is_small = self._holds_little()
         return self._taken.messages > 0
 
     def forget(self, chosen: DataFrame | None) -> None:
@@ -113,28 +135,31 @@ class Run(State):
 
     def forget_schema(self) -> None:
         """Forget what was read by another schema: it says nothing by this one, nor what had to wait by it."""
-        self._anew = True
         self.forget(None)
         self._drop(HISTORY)
         self._replace_unapplied(None)
 
-    def settle(self, *, everything: bool = False, forgotten: DataFrame | None = None) -> None:
+    def settle(self, *, merge_all: bool = False, forgotten: DataFrame | None = None) -> None:
         """
-        Find out what can be applied, merge what this touches (or *everything*), and set the statuses.
+        Find out what can be applied, merge what this touches (or all, to *merge_all*), and set the statuses.
 
         What was *forgotten* of messages (`State.named_entities`) touches entities as what is new does.
         """
-        before, had_waiting = self._tried_statements, self.waiting() is not None
+        leftovers = self._find_leftovers()
+        if self._looks_at_news_alone():
+            self._news = {entity: self._find_news(entity, leftovers) for entity in self.entities}
         lookups = {name: self.read(name) for name in self._lookup_tables}
-        now = self._unapplied()
-        turned = self._changed_messages(before, now)
-        self._keep_unapplied(now)
-        self._merge(turned, lookups, everything, forgotten)
-        # What is not tried has the status that it had, unless a look at everything turned a part of it.
-        waiting = now if self._follows else self.waiting()
+        stated = self._facts()
+        now = self._unapplied(stated, leftovers)
+        turned = self._changed_messages(leftovers.tried, now)
+        self._keep_unapplied(now, leftovers)
+        self._merge(turned, lookups, merge_all, forgotten)
         # All is what it was where everything is made anew.
-        if self._attempt or not everything:
-            self._set_statuses(turned if self._attempt else None, waiting, had_waiting=had_waiting)
+        if self._attempt or not merge_all:
+            # What is not tried has the status that it had, unless a look at everything turned a part of it.
+            waiting = self.waiting() if self._news is None else now
+            again = self._messages_again(turned, leftovers)
+            self._set_statuses(again, problems(stated, waiting))
         self._number_exports()
 
     def statements(self, entity: str) -> DataFrame:
@@ -142,8 +167,8 @@ class Run(State):
         rows = super().statements(entity)
         return rows.coalesce(1) if self._is_small else rows
 
-    def keep_lookup(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
-        """A table that a run writes, and that is read until the next one."""
+    def lookup_table(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
+        """What a look-up finds, as a table that the run writes, and that is read until the next one."""
         name = table_name(kind, entity)
         self._writes.replace(name, rows)
         return read_some(self._writes, name)
@@ -155,10 +180,10 @@ class Run(State):
         for name in [name for kind in kinds for name in self._names(kind)]:
             self._writes.drop(name)
 
-    def _keep_unapplied(self, unapplied: DataFrame | None) -> None:
+    def _keep_unapplied(self, unapplied: DataFrame | None, leftovers: Leftovers) -> None:
         """Keep what is not applied now in the place of what was tried, beside what was not."""
-        if not self._follows or self._tried_statements is not None:
-            tables = [rows for rows in (unapplied, self._untried_statements) if rows is not None]
+        if self._news is None or leftovers.tried is not None:
+            tables = [rows for rows in (unapplied, leftovers.untried) if rows is not None]
             self._replace_unapplied(reduce(DataFrame.unionByName, tables) if tables else None)
         elif unapplied is not None:
             self._writes.append(UNAPPLIED, unapplied, compact_at=MANY_FILES)
@@ -174,9 +199,9 @@ class Run(State):
         position = int(read_note(self._writes, _LAST_POSITION, 0)) + 1
         for entity in self.entities:
             if self.schema.targets[entity].export:
-                applied = self.applied_statements(entity, self.news(entity))
+                applied = self.derived.applied_statements(entity, self.news(entity))
                 rows, exported = export_rows(self.schema, entity, applied), self.known_exports(entity)
-                if self._follows:
+                if self._news is not None:
                     exported = exported.join(rows.select("message_id").distinct(), "message_id", "left_semi")
                 name = table_name(EXPORTED, entity)
                 new = compute_once(new_exports(rows, exported, position))
@@ -184,18 +209,17 @@ class Run(State):
                     self._writes.append(name, new, compact_at=MANY_FILES)
                     write_note(self._writes, _LAST_POSITION, position)
 
-    @cached_property
     def _facts(self) -> DataFrame | None:
+        """Find what the run may apply, or what is wrong with it (see `facts`)."""
         rows = facts(self.schema, {entity: self.news(entity) for entity in self.entities})
         # What may wait is looked at several times.
-        if rows is None or not self.may_wait:
+        if rows is None or not self.derived.may_wait:
             return rows
         return compute_once(rows.selectExpr("*", "monotonically_increasing_id() AS fact_number"))
 
-    @cached_property
-    def _follows(self) -> bool:
+    def _looks_at_news_alone(self) -> bool:
         """
-        Whether what was applied before still is, so that the run need look at its news alone.
+        Tell whether what was applied before still is, so that the run need look at its news alone.
 
         Not where keys or links are looked up, by which what is new may move any entity, nor where something
         was forgotten.
@@ -203,20 +227,16 @@ class Run(State):
         return not (self._has_forgotten or self._lookup_tables or self._is_small)
 
     def news(self, entity: str) -> DataFrame:
-        """Find what the run may apply of a target: what it read, and what it tries again."""
-        return self._news[entity] if self._follows else self.resolved_statements(entity)
+        """Find what the run may apply of a target: what it read and what it tries again, or all."""
+        return super().news(entity) if self._news is None else self._news[entity]
 
-    @cached_property
-    def _news(self) -> dict[str, DataFrame]:
-        return {entity: self._find_news(entity) for entity in self.entities}
-
-    def _find_news(self, entity: str) -> DataFrame:
+    def _find_news(self, entity: str, leftovers: Leftovers) -> DataFrame:
         files = self._writes.new_files(name := table_name(STATEMENTS, entity))
         new = self._writes.read(name, files=files)
         new = new.coalesce(1) if hold_few_rows(files) else new
         earlier = self._earlier_statements(entity)
-        if earlier is not None and self._tried_messages is not None:
-            return new.unionByName(earlier.join(self._tried_messages, "message_id", "left_semi"))
+        if earlier is not None and leftovers.tried_messages is not None:
+            return new.unionByName(earlier.join(leftovers.tried_messages, "message_id", "left_semi"))
         return new
 
     def _earlier_statements(self, entity: str) -> DataFrame | None:
@@ -226,7 +246,7 @@ class Run(State):
         files = [file for file in self._writes.files(name) if file.path not in new]
         return self._writes.read(name, files=files) if files else None
 
-    def _with_known_makers(self, stated: DataFrame) -> DataFrame:
+    def _with_known_makers(self, stated: DataFrame, leftovers: Leftovers) -> DataFrame:
         """The facts of the news, and which of what they need was there before the run."""
         linked = [entity for entity in self.entities if entity in self.schema.linked]
         earlier = {
@@ -236,71 +256,49 @@ class Run(State):
         needs = compute_once(needed) if earlier else None
         if needs is None:
             return stated
-        if self._tried_messages is not None:
-            again = self._tried_messages
+        again = leftovers.tried_messages
+        if again is not None:
             earlier = {
                 entity: rows.join(again, "message_id", "left_anti") for entity, rows in earlier.items()
             }
-        makers = compute_once(known_makers(earlier, needs, self._untried_statements))
+        makers = compute_once(known_makers(earlier, needs, leftovers.untried))
         return stated if makers is None else stated.unionByName(makers, allowMissingColumns=True)
 
-    @cached_property
-    def _untried_messages(self) -> DataFrame | None:
-        """The messages that keep waiting, as they are not due, or were given up; None if there are none."""
-        if self.waiting() is None:
-            return None
+    def _find_leftovers(self) -> Leftovers:
+        unapplied, waiting = read_some(self._writes, UNAPPLIED), self.waiting()
+        if unapplied is None or waiting is None:
+            return Leftovers(None, None)
         is_tried = is_due(self._now) if self._attempt else "false"
         requires, given_up = int(Status.REQUIRES_REPROCESSING), int(Status.REPROCESS_TIMEOUT)
-        not_tried = f"(status = {requires} AND NOT {is_tried}) OR status = {given_up}"
-        messages = self.statuses().where(not_tried).select("message_identifier")
-        return compute_once(messages)
-
-    @cached_property
-    def _untried_statements(self) -> DataFrame | None:
-        """What waits of `_untried_messages` (`UNAPPLIED_COLUMNS`)."""
-        waiting, messages = self.waiting(), self._untried_messages
-        if waiting is None or messages is None:
-            return None
-        return waiting.join(messages, F.expr(_OF_MESSAGE), "left_semi")
-
-    @cached_property
-    def _tried_statements(self) -> DataFrame | None:
-        """What was not applied before the run, and is looked at again; None if there is nothing."""
-        before, messages = read_some(self._writes, UNAPPLIED), self._untried_messages
-        if before is None or messages is None:
-            return before
+        is_untried = f"(status = {requires} AND NOT {is_tried}) OR status = {given_up}"
+        untried_messages = compute_once(self.statuses().where(is_untried).select("message_identifier"))
+        if untried_messages is None:
+            return Leftovers(unapplied, None)
+        untried = waiting.join(untried_messages, F.expr(_OF_MESSAGE), "left_semi")
         # A fault of a look-up is looked at in every run that looks at everything.
-        rows = before.join(messages, F.expr(_OF_MESSAGE), "left")
-        again = rows.where("message_identifier IS NULL OR missing IS NULL").select("statement", "missing")
-        return compute_once(again)
+        rows = unapplied.join(untried_messages, F.expr(_OF_MESSAGE), "left")
+        tried = rows.where("message_identifier IS NULL OR missing IS NULL").select("statement", "missing")
+        return Leftovers(compute_once(tried), untried)
 
-    @cached_property
-    def _tried_messages(self) -> DataFrame | None:
-        """The messages of `_tried_statements`; None if there are none."""
-        if self._tried_statements is None:
-            return None
-        messages = self._tried_statements.select("statement.message_id").distinct()
-        return compute_once(messages)
-
-    def _unapplied(self) -> DataFrame | None:
+    def _unapplied(self, stated: DataFrame | None, leftovers: Leftovers) -> DataFrame | None:
         """
-        Find the valid statements that are tried and not applied (`UNAPPLIED_COLUMNS`), or None.
+        Find what is tried, valid and not applied (`UNAPPLIED_COLUMNS`), among what is *stated*, or None.
 
         Those that wait, those whose keys or links lead to several entities, and those unprocessed for that.
         """
-        if self._facts is None:
+        if stated is None:
             return None
-        tables, stated = [], self._facts.where("error_code IS NULL")
-        if self.may_wait:
-            if self._follows:
-                tried = self._with_known_makers(stated)
+        tables, valid = [], stated.where("error_code IS NULL")
+        if self.derived.may_wait:
+            if self._news is None:
+                tried = drop_waiting(valid, leftovers.untried)
             else:
-                tried = drop_waiting(stated, self._untried_statements)
-            waiting = waiting_statements(tried, self.answers())
+                tried = self._with_known_makers(valid, leftovers)
+            waiting = waiting_statements(tried, self.derived.answers())
             tables += [] if waiting is None else [waiting]
         if self._lookup_tables:
             # Other messages may bring statements into this, and out of it again.
-            wrong = self._facts.where(F.col("error_code").isin(*LOOKUP_FAULTS, UNPROCESSED))
+            wrong = stated.where(F.col("error_code").isin(*LOOKUP_FAULTS, UNPROCESSED))
             tables.append(wrong.selectExpr("statement", "CAST(NULL AS string) AS missing"))
         return compute_once(reduce(DataFrame.unionByName, tables)) if tables else None
 
@@ -317,14 +315,14 @@ class Run(State):
         self,
         turned: DataFrame | None,
         lookups: Mapping[str, DataFrame | None],
-        everything: bool,
+        merge_all: bool,
         forgotten: DataFrame | None,
     ) -> None:
         """Merge what is touched; *lookups* are what keys and links had found before the run."""
         histories = Histories(self, self._writes, few=self._is_small)
         spoken_of = {entity for entity, new in self._taken.files.items() if new}
         begun = any(self._writes.has(table_name(HISTORY, entity)) for entity in self.stated_targets)
-        if everything or not begun:
+        if merge_all or not begun:
             histories.merge(self.stated_targets)
         elif self._is_small:
             if forgotten is not None:
@@ -345,8 +343,8 @@ class Run(State):
         ids = self._fresh.select(F.col("message_identifier").alias("message_id"))
         return self.named_entities(ids if turned is None else ids.unionByName(turned).distinct())
 
-    @cached_property
-    def _is_small(self) -> bool:
+    def _holds_little(self) -> bool:
+        """Tell whether the hub is small, with what the run has read."""
         stated = [file for name in self._names(STATEMENTS) for file in self._writes.files(name)]
         status_files = self._writes.files(STATUSES) if self._writes.has(STATUSES) else []
         messages = self._taken.messages + sum(file.rows for file in status_files)
@@ -374,26 +372,33 @@ class Run(State):
     def _due(self) -> DataFrame:
         return self.statuses().where(is_due(self._now))
 
-    def _set_statuses(
-        self, turned: DataFrame | None, waiting: DataFrame | None, *, had_waiting: bool
-    ) -> None:
+    def _messages_again(self, turned: DataFrame | None, leftovers: Leftovers) -> DataFrame | None:
+        """
+        Find the messages (`message_identifier`) that have a status, and may get another one; None for none.
+
+        They are those of which a statement has *turned*, those that are due, and those that were read again.
+        """
         assert self._fresh is not None
-        begun = self._writes.has(STATUSES)
-        fresh = self._fresh.select("message_identifier", "message_timestamp", "refused", "refusal")
-        again = [] if turned is None else [turned.withColumnRenamed("message_id", "message_identifier")]
-        if self._attempt and had_waiting:
+        again = []
+        if self._attempt and turned is not None:
+            again.append(turned.withColumnRenamed("message_id", "message_identifier"))
+        if self._attempt and leftovers.tried is not None:
             again.append(self._due.select("message_identifier"))
-        if self._anew or not self._attempt:
-            again.append(fresh.select("message_identifier"))
+        if self._has_forgotten:
+            again.append(self._fresh.select("message_identifier"))
+        return reduce(DataFrame.unionByName, again).distinct() if again else None
+
+    def _set_statuses(self, again: DataFrame | None, problem_rows: DataFrame | None) -> None:
+        """Set the statuses of what the run read, and of messages that have one already, *again*."""
+        assert self._fresh is not None
+        fresh = self._fresh.select("message_identifier", "message_timestamp", "refused", "refusal")
         before, processed = None, fresh
-        if again and begun:
-            ids = reduce(DataFrame.unionByName, again).distinct()
-            before = compute_once(self.statuses().join(ids, "message_identifier", "left_semi"))
+        if again is not None and self._writes.has(STATUSES):
+            before = compute_once(self.statuses().join(again, "message_identifier", "left_semi"))
         if before is not None:
             stored = before.select("message_identifier", "message_timestamp")
             others = stored.join(fresh, "message_identifier", "left_anti")
             processed = fresh.unionByName(others, allowMissingColumns=True)
-        problem_rows = problems(self._facts, waiting)
         now = statuses(
             processed, problem_rows, before, now=self._now, retry=self._retry, is_attempt=self._attempt
         )

@@ -45,7 +45,6 @@ class KeyPlan:
     parts: tuple[KeyPart, ...]
     whole: bool
     """The parts are the key that every mapping of the entity has: its guid can be computed."""
-    autocreate: bool
     mapping: Place | None
     """The mapping that translated the names; None where the target's own are used."""
 
@@ -81,43 +80,43 @@ class Planner:
         A record has the link's source fields under the names *sources*; *above* are the links that lead here.
         """
         path = place.path(self._mapping(place), field)
-
-        def must(holds: object, name: str, needed: str, found: object = field.link_key) -> None:
-            require(holds, f"{path}.{name}", needed, found)
-
         here, named = (place, field.reference), dict(zip(field.link_key, sources, strict=True))
-        must(here not in above, "linkKey", "of fields that do not lead back to this link")
+        needed = "of fields that do not lead back to this link"
+        require(here not in above, f"{path}.linkKey", needed, field.link_key)
         assert field.link_entity is not None
         # A link may name a target, where its system has no source entity of that name.
         translators = self._systems[place.system].mappings.get(field.link_entity)
         there = Place(place.system, field.link_entity, 0) if translators else None
         entity = translators[0].reference if translators else field.link_entity
         needed = f"an entity among {', '.join(sorted(self._targets))}"
-        must(entity in self._targets, "linkEntity", needed, entity)
+        require(entity in self._targets, f"{path}.linkEntity", needed, entity)
         target = self._targets[entity]
         if there is None:
             used = {name for name in target.keys if name in named}
             parts = [KeyPart(name, target.fields[name], named[name]) for name in used]
         else:
             parts, used = self._translate_key(there, target, named, (*above, here))
-        order = list(target.fields)
-        parts.sort(key=lambda part: order.index(part.field))
-        fields = tuple(part.field for part in parts)
-        whole = target.strict and fields == target.alternatives[0]
-        [own_target] = [target for target in self._targets.values() if place in target.mappings]
-        whose = "" if there else "the target "
+        parts.sort(key=lambda part: list(target.fields).index(part.field))
+        key = tuple(part.field for part in parts)
         unknown = [name for name in field.link_key if name not in used]
-        needed = f"of key fields of {whose}{entity}, which are {', '.join(target.keys) or 'none'}"
-        must(not unknown, "linkKey", needed, unknown)
-        must(not target.export, "linkEntity", "an entity that is not exported", entity)
-        needed = f"all of a key of {entity}, the link being a key itself"
-        must(field.key is None or fields in target.alternatives, "linkKey", needed)
-        needed = f"the one whole key of {entity}, the link being part of a weak key"
-        must(own_target.strict or field.reference not in own_target.keys or whole, "linkKey", needed)
-        needed = "of fields that lead on by whole keys of entities with one key"
-        must(all(part.inner is None or part.inner.whole for part in parts), "linkKey", needed)
-        must(whole or not field.autocreate, "autocreate", f"with the one whole key of {entity}")
-        return KeyPlan(entity, tuple(parts), whole, field.autocreate, there)
+        is_whole = target.strict and key == target.alternatives[0]
+        leads_on_whole = all(part.inner is None or part.inner.whole for part in parts)
+        [own_target] = [target for target in self._targets.values() if place in target.mappings]
+        is_in_weak_key = own_target.weak and field.reference in own_target.keys
+        is_key_there = field.key is None or key in target.alternatives
+        named_keys = f"{'' if there else 'the target '}{entity}, which are {', '.join(target.keys) or 'none'}"
+        require(not unknown, f"{path}.linkKey", f"of key fields of {named_keys}", unknown)
+        require(not target.export, f"{path}.linkEntity", "an entity that is not exported", entity)
+        one_key = f"the one whole key of {entity}"
+        for is_sound, needed in (
+            (is_key_there, f"all of a key of {entity}, the link being a key itself"),
+            (is_whole or not is_in_weak_key, f"{one_key}, the link being part of a weak key"),
+            (leads_on_whole, "of fields that lead on by whole keys of entities with one key"),
+        ):
+            require(is_sound, f"{path}.linkKey", needed, field.link_key)
+        is_made_whole = is_whole or not field.autocreate
+        require(is_made_whole, f"{path}.autocreate", f"with {one_key}", field.link_key)
+        return KeyPlan(entity, tuple(parts), is_whole, there)
 
     def _translate_key(
         self, there: Place, target: Target, named: dict[str, str], above: tuple[tuple[Place, str], ...]
@@ -202,7 +201,12 @@ class Schema:
     @cached_property
     def autocreated(self) -> set[str]:
         """The targets that links make if they are missing."""
-        return {plan.entity for plan in self._plans.values() if plan.autocreate}
+        return {entity for place in self.all_mappings for entity in self._made_targets(place)}
+
+    def _made_targets(self, place: Place) -> set[str]:
+        """The targets that links of the mapping at *place* make if they are missing."""
+        links = self.mapping(place).links
+        return {self.key_plan(place, link).entity for link in links if link.autocreate}
 
     def children(self, place: Place) -> Iterator[tuple[FieldMapping, Place]]:
         """The children fields of a mapping, each with the mappings of what it holds."""
@@ -216,6 +220,17 @@ class Schema:
         mapping = self.mapping(place)
         is_whole = (self.key_plan(place, link).whole for link in mapping.links)
         return self.targets[mapping.reference].weak or not all(is_whole)
+
+    def has_computed_guid(self, place: Place, parent_field: str | None = None) -> bool:
+        """
+        Tell whether the keys of its records alone give their guids.
+
+        The link of children to the parent that holds them, *parent_field*, is known with the parent.
+        """
+        mapping = self.mapping(place)
+        links = (link for link in mapping.links if link.key and link.reference != parent_field)
+        is_whole = (self.key_plan(place, link).whole for link in links)
+        return self.targets[mapping.reference].strict and all(is_whole)
 
     def parent_fields(self, entity: str) -> dict[str, dict[Place, Place]]:
         """The fields of a target that lead to parents: by the mapping of children that of their parents."""
@@ -341,9 +356,8 @@ class Schema:
         mappings = [there for field_, there in self.children(place) if field_ is field]
         require(mappings, child, "a source entity of the same system", field.child_entity)
         parent = self.targets[self.mapping(place).reference]
-        whole = all(self.key_plan(place, link).whole for link in self.mapping(place).links if link.key)
         needed = "in an entity with one key, whose links lead to such entities"
-        require(parent.strict and whole, path, needed, parent.alternatives)
+        require(self.has_computed_guid(place), path, needed, parent.alternatives)
         for there in mappings:
             mapping = self.mapping(there)
             entity = self.targets[mapping.reference]
@@ -355,15 +369,29 @@ class Schema:
             leads = self.key_plan(there, links[0]).entity == parent.entity
             require(leads, up, f"a link that leads to {parent.entity}", field.parent_identifier)
             require(not mapping.export, child, "an entity that is not exported", mapping.reference)
+        self._require_read_sequence(path, field, [self.mapping(there) for there in mappings])
+
+    def _require_read_sequence(
+        self, path: str, field: FieldMapping, children: Iterable[EntityMapping]
+    ) -> None:
+        """Raise unless the number of a child in its list goes into the field that is to hold it."""
+        if field.child_sequence is None:
+            return
+        sources = {
+            column.source
+            for child in children
+            for column in child.columns
+            if column.reference == field.child_sequence
+        }
+        child_sequence, source = f"{path}.childSequence", field.source_child_sequence
+        require(sources, child_sequence, f"a field of {field.child_entity}", field.child_sequence)
+        require(sources == {source}, child_sequence, f"read from {source!r}", sorted(sources))
 
     def reachable_targets(self, place: Place, above: tuple[Place, ...] = ()) -> set[str]:
         """The targets of which a message can bring records that enters at the mapping at *place*."""
         needed = "free of children that hold their parents"
         require(place not in above, f"{place}.fields", needed, str(place))
-        targets = {self.mapping(place).reference}
-        targets |= {
-            self.key_plan(place, column).entity for column in self.mapping(place).columns if column.autocreate
-        }
+        targets = {self.mapping(place).reference, *self._made_targets(place)}
         for _, child in self.children(place):
             targets |= self.reachable_targets(child, (*above, place))
         return targets
@@ -412,13 +440,18 @@ def schema(*documents: Mapping[str, Any]) -> Schema:
             fields, by their names there), `sourceLinkKey` (the same in this record), `autocreate`.
 
             Children: `childEntity` (a source entity), `parentIdentifier` (its field that leads here),
-            `childSequence` (its field that is to hold the number in the list).  A list names all children
+            `childSequence` (its field that is to hold the number in the list; `sourceChildSequence`, the
+            property by which that is read).  A list names all children
             that its parent has: those that are not in it are deleted, and `[]` says that there are none.
             A record without the property says nothing of them; null is an error (CHILDREN_INVALID).
             Children go with their parent, whichever system deletes it.
 
     Returns:
         A value to be given to a hub.
+
+    A message that names no system is read by the system `*`.  Decision: the default mapping, by which source
+    and target have the same names, is such a document too, since types and keys must be stated somewhere;
+    without it these messages are in error (status 23, SYSTEM_NOT_FOUND).
 
     Values are converted before keys are compared: a key of type integer is rounded, a text with `length`
     is cut.  Of a key of several fields one may be null, not all.  Where mappings find an entity by several

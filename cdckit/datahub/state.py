@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 
 from cdckit.datahub.messages import (
     DECODED_SCHEMA,
+    IS_STORED,
     MESSAGE_SCHEMA,
     STATUS_SCHEMA,
     Status,
@@ -26,7 +27,6 @@ from cdckit.datahub.outcomes import EXPORTED_COLUMNS, export_rows, message_log, 
 from cdckit.datahub.source_systems import Schema
 from cdckit.datahub.statement_changes import DerivedChanges
 from cdckit.datahub.statements import statement_schema
-from cdckit.datahub.waiting import UNAPPLIED_COLUMNS
 from cdckit.ledger.shell import MANY_FILES
 from cdckit.merging.merge import history_schema, plan_versions
 from cdckit.parts.arguments import flat_columns, quoted, text_literal
@@ -140,12 +140,17 @@ def table_name(kind: str, entity: str) -> str:
     return f"{kind}.{entity}"
 
 
-class State(DerivedChanges):
-    """What a hub knows, and what follows from it, by the schema by which its messages were read."""
+class State:
+    """
+    What a hub knows, by the schema by which its messages were read.
+
+    Attributes:
+        derived: What follows from it.
+    """
 
     def __init__(self, schema: Schema, tables: Tables) -> None:
-        super().__init__(schema)
-        self._tables = tables
+        self.schema, self._tables = schema, tables
+        self.derived = DerivedChanges(schema, self)
 
     def read(self, name: str) -> DataFrame | None:
         """A table; None if there is none of that name."""
@@ -164,15 +169,12 @@ class State(DerivedChanges):
         """The receipts of one time, or of a batch, whenever it was received; all without both."""
         rows = self.received_records(number, number)
         ours = rows if batch is None else rows.where(F.col("batch") == batch)
-        place = ("topic", "partition", "offset")
-        return ours.select(*place, "message_identifier", "status", "error_code", "error_description")
+        origin = ("topic", "partition", "offset")
+        return ours.select(*origin, "message_identifier", "status", "error_code", "error_description")
 
     def stored_messages(self, first: int | None = None, last: int | None = None) -> DataFrame:
         """The messages among them, each once, in `MESSAGE_SCHEMA`."""
-        is_stored = f"status = {int(Status.NOT_PROCESSED)}"
-        return self.received_records(first, last).where(is_stored).select(*MESSAGE_SCHEMA.names)
-
-    messages = stored_messages
+        return self.received_records(first, last).where(IS_STORED).select(*MESSAGE_SCHEMA.names)
 
     def waiting(self) -> DataFrame | None:
         """The statements that wait, and for what: `statement`, `missing`; None if there are none."""
@@ -185,7 +187,7 @@ class State(DerivedChanges):
 
     def read_exports(self, entity: str) -> DataFrame:
         """The records of an export target, each with its position."""
-        rows = export_rows(self.schema, entity, self.applied_statements(entity))
+        rows = export_rows(self.schema, entity, self.derived.applied_statements(entity))
         return with_positions(rows, self.known_exports(entity))
 
     def known_exports(self, entity: str) -> DataFrame:
@@ -203,7 +205,7 @@ class State(DerivedChanges):
         waiting, entities = self.waiting(), self.entities or list(self.schema.targets)[:1]
         records = reduce(
             DataFrame.unionByName,
-            (record_log(self.processed_statements(entity), waiting, entity) for entity in entities),
+            (record_log(self.derived.processed_statements(entity), waiting, entity) for entity in entities),
         )
         return records.unionByName(message_log(self.statuses()), allowMissingColumns=True)
 
@@ -220,7 +222,7 @@ class State(DerivedChanges):
 
     def news(self, entity: str) -> DataFrame:
         """Find the resolved statements about a target that the last run may have applied: all."""
-        return self.resolved_statements(entity)
+        return self.derived.resolved_statements(entity)
 
     def named_entities(self, messages: DataFrame) -> DataFrame | None:
         """
@@ -236,22 +238,14 @@ class State(DerivedChanges):
             tables.append(rows.selectExpr(f"{text_literal(entity)} AS entity", "guid", listed))
         return reduce(DataFrame.unionByName, tables) if tables else None
 
-    def keep_lookup(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
-        """Keep what the last run has found in the place of *rows*; themselves before the first one."""
+    def lookup_table(self, kind: str, entity: str, rows: DataFrame) -> DataFrame | None:
+        """What the last run has found by a look-up; *rows* before the first one."""
         name = table_name(kind, entity)
         return read_some(self._tables, name) if self._tables.has(name) else rows
 
     def may_be_refreshed(self, entity: str) -> bool:
         """Tell whether there ever was a refresh of the target."""
         return entity in read_note(self._tables, REFRESHED, [])
-
-    def known_history(self, entity: str) -> DataFrame | None:
-        """The history of a target as the last run has left it."""
-        return self.read(table_name(HISTORY, entity))
-
-    def unapplied_statements(self) -> DataFrame:
-        """The statements that wait, and those that a look at all entities found wrong."""
-        return read_rows(self._tables, UNAPPLIED, UNAPPLIED_COLUMNS)
 
 
 def append_records(tables: Transaction, schema: Schema, decoded: DataFrame, batch: str | None) -> int:
@@ -319,7 +313,7 @@ class Histories:
 
     def _merge_target(self, entity: str, touched: DataFrame | None = None) -> Rows:
         """The history of a target, or of the entities *touched* alone."""
-        changes, keys = self._state.changes(entity, touched), self.schema.targets[entity].keys
+        changes, keys = self._state.derived.changes(entity, touched), self.schema.targets[entity].keys
         return plan_versions(changes, entity=entity, keys=keys, few=self._few)
 
     def _merge_some(
@@ -342,9 +336,9 @@ class Histories:
         """The guids whose versions may have changed; None if there are none."""
         ours = moved.where(F.col("entity") == entity)
         tables = [ours.select("guid")]
-        rows = self._state.resolved_statements(entity)
-        for place, (field, held_by) in enumerate(self.schema.parent_fields(entity).items()):
-            scopes = [ours.selectExpr(f"parents[{place}] AS scope")]
+        rows = self._state.derived.resolved_statements(entity)
+        for index, (field, held_by) in enumerate(self.schema.parent_fields(entity).items()):
+            scopes = [ours.selectExpr(f"parents[{index}] AS scope")]
             for parent in {self.schema.mapping(place).reference for place in held_by.values()} & set(touched):
                 changed = touched[parent]
                 if changed is None:

@@ -22,6 +22,7 @@ from cdckit.datahub.statements import (
     AUTOCREATE,
     END_OF_MESSAGE,
     LIST,
+    MAKES,
     NAMES_ENTITY,
     REFRESH,
     UPSERT,
@@ -42,10 +43,10 @@ def absences(mentions: DataFrame, events: Sequence[tuple[str | None, DataFrame]]
     Find of each entity the ends of complete lists that did not name it.
 
     Args:
-        mentions: One row per mention of an entity: `guid`; `at`, its place in the order (see `position`);
-            `listed` and `whole`, where the list ends in which it stands, one of a parent's children or one of
-            all entities, or its own place if it stands in none; and `parent_<field>`, whose children those
-            of `listed` are, for each field of *events*.
+        mentions: One row per mention of an entity: `guid`; `at`, its position in the order (see `position`);
+            `list_end` and `message_end`, the positions at which the list ends in which it stands, one of a
+            parent's children or one of all entities, or its own if it stands in none; and `parent_<field>`,
+            whose children those of the list are, for each field of *events*.
         events: Ends of lists (`scope`, `message_id`, `priority`, `place`, `source`, `effective_timestamp`,
             `arrival`), each table with the field that `scope` is a value of; None for lists of all entities.
             `place` is the number of the mapping in whose name the list speaks, null for none.
@@ -58,19 +59,18 @@ def absences(mentions: DataFrame, events: Sequence[tuple[str | None, DataFrame]]
     Cost: one shuffle of the mentions of entities by guid.  Lists of all entities are few, and are
     broadcast; those of one parent are joined by the parent.
     """
-    followed = mentions.selectExpr("*", "lead(at) OVER (PARTITION BY guid ORDER BY at) AS next")
+    followed = mentions.selectExpr("*", "lead(at) OVER (PARTITION BY guid ORDER BY at) AS next_mention")
     by_field: dict[str | None, list[DataFrame]] = {}
     for field, lists in events:
         by_field.setdefault(field, []).append(lists)
     missed_lists = []
     for field, tables in by_field.items():
-        ends = _with_previous(reduce(DataFrame.unionByName, tables))
+        ends = _with_previous_end(reduce(DataFrame.unionByName, tables))
         if field is None:
-            missed_lists.append(_first_after(followed, F.broadcast(ends), "true", "whole"))
+            missed_lists.append(_first_after(followed, F.broadcast(ends), "true", "message_end"))
         else:
-            missed_lists.append(
-                _first_after(followed, ends, f"{quoted(f'parent_{field}')} = scope", "listed")
-            )
+            has_parent = f"{quoted(f'parent_{field}')} = scope"
+            missed_lists.append(_first_after(followed, ends, has_parent, "list_end"))
     # Two lists may end together: the stronger word counts, of equal ones that of the first mapping.
     together = [name for name in ABSENCE_COLUMNS if name not in ("priority", "place")]
     strongest = F.max_by(F.struct("priority", "place"), F.struct("priority", -F.col("place")))
@@ -78,21 +78,23 @@ def absences(mentions: DataFrame, events: Sequence[tuple[str | None, DataFrame]]
     return missed.select(*together, "strongest.*")
 
 
-def _with_previous(events: DataFrame) -> DataFrame:
-    """Each end of a list with the one before it that had the same scope and priority."""
-    numbered = events.selectExpr("*", f"{position('arrival.record_number')} AS ends")
-    same = "PARTITION BY scope, priority ORDER BY ends, place"
-    return numbered.selectExpr("*", f"lag(ends) OVER ({same}) AS previous")
+def _with_previous_end(events: DataFrame) -> DataFrame:
+    """Each list with where it ends, and where the one before it did that had the same scope and priority."""
+    positioned = events.selectExpr("*", f"{position('arrival.record_number')} AS ends_at")
+    same = "PARTITION BY scope, priority ORDER BY ends_at, place"
+    return positioned.selectExpr("*", f"lag(ends_at) OVER ({same}) AS previous_end")
 
 
-def _first_after(mentions: DataFrame, ends: DataFrame, same: str, after: str) -> DataFrame:
-    first = f"ends > {after} AND (previous IS NULL OR previous <= {after})"
-    before_next = "(next IS NULL OR next > ends)"
-    return mentions.join(ends, F.expr(f"{same} AND {first} AND {before_next}")).select(*ABSENCE_COLUMNS)
+def _first_after(mentions: DataFrame, ends: DataFrame, is_ours: str, after: str) -> DataFrame:
+    """Find for each mention, and priority, the first list that ends *after* it, and before the next one."""
+    is_first = f"ends_at > {after} AND (previous_end IS NULL OR previous_end <= {after})"
+    before_next = "(next_mention IS NULL OR next_mention > ends_at)"
+    condition = F.expr(f"{is_ours} AND {is_first} AND {before_next}")
+    return mentions.join(ends, condition).select(*ABSENCE_COLUMNS)
 
 
 def position(number: str) -> str:
-    """The place of a message in the order, with that number of a record in it: SQL."""
+    """The position of a message in the order, with that number of a record in it: SQL."""
     message = "arrival.timestamp, arrival.topic, arrival.partition, arrival.offset"
     arrival = f"struct({message}, CAST({number} AS int) AS record_number)"
     return f"struct(effective_timestamp, {arrival} AS arrival)"
@@ -101,19 +103,10 @@ def position(number: str) -> str:
 class DerivedChanges(Resolution):
     """What follows from statements, guids and links: what is applied, and the changes of each target."""
 
-    waiting: Callable[[], DataFrame | None]
-    """The statements that wait (`statement`, see `with_statement`); None if there are none."""
-    may_be_refreshed: Callable[[str], bool]
-    """Whether a message may have given a list of all entities of the target."""
-    known_history: Callable[[str], DataFrame | None]
-    """The history of a target that is a parent of others; None if there is none."""
-    messages: Callable[[], DataFrame]
-    """The messages that were read, each once (`MESSAGE_SCHEMA`)."""
-
     @property
     def may_wait(self) -> bool:
         """Whether a statement of the targets that are looked at may need another one."""
-        return any(needed_links(self.schema, entity) is not None for entity in self.entities)
+        return any(needed_links(self.schema, entity) is not None for entity in self.kept.entities)
 
     def processed_statements(self, entity: str) -> DataFrame:
         """The statements of a target that are processed, with their guids and links."""
@@ -125,7 +118,7 @@ class DerivedChanges(Resolution):
     def applied_statements(self, entity: str, among: DataFrame | None = None) -> DataFrame:
         """The statements of a target that are applied: of all that are processed, or *among* some of them."""
         rows = self.processed_statements(entity) if among is None else among
-        valid, waiting = rows.where("error_code IS NULL"), self.waiting()
+        valid, waiting = rows.where("error_code IS NULL"), self.kept.waiting()
         if waiting is None:
             return valid
         ours = waiting.where(F.col("statement.entity") == entity)
@@ -144,13 +137,15 @@ class DerivedChanges(Resolution):
     def _events(self, entity: str, applied: DataFrame) -> list[tuple[str | None, DataFrame]]:
         """The ends of all complete lists that may not have named an entity of the target."""
         parents = self.schema.parent_fields(entity)
-        lists = [None, *parents] if self.may_be_refreshed(entity) else [*parents]
+        lists = [None, *parents] if self.kept.may_be_refreshed(entity) else [*parents]
         events = [(field, list_events(self.schema, applied, field)) for field in lists]
-        for field in parents:
-            cascade = cascade_events(self.schema, entity, field, self.known_history, self.messages())
-            if cascade is not None:
-                events.append((field, cascade))
-        return events
+        return events + [
+            (
+                field,
+                cascade_events(self.schema, entity, field, self.kept.history, self.kept.stored_messages()),
+            )
+            for field in parents
+        ]
 
 
 def _keep_guids(statements: DataFrame, touched: DataFrame | None) -> DataFrame:
@@ -199,10 +194,10 @@ def _with_absences(changes: DataFrame, missed: DataFrame, field_priorities: str 
 
 def _drop_needless_autocreates(statements: DataFrame) -> DataFrame:
     """Keep an "autocreate" only where nothing makes its entity sooner."""
-    # Of two that stand in one place the record itself comes first: it says more than its link.
-    place = f"struct(effective_timestamp, arrival, operation = '{AUTOCREATE}' AS is_auto)"
-    makes = f"if(operation IN {(UPSERT, AUTOCREATE)}, {place}, NULL)"
-    counts = f"operation <> '{AUTOCREATE}' OR {place} = min({makes}) OVER (PARTITION BY guid)"
+    # Of two at one position the record itself comes first: it says more than its link.
+    at = f"struct(effective_timestamp, arrival, operation = '{AUTOCREATE}' AS is_auto)"
+    first = f"min(if({MAKES}, {at}, NULL)) OVER (PARTITION BY guid)"
+    counts = f"operation <> '{AUTOCREATE}' OR {at} = {first}"
     return statements.selectExpr("*", f"{counts} AS _counts").where("_counts").drop("_counts")
 
 
@@ -243,25 +238,27 @@ def cascade_events(
     schema: Schema,
     entity: str,
     field: str,
-    history_of: Callable[[str], DataFrame | None],
+    history_of: Callable[[str], DataFrame],
     messages: DataFrame,
-) -> DataFrame | None:
+) -> DataFrame:
     """
     Find where a parent was deleted: an empty list of its children, at the end of the message that did it.
 
     Children go with their parent, whichever system deletes it.  A system that itself maps the children in
     the parent speaks of them with the priorities of that mapping, any other with that of its delete.
+    Decision: a parent that is deleted and made again at one instant was never gone, nor were its children.
     """
-    tables: list[DataFrame] = []
+    tables = []
     for name, stated in _mappings_of_children(schema, entity, field).items():
-        history = history_of(name)
-        if history is None:
-            continue
-        deleted = history.where(DELETED).selectExpr(
-            "guid AS scope",
-            f"{VALID_FROM} AS deleted_at",
-            f"{SOURCE_MESSAGE} AS message_identifier",
-            f"{FIELD_PROVENANCE}.guid.p AS of_delete",
+        deleted = (
+            history_of(name)
+            .where(DELETED)
+            .selectExpr(
+                "guid AS scope",
+                f"{VALID_FROM} AS deleted_at",
+                f"{SOURCE_MESSAGE} AS message_identifier",
+                f"{FIELD_PROVENANCE}.guid.p AS of_delete",
+            )
         )
         of = [f"WHEN source_system = {text_literal(system)} THEN {place}" for system, place in stated.items()]
         by = deleted.join(messages, "message_identifier").selectExpr("*", f"CASE {' '.join(of)} END AS place")
@@ -277,7 +274,7 @@ def cascade_events(
                 f"{END_OF_MESSAGE + 1} AS record_number) AS arrival",
             )
         )
-    return reduce(DataFrame.unionByName, tables) if tables else None
+    return reduce(DataFrame.unionByName, tables)
 
 
 def _mappings_of_children(schema: Schema, entity: str, field: str) -> dict[str, dict[str, int]]:
@@ -301,7 +298,7 @@ def mentions(statements: DataFrame, fields: Iterable[str]) -> DataFrame:
     return statements.where(f"guid IS NOT NULL AND {NAMES_ENTITY}").selectExpr(
         "guid",
         f"{position(number)} AS at",
-        f"{position(f'if({is_made}, {number}, coalesce(listed, {number}))')} AS listed",
-        f"{position(f'if({is_made}, {number}, {END_OF_MESSAGE})')} AS whole",
+        f"{position(f'if({is_made}, {number}, coalesce(listed, {number}))')} AS list_end",
+        f"{position(f'if({is_made}, {number}, {END_OF_MESSAGE})')} AS message_end",
         *(f"data.{quoted(name)} AS {quoted(f'parent_{name}')}" for name in fields),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -18,12 +18,12 @@ from cdckit.datahub.columns import Columns
 from cdckit.datahub.conversions import NATURAL, ConvertedColumn, convert_natural
 from cdckit.datahub.mappings import LINK, FieldType, Place, Target
 from cdckit.datahub.readers import (
-    Fault,
     Listing,
     Message,
     Nodes,
     Reader,
     ReaderSettings,
+    ReadFault,
     RecordWalk,
     read_json,
 )
@@ -43,7 +43,8 @@ UPSERT, DELETE, AUTOCREATE, LIST, REFRESH, DROPPED, UNREADABLE = (
 
 IS_RECORD = f"operation IN {(UPSERT, DELETE)}"
 NAMES_ENTITY = f"operation IN {(UPSERT, DELETE, AUTOCREATE)}"
-"""Whether a statement is that of a record that was read, and whether it is about one entity: SQL."""
+MAKES = f"operation IN {(UPSERT, AUTOCREATE)}"
+"""Whether a statement is a record that was read, is about one entity, or makes one if it is missing: SQL."""
 
 SOUGHT = "sought"
 
@@ -114,7 +115,7 @@ class Objects(NamedTuple):
     """The objects of some texts, column by column."""
 
     text: Ints
-    """The place of the text in which each stands."""
+    """The row of the text in which each stands."""
     order: Ints
     """Which of its text each is, from 1."""
     properties: Mapping[str, pa.Array]
@@ -245,15 +246,17 @@ class MappingReader:
         names = ("message_identifier", "source_system", "source_entity", "options", "data", "refresh")
         for row, values in enumerate(zip(*(batch.column(name).to_pylist() for name in names), strict=True)):
             walk.read(Message(row, *values))
-        return FoundRecords(walk, list(_columns(walk.nodes, self._work.schema)))
+        return FoundRecords(walk, list(_walk_columns(walk.nodes, self._work.schema)))
 
 
-def _columns(nodes: Nodes, schema: Schema, above: Columns | None = None) -> Iterator[tuple[Nodes, Columns]]:
+def _walk_columns(
+    nodes: Nodes, schema: Schema, above: Columns | None = None
+) -> Iterator[tuple[Nodes, Columns]]:
     """Records as columns, and those that they hold."""
     columns = Columns(nodes, schema, above)
     yield nodes, columns
     for child_nodes in nodes.below.values():
-        yield from _columns(child_nodes, schema, columns)
+        yield from _walk_columns(child_nodes, schema, columns)
 
 
 def _pieces(batch: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:
@@ -320,12 +323,18 @@ def _properties(schema: Schema, place: Place) -> Iterator[tuple[str, FieldType]]
 
 
 def make_statements(
-    batch: pa.RecordBatch, found_records: FoundRecords, entity: str, columns: pa.Schema
+    batch: pa.RecordBatch,
+    found_records: FoundRecords,
+    entity: str,
+    columns: pa.Schema,
+    *,
+    reports_unreadable: bool,
 ) -> Iterator[pa.RecordBatch]:
     """
     Make the statements of messages about one target: *found_records* are what they hold for one mapping.
 
-    Its statements have these *columns* (`statement_schema`).
+    Its statements have these *columns* (`statement_schema`).  Each mapping of a record tries what the others
+    read: so one of them, in the statements about one target, *reports_unreadable* data for all.
     """
     walk, schema = found_records.walk, found_records.walk.schema
     for nodes, records in found_records.columns:
@@ -337,8 +346,11 @@ def make_statements(
             if schema.mapping(child).reference == entity:
                 lists = [listing for listing in nodes.lists if listing.child == child]
                 yield from replace(rows, place=child).list_rows(lists, nodes, records)
+    rows = _Rows(batch, schema, columns, walk.place)
+    if reports_unreadable:
+        yield from rows.unreadable_rows(walk.unreadable)
     if schema.mapping(walk.place).reference == entity:
-        yield from _Rows(batch, schema, columns, walk.place).message_rows(walk)
+        yield from rows.refresh_rows(walk.unreadable)
 
 
 @dataclass
@@ -363,8 +375,7 @@ class _Rows:
             "listed": pa.array(nodes.listed, pa.int32()),
             "guid": columns.guid,
             "claims": columns.claims,
-            "inherited": columns.inherited,
-            "within": columns.within,
+            **columns.conditions._asdict(),
             "error_code": _sparse_texts(count, {at: str(fault.problem) for at, fault in faults.items()}),
             "error_description": _sparse_texts(
                 count, {at: _describe_fault(fault) for at, fault in faults.items()}
@@ -379,9 +390,8 @@ class _Rows:
         }
         if SOUGHT in self.columns.names:
             rows[SOUGHT] = make_struct(columns.sought, self.columns.field(SOUGHT).type, count)
-        place = (nodes.message, nodes.number)
         yield from self._make_batch(
-            operation, *place, rows, columns.processed, values, carried, columns.times
+            operation, nodes.message, nodes.number, rows, columns.processed, values, carried, columns.times
         )
 
     def autocreate_rows(self, nodes: Nodes, columns: Columns, entity: str) -> Iterator[pa.RecordBatch]:
@@ -389,21 +399,19 @@ class _Rows:
         for autocreate in columns.autocreated:
             if autocreate.plan.entity != entity:
                 continue
-            rows = {"record": nodes.paths, "guid": autocreate.guid}
-            rows |= {"inherited": columns.needs, "within": columns.holds}
+            rows = {"record": nodes.paths, "guid": autocreate.guid, **columns.inner_conditions._asdict()}
             # Without a mapping that translates the link the record's own stands for its system.
             there = replace(self, place=autocreate.plan.mapping or self.place)
             # A delete makes nothing.
             usable = pc.and_(columns.alive, pc.is_valid(autocreate.guid))
-            place = (nodes.message, nodes.number)
             yield from there._make_batch(
-                AUTOCREATE, *place, rows, usable, autocreate.key, times=columns.times
+                AUTOCREATE, nodes.message, nodes.number, rows, usable, autocreate.key, times=columns.times
             )
 
     def list_rows(self, lists: list[Listing], parents: Nodes, columns: Columns) -> Iterator[pa.RecordBatch]:
         """One row per list of children in a record that was processed."""
         at = pa.array([listing.parent for listing in lists], pa.int64())
-        of_parents = {"record": parents.paths, "inherited": columns.needs, "within": columns.holds}
+        of_parents = {"record": parents.paths, **columns.inner_conditions._asdict()}
         rows = {name: texts.take(at) for name, texts in of_parents.items()}
         guids = columns.guid.take(at)
         # Two fields of children may lead to their parents by different fields.
@@ -412,31 +420,31 @@ class _Rows:
             name: pc.if_else(pa.array([listing.parent_field == name for listing in lists]), guids, None)
             for name in fields
         }
-        message, ends = (
-            [parents.message[listing.parent] for listing in lists],
-            [listing.ends for listing in lists],
+        message, ends = zip(
+            *((parents.message[listing.parent], listing.end) for listing in lists), strict=True
         )
         times = None if columns.times is None else columns.times.take(at)
         yield from self._make_batch(LIST, message, ends, rows, columns.alive.take(at), values, times=times)
 
-    def message_rows(self, walk: RecordWalk) -> Iterator[pa.RecordBatch]:
-        """One row per message that is a refresh, and per message that could not be read."""
-        # Each mapping of a record tries what the others read: one of them says so for all.
-        faults = walk.unreadable if self.place.index == 0 else {}
+    def unreadable_rows(self, faults: Mapping[int, ReadFault]) -> Iterator[pa.RecordBatch]:
+        """One row per message that could not be read, which are those with these *faults*."""
         rows = {
             "error_code": pa.array([str(fault.problem) for fault in faults.values()], pa.string()),
             "error_description": pa.array(map(_describe_fault, faults.values()), pa.string()),
         }
+        yield from self._make_batch(UNREADABLE, list(faults), [END_OF_MESSAGE] * len(faults), rows)
+
+    def refresh_rows(self, unreadable: Container[int]) -> Iterator[pa.RecordBatch]:
+        """One row per message that is a refresh, and not *unreadable*."""
         is_refresh = np.asarray(pc.fill_null(self.batch.column("refresh"), False))
-        read = [row for row in map(int, np.flatnonzero(is_refresh)) if row not in walk.unreadable]
-        for operation, messages, more in ((UNREADABLE, list(faults), rows), (REFRESH, read, {})):
-            yield from self._make_batch(operation, messages, [END_OF_MESSAGE] * len(messages), more)
+        messages = [row for row in map(int, np.flatnonzero(is_refresh)) if row not in unreadable]
+        yield from self._make_batch(REFRESH, messages, [END_OF_MESSAGE] * len(messages), {})
 
     def _make_batch(
         self,
         operation: str | pa.Array,
-        message: list[int],
-        number: list[int],
+        message: Sequence[int],
+        number: Sequence[int],
         rows: dict[str, pa.Array],
         keep: pa.Array | None = None,
         values: Mapping[str, pa.Array] | None = None,
@@ -469,7 +477,7 @@ class _Rows:
         yield result if keep is None else result.filter(keep)
 
 
-def _describe_fault(fault: Fault) -> str:
+def _describe_fault(fault: ReadFault) -> str:
     return storable(fault.problem.describe(fault.text))
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from cdckit.datahub.source_systems import Schema
-from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, SOUGHT, UPSERT
+from cdckit.datahub.statements import AUTOCREATE, DELETE, LIST, MAKES, SOUGHT, UPSERT
 from cdckit.parts.arguments import quoted, text_literal
 from cdckit.parts.arrays import ints
 from cdckit.parts.workers import WorkerPlan, compute_once
@@ -25,13 +25,13 @@ def needed_links(schema: Schema, entity: str) -> str | None:
     for name in target.links:
         # What a link makes is there whatever its key leads to: the record that links is what waits.
         conditions = [f"operation <> '{AUTOCREATE}'"]
-        places = [
+        numbers = [
             str(schema.numbers[place])
             for place, mapping in target.mappings.items()
             if any(column.reference == name and column.autocreate for column in mapping.columns)
         ]
-        if places:
-            conditions.append(f"place NOT IN ({', '.join(places)})")
+        if numbers:
+            conditions.append(f"place NOT IN ({', '.join(numbers)})")
         links.append(f"if({' AND '.join(conditions)}, data.{quoted(name)}, NULL)")
     listed = f"array_compact(array({', '.join(links)}))"
     # Only children, and what links make, need what the records need that hold or make them.
@@ -70,8 +70,7 @@ def facts(schema: Schema, statements: Mapping[str, DataFrame]) -> DataFrame | No
     One row per statement that can be applied, or is in error: `statement` (see `with_statement`), what it
     `makes` to which a link may lead, what it `needs`, how that is `named`, `error_code` and `error`.
     """
-    tables, makes = [], f"operation IN {(UPSERT, AUTOCREATE)}"
-    is_applied = f"operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
+    tables, is_applied = [], f"operation IN {(UPSERT, DELETE, AUTOCREATE, LIST)}"
     for entity, stated in statements.items():
         links = map(quoted, schema.targets[entity].links)
         named = ", ".join(f"struct(data.{name} AS need, {SOUGHT}.{name} AS text)" for name in links)
@@ -80,7 +79,7 @@ def facts(schema: Schema, statements: Mapping[str, DataFrame]) -> DataFrame | No
         tables.append(
             with_statement(rows, entity).selectExpr(
                 "statement",
-                f"if({makes if entity in schema.linked else 'false'}, guid, NULL) AS makes",
+                f"if({MAKES if entity in schema.linked else 'false'}, guid, NULL) AS makes",
                 f"{needed_links(schema, entity) or 'CAST(array() AS array<string>)'} AS needs",
                 f"CAST(array({named}) AS array<struct<need:string,text:string>>) AS named",
                 "error_code",
@@ -100,9 +99,11 @@ def known_makers(
 
     Cost: one pass over what the statements make; no shuffle, where the needs are few.
     """
-    makes, tables = f"operation IN {(UPSERT, AUTOCREATE)} AND error_code IS NULL", []
+    tables = []
     for entity, stated in statements.items():
-        makers = stated.where(makes).join(needs, F.col("guid") == F.col("need"), "left_semi")
+        makers = stated.where(f"{MAKES} AND error_code IS NULL").join(
+            needs, F.col("guid") == F.col("need"), "left_semi"
+        )
         tables.append(with_statement(makers, entity).selectExpr("statement", "guid AS makes"))
     applied = drop_waiting(reduce(DataFrame.unionByName, tables), waiting).select("makes").distinct()
     return applied.selectExpr("makes", "CAST(array() AS array<string>) AS needs")
@@ -130,11 +131,11 @@ def waiting_statements(stated: DataFrame, answers: DataFrame | None) -> DataFram
     that stand on each other, up to three, and one more.  What is left of longer chains is for one task.
     """
     tied = stated.select("fact_number", "makes", "needs").where("makes IS NOT NULL OR size(needs) > 0")
-    rows = compute_once(with_answers(tied, answers))
+    rows = compute_once(with_answers(tied, answers, by="fact_number"))
     if rows is None:
         return None
     few = rows.count() <= TASK_STATEMENTS
-    waiting = compute_once(find_unsupported(rows)) if few else find_waiting(rows)
+    waiting = compute_once(find_unsupported(rows, by="fact_number")) if few else find_waiting(rows)
     return None if waiting is None else _with_names(waiting, stated)
 
 
@@ -145,14 +146,17 @@ def drop_waiting(statements: DataFrame, waiting: DataFrame | None) -> DataFrame:
     return statements.join(waiting.select("statement"), "statement", "left_anti")
 
 
-def with_answers(statements: DataFrame, answers: DataFrame | None) -> DataFrame:
-    """Statements of which each need that an answer is known for is a guid; in the same order."""
+def with_answers(statements: DataFrame, answers: DataFrame | None, *, by: str) -> DataFrame:
+    """
+    Statements of which each need that an answer is known for is a guid; in the same order.
+
+    Each has what tells it from others in the column *by*, what it `makes`, and its `needs`.
+    """
     if answers is None:
         return statements
-    by = [statements.columns[0], "makes"]
-    needs = statements.select(*by, F.posexplode_outer("needs").alias("place", "text"))
-    guids = needs.join(answers.select("text", "found"), "text", "left").groupBy(*by)
-    in_order = F.array_sort(F.collect_list(F.expr("struct(place, coalesce(found, text) AS need)")))
+    needs = statements.select(by, "makes", F.posexplode_outer("needs").alias("position", "text"))
+    guids = needs.join(answers.select("text", "found"), "text", "left").groupBy(by, "makes")
+    in_order = F.array_sort(F.collect_list(F.expr("struct(position, coalesce(found, text) AS need)")))
     return guids.agg(in_order.alias("needs")).withColumn("needs", F.expr("array_compact(needs.need)"))
 
 
@@ -160,68 +164,70 @@ def find_waiting(statements: DataFrame) -> DataFrame | None:
     """Find `find_unsupported` of many (`fact_number`, `makes`, `needs`); None for none."""
     fallen, undecided = list[DataFrame](), statements
     for _ in range(ROUNDS):
-        decided = compute_once(with_open_needs(undecided))
+        decided = compute_once(with_open_needs(undecided, by="fact_number"))
         if decided is None:
             break
         fallen.append(decided.where("missing IS NOT NULL").select("fact_number"))
         undecided = decided.where("missing IS NULL")
     else:
-        fallen.append(find_unsupported(with_open_needs(undecided)).select("fact_number"))
+        chained = with_open_needs(undecided, by="fact_number")
+        fallen.append(find_unsupported(chained, by="fact_number").select("fact_number"))
     waiting = compute_once(reduce(DataFrame.unionByName, fallen)) if fallen else None
     if waiting is None:
         return None
     # What they would have made is known only now.
     applied = statements.join(waiting, "fact_number", "left_anti")
-    missing = with_open_needs(statements.join(waiting, "fact_number", "left_semi"), applied)
+    waiting_rows = statements.join(waiting, "fact_number", "left_semi")
+    missing = with_open_needs(waiting_rows, applied, by="fact_number")
     return compute_once(missing.select("fact_number", "missing"))
 
 
-def with_open_needs(statements: DataFrame, makers: DataFrame | None = None) -> DataFrame:
+def with_open_needs(statements: DataFrame, makers: DataFrame | None = None, *, by: str) -> DataFrame:
     """
     One round: what becomes of the statements that need anything, if all are taken for applied.
 
     Args:
         statements: As for `find_unsupported`, but that any statement may make what they need.
         makers: Those that may make it; without them, the same.
+        by: The column that tells each of the statements from others.
 
     Returns:
-        Those that need anything: the first column, `makes`, the first that is `missing` of what they need,
+        Those that need anything: that column, `makes`, the first that is `missing` of what they need,
         since nobody makes it, and those `needs` that no statement makes which needs nothing itself.
     """
-    columns = [statements.columns[0], "makes"]
-    needs = statements.select(*columns, F.posexplode("needs").alias("place", "need"))
+    needs = statements.select(by, "makes", F.posexplode("needs").alias("position", "need"))
     made = (statements if makers is None else makers).where("makes IS NOT NULL")
     free = made.selectExpr("makes AS need", "size(needs) = 0 AS is_free").groupBy("need")
     entities = free.agg(F.max("is_free").alias("is_certain"))
     return (
         needs.join(entities, "need", "left")
-        .groupBy(*columns)
+        .groupBy(by, "makes")
         .agg(
-            F.expr("min(if(is_certain IS NULL, struct(place, need), NULL)).need AS missing"),
+            F.expr("min(if(is_certain IS NULL, struct(position, need), NULL)).need AS missing"),
             F.expr("collect_list(if(is_certain, NULL, need)) AS needs"),
         )
     )
 
 
-def find_unsupported(statements: DataFrame) -> DataFrame:
+def find_unsupported(statements: DataFrame, *, by: str) -> DataFrame:
     """
     Find those of statements that stand on each other for which something is missing in the end.
 
     Args:
-        statements: One row per statement that is taken for applied so far: the column that tells it from
-            others; `makes` (the guid of the entity that it makes, or null), and `needs`, those guids of what
-            must exist for it that only such statements make.
+        statements: One row per statement that is taken for applied so far: `makes` (the guid of the entity
+            that it makes, or null), and `needs`, those guids of what must exist for it that only such
+            statements make.
+        by: The column that tells each of them from others.
 
     Returns:
-        Of those that need what none of them makes, or only those that fall too: the first column, and
+        Of those that need what none of them makes, or only those that fall too: that column, and
         `missing`, the first of these guids.  Statements that need each other in a circle, and nothing else,
         stand.
 
     Cost: one task, which holds all of them: some three hundred bytes, and a µs, each.
     """
-    number = statements.schema[0]
-    columns = T.StructType([number, T.StructField("missing", T.StringType())])
-    single = statements.select(number.name, "makes", "needs").repartition(1)
+    columns = T.StructType([statements.schema[by], T.StructField("missing", T.StringType())])
+    single = statements.select(by, "makes", "needs").repartition(1)
     return WorkerPlan(single, _find_unsupported, columns, large=True).rows()
 
 
@@ -231,19 +237,19 @@ def _find_unsupported(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
         return
     table = pa.Table.from_batches(given).combine_chunks()
     made, needed = (table.column(name).combine_chunks() for name in ("makes", "needs"))
-    fallen, missing = unsupported_places(made, needed)
+    fallen, missing = find_unsupported_rows(made, needed)
     yield from table.select([0]).take(fallen).append_column("missing", missing).to_batches()
 
 
-def unsupported_places(makes: pa.Array, needs: pa.ListArray) -> tuple[pa.Array, pa.Array]:
-    """The places of the statements that fall, by what each makes and needs, and what each misses first."""
+def find_unsupported_rows(makes: pa.Array, needs: pa.ListArray) -> tuple[pa.Array, pa.Array]:
+    """Find the rows of the statements that fall, by what each makes and needs, and what each misses first."""
     guids = pa.concat_arrays([makes, needs.flatten()]).dictionary_encode()
     # What makes nothing makes one more, which nobody needs.
     nothing = len(guids.dictionary)
-    numbers, place = ints(pc.fill_null(guids.indices, nothing)), ints(pc.list_parent_indices(needs))
+    numbers, row = ints(pc.fill_null(guids.indices, nothing)), ints(pc.list_parent_indices(needs))
     made, needed = numbers[: len(makes)], numbers[len(makes) :]
-    # The places of those that need one guid stand together, and end where `ends` says.
-    needing = place[np.argsort(needed, kind="stable")].tolist()
+    # The rows of those that need one guid stand together, and end where `ends` says.
+    needing = row[np.argsort(needed, kind="stable")].tolist()
     ends = np.cumsum(np.bincount(needed, minlength=nothing + 1)).tolist()
     makers, made_by = np.bincount(made, minlength=nothing + 1), made.tolist()
     # How many statements that stand make each guid.
@@ -258,9 +264,9 @@ def unsupported_places(makes: pa.Array, needs: pa.ListArray) -> tuple[pa.Array, 
                 if not left[made_by[statement]]:
                     lost.append(made_by[statement])
     is_missing = np.array(left)[needed] == 0
-    places, first = np.unique(place[is_missing], return_index=True)
+    rows, first = np.unique(row[is_missing], return_index=True)
     missing = needs.flatten().take(pa.array(np.flatnonzero(is_missing)[first]))
-    return pa.array(places), missing
+    return pa.array(rows), missing
 
 
 def _with_names(waiting: DataFrame, stated: DataFrame) -> DataFrame:

@@ -16,7 +16,8 @@ together: where a message arrives late, everything is as if it had arrived in ti
 The guid of a new entity is that of the record's first key.  If an earlier entity has it (it held that key
 once), the guid is made of the key, the message, and the record in it.
 
-A record in error only looks: a refresh has seen its entity.  A record that waits, or whose link is
+A record in error only looks: a refresh has seen its entity.  But a record that means several has seen none,
+and a refresh deletes them if nothing else in it names them.  A record that waits, or whose link is
 ambiguous, counts as if it were applied: which entity it means does not depend on where links lead.  A refresh
 deletes the entities that it does not name; with its priority, it decides whether later keys are taken.
 
@@ -26,7 +27,9 @@ show it.  If there is none, to the one that holds it at any time; if there are s
 Source:
     Data hub, weak composite keys ("employee number or national insurance number"), and out of sequence
     processing ("as if the records had been processed in sequence").  Decision: how keys and time go together
-    is not said there.
+    is not said there.  Nor is it plain what a delete does that carries another value in a key field than its
+    entity has: there, key fields are "not updated unless they have changed, using the same rules as update",
+    and the example has one key, by which the entity was found.  Decision: a delete changes no key field.
 """
 
 from __future__ import annotations
@@ -121,7 +124,12 @@ class KeyRecord(NamedTuple):
 
 
 class KeyWalk:
-    """All entities of a target while its records are gone through."""
+    """
+    All entities of a target while its records are gone through.
+
+    What `_take`, `_catch_up` and `_delete` do to one entity are the rules of the merge, which
+    `cdckit.merging.states` has for columns of entities: who changes one changes the other.
+    """
 
     def __init__(self, keys: WeakKeys) -> None:
         self._keys = keys

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdckit import datahub
+from cdckit import datahub, rejects
 from cdckit.errors import InvalidArgument, MissingColumns
 from cdckit.model import drop_rejects
 from support.hub_programs import rows_of
@@ -134,6 +134,17 @@ def hub(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> datahu
 def test_changes_are_those_of_a_hub_after_one_run(hub: datahub.Hub, found: dict[str, list[Row]]) -> None:
     for entity, rows in found.items():
         assert in_order(rows_of(hub.changes(entity))) == in_order(rows)
+
+
+def test_data_that_cannot_be_read_is_a_reject_of_each_target_of_its_source(spark: SparkSession) -> None:
+    """Whoever asks for the second target alone is told too; of a source that does not bring it, nobody is."""
+    brand: Row = {"reference": "brand", "fields": [{"reference": "b", "key": True}]}
+    shop = datahub.schema({"reference": "*", "mappings": {"item": [CUSTOMER, brand], "order": [ORDER]}})
+    sent: list[Row] = [{"guid": entity, "entity": entity, "data": "x"} for entity in ("item", "order")]
+    messages = datahub.decode(datahub.records(spark, sent, received_at=AT)).localCheckpoint()
+    for entity, message in {"customer": "item", "brand": "item", "order": "order"}.items():
+        [row] = rejects(datahub.changes(messages, shop, entity)).collect()
+        assert (json.loads(row["value"])["guid"], row["error_code"]) == (message, "DATA_INVALID"), entity
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:

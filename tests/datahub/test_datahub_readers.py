@@ -621,6 +621,67 @@ def test_guids_are_remembered_by_the_type_of_the_key_too() -> None:
     assert found == [str(uuid5(NAMESPACE, name)) for name in (of_text, text)]
 
 
+# Data that cannot be read ----------------------------------------------------------------------------------
+
+ITEM: Row = {
+    "reference": "*",
+    "mappings": {
+        "item": [
+            {"reference": "product", "fields": [{"reference": "no", "key": True}]},
+            {
+                "reference": "brand",
+                "fields": [
+                    {"reference": "brand", "key": True},
+                    {"reference": "parts", "type": "children", "childEntity": "part",
+                     "parentIdentifier": "brand"},
+                ],
+            },
+        ],
+        "part": [
+            {
+                "reference": "part",
+                "fields": [
+                    {"reference": "brand", "type": "link", "linkEntity": "brand", "linkKey": "brand",
+                     "key": True},
+                    {"reference": "p", "key": True},
+                ],
+            }
+        ],
+        "brand": [{"reference": "brand", "fields": [{"reference": "brand", "key": True}]}],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("entities", "expected"),
+    [
+        (None, ["product"]),
+        (["product"], ["product"]),
+        (["brand"], ["brand"]),
+        # It might have held parts.
+        (["part"], ["part"]),
+        (["brand", "part"], ["brand"]),
+    ],
+)
+def test_data_that_cannot_be_read_is_told_once_whatever_target_is_looked_at(
+    entities: list[str] | None, expected: list[str]
+) -> None:
+    kinds = arrow_schema(MESSAGE_SCHEMA)
+    values = ["m1", "*", "item", AT, False, None, '"x"', AT, "t", 0, 0]
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([value], kinds.field(name).type)
+            for name, value in zip(MESSAGE_COLUMNS, values, strict=True)
+        ],
+        list(MESSAGE_COLUMNS),
+    )
+    looked_at = None if entities is None else frozenset(entities)
+    work = ReaderSettings(schema(ITEM), READERS, {}, None, looked_at)
+    rows = [(entity, row) for entity, made in stated_by(iter([batch]), work) for row in made.to_pylist()]
+    assert [entity for entity, _ in rows] == expected
+    assert [(row["operation"], row["error_code"]) for _, row in rows] == [("unreadable", "DATA_INVALID")]
+
+
 # Times of records ------------------------------------------------------------------------------------------
 
 

@@ -267,6 +267,14 @@ FIELDS: dict[str, tuple[Document, str]] = {
         ".sourceLinkKey",
     ),
     "autocreate that is a text": (link("a", "product", "number", autocreate="yes"), ".autocreate"),
+    # What is no link makes nothing.
+    "autocreate on a text": ({"reference": "name", "autocreate": True}, ".autocreate"),
+    "autocreate on children": (children("a", "part", "product", autocreate=True), ".autocreate"),
+    "a child's number on a text": ({"reference": "name", "childSequence": "no"}, ".childSequence"),
+    "a child's number under another name, and in no field": (
+        children("a", "part", "product", sourceChildSequence="no"),
+        ".childSequence",
+    ),
     "children without an entity": (
         {"reference": "a", "type": "children", "parentIdentifier": "p"},
         ".childEntity",
@@ -496,6 +504,15 @@ CHILDREN: dict[str, tuple[Document, str]] = {
     "by a field that is no link": (children("lines", "line", "line_no"), ".parentIdentifier"),
     "by a link that is no key": (children("lines", "note", "order"), ".parentIdentifier"),
     "that are exported": (children("lines", "letter", "order"), ".childEntity"),
+    # The numbers would go nowhere.
+    "numbered in a field that is not there": (
+        children("lines", "line", "order", childSequence="line_number"),
+        ".childSequence",
+    ),
+    "numbered in a field that is read from elsewhere": (
+        children("lines", "line", "order", childSequence="line_no", sourceChildSequence="number"),
+        ".childSequence",
+    ),
 }
 
 
@@ -520,6 +537,19 @@ def test_children_that_cannot_be_followed_are_refused(name: str) -> None:
         letter=[target("letter", link("order", "order", "number", key=True), export=True)],
     )
     assert refused(document).path == f"*:mappings.order[0].fields[1]{path}"
+
+
+def test_children_are_numbered_in_a_field_of_one_of_their_targets() -> None:
+    """A line goes to two targets, and one of them has a place for its number."""
+    number = {"reference": "place", "sourceReference": "no", "type": "integer"}
+    lines = LINES | {"childSequence": "place", "sourceChildSequence": "no"}
+    twice = [{**LINE, "fields": [*LINE["fields"], number]}, {**LINE, "reference": "note"}]
+    found = schema(system(order=[target("order", KEY, lines)], line=twice))
+    assert found.families == ["order", "line", "note"]
+
+
+def test_autocreate_that_is_false_may_stand_anywhere() -> None:
+    assert schema(one(KEY, {**NAME, "autocreate": False})).autocreated == set()
 
 
 def test_a_child_entity_is_of_the_same_system() -> None:

@@ -7,15 +7,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdckit.datahub import waiting
-from cdckit.datahub.waiting import unsupported_places
+from cdckit.datahub.waiting import find_unsupported_rows
 from support.unsupported_statements import PROGRAMS, Statement, one_by_one
 
 
 def fallen(*statements: Statement) -> list[tuple[int, str]]:
-    """The places of those that fall, and what each misses first."""
+    """The rows of those that fall, and what each misses first."""
     makes, needs = pa.array([one for one, _ in statements], pa.string()), [some for _, some in statements]
-    places, missing = unsupported_places(makes, pa.array(needs, pa.list_(pa.string())))
-    return list(zip(places.to_pylist(), missing.to_pylist(), strict=True))
+    rows, missing = find_unsupported_rows(makes, pa.array(needs, pa.list_(pa.string())))
+    return list(zip(rows.to_pylist(), missing.to_pylist(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -52,5 +52,6 @@ def test_an_answer_takes_the_place_of_what_was_asked(spark: SparkSession) -> Non
     columns = "fact_number long, makes string, needs array<string>"
     stated = spark.createDataFrame([(1, "m", ["a", "t", "b", "u"]), (2, None, [])], columns)
     answers = spark.createDataFrame([("t", "g"), ("u", None), ("v", "h")], "text string, found string")
-    found = {row["fact_number"]: row["needs"] for row in waiting.with_answers(stated, answers).collect()}
+    rows = waiting.with_answers(stated, answers, by="fact_number").collect()
+    found = {row["fact_number"]: row["needs"] for row in rows}
     assert found == {1: ["a", "g", "b", "u"], 2: []}

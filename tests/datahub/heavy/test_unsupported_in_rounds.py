@@ -22,9 +22,9 @@ def test_of_many_statements_the_same_is_found_in_rounds(
     monkeypatch.setattr(waiting, "ROUNDS", 2)
     given = []
 
-    def one_task(statements: DataFrame) -> DataFrame:
+    def one_task(statements: DataFrame, *, by: str) -> DataFrame:
         given.append(statements.count())
-        return find_unsupported(statements)
+        return find_unsupported(statements, by=by)
 
     monkeypatch.setattr(waiting, "find_unsupported", one_task)
     rows, expected = list[tuple[int, str | None, list[str]]](), set[tuple[int, str]]()
