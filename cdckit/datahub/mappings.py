@@ -448,8 +448,6 @@ def _field(value: Any, path: str) -> FieldMapping:
     # Nothing follows from it: the link of a child is the parent that it stands in, whatever that is called.
     document.text("sourceParentIdentifier")
     child_sequence, source_child_sequence = map(document.text, ("childSequence", "sourceChildSequence"))
-    is_named = child_sequence is not None or source_child_sequence is None
-    document.require(is_named, "childSequence", "stated, as sourceChildSequence is", None)
     return FieldMapping(
         reference=reference,
         source=document.text("sourceReference") or reference,

@@ -121,47 +121,30 @@ def read_statements(
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Read what messages say: statements, each batch with the target that it is about."""
     readings: dict[Place, MappingReader] = {}
-    targets = {entity: work.schema.targets[entity] for entity in work.targets}
-    columns = {entity: arrow_schema(statement_schema(target)) for entity, target in targets.items()}
-    brought = {
-        place: work.schema.reachable_targets(place) & set(columns) for place in work.schema.all_mappings
-    }
-    reporters = _find_reporters(work.schema, brought)
+    columns = {entity: arrow_schema(statement_schema(work.schema.targets[entity])) for entity in work.targets}
+    brought: dict[Place, list[str]] = {}
+    for place, mapping in work.schema.all_mappings.items():
+        targets = sorted(work.schema.reachable_targets(place) & set(columns))
+        if targets:
+            brought[place] = sorted(targets, key=lambda entity: entity != mapping.reference)
+    # Each mapping of a record tries what the others read: the first that is read tells of unreadable data.
+    reporters = {(place.system, place.entity): place for place in reversed(brought)}.values()
     for batch in batches:
         for part in slices(batch, "data", _CHARACTERS_AT_ONCE):
             for place, entities in brought.items():
                 of_system = pc.equal(part["source_system"], place.system)
                 ours = part.filter(pc.and_(of_system, pc.equal(part["source_entity"], place.entity)))
-                if not entities or not ours.num_rows:
+                if not ours.num_rows:
                     continue
                 if place not in readings:
                     readings[place] = MappingReader(work, place)
+                reporter = entities[0] if place in reporters else None
                 for piece, records in readings[place].read_pieces(ours):
-                    for entity in sorted(entities):
+                    for entity in entities:
                         for rows in make_statements(
-                            piece,
-                            records,
-                            entity,
-                            columns[entity],
-                            reports_unreadable=(place, entity) in reporters,
+                            piece, records, entity, columns[entity], reports_unreadable=entity == reporter
                         ):
                             yield entity, rows
-
-
-def _find_reporters(schema: Schema, brought: Mapping[Place, set[str]]) -> set[tuple[Place, str]]:
-    """
-    Choose for each source entity the mapping, and the target, by which data that cannot be read is reported.
-
-    It is the first mapping that is read, of those that *brought* gives some of the targets looked at; and its
-    own target, if that is among them.
-    """
-    reporters: dict[tuple[str, str], tuple[Place, str]] = {}
-    for place, entities in brought.items():
-        if entities:
-            own = schema.mapping(place).reference
-            target = own if own in entities else min(entities)
-            reporters.setdefault((place.system, place.entity), (place, target))
-    return set(reporters.values())
 
 
 Cache = Callable[[DataFrame], DataFrame]

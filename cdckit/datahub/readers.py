@@ -318,8 +318,7 @@ class RecordWalk:
         self.schema, self.place, self._work = work.schema, place, work
         self.nodes, self.unreadable = Nodes(place), dict[int, ReadFault]()
         self._is_masked = False
-        self._contexts: dict[int, Context] = {}
-        """Those of the message that is read, by the config that each has."""
+        self._options: Mapping[str, Any] = {}
         beside = work.schema.systems[place.system].mappings[place.entity]
         # What two mappings of a record hold, or make, may be of one target: their numbers must not meet.
         self._step, self._offset = len(beside), place.index
@@ -334,8 +333,8 @@ class RecordWalk:
 
     def read(self, message: Message) -> None:
         """Add the records of one message."""
-        self._contexts.clear()
         try:
+            self._options = plain_object(message.options)
             if message.refresh and self._is_timed:
                 raise UnreadableData(
                     "a refresh is true at one instant: its records cannot say times of their own"
@@ -372,12 +371,8 @@ class RecordWalk:
         return count * self._step + self._offset
 
     def _context(self, message: Message, config: Mapping[str, Any]) -> Context:
-        """What the reader or filter of that *config* may know; the same for all records of the message."""
-        if id(config) not in self._contexts:
-            sent = (message.identifier, message.system, message.entity)
-            options = plain_object(message.options)
-            self._contexts[id(config)] = Context(*sent, config, options, self._work.files)
-        return self._contexts[id(config)]
+        sent = (message.identifier, message.system, message.entity)
+        return Context(*sent, config, self._options, self._work.files)
 
     def _accept_record(self, nodes: Nodes, at: int, message: Message) -> bool:
         """Tell whether the record is one, after its filters; if not, it says why."""

@@ -369,23 +369,12 @@ class Schema:
             leads = self.key_plan(there, links[0]).entity == parent.entity
             require(leads, up, f"a link that leads to {parent.entity}", field.parent_identifier)
             require(not mapping.export, child, "an entity that is not exported", mapping.reference)
-        self._require_read_sequence(path, field, [self.mapping(there) for there in mappings])
-
-    def _require_read_sequence(
-        self, path: str, field: FieldMapping, children: Iterable[EntityMapping]
-    ) -> None:
-        """Raise unless the number of a child in its list goes into the field that is to hold it."""
-        if field.child_sequence is None:
-            return
-        sources = {
-            column.source
-            for child in children
-            for column in child.columns
-            if column.reference == field.child_sequence
-        }
-        child_sequence, source = f"{path}.childSequence", field.source_child_sequence
-        require(sources, child_sequence, f"a field of {field.child_entity}", field.child_sequence)
-        require(sources == {source}, child_sequence, f"read from {source!r}", sorted(sources))
+        if field.source_child_sequence is not None:
+            columns = (column for there in mappings for column in self.mapping(there).columns)
+            sources = {column.source for column in columns if column.reference == field.child_sequence}
+            needed = f"a field of {field.child_entity} that is read from {field.source_child_sequence!r}"
+            is_read = sources == {field.source_child_sequence}
+            require(is_read, f"{path}.childSequence", needed, field.child_sequence)
 
     def reachable_targets(self, place: Place, above: tuple[Place, ...] = ()) -> set[str]:
         """The targets of which a message can bring records that enters at the mapping at *place*."""

@@ -601,10 +601,16 @@ def test_records_may_be_nested_as_deep_as_they_can_be_read() -> None:
 
 
 def test_a_number_that_only_python_cannot_hold_is_none_of_the_options_faults() -> None:
-    context = RecordWalk(ReaderSettings(schema(DOCUMENT), READERS, {}, None), Place("*", "json", 0))._context(
-        Message(0, "m", "*", "json", f'{{"a": {"1" * 5000}, "b": 1.5, "c": {"2" * 30}}}', None), {}
-    )
-    assert context.options == {"a": float("inf"), "b": 1.5, "c": int("2" * 30)}
+    found: list[Any] = []
+
+    def note_options(data: str | None, context: Context) -> list[Any]:
+        found.append(context.options)
+        return []
+
+    work = ReaderSettings(schema(DOCUMENT), {**READERS, "json": note_options}, {}, None)
+    options = f'{{"a": {"1" * 5000}, "b": 1.5, "c": {"2" * 30}}}'
+    RecordWalk(work, Place("*", "json", 0)).read(Message(0, "m", "*", "json", options, None))
+    assert found == [{"a": float("inf"), "b": 1.5, "c": int("2" * 30)}]
 
 
 def test_numbers_beyond_decimals_are_zero_or_beyond_all_with_space_before_them_too() -> None:

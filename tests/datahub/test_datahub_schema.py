@@ -271,10 +271,6 @@ FIELDS: dict[str, tuple[Document, str]] = {
     "autocreate on a text": ({"reference": "name", "autocreate": True}, ".autocreate"),
     "autocreate on children": (children("a", "part", "product", autocreate=True), ".autocreate"),
     "a child's number on a text": ({"reference": "name", "childSequence": "no"}, ".childSequence"),
-    "a child's number under another name, and in no field": (
-        children("a", "part", "product", sourceChildSequence="no"),
-        ".childSequence",
-    ),
     "children without an entity": (
         {"reference": "a", "type": "children", "parentIdentifier": "p"},
         ".childEntity",
@@ -507,6 +503,10 @@ CHILDREN: dict[str, tuple[Document, str]] = {
     # The numbers would go nowhere.
     "numbered in a field that is not there": (
         children("lines", "line", "order", childSequence="line_number"),
+        ".childSequence",
+    ),
+    "numbered in no field": (
+        children("lines", "line", "order", sourceChildSequence="line_no"),
         ".childSequence",
     ),
     "numbered in a field that is read from elsewhere": (
