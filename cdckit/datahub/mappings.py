@@ -346,13 +346,11 @@ _FIELD = {
 
 _NEEDED = {LINK: ("linkEntity", "linkKey"), CHILDREN: ("childEntity", "parentIdentifier")}
 """The properties that a field of a type cannot do without."""
-_OWN_PROPERTIES = {
-    **dict.fromkeys((*_NEEDED[LINK], "sourceLinkKey", "autocreate"), LINK),
-    **dict.fromkeys(
-        (*_NEEDED[CHILDREN], "sourceParentIdentifier", "childSequence", "sourceChildSequence"), CHILDREN
-    ),
+_OPTIONAL = {
+    LINK: ("sourceLinkKey", "autocreate"),
+    CHILDREN: ("sourceParentIdentifier", "childSequence", "sourceChildSequence"),
 }
-"""The properties that fields of one type alone have, and that type: on others they would mean nothing."""
+"""Those that it may have: on a field of another type all of these would mean nothing."""
 
 _MAX_DIGITS = 38
 _INT32 = range(-(2**31), 2**31)
@@ -436,9 +434,10 @@ def _field(value: Any, path: str) -> FieldMapping:
     document.require(not inexact, "type", "a type with an exact text, being a key", kind.name)
     taken = reference.lower() in STANDARD_COLUMNS and reference != DELETED_INDICATOR
     document.require(not taken, "reference", "another name than a standard column's", reference)
-    for name, of in _OWN_PROPERTIES.items():
-        stated = document.value.get(name)
-        document.require(not stated or kind.name == of, name, f"absent from a {kind.name}", stated)
+    for of, names in _NEEDED.items():
+        for name in (*names, *_OPTIONAL[of]):
+            stated = document.value.get(name)
+            document.require(not stated or kind.name == of, name, f"absent from a {kind.name}", stated)
     for name in _NEEDED.get(kind.name, ()):
         document.require(document.value.get(name) is not None, name, "stated", None)
     link_key = document.names("linkKey")
