@@ -20,22 +20,22 @@ A message that cannot be used has one of the catalogue's codes (`RdssFault`), wh
 """
 
 from cdckit.rdss.decoding import decode, queue_records
-from cdckit.rdss.decoration import decorate_bytes, decorate_message
+from cdckit.rdss.decoration import decorate_bytes
 from cdckit.rdss.exchange import Exchange
-from cdckit.rdss.exchange_rows import Outcome, Status
-from cdckit.rdss.existence import (
+from cdckit.rdss.existence import with_unknown
+from cdckit.rdss.findings import Queue, RdssFault
+from cdckit.rdss.objects import ObjectType, changes, preservation_events, preservation_history, read_requests
+from cdckit.rdss.outcomes import Outcome, Status
+from cdckit.rdss.reading import RULES, Rules, split
+from cdckit.rdss.sequences import assemble_messages, parts, waiting
+from cdckit.rdss.validation import Verdict, validate
+from cdckit.rdss.version_chains import (
     find_version_cycles,
     latest_versions,
     missed_versions,
     version_ancestry,
     version_links,
-    with_unknown,
 )
-from cdckit.rdss.findings import Queue, RdssFault
-from cdckit.rdss.objects import ObjectType, changes, preservation_events, preservation_history, read_requests
-from cdckit.rdss.reading import RULES, Rules, split
-from cdckit.rdss.sequences import assemble_messages, parts, waiting
-from cdckit.rdss.validation import Verdict, validate
 
 __all__ = [
     "RULES",
@@ -51,7 +51,6 @@ __all__ = [
     "changes",
     "decode",
     "decorate_bytes",
-    "decorate_message",
     "find_version_cycles",
     "latest_versions",
     "missed_versions",

@@ -69,11 +69,11 @@ def decode(records: DataFrame, *, now: datetime | None = None, rules: Rules = RU
     return with_body(with_rule(records, RECORD_COLUMNS, ["value", "timestamp"], rule, SLICED_MESSAGE))
 
 
-def with_body(sliced: DataFrame, *beside: str) -> DataFrame:
-    """Rows that know where in the value the body stands, as `DECODED_SCHEMA`, and some columns beside it."""
+def with_body(sliced: DataFrame) -> DataFrame:
+    """Rows that know where in the value the body stands, as `DECODED_SCHEMA`."""
     # The body is a piece of the value, which need not come back from the workers.
     body = F.substring("value", F.col("body_from"), F.col("body_length")).cast("string")
-    return sliced.withColumn("body", body).select(*DECODED_SCHEMA.fieldNames(), *beside)
+    return sliced.withColumn("body", body).select(*DECODED_SCHEMA.fieldNames())
 
 
 QUEUED_SCHEMA = T.StructType([*RECORD_SCHEMA.fields, T.StructField("queue", T.StringType())])

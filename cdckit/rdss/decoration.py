@@ -13,32 +13,9 @@ from cdckit.rdss.reading import RULES, Rules, Unreadable, parse_message
 from cdckit.rdss.validation import Verdict
 
 
-def decorate_message(message: Mapping[str, Any], code: RdssFault, description: str) -> dict[str, Any]:
-    """
-    Put `errorCode` and `errorDescription` into the header of a message, for one of the error queues.
-
-    Args:
-        message: A message as Python values; it is not altered.  A header that is no object, or is missing,
-            becomes one that holds nothing but the error.
-        code: What is wrong.
-        description: The sentence about it, not empty.
-
-    Source:
-        RDSS, "Error Queues": the two fields MUST be in the header.
-
-    >>> message = {"messageHeader": {"messageId": "m1"}, "messageBody": {}}
-    >>> decorate_message(message, RdssFault.EXPIRED, "Too late.")["messageHeader"]
-    {'messageId': 'm1', 'errorCode': 'GENERR003', 'errorDescription': 'Too late.'}
-    """
-    header = message.get("messageHeader")
-    fields = header if isinstance(header, Mapping) else {}
-    error = {"errorCode": code.value, "errorDescription": description}
-    return {**message, "messageHeader": {**fields, **error}}
-
-
 def decorate_bytes(value: bytes, verdict: Verdict, rules: Rules = RULES) -> bytes:
     """
-    Write a refused message as one of the error queues takes it.
+    Write a refused message as one of the error queues takes it: its header has the code and the sentence.
 
     Where the message could be read, and fits with the two fields, it is that message, its body as it came.
     Otherwise its body tells of the bytes that came: how many they are, their SHA-256, and, where they fit,
@@ -52,6 +29,9 @@ def decorate_bytes(value: bytes, verdict: Verdict, rules: Rules = RULES) -> byte
     Raises:
         ValueError: The verdict is that the message is valid.
 
+    Source:
+        RDSS, "Error Queues": `errorCode` and `errorDescription` MUST be in the header.
+
     >>> from datetime import UTC, datetime
     >>> from cdckit.rdss.validation import validate
     >>> verdict = validate(b"?", now=datetime(2024, 1, 1, tzinfo=UTC))
@@ -61,8 +41,8 @@ def decorate_bytes(value: bytes, verdict: Verdict, rules: Rules = RULES) -> byte
     """
     if verdict.code is None or verdict.description is None:
         raise ValueError("decorate_bytes() needs a refused message; this one is valid.")
-    message = {} if verdict.header is None else {"messageHeader": verdict.header}
-    header = decorate_message(message, verdict.code, verdict.description)["messageHeader"]
+    error = {"errorCode": verdict.code.value, "errorDescription": verdict.description}
+    header = {**(verdict.header or {}), **error}
     if verdict.body_text is not None:
         decorated = _message(header, verdict.body_text)
         if len(decorated) <= rules.max_bytes:
@@ -73,8 +53,7 @@ def decorate_bytes(value: bytes, verdict: Verdict, rules: Rules = RULES) -> byte
         decorated = _message(header, json.dumps(body))
         if len(decorated) <= rules.max_bytes:
             return decorated
-    alone = decorate_message({}, verdict.code, verdict.description)["messageHeader"]
-    return _message(alone, json.dumps(facts))
+    return _message(error, json.dumps(facts))
 
 
 def _message(header: Mapping[str, Any], body: str) -> bytes:

@@ -25,7 +25,6 @@ from cdckit.parts.workers import describe_jobs
 from cdckit.rdss.decoding import queue_records, with_body
 from cdckit.rdss.exchange_erasure import forget_objects, object_uuids
 from cdckit.rdss.exchange_intake import Intake
-from cdckit.rdss.exchange_rows import Outcome, Status
 from cdckit.rdss.exchange_tables import (
     MESSAGES,
     MESSAGES_SCHEMA,
@@ -38,6 +37,7 @@ from cdckit.rdss.exchange_tables import (
 )
 from cdckit.rdss.existence_rules import UNKNOWN_CODES
 from cdckit.rdss.message_rows import VERDICT
+from cdckit.rdss.message_types import PRESERVATION, READ
 from cdckit.rdss.object_bodies import KEY
 from cdckit.rdss.objects import (
     ObjectType,
@@ -46,9 +46,9 @@ from cdckit.rdss.objects import (
     read_requests,
     require_object_type,
 )
+from cdckit.rdss.outcomes import Outcome, Status
 from cdckit.rdss.reading import RULES, Rules
 from cdckit.rdss.sequences import overdue_verdict
-from cdckit.rdss.validators import PRESERVATION, READ
 from cdckit.store import Snapshot, Transaction
 
 _TOLD = (
@@ -143,7 +143,7 @@ class Exchange(Shell):
     {'erased'}
     """
 
-    kind = "RDSS exchange (form 6)"
+    kind = "RDSS exchange (form 7)"
 
     def __init__(
         self,

@@ -28,11 +28,11 @@ from cdckit.parts.workers import local_frame
 from cdckit.rdss.exchange_rows import (
     ERASED,
     ERASED_REASON,
+    ArrivedMessage,
     ErasedWhole,
     ForgetObject,
     ForgetSequence,
     Left,
-    Message,
     left_of,
 )
 from cdckit.rdss.exchange_tables import (
@@ -132,7 +132,10 @@ def _remember(tables: Transaction, of: str, erased: Iterable[str], refuses: bool
 
 
 def _forget(
-    tables: Transaction, sequences: Sequence[str], objects: DataFrame | None, left: dict[Place, Message]
+    tables: Transaction,
+    sequences: Sequence[str],
+    objects: DataFrame | None,
+    left: dict[Place, ArrivedMessage],
 ) -> list[ErasedPart]:
     """Leave of messages where they stood, and what others are judged by."""
     names = names_within(tables)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 
 import msgspec
@@ -31,7 +30,14 @@ from cdckit.parts.kept_folds import Place
 from cdckit.parts.workers import WorkerPlan, compute_once, local_frame, run_together
 from cdckit.rdss.decoding import decode
 from cdckit.rdss.exchange_erasure import forget_sequences, is_refused, note_refused
-from cdckit.rdss.exchange_rows import RECORD, ErasedWhole, OwnMessage, Right, Status, Wrong, read_record
+from cdckit.rdss.exchange_rows import (
+    RECORD,
+    ErasedWhole,
+    OwnMessage,
+    Right,
+    Wrong,
+    read_record,
+)
 from cdckit.rdss.exchange_tables import (
     MESSAGES,
     MESSAGES_SCHEMA,
@@ -43,13 +49,12 @@ from cdckit.rdss.exchange_tables import (
     rows_here,
     whole_messages,
 )
+from cdckit.rdss.message_rows import BEFORE_ALL
 from cdckit.rdss.object_bodies import KEY
 from cdckit.rdss.objects import ObjectType, changes
+from cdckit.rdss.outcomes import Status
 from cdckit.store import Transaction
 from cdckit.store.writing import WriteResult
-
-# Nobody has delivered what is to be sent, so it has not expired.
-_BEFORE_ALL = datetime.min.replace(tzinfo=UTC)
 
 _VERDICTS = pa.schema([*((name, pa.int64()) for name in (*PLACE, WRITTEN)), ("is_right", pa.bool_())])
 
@@ -99,7 +104,8 @@ class Intake:
     def own(self, records: DataFrame, status: Status) -> int:
         """Let messages of our own be known; how many sound ones there are."""
         tables, names = self._tables, names_within(self._tables)
-        decoded = decode(records.select(*RECORD_COLUMNS), now=_BEFORE_ALL, rules=self._settings.rules)
+        # Nobody has delivered what is to be sent, so it has not expired.
+        decoded = decode(records.select(*RECORD_COLUMNS), now=BEFORE_ALL, rules=self._settings.rules)
         noted = [name for name in OWN_SCHEMA.names if name not in ("identity", "status")]
         sound = decoded.where(F.col(ERROR_CODE).isNull()).select(*noted).toArrow().to_pylist()
         rows = [{"identity": names.of(row["message_id"]), **row, "status": status.value} for row in sound]

@@ -6,7 +6,6 @@ import hmac
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from hashlib import sha256
 from typing import Any, NamedTuple
 
@@ -16,50 +15,14 @@ import pyarrow as pa
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.kept_folds import Place
 from cdckit.rdss.existence_rules import FAULTS
-from cdckit.rdss.message_rows import SLICED_MESSAGE, read_message
+from cdckit.rdss.message_rows import SLICED_MESSAGE, read_message, read_tenant
+from cdckit.rdss.message_types import CREATE, REMOVE, UPDATE
 from cdckit.rdss.object_bodies import named_objects
 from cdckit.rdss.reading import Rules
 from cdckit.rdss.sequence_rules import content_digest, join_terms
-from cdckit.rdss.validators import CREATE, REMOVE, UPDATE
 
 ERASED = "ERASED"
 """In place of an error's code: of messages that are no more than the places where they stood."""
-
-
-class Outcome(StrEnum):
-    """
-    What became of a message that was taken from a queue; each taken message has exactly one outcome.
-
-    It is *waiting* until its handler is done, and then processed, or an error.  What is not valid is
-    *invalid* or an *error*, by the queue that it is routed to.  A *duplicate* is a message that waits or was
-    processed already, also one of our own, and a part whose content came before in its place.
-
-    >>> print(*Outcome)
-    waiting processed invalid error duplicate
-    """
-
-    WAITING = "waiting"
-    PROCESSED = "processed"
-    INVALID = "invalid"
-    ERROR = "error"
-    DUPLICATE = "duplicate"
-
-
-class Status(StrEnum):
-    """
-    Where a message stands, in the three words of the specification.
-
-    >>> [str(each) for each in Status]
-    ['RECEIVED', 'TO_SEND', 'SENT']
-    """
-
-    RECEIVED = "RECEIVED"
-    TO_SEND = "TO_SEND"
-    SENT = "SENT"
-
-
-STATUSES = (Status.RECEIVED, Status.TO_SEND, Status.SENT)
-"""In their order: the status of a message is the last that it had."""
 
 
 class Names:
@@ -143,7 +106,7 @@ class _Row(msgspec.Struct, array_like=True, tag=True):
     """A row that is on its way from fold to fold; names are other names."""
 
 
-class Message(_Row):
+class ArrivedMessage(_Row):
     """
     A message that is whole, or refused.
 
@@ -197,30 +160,35 @@ class OwnMessage(_Row):
     status: str
 
 
-class Statement(_Row):
-    """
-    What a message says of its object; or what it asks of another one, of which its object is a version.
+class _Published(_Row):
+    """What a message has to do with an object: known in the order in which messages were published."""
 
-    Args:
-        message: The message.
-        asked: The other object, where one is asked.
-        is_right: The verdict; of one that is asked, whether it existed.
-        answers: Whether the others existed.
-    """
-
-    message: Message
-    asked: str | None = None
-    is_right: bool | None = None
-    answers: dict[str, bool] = {}
-
-    @property
-    def about(self) -> str | None:
-        """The object of whose existence it is."""
-        return self.asked or self.message.about
+    message: ArrivedMessage
 
     def order(self) -> tuple[Any, ...]:
         """Order as they were published; at one instant as they came."""
         return self.message.published, *self.message.first[1:5], self.message.identity
+
+
+class Statement(_Published):
+    """
+    What a message says of its object.
+
+    Args:
+        message: The message.
+        is_right: The verdict; None before there is one.
+        answers: Whether the objects existed of which it says that its own is a version.
+    """
+
+    is_right: bool | None = None
+    answers: dict[str, bool] = {}
+
+
+class Question(_Published):
+    """Whether the object *asked* existed, when a message was published about a version of it."""
+
+    asked: str
+    existed: bool = False
 
 
 class Answer(_Row):
@@ -247,7 +215,7 @@ class ForgetObject(_Row):
 class Left(_Row):
     """What is left of a message that is forgotten: who comes after it is judged as if it had stayed."""
 
-    message: Message
+    message: ArrivedMessage
 
 
 class ErasedWhole(_Row):
@@ -271,10 +239,11 @@ class Wrong(_Row):
 
 
 Row = (
-    Message
+    ArrivedMessage
     | Part
     | OwnMessage
     | Statement
+    | Question
     | Answer
     | ForgetSequence
     | ForgetObject
@@ -332,7 +301,7 @@ def left_of(
         identity = names.of(message_id)
     else:
         return (None,)
-    return (msgspec.msgpack.encode(Message(_NOWHERE, [], _NOWHERE, identity)),)
+    return (msgspec.msgpack.encode(ArrivedMessage(_NOWHERE, [], _NOWHERE, identity)),)
 
 
 READS = (
@@ -344,10 +313,10 @@ READS = (
 """The columns of a message that are looked at."""
 
 _BEFORE_ALL = -(1 << 63)
-_read_left = msgspec.msgpack.Decoder(Message).decode
+_read_left = msgspec.msgpack.Decoder(ArrivedMessage).decode
 
 
-def read_rows(batch: pa.RecordBatch, settings: ExchangeRules) -> Iterator[Message | Part]:
+def read_rows(batch: pa.RecordBatch, settings: ExchangeRules) -> Iterator[ArrivedMessage | Part]:
     """Read what each message says that the folds go by."""
     columns = [batch.column(name) for name in READS]
     numbers = [
@@ -357,7 +326,7 @@ def read_rows(batch: pa.RecordBatch, settings: ExchangeRules) -> Iterator[Messag
     return filter(None, (_read_row(row, settings.names) for row in rows))
 
 
-def _read_row(row: Mapping[str, Any], names: Names) -> Message | Part | None:
+def _read_row(row: Mapping[str, Any], names: Names) -> ArrivedMessage | Part | None:
     timestamp, partition, offset = (
         _BEFORE_ALL if row[name] is None else row[name] for name in ("timestamp", "partition", "offset")
     )
@@ -365,19 +334,19 @@ def _read_row(row: Mapping[str, Any], names: Names) -> Message | Part | None:
     if row[ERROR_CODE] == ERASED:
         return _left_message(row["left"], arrival)
     if row[ERROR_CODE] is not None:
-        return Message(arrival, [arrival.place], arrival, names.of_bytes(row["value"]))
+        return ArrivedMessage(arrival, [arrival.place], arrival, names.of_bytes(row["value"]))
     if row["sequence_total"] > 1:
         return _part(row, arrival, names)
     statement = statement_of(row, _body(row), row["published_timestamp"], names)
-    return Message(arrival, [arrival.place], arrival, names.of(row["message_id"]), None, *statement)
+    return ArrivedMessage(arrival, [arrival.place], arrival, names.of(row["message_id"]), None, *statement)
 
 
-def _left_message(left: bytes | None, arrival: Arrival) -> Message | None:
+def _left_message(left: bytes | None, arrival: Arrival) -> ArrivedMessage | None:
     """Keep what is left of an erased message; what was never taken does not know yet where it stands."""
     message = None if left is None else _read_left(left)
     if message is None or message.places:
         return message
-    return Message(arrival, [arrival.place], arrival, message.identity)
+    return ArrivedMessage(arrival, [arrival.place], arrival, message.identity)
 
 
 def _body(row: Mapping[str, Any]) -> str:
@@ -387,8 +356,10 @@ def _body(row: Mapping[str, Any]) -> str:
 
 
 def _part(row: Mapping[str, Any], arrival: Arrival, names: Names) -> Part:
-    fields = ("sequence_total", "message_type", "message_class", "tenant_jisc_id", "generator")
     body, position, sequence = _body(row), row["sequence_position"], row["sequence_id"]
+    tenant = row["tenant_jisc_id"]
+    if tenant is None:
+        tenant = read_tenant(row["value"])
     return Part(
         arrival=arrival,
         message=names.of(row["message_id"]),
@@ -396,7 +367,9 @@ def _part(row: Mapping[str, Any], arrival: Arrival, names: Names) -> Part:
         sequence=names.of(sequence),
         sequence_id=sequence,
         position=position,
-        terms=join_terms(*(row[name] for name in fields)),
+        terms=join_terms(
+            row["sequence_total"], row["message_type"], row["message_class"], tenant, row["generator"]
+        ),
         since=row["timestamp"],
         digest=content_digest(msgspec.json.decode(body, type=str)),
         value=row["value"] if position == 1 else None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,33 +12,29 @@ import msgspec
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
 from cdckit.parts.kept_folds import Again, KeptFold, Place, RecordOutcome
 from cdckit.rdss.exchange_rows import (
-    STATUSES,
     Answer,
     Arrival,
+    ArrivedMessage,
     ErasedWhole,
     ExchangeRules,
     ForgetObject,
     ForgetSequence,
     Left,
-    Message,
-    Outcome,
     OwnMessage,
     Part,
+    Question,
     Right,
     Statement,
-    Status,
     Wrong,
     is_change,
     statement_of,
 )
 from cdckit.rdss.existence_rules import FAULTS, exists_after, is_right
-from cdckit.rdss.findings import CODES, RdssFault
+from cdckit.rdss.findings import CODES
 from cdckit.rdss.message_rows import MESSAGE
-from cdckit.rdss.sequence_rules import CONTRADICTION, PartOutcome, SequenceParts, WholeMessage
-from cdckit.rdss.validators import CREATE, READ, REMOVE, UPDATE
-
-MAX_WHOLE_BYTES = 100_000_000
-"""The most bytes of a message that is put together."""
+from cdckit.rdss.message_types import CREATE, READ, REMOVE, UPDATE
+from cdckit.rdss.outcomes import STATUSES, Outcome, Status
+from cdckit.rdss.sequence_rules import PartOutcome, SequenceParts, WholeMessage, contradiction
 
 
 class _Identities(KeptFold):
@@ -103,21 +98,21 @@ class Sequence(KeptFold):
     def _judged(self, row: Part) -> Iterator[Any]:
         outcome = self._judge.judge(row.terms, row.position, row.digest)
         if outcome is PartOutcome.CONTRADICTING:
-            fault = RdssFault.INVALID_HEADER
-            refused = fault.value, fault.describe(f"{CONTRADICTION} {row.sequence_id}.")
-            yield Message(row.arrival, [row.arrival.place], row.arrival, row.bytes_name, refused)
+            finding = contradiction(row.sequence_id)
+            refused = finding.code.value, finding.description
+            yield ArrivedMessage(row.arrival, [row.arrival.place], row.arrival, row.bytes_name, refused)
         elif outcome is PartOutcome.DUPLICATE:
             yield RecordOutcome(row.arrival.place, Outcome.DUPLICATE)
         else:
             self._parts[row.position] = row
-            if self._judge.lacking() is None:
+            if self._judge.is_complete:
                 yield from self._assemble(row.arrival)
 
     def _assemble(self, arrival: Arrival) -> Iterator[Any]:
         """The message, now that its parts are all there."""
         parts = [part for _, part in sorted(self._parts.items())]
         places, first = [part.arrival.place for part in parts], parts[0].arrival
-        assembly = WholeMessage(None, replace(self._settings.rules, max_bytes=MAX_WHOLE_BYTES))
+        assembly = WholeMessage(self._settings.rules)
         for part in parts:
             assembly.take(part.value, part.body)
         [(_, *values)] = assembly.settle()
@@ -135,8 +130,8 @@ class Sequence(KeptFold):
             published = (row["published_timestamp"] - _EPOCH) // _MICROSECOND
             identity = self._settings.names.of(row["message_id"])
             statement = statement_of(row, row["body"], published, self._settings.names)
-            message = Message(arrival, places, first, identity, None, *statement)
-            claim = Message(arrival, [arrival.place], first, identity)
+            message = ArrivedMessage(arrival, places, first, identity, None, *statement)
+            claim = ArrivedMessage(arrival, [arrival.place], first, identity)
             yield from (RecordOutcome(place, Outcome.PROCESSED, about=about) for place in places)
             yield message
         self._whole = WholeSequence(self._judge.terms, self._judge.contents, claim)
@@ -161,19 +156,19 @@ class Sequence(KeptFold):
 class Identity(_Identities):
     """What came as the same message: the first that did counts."""
 
-    takes = (Message, OwnMessage)
+    takes = (ArrivedMessage, OwnMessage)
 
     @staticmethod
-    def spread(row: Message | OwnMessage) -> Iterable[tuple[str, Any]]:
+    def spread(row: ArrivedMessage | OwnMessage) -> Iterable[tuple[str, Any]]:
         return [(row.identity, row)]
 
     @staticmethod
-    def order(row: Message | OwnMessage) -> Any:
+    def order(row: ArrivedMessage | OwnMessage) -> Any:
         return (0, row.status) if isinstance(row, OwnMessage) else (1, *row.arrival)
 
-    def take(self, row: Message | OwnMessage) -> Iterator[Any]:
+    def take(self, row: ArrivedMessage | OwnMessage) -> Iterator[Any]:
         status = Status(row.status) if isinstance(row, OwnMessage) else Status.RECEIVED
-        if isinstance(row, Message):
+        if isinstance(row, ArrivedMessage):
             if self.status is not None:
                 yield from (RecordOutcome(place, Outcome.DUPLICATE) for place in row.places)
             elif row.refused is not None:
@@ -191,25 +186,27 @@ class Existence(KeptFold):
 
     def __init__(self, state: bytes | None, settings: ExchangeRules) -> None:
         self._keeps_deleted, self._is_forgotten = settings.keeps_deleted, False
-        self._statements = [] if state is None else _read_statements(state)
+        self._published = [] if state is None else _read_published(state)
 
     @staticmethod
     def spread(row: Statement | Answer | ForgetObject) -> Iterator[tuple[str, Any]]:
-        if row.about is not None:
+        if not isinstance(row, Statement):
             yield row.about, row
-        if isinstance(row, Statement):
-            yield from ((other, Statement(row.message, other)) for other in row.message.others)
+            return
+        if row.message.about is not None:
+            yield row.message.about, row
+        yield from ((other, Question(row.message, other)) for other in row.message.others)
 
     @staticmethod
-    def order(row: Statement | Answer | ForgetObject) -> int:
+    def order(row: Statement | Question | Answer | ForgetObject) -> int:
         return isinstance(row, ForgetObject)
 
-    def take(self, row: Statement | Answer | ForgetObject) -> Iterable[Any]:
-        if isinstance(row, Statement):
-            insort(self._statements, row, key=Statement.order)
+    def take(self, row: Statement | Question | Answer | ForgetObject) -> Iterable[Any]:
+        if isinstance(row, Statement | Question):
+            insort(self._published, row, key=lambda published: published.order())
         elif isinstance(row, Answer):
-            for statement in self._statements:
-                if statement.asked is None and statement.message.identity == row.identity:
+            for statement in self._published:
+                if isinstance(statement, Statement) and statement.message.identity == row.identity:
                     statement.answers[row.asked] = row.existed
         else:
             self._is_forgotten = True
@@ -218,45 +215,45 @@ class Existence(KeptFold):
     def settle(self) -> Iterator[Any]:
         """The verdicts that are not what they were; a message that asks is answered again then."""
         exists = False
-        for statement in self._statements:
-            message, before = statement.message, statement.is_right
-            assert message.kind is not None
-            if statement.asked is not None:
-                statement.is_right = exists
-                if exists is not (before or False):
-                    assert message.about is not None
-                    yield Again(Answer(message.about, message.identity, statement.asked, exists))
+        for row in self._published:
+            kind, about = row.message.kind, row.message.about
+            assert kind is not None
+            assert about is not None
+            if isinstance(row, Question):
+                if row.existed is not exists:
+                    row.existed = exists
+                    yield Again(Answer(about, row.message.identity, row.asked, exists))
                 continue
-            right = is_right(message.kind, (exists, *statement.answers.values()))
+            before, right = row.is_right, is_right(kind, (exists, *row.answers.values()))
             if right:
-                exists = exists_after(message.kind, exists, keeps_deleted=self._keeps_deleted)
-            statement.is_right = right
+                exists = exists_after(kind, exists, keeps_deleted=self._keeps_deleted)
             if right is not before:
-                yield from _turned(message, before, right)
+                row.is_right = right
+                yield from _turned(row.message, before, right)
         if self._is_forgotten:
-            self._statements = list(self._remaining())
-            yield from (Left(statement.message) for statement in self._statements if statement.asked is None)
+            self._published = list(self._remaining())
+            yield from (Left(row.message) for row in self._published if isinstance(row, Statement))
 
-    def _remaining(self) -> Iterator[Statement]:
+    def _remaining(self) -> Iterator[Statement | Question]:
         """
         Find by what the object came to be or went, as if it stayed as it is now.
 
         A version of an object that existed is as good as a create; what is refused changes nothing.
         """
-        for statement in self._statements:
-            message = statement.message
+        for row in self._published:
+            message = row.message
             kind = CREATE if message.kind == UPDATE and message.others else message.kind
-            if statement.asked is not None:
-                yield statement
-            elif statement.is_right and kind in (CREATE, REMOVE):
+            if isinstance(row, Question):
+                yield row
+            elif row.is_right and kind in (CREATE, REMOVE):
                 left = msgspec.structs.replace(message, kind=kind, others=[], places=[message.arrival.place])
                 yield Statement(left, is_right=True)
 
     def state(self) -> bytes | None:
-        return msgspec.msgpack.encode(self._statements) if self._statements else None
+        return msgspec.msgpack.encode(self._published) if self._published else None
 
 
-def _turned(message: Message, before: bool | None, right: bool) -> Iterator[Any]:
+def _turned(message: ArrivedMessage, before: bool | None, right: bool) -> Iterator[Any]:
     """Tell what follows where a message is right now and was not, or the other way round."""
     assert message.kind is not None
     if not right:
@@ -275,7 +272,7 @@ def refuse(place: Place, code: str, sentence: str, about: str | None = None) -> 
 
 
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
-_read_statements = msgspec.msgpack.Decoder(list[Statement]).decode
+_read_published = msgspec.msgpack.Decoder(list[Statement | Question]).decode
 
 
 class WholeSequence(msgspec.Struct, array_like=True):
@@ -283,7 +280,7 @@ class WholeSequence(msgspec.Struct, array_like=True):
 
     terms: str | None
     contents: dict[int, str]
-    claim: Message | None
+    claim: ArrivedMessage | None
 
 
 _read_whole = msgspec.msgpack.Decoder(WholeSequence).decode

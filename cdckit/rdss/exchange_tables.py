@@ -21,12 +21,9 @@ from cdckit.rdss.exchange_rows import (
     ERASED,
     READS,
     RECORD,
-    STATUSES,
     ExchangeRules,
     Names,
-    Outcome,
     Row,
-    Status,
     read_rows,
 )
 from cdckit.rdss.exchange_rules import FOLDS, Identity
@@ -35,6 +32,7 @@ from cdckit.rdss.existence_rules import UNKNOWN_CODES
 from cdckit.rdss.message_rows import VERDICT
 from cdckit.rdss.object_bodies import KEY
 from cdckit.rdss.objects import ObjectType
+from cdckit.rdss.outcomes import STATUSES, Outcome, Status
 from cdckit.rdss.reading import Rules
 from cdckit.rdss.sequence_rules import PartOutcome
 from cdckit.rdss.sequences import PARTS_SCHEMA, assemble_messages

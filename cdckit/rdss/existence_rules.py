@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 
 import pyarrow as pa
 
 from cdckit.parts.fold import Fold, FoldPlan, Result
 from cdckit.rdss.findings import RdssFault
-from cdckit.rdss.validators import CREATE, READ, REMOVE, UPDATE
+from cdckit.rdss.message_types import CREATE, READ, REMOVE, UPDATE
 
 FAULTS = {
     UPDATE: RdssFault.UPDATE_OF_UNKNOWN,
@@ -43,11 +42,10 @@ class PublishedStatements(Fold):
     What is said of objects, in the order in which it was published.
 
     Args:
-        state: None; it is always known from the beginning.
         keeps_deleted: Whether a deleted object exists still.
     """
 
-    def __init__(self, state: Result | None, keeps_deleted: bool) -> None:
+    def __init__(self, keeps_deleted: bool) -> None:
         self._keeps_deleted = keeps_deleted
         self._exist: dict[str, bool] = {}
         self._known: dict[tuple[str, str], bool] = {}
@@ -89,5 +87,5 @@ def published_statements(keeps_deleted: bool) -> FoldPlan:
         scope=("family",),
         reads=("message_id", "message_type", "objects", "known"),
         makes=pa.schema([("is_wrong", pa.bool_())]),
-        begin=partial(PublishedStatements, keeps_deleted=keeps_deleted),
+        begin=lambda _: PublishedStatements(keeps_deleted),
     )

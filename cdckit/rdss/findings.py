@@ -39,63 +39,60 @@ class RdssFault(Fault):
     Args:
         sentence: What is wrong.
         queue: The queue that such a message is moved to.
-        applies_to: What the code is said of: `text`, `header`, `body`, `delivery`, `sending`, `processing`,
-            `object` or `file`.
         heals: Whether what comes later can make the message usable.
 
-    Two decisions are ours.  The text says of the queues that an oversize message is for the error queue, and
+    Some decisions are ours.  The text says of the queues that an oversize message is for the error queue, and
     gives no code for it: it is GENERR006, since the limit is the underlying system's.  The text demands
-    GENERR010 for exhausted retries in one paragraph and GENERR005 in its table: it is GENERR005.
+    GENERR010 for exhausted retries in one paragraph and GENERR005 in its table: it is GENERR005.  GENERR007
+    is also for a header, and for a message, that is malformed JSON; GENERR004 for a part that contradicts
+    others of its sequence, GENERR001 for parts whose sequence stays incomplete, and APPERRMET004 for a
+    checksum that cannot be one of its type.  What a handler raises is GENERR006 if it is an error of files,
+    networks or statements, with which it interacts, and GENERR009 if nobody expected it.
 
     Source:
         RDSS, "Error Codes" and "Error Queues".
 
-    >>> RdssFault.INVALID_UUID == "GENERR010", RdssFault("GENERR010").queue, RdssFault.INVALID_UUID.applies_to
-    (True, <Queue.INVALID: 'invalid'>, 'header, body')
+    >>> RdssFault.INVALID_UUID == "GENERR010", RdssFault("GENERR010").queue
+    (True, <Queue.INVALID: 'invalid'>)
     >>> RdssFault.EXPIRED.describe("It expired at noon.")
     'The message had expired when it was delivered. It expired at noon.'
     """
 
     queue: Queue
-    applies_to: str
 
-    def __new__(cls, code: str, sentence: str, queue: Queue, applies_to: str, heals: bool = False) -> Self:
+    def __new__(cls, code: str, sentence: str, queue: Queue, heals: bool = False) -> Self:
         member = str.__new__(cls, code)  # not by super: an enumeration puts its own in the place of __new__
         member._value_ = code
-        member.sentence, member.heals = sentence, heals
-        member.queue, member.applies_to = queue, applies_to
+        member.sentence, member.queue, member.heals = sentence, queue, heals
         return member
 
-    INVALID_BODY = "GENERR001", "The body is not of the form that its type needs.", Queue.INVALID, "body"
-    UNKNOWN_TYPE = "GENERR002", "The message type is not supported.", Queue.INVALID, "header"
-    EXPIRED = "GENERR003", "The message had expired when it was delivered.", Queue.INVALID, "delivery"
-    INVALID_HEADER = "GENERR004", "The header is missing, incomplete or wrong.", Queue.INVALID, "header"
+    INVALID_BODY = "GENERR001", "The body is not of the form that its type needs.", Queue.INVALID
+    UNKNOWN_TYPE = "GENERR002", "The message type is not supported.", Queue.INVALID
+    EXPIRED = "GENERR003", "The message had expired when it was delivered.", Queue.INVALID
+    INVALID_HEADER = "GENERR004", "The header is missing, incomplete or wrong.", Queue.INVALID
     RETRIES_EXHAUSTED = (
         "GENERR005",
         "The message could not be sent: all retries of the connection failed.",
         Queue.ERROR,
-        "sending",
         True,
     )
     SYSTEM_FAILED = (
         "GENERR006",
         "The system below failed, or the message is larger than it takes.",
         Queue.ERROR,
-        "text, sending, processing",
         True,
     )
-    MALFORMED = "GENERR007", "The message is not well-formed JSON.", Queue.INVALID, "text"
-    ROLLBACK_FAILED = "GENERR008", "A transaction could not be rolled back.", Queue.ERROR, "processing"
-    UNEXPECTED = "GENERR009", "An error occurred that nobody expected.", Queue.ERROR, "processing"
-    INVALID_UUID = "GENERR010", "A UUID is not of the form of one.", Queue.INVALID, "header, body"
-    UPDATE_OF_UNKNOWN = "APPERRMET001", "The object to update does not exist.", Queue.INVALID, "object", True
-    DELETE_OF_UNKNOWN = "APPERRMET002", "The object to delete does not exist.", Queue.INVALID, "object", True
-    READ_OF_UNKNOWN = "APPERRMET003", "The object to read does not exist.", Queue.INVALID, "object", True
+    MALFORMED = "GENERR007", "The message is not well-formed JSON.", Queue.INVALID
+    ROLLBACK_FAILED = "GENERR008", "A transaction could not be rolled back.", Queue.ERROR
+    UNEXPECTED = "GENERR009", "An error occurred that nobody expected.", Queue.ERROR
+    INVALID_UUID = "GENERR010", "A UUID is not of the form of one.", Queue.INVALID
+    UPDATE_OF_UNKNOWN = "APPERRMET001", "The object to update does not exist.", Queue.INVALID, True
+    DELETE_OF_UNKNOWN = "APPERRMET002", "The object to delete does not exist.", Queue.INVALID, True
+    READ_OF_UNKNOWN = "APPERRMET003", "The object to read does not exist.", Queue.INVALID, True
     INVALID_CHECKSUM = (
         "APPERRMET004",
         "A checksum is not that of its file, or cannot be one of its type.",
         Queue.INVALID,
-        "body, file",
     )
 
 
@@ -112,7 +109,6 @@ Path = tuple[str | int, ...]
 _RANKS = {RdssFault.INVALID_UUID: 0, RdssFault.UNKNOWN_TYPE: 1}
 _LAST = 2
 
-_UUID = "values.json#/$defs/uuid/"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN = 60
 
@@ -193,9 +189,14 @@ def _finding(error: ValidationError, path: Path, otherwise: RdssFault) -> Findin
     whole = (*path, *error.instance_path)
     is_type = whole == (*HEADER, "messageType") and isinstance(error.instance, str)
     code = RdssFault.UNKNOWN_TYPE if is_type else otherwise
-    if _UUID in (error.absolute_keyword_location or ""):
+    if _definition(error) == "uuid":
         code = RdssFault.INVALID_UUID
     return make_finding(code, whole, _sentence(error))
+
+
+def _definition(error: ValidationError) -> str:
+    """The name of the definition in `$defs` whose keyword a value does not keep."""
+    return (error.absolute_keyword_location or "").rpartition("/")[0].rpartition("/")[2]
 
 
 def _sentence(error: ValidationError) -> str:
@@ -204,9 +205,9 @@ def _sentence(error: ValidationError) -> str:
     if kind.name in _OF_LISTS:
         return f"{_OF_LISTS[kind.name](kind)}."
     value = _show_instance(error.instance)
-    rule = (error.absolute_keyword_location or "").rpartition("/")[0].rpartition("/")[2]
-    if kind.name != "type" and rule in _FORMS:
-        return f"{value} is not {_FORMS[rule]}."
+    form = _FORMS.get(_definition(error))
+    if kind.name != "type" and form is not None:
+        return f"{value} is not {form}."
     return f"{value} {_OF_VALUES.get(kind.name, lambda _: 'is not what is needed here')(kind)}."
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from cdckit.model.faults import ERROR_CODE, ERROR_DESCRIPTION
-from cdckit.rdss.reading import Rules
+from cdckit.rdss.header_rules import parse_instant
+from cdckit.rdss.reading import Rules, parse_message
 from cdckit.rdss.validation import Verdict, validate
-from cdckit.rdss.validators import parse_instant
 
 _TEXT, _NUMBER, _INSTANT = pa.string(), pa.int32(), pa.timestamp("us", "UTC")
 _STOP = pa.struct([(name, _TEXT) for name in ("machineId", "machineAddress", "timestamp")])
@@ -92,7 +92,7 @@ def message_row(verdict: Verdict) -> Row:
     header = verdict.header or {}
     if verdict.valid:
         fields = {**header, **header["messageTimings"], **header["messageSequence"]}
-        if abs(header["tenantJiscID"]) >= 1 << _BITS["tenantJiscID"]:
+        if not _has_room("tenantJiscID", header["tenantJiscID"]):
             del fields["tenantJiscID"]
         values = list(map(fields.get, _FIELDS))
     else:
@@ -109,7 +109,17 @@ def message_row(verdict: Verdict) -> Row:
     )
 
 
+def read_tenant(value: bytes) -> int:
+    """Read the tenant of a valid message whose column is null, since it has no room for the number."""
+    return int(parse_message(value, Rules(max_bytes=len(value))).header["tenantJiscID"])
+
+
 _BITS = {"position": 31, "total": 31, "tenantJiscID": 63}
+
+
+def _has_room(name: str, number: float) -> bool:
+    """Tell whether the column of a field has room for a number."""
+    return -(1 << _BITS[name]) <= number < 1 << _BITS[name]
 
 
 def _readable_value(header: Mapping[str, Any], path: tuple[str, ...]) -> Any:
@@ -119,7 +129,7 @@ def _readable_value(header: Mapping[str, Any], path: tuple[str, ...]) -> Any:
         value = value.get(name) if isinstance(value, dict) else None
     if name in _BITS:
         is_whole = isinstance(value, int) and not isinstance(value, bool)
-        return value if is_whole and abs(value) < 1 << _BITS[name] else None
+        return value if is_whole and _has_room(name, value) else None
     if name == "messageHistory":
         return value if isinstance(value, list) and all(map(_is_stop, value)) else None
     return value if isinstance(value, str) else None

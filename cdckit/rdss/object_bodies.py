@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 from uuid import uuid4
@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from cdckit.parts.fold import Result
-from cdckit.rdss.validators import UPDATE
+from cdckit.rdss.message_types import UPDATE
 
 KEY = "objectUUID"
 RESOURCE_TYPE = "objectResourceType"
@@ -70,7 +70,7 @@ def object_reader() -> Callable[[str], dict[str, Any]]:
     return read_values
 
 
-_NEWER, _OLDER = "isNewVersionOf", "isPreviousVersionOf"
+NEWER, OLDER = "isNewVersionOf", "isPreviousVersionOf"
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[1-5][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
@@ -98,11 +98,25 @@ def _read_json(text: str) -> Any:
 
 def _related_versions(body: Any) -> Iterator[tuple[bool, str]]:
     """Tell whether the object is newer than another, or older; and which, if a relation leads to one."""
-    related = body.get(RELATED) if isinstance(body, dict) else None
+    for kind, name in related_objects(body):
+        if kind in (NEWER, OLDER) and _UUID.fullmatch(name):
+            yield kind == NEWER, name
+
+
+def related_objects(body: Any) -> Iterator[tuple[str, str]]:
+    """
+    List the relations of an object: the type of each, and the name of what it leads to.
+
+    A UUID is named in small letters, and without `urn:uuid:` before it, as an `objectUUID` is.
+
+    >>> of_first = {"relationType": "isNewVersionOf", "identifier": {"identifierValue": "urn:uuid:5680E8E0"}}
+    >>> list(related_objects({"objectRelatedIdentifier": [of_first]}))
+    [('isNewVersionOf', '5680e8e0')]
+    """
+    related = body.get(RELATED) if isinstance(body, Mapping) else None
     for relation in related if isinstance(related, list) else ():
-        kind = relation.get("relationType") if isinstance(relation, dict) else None
-        identifier = relation.get("identifier") if kind in (_NEWER, _OLDER) else None
-        value = identifier.get("identifierValue") if isinstance(identifier, dict) else None
-        name = str(value).strip(" ").lower().removeprefix("urn:uuid:")
-        if _UUID.fullmatch(name):
-            yield kind == _NEWER, name
+        kind = relation.get("relationType") if isinstance(relation, Mapping) else None
+        identifier = relation.get("identifier") if isinstance(relation, Mapping) else None
+        if isinstance(identifier, Mapping):
+            value = str(identifier.get("identifierValue"))
+            yield str(kind), value.strip().lower().removeprefix("urn:uuid:")

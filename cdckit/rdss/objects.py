@@ -27,8 +27,14 @@ from cdckit.parts.arguments import quoted, require_batch, require_columns, requi
 from cdckit.parts.arrow_types import arrow_type
 from cdckit.parts.folded_rows import with_rule
 from cdckit.rdss.decoding import DECODED_SCHEMA
+from cdckit.rdss.message_types import (
+    CREATE,
+    PRESERVATION,
+    READ,
+    REMOVE,
+    UPDATE,
+)
 from cdckit.rdss.object_bodies import FILES, KEY, RELATED, RESOURCE_TYPE, read_object
-from cdckit.rdss.validators import CREATE, PRESERVATION, READ, REMOVE, UPDATE
 
 _TEXT = T.StringType()
 _TEXTS = T.ArrayType(T.StringType())

@@ -20,24 +20,25 @@ class Rules:
 
     Args:
         max_bytes: The most bytes of a serialised message; 1000KB, as the text counts them.
-        major: The major version of the specification: messages of others are refused.
+        max_whole_bytes: The most bytes of a message that is sent in parts, or put together of them: a limit
+            of ours, since the text has none.
         checksum_form: Whether a checksum must have the form of its type: 32 hexadecimal digits for md5, 64
             for sha256.  The published schemas take any text, and their examples hold one that is none.
 
     Source:
-        RDSS, "Message Structure", "Versioning", "Metadata Error Codes".
+        RDSS, "Message Structure", "Multi-Message Sequence", "Metadata Error Codes".
 
     >>> Rules(), Rules(checksum_form=False).checksum_form
-    (Rules(max_bytes=1000000, major=4, checksum_form=True), False)
+    (Rules(max_bytes=1000000, max_whole_bytes=100000000, checksum_form=True), False)
     """
 
     max_bytes: int = 1_000_000
-    major: int = 4
+    max_whole_bytes: int = 100_000_000
     checksum_form: bool = True
 
 
 RULES = Rules()
-"""The limits as the specification has them."""
+"""The limits as the specification has them; that of a whole message is ours."""
 
 
 DEEPEST = 100
@@ -116,20 +117,13 @@ def walk_values(value: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def _children(value: object) -> list[tuple[str | int, Any]]:
-    if isinstance(value, _Pairs | dict):
+    if isinstance(value, dict):
         return list(value.items())
     return list(enumerate(value)) if isinstance(value, list) else []
 
 
 class _Twice(ValueError):
     """An object has a name twice."""
-
-
-class _Pairs(list[tuple[str, Any]]):
-    """The members of an object, those with one name all of them."""
-
-    def items(self) -> list[tuple[str, Any]]:
-        return self
 
 
 def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -150,7 +144,6 @@ def _whole_number(text: str) -> int:
 _STRICT = json.JSONDecoder(
     object_pairs_hook=_refuse_repeats, parse_constant=refuse_constant, parse_int=_whole_number
 )
-_ANY = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=refuse_constant, parse_int=float)
 
 
 def _malformed_finding(value: bytes, error: Exception) -> Finding:
@@ -190,12 +183,21 @@ def _is_json(value: bytes) -> bool:
 
 
 def _first_twice(text: str) -> tuple[Path, str]:
-    for path, container in walk_values(_ANY.decode(text)):
-        if isinstance(container, _Pairs):
-            names = [name for name, _ in container]
-            for name in names:
-                if names.count(name) > 1:
-                    return path, name
+    """Read a text once more: where it has an object with a name twice, and the name."""
+    repeats = dict[int, tuple[dict[str, Any], str]]()
+
+    def note_repeat(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict[str, Any]()
+        for name, value in pairs:
+            if name in members:
+                repeats.setdefault(id(members), (members, name))
+            members[name] = value
+        return members
+
+    decoder = json.JSONDecoder(object_pairs_hook=note_repeat, parse_constant=refuse_constant, parse_int=float)
+    for path, value in walk_values(decoder.decode(text)):
+        if id(value) in repeats:
+            return path, repeats[id(value)][1]
     raise AssertionError("no object has a name twice")
 
 

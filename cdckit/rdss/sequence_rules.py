@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
-from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -15,13 +14,10 @@ import msgspec
 import pyarrow as pa
 
 from cdckit.parts.fold import Fold, FoldPlan, Result
-from cdckit.rdss.findings import RdssFault, make_finding
-from cdckit.rdss.message_rows import BEFORE_ALL, MESSAGE, VERDICT, message_row
+from cdckit.rdss.findings import HEADER, Finding, RdssFault, make_finding
+from cdckit.rdss.message_rows import BEFORE_ALL, MESSAGE, VERDICT, message_row, read_tenant
 from cdckit.rdss.reading import Rules, parse_message, whole_header
 from cdckit.rdss.validation import Verdict, validate
-
-CONTRADICTION = "At $.messageHeader.messageSequence: the part contradicts what came before it of the sequence"
-"""What is said of a part that is refused, before the name of the sequence."""
 
 
 class PartOutcome(StrEnum):
@@ -45,9 +41,15 @@ def sequence_terms(header: Mapping[str, Any]) -> str:
     return join_terms(total, header["messageType"], header["messageClass"], tenant, header["generator"])
 
 
-def join_terms(*values: int | str | None) -> str:
+def join_terms(*values: int | str) -> str:
     """Join the total, and the type, class, tenant and generator."""
     return "\n".join(map(str, values))
+
+
+def contradiction(sequence: str) -> Finding:
+    """What is wrong with a part of *sequence* that is refused, since others came before it."""
+    sentence = f"the part contradicts what came before it of the sequence {sequence}."
+    return make_finding(RdssFault.INVALID_HEADER, (*HEADER, "messageSequence"), sentence)
 
 
 def content_digest(body: str) -> str:
@@ -98,20 +100,26 @@ class SequenceParts(Fold):
         generator: str,
         body: str,
         arrival: datetime | None,
+        tenant_value: bytes | None,
     ) -> Result | None:
-        """Judge a part; a new one is held, since whether it waits depends on those that follow."""
+        """
+        Judge a part; a new one is held, since whether it waits depends on those that follow.
+
+        *tenant_value* is the message itself, where the column of its *tenant* has no room for that.
+        """
         content = content_digest(msgspec.json.decode(body, type=str))
-        outcome = self.judge(
-            join_terms(total, message_type, message_class, tenant, generator), position, content
-        )
+        if tenant is None and tenant_value is not None:
+            tenant = read_tenant(tenant_value)
+        assert tenant is not None
+        terms = join_terms(total, message_type, message_class, tenant, generator)
+        outcome = self.judge(terms, position, content)
         if outcome is None:
             self._arrivals.append(arrival)
             return None
         if outcome is PartOutcome.DUPLICATE:
             return outcome, None, None, *_NO_FAULT
-        fault = RdssFault.INVALID_HEADER
-        description = fault.describe(f"{CONTRADICTION} {sequence}.")
-        return outcome, None, None, fault.queue.value, fault.value, description
+        finding = contradiction(sequence)
+        return outcome, None, None, finding.code.queue.value, finding.code.value, finding.description
 
     def settle(self) -> Iterable[Result]:
         """Say of the new parts whether their sequence is all there, or since when and for what they wait."""
@@ -125,23 +133,34 @@ class SequenceParts(Fold):
             result = (PartOutcome.WAITING, since, lacking, *_NO_FAULT)
         return [result] * len(self._arrivals)
 
+    @property
+    def _total(self) -> int:
+        return int((self.terms or "0").partition("\n")[0])
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all parts are there."""
+        return len(self.contents) == self._total
+
     def lacking(self) -> str | None:
         """Say how many parts are missing, and the first of them; None if all are there."""
-        total = int((self.terms or "0").partition("\n")[0])
-        missing = total - len(self.contents)
-        if not missing:
+        if self.is_complete:
             return None
-        first = next(place for place in range(1, total + 1) if place not in self.contents)
-        return f"{missing} of {total} parts, the first of them part {first}"
+        missing, places = self._total - len(self.contents), range(1, self._total + 1)
+        first = next(place for place in places if place not in self.contents)
+        return f"{missing} of {self._total} parts, the first of them part {first}"
 
 
 _NO_FAULT = (None, None, None)
+
+TENANT_VALUE = "value with the tenant"
+"""The value of a message whose `tenant_jisc_id` is null, since the number has more than 64 bits."""
 
 PARTS = FoldPlan(
     scope=("sequence_id",),
     reads=(
         *("sequence_id", "sequence_position", "sequence_total", "message_type", "message_class"),
-        *("tenant_jisc_id", "generator", "body", "timestamp"),
+        *("tenant_jisc_id", "generator", "body", "timestamp", TENANT_VALUE),
     ),
     makes=pa.schema(
         [
@@ -157,10 +176,15 @@ PARTS = FoldPlan(
 
 
 class WholeMessage(Fold):
-    """The parts of one sequence, all there and in their order; the first comes to the whole message."""
+    """
+    The parts of one sequence, all there and in their order; the first comes to the whole message.
 
-    def __init__(self, state: Result | None, rules: Rules) -> None:
-        self._rules, self._first, self._size = rules, b"", 0
+    Args:
+        rules: The limits; that of the size is the one of whole messages.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules, self._first, self._size = replace(rules, max_bytes=rules.max_whole_bytes), b"", 0
         self._pieces: list[str] = []
 
     @property
@@ -208,11 +232,11 @@ _BYTES_FOR_ONE = 2
 _NO_MESSAGE = (None,) * (1 + len(MESSAGE))
 
 
-def whole_messages(rules: Rules) -> FoldPlan:
+def assembly_plan(rules: Rules) -> FoldPlan:
     """Plan how whole messages are made of parts that are all there, in the order of their places."""
     return FoldPlan(
         scope=("sequence_id",),
         reads=("first_value", "body"),
         makes=pa.schema([("value", pa.binary()), *MESSAGE]),
-        begin=partial(WholeMessage, rules=rules),
+        begin=lambda _: WholeMessage(rules),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -19,7 +18,7 @@ from cdckit.rdss.decoding import DECODED_SCHEMA
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.message_rows import VERDICT
 from cdckit.rdss.reading import RULES, Rules
-from cdckit.rdss.sequence_rules import PARTS, PartOutcome, whole_messages
+from cdckit.rdss.sequence_rules import PARTS, TENANT_VALUE, PartOutcome, assembly_plan
 
 Policy = Literal["keep", "reject"]
 
@@ -92,7 +91,8 @@ def parts(decoded: DataFrame) -> DataFrame:
     instead = "hand its batches to a function: writeStream.foreachBatch(…)"
     require_batch(decoded, "decoded", instead, function="parts")
     one_of_several = F.col(ERROR_CODE).isNull() & (F.col("sequence_total") > 1)
-    of_several = decoded.where(one_of_several)
+    odd_tenant = F.when(F.col("tenant_jisc_id").isNull(), F.col("value"))
+    of_several = decoded.where(one_of_several).withColumn(TENANT_VALUE, odd_tenant)
     kept = [name for name in decoded.columns if name not in PARTS.columns.names]
     outcomes = fold_rows(of_several, PARTS, keeps=kept, order=_ARRIVAL)
     return outcomes.select(*dict.fromkeys([*decoded.columns, *PARTS_SCHEMA.names]))
@@ -156,16 +156,15 @@ def overdue_verdict() -> dict[str, Column]:
     }
 
 
-def assemble_messages(parts: DataFrame, *, rules: Rules = RULES, max_bytes: int = 100_000_000) -> DataFrame:
+def assemble_messages(parts: DataFrame, *, rules: Rules = RULES) -> DataFrame:
     """
     The messages whose parts are all there, put together.
 
     Args:
         parts: What `parts` returned.
-        rules: The limits, but for that of the size.
-        max_bytes: The most bytes of a message that was put together; a larger one goes to the error queue.
-            If the bodies of its parts have more than twice as many, it is never put together: `value` is
-            that of its first part, and `body` null; the parts themselves are in *parts*.
+        rules: The limits.  A message that was put together has at most `max_whole_bytes`; a larger one goes
+            to the error queue.  If the bodies of its parts have more than twice as many, it is never put
+            together: `value` is that of its first part, and `body` null; the parts themselves are in *parts*.
 
     Returns:
         One row per complete sequence, in the columns of `decode`: `value` is the whole message, with the
@@ -177,7 +176,7 @@ def assemble_messages(parts: DataFrame, *, rules: Rules = RULES, max_bytes: int 
         MissingColumns, WrongColumnType: *parts* are not what `parts` returned.
 
     Cost: one shuffle of the complete parts by sequence, and a sort; their bodies pass through Python once.
-        A worker holds a few messages of at most *max_bytes* at a time.
+        A worker holds a few messages of at most `max_whole_bytes` at a time.
 
     Source:
         RDSS, "Multi-Message Sequence".
@@ -190,7 +189,6 @@ def assemble_messages(parts: DataFrame, *, rules: Rules = RULES, max_bytes: int 
     require_batch(parts, "parts", "hand its batches to a function", function="assemble_messages")
     first = F.when(F.col("sequence_position") == 1, F.col("value"))
     complete = parts.where(F.col("part") == PartOutcome.COMPLETE.value).withColumn("first_value", first)
-    plan = whole_messages(replace(rules, max_bytes=max_bytes))
     kept = [name for name in RECORD_COLUMNS if name != "value"]
-    assembled = fold_rows(complete, plan, keeps=kept, order=["sequence_position"])
+    assembled = fold_rows(complete, assembly_plan(rules), keeps=kept, order=["sequence_position"])
     return assembled.where(F.col("value").isNotNull()).select(*DECODED_SCHEMA.fieldNames())

@@ -30,8 +30,10 @@ from cdckit.rdss.findings import (
     odd_checksums,
     show_value,
 )
+from cdckit.rdss.header_rules import expiry_finding, rule_finding
+from cdckit.rdss.message_types import BODIES
 from cdckit.rdss.reading import DEEPEST, RULES, Rules, Unreadable, nesting_depth, parse_message, walk_values
-from cdckit.rdss.validators import BODIES, expiry_finding, rule_finding, validators
+from cdckit.rdss.validators import validators
 
 if TYPE_CHECKING:
     from jsonschema_rs import Validator
@@ -113,10 +115,10 @@ def validate(value: bytes | None, *, now: datetime, rules: Rules = RULES) -> Ver
     except Unreadable as refused:
         # What is missing beside a header is looked at after it.
         is_last = refused.finding.code is RdssFault.INVALID_BODY
-        of_header = _header_finding(refused.header, rules) if is_last else None
+        of_header = _header_finding(refused.header) if is_last else None
         return _verdict(of_header or refused.finding, refused.header)
     finding = (
-        _header_finding(message.header, rules)
+        _header_finding(message.header)
         or _part_finding(message.header, message.body, rules)
         or expiry_finding(message.header, now)
     )
@@ -132,9 +134,9 @@ def body_finding(header: Mapping[str, Any], body: object, rules: Rules = RULES) 
     return finding
 
 
-def _header_finding(header: Any, rules: Rules) -> Finding | None:
+def _header_finding(header: Any) -> Finding | None:
     finding = _schema_finding(validators().header, header, HEADER, RdssFault.INVALID_HEADER)
-    return finding or rule_finding(header, rules)
+    return finding or rule_finding(header)
 
 
 def _part_finding(header: Mapping[str, Any], body: object, rules: Rules) -> Finding | None:

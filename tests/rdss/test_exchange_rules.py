@@ -101,4 +101,26 @@ def test_a_version_and_an_id_outlive_what_is_forgotten() -> None:
         exchange.rebuild()
 
 
+def test_a_whole_message_has_the_limit_of_the_rules() -> None:
+    parts = split(told("create", 1, 9, 1, title="Tides " * 300), rules=Rules(max_bytes=1200))
+    sent = [(value, number) for number, value in enumerate(parts)]
+    for most, outcome in ((3000, ("error", "GENERR006")), (9000, ("processed", None))):
+        exchange = ExchangeInMemory(rules=Rules(max_whole_bytes=most))
+        exchange.receive(1, sent)
+        assert exchange.became() == [outcome] * len(parts)
+
+
+def test_parts_of_two_tenants_are_told_apart_whatever_their_size() -> None:
+    parts = split(told("create", 1, 9, 1, title="Tides " * 300), rules=Rules(max_bytes=1200))
+    tenants = [1 << 63, 1 + (1 << 63), *[1 << 63] * len(parts[2:])]
+    values = [
+        part.replace(b'"tenantJiscID": 7', b'"tenantJiscID": %d' % tenant)
+        for part, tenant in zip(parts, tenants, strict=True)
+    ]
+    exchange = ExchangeInMemory()
+    exchange.receive(1, [(value, number) for number, value in enumerate(values)])
+    expected = [("waiting", None)] * len(parts)
+    assert exchange.became() == [expected[0], ("invalid", "GENERR004"), *expected[2:]]
+
+
 ERASED, WORLDS = ("erased", None), 40

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from cdckit.rdss.exchange_rows import Arrival, Message, Statement
+from cdckit.rdss.exchange_rows import Arrival, ArrivedMessage, Statement
 from cdckit.rdss.existence_rules import PublishedStatements
 from support.exchange_memory import ExchangeInMemory
 from tools.tiers import seeds
@@ -47,7 +47,7 @@ def lines_of(case: str) -> list[tuple[str, list[str], str]]:
 
 @pytest.mark.parametrize(("case", "keeps_deleted"), CASES)
 def test_whether_an_object_existed(case: str, keeps_deleted: bool) -> None:
-    fold = PublishedStatements(None, keeps_deleted)
+    fold = PublishedStatements(keeps_deleted)
     for number, (kind, objects, expected) in enumerate(lines_of(case)):
         for _ in range(2):  # a message that comes again has the verdict of the first time
             [is_wrong] = fold.take(f"m{number}", kind, objects, None)
@@ -61,7 +61,7 @@ def test_in_whatever_order_they_come_the_last_verdict_is_the_same(case: str, kee
     statements = []
     for number, (kind, [about, *others], _) in enumerate(lines):
         came = Arrival(number, number, "t", 0, 0, 0)
-        message = Message(came, [came.place], came, f"m{number}", None, kind, number, about, others)
+        message = ArrivedMessage(came, [came.place], came, f"m{number}", None, kind, number, about, others)
         statements.append(Statement(message))
     one_by_one = [[statement] for statement in statements]
     orders = [[statements], one_by_one, one_by_one[::-1]]
@@ -83,7 +83,7 @@ def test_random_statements_have_one_verdict_in_both_readers(seed: int) -> None:
     keeps_deleted = draw.random() < 0.3
     lines, fold, exchange = (
         [],
-        PublishedStatements(None, keeps_deleted),
+        PublishedStatements(keeps_deleted),
         ExchangeInMemory(keeps_deleted=keeps_deleted),
     )
     for number in range(60):
@@ -96,7 +96,7 @@ def test_random_statements_have_one_verdict_in_both_readers(seed: int) -> None:
     assert {True, False} == set(expected.values())
     for number, kind, about, others in draw.sample(lines, len(lines)):
         came = Arrival(number, number, "t", 0, 0, 0)
-        message = Message(came, [came.place], came, f"m{number}", None, kind, number, about, others)
+        message = ArrivedMessage(came, [came.place], came, f"m{number}", None, kind, number, about, others)
         exchange.fold([Statement(message)])
     for number, is_wrong in expected.items():
         said = exchange.outcomes.get((number, 0))
@@ -105,7 +105,7 @@ def test_random_statements_have_one_verdict_in_both_readers(seed: int) -> None:
 
 def test_what_was_known_before() -> None:
     """It says from when an object existed; a message that is known already has the verdict that it had."""
-    fold = PublishedStatements(None, keeps_deleted=False)
+    fold = PublishedStatements(keeps_deleted=False)
     lines: list[tuple[str, str | None, bool | None, bool]] = [
         ("a", None, True, False),
         ("b", "U", None, False),
@@ -117,7 +117,7 @@ def test_what_was_known_before() -> None:
     ]
     for name, kind, known, expected in lines:
         assert fold.take(name, kind and TYPES[kind], ["x"], known) == (expected,), name
-    kept = PublishedStatements(None, keeps_deleted=True)
+    kept = PublishedStatements(keeps_deleted=True)
     for name, known in (("a", True), ("b", False)):
         assert kept.take(name, None, ["x"], known) == (False,)
     assert kept.take("c", TYPES["U"], ["x"], None) == (False,)

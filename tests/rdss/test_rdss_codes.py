@@ -6,13 +6,19 @@ import base64
 import hashlib
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from cdckit.rdss import RdssFault, Rules, decorate_bytes, decorate_message, validate
+from cdckit.rdss import RdssFault, Rules, decorate_bytes, validate
+from cdckit.rdss.decoration import refuse
 from support.rdss_messages import MESSAGES, as_bytes, changed, message
 
 NOW = datetime(2024, 3, 1, 12, tzinfo=UTC)
+
+
+def decorated(value: bytes, code: RdssFault, description: str) -> Any:
+    return json.loads(decorate_bytes(value, refuse(value, code, description)))
 
 
 def test_the_codes_are_those_of_the_specification_and_each_has_its_queue() -> None:
@@ -39,7 +45,6 @@ def test_every_code_says_something_of_its_own() -> None:
     sentences = [code.sentence for code in RdssFault]
     assert len(set(sentences)) == len(sentences)
     assert all(sentence.endswith(".") and len(sentence) > 25 for sentence in sentences)
-    assert all(code.applies_to for code in RdssFault)
 
 
 def test_what_comes_later_can_mend_what_others_lack() -> None:
@@ -49,19 +54,18 @@ def test_what_comes_later_can_mend_what_others_lack() -> None:
 
 
 def test_a_decorated_message_is_another_one_with_two_more_fields_in_its_header() -> None:
-    sent = message("delete")
-    made = decorate_message(sent, RdssFault.DELETE_OF_UNKNOWN, "Nobody has it.")
-    assert sent == MESSAGES["delete"]
+    sent = MESSAGES["delete"]
+    made = decorated(as_bytes(sent), RdssFault.DELETE_OF_UNKNOWN, "Nobody has it.")
     error = {"errorCode": "APPERRMET002", "errorDescription": "Nobody has it."}
     assert made == {**sent, "messageHeader": {**sent["messageHeader"], **error}}
-    again = decorate_message(made, RdssFault.EXPIRED, "Too late.")
+    again = decorated(as_bytes(made), RdssFault.EXPIRED, "Too late.")
     assert again["messageHeader"]["errorCode"] == "GENERR003"
 
 
 @pytest.mark.parametrize("header", [None, "h", []])
 def test_a_header_that_is_none_becomes_one(header: object) -> None:
-    made = decorate_message({"messageHeader": header, "messageBody": 1}, RdssFault.INVALID_HEADER, "No.")
-    assert made == {
+    value = as_bytes({"messageHeader": header, "messageBody": 1})
+    assert decorated(value, RdssFault.INVALID_HEADER, "No.") == {
         "messageHeader": {"errorCode": "GENERR004", "errorDescription": "No."}, "messageBody": 1,
     }  # fmt: skip
 

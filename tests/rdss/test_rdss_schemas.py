@@ -13,7 +13,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from cdckit.rdss.validators import BODIES, is_address, is_semver, schemas, validators
+from cdckit.rdss.message_types import BODIES
+from cdckit.rdss.validators import is_address, is_semver, schemas, validators
 from tools.tiers import seeds
 
 PUBLISHED = Path(__file__).parents[3] / "shared" / "fixtures" / "rdss-4.0.0"

@@ -137,7 +137,7 @@ def test_a_body_is_validated_when_it_is_whole(whole: list[dict[str, Any]]) -> No
 
 
 def test_a_message_that_was_put_together_has_a_limit_of_its_own(parts: DataFrame) -> None:
-    made = rdss.assemble_messages(parts, rules=RULES, max_bytes=4400)
+    made = rdss.assemble_messages(parts, rules=Rules(max_whole_bytes=4400))
     found = {row["message_id"][:8]: row["error_code"] for row in made.collect()}
     assert found["00000001"] == "GENERR006"
     assert found["00000002"] is None
@@ -146,7 +146,7 @@ def test_a_message_that_was_put_together_has_a_limit_of_its_own(parts: DataFrame
 def test_a_sequence_that_is_far_too_large_is_never_put_together(parts: DataFrame) -> None:
     bodies = [json.dumps(json.loads(part)["messageBody"], ensure_ascii=False) for part in cut(SENT[0])]
     size = sum(len(body.encode()) for body in bodies)
-    made = rdss.assemble_messages(parts, rules=RULES, max_bytes=1800).collect()
+    made = rdss.assemble_messages(parts, rules=Rules(max_whole_bytes=1800)).collect()
     [one] = [row for row in made if row["message_id"] == uuid_of(0)]
     assert bytes(one["value"]) == cut(SENT[0])[0]
     assert (one["body"], one["error_code"], one["queue"]) == (None, "GENERR006", "error")

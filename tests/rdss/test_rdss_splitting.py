@@ -9,9 +9,9 @@ import pytest
 
 from cdckit.errors import InvalidArgument
 from cdckit.rdss import Rules, split, validate
+from cdckit.rdss.header_rules import parse_instant
 from cdckit.rdss.reading import parse_message
 from cdckit.rdss.sequence_rules import WholeMessage
-from cdckit.rdss.validators import parse_instant
 from support.rdss_messages import MESSAGES, as_bytes, changed, message
 from tools.tiers import seeds
 
@@ -25,7 +25,7 @@ def large(text: str) -> dict[str, object]:
 
 def join(parts: list[bytes]) -> object:
     """The message as whoever puts it together has it."""
-    whole = WholeMessage(None, Rules(max_bytes=10**9))
+    whole = WholeMessage(Rules())
     for part in sorted(parts, key=position):
         whole.take(part if position(part) == 1 else None, parse_message(part, Rules()).body_text)
     return json.loads(whole.assemble(NOW)[0])

@@ -12,7 +12,7 @@ import pytest
 from cdckit.parts.fold import IS_STATE, fold_batches, fold_table
 from cdckit.rdss.message_rows import MESSAGE
 from cdckit.rdss.reading import Rules
-from cdckit.rdss.sequence_rules import PARTS, SequenceParts, WholeMessage, whole_messages
+from cdckit.rdss.sequence_rules import PARTS, TENANT_VALUE, SequenceParts, WholeMessage, assembly_plan
 from support.rdss_messages import MESSAGES, as_bytes
 
 NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
@@ -29,7 +29,7 @@ class Part:
     total: int = 3
     generator: str = "g"
     kind: str = "MetadataDelete"
-    tenant: int | None = 1
+    tenant: int = 1
     sequence: str = SEQUENCE
 
 
@@ -64,9 +64,15 @@ CASES = [
         "other terms than those of the first part",
         [
             *(Part(1, A), Part(2, B, total=2), Part(2, B, generator="h"), Part(2, B, kind="MetadataRead")),
-            *(Part(2, B, tenant=2), Part(2, B, tenant=None), Part(2, B), Part(3, C)),
+            *(Part(2, B, tenant=2), Part(2, B, tenant=1 << 63), Part(2, B), Part(3, C)),
         ],
         [COMPLETE, *[CONTRADICTING] * 5, COMPLETE, COMPLETE],
+    ),
+    Case(
+        "tenants for which the column has no room",
+        [Part(1, A, tenant=1 << 63), Part(2, B, tenant=1 + (1 << 63)), Part(3, C, tenant=1 << 63)],
+        [WAITING, CONTRADICTING, WAITING],
+        "1 of 3 parts, the first of them part 2",
     ),
     Case(
         "a wrong part does not hold its place",
@@ -85,7 +91,15 @@ def to_rows(parts: list[Part]) -> pa.Table:
         "sequence_total": [part.total for part in parts],
         "message_type": [part.kind for part in parts],
         "message_class": ["Command"] * len(parts),
-        "tenant_jisc_id": pa.array([part.tenant for part in parts], pa.int64()),
+        "tenant_jisc_id": pa.array(
+            [None if part.tenant >> 63 else part.tenant for part in parts], pa.int64()
+        ),
+        TENANT_VALUE: [
+            as_bytes({"messageHeader": {"tenantJiscID": part.tenant}, "messageBody": ""})
+            if part.tenant >> 63
+            else None
+            for part in parts
+        ],
         "generator": [part.generator for part in parts],
         "body": [json.dumps(part.content) for part in parts],
         "timestamp": pa.array(
@@ -121,7 +135,7 @@ def test_what_is_known_of_a_sequence_is_enough_to_go_on() -> None:
     assert outcomes == [None, DUPLICATE, CONTRADICTING, None, CONTRADICTING, DUPLICATE]
 
 
-def assembled(body: str, sizes: int, max_bytes: int = 10_000) -> dict[str, object]:
+def assembled(body: str, sizes: int, max_whole_bytes: int = 10_000) -> dict[str, object]:
     """The message that is put together of pieces of this text, read in batches of two parts."""
     step = len(body) // sizes + 1
     texts = (body[start : start + step] for start in range(0, len(body), step))
@@ -139,7 +153,8 @@ def assembled(body: str, sizes: int, max_bytes: int = 10_000) -> dict[str, objec
             IS_STATE: [False] * len(pieces),
         }
     )
-    batches = fold_batches(rows.to_batches(max_chunksize=2), whole_messages(Rules(max_bytes=max_bytes)))
+    plan = assembly_plan(Rules(max_whole_bytes=max_whole_bytes))
+    batches = fold_batches(rows.to_batches(max_chunksize=2), plan)
     [whole] = [row for row in pa.Table.from_batches(batches).to_pylist() if row["value"] is not None]
     return whole
 
@@ -155,7 +170,7 @@ def test_pieces_of_a_body_are_the_body(sizes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "max_bytes", "code"),
+    ("body", "max_whole_bytes", "code"),
     [
         pytest.param('{"objectUUID": "é\\"}', 10_000, "GENERR007", id="no JSON"),
         pytest.param('{"objectUUID": "é"}', 10_000, "GENERR010", id="no UUID"),
@@ -163,8 +178,8 @@ def test_pieces_of_a_body_are_the_body(sizes: int) -> None:
         pytest.param(BODY, 20, "GENERR006", id="far too large"),
     ],
 )
-def test_a_body_is_judged_when_it_is_whole(body: str, max_bytes: int, code: str) -> None:
-    whole = assembled(body, 3, max_bytes)
+def test_a_body_is_judged_when_it_is_whole(body: str, max_whole_bytes: int, code: str) -> None:
+    whole = assembled(body, 3, max_whole_bytes)
     assert (whole["error_code"], whole["message_id"]) == (
         code,
         MESSAGES["delete"]["messageHeader"]["messageId"],
@@ -172,7 +187,7 @@ def test_a_body_is_judged_when_it_is_whole(body: str, max_bytes: int, code: str)
 
 
 def test_of_a_message_that_is_far_too_large_nothing_is_held() -> None:
-    whole = WholeMessage(None, Rules(max_bytes=20))
+    whole = WholeMessage(Rules(max_whole_bytes=20))
     first = as_bytes({**MESSAGES["delete"], "messageBody": "é" * 15})
     whole.take(first, json.dumps("é" * 15, ensure_ascii=False))
     assert len(whole._pieces) == 1

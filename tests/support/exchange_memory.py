@@ -15,24 +15,24 @@ from cdckit.rdss.exchange_rows import (
     ERASED,
     READS,
     RECORD,
+    ArrivedMessage,
     ErasedWhole,
     ExchangeRules,
     ForgetObject,
     ForgetSequence,
     Left,
-    Message,
     Names,
     OwnMessage,
     Right,
     Row,
-    Status,
     Wrong,
     left_of,
     read_record,
     read_rows,
 )
 from cdckit.rdss.exchange_rules import FOLDS
-from cdckit.rdss.reading import RULES
+from cdckit.rdss.outcomes import Status
+from cdckit.rdss.reading import RULES, Rules
 
 NOON = datetime(2024, 3, 1, 12, tzinfo=UTC)
 _COLUMNS = pa.schema(
@@ -47,8 +47,8 @@ _COLUMNS = pa.schema(
 class ExchangeInMemory:
     """What an exchange does with messages, but for files, ledgers and Spark."""
 
-    def __init__(self, own: Iterable[str] = (), **options: Any) -> None:
-        self.settings = ExchangeRules(Names("00ff"), RULES, **options)
+    def __init__(self, own: Iterable[str] = (), rules: Rules = RULES, **options: Any) -> None:
+        self.settings = ExchangeRules(Names("00ff"), rules, **options)
         self.states: dict[tuple[str, str], ScopeState] = {}
         self.outcomes: dict[Place, RecordOutcome] = {}
         self.records: dict[Place, dict[str, Any]] = {}
@@ -115,7 +115,7 @@ class ExchangeInMemory:
         self.settings = replace(self.settings, erased_objects=dict.fromkeys(map(names.of, things), True))
         self.blank(sequences, things, left)
 
-    def blank(self, sequences: set[str], things: set[str], left: dict[Place, Message]) -> None:
+    def blank(self, sequences: set[str], things: set[str], left: dict[Place, ArrivedMessage]) -> None:
         names = self.settings.names
         erased = self.settings.erased_sequences | {names.of(sequence) for sequence in sequences}
         self.settings = replace(self.settings, erased_sequences=erased)

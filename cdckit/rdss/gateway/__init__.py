@@ -17,7 +17,6 @@ from cdckit.parts.arguments import require_package
 
 require_package("httpx", extra="gateway", part="cdckit.rdss.gateway")
 
-from cdckit.rdss.exchange_rows import Outcome, Status
 from cdckit.rdss.gateway.adaptor import ChannelAdaptor, HttpSource, PollResult, SourceObject
 from cdckit.rdss.gateway.channels import Channel, Delivery, Machine, MemoryChannel, Message, Producer
 from cdckit.rdss.gateway.downloads import DownloadedFile, download, is_public
@@ -42,6 +41,7 @@ from cdckit.rdss.gateway.gateway import Gateway, MessageContext
 from cdckit.rdss.gateway.logs import AuditEntry, AuditLog, LogFormatter
 from cdckit.rdss.gateway.queues import Channels, KinesisChannel, RabbitChannel, open_channels
 from cdckit.rdss.gateway.repository import SqliteRepository
+from cdckit.rdss.outcomes import Outcome, Status
 
 __all__ = [
     "BACKOFF",

@@ -14,6 +14,7 @@ from uuid import UUID, uuid5
 
 import httpx
 
+from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway.errors import (
     BACKOFF,
     Backoff,
@@ -23,6 +24,8 @@ from cdckit.rdss.gateway.errors import (
     retry_after,
 )
 from cdckit.rdss.gateway.gateway import Gateway
+from cdckit.rdss.message_types import CREATE, REMOVE, UPDATE
+from cdckit.rdss.object_bodies import KEY, NEWER, RELATED, related_objects
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,6 @@ Convert = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
 logger = logging.getLogger("cdckit.rdss.gateway")
 _NAMESPACE = UUID("6c1e2f0a-6f5e-4b8e-9d58-0d6f2f0c8a11")
 _GONE = "gone"
-_NEW_VERSION, _RELATED = "isNewVersionOf", "objectRelatedIdentifier"
 _MARK = ""
 """The name under which the time of the last round is kept, beside the objects; none has an empty id."""
 
@@ -149,6 +151,8 @@ class PollResult:
 
 class _NotConverted(Exception):
     """The application's own code failed to convert an object."""
+
+    code = RdssFault.UNEXPECTED.value
 
 
 @dataclass(eq=False)
@@ -196,8 +200,8 @@ class ChannelAdaptor:
         """
         One round: everything that changed since the round before.
 
-        An object that cannot be converted, or would be refused, is left out and logged with its code; it is
-        tried again when it changes.
+        An object that cannot be converted (GENERR009), or would be refused, is left out and logged with its
+        code; it is tried again when it changes.
 
         Raises:
             ChannelUnreachable: The application does not answer, in all retries.
@@ -205,12 +209,6 @@ class ChannelAdaptor:
             SendFailed: The output could not be reached.
         """
         return self.backoff.retry(self._poll_once, on=ChannelUnreachable, sleep=self.sleep)
-
-    def run(self, interval: float, until: Callable[[], bool]) -> None:
-        """Poll every *interval* seconds until *until* says so."""
-        while not until():
-            self.poll()
-            self.sleep(interval)
 
     def _poll_once(self) -> PollResult:
         mark = self._read_position(_MARK)
@@ -220,7 +218,7 @@ class ChannelAdaptor:
                 was_sent = self._send_change(item)
                 sent, unchanged = sent + was_sent, unchanged + (not was_sent)
             except (UnfitMessage, _NotConverted) as error:
-                logger.error("GENERR001 the object %s is not sent: %s", item.id, error)
+                logger.error("%s the object %s is not sent: %s", error.code, item.id, error)
                 unfit.append(item.id)
             latest = max(latest or item.modified, item.modified)
         if latest is not None and latest != mark:
@@ -230,22 +228,22 @@ class ChannelAdaptor:
 
     def _send_change(self, item: SourceObject) -> bool:
         """Send what an object has become; False if that was sent already."""
-        was_begun = self._finish(item.id)
+        try:
+            was_begun = self._finish(item.id)
+        except UnfitMessage:  # by rules that are new: what the object is now is looked at all the same
+            was_begun = False
         before, body = self._read_position(f"object {item.id}"), self._convert_object(item)
         now = _GONE if body is None else _digest(body)
         last, versions = (before.split()[-1], before.split()[1].split(",")) if before else (_GONE, [])
         if last == now:
             return was_begun
         if body is None:
-            messages = [("MetadataDelete", {"objectUUID": version}) for version in versions]
+            messages = [(REMOVE, {KEY: version}) for version in versions]
         elif last == _GONE:
-            messages, versions = [("MetadataCreate", body)], [body["objectUUID"]]
+            messages, versions = [(CREATE, body)], [body[KEY]]
         else:
-            messages = [("MetadataUpdate", _as_version(body, versions[-1]))]
-            versions = [
-                *(version for version in versions if version != body["objectUUID"]),
-                body["objectUUID"],
-            ]
+            messages = [(UPDATE, _as_version(body, versions[-1]))]
+            versions = [*(version for version in versions if version != body[KEY]), body[KEY]]
         # The same step of the same object has the same messageIds, however often it is tried.
         step = "\n".join((self._stream, item.id, before or "", now))
         ids = [str(uuid5(_NAMESPACE, f"{step}\n{place}")) for place in range(len(messages))]
@@ -274,11 +272,19 @@ class ChannelAdaptor:
         return True
 
     def _convert_object(self, item: SourceObject) -> dict[str, Any] | None:
+        """Convert an object to a body in JSON that the exchange takes; `UnfitMessage` if it does not."""
         try:
-            body = self.convert(item.content)
-            return None if body is None else {**body, "objectUUID": body["objectUUID"]}
+            converted = self.convert(item.content)
+            body = None if converted is None else dict(converted)
         except Exception as error:  # whatever the application's code raises concerns this object alone
             raise _NotConverted(f"{type(error).__name__}: {error}") from error
+        if body is None:
+            return None
+        message = self.gateway.producer.message(CREATE, body)
+        # Before anything is noted: what is noted will be sent.
+        self.gateway.require_fit(message)
+        written: dict[str, Any] = json.loads(message.to_bytes())["messageBody"]
+        return written
 
     @property
     def _stream(self) -> str:
@@ -298,11 +304,7 @@ def _digest(body: object) -> str:
 
 def _as_version(body: dict[str, Any], before: str) -> dict[str, Any]:
     """The body of an update, with the link to the version before if it is of another object."""
-    related = body.get(_RELATED) or []
-    links = [(link.get("relationType"), link.get("identifier") or {}) for link in related]
-    if body["objectUUID"] == before or before in [
-        identifier.get("identifierValue") for kind, identifier in links if kind == _NEW_VERSION
-    ]:
+    if body[KEY] == before or (NEWER, before) in related_objects(body):
         return body
-    identifier = {"identifierValue": before, "identifierType": "UUID"}
-    return {**body, _RELATED: [*related, {"relationType": _NEW_VERSION, "identifier": identifier}]}
+    link = {"relationType": NEWER, "identifier": {"identifierValue": before, "identifierType": "UUID"}}
+    return {**body, RELATED: [*body.get(RELATED, []), link]}

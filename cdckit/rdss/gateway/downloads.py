@@ -9,7 +9,7 @@ import shutil
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -158,7 +158,9 @@ class PartialFile:
     """
     The part of a file that came so far, `<target>.part`, and beside it the version that it is of.
 
-    It is there after the process has ended, and is gone on with by the next one.
+    It is there after the process has ended, and is gone on with by the next one.  *furthest* is the most
+    bytes that were there in this process; *is_joined* says that pieces were put together of which no version
+    says that they are of one file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -174,10 +176,12 @@ class PartialFile:
         self._url, self._target, self._max_bytes = url, target, max_bytes
         self._part, self._note = (target.with_name(target.name + end) for end in (".part", ".part.version"))
         self.size = self._part.stat().st_size if self._part.exists() else 0
+        self.furthest = self.size
         self.version = self._note.read_text() if self._note.exists() else ""
+        self.is_joined = False
 
     def begin(self, version: str) -> None:
-        """Begin anew, with the version that now comes: its ETag or the time of its last change."""
+        """Begin anew, with the version that now comes: its ETag or the time of its last change, if any."""
         self.discard()
         self.version = version
         self._note.write_text(version)
@@ -198,6 +202,7 @@ class PartialFile:
         with self._part.open("ab") as file:
             file.write(content)
         self.size += len(content)
+        self.furthest = max(self.furthest, self.size)
 
     def finish(self, needed: Iterable[tuple[str, str]]) -> DownloadedFile:
         """Put it in its place, on the disk, at once; raises `WrongChecksum` if it is another file."""
@@ -216,7 +221,7 @@ class PartialFile:
         """Forget what came so far."""
         self._part.unlink(missing_ok=True)
         self._note.unlink(missing_ok=True)
-        self.version, self.size = "", 0
+        self.version, self.size, self.is_joined = "", 0, False
 
     def _refuse(self, because: str) -> None:
         self.discard()
@@ -278,7 +283,9 @@ def download(
     Fetch *url* into the file *target*, which appears whole or not at all.
 
     A connection that breaks is resumed where it broke, also by the next call and the next process: by a
-    Range, as long as its ETag or the time of its last change says that the file is the same, else anew.
+    Range, as long as its ETag or the time of its last change says that the file is the same.  Where the
+    server gives neither, the checksums have to say so: if they are wrong, the file is fetched anew.  Without
+    either it is fetched anew at once.
 
     The handler of a gateway calls it as anybody does.  There a failure that may pass is not tried again by
     *backoff*: the gateway hands the message over again by its own, and other messages meanwhile.
@@ -290,7 +297,7 @@ def download(
         checksums: By kind, `md5` or `sha256`; or the `fileChecksum` of a message.  The file must have all
             of them, so it has none of two that differ.
         certificates: A context with other authorities than those that everybody trusts; it must verify.
-        backoff: When to try again; counted anew after each MiB that came.
+        backoff: When to try again; counted anew after each MiB that had not come before.
         timeout: Seconds without a byte, or with less than 1 KiB/s, after which a connection counts as broken.
         allow: Which addresses may be connected to; a test allows loopback.
         resolve: The addresses of a name.
@@ -324,16 +331,17 @@ def download(
         follow_redirects=True,
         max_redirects=_MOST_REDIRECTS,
     ) as client:
-        attempt = partial(_fetch_missing, client, url, part, timeout)
+        attempt = partial(_fetch_file, client, url, part, needed, timeout)
         try:
-            _retry_download(attempt, replace(backoff, retries=0) if once else backoff, sleep)
+            return _retry_download(attempt, replace(backoff, retries=0) if once else backoff, sleep)
         except _TransientFailure as error:
             because = str(error) if once else f"{error}, also in {backoff.retries} retries"
             raise DownloadFailed(url, because, to_retry=once, after=error.after) from error
-    return part.finish(needed)
 
 
-def _retry_download(attempt: Callable[[], None], backoff: Backoff, sleep: Callable[[float], None]) -> None:
+def _retry_download(
+    attempt: Callable[[], DownloadedFile], backoff: Backoff, sleep: Callable[[float], None]
+) -> DownloadedFile:
     while True:
         try:
             return backoff.retry(attempt, on=_TransientFailure, sleep=sleep)
@@ -341,11 +349,29 @@ def _retry_download(attempt: Callable[[], None], backoff: Backoff, sleep: Callab
             sleep(backoff.first)
 
 
-def _fetch_missing(client: httpx.Client, url: str, part: PartialFile, timeout: float) -> None:
-    """Ask once for what is missing of a file, and add what comes."""
-    size, headers = part.size, {"Accept-Encoding": "identity"}
+def _fetch_file(
+    client: httpx.Client, url: str, part: PartialFile, needed: Sequence[tuple[str, str]], timeout: float
+) -> DownloadedFile:
+    """Ask once for what is missing of a file, and put it in its place."""
+    headers = {"Accept-Encoding": "identity"}
     if part.size and part.version:
         headers |= {"Range": f"bytes={part.size}-", "If-Range": part.version}
+    elif part.size and needed:
+        headers["Range"], part.is_joined = f"bytes={part.size}-", True
+    _fetch_missing(client, url, headers, part, timeout)
+    is_joined = part.is_joined
+    try:
+        return part.finish(needed)
+    except WrongChecksum as error:
+        if not is_joined:
+            raise
+        raise _TransientFailure("the pieces that came are not of one file") from error
+
+
+def _fetch_missing(
+    client: httpx.Client, url: str, headers: dict[str, str], part: PartialFile, timeout: float
+) -> None:
+    furthest = part.furthest
     try:
         with client.stream("GET", url, headers=headers) as answer:
             if _is_whole(answer, part):
@@ -358,7 +384,7 @@ def _fetch_missing(client: httpx.Client, url: str, part: PartialFile, timeout: f
         if (because := _reason_to_refuse(error)) is not None:
             place = error.request.url if isinstance(error, httpx.TransportError) else url
             raise RefusedFile(str(place), because) from error
-        if part.size - size >= _PROGRESS:
+        if part.furthest - furthest >= _PROGRESS:
             raise _FailureAfterProgress from error
         raise _TransientFailure(str(error) or type(error).__name__) from error
 

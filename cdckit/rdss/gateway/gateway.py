@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from cdckit.errors import InvalidArgument
-from cdckit.rdss.exchange_rows import Outcome
-from cdckit.rdss.findings import RdssFault
+from cdckit.rdss.decoration import refuse
+from cdckit.rdss.findings import Finding, RdssFault, show_value
 from cdckit.rdss.gateway.channels import Channel, Machine, Message, Producer
 from cdckit.rdss.gateway.downloads import downloads_tried_once
 from cdckit.rdss.gateway.errors import (
@@ -24,17 +24,19 @@ from cdckit.rdss.gateway.errors import (
     KnownMessage,
     NoResponse,
     NotRefused,
+    RefusedFile,
     Rejection,
     SendFailed,
     UnfitMessage,
 )
 from cdckit.rdss.gateway.handovers import Handover, WaitingLine
-from cdckit.rdss.gateway.judging import assemble_message, judge_message, refuse_message
+from cdckit.rdss.gateway.judging import assemble_message, judge_message, refused_message
 from cdckit.rdss.gateway.logs import AuditEntry
 from cdckit.rdss.gateway.queues import Channels
-from cdckit.rdss.gateway.repository import RefusedMessage, SqliteRepository, Statement, StoredMessage
+from cdckit.rdss.gateway.repository import RefusedMessage, SqliteRepository, SqlStatement, StoredMessage
+from cdckit.rdss.message_types import BODIES
+from cdckit.rdss.outcomes import Outcome
 from cdckit.rdss.reading import RULES, Rules, split
-from cdckit.rdss.validators import BODIES
 
 
 @dataclass(eq=False)
@@ -60,7 +62,7 @@ class MessageContext:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     replies: list[Message] = field(default_factory=list)
     sends: list[Message] = field(default_factory=list)
-    statements: list[Statement] = field(default_factory=list)
+    statements: list[SqlStatement] = field(default_factory=list)
 
     def reply(self, body: Any) -> Message:
         """
@@ -86,7 +88,7 @@ class MessageContext:
 
     def write(self, sql: str, *parameters: object) -> None:
         """Write a row to a table of the application's own in the repository's file."""
-        self.statements.append(Statement(sql, parameters))
+        self.statements.append(SqlStatement(sql, parameters))
 
 
 logger = logging.getLogger("cdckit.rdss.gateway")
@@ -160,12 +162,16 @@ class Gateway:
         One that is larger than a message may be is sent in parts, as a sequence.
 
         Raises:
-            UnfitMessage: A receiver would refuse it; nothing was sent.
+            UnfitMessage: A receiver would refuse it, or it has no text in JSON; nothing was sent.
             KnownMessage: Its messageId is that of a message that was received; nothing was sent.
             SendFailed: The output could not be reached; the message stays TO_SEND (see `resume`).
         """
         self.repository.mark_to_send(self._outgoing(message))
         self._send_all("output")
+
+    def require_fit(self, message: Message) -> None:
+        """Raise `UnfitMessage` where `send` would, and send nothing."""
+        self._outgoing(message)
 
     def resume(self) -> None:
         """Send what is TO_SEND, and route what was refused, as after a crash; raises `SendFailed`."""
@@ -196,7 +202,7 @@ class Gateway:
                 channel.acknowledge(deliveries)
         except ChannelUnreachable as error:
             # They are noted: those that come again are recognised.
-            logger.warning("%s", error)
+            logger.warning("%s %s", RdssFault.SYSTEM_FAILED.value, error)
         self._route()
         return outcomes
 
@@ -204,11 +210,12 @@ class Gateway:
         """
         Hand the messages that wait, and are whole, to *handler*, the oldest first, at most *limit*; how many.
 
-        A handler that raises sends the message to a queue: `Rejection` says which code, any other
-        exception is GENERR006.  One of *transient* may pass: the handler is called again, after the delays of
-        *backoff*, before any other message is handed over.  One that is interrupted is called again with the
-        same message later.  No message is handed over more often than *backoff* has tries, by whatever
-        processes: one that ends them each time goes to the error queue, too.
+        A handler that raises sends the message to a queue: `Rejection` says which code.  An error of files,
+        networks or statements, one of *transient* and `RefusedFile` are GENERR006; any other exception is a
+        mistake of the handler, GENERR009.  One of *transient* may pass: the handler is called again, after
+        the delays of *backoff*, before any other message is handed over.  One that is interrupted is called
+        again with the same message later.  No message is handed over more often than *backoff* has tries, by
+        whatever processes: one that ends them each time is GENERR009, too.
 
         A `download` that fails and may pass concerns its message alone: others are handed over meanwhile, but
         none about the same object or one that it is related to.  The delays are those of *backoff*, and all
@@ -308,10 +315,11 @@ class Gateway:
                 logger.warning("%s %s", message.error_code, message.error_description)
         return outcomes
 
-    def _judge_parts(self, parts: Sequence[StoredMessage], contradiction: str | None) -> list[RefusedMessage]:
+    def _judge_parts(
+        self, parts: Sequence[StoredMessage], contradiction: Finding | None
+    ) -> list[RefusedMessage]:
         if contradiction is not None:
-            fault = RdssFault.INVALID_HEADER
-            return self._refusals(parts, fault, fault.describe(contradiction))
+            return self._refusals(parts, contradiction.code, contradiction.description)
         verdict = assemble_message(parts, self.clock(), self.rules)
         return [] if verdict.code is None else self._refusals(parts, verdict.code, verdict.description)
 
@@ -326,40 +334,57 @@ class Gateway:
         return None
 
     def _process(self, handover: Handover, handler: Handler, line: WaitingLine) -> None:
-        parts, message, delays = handover.parts, handover.message, self.backoff.delays()
+        """Hand a message over until it is settled, refused or postponed."""
+        message = handover.message
         while message is not None:
-            attempt = self.repository.count_attempt(parts)
-            if attempt > len(delays) + 1:
-                finding = f"It was handed over {attempt - 1} times, and no handler came to an end with it."
-                self._refuse(parts, RdssFault.SYSTEM_FAILED, finding)
+            delay = self._hand_over_once(message, handover, handler, line)
+            if delay is None:
                 break
-            context = MessageContext(message, self.producer, self.clock)
-            try:
-                with downloads_tried_once():
-                    handler(context)
-                send = self._follow_ups(context)
-            except Rejection as rejection:
-                self._refuse(parts, rejection.code, rejection.finding)
-            except Exception as error:
-                may_pass = isinstance(error, self.transient) and attempt <= len(delays)
-                if not isinstance(error, DownloadFailed) and may_pass:
-                    logger.warning("the handler failed, and is called again: %r", error)
-                    self.sleep(delays[attempt - 1])
-                    message = self._open_message(parts)
-                    continue
-                if isinstance(error, DownloadFailed) and may_pass and error.to_retry and handover.left > 0:
-                    logger.warning("the message %s is handed over again: %s", message.message_id, error)
-                    line.postpone(handover, delays[attempt - 1], error.after)
-                else:
-                    self._note_failure(parts, error)
-            else:
-                self._settle(parts, context, send)
-            break
+            self.sleep(delay)
+            message = self._open_message(handover.parts)
         self._route()
+
+    def _hand_over_once(
+        self, message: Message, handover: Handover, handler: Handler, line: WaitingLine
+    ) -> float | None:
+        """Hand a message over; the seconds after which it is again, before any other, or None."""
+        parts, delays = handover.parts, self.backoff.delays()
+        attempt = self.repository.count_attempt(parts)
+        if attempt > len(delays) + 1:
+            finding = f"It was handed over {attempt - 1} times, and no handler came to an end with it."
+            self._refuse(parts, RdssFault.UNEXPECTED, finding)
+            return None
+        context = MessageContext(message, self.producer, self.clock)
+        try:
+            with downloads_tried_once():
+                handler(context)
+            send = self._follow_ups(context)
+        except Rejection as rejection:
+            self._refuse(parts, rejection.code, rejection.finding)
+        except Exception as error:
+            may_pass = isinstance(error, self.transient) and attempt <= len(delays)
+            if may_pass and not isinstance(error, DownloadFailed):
+                self._warn(f"the handler failed, and is called again: {error!r}")
+                return delays[attempt - 1]
+            if may_pass and isinstance(error, DownloadFailed) and error.to_retry and handover.left > 0:
+                self._warn(f"the message {message.message_id} is handed over again: {error}")
+                line.postpone(handover, delays[attempt - 1], error.after)
+            else:
+                self._note_failure(parts, error)
+        else:
+            self._settle(parts, context, send)
+        return None
+
+    def _warn(self, sentence: str, fault: RdssFault = RdssFault.SYSTEM_FAILED) -> None:
+        logger.warning("%s %s", fault.value, sentence)
 
     def _follow_ups(self, context: MessageContext) -> list[tuple[StoredMessage, str]]:
         """Make what the handler sends ready to be stored, each with its destination."""
-        back = self.channels.return_to(context.message.return_address)
+        address = context.message.return_address
+        back = self.channels.return_to(address)
+        if context.replies and address is not None and back == "output":
+            unknown = f"the returnAddress {show_value(address)} is none of `returns`"
+            self._warn(f"{unknown}: the response goes to the output", RdssFault.INVALID_HEADER)
         messages = [(reply, back) for reply in context.replies] + [(sent, "output") for sent in context.sends]
         return [(part, destination) for message, destination in messages for part in self._outgoing(message)]
 
@@ -375,9 +400,11 @@ class Gateway:
             self._send_all(destination)
 
     def _note_failure(self, parts: Sequence[StoredMessage], error: Exception) -> None:
-        logger.debug("the handler failed", exc_info=error)
+        is_of_system = isinstance(error, (OSError, FailedStatement, RefusedFile, *self.transient))
+        fault = RdssFault.SYSTEM_FAILED if is_of_system else RdssFault.UNEXPECTED
+        logger.debug("%s the handler failed", fault.value, exc_info=error)
         name, text = type(error).__name__, str(error)[:500]
-        self._refuse(parts, RdssFault.SYSTEM_FAILED, f"{name}: {text}" if text else name)
+        self._refuse(parts, fault, f"{name}: {text}" if text else name)
 
     def _refuse(
         self, parts: Sequence[StoredMessage], code: RdssFault, finding: str, *, keep: bool = False
@@ -389,20 +416,35 @@ class Gateway:
         self, parts: Sequence[StoredMessage], code: RdssFault, description: str | None
     ) -> list[RefusedMessage]:
         logger.error("%s %s", code.value, description)
-        return [refuse_message(part.value, code, description or "", self.rules) for part in parts]
+        return [
+            refused_message(part.value, refuse(part.value, code, description or "", self.rules), self.rules)
+            for part in parts
+        ]
 
     def _outgoing(self, message: Message) -> list[StoredMessage]:
         """Check a message as its receiver does, and split it into parts if it is too large."""
-        now = self.clock()
+        now, message_id = self.clock(), str(message.header.get("messageId"))
         sent = message if self.machine is None else message.with_history(self.machine, now)
-        value = sent.to_bytes()
-        rules = replace(self.rules, max_bytes=max(len(value), self.rules.max_bytes))
-        checked = judge_message(value, now, rules)
-        if isinstance(checked, RefusedMessage):
-            message_id = str(message.header.get("messageId"))
-            raise UnfitMessage(message_id, checked.error_code, checked.error_description)
-        parts = [judge_message(part, now, self.rules) for part in split(value, rules=self.rules)]
-        return [part for part in parts if isinstance(part, StoredMessage)]
+
+        def require_sound(value: bytes, rules: Rules) -> StoredMessage:
+            judged = judge_message(value, now, rules)
+            if isinstance(judged, RefusedMessage):
+                raise UnfitMessage(message_id, judged.error_code, judged.error_description)
+            return judged
+
+        try:
+            value = sent.to_bytes()
+        except (TypeError, ValueError, RecursionError) as error:
+            fault = RdssFault.MALFORMED
+            raise UnfitMessage(message_id, fault.value, fault.describe(f"{error}.")) from error
+        most = max(self.rules.max_bytes, self.rules.max_whole_bytes)
+        require_sound(value, replace(self.rules, max_bytes=most))
+        try:
+            parts = split(value, rules=self.rules)
+        except InvalidArgument as error:
+            fault = RdssFault.SYSTEM_FAILED
+            raise UnfitMessage(message_id, fault.value, fault.describe(str(error))) from error
+        return [require_sound(part, self.rules) for part in parts]
 
     # Sending: TO_SEND becomes SENT on acknowledgement, and on nothing else.  A message that was acknowledged
     # just before a crash is sent again: its receivers know its messageId.

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from cdckit.rdss.gateway.channels import Message
 from cdckit.rdss.gateway.repository import StoredMessage
+from cdckit.rdss.object_bodies import KEY, related_objects
 
 Parts = Sequence[StoredMessage]
 _MOST_POSTPONED = 100
@@ -109,6 +110,4 @@ def concerned_objects(message: Message | None) -> frozenset[str]:
     ['41aa', '5680e8e0']
     """
     body = message.body if message is not None and isinstance(message.body, Mapping) else {}
-    related = [link["identifier"]["identifierValue"] for link in body.get("objectRelatedIdentifier", ())]
-    names = [body.get("objectUUID", ""), *related]
-    return frozenset(str(name).strip().lower().removeprefix("urn:uuid:") for name in names) - {""}
+    return frozenset({str(body.get(KEY, "")), *(name for _, name in related_objects(body))}) - {""}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 
-from cdckit.rdss.decoration import decorate_bytes, refuse
+from cdckit.rdss.decoration import decorate_bytes
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway.repository import RefusedMessage, StoredMessage
 from cdckit.rdss.reading import RULES, Rules, parse_message
@@ -32,7 +31,7 @@ def judge_message(value: bytes, now: datetime, rules: Rules = RULES) -> StoredMe
         verdict = Verdict(fault, description, "$", None, None, None)
     header = verdict.header
     if verdict.code is not None or header is None:
-        return _refused_message(value, verdict, rules)
+        return refused_message(value, verdict, rules)
     sequence, is_part = header["messageSequence"], header["messageSequence"]["total"] > 1
     return StoredMessage(
         *(header["messageId"], header["messageClass"], header["messageType"], sequence["sequence"]),
@@ -42,11 +41,6 @@ def judge_message(value: bytes, now: datetime, rules: Rules = RULES) -> StoredMe
     )
 
 
-def refuse_message(value: bytes, code: RdssFault, description: str, rules: Rules = RULES) -> RefusedMessage:
-    """Refuse a message that was valid when it came, as the queue of *code* takes it."""
-    return _refused_message(value, refuse(value, code, description, rules), rules)
-
-
 def assemble_message(parts: Sequence[StoredMessage], now: datetime, rules: Rules = RULES) -> Verdict:
     """
     Give the verdict on the message of all the parts of its sequence, by position.
@@ -54,16 +48,16 @@ def assemble_message(parts: Sequence[StoredMessage], now: datetime, rules: Rules
     The header is that of the first part, as the message has it alone.  The message may have expired since it
     came.
     """
-    rules = replace(rules, max_bytes=sum(len(part.value) for part in parts))
     if len(parts) == 1:
         return validate(parts[0].value, now=now, rules=rules)
-    whole = WholeMessage(None, rules)
+    whole = WholeMessage(rules)
     for part in parts:
         whole.take(part.value if part.position == 1 else None, parse_message(part.value, rules).body_text)
     return whole.assemble(now)[1]
 
 
-def _refused_message(value: bytes, verdict: Verdict, rules: Rules) -> RefusedMessage:
+def refused_message(value: bytes, verdict: Verdict, rules: Rules) -> RefusedMessage:
+    """A message that is refused, as the queue of its code takes it."""
     assert verdict.code is not None  # it is refused
     message_id = (verdict.header or {}).get("messageId")
     return RefusedMessage(

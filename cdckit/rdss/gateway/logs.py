@@ -16,9 +16,7 @@ from uuid import uuid4
 
 from cdckit.errors import InvalidArgument
 from cdckit.rdss.gateway.channels import timestamp
-
-MAX_BYTES = 1_000_000
-"""The longest message that the audit log of the specification takes: 1000KB."""
+from cdckit.rdss.reading import RULES
 
 SCHEMA = (
     "at timestamp, event string, channel string, outcome string, bytes long, sha256 string, "
@@ -55,7 +53,7 @@ class AuditEntry:
             **{"event": self.event, "channel": self.channel, "outcome": self.outcome},
             **{"bytes": len(self.value), "sha256": hashlib.sha256(self.value).hexdigest()},
         }
-        if len(self.value) > MAX_BYTES:
+        if len(self.value) > RULES.max_bytes:  # nor does the audit log of the specification take more
             return entry
         try:
             return {**entry, "message": self.value.decode()}

@@ -225,6 +225,9 @@ _MAY_PASS = {
     *("ProvisionedThroughputExceededException", "ThrottlingException", "LimitExceededException"),
     *("KMSThrottlingException", "RequestTimeout", "RequestLimitExceeded"),
 }
+_MOST_RECORDS = 10_000
+"""The most records that one call may ask a shard for."""
+
 _EMPTY_READS = 20
 """How often shards that are behind may answer with nothing before `receive` does: they skip gaps so."""
 
@@ -360,7 +363,8 @@ class KinesisChannel:
             answer = self._client.get_shard_iterator(StreamName=self.name, ShardId=shard.name, **place)
             shard.iterator = answer["ShardIterator"]
         try:
-            records: dict[str, Any] = self._client.get_records(ShardIterator=shard.iterator, Limit=share)
+            most = min(share, _MOST_RECORDS)
+            records: dict[str, Any] = self._client.get_records(ShardIterator=shard.iterator, Limit=most)
         except self._client.exceptions.ExpiredIteratorException:
             shard.iterator = None
             return {}

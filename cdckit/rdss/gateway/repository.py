@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cdckit.rdss.exchange_rows import Outcome, Status
-from cdckit.rdss.findings import RdssFault
+from cdckit.rdss.findings import Finding, RdssFault
 from cdckit.rdss.gateway.errors import FailedStatement, KnownMessage, NoRepository, RepositoryInUse
-from cdckit.rdss.sequence_rules import CONTRADICTION, PartOutcome, SequenceParts
+from cdckit.rdss.outcomes import Outcome, Status
+from cdckit.rdss.sequence_rules import PartOutcome, SequenceParts, contradiction
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,11 @@ class StoredMessage:
 
 
 class UnsentMessage(NamedTuple):
-    """A message that is TO_SEND to the channel *destination*, in the order of its *sequence*."""
+    """A message that is TO_SEND, in the order of its *sequence*."""
 
     message_id: str
     sequence: str
     value: bytes
-    destination: str
 
 
 @dataclass(frozen=True)
@@ -70,16 +69,16 @@ class RefusedMessage:
     message_id: str | None
 
 
-Judge = Callable[[Sequence[StoredMessage], str | None], list[RefusedMessage]]
+Judge = Callable[[Sequence[StoredMessage], Finding | None], list[RefusedMessage]]
 """What refuses parts: those of a message that is not valid, or the one for which a contradiction is given."""
 
 
 @dataclass(frozen=True)
-class Statement:
+class SqlStatement:
     """
     A row of the application's own, written to its tables in the same commit as a message's outcome.
 
-    >>> Statement("INSERT INTO objects VALUES (?)", ("5680e8e0",)).parameters
+    >>> SqlStatement("INSERT INTO objects VALUES (?)", ("5680e8e0",)).parameters
     ('5680e8e0',)
     """
 
@@ -244,11 +243,11 @@ class SqliteRepository:
         """
         return self._run(sql, *parameters).fetchall()
 
-    def mark_to_send(self, messages: Sequence[StoredMessage], destination: str = "output") -> None:
-        """Note messages as TO_SEND, unless they are so or SENT; `KnownMessage` if one was received."""
+    def mark_to_send(self, messages: Sequence[StoredMessage]) -> None:
+        """Note messages as TO_SEND to the output, unless they are so or SENT; `KnownMessage` if received."""
         with self._transaction():
             for message in messages:
-                self._note_to_send(message, destination)
+                self._note_to_send(message, "output")
 
     def mark_sent(self, message_id: str) -> None:
         """Note that a message was acknowledged: TO_SEND becomes SENT."""
@@ -256,10 +255,9 @@ class SqliteRepository:
             noted = "UPDATE messages SET status = 'SENT', value = NULL"
             self._run(f"{noted} WHERE status = 'TO_SEND' AND message_id = ?", message_id)
 
-    def unsent_messages(self, limit: int, destination: str | None = None) -> list[UnsentMessage]:
-        """List the messages that are TO_SEND, to one destination or to all, the oldest first."""
-        is_unsent = "status = 'TO_SEND' AND coalesce(destination = ?, true)"
-        columns = ", ".join(UnsentMessage._fields)
+    def unsent_messages(self, limit: int, destination: str) -> list[UnsentMessage]:
+        """List the messages that are TO_SEND to one destination, the oldest first."""
+        columns, is_unsent = ", ".join(UnsentMessage._fields), "status = 'TO_SEND' AND destination = ?"
         query = f"SELECT {columns} FROM messages WHERE {is_unsent} ORDER BY number LIMIT ?"
         return [UnsentMessage(*row) for row in self._run(query, destination, limit)]
 
@@ -310,7 +308,7 @@ class SqliteRepository:
         outcome: Outcome,
         *,
         send: Sequence[tuple[StoredMessage, str]] = (),
-        write: Sequence[Statement] = (),
+        write: Sequence[SqlStatement] = (),
         refused: Sequence[RefusedMessage] = (),
         keep: bool = False,
     ) -> bool:
@@ -429,21 +427,19 @@ class SqliteRepository:
         # What was given up waits again.
         given_up = f"{_OF_SEQUENCE} AND NOT whole AND outcome = 'invalid'"
         self._run(f"UPDATE messages SET outcome = 'waiting' WHERE {given_up}", part.sequence)
-        outcome = self._sequence(part.sequence).judge(part.terms, part.position, part.content)
+        sequence = self._sequence(part.sequence)
+        outcome = sequence.judge(part.terms, part.position, part.content)
         if outcome is PartOutcome.DUPLICATE:
             return self._duplicate()
         if outcome is PartOutcome.CONTRADICTING:
-            [refused] = judge([part], f"{CONTRADICTION} {part.sequence}.")
+            [refused] = judge([part], contradiction(part.sequence))
             return self._take(refused, judge)
         self._note_received(part)
-        return self._complete_sequence(part, judge)
+        return self._settle_sequence(part.sequence, judge) if sequence.is_complete else Outcome.WAITING
 
-    def _complete_sequence(self, part: StoredMessage, judge: Judge) -> Outcome:
-        """Say what becomes of a sequence, of which this is a new part."""
-        [[there]] = self._run(f"SELECT count(*) FROM messages WHERE {_OF_SEQUENCE}", part.sequence)
-        if there < part.total:
-            return Outcome.WAITING
-        parts = self._parts(part.sequence)
+    def _settle_sequence(self, sequence: str, judge: Judge) -> Outcome:
+        """Say what becomes of a sequence whose parts are all there now."""
+        parts = self._parts(sequence)
         outcome, refused = Outcome.WAITING, judge(parts, None)
         if refused:
             outcome = Outcome(refused[0].channel)
@@ -453,7 +449,7 @@ class SqliteRepository:
             outcome = Outcome.DUPLICATE
         kept = "value" if outcome is Outcome.WAITING else "NULL"
         settled = f"UPDATE messages SET whole = 1, outcome = ?, value = {kept} WHERE {_OF_SEQUENCE}"
-        self._run(settled, outcome, part.sequence)
+        self._run(settled, outcome, sequence)
         return outcome
 
     def _insert(self, table: str, values: Mapping[str, object], conflict: str = "") -> bool:
@@ -498,7 +494,7 @@ class SqliteRepository:
     def _change(self, what: str, message: StoredMessage, *values: object) -> None:
         self._run(f"UPDATE messages SET {what} WHERE {_ROW}", *values, *_row(message))
 
-    def _write(self, statement: Statement) -> None:
+    def _write(self, statement: SqlStatement) -> None:
         try:
             self._run(statement.sql, *statement.parameters)
         except sqlite3.Error as error:

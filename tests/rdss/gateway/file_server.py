@@ -63,16 +63,20 @@ def _handler(server: FileServer) -> type[BaseHTTPRequestHandler]:
 
 
 def whole(content: bytes, *, etag: str = '"1"', breaks_after: int | None = None) -> Callable[[Any], None]:
-    """The file, from where it is asked for if it is the same; it breaks off after so many bytes."""
+    """
+    The file, from where it is asked for if it is the same; it breaks off after so many bytes.
+
+    With no *etag* nothing tells it from another, and it is given from wherever it is asked for.
+    """
 
     def answer(request: Any) -> None:
         start = 0
-        if request.headers["Range"] and request.headers["If-Range"] == etag:
+        if request.headers["Range"] and request.headers["If-Range"] == (etag or None):
             start = int(request.headers["Range"].removeprefix("bytes=").removesuffix("-"))
         if start >= len(content) > 0:
             return respond(request, 416, {"Content-Range": f"bytes */{len(content)}"})
         left = content[start:]
-        said = {"ETag": etag, "Content-Length": str(len(left))}
+        said = {"Content-Length": str(len(left)), **({"ETag": etag} if etag else {})}
         if start:
             said["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
         respond(request, 206 if start else 200, said, left[:breaks_after])

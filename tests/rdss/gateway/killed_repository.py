@@ -12,8 +12,9 @@ if __name__ == "__main__":
 
     without_spark.install()
 
-from cdckit.rdss.exchange_rows import Outcome
-from cdckit.rdss.gateway.repository import RefusedMessage, SqliteRepository, Statement, StoredMessage
+from cdckit.rdss.findings import Finding
+from cdckit.rdss.gateway.repository import RefusedMessage, SqliteRepository, SqlStatement, StoredMessage
+from cdckit.rdss.outcomes import Outcome
 
 BATCH = 5
 """Messages that are taken in one transaction."""
@@ -25,7 +26,7 @@ def incoming(number: int) -> StoredMessage:
     )
 
 
-def nothing_wrong(parts: Sequence[StoredMessage], contradiction: str | None) -> list[RefusedMessage]:
+def nothing_wrong(parts: Sequence[StoredMessage], contradiction: Finding | None) -> list[RefusedMessage]:
     assert contradiction is None
     return []
 
@@ -43,7 +44,7 @@ def main(path: str, first: int) -> None:
                 answer = StoredMessage(
                     f"out-{done}", "Document", "MetadataRead", f"t-{done}", 1, 1, None, b"{}"
                 )
-                row = Statement("INSERT INTO done VALUES (?)", (int(done),))
+                row = SqlStatement("INSERT INTO done VALUES (?)", (int(done),))
                 repository.settle([message], Outcome.PROCESSED, send=[(answer, "output")], write=[row])
                 print(f"settled {done}", flush=True)
                 repository.mark_sent(answer.message_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ParamValidationError
 
 
 class Stream:
@@ -50,6 +50,8 @@ class Stream:
         return {"ShardIterator": f"{told['ShardId']} {place}"}
 
     def get_records(self, ShardIterator: str, Limit: int) -> dict[str, Any]:  # noqa: N803
+        if Limit > 10_000:
+            raise ParamValidationError(report=f"Limit: {Limit} is more than 10000")
         if ShardIterator in self.expired:
             raise self.exceptions.ExpiredIteratorException({}, "GetRecords")
         if self.throttled:

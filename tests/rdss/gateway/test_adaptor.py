@@ -24,7 +24,8 @@ from cdckit.rdss.gateway import (
     SendFailed,
     SqliteRepository,
 )
-from support.rdss_exchange import OBJECT, exchange, gateway, kept, uuid
+from support.rdss_exchange import NOON, OBJECT, exchange, gateway, kept, uuid
+from support.rdss_messages import MESSAGES
 
 
 class Application:
@@ -272,9 +273,64 @@ def test_an_object_that_others_would_refuse_is_left_out_and_tried_when_it_change
     with SqliteRepository(":memory:") as repository:
         polling = adaptor(repository, channels, application)
         assert polling.poll() == PollResult(sent=1, known=0, unfit=("2", "1"))
-        assert "GENERR001 the object 2 is not sent: KeyError: 'title'" in caplog.text
+        assert "GENERR009 the object 2 is not sent: KeyError: 'title'" in caplog.text
+        assert "GENERR001 the object 1 is not sent: " in caplog.text
         application.change(1, 4, title="one")
         assert polling.poll().sent == 1
+
+
+FILE = MESSAGES["create"]["messageBody"]["objectFile"][0]
+CHECKSUM = {**FILE["fileChecksum"][0], "checksumValue": "?"}
+UNFIT: dict[str, tuple[dict[str, Any], str]] = {
+    "an instant": ({"objectTitle": NOON}, "GENERR007"),
+    "NaN": ({"objectTitle": float("nan")}, "GENERR007"),
+    "half a character": ({"objectTitle": "\ud83d"}, "GENERR007"),
+    "a number for a UUID": ({"objectUUID": 7}, "GENERR010"),
+    "a text for a UUID": ({"objectUUID": "x,y z"}, "GENERR010"),
+    "a checksum that is none": ({"objectFile": [{**FILE, "fileChecksum": [CHECKSUM]}]}, "APPERRMET004"),
+    "a text for a relation": ({"objectUUID": uuid(7), "objectRelatedIdentifier": ["x"]}, "GENERR001"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_an_object_that_nobody_could_send_holds_up_no_other_and_goes_when_it_is_corrected(
+    application: Application, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """It is an update here, of an object that was sent, and is the first that is listed."""
+    changes, code = UNFIT[name]
+
+    def convert_badly(content: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        return {**(convert(content) or {}), **(changes if content.get("bad") else {})}
+
+    channels = exchange()
+    with SqliteRepository(":memory:") as repository:
+        polling = ChannelAdaptor(gateway(repository, channels), HttpSource(application.url), convert_badly)
+        application.change(1, 1, title="one")
+        assert polling.poll().sent == 1
+        application.change(1, 3, title="one", bad=True)
+        application.change(2, 2, title="two")
+        assert polling.poll() == PollResult(sent=1, known=0, unfit=("1",))
+        assert f"{code} the object 1 is not sent: " in caplog.text
+        application.change(1, 4, title="one, mended")
+        assert polling.poll() == PollResult(sent=1, known=0)
+    assert [title for _, _, title in told(channels)] == ["one", "two", "one, mended"]
+
+
+def test_a_version_that_links_itself_as_a_urn_gets_no_second_link(application: Application) -> None:
+    before = {"identifierType": "UUID", "identifierValue": f"urn:uuid:{uuid(101).upper()}"}
+    link = {"relationType": "isNewVersionOf", "identifier": before}
+
+    def versions(content: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        links = {"objectRelatedIdentifier": (link,)} if content["version"] == 2 else {}
+        return {**(convert(content) or {}), "objectUUID": uuid(100 + content["version"]), **links}
+
+    channels = exchange()
+    with SqliteRepository(":memory:") as repository:
+        polling = ChannelAdaptor(gateway(repository, channels), HttpSource(application.url), versions)
+        for version in (1, 2):
+            application.change(1, version, title="title", version=version)
+            assert polling.poll().sent == 1
+    assert kept(channels.output)[1]["messageBody"]["objectRelatedIdentifier"] == [link]
 
 
 def test_a_queue_that_refuses_the_sender_is_no_fault_of_the_object(application: Application) -> None:

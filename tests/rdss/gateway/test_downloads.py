@@ -111,6 +111,38 @@ def test_a_connection_that_breaks_is_resumed_where_it_broke(
     assert slept == [0.2, 0.4, 0.8]
 
 
+def test_a_server_without_versions_is_resumed_if_a_checksum_can_tell_whether_it_is_one_file(
+    fetch: Callable[..., Any], server: FileServer
+) -> None:
+    server.answers["/v"] = [whole(CONTENT, etag="", breaks_after=4000), whole(CONTENT, etag="")]
+    assert fetch(server.url("/v"), checksums={"sha256": SHA256}).path.read_bytes() == CONTENT
+    assert [asked for _, asked in server.asked] == [None, "bytes=4000-"]
+
+
+def test_a_server_without_versions_is_not_resumed_without_a_checksum(
+    fetch: Callable[..., Any], server: FileServer
+) -> None:
+    server.answers["/w"] = [whole(b"other" * 1000, etag="", breaks_after=4000), whole(CONTENT, etag="")]
+    assert fetch(server.url("/w")).path.read_bytes() == CONTENT
+    assert [asked for _, asked in server.asked] == [None, None]
+
+
+def test_pieces_of_two_files_are_fetched_anew_and_a_wrong_file_is_refused_once_it_is_one(
+    fetch: Callable[..., Any], server: FileServer, tmp_path: Path
+) -> None:
+    other = whole(b"other" * 3000, etag="", breaks_after=4000)
+    server.answers["/x"] = [other, whole(CONTENT, etag="")]
+    assert fetch(server.url("/x"), checksums={"sha256": SHA256}).path.read_bytes() == CONTENT
+    assert [asked for _, asked in server.asked] == [None, "bytes=4000-", None]
+    server.answers["/x"] = [other, whole(CONTENT, etag="")]
+    with pytest.raises(WrongChecksum, match=f"sha256 is {SHA256}; the message says 00"):
+        fetch(server.url("/x"), checksums={"sha256": "00"})
+    assert left(tmp_path) == {"file"}
+    server.answers["/x"] = [other]
+    with pytest.raises(DownloadFailed, match="also in 3 retries"):
+        fetch(server.url("/x"), checksums={"sha256": "00"})
+
+
 def test_the_next_process_goes_on_with_what_came(
     fetch: Callable[..., Any], server: FileServer, tmp_path: Path
 ) -> None:
@@ -322,6 +354,19 @@ def test_retries_are_counted_anew_after_each_mebibyte(fetch: Callable[..., Any],
     assert fetch(server.url("/m"), max_bytes=10 << 20).size == 6 << 20
 
 
+def test_retries_are_counted_anew_only_for_what_had_not_come_before(
+    fetch: Callable[..., Any], server: FileServer
+) -> None:
+    """A server that gives the file from its beginning each time, now 3 MiB of it and now 1 MiB."""
+    large, mebibyte = bytes(6 << 20), 1 << 20
+    short, long = (whole(large, etag="", breaks_after=size * mebibyte) for size in (1, 3))
+    server.answers["/again"] = [long, *[short, long] * 20, whole(large, etag="")]
+    with pytest.raises(DownloadFailed, match="also in 3 retries"):
+        fetch(server.url("/again"), max_bytes=10 << 20)
+    # The first 3 MiB renew the tries, of which there are four.
+    assert len(server.asked) == 5
+
+
 Handle = Callable[..., tuple[list[int], list[tuple[str, str]], list[float]]]
 
 
@@ -379,12 +424,19 @@ def test_a_file_that_does_not_come_has_one_budget_and_lets_messages_about_others
 
 
 def test_a_file_that_comes_late_is_gone_on_with_by_the_next_handover(
-    handle: Handle, server: FileServer, tmp_path: Path
+    handle: Handle, server: FileServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.answers["/q"] = [whole(CONTENT, breaks_after=4000), status(503), whole(CONTENT)]
     assert handle({1: server.url("/q")}, 2) == ([1, 2, 1, 1], [], [0.2, 0.4])
     assert [asked for _, asked in server.asked] == [None, "bytes=4000-", "bytes=4000-"]
     assert (tmp_path / "file").read_bytes() == CONTENT
+    assert caplog.text.count(f"GENERR006 the message {uuid(1)} is handed over again: ") == 2
+
+
+def test_a_file_at_an_address_that_is_refused_is_no_mistake_of_the_handler(handle: Handle) -> None:
+    calls, [(code, description)], slept = handle({1: "http://files.example/a"}, 1)
+    assert (calls, code, slept) == ([1], "GENERR006", [])
+    assert "RefusedFile: http://files.example/a is refused" in description
 
 
 def test_a_server_that_asks_a_handler_for_more_time_than_there_is_gets_what_there_is(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from cdckit.errors import InvalidArgument
+from cdckit.rdss import Rules
 from cdckit.rdss.findings import RdssFault
 from cdckit.rdss.gateway import (
     ChannelUnreachable,
@@ -109,8 +111,77 @@ def test_what_a_receiver_would_refuse_is_not_sent() -> None:
             sender.send(Message(message(1).header, {"objectUUID": uuid(1), "colour": "red"}))
         with pytest.raises(UnfitMessage, match="GENERR003"):
             sender.send(expired(2))
-        assert repository.unsent_messages(9) == []
+        for title in (NOON, float("nan"), "\ud83d"):
+            with pytest.raises(UnfitMessage, match="GENERR007"):
+                sender.send(Message(message(3, "MetadataCreate").header, {**OBJECT, "objectTitle": title}))
+        large = OTHERS.message("MetadataCreate", OBJECT, return_address="a" * 1_000_000, now=NOON)
+        with pytest.raises(UnfitMessage, match=r"GENERR006.*leaves room for a body"):
+            sender.send(large)
+        assert repository.unsent_messages(9, "output") == []
     assert kept(channels.output) == []
+
+
+def test_a_message_of_which_one_part_cannot_be_judged_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = judging.validate
+
+    def fails(value: bytes, **named: Any) -> Any:
+        if b'"position": 2' in value:
+            raise MemoryError
+        return judge(value, **named)
+
+    monkeypatch.setattr(judging, "validate", fails)
+    with SqliteRepository(":memory:") as repository:
+        sender = gateway(repository, exchange(), rules=Rules(max_bytes=2000))
+        large = {**OBJECT, "objectTitle": "x" * 2000}
+        with pytest.raises(UnfitMessage, match=r"GENERR009.*MemoryError"):
+            sender.send(OTHERS.message("MetadataCreate", large, now=NOON))
+        assert repository.unsent_messages(9, "output") == []
+
+
+def test_a_whole_message_has_a_limit_for_who_sends_it_and_for_who_takes_it() -> None:
+    """Also where its parts, and it as well, are far below that of one: its header alone has 400 bytes."""
+    rules, text = Rules(max_whole_bytes=400), json.dumps({"objectUUID": uuid(5)})
+    channels = exchange()
+    with SqliteRepository(":memory:") as repository:
+        limited = gateway(repository, channels, rules=rules)
+        put(channels, part(1, 1, 2, text[:9]), part(2, 2, 2, text[9:]))
+        assert limited.receive() == [Outcome.WAITING, Outcome.ERROR]
+        assert [code for code, _ in errors(channels.error)] == ["GENERR006", "GENERR006"]
+        large = OTHERS.message("MetadataCreate", {**OBJECT, "objectTitle": "x" * 3000}, now=NOON)
+        narrow = gateway(repository, channels, rules=Rules(max_bytes=2000, max_whole_bytes=3000))
+        with pytest.raises(UnfitMessage, match="GENERR006"):
+            narrow.send(large)
+        gateway(repository, channels, rules=Rules(max_bytes=2000)).send(large)
+    assert len(kept(channels.output)) > 1
+
+
+def test_every_entry_of_the_log_that_tells_of_an_error_has_a_code(caplog: pytest.LogCaptureFixture) -> None:
+    """An acknowledgement that fails, a handler that fails for now and for good, an address of nobody."""
+
+    class Deaf(MemoryChannel):
+        def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
+            raise ChannelUnreachable(self.name, "gone")
+
+    failures = iter([ConnectionError("the shelf is locked"), KeyError("shelf"), None])
+    channels = exchange(input=Deaf("input"))
+
+    def handler(turn: MessageContext) -> None:
+        if error := next(failures):
+            raise error
+        turn.reply(OBJECT)
+
+    with caplog.at_level("DEBUG", "cdckit.rdss.gateway"), SqliteRepository(":memory:") as repository:
+        receiver = gateway(repository, channels)
+        put(channels, b"{", message(1), message(2, "MetadataRead", return_address="the moon"))
+        receiver.receive()
+        assert receiver.process(handler) == 2
+        assert repository.counts()[Outcome.PROCESSED] == 1
+    entries = [record.getMessage() for record in caplog.records if record.name == "cdckit.rdss.gateway"]
+    codes = [re.match(r"(GENERR\d{3}) ", entry) for entry in entries]
+    assert [code and code[1] for code in codes] == [
+        *("GENERR007", "GENERR006", "GENERR006", "GENERR009", "GENERR009", "GENERR004"),
+    ]
+    assert "the returnAddress 'the moon' is none" in entries[-1]
 
 
 def test_every_message_has_one_outcome_in_the_order_of_the_checks() -> None:
@@ -145,7 +216,7 @@ def test_every_message_has_one_outcome_in_the_order_of_the_checks() -> None:
     codes = [code for code, _ in errors(channels.invalid)]
     assert codes == ["GENERR007", "GENERR004", "GENERR004", "GENERR010", "GENERR003", "APPERRMET002"]
     [(code, description)] = errors(channels.error)
-    assert code == "GENERR006"
+    assert code == "GENERR009"
     assert description.endswith("KeyError: 'shelf'")
     assert len(channels.input) == 0  # type: ignore[arg-type]
 
@@ -434,7 +505,7 @@ def test_each_failure_of_a_message_goes_to_the_queue_of_its_own_code() -> None:
             routed.append({name: [code for code, _ in listed] for name, listed in queues.items()})
             assert [receiver.replay(uuid(each)) for each in (1, 2)] == [[Outcome.WAITING]] * 2
         assert repository.counts()[Outcome.INVALID] == repository.counts()[Outcome.ERROR] == 2
-    assert routed == [{"invalid": ["APPERRMET002"], "error": ["GENERR006"]}] * 2
+    assert routed == [{"invalid": ["APPERRMET002"], "error": ["GENERR009"]}] * 2
 
 
 def test_a_replay_takes_what_failed_before_what_contradicted_it() -> None:
@@ -496,7 +567,7 @@ def test_a_message_that_ends_each_process_is_not_handed_over_for_ever(tmp_path: 
     assert len(calls) == 3
     [(code, description)] = errors(channels.error)
     assert "It was handed over 3 times" in description
-    assert code == "GENERR006"
+    assert code == "GENERR009"
 
 
 def test_a_message_that_expires_while_it_waits_is_not_handled() -> None:

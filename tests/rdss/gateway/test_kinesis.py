@@ -66,6 +66,14 @@ def test_a_call_gives_no_more_than_it_is_asked_for_and_each_shard_has_its_turn()
         ]
 
 
+def test_a_shard_is_asked_for_no_more_than_it_may_give() -> None:
+    stream = Stream("a")
+    stream.add("a", *(b"%d" % number for number in range(10_001)))
+    with SqliteRepository(":memory:") as kept:
+        reader = channel(stream, kept)
+        assert [len(reader.receive(20_000)) for _ in range(2)] == [10_000, 1]
+
+
 def test_children_are_read_once_their_parents_are_processed_also_after_a_crash() -> None:
     """a is split into b and c, which are merged into d."""
     stream = Stream("a")

@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from cdckit.rdss.findings import Finding
 from cdckit.rdss.gateway import NoRepository, Outcome, RepositoryInUse, SqliteRepository, Status
 from cdckit.rdss.gateway.errors import FailedStatement
-from cdckit.rdss.gateway.repository import RefusedMessage, Statement, StoredMessage
+from cdckit.rdss.gateway.repository import RefusedMessage, SqlStatement, StoredMessage
 from tools.tiers import seeds
 
 PROGRAM = Path(__file__).with_name("killed_repository.py")
@@ -42,10 +43,10 @@ def own(message_id: str, value: bytes = b"{}") -> StoredMessage:
     return StoredMessage(message_id, "Command", "MetadataCreate", "s", 1, 1, None, value)
 
 
-def judge(parts: Sequence[StoredMessage], contradiction: str | None) -> list[RefusedMessage]:
+def judge(parts: Sequence[StoredMessage], contradiction: Finding | None) -> list[RefusedMessage]:
     if contradiction is None:
         return []
-    reason, [part] = contradiction, parts
+    reason, [part] = contradiction.description, parts
     return [RefusedMessage(part.value, reason.encode(), "invalid", "GENERR004", reason, part.message_id)]
 
 
@@ -67,19 +68,15 @@ def names(messages: list[StoredMessage]) -> list[str]:
 def test_a_message_is_to_be_sent_until_it_is_acknowledged() -> None:
     with SqliteRepository(":memory:") as repository:
         first = own("a", b"{1}")
-        repository.mark_to_send([first])
-        repository.mark_to_send([own("b", b"{2}")], "elsewhere")
+        repository.mark_to_send([first, own("b", b"{2}")])
         repository.mark_to_send([own("a", b"{other}")])
         assert repository.status("a") is Status.TO_SEND
-        assert [
-            (each.message_id, each.value, each.destination) for each in repository.unsent_messages(9)
-        ] == [
-            ("a", b"{1}", "output"),
-            ("b", b"{2}", "elsewhere"),
-        ]
+        unsent = repository.unsent_messages(9, "output")
+        assert [(each.message_id, each.value) for each in unsent] == [("a", b"{1}"), ("b", b"{2}")]
+        assert repository.unsent_messages(9, "return desk") == []
         repository.mark_sent("a")
         assert repository.status("a") is Status.SENT
-        assert [each.message_id for each in repository.unsent_messages(9)] == ["b"]
+        assert [each.message_id for each in repository.unsent_messages(9, "output")] == ["b"]
         repository.mark_to_send([first])
         assert repository.status("a") is Status.SENT
 
@@ -157,6 +154,7 @@ def test_what_came_first_of_a_sequence_stands() -> None:
             Outcome.DUPLICATE,
         ]
         said = (
+            "The header is missing, incomplete or wrong. "
             "At $.messageHeader.messageSequence: the part contradicts what came before it of the sequence s."
         )
         assert [each.error_description for _, each in repository.unrouted_messages(9)] == [said, said]
@@ -203,14 +201,15 @@ def test_a_message_is_settled_once_and_nothing_of_a_second_time_is_kept() -> Non
     with SqliteRepository(":memory:") as repository:
         repository.rows("CREATE TABLE done (name TEXT)")
         take(repository, [part("a"), part("b")])
-        row = Statement("INSERT INTO done VALUES (?)", ("a",))
+        row = SqlStatement("INSERT INTO done VALUES (?)", ("a",))
         assert settle(repository, ["a"], Outcome.PROCESSED, write=[row])
         # Of two, one waits: neither is changed.
         assert not settle(repository, ["b", "a"], Outcome.PROCESSED, write=[row])
         assert names(repository.next_waiting()) == ["b"]
         assert repository.rows("SELECT count(*) FROM done") == [(1,)]
+        row = SqlStatement("INSERT INTO nowhere VALUES (1)")
         with pytest.raises(FailedStatement, match="no such table"):
-            settle(repository, ["b"], Outcome.PROCESSED, write=[Statement("INSERT INTO nowhere VALUES (1)")])
+            settle(repository, ["b"], Outcome.PROCESSED, write=[row])
         assert names(repository.next_waiting()) == ["b"]
 
 
@@ -284,7 +283,7 @@ def test_a_kill_leaves_what_was_said_and_no_half_transaction(tmp_path: Path, see
     with SqliteRepository(path) as repository:
         counts = repository.counts()
         done = [row[0] for row in repository.rows("SELECT number FROM done")]
-        unsent = {each.message_id for each in repository.unsent_messages(10**9)}
+        unsent = {each.message_id for each in repository.unsent_messages(10**9, "output")}
         for line in said:
             word, number = line.split()
             if word == "taken":
