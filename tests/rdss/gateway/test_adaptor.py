@@ -316,6 +316,18 @@ def test_an_object_that_nobody_could_send_holds_up_no_other_and_goes_when_it_is_
     assert [title for _, _, title in told(channels)] == ["one", "two", "one, mended"]
 
 
+def test_what_was_begun_by_other_rules_and_is_unfit_now_leaves_room_for_the_object_as_it_is(
+    application: Application,
+) -> None:
+    channels = exchange()
+    application.change(1, 1, title="one")
+    begun = {"state": "", "messages": [["MetadataCreate", {"objectUUID": "x"}, uuid(50)]]}
+    with SqliteRepository(":memory:") as repository:
+        repository.keep_positions("adaptor adaptor", {"step 1": json.dumps(begun)})
+        assert adaptor(repository, channels, application).poll() == PollResult(sent=1, known=0)
+    assert told(channels) == [("MetadataCreate", uuid(1), "one")]
+
+
 def test_a_version_that_links_itself_as_a_urn_gets_no_second_link(application: Application) -> None:
     before = {"identifierType": "UUID", "identifierValue": f"urn:uuid:{uuid(101).upper()}"}
     link = {"relationType": "isNewVersionOf", "identifier": before}
