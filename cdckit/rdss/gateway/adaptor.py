@@ -228,10 +228,7 @@ class ChannelAdaptor:
 
     def _send_change(self, item: SourceObject) -> bool:
         """Send what an object has become; False if that was sent already."""
-        try:
-            was_begun = self._finish(item.id)
-        except UnfitMessage:  # by rules that are new: what the object is now is looked at all the same
-            was_begun = False
+        was_begun = self._finish(item.id)
         before, body = self._read_position(f"object {item.id}"), self._convert_object(item)
         now = _GONE if body is None else _digest(body)
         last, versions = (before.split()[-1], before.split()[1].split(",")) if before else (_GONE, [])
@@ -254,7 +251,7 @@ class ChannelAdaptor:
 
     def _finish(self, object_id: str) -> bool:
         """
-        Send what was to be sent of an object; False if that is nothing.
+        Send what was to be sent of an object; False if that is nothing, or unfit.
 
         A message that was noted will be sent, though the round failed and the object has changed since.
         """
@@ -265,9 +262,11 @@ class ChannelAdaptor:
         try:
             for kind, content, message_id in step["messages"]:
                 self.gateway.send(self.gateway.producer.message(kind, content, message_id=message_id))
-        except UnfitMessage:
+        except UnfitMessage as error:
+            # By rules that are new.  What the object is now is looked at all the same.
+            logger.error("%s what was begun of the object %s is not sent: %s", error.code, object_id, error)
             self._keep_positions({f"step {object_id}": ""})
-            raise
+            return False
         self._keep_positions({f"object {object_id}": step["state"], f"step {object_id}": ""})
         return True
 

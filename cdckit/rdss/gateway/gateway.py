@@ -163,6 +163,7 @@ class Gateway:
 
         Raises:
             UnfitMessage: A receiver would refuse it, or it has no text in JSON; nothing was sent.
+            InvalidArgument: Its header is larger than a message may be; nothing was sent.
             KnownMessage: Its messageId is that of a message that was received; nothing was sent.
             SendFailed: The output could not be reached; the message stays TO_SEND (see `resume`).
         """
@@ -439,12 +440,7 @@ class Gateway:
             raise UnfitMessage(message_id, fault.value, fault.describe(f"{error}.")) from error
         most = max(self.rules.max_bytes, self.rules.max_whole_bytes)
         require_sound(value, replace(self.rules, max_bytes=most))
-        try:
-            parts = split(value, rules=self.rules)
-        except InvalidArgument as error:
-            fault = RdssFault.SYSTEM_FAILED
-            raise UnfitMessage(message_id, fault.value, fault.describe(str(error))) from error
-        return [require_sound(part, self.rules) for part in parts]
+        return [require_sound(part, self.rules) for part in split(value, rules=self.rules)]
 
     # Sending: TO_SEND becomes SENT on acknowledgement, and on nothing else.  A message that was acknowledged
     # just before a crash is sent again: its receivers know its messageId.

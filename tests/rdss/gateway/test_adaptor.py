@@ -317,7 +317,7 @@ def test_an_object_that_nobody_could_send_holds_up_no_other_and_goes_when_it_is_
 
 
 def test_what_was_begun_by_other_rules_and_is_unfit_now_leaves_room_for_the_object_as_it_is(
-    application: Application,
+    application: Application, caplog: pytest.LogCaptureFixture
 ) -> None:
     channels = exchange()
     application.change(1, 1, title="one")
@@ -325,6 +325,7 @@ def test_what_was_begun_by_other_rules_and_is_unfit_now_leaves_room_for_the_obje
     with SqliteRepository(":memory:") as repository:
         repository.keep_positions("adaptor adaptor", {"step 1": json.dumps(begun)})
         assert adaptor(repository, channels, application).poll() == PollResult(sent=1, known=0)
+    assert "GENERR010 what was begun of the object 1 is not sent: " in caplog.text
     assert told(channels) == [("MetadataCreate", uuid(1), "one")]
 
 
